@@ -1,0 +1,67 @@
+"""Every error Seqloom raises on purpose, and how each one is worded.
+
+    SeqloomError
+    ├── ConfigError        a configuration that cannot mean anything, or is too large
+    ├── DataError          input that cannot be read or fed: files, batches, lengths
+    ├── KernelRefusal      a named kernel was asked for something it cannot express
+    ├── DurableError       a file or folder that could not be written or does not verify
+    │   └── DamagedError   bytes on disk differ from what the manifest promised
+    └── MissingExtraError  an optional dependency is not installed
+
+An error says what was asked, what was found, and what to do: `SeqloomError(what, fix=...)`.
+Errors are for people; `assert` is for our own bugs.
+"""
+
+import difflib
+from collections.abc import Iterable
+
+
+class SeqloomError(Exception):
+    """Base of all errors raised on purpose; `str()` is one sentence about the problem and one about the cure."""
+
+    def __init__(self, problem: str, *, fix: str = "") -> None:
+        self.problem = problem
+        self.fix = fix
+        super().__init__(f"{problem}. Fix: {fix}." if fix else f"{problem}.")
+
+
+class ConfigError(SeqloomError):
+    """A configuration that is unknown, out of range, contradictory or too large; raised before anything is allocated."""
+
+
+class DataError(SeqloomError):
+    """Input that does not have the form a model or reader needs."""
+
+
+class KernelRefusal(SeqloomError):
+    """A kernel cannot express the mask, bias, score, dtype or device it was asked for."""
+
+
+class DurableError(SeqloomError):
+    """A write that did not happen, or a folder that is not a committed one."""
+
+
+class DamagedError(DurableError):
+    """Stored bytes differ from the sums in their manifest."""
+
+
+class MissingExtraError(SeqloomError):
+    """An optional dependency is missing; the message holds the install command."""
+
+    def __init__(self, package: str, *, extra: str) -> None:
+        super().__init__(f"{package} is not installed", fix=f"pip install 'seqloom[{extra}]'")
+        self.package = package
+        self.extra = extra
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The tail of a message about an unknown name: the nearest known one, or the whole list.
+
+    >>> did_you_mean("lsmt", ["gru", "lstm"])
+    "did you mean 'lstm'?"
+    >>> did_you_mean("zzz", ["gru", "lstm"])
+    'choose from gru, lstm'
+    """
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    return f"did you mean '{near[0]}'?" if near else f"choose from {', '.join(names)}"
