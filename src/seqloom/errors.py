@@ -22,7 +22,7 @@ class SeqloomError(Exception):
     def __init__(self, problem: str, *, fix: str = "") -> None:
         self.problem = problem
         self.fix = fix
-        super().__init__(f"{problem}. Fix: {fix}." if fix else f"{problem}.")
+        super().__init__(f"{problem}. Fix: {fix}{'' if fix.endswith('?') else '.'}" if fix else f"{problem}.")
 
 
 class ConfigError(SeqloomError):

@@ -1,0 +1,165 @@
+"""Inputs: how symbols, vectors and pictures become a sequence of vectors of the model's width."""
+
+from typing import TYPE_CHECKING, Any
+
+from seqloom.config.base import Config, Pixels, Symbols, Taps, Width
+from seqloom.errors import ConfigError
+
+if TYPE_CHECKING:
+    from seqloom.inputs import Input
+    from seqloom.mixers.contract import CausalMixer
+
+
+class InputConfig(Config):
+    """Base of the inputs."""
+
+    def fit(self, width: int) -> None:
+        """Raise ConfigError if the input cannot serve this width."""
+
+    def fit_causal(self) -> None:
+        """Raise ConfigError if the input cannot be read one element at a time."""
+
+    def parameters(self, width: int) -> int:
+        """The number of weights it will have."""
+        raise NotImplementedError
+
+    def build(self, width: int) -> "Input":
+        """The module that reads this input."""
+        raise NotImplementedError
+
+
+class SteppedInputConfig(InputConfig):
+    """Base of the inputs that come one element after another."""
+
+    def build(self, width: int) -> "CausalMixer[Any]":
+        """The module that reads this input."""
+        raise NotImplementedError
+
+
+class TokensConfig(SteppedInputConfig, tag="tokens", kw_only=True):
+    """Symbols, each with a learned vector; of another size than the model's width, a linear map goes between."""
+
+    vocab_size: Symbols
+    size: Width | None = None
+
+    def parameters(self, width: int) -> int:
+        size = width if self.size is None else self.size
+        return self.vocab_size * size + (0 if size == width else size * width + width)
+
+    def build(self, width: int) -> "CausalMixer[Any]":
+        from seqloom.inputs import Tokens
+
+        return Tokens(self, width)
+
+
+class NgramsConfig(SteppedInputConfig, tag="ngrams", kw_only=True):
+    """Symbols and the n-grams that end at them: symbols have a vector each, longer n-grams share hashed ones."""
+
+    vocab_size: Symbols
+    order: Taps = 2
+    buckets: Symbols = 2**16
+
+    def parameters(self, width: int) -> int:
+        return (self.vocab_size + (self.buckets if self.order > 1 else 0)) * width
+
+    def build(self, width: int) -> "CausalMixer[Any]":
+        from seqloom.inputs import Ngrams
+
+        return Ngrams(self, width)
+
+
+class VectorsConfig(SteppedInputConfig, tag="vectors", kw_only=True):
+    """Numeric vectors (frames, sensors), mapped linearly to the model's width."""
+
+    size: Width
+
+    def parameters(self, width: int) -> int:
+        return self.size * width + width
+
+    def build(self, width: int) -> "CausalMixer[Any]":
+        from seqloom.inputs import Vectors
+
+        return Vectors(self, width)
+
+
+class PictureConfig(InputConfig, kw_only=True):
+    """Base of the picture inputs: [rows, height, width, channels] of numbers."""
+
+    height: Pixels
+    width: Pixels
+    channels: Pixels = 1
+
+    def fit_causal(self) -> None:
+        raise ConfigError(
+            f"a picture ('{self.kind()}') is not read one element at a time", fix="use it in an encoder"
+        )
+
+
+class FlatConfig(PictureConfig, tag="flat", kw_only=True):
+    """The whole picture as one vector: what a fully connected network sees."""
+
+    def parameters(self, width: int) -> int:
+        return self.height * self.width * self.channels * width + width
+
+    def build(self, width: int) -> "Input":
+        from seqloom.inputs import Flat
+
+        return Flat(self, width)
+
+
+class PatchesConfig(PictureConfig, tag="patches", kw_only=True):
+    """Square patches in reading order, each mapped linearly to one vector (Dosovitskiy et al. 2021)."""
+
+    patch: Pixels
+
+    def check(self) -> None:
+        if self.height % self.patch or self.width % self.patch:
+            raise ConfigError(
+                f"patches of {self.patch} x {self.patch} do not tile a picture of {self.height} x {self.width}",
+                fix="take a patch size that divides both",
+            )
+
+    def parameters(self, width: int) -> int:
+        return self.patch**2 * self.channels * width + width
+
+    def build(self, width: int) -> "Input":
+        from seqloom.inputs import Patches
+
+        return Patches(self, width)
+
+
+class FiltersConfig(PictureConfig, tag="filters", kw_only=True):
+    """2-D convolutions, each with ReLU and 2 x 2 pooling; every place of the last map becomes one vector."""
+
+    filters: tuple[Width, ...] = (32, 64)
+    kernel_size: Taps = 3
+
+    def check(self) -> None:
+        if not self.filters:
+            raise ConfigError("filters.filters is empty", fix="give the number of filters of each layer")
+        height, width = self.height, self.width
+        for layer, _ in enumerate(self.filters):
+            height, width = height - self.kernel_size + 1, width - self.kernel_size + 1
+            if height < 1 or width < 1:
+                raise ConfigError(
+                    f"layer {layer + 1} of {len(self.filters)}: a {self.kernel_size} x {self.kernel_size} filter does "
+                    f"not fit what is left of a {self.height} x {self.width} picture",
+                    fix="take fewer layers or smaller filters",
+                )
+            height, width = max(1, height // 2), max(1, width // 2)
+
+    def parameters(self, width: int) -> int:
+        depths = (self.channels, *self.filters)
+        convolutions = sum(
+            deeper * (depth * self.kernel_size**2 + 1) for depth, deeper in zip(depths, depths[1:], strict=False)
+        )
+        return convolutions + depths[-1] * width + width
+
+    def build(self, width: int) -> "Input":
+        from seqloom.inputs import Filters
+
+        return Filters(self, width)
+
+
+SteppedInput = TokensConfig | NgramsConfig | VectorsConfig
+AnyInput = SteppedInput | FlatConfig | PatchesConfig | FiltersConfig

@@ -1,0 +1,266 @@
+"""The mixers: every way in which the positions of a sequence may see one another. One closed union of our own names."""
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from seqloom.config.base import Config, Heads, Rate, Span, Taps
+from seqloom.config.combinations import Position, Score, refusal
+from seqloom.errors import ConfigError
+
+if TYPE_CHECKING:
+    from seqloom.mixers.contract import CausalMixer, Mixer
+    from seqloom.mixers.recurrent import Recurrent
+
+SHAW_RADIUS = 16
+T5_BUCKETS = 32
+T5_FARTHEST = 128
+
+
+class MixerConfig(Config):
+    """Base of the mixers: each maps a sequence of vectors to one of the same width."""
+
+    def fit(self, width: int, position: Position = "none") -> None:
+        """Raise ConfigError if this mixer cannot have this width or take this kind of position."""
+        if reason := refusal(self.kind(), position=position):
+            raise ConfigError(f"position '{position}' with the mixer '{self.kind()}': {reason}", fix="choose another")
+
+    def fit_causal(self) -> None:
+        """Raise ConfigError if this mixer cannot be read one element at a time."""
+
+    def parameters(self, width: int, position: Position = "none") -> int:
+        """The number of weights it will have."""
+        raise NotImplementedError
+
+    def build(self, width: int, position: Position = "none") -> "Mixer":
+        """The mixer for whole sequences: positions see both sides where the family can."""
+        raise NotImplementedError
+
+    def build_causal(self, width: int, position: Position = "none") -> "CausalMixer[Any]":
+        """The mixer that never looks ahead and can be stepped."""
+        raise NotImplementedError
+
+
+class PoolConfig(MixerConfig, tag="pool", kw_only=True):
+    """Every position sees the mean, sum or maximum of all; causal: of all so far."""
+
+    how: Literal["mean", "sum", "max"] = "mean"
+
+    def parameters(self, width: int, position: Position = "none") -> int:
+        return 0
+
+    def build(self, width: int, position: Position = "none") -> "Mixer":
+        from seqloom.mixers.pool import Pool
+
+        return Pool(self, width)
+
+    def build_causal(self, width: int, position: Position = "none") -> "CausalMixer[Any]":
+        from seqloom.mixers.pool import RunningPool
+
+        return RunningPool(self, width)
+
+
+class ConvolutionConfig(MixerConfig, tag="convolution", kw_only=True):
+    """Filters slid over the sequence, centred or causal; several sizes share the width, as in Kim 2014."""
+
+    kernel_sizes: tuple[Taps, ...] = (3,)
+    dilation: Span = 1
+    activation: Literal["none", "relu", "tanh", "gelu"] = "relu"
+
+    def check(self) -> None:
+        if not self.kernel_sizes:
+            raise ConfigError("convolution.kernel_sizes is empty", fix="give at least one, for example [3, 4, 5]")
+
+    def fit(self, width: int, position: Position = "none") -> None:
+        MixerConfig.fit(self, width, position)
+        if width % len(self.kernel_sizes):
+            raise ConfigError(
+                f"{len(self.kernel_sizes)} kernel sizes cannot share a width of {width} evenly",
+                fix=f"take a width that {len(self.kernel_sizes)} divides",
+            )
+
+    def parameters(self, width: int, position: Position = "none") -> int:
+        filters = width // len(self.kernel_sizes)
+        return sum(filters * (width * size + 1) for size in self.kernel_sizes)
+
+    def build(self, width: int, position: Position = "none") -> "Mixer":
+        from seqloom.mixers.convolution import Convolution
+
+        return Convolution(self, width)
+
+    def build_causal(self, width: int, position: Position = "none") -> "CausalMixer[Any]":
+        from seqloom.mixers.convolution import CausalConvolution
+
+        return CausalConvolution(self, width)
+
+
+class RecurrentConfig(MixerConfig):
+    """Base of the recurrences: a hidden state of the model's width, read left to right in every model."""
+
+    def gates(self) -> int:
+        """How many blocks of rows the weight matrices have."""
+        raise NotImplementedError
+
+    def parameters(self, width: int, position: Position = "none") -> int:
+        return self.parameters_reading(width, width)
+
+    def parameters_reading(self, input_width: int, width: int) -> int:
+        """The number of weights of a layer whose input has another width than its state."""
+        return self.gates() * (input_width * width + width * width + 2 * width)
+
+    def build(self, width: int, position: Position = "none") -> "Recurrent":
+        return self.build_reading(width, width)
+
+    def build_causal(self, width: int, position: Position = "none") -> "Recurrent":
+        return self.build_reading(width, width)
+
+    def build_reading(self, input_width: int, width: int) -> "Recurrent":
+        """The layer whose input has another width than its state."""
+        from seqloom.mixers.recurrent import Recurrent
+
+        return Recurrent(self, input_width, width)
+
+
+class RnnConfig(RecurrentConfig, tag="rnn", kw_only=True):
+    """The Elman network: h' = f(W x + U h)."""
+
+    activation: Literal["tanh", "relu"] = "tanh"
+
+    def gates(self) -> int:
+        return 1
+
+
+class GruConfig(RecurrentConfig, tag="gru", kw_only=True):
+    """The gated recurrent unit of Cho et al. 2014."""
+
+    def gates(self) -> int:
+        return 3
+
+
+class LstmConfig(RecurrentConfig, tag="lstm", kw_only=True):
+    """The long short-term memory of Hochreiter and Schmidhuber 1997, with forget gate."""
+
+    def gates(self) -> int:
+        return 4
+
+
+class FullConfig(Config, tag="full", kw_only=True):
+    """Every position sees every other."""
+
+
+class WindowConfig(Config, tag="window", kw_only=True):
+    """Positions see those less than `size` away."""
+
+    size: Span = 256
+
+
+class SparseConfig(Config, tag="sparse", kw_only=True):
+    """Positions see their own block of `size` and every size-th position from theirs (Child et al. 2019)."""
+
+    size: Span = 64
+
+
+Pattern = FullConfig | WindowConfig | SparseConfig
+
+
+class AttentionConfig(MixerConfig, tag="attention", kw_only=True):
+    """Multi-head self-attention: full, windowed or sparse, with any score."""
+
+    num_heads: Heads = 8
+    score: Score = "scaled_dot"
+    pattern: Pattern = FullConfig()
+    dropout: Rate = 0.0
+
+    def fit(self, width: int, position: Position = "none") -> None:
+        require_divisible(width, self.num_heads)
+        if reason := refusal(self.kind(), score=self.score, position=position):
+            raise ConfigError(
+                f"position '{position}' with an attention score '{self.score}': {reason}",
+                fix="choose another score or position",
+            )
+        if position == "rotary" and width // self.num_heads % 2:
+            raise ConfigError(
+                f"rotary positions turn pairs of numbers, and a head of {width // self.num_heads} has an odd one left",
+                fix="take a width that twice the number of heads divides",
+            )
+
+    def parameters(self, width: int, position: Position = "none") -> int:
+        head = width // self.num_heads
+        scores = {"dot": 0, "scaled_dot": 0, "bilinear": width * head, "additive": 2 * width * head + width}
+        relations = {"shaw": 2 * (2 * SHAW_RADIUS + 1) * head, "t5": T5_BUCKETS * self.num_heads}
+        return 4 * (width * width + width) + scores[self.score] + relations.get(position, 0)
+
+    def build(self, width: int, position: Position = "none") -> "Mixer":
+        from seqloom.mixers.attention import SelfAttention
+
+        return SelfAttention(self, width, position)
+
+    def build_causal(self, width: int, position: Position = "none") -> "CausalMixer[Any]":
+        from seqloom.mixers.attention import CausalSelfAttention
+
+        return CausalSelfAttention(self, width, position)
+
+
+class LinearAttentionConfig(MixerConfig, tag="linear-attention", kw_only=True):
+    """Attention without the softmax, linear in the length (Katharopoulos et al. 2020)."""
+
+    num_heads: Heads = 8
+
+    def fit(self, width: int, position: Position = "none") -> None:
+        MixerConfig.fit(self, width, position)
+        require_divisible(width, self.num_heads)
+
+    def parameters(self, width: int, position: Position = "none") -> int:
+        return 4 * (width * width + width)
+
+    def build(self, width: int, position: Position = "none") -> "Mixer":
+        from seqloom.mixers.linear import LinearAttention
+
+        return LinearAttention(self, width)
+
+    def build_causal(self, width: int, position: Position = "none") -> "CausalMixer[Any]":
+        from seqloom.mixers.linear import CausalLinearAttention
+
+        return CausalLinearAttention(self, width)
+
+
+class BidirectionalConfig(MixerConfig, tag="bidirectional", kw_only=True):
+    """Two recurrences with half the width each, one reading from each end, side by side."""
+
+    mixer: RnnConfig | GruConfig | LstmConfig = LstmConfig()
+
+    def fit(self, width: int, position: Position = "none") -> None:
+        MixerConfig.fit(self, width, position)
+        if width % 2:
+            raise ConfigError(f"two directions cannot share a width of {width} evenly", fix="take an even width")
+
+    def fit_causal(self) -> None:
+        raise ConfigError(
+            "a bidirectional mixer reads from both ends, so it cannot go forward one element at a time",
+            fix=f"use '{self.mixer.kind()}' by itself in a decoder",
+        )
+
+    def parameters(self, width: int, position: Position = "none") -> int:
+        return 2 * self.mixer.parameters_reading(width, width // 2)
+
+    def build(self, width: int, position: Position = "none") -> "Mixer":
+        from seqloom.mixers.bidirectional import Bidirectional
+
+        return Bidirectional(self, width)
+
+    def build_causal(self, width: int, position: Position = "none") -> "CausalMixer[Any]":
+        self.fit_causal()
+        raise AssertionError("fit_causal refuses")
+
+
+OneWay = PoolConfig | ConvolutionConfig | RnnConfig | GruConfig | LstmConfig | AttentionConfig | LinearAttentionConfig
+AnyMixer = OneWay | BidirectionalConfig
+
+
+def require_divisible(width: int, num_heads: int) -> None:
+    """Raise ConfigError unless the heads share the width evenly."""
+    if width % num_heads:
+        near = [heads for heads in range(1, width + 1) if width % heads == 0]
+        best = min(near, key=lambda heads: abs(heads - num_heads))
+        raise ConfigError(
+            f"{num_heads} heads cannot share a width of {width} evenly",
+            fix=f"take {best} heads, or a width that {num_heads} divides",
+        )

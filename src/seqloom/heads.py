@@ -1,0 +1,207 @@
+"""Heads: what is read off contextual vectors, the loss of it, and the best answer.
+
+A head reads a sequence and answers at every element; one answer for a whole sequence is the same head on the pooled
+vector, as a sequence of length one.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from seqloom.config.heads import (
+    ClassHeadConfig,
+    CrfHeadConfig,
+    LabelsHeadConfig,
+    NextTokenHeadConfig,
+    NumberHeadConfig,
+    Pooling,
+    ScoresHeadConfig,
+    VectorHeadConfig,
+)
+from seqloom.operators import crf, pooling
+from seqloom.operators.losses import (
+    binary_cross_entropy,
+    chunked_linear_cross_entropy,
+    cross_entropy,
+    squared_error,
+)
+from seqloom.packing import unpack
+from seqloom.taps import Tap
+from seqloom.types import Loss, Padded
+
+
+class Head(nn.Module):
+    """Base of the heads."""
+
+    def forward(self, x: Padded) -> Padded:
+        """The scores at every element, [B,T,K]."""
+        raise NotImplementedError
+
+    def loss(self, x: Padded, targets: Tensor) -> Loss:
+        """The summed loss over the real elements, and their number; targets have the shape [B,T,...]."""
+        raise NotImplementedError
+
+    def predict(self, x: Padded) -> Tensor:
+        """The best answer at every element, [B,T,...]; zero in the padding."""
+        raise NotImplementedError
+
+
+class ClassHead(Head):
+    """softmax(W x + b)."""
+
+    def __init__(self, config: ClassHeadConfig, width: int) -> None:
+        super().__init__()
+        self.linear, self.smoothing = nn.Linear(width, config.num_classes), config.smoothing
+
+    def forward(self, x: Padded) -> Padded:
+        return x.with_values(self.linear(x.values))
+
+    def loss(self, x: Padded, targets: Tensor) -> Loss:
+        return cross_entropy(self(x).values, targets, weights=x.valid, smoothing=self.smoothing)
+
+    def predict(self, x: Padded) -> Tensor:
+        return x.with_values(self(x).values.argmax(dim=-1)).values
+
+
+class ScoresHead(ClassHead):
+    """softmax(x + b): the vector is the scores."""
+
+    def __init__(self, config: ScoresHeadConfig) -> None:
+        Head.__init__(self)
+        self.bias, self.smoothing = nn.Parameter(torch.zeros(config.num_classes)), config.smoothing
+
+    def forward(self, x: Padded) -> Padded:
+        return x.with_values(x.values + self.bias)
+
+
+class LabelsHead(Head):
+    """sigmoid(W x + b): each label by itself; targets are zeros and ones [B,T,K]."""
+
+    def __init__(self, config: LabelsHeadConfig, width: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(width, config.num_labels)
+
+    def forward(self, x: Padded) -> Padded:
+        return x.with_values(self.linear(x.values))
+
+    def loss(self, x: Padded, targets: Tensor) -> Loss:
+        scores = self(x).values
+        return binary_cross_entropy(scores, targets, weights=x.valid[:, :, None].expand_as(scores))
+
+    def predict(self, x: Padded) -> Tensor:
+        return x.with_values(self(x).values > 0).values
+
+
+class NumberHead(Head):
+    """W x + b, one number or several; targets [B,T,K]."""
+
+    def __init__(self, config: NumberHeadConfig, width: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(width, config.size)
+
+    def forward(self, x: Padded) -> Padded:
+        return x.with_values(self.linear(x.values))
+
+    def loss(self, x: Padded, targets: Tensor) -> Loss:
+        numbers = self(x).values
+        return squared_error(numbers, targets, weights=x.valid[:, :, None].expand_as(numbers))
+
+    def predict(self, x: Padded) -> Tensor:
+        return self(x).values
+
+
+class CrfHead(Head):
+    """A chain of tags: W x + b for each element, and learned scores of moving from one tag to the next."""
+
+    legal_start: Tensor
+    legal_between: Tensor
+    legal_end: Tensor
+
+    def __init__(self, config: CrfHeadConfig, width: int) -> None:
+        super().__init__()
+        count = len(config.labels)
+        self.linear = nn.Linear(width, count)
+        self.start, self.end = nn.Parameter(torch.zeros(count)), nn.Parameter(torch.zeros(count))
+        self.between = nn.Parameter(torch.zeros(count, count))
+        legal = crf.legal_transitions(config.labels, config.scheme)
+        for name, table in zip(("legal_start", "legal_between", "legal_end"), legal, strict=True):
+            self.register_buffer(name, table, persistent=False)
+
+    @property
+    def transitions(self) -> crf.Transitions:
+        """The scores of moves in the form that the operators take."""
+        return crf.Transitions(
+            self.start, self.between, self.end, self.legal_start, self.legal_between, self.legal_end
+        )
+
+    def forward(self, x: Padded) -> Padded:
+        return x.with_values(self.linear(x.values))
+
+    def loss(self, x: Padded, targets: Tensor) -> Loss:
+        rows, tags = unpack(x).rows, unpack(x.with_values(targets)).rows.values
+        likelihood = crf.fast_log_likelihood(self(rows).values, tags, rows.lengths, self.transitions)
+        return Loss(-likelihood.sum(), rows.lengths.sum().to(likelihood.dtype))
+
+    def predict(self, x: Padded) -> Tensor:
+        unpacked = unpack(x)
+        tags, _ = crf.viterbi(self(unpacked.rows).values, unpacked.rows.lengths, self.transitions)
+        return unpacked.repack(unpacked.rows.with_values(tags), x).values
+
+
+class NextTokenHead(Head):
+    """softmax(E x + b) over the vocabulary; tied, E is the table of the input's vectors (Press and Wolf 2017)."""
+
+    def __init__(self, config: NextTokenHeadConfig, width: int, tied_to: nn.Parameter | None = None) -> None:
+        super().__init__()
+        assert (tied_to is not None) == config.tied, "whoever builds a tied head hands it the table"
+        fresh = nn.Parameter(torch.randn(config.vocab_size, width) * width**-0.5) if tied_to is None else tied_to
+        self.table, self.bias = fresh, nn.Parameter(torch.zeros(config.vocab_size))
+        self.smoothing = config.smoothing
+
+    def forward(self, x: Padded) -> Padded:
+        return x.with_values(F.linear(x.values, self.table, self.bias))
+
+    def loss(self, x: Padded, targets: Tensor) -> Loss:
+        real = x.valid
+        return chunked_linear_cross_entropy(
+            x.values[real], self.table, self.bias, targets[real], smoothing=self.smoothing
+        )
+
+    def predict(self, x: Padded) -> Tensor:
+        return x.with_values(self(x).values.argmax(dim=-1)).values
+
+
+class VectorHead(nn.Module):
+    """The pooled vector, mapped to another size if asked, of length one if asked."""
+
+    def __init__(self, config: VectorHeadConfig, width: int) -> None:
+        super().__init__()
+        self.unit = config.unit
+        self.linear = nn.Identity() if config.size is None else nn.Linear(width, config.size)
+
+    def forward(self, pooled: Tensor) -> Tensor:
+        """[N,D]."""
+        vectors: Tensor = self.linear(pooled)
+        return F.normalize(vectors, dim=-1) if self.unit else vectors
+
+
+class Pooler(nn.Module):
+    """One vector for each document of a batch, in reading order."""
+
+    def __init__(self, how: Pooling, width: int) -> None:
+        super().__init__()
+        self.how = how
+        if how == "attention":
+            self.inner = nn.Linear(width, width)
+            self.direction = nn.Parameter(torch.randn(width) * width**-0.5)
+        self.weights = Tap()  # [B,T], offered, of attention pooling
+
+    def forward(self, x: Padded) -> Tensor:
+        """[N,D], with N the number of documents: the rows, unless documents are packed."""
+        if x.segments is not None:
+            x = unpack(x).rows
+        if self.how != "attention":
+            return pooling.SUMMARIES[self.how](x)
+        arguments = (x, self.inner.weight, self.inner.bias, self.direction)
+        self.weights.offer(lambda: pooling.attentive_weights(*arguments))
+        return pooling.attentive(*arguments)

@@ -1,0 +1,187 @@
+"""Inputs: modules that turn symbols, vectors and pictures into sequences of vectors."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from seqloom.config.inputs import (
+    FiltersConfig,
+    FlatConfig,
+    NgramsConfig,
+    PatchesConfig,
+    PictureConfig,
+    TokensConfig,
+    VectorsConfig,
+)
+from seqloom.errors import DataError
+from seqloom.mixers.contract import CausalMixer
+from seqloom.operators.convolution import convolve_2d
+from seqloom.taps import Tap
+from seqloom.types import Padded
+
+
+class Input(nn.Module):
+    """Anything that makes a sequence of vectors out of what a user has."""
+
+    def forward(self, raw: Any) -> Padded:
+        """The sequence of vectors."""
+        raise NotImplementedError
+
+
+class _Stateless(CausalMixer[tuple[()]]):
+    """An input whose vectors depend on nothing but the element itself."""
+
+    def begin(self, batch_size: int) -> tuple[()]:
+        return ()
+
+    def reset(self, inner: tuple[()], rows: Tensor) -> tuple[()]:
+        return ()
+
+    def extend(self, x: Padded, inner: tuple[()]) -> tuple[Padded, tuple[()]]:
+        return self(x), ()
+
+
+def _require_symbols(x: Padded, vocab_size: int) -> None:
+    """Raise DataError for what would be an index error deep inside torch; the device is asked only on the CPU."""
+    if x.values.ndim != 2 or x.values.is_floating_point():
+        raise DataError(f"symbols are whole numbers [rows, time], found {x.values.dtype} {list(x.values.shape)}")
+    if x.values.device.type == "cpu" and x.values.numel():
+        low, high = (int(bound) for bound in x.values.masked_fill(~x.valid, 0).aminmax())
+        if low < 0 or high >= vocab_size:
+            found = low if low < 0 else high
+            raise DataError(f"symbol {found} in a vocabulary of {vocab_size}", fix=f"symbols are 0..{vocab_size - 1}")
+
+
+class Tokens(_Stateless):
+    """A learned vector for each symbol."""
+
+    def __init__(self, config: TokensConfig, width: int) -> None:
+        super().__init__()
+        size = width if config.size is None else config.size
+        self.table = nn.Parameter(torch.randn(config.vocab_size, size) * size**-0.5)
+        if size != width:
+            self.widen = nn.Linear(size, width)
+
+    def forward(self, x: Padded) -> Padded:
+        _require_symbols(x, len(self.table))
+        values = nn.functional.embedding(x.values.masked_fill(~x.valid, 0), self.table)
+        return x.with_values(self.widen(values) if hasattr(self, "widen") else values)
+
+
+class Ngrams(CausalMixer[tuple[Tensor]]):
+    """phi(x): at each element the sum of the vectors of the n-grams, of order 1 to n, that end there.
+
+    Symbols have a row each (counted); longer n-grams share `buckets` rows through a hash. Summed over a text this is
+    W phi(x), the handcrafted features and weights of a linear model.
+    """
+
+    def __init__(self, config: NgramsConfig, width: int) -> None:
+        super().__init__()
+        self.vocab_size, self.order, self.buckets = config.vocab_size, config.order, config.buckets
+        rows = config.vocab_size + (config.buckets if config.order > 1 else 0)
+        self.table = nn.Parameter(torch.zeros(rows, width))
+
+    def begin(self, batch_size: int) -> tuple[Tensor]:
+        return (torch.full((batch_size, self.order - 1), -1, dtype=torch.int64, device=self.device),)
+
+    def extend(self, x: Padded, inner: tuple[Tensor]) -> tuple[Padded, tuple[Tensor]]:
+        _require_symbols(x, self.vocab_size)
+        reach, time = self.order - 1, x.values.shape[1]
+        symbols = torch.cat([inner[0], x.values.masked_fill(~x.valid, 0)], dim=1)  # [B,R+T]
+        rows, known = self.features(symbols, time)
+        vectors = nn.functional.embedding(rows, self.table).masked_fill(~known[..., None], 0)
+        columns = x.lengths[:, None] + torch.arange(reach, device=symbols.device)
+        return x.with_values(vectors.sum(dim=2)), (symbols.gather(1, columns),)
+
+    def features(self, symbols: Tensor, time: int) -> tuple[Tensor, Tensor]:
+        """[B,T,n] the row of each n-gram that ends at each of the last `time` symbols, and whether it is whole."""
+        reach = self.order - 1
+        code = symbols[:, reach : reach + time]
+        rows, known = [code], [torch.ones_like(code, dtype=torch.bool)]
+        for back in range(1, self.order):
+            earlier = symbols[:, reach - back : reach - back + time]
+            # a multiplicative hash: neighbours in either symbol fall into distant buckets
+            code = (code * 1_000_003 + earlier + 1) % 2**31 * 0x5BD1E995 % 2**31
+            rows.append(self.vocab_size + code % self.buckets)
+            known.append(known[-1] & (earlier >= 0))
+        return torch.stack(rows, dim=2), torch.stack(known, dim=2)
+
+
+class Vectors(_Stateless):
+    """A linear map of each numeric vector."""
+
+    def __init__(self, config: VectorsConfig, width: int) -> None:
+        super().__init__()
+        self.widen = nn.Linear(config.size, width)
+
+    def forward(self, x: Padded) -> Padded:
+        if x.values.ndim != 3 or x.values.shape[2] != self.widen.in_features:
+            raise DataError(f"vectors of size {self.widen.in_features} were expected, found {list(x.values.shape)}")
+        return x.with_values(self.widen(x.values))
+
+
+class _Picture(Input):
+    """What the picture inputs share: the check of the shape."""
+
+    def __init__(self, config: PictureConfig) -> None:
+        super().__init__()
+        self.shape = (config.height, config.width, config.channels)
+
+    def require_picture(self, pictures: Tensor) -> None:
+        """Raise DataError unless the pictures have the configured shape."""
+        if pictures.ndim != 4 or tuple(pictures.shape[1:]) != self.shape or len(pictures) == 0:
+            expected = " x ".join(map(str, self.shape))
+            raise DataError(f"pictures [rows, {expected}] were expected, found {list(pictures.shape)}")
+
+
+class Flat(_Picture):
+    """The whole picture as one vector, mapped linearly: a sequence of length one."""
+
+    def __init__(self, config: FlatConfig, width: int) -> None:
+        super().__init__(config)
+        self.widen = nn.Linear(config.height * config.width * config.channels, width)
+
+    def forward(self, raw: Tensor) -> Padded:
+        self.require_picture(raw)
+        return Padded.of(self.widen(raw.flatten(1))[:, None])
+
+
+class Patches(_Picture):
+    """Square patches in reading order, each mapped linearly to one vector."""
+
+    def __init__(self, config: PatchesConfig, width: int) -> None:
+        super().__init__(config)
+        self.patch = config.patch
+        self.widen = nn.Linear(config.patch**2 * config.channels, width)
+
+    def forward(self, raw: Tensor) -> Padded:
+        self.require_picture(raw)
+        tiles = raw.unfold(1, self.patch, self.patch).unfold(2, self.patch, self.patch)  # [B,Y,X,C,p,p]
+        tiles = tiles.permute(0, 1, 2, 4, 5, 3).flatten(3).flatten(1, 2)  # [B,Y*X,p*p*C]
+        return Padded.of(self.widen(tiles))
+
+
+class Filters(_Picture):
+    """2-D convolutions with ReLU and 2 x 2 maximum pooling; every place of the last map is one vector."""
+
+    def __init__(self, config: FiltersConfig, width: int) -> None:
+        super().__init__(config)
+        depths = (config.channels, *config.filters)
+        self.weights, self.biases, self.maps = nn.ParameterList(), nn.ParameterList(), nn.ModuleList()
+        for depth, deeper in zip(depths, depths[1:], strict=False):
+            bound = (depth * config.kernel_size**2) ** -0.5
+            filters = torch.empty(deeper, depth, config.kernel_size, config.kernel_size)
+            self.weights.append(nn.Parameter(filters.uniform_(-bound, bound)))
+            self.biases.append(nn.Parameter(torch.zeros(deeper)))
+            self.maps.append(Tap())  # [B,filters,Y,X] activation maps
+        self.widen = nn.Linear(depths[-1], width)
+
+    def forward(self, raw: Tensor) -> Padded:
+        self.require_picture(raw)
+        maps = raw.permute(0, 3, 1, 2)
+        for weight, bias, tap in zip(self.weights, self.biases, self.maps, strict=True):
+            maps = tap(torch.relu(convolve_2d(maps, weight, bias)))
+            if min(maps.shape[2:]) > 1:
+                maps = nn.functional.max_pool2d(maps, 2)
+        return Padded.of(self.widen(maps.flatten(2).transpose(1, 2)))

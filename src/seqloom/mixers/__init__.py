@@ -1,0 +1,1 @@
+"""Mixers: every way in which the positions of a sequence may see one another, under one contract."""

@@ -1,0 +1,315 @@
+"""Attention as a mixer: every position asks all that it may see, and takes a mixture of what they hold.
+
+    q = W_Q x,  k = W_K x,  v = W_V x       split into heads
+    head_h = attend(q_h, k_h, v_h)          score x mask x position x kernel: seqloom.operators.attention
+    y = W_O [head_1; ...; head_H]
+
+Three uses (deck D): encoder self-attention sees both sides, decoder self-attention only the past, and encoder-decoder
+(cross-) attention reads another sequence.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from seqloom.config.blocks import AlignmentConfig
+from seqloom.config.combinations import Position
+from seqloom.config.combinations import Score as ScoreName
+from seqloom.config.mixers import (
+    SHAW_RADIUS,
+    T5_BUCKETS,
+    T5_FARTHEST,
+    AttentionConfig,
+    FullConfig,
+    Pattern,
+    WindowConfig,
+)
+from seqloom.mixers.contract import CausalMixer, ConditionedMixer, Mixer
+from seqloom.operators.attention import Request
+from seqloom.operators.attention_fast import attend
+from seqloom.operators.masks import BlockLocal, Causal, Document, Everything, Mask, Padding, Strided, Window
+from seqloom.operators.relations import Alibi, Bias, Buckets, NoBias, Shaw, alibi_slopes, rotate
+from seqloom.operators.scores import Additive, Bilinear, Dot, ScaledDot, Score
+from seqloom.taps import Tap
+from seqloom.types import Padded, Places, places_of
+
+
+class Matcher(nn.Module):
+    """The learned part of a score, for each head; dot and scaled dot have none."""
+
+    def __init__(self, name: ScoreName, num_heads: int, head_width: int) -> None:
+        super().__init__()
+        self.name = name
+        bound = head_width**-0.5
+
+        def drawn(*shape: int) -> nn.Parameter:
+            return nn.Parameter(torch.empty(num_heads, *shape).uniform_(-bound, bound))
+
+        if name == "bilinear":
+            self.weight = drawn(head_width, head_width)
+        if name == "additive":
+            self.query_weight, self.key_weight = drawn(head_width, head_width), drawn(head_width, head_width)
+            self.direction = drawn(head_width)
+
+    def score(self) -> Score:
+        """The score in the form that the operators take."""
+        if self.name == "bilinear":
+            return Bilinear(self.weight)
+        if self.name == "additive":
+            return Additive(self.query_weight, self.key_weight, self.direction)
+        return Dot() if self.name == "dot" else ScaledDot()
+
+
+class Relation(nn.Module):
+    """What distance adds: the learned tables of Shaw and T5, the fixed slopes of ALiBi, or the turning of rotary."""
+
+    slopes: Tensor
+
+    def __init__(self, position: Position, num_heads: int, head_width: int, *, two_sided: bool) -> None:
+        super().__init__()
+        self.position, self.two_sided = position, two_sided
+        if position == "shaw":
+            rows = 2 * SHAW_RADIUS + 1
+            self.keys = nn.Parameter(torch.randn(rows, head_width) * head_width**-0.5)
+            self.values = nn.Parameter(torch.randn(rows, head_width) * head_width**-0.5)
+        if position == "t5":
+            self.table = nn.Parameter(torch.randn(T5_BUCKETS, num_heads) * 0.1)
+        if position == "alibi":
+            self.register_buffer("slopes", torch.tensor(alibi_slopes(num_heads)), persistent=False)
+
+    def bias(self) -> Bias:
+        """The bias in the form that the operators take."""
+        if self.position == "shaw":
+            return Shaw(self.keys, self.values)
+        if self.position == "t5":
+            return Buckets(self.table, self.two_sided, T5_FARTHEST)
+        return Alibi(self.slopes) if self.position == "alibi" else NoBias()
+
+    def turn(self, vectors: Tensor, places: Places) -> Tensor:
+        """Queries or keys [B,H,T,D] as they enter the score."""
+        return rotate(vectors, places.positions) if self.position == "rotary" else vectors
+
+
+class Heads(nn.Module):
+    """Queries, keys and values of every head, and the way back: W_Q, W_K, W_V, W_O with biases."""
+
+    def __init__(self, width: int, num_heads: int) -> None:
+        super().__init__()
+        self.num_heads = num_heads
+        self.query, self.key, self.value, self.output = (nn.Linear(width, width) for _ in range(4))
+        for linear in (self.query, self.key, self.value, self.output):
+            nn.init.xavier_uniform_(linear.weight)
+            nn.init.zeros_(linear.bias)
+
+    def split(self, values: Tensor) -> Tensor:
+        """[B,T,D] as [B,H,T,D/H]."""
+        return values.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+
+    def join(self, values: Tensor) -> Tensor:
+        """[B,H,T,D/H] as [B,T,D], through W_O."""
+        joined: Tensor = self.output(values.transpose(1, 2).flatten(-2))
+        return joined
+
+
+def pattern_mask(pattern: Pattern, *, causal: bool) -> Mask:
+    """Who may read whom under a pattern of attention."""
+    direction: Mask = Causal() if causal else Everything()
+    if isinstance(pattern, FullConfig):
+        return direction
+    if isinstance(pattern, WindowConfig):
+        return Window(pattern.size - 1, 0 if causal else pattern.size - 1)
+    return direction & (BlockLocal(pattern.size) | Strided(pattern.size))
+
+
+class _SelfAttending(nn.Module):
+    """What self-attention in both directions and in one share."""
+
+    def __init__(self, config: AttentionConfig, width: int, position: Position, *, causal: bool) -> None:
+        super().__init__()
+        head_width = width // config.num_heads
+        self.heads = Heads(width, config.num_heads)
+        self.matcher = Matcher(config.score, config.num_heads, head_width)
+        self.relation = Relation(position, config.num_heads, head_width, two_sided=not causal)
+        self.pattern = pattern_mask(config.pattern, causal=causal)
+        self.dropout = config.dropout
+        self.weights = Tap()  # the Request, offered: seqloom.operators.attention.weights gives any of its rows
+        self.mixed = Tap()  # [B,H,T,D/H] what each head found
+
+    def request(self, query: Tensor, key: Tensor, value: Tensor, places: Places, *, extra: Mask) -> Request:
+        """The request for one sequence that attends to itself."""
+        return Request(
+            query,
+            key,
+            value,
+            places,
+            places,
+            score=self.matcher.score(),
+            mask=self.pattern & extra,
+            bias=self.relation.bias(),
+            dropout=self.dropout if self.training else 0.0,
+            aligned=True,
+        )
+
+    def project(self, x: Padded, places: Places) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values of every head, turned by their positions if they are rotary."""
+        heads = self.heads
+        query, key, value = (heads.split(linear(x.values)) for linear in (heads.query, heads.key, heads.value))
+        return self.relation.turn(query, places), self.relation.turn(key, places), value
+
+    def answer(self, x: Padded, request: Request) -> Padded:
+        """What the heads found, joined."""
+        self.weights.offer(lambda: request)
+        return x.with_values(self.heads.join(self.mixed(attend(request))))
+
+    def whole(self, x: Padded, *, sees_ahead: bool) -> Padded:
+        """The whole sequence at once; padding is masked only where a real query could see it."""
+        places = places_of(x)
+        extra: Mask = Everything() if x.full or not sees_ahead else Padding()
+        if x.segments is not None:
+            extra = extra & Document()
+        return self.answer(x, self.request(*self.project(x, places), places, extra=extra))
+
+
+class SelfAttention(_SelfAttending, Mixer):
+    """Positions see both sides, as far as the pattern goes."""
+
+    def __init__(self, config: AttentionConfig, width: int, position: Position = "none") -> None:
+        super().__init__(config, width, position, causal=False)
+
+    def forward(self, x: Padded) -> Padded:
+        return self.whole(x, sees_ahead=True)
+
+
+class Cache(NamedTuple):
+    """What attention remembers: the keys and values it has read, and where they stood."""
+
+    keys: Tensor  # [B,H,S,D/H]
+    values: Tensor  # [B,H,S,D/H]
+    positions: Tensor  # [B,S] int64
+    valid: Tensor  # [B,S] bool: rows of a batch may have read different numbers of elements
+    count: Tensor  # [B] int64, elements read
+
+    @property
+    def places(self) -> Places:
+        """Where the keys stand."""
+        return Places(self.positions, torch.zeros_like(self.positions), self.valid)
+
+
+class CausalSelfAttention(_SelfAttending, CausalMixer[Cache]):
+    """Positions see the past, as far as the pattern goes; a window forgets what is out of its reach."""
+
+    def __init__(self, config: AttentionConfig, width: int, position: Position = "none") -> None:
+        super().__init__(config, width, position, causal=True)
+        self.reach = self.pattern.reach()[0]
+
+    def forward(self, x: Padded) -> Padded:
+        return self.whole(x, sees_ahead=False)
+
+    def begin(self, batch_size: int) -> Cache:
+        weight = self.heads.key.weight
+        empty = weight.new_zeros(batch_size, self.heads.num_heads, 0, weight.shape[0] // self.heads.num_heads)
+        nowhere = torch.zeros(batch_size, 0, dtype=torch.int64, device=weight.device)
+        return Cache(empty, empty, nowhere, nowhere.bool(), nowhere.sum(dim=1))
+
+    def reset(self, inner: Cache, rows: Tensor) -> Cache:
+        return inner._replace(valid=inner.valid & ~rows[:, None], count=inner.count.masked_fill(rows, 0))
+
+    def extend(self, x: Padded, inner: Cache) -> tuple[Padded, Cache]:
+        places = places_of(x, inner.count)
+        query, key, value = self.project(x, places)
+        cache = Cache(
+            torch.cat([inner.keys, key], dim=2),
+            torch.cat([inner.values, value], dim=2),
+            torch.cat([inner.positions, places.positions], dim=1),
+            torch.cat([inner.valid, places.valid], dim=1),
+            inner.count + x.lengths,
+        )
+        extra: Mask = Everything() if inner.keys.shape[2] == 0 else Padding()
+        request = self.request(query, cache.keys, cache.values, places, extra=extra)
+        request = request._replace(key_places=cache.places, aligned=inner.keys.shape[2] == 0)
+        return self.answer(x, request), self._forget(cache)
+
+    def _forget(self, cache: Cache) -> Cache:
+        """The cache without what no later query can see: the last `reach` real keys of each row stay."""
+        if self.reach is None or cache.valid.shape[1] <= self.reach:
+            return cache
+        order = cache.positions.masked_fill(~cache.valid, -1).topk(self.reach, dim=1).indices.flip(1)  # [B,reach]
+        wide = order[:, None, :, None].expand(-1, cache.keys.shape[1], -1, cache.keys.shape[3])
+        return Cache(
+            cache.keys.gather(2, wide),
+            cache.values.gather(2, wide),
+            cache.positions.gather(1, order),
+            cache.valid.gather(1, order),
+            cache.count,
+        )
+
+
+class Source(NamedTuple):
+    """A memory as attention reads it."""
+
+    keys: Tensor  # [B,H,S,D/H]
+    values: Tensor  # [B,H,S,D/H]
+    valid: Tensor  # [B,S] bool
+
+    @property
+    def places(self) -> Places:
+        """Where the keys stand: their order is not asked."""
+        nowhere = torch.zeros_like(self.valid, dtype=torch.int64)
+        return Places(nowhere, nowhere, self.valid)
+
+
+class CrossAttention(ConditionedMixer[Source]):
+    """Positions read a memory: queries from here, keys and values from there. Reading changes nothing."""
+
+    def __init__(self, score: ScoreName, num_heads: int, width: int) -> None:
+        super().__init__()
+        self.heads = Heads(width, num_heads)
+        self.matcher = Matcher(score, num_heads, width // num_heads)
+        self.weights = Tap()  # the Request, offered
+        self.mixed = Tap()  # [B,H,T,D/H]
+
+    def begin(self, memory: Padded) -> Source:
+        clean = memory.with_values(memory.values).values
+        keys, values = self.heads.split(self.heads.key(clean)), self.heads.split(self.heads.value(clean))
+        return Source(keys, values, memory.valid)
+
+    def extend(self, x: Padded, inner: Source) -> tuple[Padded, Source]:
+        request = Request(
+            self.heads.split(self.heads.query(x.values)),
+            inner.keys,
+            inner.values,
+            places_of(x),
+            inner.places,
+            score=self.matcher.score(),
+            mask=Padding(),
+        )
+        self.weights.offer(lambda: request)
+        return x.with_values(self.heads.join(self.mixed(attend(request)))), inner
+
+
+class Alignment(ConditionedMixer[Source]):
+    """Attention of a recurrent decoder (deck E): a = sum_i alpha_i h_i, with alpha from score(s, h_i); y = tanh(W [a; s]).
+
+    The decoder state s is the query and the encoder states h_i are keys and values as they are, without projections.
+    """
+
+    def __init__(self, config: AlignmentConfig, width: int) -> None:
+        super().__init__()
+        self.matcher = Matcher(config.score, 1, width)
+        self.combine = nn.Linear(2 * width, width)
+        self.dropout = nn.Dropout(config.dropout)
+        self.weights = Tap()  # the Request, offered
+
+    def begin(self, memory: Padded) -> Source:
+        states = memory.with_values(memory.values).values[:, None]  # one head
+        return Source(states, states, memory.valid)
+
+    def extend(self, x: Padded, inner: Source) -> tuple[Padded, Source]:
+        query = x.values[:, None]
+        request = Request(
+            query, inner.keys, inner.values, places_of(x), inner.places, score=self.matcher.score(), mask=Padding()
+        )
+        self.weights.offer(lambda: request)
+        both = torch.cat([attend(request)[:, 0], x.values], dim=-1)  # [a; s]
+        return x.with_values(self.dropout(torch.tanh(self.combine(both)))), inner

@@ -1,0 +1,145 @@
+"""The contract of every sequence layer.
+
+    Mixer             forward(x)                            the whole sequence at once
+    CausalMixer       initial_state(n), step(x, state)      any number of further elements per row; state is a value
+                      forward(x)                            equals step from initial_state
+    ConditionedMixer  forward(x, memory), initial_state(memory), step(x, state)
+
+A recurrent state, a convolution's last inputs and attention's keys and values are one idea: what `step` must remember.
+It is passed in and handed back, never kept in a module, with the batch on axis 0 of every tensor: a beam, several users,
+a shared prefix and truncated back-propagation then need no code of their own.
+
+Who writes a causal mixer writes `begin` and `extend` for plain rows; `step` here adds packed documents to all of them:
+where the document changes, the row's state is reset.
+"""
+
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from seqloom.errors import DataError
+from seqloom.packing import by_document, runs, unpack
+from seqloom.types import Padded, merge_rows
+
+Inner = TypeVar("Inner")
+
+
+class Mixer(nn.Module):
+    """Lets the positions of a sequence see one another."""
+
+    def forward(self, x: Padded) -> Padded:
+        """A sequence of the same lengths; packed documents do not see one another."""
+        raise NotImplementedError
+
+
+class Standing(NamedTuple, Generic[Inner]):
+    """The state of a causal mixer: which document each row is in, and what is remembered of it."""
+
+    segment: Tensor  # [B] int64, -1 before the first element
+    inner: Inner
+
+
+class CausalMixer(Mixer, Generic[Inner]):
+    """A mixer that never looks ahead, so that it can be read on element by element."""
+
+    def begin(self, batch_size: int) -> Inner:
+        """What is remembered before the first element of a document."""
+        raise NotImplementedError
+
+    def extend(self, x: Padded, inner: Inner) -> tuple[Padded, Inner]:
+        """The outputs for further elements of each row's document (0 or more), and what is remembered after them."""
+        raise NotImplementedError
+
+    def reset(self, inner: Inner, rows: Tensor) -> Inner:
+        """The memory with the rows where `rows` [B] is true put back to the beginning."""
+        return merge_rows(rows, self.begin(len(rows)), inner)
+
+    def initial_state(self, batch_size: int) -> Standing[Inner]:
+        """The state before the first element."""
+        segment = torch.full((batch_size,), -1, dtype=torch.int64, device=self.device)
+        return Standing(segment, self.begin(batch_size))
+
+    def step(self, x: Padded, state: Standing[Inner]) -> tuple[Padded, Standing[Inner]]:
+        """The outputs for further elements, and the state after them; a row of length 0 keeps its state.
+
+        A block without segment numbers goes on with the document that its row is in.
+        """
+        if x.segments is None:
+            y, inner = self.extend(x, state.inner)
+            started = (x.lengths > 0) & (state.segment < 0)
+            return y, Standing(torch.where(started, 0, state.segment), inner)
+        segment, inner = state
+        pieces = []
+        for block, number, columns in runs(x):
+            here = block.lengths > 0
+            inner = self.reset(inner, here & (segment >= 0) & (number != segment))
+            segment = torch.where(here, number, segment)
+            y, inner = self.extend(block, inner)
+            pieces.append((y, columns))
+        if not pieces:  # no row has a further element
+            pieces.append((self.extend(x._replace(segments=None), inner)[0], x.lengths.new_zeros(x.values.shape[:2])))
+        return _assemble(x, pieces), Standing(segment, inner)
+
+    def forward(self, x: Padded) -> Padded:
+        """The same outputs for the whole sequence; overridden where a whole sequence can be had faster."""
+        return by_document(lambda rows: self.extend(rows, self.begin(len(rows.lengths)))[0], x)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(self.parameters()).device
+
+
+def _assemble(x: Padded, pieces: list[tuple[Padded, Tensor]]) -> Padded:
+    """The outputs of the documents of each row, put back into the columns they came from."""
+    first = pieces[0][0].values
+    values = first.new_zeros(*x.values.shape[:2], *first.shape[2:])
+    for y, columns in pieces:
+        rows = torch.arange(len(columns), device=columns.device)[:, None].expand_as(columns)[y.valid]
+        values = values.index_put((rows, columns[y.valid]), y.values[y.valid])
+    return x.with_values(values)
+
+
+class ConditionedMixer(nn.Module, Generic[Inner]):
+    """A causal mixer that also reads a memory: what an encoder left of another sequence."""
+
+    def begin(self, memory: Padded) -> Inner:
+        """What is known before the first element: the memory, in the form that `extend` reads."""
+        raise NotImplementedError
+
+    def extend(self, x: Padded, inner: Inner) -> tuple[Padded, Inner]:
+        """The outputs for further elements of each row (0 or more), and what is remembered after them."""
+        raise NotImplementedError
+
+    def initial_state(self, memory: Padded) -> Inner:
+        """The state before the first element."""
+        if memory.segments is not None:
+            raise DataError("documents packed into one row cannot be decoded step by step", fix="one document per row")
+        return self.begin(memory)
+
+    def step(self, x: Padded, state: Inner) -> tuple[Padded, Inner]:
+        """The outputs for further elements, and the state after them; a row of length 0 keeps its state."""
+        if x.segments is not None:
+            raise DataError("documents packed into one row cannot be decoded step by step", fix="one document per row")
+        return self.extend(x, state)
+
+    def forward(self, x: Padded, memory: Padded) -> Padded:
+        """The outputs for a whole sequence; the n-th document of a row reads the n-th of the memory's row."""
+        if len(x.lengths) != len(memory.lengths):
+            raise DataError(f"{len(x.lengths)} rows cannot read a memory of {len(memory.lengths)} rows")
+        if x.segments is None and memory.segments is None:
+            return self.whole(x, memory)
+        targets, sources = unpack(x), unpack(memory)
+        if len(targets.rows.lengths) != len(sources.rows.lengths):
+            raise DataError(
+                f"{len(targets.rows.lengths)} packed documents cannot read {len(sources.rows.lengths)} packed sources"
+            )
+        return targets.repack(self.whole(targets.rows, sources.rows), x)
+
+    def whole(self, x: Padded, memory: Padded) -> Padded:
+        """The outputs for whole rows; overridden where they can be had faster than by `extend`."""
+        return self.extend(x, self.begin(memory))[0]
+
+
+AnyCausal = CausalMixer[Any]

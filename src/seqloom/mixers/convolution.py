@@ -1,0 +1,76 @@
+"""Convolution as a mixer: every position sees its neighbourhood through learned filters.
+
+    y_t = f(b + sum_k W_k x_{t + (k - left) * dilation})
+
+Several kernel sizes stand side by side and share the width (Kim 2014); dilation spreads the taps (Bai et al. 2018).
+"""
+
+import torch
+from torch import Tensor, nn
+
+from seqloom.config.mixers import ConvolutionConfig
+from seqloom.mixers.contract import CausalMixer, Mixer
+from seqloom.operators.activations import ACTIVATIONS
+from seqloom.operators.convolution import convolve
+from seqloom.packing import by_document
+from seqloom.taps import Tap
+from seqloom.types import Padded
+
+
+class Filters(nn.Module):
+    """The filters of one kernel size: weight [D_out,D,K] and bias."""
+
+    def __init__(self, width: int, filters: int, taps: int) -> None:
+        super().__init__()
+        bound = (width * taps) ** -0.5
+        self.weight = nn.Parameter(torch.empty(filters, width, taps).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.empty(filters).uniform_(-bound, bound))
+
+
+class _Convolving(nn.Module):
+    """What the centred and the causal convolution share: filters, activation, and the tap on their maps."""
+
+    def __init__(self, config: ConvolutionConfig, width: int) -> None:
+        super().__init__()
+        self.dilation, self.activation = config.dilation, ACTIVATIONS[config.activation]
+        share = width // len(config.kernel_sizes)
+        self.filters = nn.ModuleList(Filters(width, share, taps) for taps in config.kernel_sizes)
+        self.maps = Tap()  # [B,T,D] activations, one column per filter
+
+    def convolve(self, values: Tensor, *, causal: bool) -> Tensor:
+        maps = []
+        for filters in self.filters:
+            taps = filters.weight.shape[2]
+            left = taps - 1 if causal else (taps - 1) // 2
+            maps.append(convolve(values, filters.weight, filters.bias, left=left, dilation=self.dilation))
+        return self.maps(self.activation(torch.cat(maps, dim=-1)))
+
+
+class Convolution(_Convolving, Mixer):
+    """Centred: every position sees both sides."""
+
+    def forward(self, x: Padded) -> Padded:
+        return by_document(self._rows, x)
+
+    def _rows(self, x: Padded) -> Padded:
+        clean = x.with_values(x.values)  # a filter near the end reads the padding
+        return x.with_values(self.convolve(clean.values, causal=False))
+
+
+class CausalConvolution(_Convolving, CausalMixer[tuple[Tensor]]):
+    """Causal: every position sees itself and what came before; the state is the last inputs."""
+
+    def __init__(self, config: ConvolutionConfig, width: int) -> None:
+        super().__init__(config, width)
+        self.width = width
+        self.reach = (max(config.kernel_sizes) - 1) * config.dilation
+
+    def begin(self, batch_size: int) -> tuple[Tensor]:
+        return (self.filters[0].weight.new_zeros(batch_size, self.reach, self.width),)
+
+    def extend(self, x: Padded, inner: tuple[Tensor]) -> tuple[Padded, tuple[Tensor]]:
+        values = torch.cat([inner[0], x.with_values(x.values).values], dim=1)  # [B,R+T,D]
+        outputs = self.convolve(values, causal=True)[:, self.reach :]
+        columns = x.lengths[:, None] + torch.arange(self.reach, device=values.device)  # the R inputs before the end
+        rows = torch.arange(len(x.lengths), device=values.device)[:, None]
+        return x.with_values(outputs), (values[rows, columns],)

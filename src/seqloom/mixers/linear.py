@@ -1,0 +1,57 @@
+"""Linear attention as a mixer: multi-head attention whose memory is two sums of fixed size.
+
+The equations are those of `seqloom.operators.linear_attention`.
+"""
+
+from torch import nn
+
+from seqloom.config.mixers import LinearAttentionConfig
+from seqloom.mixers.attention import Heads
+from seqloom.mixers.contract import CausalMixer, Mixer
+from seqloom.operators import linear_attention
+from seqloom.operators.kernels import named
+from seqloom.operators.linear_attention import Sums
+from seqloom.packing import by_document
+from seqloom.taps import Tap
+from seqloom.types import Padded
+
+
+class _LinearlyAttending(nn.Module):
+    """What both directions and one share: heads, and the tap on what they found."""
+
+    def __init__(self, config: LinearAttentionConfig, width: int) -> None:
+        super().__init__()
+        self.heads = Heads(width, config.num_heads)
+        self.mixed = Tap()  # [B,H,T,D/H]
+
+
+class LinearAttention(_LinearlyAttending, Mixer):
+    """Positions see both sides, in time and memory linear in the length."""
+
+    def forward(self, x: Padded) -> Padded:
+        return by_document(self._rows, x)
+
+    def _rows(self, x: Padded) -> Padded:
+        heads = self.heads
+        query, key, value = (heads.split(linear(x.values)) for linear in (heads.query, heads.key, heads.value))
+        if named("linear_attention") == "plain":
+            mixed = linear_attention.plain(query, key, value, x.valid[:, None, None, :])
+        else:
+            mixed = linear_attention.everywhere(query, key, value, x.valid)
+        return x.with_values(heads.join(self.mixed(mixed)))
+
+
+class CausalLinearAttention(_LinearlyAttending, CausalMixer[Sums]):
+    """Positions see the past through sums that are carried along."""
+
+    def begin(self, batch_size: int) -> Sums:
+        weight = self.heads.key.weight
+        head = weight.shape[0] // self.heads.num_heads
+        matrix = weight.new_zeros(batch_size, self.heads.num_heads, head, head)
+        return Sums(matrix, matrix[..., 0])
+
+    def extend(self, x: Padded, inner: Sums) -> tuple[Padded, Sums]:
+        heads = self.heads
+        query, key, value = (heads.split(linear(x.values)) for linear in (heads.query, heads.key, heads.value))
+        mixed, sums = linear_attention.causal(query, key, value, x.valid, inner)
+        return x.with_values(heads.join(self.mixed(mixed))), sums

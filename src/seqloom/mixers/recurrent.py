@@ -1,0 +1,96 @@
+"""Recurrence as a mixer: every position sees the past through a state that is updated element by element.
+
+The equations are those of `seqloom.operators.recurrence`; here they get weights, a state, and taps.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from seqloom.config.blocks import SeededConfig
+from seqloom.config.mixers import RecurrentConfig, RnnConfig
+from seqloom.mixers.contract import CausalMixer, ConditionedMixer
+from seqloom.operators.recurrence import ELMAN_RELU, ELMAN_TANH, GRU, LSTM, Cell, Memory, Weights, gates, recur
+from seqloom.packing import by_document
+from seqloom.taps import Tap
+from seqloom.types import Padded
+
+
+def _cell_of(config: RecurrentConfig) -> Cell:
+    if isinstance(config, RnnConfig):
+        return ELMAN_TANH if config.activation == "tanh" else ELMAN_RELU
+    return {"gru": GRU, "lstm": LSTM}[config.kind()]
+
+
+class Recurrent(CausalMixer[Memory]):
+    """One layer of an Elman network, GRU or LSTM; names and order of its weights are torch's."""
+
+    def __init__(self, config: RecurrentConfig, input_width: int, width: int) -> None:
+        super().__init__()
+        self.cell, self.width = _cell_of(config), width
+        bound, rows = width**-0.5, config.gates() * width
+
+        def drawn(*shape: int) -> nn.Parameter:
+            return nn.Parameter(torch.empty(*shape).uniform_(-bound, bound))
+
+        self.input_weight, self.hidden_weight = drawn(rows, input_width), drawn(rows, width)
+        self.input_bias, self.hidden_bias = drawn(rows), drawn(rows)
+        self.gates = Tap()  # Gates, offered
+        self.hidden = Tap()  # [B,T,D]
+
+    @property
+    def weights(self) -> Weights:
+        """The weights in the form that the operators take."""
+        return Weights(self.input_weight, self.hidden_weight, self.input_bias, self.hidden_bias)
+
+    def begin(self, batch_size: int) -> Memory:
+        return tuple(self.input_weight.new_zeros(batch_size, self.width) for _ in range(self.cell.num_states))
+
+    def begin_with(self, hidden: Tensor) -> Memory:
+        """What is remembered when reading starts from a given hidden vector [B,D]."""
+        return (hidden, *(torch.zeros_like(hidden) for _ in range(self.cell.num_states - 1)))
+
+    def extend(self, x: Padded, inner: Memory) -> tuple[Padded, Memory]:
+        outputs, after = recur(self.cell, x, inner, self.weights)
+        return self._shown(x, outputs, inner), after
+
+    def forward(self, x: Padded) -> Padded:
+        return by_document(lambda rows: self.rows(rows, self.begin(len(rows.lengths))), x)
+
+    def rows(self, x: Padded, inner: Memory) -> Padded:
+        """The outputs for whole rows from a given memory; what padding does to the state after them is not asked."""
+        outputs, _ = recur(self.cell, x._replace(full=True), inner, self.weights)
+        return self._shown(x, outputs, inner)
+
+    def _shown(self, x: Padded, outputs: Tensor, inner: Memory) -> Padded:
+        if self.cell.gates:
+            self.gates.offer(
+                lambda: gates(self.cell, x, torch.cat([inner[0][:, None], outputs], dim=1)[:, :-1], self.weights)
+            )
+        return x.with_values(self.hidden(outputs))
+
+
+class Seeded(ConditionedMixer[Any]):
+    """A recurrent decoder layer whose first state is s_0 = tanh(W m + b), with m the memory's last element.
+
+    This is the bottleneck of the first neural translators (deck E): all that the decoder learns of the source, unless an
+    `alignment` layer follows, is one vector.
+    """
+
+    def __init__(self, config: SeededConfig, width: int) -> None:
+        super().__init__()
+        self.mixer = config.mixer.build_causal(width)
+        self.seed = nn.Linear(width, width)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def begin(self, memory: Padded) -> Memory:
+        return self.mixer.begin_with(torch.tanh(self.seed(memory.last())))
+
+    def extend(self, x: Padded, inner: Memory) -> tuple[Padded, Memory]:
+        y, after = self.mixer.extend(x, inner)
+        return y.with_values(self.dropout(y.values)), after
+
+    def whole(self, x: Padded, memory: Padded) -> Padded:
+        y = self.mixer.rows(x, self.begin(memory))
+        return y.with_values(self.dropout(y.values))

@@ -1,0 +1,190 @@
+"""Models: embed, mix, read. Each gives scores, a summed loss, and the best answer."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from seqloom.config.heads import NextTokenHeadConfig
+from seqloom.config.models import (
+    ElementModelConfig,
+    EmbedderConfig,
+    EncoderDecoderConfig,
+    LanguageModelConfig,
+    SequenceModelConfig,
+)
+from seqloom.errors import DataError
+from seqloom.heads import Pooler
+from seqloom.inputs import Tokens
+from seqloom.mixers.contract import CausalMixer, ConditionedMixer
+from seqloom.operators.activations import ACTIVATIONS
+from seqloom.types import Batch, Loss, Padded, Pair
+
+
+class SequenceModel(nn.Module):
+    """One answer per sequence: a class, labels or numbers."""
+
+    def __init__(self, config: SequenceModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.encoder = config.encoder.build()
+        self.pooler = Pooler(config.pooling, config.encoder.width)
+        widths = config.widths()
+        self.hidden = nn.ModuleList(nn.Linear(*pair) for pair in zip(widths, widths[1:], strict=False))
+        self.activation = ACTIVATIONS[config.activation] if config.hidden else None
+        self.dropout = nn.Dropout(config.dropout)
+        self.head = config.head.build(widths[-1])
+
+    def features(self, inputs: Any) -> Padded:
+        """The vector that the head reads, as a sequence of length one, [N,1,D]."""
+        pooled = self.dropout(self.pooler(self.encoder(inputs)))
+        for linear in self.hidden:
+            assert self.activation is not None
+            pooled = self.dropout(self.activation(linear(pooled)))
+        return Padded.of(pooled[:, None])
+
+    def forward(self, inputs: Any) -> Tensor:
+        """The scores of each sequence, [N,K]."""
+        scores: Padded = self.head(self.features(inputs))
+        return scores.values[:, 0]
+
+    def loss(self, batch: Batch[Any, Tensor]) -> Loss:
+        """The loss summed over the sequences; targets [N] of classes, [N,K] of labels or numbers."""
+        return self.head.loss(self.features(batch.inputs), batch.targets[:, None])
+
+    def predict(self, inputs: Any) -> Tensor:
+        """The best answer for each sequence, [N] or [N,K]."""
+        return self.head.predict(self.features(inputs))[:, 0]
+
+
+class ElementModel(nn.Module):
+    """One answer per element: tags, classes or numbers per step, or hidden symbols."""
+
+    def __init__(self, config: ElementModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.encoder = config.encoder.build()
+        width = config.encoder.width
+        if isinstance(config.head, NextTokenHeadConfig):
+            self.head = config.head.build(width, _table(self.encoder.input, config.head))
+        else:
+            self.head = config.head.build(width)
+
+    def forward(self, inputs: Any) -> Padded:
+        """The scores at each element, [B,T,K]."""
+        scores: Padded = self.head(self.encoder(inputs))
+        return scores
+
+    def loss(self, batch: Batch[Any, Tensor]) -> Loss:
+        """The loss summed over the real elements; targets [B,T] or [B,T,K]."""
+        x = self.encoder(batch.inputs)
+        return self.head.loss(x, _fitting(batch.targets, x))
+
+    def predict(self, inputs: Any) -> Tensor:
+        """The best answer at each element, [B,T] or [B,T,K]."""
+        return self.head.predict(self.encoder(inputs))
+
+
+class LanguageModel(CausalMixer[Any]):
+    """P(x_{t+1} | x_1..x_t) at every t, for symbols read from left to right."""
+
+    def __init__(self, config: LanguageModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.decoder = config.decoder.build()
+        self.head = config.head.build(config.decoder.width, _table(self.decoder.input, config.head))
+
+    def begin(self, batch_size: int) -> Any:
+        return self.decoder.begin(batch_size)
+
+    def reset(self, inner: Any, rows: Tensor) -> Any:
+        return self.decoder.reset(inner, rows)
+
+    def extend(self, x: Padded, inner: Any) -> tuple[Padded, Any]:
+        y, after = self.decoder.extend(x, inner)
+        return self.head(y), after
+
+    def forward(self, x: Padded) -> Padded:
+        """The scores of the next symbol at each element, [B,T,V]."""
+        scores: Padded = self.head(self.decoder(x))
+        return scores
+
+    def loss(self, batch: Batch[Padded, Tensor]) -> Loss:
+        """The negative log-likelihood summed over the real elements; targets [B,T] are the symbols that came next."""
+        x = self.decoder(batch.inputs)
+        return self.head.loss(x, _fitting(batch.targets, x))
+
+    def predict(self, inputs: Padded) -> Tensor:
+        """The likeliest next symbol at each element, [B,T]."""
+        return self.head.predict(self.decoder(inputs))
+
+
+class EncoderDecoder(ConditionedMixer[Any]):
+    """P(y_{t+1} | source, y_1..y_t) at every t: an encoder reads the source, a decoder looks at what it left."""
+
+    def __init__(self, config: EncoderDecoderConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.encoder, self.decoder = config.encoder.build(), config.decoder.build()
+        self.head = config.head.build(config.decoder.width, _table(self.decoder.input, config.head))
+
+    def begin(self, memory: Any) -> Any:
+        """The state before the first target symbol; `memory` is the raw source, read by the encoder once."""
+        return self.decoder.begin(self.encoder(memory))
+
+    def extend(self, x: Padded, inner: Any) -> tuple[Padded, Any]:
+        y, after = self.decoder.extend(x, inner)
+        return self.head(y), after
+
+    def initial_state(self, memory: Any) -> Any:
+        """The state before the first target symbol."""
+        return self.decoder.initial_state(self.encoder(memory))
+
+    def forward(self, x: Padded, memory: Any) -> Padded:
+        """The scores of the next target symbol at each element, [B,T,V]."""
+        scores: Padded = self.head(self.decoder(x, self.encoder(memory)))
+        return scores
+
+    def loss(self, batch: Batch[Pair, Tensor]) -> Loss:
+        """The negative log-likelihood summed over the real target elements."""
+        y = self.decoder(batch.inputs.target, self.encoder(batch.inputs.source))
+        return self.head.loss(y, _fitting(batch.targets, y))
+
+    def predict(self, inputs: Pair) -> Tensor:
+        """The likeliest next target symbol at each element, given the true ones before it, [B,T]."""
+        return self.head.predict(self.decoder(inputs.target, self.encoder(inputs.source)))
+
+
+class Embedder(nn.Module):
+    """One vector per sequence."""
+
+    def __init__(self, config: EmbedderConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.encoder = config.encoder.build()
+        self.pooler = Pooler(config.pooling, config.encoder.width)
+        self.head = config.head.build(config.encoder.width)
+
+    def forward(self, inputs: Any) -> Tensor:
+        """[N,D]."""
+        vectors: Tensor = self.head(self.pooler(self.encoder(inputs)))
+        return vectors
+
+
+def _table(source: nn.Module, head: NextTokenHeadConfig) -> nn.Parameter | None:
+    """The matrix that a tied head reads with."""
+    if not head.tied:
+        return None
+    assert isinstance(source, Tokens), "require_tieable has checked it"
+    return source.table
+
+
+def _fitting(targets: Tensor, x: Padded) -> Tensor:
+    if targets.shape[:2] != x.values.shape[:2]:
+        raise DataError(f"targets {list(targets.shape)} do not fit inputs {list(x.values.shape[:2])}")
+    return targets
+
+
+def count_parameters(model: nn.Module) -> int:
+    """How many weights a model has; shared ones count once."""
+    return sum(weight.numel() for weight in set(model.parameters()) if isinstance(weight, torch.Tensor))

@@ -1,0 +1,87 @@
+"""Linear attention (Katharopoulos et al. 2020): a kernel in place of the softmax, so that the sum can be carried along.
+
+    o_i = phi(q_i) . sum_j phi(k_j) v_j^T  /  phi(q_i) . sum_j phi(k_j)          phi(x) = elu(x) + 1
+
+Read in order, the two sums are a state of fixed size, S [D,D] and z [D]: attention as a recurrence. The plain form
+holds the T x T matrix phi(q_i) . phi(k_j); the chunked one holds it inside chunks and carries S and z between them.
+"""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from seqloom.errors import ConfigError, did_you_mean
+from seqloom.operators.kernels import named
+
+_CHUNK = 128
+
+
+class Sums(NamedTuple):
+    """What linear attention remembers of the keys and values it has read."""
+
+    matrix: Tensor  # [B,H,D,D], sum of phi(k) v^T
+    vector: Tensor  # [B,H,D], sum of phi(k)
+
+
+def feature(x: Tensor) -> Tensor:
+    """phi(x) = elu(x) + 1, positive everywhere."""
+    return F.elu(x) + 1
+
+
+def _divide(numerator: Tensor, denominator: Tensor) -> Tensor:
+    # phi is positive, so the denominator is zero only where nothing was read; there the numerator is zero too.
+    return numerator / denominator.clamp(min=torch.finfo(denominator.dtype).tiny)[..., None]
+
+
+def plain(query: Tensor, key: Tensor, value: Tensor, allowed: Tensor) -> Tensor:
+    """Linear attention by its definition for any mask [B,1,T,S], [B,H,T,D]; quadratic in the length."""
+    match = (feature(query) @ feature(key).transpose(-1, -2)).masked_fill(~allowed, 0)
+    return _divide(match @ value, match.sum(dim=-1))
+
+
+def everywhere(query: Tensor, key: Tensor, value: Tensor, valid: Tensor) -> Tensor:
+    """Every query reads every real key (`valid` [B,S]): two sums, linear in the length."""
+    keys = feature(key).masked_fill(~valid[:, None, :, None], 0)
+    sums = Sums(keys.transpose(-1, -2) @ value, keys.sum(dim=2))
+    queries = feature(query)
+    return _divide(queries @ sums.matrix, (queries @ sums.vector[..., None])[..., 0])
+
+
+def plain_causal(query: Tensor, key: Tensor, value: Tensor, valid: Tensor, sums: Sums) -> tuple[Tensor, Sums]:
+    """Each query reads what came before and itself: one element at a time, [B,H,T,D] and the sums after."""
+    outputs = [query[:, :, :0]]
+    for time in range(query.shape[2]):
+        real = valid[:, None, time, None]
+        keys = feature(key[:, :, time]).masked_fill(~real, 0)
+        sums = Sums(sums.matrix + keys[..., :, None] * value[:, :, time, None, :], sums.vector + keys)
+        queries = feature(query[:, :, time])
+        numerator = (queries[:, :, None] @ sums.matrix)[:, :, 0]
+        outputs.append(_divide(numerator, (queries * sums.vector).sum(dim=-1))[:, :, None])
+    return torch.cat(outputs, dim=2), sums
+
+
+def chunked_causal(query: Tensor, key: Tensor, value: Tensor, valid: Tensor, sums: Sums) -> tuple[Tensor, Sums]:
+    """The same a chunk at a time: a small triangle inside each chunk, and the carried sums for all before it."""
+    keys = feature(key).masked_fill(~valid[:, None, :, None], 0)
+    outputs = [query[:, :, :0]]
+    # split, not slices: its backward pass joins the pieces once, where each slice would fill a whole tensor with zeros
+    for q, k, v in zip(feature(query).split(_CHUNK, 2), keys.split(_CHUNK, 2), value.split(_CHUNK, 2), strict=True):
+        match = (q @ k.transpose(-1, -2)).tril()
+        numerator = match @ v + q @ sums.matrix
+        denominator = match.sum(dim=-1) + (q @ sums.vector[..., None])[..., 0]
+        outputs.append(_divide(numerator, denominator))
+        sums = Sums(sums.matrix + k.transpose(-1, -2) @ v, sums.vector + k.sum(dim=2))
+    return torch.cat(outputs, dim=2), sums
+
+
+CAUSAL_KERNELS = {"plain": plain_causal, "chunked": chunked_causal}
+
+
+def causal(query: Tensor, key: Tensor, value: Tensor, valid: Tensor, sums: Sums) -> tuple[Tensor, Sums]:
+    """Causal linear attention by the named kernel, or by the chunked one."""
+    name = named("linear_attention") or "chunked"
+    if name not in CAUSAL_KERNELS:
+        raise ConfigError(f"there is no linear attention kernel '{name}'", fix=did_you_mean(name, CAUSAL_KERNELS))
+    return CAUSAL_KERNELS[name](query, key, value, valid, sums)

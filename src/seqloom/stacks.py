@@ -1,0 +1,155 @@
+"""Stacks: an input, positions and layers, one after another; the state of a chain is the tuple of its links' states."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from seqloom.config.combinations import RELATIVE
+from seqloom.config.models import ConditionedDecoderConfig, DecoderConfig, EncoderConfig, StackConfig
+from seqloom.blocks import build_norm
+from seqloom.mixers.contract import AnyCausal, CausalMixer, ConditionedMixer
+from seqloom.positions import Positions
+from seqloom.types import Padded
+
+
+class Everywhere(CausalMixer[tuple[()]]):
+    """A module applied to each vector by itself (a norm, dropout): nothing to remember."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def begin(self, batch_size: int) -> tuple[()]:
+        return ()
+
+    def reset(self, inner: tuple[()], rows: Tensor) -> tuple[()]:
+        return ()
+
+    def extend(self, x: Padded, inner: tuple[()]) -> tuple[Padded, tuple[()]]:
+        return self(x), ()
+
+    def forward(self, x: Padded) -> Padded:
+        return x.with_values(self.module(x.values))
+
+
+class CausalChain(CausalMixer[tuple[Any, ...]]):
+    """Causal mixers one after another."""
+
+    links: Sequence[AnyCausal]
+
+    def __init__(self, links: list[AnyCausal]) -> None:
+        super().__init__()
+        self.links = nn.ModuleList(links)  # type: ignore[assignment]  # a ModuleList is the sequence of its modules
+
+    @property
+    def device(self) -> torch.device:
+        return self.links[0].device
+
+    def begin(self, batch_size: int) -> tuple[Any, ...]:
+        return tuple(link.begin(batch_size) for link in self.links)
+
+    def reset(self, inner: tuple[Any, ...], rows: Tensor) -> tuple[Any, ...]:
+        return tuple(link.reset(part, rows) for link, part in zip(self.links, inner, strict=True))
+
+    def extend(self, x: Padded, inner: tuple[Any, ...]) -> tuple[Padded, tuple[Any, ...]]:
+        after = []
+        for link, part in zip(self.links, inner, strict=True):
+            x, part = link.extend(x, part)
+            after.append(part)
+        return x, tuple(after)
+
+    def forward(self, x: Padded) -> Padded:
+        for link in self.links:
+            x = link(x)
+        return x
+
+
+def _entry(config: StackConfig) -> list[AnyCausal]:
+    """What stands between the input and the first layer."""
+    links: list[AnyCausal] = [Positions(config)] if config.position in ("learned", "sinusoidal") else []
+    return [*links, Everywhere(nn.Dropout(config.dropout))] if config.dropout else links
+
+
+def _exit(config: StackConfig) -> list[AnyCausal]:
+    """What stands after the last layer."""
+    return [] if config.final_norm is None else [Everywhere(build_norm(config.final_norm, config.width))]
+
+
+class Encoder(nn.Module):
+    """Reads a whole input, symbols, vectors or pictures, into contextual vectors."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        relation = config.position if config.position in RELATIVE else "none"
+        self.width = config.width
+        self.input = config.input.build(config.width)
+        self.entry = nn.ModuleList(_entry(config))
+        self.layers = nn.ModuleList(
+            layer.build(config.width, relation) for _ in range(config.repeat) for layer in config.layers
+        )
+        self.exit = nn.ModuleList(_exit(config))
+
+    def forward(self, raw: Any) -> Padded:
+        """The contextual vectors of each element, [B,T,D]."""
+        x: Padded = self.input(raw)
+        for link in (*self.entry, *self.layers, *self.exit):
+            x = link(x)
+        return x
+
+
+class Decoder(CausalChain):
+    """Reads a sequence from left to right into vectors that know the past."""
+
+    def __init__(self, config: DecoderConfig) -> None:
+        relation = config.position if config.position in RELATIVE else "none"
+        layers = [layer.build_causal(config.width, relation) for _ in range(config.repeat) for layer in config.layers]
+        super().__init__([config.input.build(config.width), *_entry(config), *layers, *_exit(config)])
+
+    @property
+    def input(self) -> AnyCausal:
+        """The module that reads the raw input."""
+        return self.links[0]
+
+
+class ConditionedDecoder(ConditionedMixer[tuple[Any, ...]]):
+    """Reads a sequence from left to right while each layer looks at the memory that an encoder left."""
+
+    def __init__(self, config: ConditionedDecoderConfig) -> None:
+        super().__init__()
+        relation = config.position if config.position in RELATIVE else "none"
+        self.entry = CausalChain([config.input.build(config.width), *_entry(config)])
+        self.layers = nn.ModuleList(
+            layer.build(config.width, relation) for _ in range(config.repeat) for layer in config.layers
+        )
+        self.exit = nn.ModuleList(_exit(config))
+
+    @property
+    def input(self) -> AnyCausal:
+        """The module that reads the raw input."""
+        return self.entry.links[0]
+
+    def begin(self, memory: Padded) -> tuple[Any, ...]:
+        return (self.entry.begin(len(memory.lengths)), *(layer.begin(memory) for layer in self.layers))
+
+    def extend(self, x: Padded, inner: tuple[Any, ...]) -> tuple[Padded, tuple[Any, ...]]:
+        x, entered = self.entry.extend(x, inner[0])
+        after = [entered]
+        for layer, part in zip(self.layers, inner[1:], strict=True):
+            x, part = layer.extend(x, part)
+            after.append(part)
+        return self._leave(x), tuple(after)
+
+    def whole(self, x: Padded, memory: Padded) -> Padded:
+        x = self.entry(x)
+        for layer in self.layers:
+            x = layer.whole(x, memory)
+        return self._leave(x)
+
+    def _leave(self, x: Padded) -> Padded:
+        for link in self.exit:
+            x = link(x)
+        return x
+
+

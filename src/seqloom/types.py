@@ -1,0 +1,198 @@
+"""The vocabulary of shapes: padded sequences, states, batches and losses.
+
+Letters used in shape comments everywhere:
+
+    B  rows of a batch          T  elements of a sequence       S  elements that are attended to
+    D  width of a vector        H  attention heads              V  symbols in a vocabulary
+    K  labels or classes        E  edges of a graph
+
+A sequence is *right-padded*: element t of row b is real when t < lengths[b]. Several documents may be packed into one
+row; `segments` then numbers them, and nothing ever flows from one document into another.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor
+
+from seqloom.errors import DataError
+
+Inputs = TypeVar("Inputs")
+Targets = TypeVar("Targets")
+
+
+class Padded(NamedTuple):
+    """A batch of sequences of different lengths, right-padded with zeros.
+
+    `Padded.of` checks the shapes and zeroes the padding; `with_values` keeps it zero. `full` is known on the host: it
+    says that no row is shorter than T, so that kernels may skip the padding mask without asking the device.
+
+    >>> x = Padded.of(torch.ones(2, 3), torch.tensor([3, 1]))
+    >>> x.values.tolist()
+    [[1.0, 1.0, 1.0], [1.0, 0.0, 0.0]]
+    """
+
+    values: Tensor  # [B,T,...]: vectors [B,T,D] or symbols [B,T]
+    lengths: Tensor  # [B] int64
+    segments: Tensor | None = None  # [B,T] int64, constant over each document, changing between neighbours
+    full: bool = False
+
+    @classmethod
+    def of(cls, values: Tensor, lengths: Tensor | None = None, segments: Tensor | None = None) -> "Padded":
+        """A padded batch with its shapes checked and its padding zeroed; without lengths every row is full."""
+        if values.ndim < 2:
+            raise DataError(f"a batch needs at least the axes [rows, time], found shape {list(values.shape)}")
+        rows, time = values.shape[:2]
+        if rows == 0:
+            raise DataError("the batch has no rows", fix="give at least one sequence")
+        if segments is not None and segments.shape != values.shape[:2]:
+            raise DataError(f"segments of shape {list(segments.shape)} do not fit a batch of {rows} x {time} elements")
+        if lengths is None:
+            lengths = torch.full((rows,), time, dtype=torch.int64, device=values.device)
+            return cls(values, lengths, segments, full=True)
+        if lengths.shape != (rows,):
+            raise DataError(f"{rows} rows need {rows} lengths, found shape {list(lengths.shape)}")
+        if lengths.device.type == "cpu" and (int(lengths.min()) < 0 or int(lengths.max()) > time):
+            raise DataError(f"lengths must lie in 0..{time}, found {lengths.tolist()}")
+        return cls(values, lengths, segments).with_values(values)
+
+    @classmethod
+    def stack(cls, sequences: Sequence[Tensor]) -> "Padded":
+        """A padded batch of separate sequences, each of shape [time, ...]."""
+        if not sequences:
+            raise DataError("the batch has no rows", fix="give at least one sequence")
+        values = torch.nn.utils.rnn.pad_sequence(list(sequences), batch_first=True)
+        lengths = torch.tensor([len(sequence) for sequence in sequences], device=values.device)
+        return cls(values, lengths, full=bool((lengths == values.shape[1]).all()))
+
+    @property
+    def valid(self) -> Tensor:
+        """[B,T] true where an element is real."""
+        return torch.arange(self.values.shape[1], device=self.values.device) < self.lengths[:, None]
+
+    def with_values(self, values: Tensor) -> "Padded":
+        """The same batch with other values, zero in the padding."""
+        if not self.full:
+            beyond = ~self.valid
+            values = values.masked_fill(beyond.view(*beyond.shape, *(1,) * (values.ndim - 2)), 0)
+        return self._replace(values=values)
+
+    def select(self, rows: Tensor) -> "Padded":
+        """The chosen rows, in the order asked for."""
+        segments = None if self.segments is None else self.segments[rows]
+        return Padded(self.values[rows], self.lengths[rows], segments, self.full)
+
+    def cut(self, start: int, stop: int) -> "Padded":
+        """Columns start..stop of every row, as a batch of their own."""
+        segments = None if self.segments is None else self.segments[:, start:stop]
+        lengths = (self.lengths - start).clamp(0, stop - start)
+        return Padded(self.values[:, start:stop], lengths, segments, self.full)
+
+    def last(self) -> Tensor:
+        """[B,...] the last real element of each row; zeros for an empty row."""
+        if self.values.shape[1] == 0:
+            return self.values.new_zeros(self.values.shape[0], *self.values.shape[2:])
+        rows = torch.arange(len(self.lengths), device=self.values.device)
+        picked = self.values[rows, (self.lengths - 1).clamp(min=0)]
+        empty = (self.lengths == 0).view(-1, *(1,) * (picked.ndim - 1))
+        return picked.masked_fill(empty, 0)
+
+    def reverse(self) -> "Padded":
+        """Each row read backwards, its padding still on the right."""
+        time = torch.arange(self.values.shape[1], device=self.values.device)
+        order = torch.where(self.valid, self.lengths[:, None] - 1 - time, time)  # [B,T]
+        rows = torch.arange(len(self.lengths), device=self.values.device)[:, None]
+        segments = None if self.segments is None else self.segments[rows, order]
+        return self._replace(values=self.values[rows, order], segments=segments)
+
+
+class Loss(NamedTuple):
+    """A summed loss and the weight it was summed over; whoever takes a step divides once."""
+
+    total: Tensor  # scalar
+    weight: Tensor  # scalar
+
+    @property
+    def mean(self) -> Tensor:
+        """The loss per unit of weight."""
+        return self.total / self.weight.clamp(min=torch.finfo(torch.float32).tiny)
+
+
+class Batch(NamedTuple, Generic[Inputs, Targets]):
+    """What one step of training or evaluation looks at: inputs, targets, and the ids of the examples."""
+
+    inputs: Inputs
+    targets: Targets
+    ids: tuple[str, ...] = ()
+
+
+class Pair(NamedTuple):
+    """The inputs of an encoder-decoder: the source, and the target as the decoder reads it (shifted right)."""
+
+    source: Any  # what the encoder's input reads: Padded symbols or vectors, or pictures
+    target: Padded
+
+
+State = TypeVar("State")
+
+
+def map_state(function: Callable[[Tensor], Tensor], state: State) -> State:
+    """The same nest of tuples with `function` applied to every tensor in it."""
+    if isinstance(state, Tensor):
+        return function(state)  # type: ignore[return-value]  # a Tensor state maps to a Tensor
+    assert isinstance(state, tuple), f"a state is a nest of tuples of tensors, found {type(state)}"
+    mapped = [map_state(function, part) for part in state]
+    return type(state)(*mapped) if hasattr(state, "_fields") else type(state)(mapped)
+
+
+def select_rows(state: State, rows: Tensor) -> State:
+    """The states of the chosen rows: every tensor of a state has the batch on axis 0."""
+    return map_state(lambda tensor: tensor[rows], state)
+
+
+def merge_rows(chosen: Tensor, yes: State, no: State) -> State:
+    """The state `yes` for the rows where `chosen` [B] is true, `no` for the others; shapes must agree."""
+    if isinstance(yes, Tensor):
+        assert isinstance(no, Tensor)
+        return torch.where(chosen.view(-1, *(1,) * (yes.ndim - 1)), yes, no)  # type: ignore[return-value]
+    assert isinstance(yes, tuple) and isinstance(no, tuple)
+    merged = [merge_rows(chosen, one, other) for one, other in zip(yes, no, strict=True)]
+    return type(yes)(*merged) if hasattr(yes, "_fields") else type(yes)(merged)
+
+
+class Places(NamedTuple):
+    """Where each element stands: its position inside its document, the document, and whether it is real at all."""
+
+    positions: Tensor  # [B,T] int64
+    segments: Tensor  # [B,T] int64
+    valid: Tensor  # [B,T] bool
+
+    def cut(self, start: int, stop: int) -> "Places":
+        """The places of columns start..stop."""
+        return Places(*(field[:, start:stop] for field in self))
+
+    def column(self) -> "Places":
+        """Shaped [B,T,1], to be compared with keys along the last axis."""
+        return Places(*(field[:, :, None] for field in self))
+
+    def row(self) -> "Places":
+        """Shaped [B,1,S], to be compared with queries along the middle axis."""
+        return Places(*(field[:, None, :] for field in self))
+
+    def join(self, other: "Places") -> "Places":
+        """These places followed by those."""
+        return Places(*(torch.cat(pair, dim=1) for pair in zip(self, other, strict=True)))
+
+
+def places_of(x: Padded, start: Tensor | None = None) -> Places:
+    """Where the elements of a batch stand; `start` [B] counts what was read of each row's document before."""
+    batch, time = x.values.shape[:2]
+    steps = torch.arange(time, device=x.values.device).expand(batch, time)
+    if x.segments is None:
+        return Places(steps if start is None else steps + start[:, None], torch.zeros_like(steps), x.valid)
+    assert start is None, "packed documents are read from their beginning"
+    changes = torch.ones_like(x.segments, dtype=torch.bool)
+    changes[:, 1:] = x.segments[:, 1:] != x.segments[:, :-1]
+    began = torch.where(changes, steps, 0).cummax(dim=1).values if time else steps
+    return Places(steps - began, x.segments, x.valid)
