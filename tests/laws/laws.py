@@ -1,0 +1,295 @@
+"""The laws that every sequence layer obeys, as functions that fail when one is broken.
+
+Each takes a module (and a source of chance) and knows nothing about families.
+"""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from laws.subjects import VOCABULARY, WIDTH, Subject
+from safetensors.torch import load, save
+from tolerances import assert_equal_up_to_rounding
+from torch import Tensor, nn
+
+from seqloom.mixers.contract import ConditionedMixer
+from seqloom.operators.kernels import plainly
+from seqloom.types import Padded, map_state, select_rows
+
+Law = Callable[[Subject, torch.dtype, int], None]
+
+
+class Trial:
+    """One module with one ragged batch for it, drawn from a seed."""
+
+    def __init__(self, subject: Subject, dtype: torch.dtype, seed: int, *, packed: bool = False) -> None:
+        self.subject, self.dtype = subject, dtype
+        self.chance = random.Random(seed)
+        self.generator = torch.Generator().manual_seed(seed)
+        self.module = subject.build(dtype, seed)
+        self.conditioned = isinstance(self.module, ConditionedMixer)
+        self.x = self.draw(self.chance.randint(2, 4), self.chance.randint(3, 8), packed=packed and not self.conditioned)
+        self.memory = self.draw(len(self.x.lengths), 5, source=True) if self.conditioned else None
+
+    def values(self, *shape: int, source: bool = False) -> Tensor:
+        symbols = self.subject.source_symbols if source else self.subject.symbols
+        if symbols:
+            return torch.randint(0, VOCABULARY, shape, generator=self.generator)
+        return torch.randn(*shape, WIDTH, generator=self.generator, dtype=torch.float64).to(self.dtype)
+
+    def draw(self, rows: int, time: int, *, packed: bool = False, source: bool = False) -> Padded:
+        """A ragged batch with at least one full row; sources have no empty row."""
+        lengths = [time] + [self.chance.randint(1 if source else 0, time) for _ in range(rows - 1)]
+        segments = None
+        if packed:
+            starts = (torch.rand(rows, time, generator=self.generator) < 0.4).long()
+            segments = starts.cumsum(dim=1) * 3 + 1  # any numbers will do, as long as they change
+        return Padded.of(self.values(rows, time, source=source), torch.tensor(lengths), segments)
+
+    def whole(self, x: Padded, memory: Padded | None = None) -> Padded:
+        return self.module(x, memory) if self.conditioned else self.module(x)
+
+    def start(self, rows: int, memory: Padded | None) -> Any:
+        return self.module.initial_state(memory if self.conditioned else rows)
+
+    def measure(self, run: Callable[[Padded, Padded | None], list[Tensor]]) -> list[tuple[str, Tensor]]:
+        """Named results of `run`: its outputs, and the gradients of a fixed mixture of them for inputs and weights."""
+        x, memory = self.leaf(self.x), None if self.memory is None else self.leaf(self.memory)
+        self.module.zero_grad()
+        outputs = run(x, memory)
+        flat = torch.cat([output.flatten() for output in outputs])
+        probe = torch.randn(len(flat), generator=torch.Generator().manual_seed(1), dtype=torch.float64).to(flat.dtype)
+        if flat.requires_grad:
+            (flat * probe).sum().backward()
+        named = [("output", flat.detach())]
+        named += [("input gradient", leaf.values.grad) for leaf in (x, memory) if leaf is not None]
+        named += [(f"gradient of {name}", weight.grad) for name, weight in self.module.named_parameters()]
+        return [(name, value) for name, value in named if value is not None]
+
+    def leaf(self, x: Padded) -> Padded:
+        floating = x.values.is_floating_point()
+        return x._replace(values=x.values.clone().requires_grad_()) if floating else x
+
+    def same(self, found: list[tuple[str, Tensor]], expected: list[tuple[str, Tensor]], claim: str) -> None:
+        assert [name for name, _ in found] == [name for name, _ in expected], claim
+        for (name, one), (_, other) in zip(found, expected, strict=True):
+            assert_equal_up_to_rounding(one, other, f"{claim}: {name}")
+
+
+def _rows(y: Padded) -> list[Tensor]:
+    return [y.values[row, : int(length)] for row, length in enumerate(y.lengths)]
+
+
+def any_cutting_into_blocks_gives_the_same(subject: Subject, dtype: torch.dtype, seed: int) -> None:
+    """Rows advance by different amounts, 0 included; outputs and gradients equal those of the whole sequence."""
+    for packed in (False, True):
+        _cutting_gives_the_same(Trial(subject, dtype, seed, packed=packed), f"step in blocks, packed={packed}")
+
+
+def _cutting_gives_the_same(trial: Trial, claim: str) -> None:
+    cuts = [
+        sorted([0, *(trial.chance.randint(0, length) for _ in range(3)), length]) for length in trial.x.lengths.tolist()
+    ]
+
+    def stepped(x: Padded, memory: Padded | None) -> list[Tensor]:
+        state = trial.start(len(x.lengths), memory)
+        outputs: list[list[Tensor]] = [[] for _ in cuts]
+        for number in range(4):
+            y, state = trial.module.step(_block(x, [cut[number : number + 2] for cut in cuts]), state)
+            for row, piece in zip(outputs, _rows(y), strict=True):
+                row.append(piece)
+        return [torch.cat(pieces) for pieces in outputs]
+
+    whole = trial.measure(lambda x, memory: _rows(trial.whole(x, memory)))
+    trial.same(trial.measure(stepped), whole, claim)
+
+
+def _block(x: Padded, ranges: list[list[int]]) -> Padded:
+    """Columns start..stop of each row, moved to the left."""
+    lengths = torch.tensor([stop - start for start, stop in ranges])
+    time = int(lengths.max())
+    columns = torch.tensor([start for start, _ in ranges])[:, None] + torch.arange(time)
+    columns = columns.clamp(max=x.values.shape[1] - 1)
+    rows = torch.arange(len(ranges))[:, None]
+    segments = None if x.segments is None else x.segments[rows, columns]
+    return Padded.of(x.values[rows, columns], lengths, segments)
+
+
+def the_future_never_changes_the_past(subject: Subject, dtype: torch.dtype, seed: int) -> None:
+    """Other elements from t on leave every output before t as it was."""
+    trial = Trial(subject, dtype, seed)
+    time = trial.x.values.shape[1]
+    before = trial.whole(trial.x, trial.memory)
+    for cut in range(time):
+        values = trial.x.values.clone()
+        values[:, cut:] = trial.values(len(values), time - cut)
+        after = trial.whole(trial.x.with_values(values), trial.memory)
+        assert_equal_up_to_rounding(after.values[:, :cut], before.values[:, :cut], f"the past of element {cut}")
+
+
+def padding_never_matters(subject: Subject, dtype: torch.dtype, seed: int) -> None:
+    """Large finite garbage behind the constructor's back changes neither outputs nor gradients, and stays outside."""
+    for packed in (False, True):
+        trial = Trial(subject, dtype, seed, packed=packed)
+        clean = trial.measure(lambda x, memory, trial=trial: _rows(trial.whole(x, memory)))
+        dirty = trial.measure(lambda x, memory, trial=trial: _rows(trial.whole(_soiled(x), _soiled(memory))))
+        trial.same(dirty, clean, f"padding, packed={packed}")
+        y = trial.whole(_soiled(trial.x), _soiled(trial.memory))
+        assert bool((y.values[~y.valid] == 0).all()), "what comes out of the padding is not zero"
+
+
+def _soiled(x: Padded | None) -> Padded | None:
+    """The batch with two more columns of padding and garbage in all of it."""
+    if x is None:
+        return None
+    values = torch.cat([x.values, x.values[:, :2]], dim=1)
+    segments = None if x.segments is None else torch.cat([x.segments, x.segments[:, :2] + 100], dim=1)
+    wider = Padded.of(values, x.lengths, segments)
+    valid = wider.valid.view(*wider.valid.shape, *(1,) * (values.ndim - 2))
+    return wider._replace(values=torch.where(valid, wider.values, torch.full_like(wider.values, 10_000)))
+
+
+def neighbours_never_matter(subject: Subject, dtype: torch.dtype, seed: int) -> None:
+    """A row alone, without its batch mates and their padding, gives what it gave among them."""
+    trial = Trial(subject, dtype, seed)
+    together = _rows(trial.whole(trial.x, trial.memory))
+    for row, expected in enumerate(together):
+        length = int(trial.x.lengths[row])
+        alone = Padded.of(trial.x.values[row : row + 1, :length])
+        memory = None
+        if trial.memory is not None:
+            memory = Padded.of(trial.memory.values[row : row + 1, : int(trial.memory.lengths[row])])
+        assert_equal_up_to_rounding(trial.whole(alone, memory).values[0], expected, f"row {row} alone")
+
+
+def packing_never_matters(subject: Subject, dtype: torch.dtype, seed: int) -> None:
+    """Documents packed into shared rows give what they give in rows of their own, in value and gradient."""
+    trial = Trial(subject, dtype, seed)
+    trial.x = trial.draw(4, 4)._replace(full=False)
+    trial.x = trial.x._replace(lengths=trial.x.lengths.clamp(min=1)).with_values(trial.x.values)
+    if trial.conditioned:
+        trial.memory = trial.draw(4, 3, source=True)
+
+    def packed(x: Padded, memory: Padded | None) -> list[Tensor]:
+        y = trial.whole(_packed(x), None if memory is None else _packed(memory))
+        pieces = [_rows(y)[row].split(x.lengths[2 * row : 2 * row + 2].tolist()) for row in range(2)]
+        return [piece for row in pieces for piece in row]
+
+    apart = trial.measure(lambda x, memory: _rows(trial.whole(x, memory)))
+    trial.same(trial.measure(packed), apart, "packing")
+
+
+def _packed(x: Padded) -> Padded:
+    """Rows 0 and 1 in one row, rows 2 and 3 in another."""
+    rows, numbers = [], []
+    for first in (0, 2):
+        parts = [x.values[row, : int(x.lengths[row])] for row in (first, first + 1)]
+        rows.append(torch.cat(parts))
+        numbers.append(torch.cat([torch.full((len(part),), index + 7) for index, part in enumerate(parts)]))
+    stacked = Padded.stack(rows)
+    return stacked._replace(segments=Padded.stack(numbers).values)
+
+
+def step_leaves_its_argument_intact(subject: Subject, dtype: torch.dtype, seed: int) -> None:
+    """A state can be used twice: the second time gives the same bits as the first."""
+    trial = Trial(subject, dtype, seed)
+    _, state = trial.module.step(trial.x, trial.start(len(trial.x.lengths), trial.memory))
+    kept = map_state(lambda tensor: tensor.detach().clone(), state)
+    further = Padded.of(trial.values(len(trial.x.lengths), 3))
+    first, _ = trial.module.step(further, state)
+    second, _ = trial.module.step(further, state)
+    assert torch.equal(first.values, second.values), "the same step twice"
+    for one, other in zip(_leaves(kept), _leaves(state), strict=True):
+        assert torch.equal(one, other), "the state was changed"
+
+
+def _leaves(state: Any) -> list[Tensor]:
+    return [state] if isinstance(state, Tensor) else [leaf for part in state for leaf in _leaves(part)]
+
+
+def an_empty_row_keeps_its_state(subject: Subject, dtype: torch.dtype, seed: int) -> None:
+    """Rows of length 0 in a step go on later as if the step had not been."""
+    trial = Trial(subject, dtype, seed)
+    batch = len(trial.x.lengths)
+    _, state = trial.module.step(trial.x, trial.start(batch, trial.memory))
+    idle = torch.tensor([trial.chance.random() < 0.5 for _ in range(batch)])
+    meanwhile = Padded.of(trial.values(batch, 2), torch.where(idle, 0, 2))
+    _, moved = trial.module.step(meanwhile, state)
+    further = Padded.of(trial.values(batch, 2))
+    expected, _ = trial.module.step(further, state)
+    found, _ = trial.module.step(further, moved)
+    assert_equal_up_to_rounding(found.values[idle], expected.values[idle], "a row that rested")
+
+
+def selecting_rows_commutes_with_stepping(subject: Subject, dtype: torch.dtype, seed: int) -> None:
+    """Rows of a state, repeated and reordered, go on as those rows would have."""
+    trial = Trial(subject, dtype, seed)
+    batch = len(trial.x.lengths)
+    _, state = trial.module.step(trial.x, trial.start(batch, trial.memory))
+    rows = torch.tensor([trial.chance.randrange(batch) for _ in range(batch + 1)])
+    further = Padded.of(trial.values(batch, 3))
+    expected, _ = trial.module.step(further, state)
+    found, _ = trial.module.step(further.select(rows), select_rows(state, rows))
+    assert_equal_up_to_rounding(found.values, expected.values[rows], "selected rows")
+
+
+def saving_and_loading_changes_nothing(subject: Subject, dtype: torch.dtype, seed: int) -> None:
+    """Weights written as safetensors and read into a fresh module give the same bits."""
+    trial = Trial(subject, dtype, seed)
+    weights = {name: weight.clone() for name, weight in trial.module.state_dict().items()}  # tied ones are stored twice
+    stored = load(save(weights))
+    expected = trial.whole(trial.x, trial.memory)
+    trial.module = subject.build(dtype, seed + 1)
+    trial.module.load_state_dict(stored)
+    assert torch.equal(trial.whole(trial.x, trial.memory).values, expected.values), "saved and loaded"
+
+
+def fast_equals_plain(subject: Subject, dtype: torch.dtype, seed: int) -> None:
+    """The operators chosen for speed give what the plain ones give, in value and gradient."""
+    trial = Trial(subject, dtype, seed)
+    fast = trial.measure(lambda x, memory: _rows(trial.whole(x, memory)))
+    with plainly():
+        plain = trial.measure(lambda x, memory: _rows(trial.whole(x, memory)))
+    trial.same(fast, plain, "fast and plain")
+
+
+def gradients_are_those_of_the_function(subject: Subject, seed: int) -> None:
+    """Finite differences in float64 agree with the backward pass."""
+    trial = Trial(subject, torch.float64, seed)
+    trial.x = trial.draw(2, 3)
+    if trial.conditioned:
+        trial.memory = trial.draw(2, 3, source=True)
+    given = [trial.x.values] if trial.memory is None else [trial.x.values, trial.memory.values]
+    leaves = [value.clone().requires_grad_() for value in given]
+
+    def run(*values: Tensor) -> Tensor:
+        memory = None if trial.memory is None else trial.memory.with_values(values[1])
+        return trial.whole(trial.x.with_values(values[0]), memory).values
+
+    assert torch.autograd.gradcheck(run, leaves, fast_mode=True, eps=1e-6, atol=1e-6)
+
+
+def order_is_not_seen(module: nn.Module, seed: int) -> None:
+    """Elements in another order give the same outputs in that order."""
+    generator = torch.Generator().manual_seed(seed)
+    values = torch.randn(2, 6, WIDTH, generator=generator, dtype=torch.float64)
+    order = torch.randperm(6, generator=generator)
+    expected = module(Padded.of(values)).values[:, order]
+    assert_equal_up_to_rounding(module(Padded.of(values[:, order])).values, expected, "another order")
+
+
+SEQUENCE_LAWS: list[Law] = [
+    padding_never_matters,
+    neighbours_never_matter,
+    packing_never_matters,
+    saving_and_loading_changes_nothing,
+    fast_equals_plain,
+]
+CAUSAL_LAWS: list[Law] = [
+    any_cutting_into_blocks_gives_the_same,
+    the_future_never_changes_the_past,
+    step_leaves_its_argument_intact,
+    an_empty_row_keeps_its_state,
+    selecting_rows_commutes_with_stepping,
+]

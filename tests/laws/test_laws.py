@@ -1,0 +1,95 @@
+"""The laws over the closed unions, blocks, stacks and models; the configurations come from the types themselves."""
+
+import os
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from laws import laws
+from laws.subjects import CAUSAL, SUBJECTS, Subject, _label, choices, fits, mixer_kinds
+from torch import nn
+
+from seqloom.config.base import _fields
+from seqloom.config.combinations import RELATIVE
+from seqloom.config.mixers import AttentionConfig, LinearAttentionConfig, MixerConfig, PoolConfig
+from seqloom.errors import ConfigError
+
+DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+def _named(subjects: list[Subject]) -> list[pytest.param]:
+    return [pytest.param(subject, id=subject.name) for subject in subjects]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("law", laws.SEQUENCE_LAWS, ids=lambda law: law.__name__)
+@pytest.mark.parametrize("subject", _named(SUBJECTS))
+def test_every_layer_obeys(subject: Subject, law: laws.Law, dtype: str) -> None:
+    law(subject, DTYPES[dtype], 3)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("law", laws.CAUSAL_LAWS, ids=lambda law: law.__name__)
+@pytest.mark.parametrize("subject", _named(CAUSAL))
+def test_every_causal_layer_obeys(subject: Subject, law: laws.Law, dtype: str) -> None:
+    law(subject, DTYPES[dtype], 5)
+
+
+@pytest.mark.parametrize("subject", _named([subject for subject in SUBJECTS if not subject.symbols]))
+def test_gradients_are_those_of_the_function(subject: Subject) -> None:
+    laws.gradients_are_those_of_the_function(subject, 7)
+
+
+def _orderless() -> list[MixerConfig]:
+    scores = choices(_fields(AttentionConfig)["score"])
+    attention = [AttentionConfig(num_heads=2, score=score) for score in scores]
+    return [*attention, LinearAttentionConfig(num_heads=2), *(PoolConfig(how=how) for how in ("mean", "sum", "max"))]
+
+
+@pytest.mark.parametrize("config", _orderless(), ids=_label)
+def test_attention_without_positions_does_not_see_order(config: MixerConfig) -> None:
+    laws.order_is_not_seen(Subject("orderless", lambda: config.build(8)).build(), 1)
+
+
+@pytest.mark.parametrize("position", RELATIVE)
+def test_every_relative_position_sees_order(position: str) -> None:
+    module = Subject("ordered", lambda: AttentionConfig(num_heads=2).build(8, position)).build()
+    with pytest.raises(AssertionError, match="another order"):
+        laws.order_is_not_seen(module, 1)
+
+
+@st.composite
+def drawn_subjects(draw: st.DrawFn) -> Subject:
+    """Any member of the union with any combination of the values of its fields, in either direction."""
+    kind = type(draw(st.sampled_from(mixer_kinds())))
+    config = None
+    while config is None:
+        values = {name: draw(st.sampled_from(choices(annotation))) for name, annotation in _fields(kind).items()}
+        try:
+            config = kind(**values)
+        except ConfigError:
+            continue
+        if not fits(config, "none"):
+            config = None
+    position = draw(st.sampled_from([word for word in ("none", *RELATIVE) if fits(config, word)]))
+    causal = draw(st.booleans())
+
+    def make() -> nn.Module:
+        try:
+            return config.build_causal(8, position) if causal else config.build(8, position)
+        except ConfigError:
+            return config.build(8, position)
+
+    return Subject(f"{_label(config)}-{position}-{causal}", make)
+
+
+SOAKING = os.environ.get("SEQLOOM_SOAK") == "1"
+
+
+@settings(max_examples=2_000 if SOAKING else 60, deadline=None, derandomize=not SOAKING, database=None)
+@given(subject=drawn_subjects(), seed=st.integers(0, 10_000), data=st.data())
+def test_any_drawn_configuration_obeys_any_law(subject: Subject, seed: int, data: st.DataObject) -> None:
+    stepped = hasattr(subject.build(), "step")
+    law = data.draw(st.sampled_from(laws.SEQUENCE_LAWS + (laws.CAUSAL_LAWS if stepped else [])))
+    law(subject, torch.float64, seed)
