@@ -1,0 +1,61 @@
+"""Seqloom: a workbench for neural sequence models.
+
+Public names are loaded when they are first used, so that `import seqloom` is quick and does not import torch.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from seqloom.version import __version__
+
+if TYPE_CHECKING:
+    from seqloom import recipes
+    from seqloom.config.models import read_model
+    from seqloom.errors import SeqloomError
+    from seqloom.operators.kernels import using
+    from seqloom.taps import recording
+    from seqloom.types import Batch, Loss, Padded, Pair
+
+__all__ = [
+    "Batch",
+    "Loss",
+    "Padded",
+    "Pair",
+    "SeqloomError",
+    "__version__",
+    "read_model",
+    "recipes",
+    "recording",
+    "using",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "recipes":
+        from importlib import import_module
+
+        return import_module("seqloom.recipes")
+    if name == "read_model":
+        from seqloom.config import models
+
+        return models.read_model
+    if name == "SeqloomError":
+        from seqloom import errors
+
+        return errors.SeqloomError
+    if name == "using":
+        from seqloom.operators import kernels
+
+        return kernels.using
+    if name == "recording":
+        from seqloom import taps
+
+        return taps.recording
+    if name in ("Batch", "Loss", "Padded", "Pair"):
+        from seqloom import types
+
+        return getattr(types, name)
+    raise AttributeError(f"module 'seqloom' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -21,7 +21,10 @@ def build_norm(norm: Norm, width: int) -> nn.Module:
 
 
 class FeedForward(nn.Module):
-    """W_2 f(W_1 x + b_1) + b_2 at every position; SwiGLU: W_2 (silu(W_1 x + b_1) * (W_3 x + b_3)) + b_2 (Shazeer 2020)."""
+    """W_2 f(W_1 x + b_1) + b_2 at every position.
+
+    SwiGLU (Shazeer 2020) has a gate: W_2 (silu(W_1 x + b_1) * (W_3 x + b_3)) + b_2.
+    """
 
     def __init__(self, config: FeedForwardConfig, width: int) -> None:
         super().__init__()

@@ -3,7 +3,7 @@
     SeqloomError
     ├── ConfigError        a configuration that cannot mean anything, or is too large
     ├── DataError          input that cannot be read or fed: files, batches, lengths
-    ├── KernelRefusal      a named kernel was asked for something it cannot express
+    ├── KernelError      a named kernel was asked for something it cannot express
     ├── DurableError       a file or folder that could not be written or does not verify
     │   └── DamagedError   bytes on disk differ from what the manifest promised
     └── MissingExtraError  an optional dependency is not installed
@@ -13,7 +13,8 @@ Errors are for people; `assert` is for our own bugs.
 """
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 
 class SeqloomError(Exception):
@@ -26,14 +27,14 @@ class SeqloomError(Exception):
 
 
 class ConfigError(SeqloomError):
-    """A configuration that is unknown, out of range, contradictory or too large; raised before anything is allocated."""
+    """A configuration that is unknown, out of range, contradictory or too large; found before anything is allocated."""
 
 
 class DataError(SeqloomError):
     """Input that does not have the form a model or reader needs."""
 
 
-class KernelRefusal(SeqloomError):
+class KernelError(SeqloomError):
     """A kernel cannot express the mask, bias, score, dtype or device it was asked for."""
 
 
@@ -52,6 +53,21 @@ class MissingExtraError(SeqloomError):
         super().__init__(f"{package} is not installed", fix=f"pip install 'seqloom[{extra}]'")
         self.package = package
         self.extra = extra
+
+
+@contextmanager
+def needing(extra: str) -> Iterator[None]:
+    """Inside the `with`, an import that fails says which extra to install.
+
+    >>> with needing("data"):
+    ...     import no_such_package
+    Traceback (most recent call last):
+    seqloom.errors.MissingExtraError: no_such_package is not installed. Fix: pip install 'seqloom[data]'.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(error.name or "a package", extra=extra) from None
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -107,7 +107,8 @@ class NumberHead(Head):
         return squared_error(numbers, targets, weights=x.valid[:, :, None].expand_as(numbers))
 
     def predict(self, x: Padded) -> Tensor:
-        return self(x).values
+        numbers: Padded = self(x)
+        return numbers.values
 
 
 class CrfHead(Head):
@@ -130,9 +131,7 @@ class CrfHead(Head):
     @property
     def transitions(self) -> crf.Transitions:
         """The scores of moves in the form that the operators take."""
-        return crf.Transitions(
-            self.start, self.between, self.end, self.legal_start, self.legal_between, self.legal_end
-        )
+        return crf.Transitions(self.start, self.between, self.end, self.legal_start, self.legal_between, self.legal_end)
 
     def forward(self, x: Padded) -> Padded:
         return x.with_values(self.linear(x.values))
@@ -145,7 +144,8 @@ class CrfHead(Head):
     def predict(self, x: Padded) -> Tensor:
         unpacked = unpack(x)
         tags, _ = crf.viterbi(self(unpacked.rows).values, unpacked.rows.lengths, self.transitions)
-        return unpacked.repack(unpacked.rows.with_values(tags), x).values
+        repacked: Padded = unpacked.repack(unpacked.rows.with_values(tags), x)
+        return repacked.values
 
 
 class NextTokenHead(Head):

@@ -1,5 +1,6 @@
 """Inputs: modules that turn symbols, vectors and pictures into sequences of vectors."""
 
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -169,7 +170,7 @@ class Filters(_Picture):
         super().__init__(config)
         depths = (config.channels, *config.filters)
         self.weights, self.biases, self.maps = nn.ParameterList(), nn.ParameterList(), nn.ModuleList()
-        for depth, deeper in zip(depths, depths[1:], strict=False):
+        for depth, deeper in pairwise(depths):
             bound = (depth * config.kernel_size**2) ** -0.5
             filters = torch.empty(deeper, depth, config.kernel_size, config.kernel_size)
             self.weights.append(nn.Parameter(filters.uniform_(-bound, bound)))

@@ -1,5 +1,6 @@
 """Models: embed, mix, read. Each gives scores, a summed loss, and the best answer."""
 
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -30,7 +31,7 @@ class SequenceModel(nn.Module):
         self.encoder = config.encoder.build()
         self.pooler = Pooler(config.pooling, config.encoder.width)
         widths = config.widths()
-        self.hidden = nn.ModuleList(nn.Linear(*pair) for pair in zip(widths, widths[1:], strict=False))
+        self.hidden = nn.ModuleList(nn.Linear(*pair) for pair in pairwise(widths))
         self.activation = ACTIVATIONS[config.activation] if config.hidden else None
         self.dropout = nn.Dropout(config.dropout)
         self.head = config.head.build(widths[-1])

@@ -25,6 +25,8 @@ def sinusoids(positions: Tensor, width: int) -> Tensor:
 class Positions(CausalMixer[tuple[Tensor]]):
     """Adds to each vector, or concatenates and maps back, the vector of its place in its document."""
 
+    place: Tensor
+
     def __init__(self, config: StackConfig) -> None:
         super().__init__()
         self.width = config.width
@@ -68,5 +70,5 @@ class Positions(CausalMixer[tuple[Tensor]]):
         if (longest := int(needed.max())) > len(self.table):
             raise DataError(
                 f"a sequence of {longest} elements, but learned positions end at {len(self.table)}",
-                fix="shorten it, set max_length higher before training, or choose sinusoidal, rotary or alibi positions",
+                fix="shorten it, raise max_length before training, or choose sinusoidal, rotary or alibi positions",
             )

@@ -71,7 +71,7 @@ class Scale(NamedTuple):
     hidden: int
 
 
-# base and big are those of Vaswani et al. 2017; the recurrent ones those of Zaremba et al. 2014; Kim 2014 has 3 x 100 filters
+# base and big are those of Vaswani et al. 2017, recurrent ones of Zaremba et al. 2014, 3 x 100 filters of Kim 2014
 _ATTENTION = {
     "tiny": Scale(12, 2, 2, 24),
     "small": Scale(192, 3, 4, 768),

@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from seqloom.blocks import build_norm
 from seqloom.config.combinations import RELATIVE
 from seqloom.config.models import ConditionedDecoderConfig, DecoderConfig, EncoderConfig, StackConfig
-from seqloom.blocks import build_norm
 from seqloom.mixers.contract import AnyCausal, CausalMixer, ConditionedMixer
 from seqloom.positions import Positions
 from seqloom.types import Padded
@@ -116,13 +116,14 @@ class Decoder(CausalChain):
 class ConditionedDecoder(ConditionedMixer[tuple[Any, ...]]):
     """Reads a sequence from left to right while each layer looks at the memory that an encoder left."""
 
+    layers: Sequence[ConditionedMixer[Any]]
+
     def __init__(self, config: ConditionedDecoderConfig) -> None:
         super().__init__()
         relation = config.position if config.position in RELATIVE else "none"
         self.entry = CausalChain([config.input.build(config.width), *_entry(config)])
-        self.layers = nn.ModuleList(
-            layer.build(config.width, relation) for _ in range(config.repeat) for layer in config.layers
-        )
+        layers = [layer.build(config.width, relation) for _ in range(config.repeat) for layer in config.layers]
+        self.layers = nn.ModuleList(layers)  # type: ignore[assignment]  # the sequence of its modules
         self.exit = nn.ModuleList(_exit(config))
 
     @property
@@ -151,5 +152,3 @@ class ConditionedDecoder(ConditionedMixer[tuple[Any, ...]]):
         for link in self.exit:
             x = link(x)
         return x
-
-

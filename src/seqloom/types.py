@@ -35,7 +35,7 @@ class Padded(NamedTuple):
 
     values: Tensor  # [B,T,...]: vectors [B,T,D] or symbols [B,T]
     lengths: Tensor  # [B] int64
-    segments: Tensor | None = None  # [B,T] int64, constant over each document, changing between neighbours
+    segments: Tensor | None = None  # [B,T] int64: any number per document, another one than its neighbours'
     full: bool = False
 
     @classmethod
@@ -165,7 +165,7 @@ class Places(NamedTuple):
     """Where each element stands: its position inside its document, the document, and whether it is real at all."""
 
     positions: Tensor  # [B,T] int64
-    segments: Tensor  # [B,T] int64
+    segments: Tensor  # [B,T] int64, the how-many-eth document of the row, -1 in the padding of packed rows
     valid: Tensor  # [B,T] bool
 
     def cut(self, start: int, stop: int) -> "Places":
@@ -195,4 +195,5 @@ def places_of(x: Padded, start: Tensor | None = None) -> Places:
     changes = torch.ones_like(x.segments, dtype=torch.bool)
     changes[:, 1:] = x.segments[:, 1:] != x.segments[:, :-1]
     began = torch.where(changes, steps, 0).cummax(dim=1).values if time else steps
-    return Places(steps - began, x.segments, x.valid)
+    # Counted anew, so that a number used twice, or one that stands in the padding, never joins two documents.
+    return Places(steps - began, changes.cumsum(dim=1).masked_fill(~x.valid, -1), x.valid)

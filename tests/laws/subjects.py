@@ -64,7 +64,7 @@ def choices(annotation: Any) -> list[Any]:
 
 
 def variants(kind: type[Config]) -> list[Config]:
-    """The configuration with every field at its first choice, and with one field after another at each of the others."""
+    """The configuration with every field at its first choice, and with one after another at each of the others."""
     fields = {name: choices(annotation) for name, annotation in _fields(kind).items()}
     first = {name: values[0] for name, values in fields.items()}
     found = [first] + [first | {name: value} for name, values in fields.items() for value in values[1:]]

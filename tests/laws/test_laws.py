@@ -6,10 +6,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from laws import laws
-from laws.subjects import CAUSAL, SUBJECTS, Subject, _label, choices, fits, mixer_kinds
 from torch import nn
 
+from laws import laws
+from laws.subjects import CAUSAL, SUBJECTS, Subject, _label, choices, fits, mixer_kinds
 from seqloom.config.base import _fields
 from seqloom.config.combinations import RELATIVE
 from seqloom.config.mixers import AttentionConfig, LinearAttentionConfig, MixerConfig, PoolConfig

@@ -2,21 +2,26 @@
 
 A configuration is data. It names our own kinds (`kind = "lstm"`), never a class or a path, so that reading one cannot
 run code; it is refused before anything is allocated when it is unknown, out of range, contradictory or too large.
+
+What a field may hold is said once, by its annotation. `taken` compares a value with it, wherever the value comes from:
+a file, plain data, or a call in Python.
 """
 
-import json
-import tomllib
+import math
+import re
+import types
+from collections.abc import Iterable
 from functools import cache
-from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, Literal, Union, dataclass_transform, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta
 
+from seqloom.config.words import at, found, located, quoted
 from seqloom.errors import ConfigError, did_you_mean
 
-MAX_FILE_BYTES = 2**20
 MAX_PARAMETERS = 2**34  # 64 GiB of float32 weights
+MAX_ITEMS = 1_024  # of an array whose annotation does not say another number
 
 # Sizes, each with the range that is taken; `examples` are the small values that the laws draw from.
 Width = Annotated[int, Meta(ge=1, le=65_536, examples=[8, 16])]
@@ -28,19 +33,34 @@ Length = Annotated[int, Meta(ge=1, le=2**24, examples=[64])]
 Symbols = Annotated[int, Meta(ge=1, le=2**24, examples=[11])]
 Pixels = Annotated[int, Meta(ge=1, le=16_384, examples=[4])]
 Rate = Annotated[float, Meta(ge=0.0, lt=1.0, examples=[0.0])]
+Name = Annotated[str, Meta(max_length=256, examples=["O"])]
+Names = Annotated[tuple[Name, ...], Meta(max_length=2**16, examples=[("O", "B-X"), ("O", "B-X", "I-X")])]
 
 
-class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
+class Closed(msgspec.StructMeta):
+    """Refuses a call in Python with an unknown, a missing or an unnamed setting in the words used for a file."""
+
+    def __call__(self, *unnamed: Any, **settings: Any) -> Any:
+        kind: type[Config] = self  # type: ignore[assignment]  # every class of this metaclass is a Config
+        if unnamed:
+            raise ConfigError(
+                f"{kind.kind()}: settings are given by name, found {found(unnamed[0])} without one",
+                fix=f"write {kind.__name__}(name=value)",
+            )
+        require_keys(kind, settings, kind.kind())
+        return super().__call__(**settings)
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)  # tells the type checker what msgspec hands down
+class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", metaclass=Closed):
     """A frozen record of settings; making one, in Python or from a file, checks every field."""
 
     def __post_init__(self) -> None:
         for name, annotation in _fields(type(self)).items():
-            try:
-                msgspec.convert(getattr(self, name), annotation)
-            except msgspec.ValidationError as error:
-                raise ConfigError(
-                    f"{self.kind()}.{name} = {_show(getattr(self, name))}: {_plainly(str(error))}"
-                ) from None
+            given = getattr(self, name)
+            held = taken(given, annotation, f"{self.kind()}.{name}")
+            if held is not given:  # a list becomes the tuple that a file would give, 0 becomes 0.0
+                msgspec.structs.force_setattr(self, name, held)
         self.check()
 
     def check(self) -> None:
@@ -60,9 +80,6 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return msgspec.toml.encode(_without_none(msgspec.to_builtins(self))).decode()
 
 
-ConfigT = TypeVar("ConfigT")
-
-
 @cache
 def _fields(struct: type[Config]) -> dict[str, Any]:
     return get_type_hints(struct, include_extras=True)
@@ -74,133 +91,152 @@ def _without_none(data: Any) -> Any:
     return [_without_none(item) for item in data] if isinstance(data, list | tuple) else data
 
 
-def _show(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+def taken(value: Any, annotation: Any, place: str) -> Any:
+    """What a field of this annotation holds when it is given this value; ConfigError, with the place, if it cannot."""
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if origin in (Union, types.UnionType):
+        if value is None and type(None) in parts:
+            return None
+        parts = tuple(part for part in parts if part is not type(None))
+        return _record(value, parts, place) if len(parts) > 1 else taken(value, parts[0], place)
+    if origin is Annotated:
+        base, meta = parts
+        if base in (int, float):
+            return _number(value, base, meta, place)
+        return _text(value, meta, place) if base is str else _items(value, base, meta, place)
+    if origin is tuple:
+        return _items(value, annotation, Meta(max_length=MAX_ITEMS), place)
+    if origin is Literal:
+        return _name(value, parts, place)
+    return _switch(value, place) if annotation is bool else _record(value, (annotation,), place)
 
 
-def _plainly(message: str) -> str:
-    return message.replace("`", "").replace("Expected", "expected").removesuffix(".")
+def _number(value: Any, base: type, meta: Meta, place: str) -> int | float:
+    low, high = meta.ge, meta.le if meta.lt is None else meta.lt
+    assert low is not None and high is not None, "every size and rate has a range"
+    what = "a whole number" if base is int else "a number"
+    reach = f"from {low:,} to {high:,}" if meta.lt is None else f"of at least {low:g} and below {high:g}"
+    problem = f"expected {what} {reach}, found {found(value)}"
+    if isinstance(value, bool) or not isinstance(value, int | float if base is float else int):  # True is an int
+        raise ConfigError(at(place, problem), fix=_as_number(value, what, base))
+    if value < low:
+        raise ConfigError(at(place, problem), fix=f"take at least {low:,}")
+    if value > high or value == meta.lt:
+        raise ConfigError(at(place, problem), fix=f"take {'at most' if meta.lt is None else 'less than'} {high:,}")
+    if math.isnan(value):
+        raise ConfigError(at(place, problem), fix="give a number in this range")
+    return value if base is int else float(value)
 
 
-def read(path: str | Path, union: Any) -> Any:
-    """The configuration in a .toml or .json file, checked against a closed union of kinds."""
-    path = Path(path)
-    if path.suffix not in (".toml", ".json"):
-        raise ConfigError(f"{path}: a configuration is a .toml or .json file", fix="rename it")
-    if not path.is_file():
-        raise ConfigError(f"{path}: there is no such file")
-    if (size := path.stat().st_size) > MAX_FILE_BYTES:
-        raise ConfigError(f"{path}: {size:,} bytes; a configuration has at most {MAX_FILE_BYTES:,}")
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: byte {error.start} is not UTF-8", fix="save the file as UTF-8") from None
-    try:
-        return (from_toml if path.suffix == ".toml" else from_json)(text, union)
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error.problem}", fix=error.fix) from None
+def _as_number(value: Any, what: str, base: type) -> str:
+    """How to write a number that was meant but not written as one."""
+    if isinstance(value, float) and value.is_integer():
+        return f"write {int(value)}" if abs(value) < 1e15 else f"give {what}"
+    if isinstance(value, str) and re.fullmatch("[0-9]{1,9}" if base is int else "[0-9]?[.]?[0-9]{1,9}", value):
+        return f"write {value} without quotes"
+    return f"give {what}"
 
 
-def from_toml(text: str, union: Any) -> Any:
-    """The configuration in a TOML text."""
-    try:
-        data = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigError(f"not TOML: {error or 'nested too deeply'}") from None
-    return from_data(data, union)
+def _name(value: Any, names: tuple[str, ...], place: str) -> str:
+    if not isinstance(value, str):
+        raise ConfigError(at(place, f"expected a name, found {found(value)}"), fix=f"choose from {', '.join(names)}")
+    if value not in names:
+        raise ConfigError(at(place, f"unknown name {quoted(value)}"), fix=did_you_mean(value[:80], names))
+    return value
 
 
-def from_json(text: str, union: Any) -> Any:
-    """The configuration in a JSON text; a key given twice, NaN and Infinity are refused."""
-    try:
-        data = json.loads(text, object_pairs_hook=_no_repeats, parse_constant=_no_constants)
-    except json.JSONDecodeError as error:
-        raise ConfigError(f"not JSON: {error.msg} at line {error.lineno} column {error.colno}") from None
-    except (RecursionError, ValueError) as error:
-        raise ConfigError(f"not JSON: {error or 'nested too deeply'}") from None
-    return from_data(data, union)
+def _items(value: Any, annotation: Any, meta: Meta, place: str) -> tuple[Any, ...]:
+    if not isinstance(value, list | tuple):
+        raise ConfigError(at(place, f"expected an array, found {found(value)}"), fix="write it in [ ]")
+    assert meta.max_length is not None
+    if len(value) > meta.max_length:
+        raise ConfigError(
+            at(place, f"expected at most {meta.max_length:,} items, found {len(value):,}"), fix="take fewer"
+        )
+    item, _ = get_args(annotation)
+    return tuple(taken(part, item, f"{place}[{number}]") for number, part in enumerate(value))
 
 
-def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        repeated = next(key for key, _ in pairs if sum(key == other for other, _ in pairs) > 1)
-        raise ConfigError(f"the key '{repeated}' is given twice")
-    return found
+def _switch(value: Any, place: str) -> bool:
+    if not isinstance(value, bool):
+        raise ConfigError(at(place, f"expected true or false, found {found(value)}"), fix="write true or false")
+    return value
 
 
-def _no_constants(name: str) -> None:
-    raise ConfigError(f"{name} is not a number that a configuration can hold")
+def _text(value: Any, meta: Meta, place: str) -> str:
+    if not isinstance(value, str):
+        raise ConfigError(at(place, f"expected text, found {found(value)}"), fix="write it in quotes")
+    assert meta.max_length is not None
+    if len(value) > meta.max_length:
+        problem = f"expected at most {meta.max_length:,} characters, found {len(value):,}"
+        raise ConfigError(at(place, problem), fix="take a shorter name")
+    if any("\ud800" <= character <= "\udfff" for character in value):
+        raise ConfigError(at(place, f"{quoted(value)} holds half of a surrogate pair"), fix="write the whole character")
+    return value
 
 
-def from_data(data: Any, union: Any) -> Any:
-    """The configuration in plain data (dicts, lists, numbers, text)."""
-    try:
-        return msgspec.convert(data, union)
-    except msgspec.ValidationError as error:
-        raise _explain(data, union, str(error)) from None
-    except RecursionError:
-        raise ConfigError("nested too deeply") from None
+def _record(value: Any, kinds: tuple[type[Config], ...], place: str) -> Config:
+    if isinstance(value, Config):
+        if type(value) not in kinds:
+            raise _misplaced(value.kind(), kinds, place)
+        return value
+    if not isinstance(value, dict):
+        wanted = ", ".join(sorted(kind.kind() for kind in kinds))
+        raise ConfigError(at(place, f"expected a table, found {found(value)}"), fix=f"give one of kind {wanted}")
+    kind = _kind_of(value, kinds, place)
+    settings = {name: setting for name, setting in value.items() if name != "kind"}
+    require_keys(kind, settings, place)
+    inner = f"{place}." if place else ""
+    fields = _fields(kind)
+    settings = {name: taken(setting, fields[name], f"{inner}{name}") for name, setting in settings.items()}
+    with located(place):
+        return kind(**settings)
 
 
-def _explain(data: Any, union: Any, message: str) -> ConfigError:
-    """The same refusal with its place and, for an unknown key or kind, the nearest known one."""
-    problem, _, place = message.partition(" - at ")
-    place = place.strip("`").removeprefix("$").lstrip(".")
-    where = f" at {place}" if place else ""
-    holder, kinds = _walk(data, union, place)
-    if problem.startswith("Object contains unknown field"):
-        name = problem.split("`")[1]
-        fields = _fields(kinds[0]) if len(kinds) == 1 else {}
-        return ConfigError(f"unknown key '{name}'{where}", fix=did_you_mean(name, fields))
-    if place.endswith("kind") and problem.startswith("Invalid value"):
-        name = str(holder.get("kind") if isinstance(holder, dict) else holder)
-        return ConfigError(f"unknown kind '{name[:40]}'{where}", fix=did_you_mean(name, [kind.kind() for kind in kinds]))
-    if "missing required field `kind`" in problem:
-        return ConfigError(f"missing key 'kind'{where}", fix=f"choose from {', '.join(kind.kind() for kind in kinds)}")
-    if problem.startswith("Invalid enum value"):
-        name = problem.split("'")[1] if "'" in problem else problem.rsplit(" ", 1)[-1]
-        return ConfigError(f"unknown name '{name}'{where}", fix=did_you_mean(name, _names_at(data, union, place)))
-    return ConfigError(f"{_plainly(problem)}{where}")
+def _kind_of(data: dict[str, Any], kinds: tuple[type[Config], ...], place: str) -> type[Config]:
+    """The class that a table asks for; the key may be left out where only one could stand."""
+    if "kind" not in data:
+        if len(kinds) == 1:
+            return kinds[0]
+        keys = ", ".join(quoted(str(key)) for key in list(data)[:4]) or "no key"
+        raise ConfigError(at(place, f"missing key 'kind', found {keys}"), fix=_choose_from(kinds))
+    given = data["kind"]
+    if not isinstance(given, str):
+        raise ConfigError(at(place, f"expected a name as 'kind', found {found(given)}"), fix=_choose_from(kinds))
+    chosen = [kind for kind in kinds if kind.kind() == given]
+    if not chosen:
+        raise _misplaced(given, kinds, place)
+    return chosen[0]
 
 
-def _steps(place: str) -> list[str]:
-    return [step.split("[")[0] for step in place.split(".") if step]
+def _misplaced(given: str, kinds: tuple[type[Config], ...], place: str) -> ConfigError:
+    if given in _every_kind(Config):
+        return ConfigError(at(place, f"{quoted(given)} cannot stand here"), fix=_choose_from(kinds))
+    return ConfigError(
+        at(place, f"unknown kind {quoted(given)}"), fix=did_you_mean(given[:80], [kind.kind() for kind in kinds])
+    )
 
 
-def _walk(data: Any, union: Any, place: str) -> tuple[Any, list[type[Config]]]:
-    """The data at a place like `layers[0].mixer` and the kinds that may stand there (the kind given, if it is known)."""
-    kinds = _narrow(data, _structs(union))
-    for step in place.split("."):
-        name, _, index = step.partition("[")
-        if name in ("", "kind") or not isinstance(data, dict):
-            continue
-        data = data.get(name)
-        if index and isinstance(data, list | tuple) and index.rstrip("]").isdigit():
-            data = data[int(index.rstrip("]"))]
-        elif index and isinstance(data, list | tuple):  # msgspec writes [...] for an item of a tuple
-            data = next((item for item in data if isinstance(item, dict)), None)
-        kinds = _narrow(data, [struct for kind in kinds for struct in _structs(_fields(kind).get(name))])
-    return data, kinds
+def _every_kind(base: type[Config]) -> set[str]:
+    return {base.kind()}.union(*(_every_kind(kind) for kind in base.__subclasses__()))
 
 
-def _narrow(data: Any, kinds: list[type[Config]]) -> list[type[Config]]:
-    given = data.get("kind") if isinstance(data, dict) else None
-    return [kind for kind in kinds if kind.kind() == given] or kinds
+def _choose_from(kinds: Iterable[type[Config]]) -> str:
+    return f"choose from {', '.join(sorted(kind.kind() for kind in kinds))}"
 
 
-def _names_at(data: Any, union: Any, place: str) -> list[str]:
-    holder, _, name = place.rpartition(".")
-    _, kinds = _walk(data, union, holder)
-    return [word for kind in kinds for word in get_args(_fields(kind).get(name)) if isinstance(word, str)]
-
-
-def _structs(annotation: Any) -> list[type[Config]]:
-    """Every configuration class mentioned in an annotation, however nested."""
-    if isinstance(annotation, type) and issubclass(annotation, Config):
-        return [annotation]
-    return [struct for part in get_args(annotation) for struct in _structs(part)]
+def require_keys(kind: type[Config], settings: dict[str, Any], place: str) -> None:
+    """Raise ConfigError for the first unknown or missing key of a record."""
+    fields = _fields(kind)
+    for name in settings:
+        if name not in fields:
+            fix = did_you_mean(str(name)[:80], fields) if fields else f"'{kind.kind()}' has no settings: leave it out"
+            raise ConfigError(at(place, f"unknown key {quoted(str(name))}"), fix=fix)
+    for field in msgspec.structs.fields(kind):
+        if field.required and field.name not in settings:
+            raise ConfigError(
+                at(place, f"missing key '{field.name}'"), fix=f"add it: '{kind.kind()}' has no default for it"
+            )
 
 
 def require_affordable(parameters: int, what: str) -> None:
@@ -208,6 +244,6 @@ def require_affordable(parameters: int, what: str) -> None:
     if parameters > MAX_PARAMETERS:
         raise ConfigError(
             f"{what} would have {parameters:,} parameters, {parameters * 4 / 2**30:,.0f} GiB in float32; "
-            f"the limit is {MAX_PARAMETERS:,}",
+            f"the limit is {MAX_PARAMETERS:,}, {MAX_PARAMETERS * 4 / 2**30:,.0f} GiB",
             fix="make it narrower or shallower, or its vocabulary smaller",
         )

@@ -1,10 +1,20 @@
-"""Blocks: a mixer with what stands around it (residual, norm, feed-forward), and the layers of decoders with a memory."""
+"""Blocks: a mixer with what stands around it (residual, norm, feed-forward), and decoder layers with a memory."""
 
 from typing import TYPE_CHECKING, Any, Literal
 
 from seqloom.config.base import Config, Heads, Rate, Width
-from seqloom.config.combinations import Position, Score
-from seqloom.config.mixers import AnyMixer, GruConfig, LstmConfig, OneWay, RnnConfig, require_divisible
+from seqloom.config.combinations import Position, Score, refusal
+from seqloom.config.mixers import (
+    AnyMixer,
+    GruConfig,
+    LstmConfig,
+    OneWay,
+    RnnConfig,
+    heads_parameters,
+    require_divisible,
+    score_parameters,
+)
+from seqloom.config.words import located
 from seqloom.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -37,7 +47,7 @@ def norm_parameters(norm: Norm, width: int) -> int:
 class BlockConfig(Config, tag="block", kw_only=True):
     """One layer of a stack.
 
-    plain     y = mix(x), then y = feed_forward(y)                    recurrent and convolutional stacks, deck A's minimum
+    plain     y = mix(x), then y = feed_forward(y)                    recurrent and convolutional stacks
     residual  x + mix(x), then x + feed_forward(x)
     post      norm(x + mix(x)), then norm(x + feed_forward(x))        Vaswani et al. 2017
     pre       x + mix(norm(x)), then x + feed_forward(norm(x))        easier to train deep; the stack ends with a norm
@@ -51,11 +61,13 @@ class BlockConfig(Config, tag="block", kw_only=True):
 
     def fit(self, width: int, position: Position = "none") -> None:
         """Raise ConfigError if the block cannot have this width or position."""
-        self.mixer.fit(width, position)
+        with located("mixer"):
+            self.mixer.fit(width, position)
 
     def fit_causal(self) -> None:
         """Raise ConfigError if the block cannot be stepped."""
-        self.mixer.fit_causal()
+        with located("mixer"):
+            self.mixer.fit_causal()
 
     def norms(self) -> int:
         """How many normalisations the block has."""
@@ -106,13 +118,12 @@ class DecoderBlockConfig(ConditionedConfig, tag="decoder-block", kw_only=True):
     dropout: Rate = 0.0
 
     def fit(self, width: int, position: Position = "none") -> None:
-        self.mixer.fit(width, position)
+        with located("mixer"):
+            self.mixer.fit(width, position)
         require_divisible(width, self.num_heads)
 
     def parameters(self, width: int, position: Position = "none") -> int:
-        head = width // self.num_heads
-        scores = {"dot": 0, "scaled_dot": 0, "bilinear": width * head, "additive": 2 * width * head + width}
-        cross = 4 * (width * width + width) + scores[self.score]
+        cross = heads_parameters(width, self.num_heads, self.score)
         norms = 3 * norm_parameters(self.norm, width)
         return self.mixer.parameters(width, position) + cross + self.feed_forward.parameters(width) + norms
 
@@ -129,7 +140,8 @@ class SeededConfig(ConditionedConfig, tag="seeded", kw_only=True):
     dropout: Rate = 0.0
 
     def fit(self, width: int, position: Position = "none") -> None:
-        self.mixer.fit(width, position)
+        with located("mixer"):
+            self.mixer.fit(width, position)
 
     def parameters(self, width: int, position: Position = "none") -> int:
         return self.mixer.parameters(width, position) + width * width + width
@@ -146,9 +158,15 @@ class AlignmentConfig(ConditionedConfig, tag="alignment", kw_only=True):
     score: Score = "dot"
     dropout: Rate = 0.0
 
+    def fit(self, width: int, position: Position = "none") -> None:
+        if reason := refusal("cross-attention", position=position):
+            raise ConfigError(
+                f"position '{position}' with '{self.kind()}': {reason}",
+                fix="choose position 'sinusoidal', 'learned' or 'none'",
+            )
+
     def parameters(self, width: int, position: Position = "none") -> int:
-        scores = {"dot": 0, "scaled_dot": 0, "bilinear": width * width, "additive": 2 * width * width + width}
-        return 2 * width * width + width + scores[self.score]
+        return 2 * width * width + width + score_parameters(width, 1, self.score)
 
     def build(self, width: int, position: Position = "none") -> "ConditionedMixer[Any]":
         from seqloom.mixers.attention import Alignment
@@ -162,4 +180,4 @@ AnyConditioned = DecoderBlockConfig | SeededConfig | AlignmentConfig
 def require_layers(layers: tuple[object, ...], what: str) -> None:
     """Raise ConfigError if a stack that needs layers has none."""
     if not layers:
-        raise ConfigError(f"{what} has no layers", fix="give at least one")
+        raise ConfigError(f"{what} needs layers, found none", fix="give at least one")

@@ -1,13 +1,13 @@
 """Which choices mean something together: one table, used by the configuration, the laws and the kernel tests.
 
-    position    where it acts                        with
-    none        nowhere                              everything
-    learned     added to (or beside) the inputs      everything
-    sinusoidal  added to (or beside) the inputs      everything
-    alibi       a bias on the scores                 softmax attention, any score
-    t5          a bias on the scores                 softmax attention, any score
-    shaw        vectors in keys and values           softmax attention, scores that are dot products
-    rotary      turns queries and keys               softmax attention, dot and scaled_dot
+position    where it acts                        with
+none        nowhere                              everything
+learned     added to (or beside) the inputs      everything
+sinusoidal  added to (or beside) the inputs      everything
+alibi       a bias on the scores                 softmax attention, any score
+t5          a bias on the scores                 softmax attention, any score
+shaw        vectors in keys and values           softmax attention, scores that are dot products
+rotary      turns queries and keys               softmax attention, dot and scaled_dot
 """
 
 from typing import Literal, get_args
@@ -23,7 +23,10 @@ _REFUSALS: dict[tuple[str, str], str] = {
     ("linear-attention", "shaw"): "linear attention never forms the scores, so nothing can be added to one of them",
     ("linear-attention", "alibi"): "linear attention never forms the scores, so nothing can be added to one of them",
     ("linear-attention", "t5"): "linear attention never forms the scores, so nothing can be added to one of them",
-    ("linear-attention", "rotary"): "turned features are no longer positive, so the weights would not be a distribution",
+    (
+        "linear-attention",
+        "rotary",
+    ): "turned features are no longer positive, so the weights would not be a distribution",
     ("additive", "shaw"): "Shaw's key vectors enter by a dot product with the query, and an additive score has none",
     ("additive", "rotary"): "turning queries and keys makes a score relative only when it is their dot product",
     ("bilinear", "rotary"): "the matrix between query and key does not commute with the turning",

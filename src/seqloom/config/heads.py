@@ -1,14 +1,16 @@
 """Heads: how contextual vectors become a class, numbers, tags, the next token or a sentence vector."""
 
+from collections import Counter
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from msgspec import Meta
 
-from seqloom.config.base import Config, Rate, Symbols, Width
+from seqloom.config.base import Config, Names, Rate, Symbols, Width
+from seqloom.config.words import quoted
 from seqloom.errors import ConfigError
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import nn
 
     from seqloom.heads import Head, VectorHead
 
@@ -56,7 +58,7 @@ class ScoresHeadConfig(HeadConfig, tag="scores", kw_only=True):
     def fit(self, width: int) -> None:
         if width != self.num_classes:
             raise ConfigError(
-                f"a 'scores' head takes the vector as the scores of {self.num_classes} classes, but the width is {width}",
+                f"a 'scores' head takes {self.num_classes} numbers for its scores, found a width of {width}",
                 fix=f"take a width of {self.num_classes}, or a 'class' head",
             )
 
@@ -100,12 +102,16 @@ class NumberHeadConfig(HeadConfig, tag="number", kw_only=True):
 class CrfHeadConfig(HeadConfig, tag="crf", kw_only=True):
     """A tag per element, chosen jointly: a linear map and a chain of learned transitions that keeps to the scheme."""
 
-    labels: tuple[str, ...]
+    labels: Names
     scheme: Scheme = "none"
 
     def check(self) -> None:
-        if len(self.labels) < 2 or len(set(self.labels)) < len(self.labels):
-            raise ConfigError(f"crf.labels needs two or more different names, found {list(self.labels)[:8]}")
+        if len(self.labels) < 2:
+            raise ConfigError(f"labels: expected two or more, found {len(self.labels)}", fix="name every tag")
+        if repeated := [label for label, count in Counter(self.labels).items() if count > 1]:
+            raise ConfigError(f"labels: {quoted(repeated[0])} is given twice", fix="name every tag once")
+        if self.scheme != "none":
+            require_scheme(self.labels, self.scheme)
 
     def parameters(self, width: int) -> int:
         count = len(self.labels)
@@ -115,6 +121,25 @@ class CrfHeadConfig(HeadConfig, tag="crf", kw_only=True):
         from seqloom.heads import CrfHead
 
         return CrfHead(self, width)
+
+
+def require_scheme(labels: tuple[str, ...], scheme: Literal["bio", "bioes"]) -> None:
+    """Raise ConfigError if a label does not fit the scheme, or if no label may be the only one of a sequence."""
+    positions = {"bio": "BI", "bioes": "BIES"}[scheme]
+    for label in labels:
+        position, _, kind = label.partition("-")
+        if label != "O" and not (len(position) == 1 and position in positions and kind):
+            expected = ", ".join(["O", *(f"{letter}-TYPE" for letter in positions)])
+            raise ConfigError(
+                f"labels: {quoted(label)} does not fit the scheme '{scheme}', which expects {expected}",
+                fix="rename the label, or choose the scheme 'none'",
+            )
+    alone = {"bio": "B", "bioes": "S"}[scheme]
+    if not any(label == "O" or label.startswith(f"{alone}-") for label in labels):
+        raise ConfigError(
+            f"labels: in the scheme '{scheme}' a single element is O or {alone}-TYPE, and neither is there",
+            fix="add the label 'O', or choose the scheme 'none'",
+        )
 
 
 class NextTokenHeadConfig(HeadConfig, tag="next-token", kw_only=True):
@@ -127,7 +152,7 @@ class NextTokenHeadConfig(HeadConfig, tag="next-token", kw_only=True):
     def parameters(self, width: int) -> int:
         return self.vocab_size + (0 if self.tied else width * self.vocab_size)
 
-    def build(self, width: int, tied_to: "Tensor | None" = None) -> "Head":
+    def build(self, width: int, tied_to: "nn.Parameter | None" = None) -> "Head":
         from seqloom.heads import NextTokenHead
 
         return NextTokenHead(self, width, tied_to)
@@ -148,6 +173,11 @@ class VectorHeadConfig(Config, tag="vector", kw_only=True):
         from seqloom.heads import VectorHead
 
         return VectorHead(self, width)
+
+
+def pooling_parameters(pooling: Pooling, width: int) -> int:
+    """The number of weights of a pooling: attention has a linear map and a direction."""
+    return width * width + 2 * width if pooling == "attention" else 0
 
 
 SequenceHead = ClassHeadConfig | ScoresHeadConfig | LabelsHeadConfig | NumberHeadConfig

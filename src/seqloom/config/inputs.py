@@ -1,5 +1,7 @@
 """Inputs: how symbols, vectors and pictures become a sequence of vectors of the model's width."""
 
+import math
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from seqloom.config.base import Config, Pixels, Symbols, Taps, Width
@@ -23,7 +25,7 @@ class InputConfig(Config):
         """The number of weights it will have."""
         raise NotImplementedError
 
-    def build(self, width: int) -> "Input":
+    def build(self, width: int) -> "Input | CausalMixer[Any]":
         """The module that reads this input."""
         raise NotImplementedError
 
@@ -90,13 +92,18 @@ class PictureConfig(InputConfig, kw_only=True):
     channels: Pixels = 1
 
     def fit_causal(self) -> None:
-        raise ConfigError(
-            f"a picture ('{self.kind()}') is not read one element at a time", fix="use it in an encoder"
-        )
+        raise ConfigError(f"a picture ('{self.kind()}') is not read one element at a time", fix="take it in an encoder")
+
+    def length(self) -> int:
+        """How many elements the sequence made of one picture has."""
+        raise NotImplementedError
 
 
 class FlatConfig(PictureConfig, tag="flat", kw_only=True):
     """The whole picture as one vector: what a fully connected network sees."""
+
+    def length(self) -> int:
+        return 1
 
     def parameters(self, width: int) -> int:
         return self.height * self.width * self.channels * width + width
@@ -116,8 +123,15 @@ class PatchesConfig(PictureConfig, tag="patches", kw_only=True):
         if self.height % self.patch or self.width % self.patch:
             raise ConfigError(
                 f"patches of {self.patch} x {self.patch} do not tile a picture of {self.height} x {self.width}",
-                fix="take a patch size that divides both",
+                fix=f"take a patch of {self._nearest()}, or crop the picture",
             )
+
+    def _nearest(self) -> int:
+        both = math.gcd(self.height, self.width)
+        return min((side for side in range(1, both + 1) if both % side == 0), key=lambda side: abs(side - self.patch))
+
+    def length(self) -> int:
+        return (self.height // self.patch) * (self.width // self.patch)
 
     def parameters(self, width: int) -> int:
         return self.patch**2 * self.channels * width + width
@@ -136,23 +150,31 @@ class FiltersConfig(PictureConfig, tag="filters", kw_only=True):
 
     def check(self) -> None:
         if not self.filters:
-            raise ConfigError("filters.filters is empty", fix="give the number of filters of each layer")
+            raise ConfigError("filters is empty", fix="give the number of filters of each layer, for example [32, 64]")
+        self._map()
+
+    def _map(self) -> tuple[int, int]:
+        """Height and width of the last map; ConfigError where a filter is larger than what is left of the picture."""
+        size = self.kernel_size
         height, width = self.height, self.width
-        for layer, _ in enumerate(self.filters):
-            height, width = height - self.kernel_size + 1, width - self.kernel_size + 1
-            if height < 1 or width < 1:
+        for layer in range(len(self.filters)):
+            if min(height, width) < size:
                 raise ConfigError(
-                    f"layer {layer + 1} of {len(self.filters)}: a {self.kernel_size} x {self.kernel_size} filter does "
-                    f"not fit what is left of a {self.height} x {self.width} picture",
+                    f"layer {layer + 1} of {len(self.filters)}: filters of {size} x {size} do not fit the "
+                    f"{height} x {width} that is left of the picture",
                     fix="take fewer layers or smaller filters",
                 )
-            height, width = max(1, height // 2), max(1, width // 2)
+            height, width = height - size + 1, width - size + 1
+            if min(height, width) > 1:
+                height, width = height // 2, width // 2
+        return height, width
+
+    def length(self) -> int:
+        return math.prod(self._map())
 
     def parameters(self, width: int) -> int:
         depths = (self.channels, *self.filters)
-        convolutions = sum(
-            deeper * (depth * self.kernel_size**2 + 1) for depth, deeper in zip(depths, depths[1:], strict=False)
-        )
+        convolutions = sum(deeper * (depth * self.kernel_size**2 + 1) for depth, deeper in pairwise(depths))
         return convolutions + depths[-1] * width + width
 
     def build(self, width: int) -> "Input":

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from seqloom.config.base import Config, Heads, Rate, Span, Taps
 from seqloom.config.combinations import Position, Score, refusal
+from seqloom.config.words import nearest_multiple
 from seqloom.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 SHAW_RADIUS = 16
 T5_BUCKETS = 32
 T5_FARTHEST = 128
+MAX_REACH = 2**20  # elements that a convolution may look back: it remembers them all
 
 
 class MixerConfig(Config):
@@ -21,7 +23,10 @@ class MixerConfig(Config):
     def fit(self, width: int, position: Position = "none") -> None:
         """Raise ConfigError if this mixer cannot have this width or take this kind of position."""
         if reason := refusal(self.kind(), position=position):
-            raise ConfigError(f"position '{position}' with the mixer '{self.kind()}': {reason}", fix="choose another")
+            raise ConfigError(
+                f"position '{position}' with the mixer '{self.kind()}': {reason}",
+                fix="choose position 'sinusoidal', 'learned' or 'none'",
+            )
 
     def fit_causal(self) -> None:
         """Raise ConfigError if this mixer cannot be read one element at a time."""
@@ -67,14 +72,22 @@ class ConvolutionConfig(MixerConfig, tag="convolution", kw_only=True):
 
     def check(self) -> None:
         if not self.kernel_sizes:
-            raise ConfigError("convolution.kernel_sizes is empty", fix="give at least one, for example [3, 4, 5]")
+            raise ConfigError("kernel_sizes is empty", fix="give at least one, for example [3, 4, 5]")
+        reach = (max(self.kernel_sizes) - 1) * self.dilation
+        if reach > MAX_REACH:
+            raise ConfigError(
+                f"a filter of {max(self.kernel_sizes)} taps {self.dilation:,} apart reaches over {reach:,} elements; "
+                f"the limit is {MAX_REACH:,}",
+                fix="take a smaller dilation",
+            )
 
     def fit(self, width: int, position: Position = "none") -> None:
         MixerConfig.fit(self, width, position)
-        if width % len(self.kernel_sizes):
+        count = len(self.kernel_sizes)
+        if width % count:
             raise ConfigError(
-                f"{len(self.kernel_sizes)} kernel sizes cannot share a width of {width} evenly",
-                fix=f"take a width that {len(self.kernel_sizes)} divides",
+                f"{count} kernel sizes cannot share a width of {width} evenly",
+                fix=f"take a width of {nearest_multiple(width, of=count)}, or another number of kernel sizes",
             )
 
     def parameters(self, width: int, position: Position = "none") -> int:
@@ -179,14 +192,12 @@ class AttentionConfig(MixerConfig, tag="attention", kw_only=True):
         if position == "rotary" and width // self.num_heads % 2:
             raise ConfigError(
                 f"rotary positions turn pairs of numbers, and a head of {width // self.num_heads} has an odd one left",
-                fix="take a width that twice the number of heads divides",
+                fix=f"take a width of {nearest_multiple(width, of=2 * self.num_heads)}, or another number of heads",
             )
 
     def parameters(self, width: int, position: Position = "none") -> int:
-        head = width // self.num_heads
-        scores = {"dot": 0, "scaled_dot": 0, "bilinear": width * head, "additive": 2 * width * head + width}
-        relations = {"shaw": 2 * (2 * SHAW_RADIUS + 1) * head, "t5": T5_BUCKETS * self.num_heads}
-        return 4 * (width * width + width) + scores[self.score] + relations.get(position, 0)
+        tables = {"shaw": 2 * (2 * SHAW_RADIUS + 1) * width // self.num_heads, "t5": T5_BUCKETS * self.num_heads}
+        return heads_parameters(width, self.num_heads, self.score) + tables.get(position, 0)
 
     def build(self, width: int, position: Position = "none") -> "Mixer":
         from seqloom.mixers.attention import SelfAttention
@@ -209,7 +220,7 @@ class LinearAttentionConfig(MixerConfig, tag="linear-attention", kw_only=True):
         require_divisible(width, self.num_heads)
 
     def parameters(self, width: int, position: Position = "none") -> int:
-        return 4 * (width * width + width)
+        return heads_parameters(width, self.num_heads, "dot")
 
     def build(self, width: int, position: Position = "none") -> "Mixer":
         from seqloom.mixers.linear import LinearAttention
@@ -230,12 +241,14 @@ class BidirectionalConfig(MixerConfig, tag="bidirectional", kw_only=True):
     def fit(self, width: int, position: Position = "none") -> None:
         MixerConfig.fit(self, width, position)
         if width % 2:
-            raise ConfigError(f"two directions cannot share a width of {width} evenly", fix="take an even width")
+            raise ConfigError(
+                f"two directions cannot share a width of {width} evenly", fix=f"take a width of {width + 1}"
+            )
 
     def fit_causal(self) -> None:
         raise ConfigError(
-            "a bidirectional mixer reads from both ends, so it cannot go forward one element at a time",
-            fix=f"use '{self.mixer.kind()}' by itself in a decoder",
+            "'bidirectional' reads from both ends, so it cannot go forward one element at a time",
+            fix=f"take '{self.mixer.kind()}' by itself in a decoder",
         )
 
     def parameters(self, width: int, position: Position = "none") -> int:
@@ -258,9 +271,19 @@ AnyMixer = OneWay | BidirectionalConfig
 def require_divisible(width: int, num_heads: int) -> None:
     """Raise ConfigError unless the heads share the width evenly."""
     if width % num_heads:
-        near = [heads for heads in range(1, width + 1) if width % heads == 0]
-        best = min(near, key=lambda heads: abs(heads - num_heads))
+        fewer = max(heads for heads in range(1, num_heads) if width % heads == 0)
         raise ConfigError(
             f"{num_heads} heads cannot share a width of {width} evenly",
-            fix=f"take {best} heads, or a width that {num_heads} divides",
+            fix=f"take {fewer} heads, or a width of {nearest_multiple(width, of=num_heads)}",
         )
+
+
+def heads_parameters(width: int, num_heads: int, score: Score) -> int:
+    """The number of weights of attention: four linear maps, and what the score of each head has of its own."""
+    return 4 * (width * width + width) + score_parameters(width, num_heads, score)
+
+
+def score_parameters(width: int, num_heads: int, score: Score) -> int:
+    """The number of weights of a score: none, one matrix per head, or two and a vector."""
+    head = width // num_heads
+    return {"dot": 0, "scaled_dot": 0, "bilinear": width * head, "additive": 2 * width * head + width}[score]

@@ -1,8 +1,10 @@
 """Models: an input, layers and a head; the closed union that files hold."""
 
-from typing import TYPE_CHECKING, Any, Literal
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
-from seqloom.config.base import Config, Depth, Length, Rate, Width, from_json, from_toml, read, require_affordable
+from seqloom.config.base import Config, Depth, Length, Rate, Width, require_affordable
 from seqloom.config.blocks import (
     Activation,
     AnyConditioned,
@@ -19,13 +21,19 @@ from seqloom.config.heads import (
     Pooling,
     SequenceHead,
     VectorHeadConfig,
+    pooling_parameters,
 )
-from seqloom.config.inputs import AnyInput, InputConfig, SteppedInput, TokensConfig
+from seqloom.config.inputs import AnyInput, InputConfig, PictureConfig, SteppedInput, TokensConfig
+from seqloom.config.reading import from_json, from_toml, read
+from seqloom.config.words import located
 from seqloom.errors import ConfigError
 
 if TYPE_CHECKING:
     from seqloom.models import ElementModel, Embedder, EncoderDecoder, LanguageModel, SequenceModel
     from seqloom.stacks import ConditionedDecoder, Decoder, Encoder
+
+
+MAX_LAYERS = 1_024
 
 
 class StackConfig(Config, kw_only=True):
@@ -40,14 +48,43 @@ class StackConfig(Config, kw_only=True):
     dropout: Rate = 0.0  # of the inputs
 
     def check(self) -> None:
+        self._check_positions()
         self.source().fit(self.width)
-        for layer in self.stack():
-            layer.fit(self.width, self.position if self.position in RELATIVE else "none")
-        if self.position in RELATIVE and not self.stack():
-            raise ConfigError(f"position '{self.position}' acts inside attention, and there are no layers")
-        if self.position in RELATIVE and self.position_join == "concatenate":
-            raise ConfigError(f"position '{self.position}' is not added to the inputs, so it cannot be concatenated")
+        for number, layer in enumerate(self.stack()):
+            with located(f"layers[{number}]"):
+                layer.fit(self.width, self.relation())
+        if (count := len(self.stack()) * self.repeat) > MAX_LAYERS:
+            raise ConfigError(
+                f"{len(self.stack()):,} layers, {self.repeat:,} times, are {count:,}, and the limit is {MAX_LAYERS:,}",
+                fix="repeat them less",
+            )
         require_affordable(self.parameters(), f"this {self.kind()}")
+
+    def _check_positions(self) -> None:
+        source = self.source()
+        if self.relation() != "none" and not self.stack():
+            raise ConfigError(
+                f"position '{self.position}' acts inside attention, and there are no layers",
+                fix="choose position 'sinusoidal' or 'learned', or give layers",
+            )
+        if self.position_join == "concatenate" and not self.absolute():
+            raise ConfigError(
+                f"position '{self.position}' puts nothing beside the inputs that could be concatenated",
+                fix="choose position 'sinusoidal' or 'learned', or leave position_join out",
+            )
+        if self.position == "learned" and isinstance(source, PictureConfig) and source.length() > self.max_length:
+            raise ConfigError(
+                f"a picture becomes {source.length():,} elements, and learned positions end at {self.max_length:,}",
+                fix=f"set max_length to {source.length():,}",
+            )
+
+    def relation(self) -> Position:
+        """The kind of position as the layers see it: those that act on the inputs are none of theirs."""
+        return self.position if self.position in RELATIVE else "none"
+
+    def absolute(self) -> bool:
+        """Whether positions enter with the inputs."""
+        return self.position in ("learned", "sinusoidal")
 
     def source(self) -> InputConfig:
         """What the stack reads."""
@@ -59,11 +96,9 @@ class StackConfig(Config, kw_only=True):
 
     def parameters(self) -> int:
         """The number of weights it will have."""
-        relation = self.position if self.position in RELATIVE else "none"
-        layers = sum(layer.parameters(self.width, relation) for layer in self.stack())
+        layers = sum(layer.parameters(self.width, self.relation()) for layer in self.stack())
         table = self.max_length * self.width if self.position == "learned" else 0
-        absolute = self.position in ("learned", "sinusoidal")
-        join = 2 * self.width**2 + self.width if absolute and self.position_join == "concatenate" else 0
+        join = 2 * self.width**2 + self.width if self.position_join == "concatenate" else 0
         norm = 0 if self.final_norm is None else norm_parameters(self.final_norm, self.width)
         return self.source().parameters(self.width) + table + join + self.repeat * layers + norm
 
@@ -94,8 +129,9 @@ class DecoderConfig(StackConfig, tag="decoder", kw_only=True):
     layers: tuple[BlockConfig, ...] = ()
 
     def check(self) -> None:
-        for layer in self.layers:
-            layer.fit_causal()
+        for number, layer in enumerate(self.layers):
+            with located(f"layers[{number}]"):
+                layer.fit_causal()
         StackConfig.check(self)
 
     def source(self) -> InputConfig:
@@ -154,7 +190,10 @@ class SequenceModelConfig(ModelConfig, tag="sequence-model", kw_only=True):
 
     def check(self) -> None:
         if self.activation == "swiglu" and self.hidden:
-            raise ConfigError("hidden layers after pooling have no gate, so 'swiglu' does not fit", fix="take 'gelu'")
+            raise ConfigError(
+                "activation 'swiglu' needs a gate, and the hidden layers after pooling have none",
+                fix="take activation 'gelu'",
+            )
         self.head.fit(self.widths()[-1])
         require_affordable(self.parameters(), "this model")
 
@@ -164,9 +203,8 @@ class SequenceModelConfig(ModelConfig, tag="sequence-model", kw_only=True):
 
     def parameters(self) -> int:
         widths = self.widths()
-        hidden = sum((narrow + 1) * wide for narrow, wide in zip(widths, widths[1:], strict=False))
-        pooling = 2 * self.encoder.width if self.pooling == "attention" else 0
-        pooling += self.encoder.width**2 if self.pooling == "attention" else 0
+        hidden = sum((narrow + 1) * wide for narrow, wide in pairwise(widths))
+        pooling = pooling_parameters(self.pooling, self.encoder.width)
         return self.encoder.parameters() + pooling + hidden + self.head.parameters(widths[-1])
 
     def build(self) -> "SequenceModel":
@@ -227,7 +265,8 @@ class EncoderDecoderConfig(ModelConfig, tag="encoder-decoder", kw_only=True):
     def check(self) -> None:
         if self.encoder.width != self.decoder.width:
             raise ConfigError(
-                f"the encoder is {self.encoder.width} wide and the decoder {self.decoder.width}", fix="take one width"
+                f"the encoder has width {self.encoder.width} and the decoder {self.decoder.width}",
+                fix="give both one width",
             )
         require_tieable(self.head, self.decoder)
         require_affordable(self.parameters(), "this model")
@@ -254,8 +293,7 @@ class EmbedderConfig(ModelConfig, tag="embedder", kw_only=True):
 
     def parameters(self) -> int:
         width = self.encoder.width
-        pooling = width**2 + 2 * width if self.pooling == "attention" else 0
-        return self.encoder.parameters() + pooling + self.head.parameters(width)
+        return self.encoder.parameters() + pooling_parameters(self.pooling, width) + self.head.parameters(width)
 
     def build(self) -> "Embedder":
         """The model, with fresh weights drawn from torch's generator."""
@@ -272,27 +310,36 @@ def require_tieable(head: NextTokenHeadConfig, stack: StackConfig) -> None:
     if not head.tied:
         return
     source = stack.source()
-    if not isinstance(source, TokensConfig) or source.size not in (None, stack.width):
+    if not isinstance(source, TokensConfig):
         raise ConfigError(
-            f"a tied head reads with the matrix of a 'tokens' input as wide as the model; the input is '{source.kind()}'",
-            fix="set tied to false",
+            f"a tied head reads with the matrix of a 'tokens' input, found '{source.kind()}'",
+            fix="set tied = false in the head",
+        )
+    if source.size not in (None, stack.width):
+        raise ConfigError(
+            f"a tied head reads with the input's vectors: size {source.size} in a model of width {stack.width}",
+            fix="leave the input's size out, or set tied = false in the head",
         )
     if source.vocab_size != head.vocab_size:
         raise ConfigError(
-            f"the tied head has {head.vocab_size} symbols and the input {source.vocab_size}", fix="make them equal"
+            f"the head has vocab_size {head.vocab_size:,} and the input, to which it is tied, {source.vocab_size:,}",
+            fix="make them equal, or set tied = false in the head",
         )
 
 
-def read_model(path: str) -> Any:
+def read_model(path: str | Path) -> AnyModel:
     """The model configuration in a .toml or .json file."""
-    return read(path, AnyModel)
+    model: AnyModel = read(path, AnyModel)
+    return model
 
 
-def model_from_toml(text: str) -> Any:
+def model_from_toml(text: str) -> AnyModel:
     """The model configuration in a TOML text."""
-    return from_toml(text, AnyModel)
+    model: AnyModel = from_toml(text, AnyModel)
+    return model
 
 
-def model_from_json(text: str) -> Any:
+def model_from_json(text: str) -> AnyModel:
     """The model configuration in a JSON text."""
-    return from_json(text, AnyModel)
+    model: AnyModel = from_json(text, AnyModel)
+    return model

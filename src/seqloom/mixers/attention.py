@@ -104,7 +104,8 @@ class Heads(nn.Module):
 
     def split(self, values: Tensor) -> Tensor:
         """[B,T,D] as [B,H,T,D/H]."""
-        return values.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        batch, time, width = values.shape
+        return values.view(batch, time, self.num_heads, width // self.num_heads).transpose(1, 2)
 
     def join(self, values: Tensor) -> Tensor:
         """[B,H,T,D/H] as [B,T,D], through W_O."""
@@ -188,7 +189,7 @@ class Cache(NamedTuple):
     values: Tensor  # [B,H,S,D/H]
     positions: Tensor  # [B,S] int64
     valid: Tensor  # [B,S] bool: rows of a batch may have read different numbers of elements
-    count: Tensor  # [B] int64, elements read
+    seen: Tensor  # [B] int64, elements read
 
     @property
     def places(self) -> Places:
@@ -213,17 +214,17 @@ class CausalSelfAttention(_SelfAttending, CausalMixer[Cache]):
         return Cache(empty, empty, nowhere, nowhere.bool(), nowhere.sum(dim=1))
 
     def reset(self, inner: Cache, rows: Tensor) -> Cache:
-        return inner._replace(valid=inner.valid & ~rows[:, None], count=inner.count.masked_fill(rows, 0))
+        return inner._replace(valid=inner.valid & ~rows[:, None], seen=inner.seen.masked_fill(rows, 0))
 
     def extend(self, x: Padded, inner: Cache) -> tuple[Padded, Cache]:
-        places = places_of(x, inner.count)
+        places = places_of(x, inner.seen)
         query, key, value = self.project(x, places)
         cache = Cache(
             torch.cat([inner.keys, key], dim=2),
             torch.cat([inner.values, value], dim=2),
             torch.cat([inner.positions, places.positions], dim=1),
             torch.cat([inner.valid, places.valid], dim=1),
-            inner.count + x.lengths,
+            inner.seen + x.lengths,
         )
         extra: Mask = Everything() if inner.keys.shape[2] == 0 else Padding()
         request = self.request(query, cache.keys, cache.values, places, extra=extra)
@@ -241,7 +242,7 @@ class CausalSelfAttention(_SelfAttending, CausalMixer[Cache]):
             cache.values.gather(2, wide),
             cache.positions.gather(1, order),
             cache.valid.gather(1, order),
-            cache.count,
+            cache.seen,
         )
 
 
@@ -289,7 +290,7 @@ class CrossAttention(ConditionedMixer[Source]):
 
 
 class Alignment(ConditionedMixer[Source]):
-    """Attention of a recurrent decoder (deck E): a = sum_i alpha_i h_i, with alpha from score(s, h_i); y = tanh(W [a; s]).
+    """Attention of a recurrent decoder (deck E): a = sum_i alpha_i h_i, alpha from score(s, h_i); y = tanh(W [a; s]).
 
     The decoder state s is the query and the encoder states h_i are keys and values as they are, without projections.
     """

@@ -5,8 +5,8 @@
                       forward(x)                            equals step from initial_state
     ConditionedMixer  forward(x, memory), initial_state(memory), step(x, state)
 
-A recurrent state, a convolution's last inputs and attention's keys and values are one idea: what `step` must remember.
-It is passed in and handed back, never kept in a module, with the batch on axis 0 of every tensor: a beam, several users,
+A recurrent state, a convolution's last inputs, attention's keys and values are one idea: what `step` must remember. It
+is passed in and handed back, never kept in a module, with the batch on axis 0 of every tensor: a beam, several users,
 a shared prefix and truncated back-propagation then need no code of their own.
 
 Who writes a causal mixer writes `begin` and `extend` for plain rows; `step` here adds packed documents to all of them:

@@ -5,6 +5,8 @@
 Several kernel sizes stand side by side and share the width (Kim 2014); dilation spreads the taps (Bai et al. 2018).
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
@@ -30,11 +32,14 @@ class Filters(nn.Module):
 class _Convolving(nn.Module):
     """What the centred and the causal convolution share: filters, activation, and the tap on their maps."""
 
+    filters: Sequence[Filters]
+
     def __init__(self, config: ConvolutionConfig, width: int) -> None:
         super().__init__()
         self.dilation, self.activation = config.dilation, ACTIVATIONS[config.activation]
         share = width // len(config.kernel_sizes)
-        self.filters = nn.ModuleList(Filters(width, share, taps) for taps in config.kernel_sizes)
+        filters = nn.ModuleList(Filters(width, share, taps) for taps in config.kernel_sizes)
+        self.filters = filters  # type: ignore[assignment]  # a ModuleList is the sequence of its modules
         self.maps = Tap()  # [B,T,D] activations, one column per filter
 
     def convolve(self, values: Tensor, *, causal: bool) -> Tensor:
@@ -43,7 +48,8 @@ class _Convolving(nn.Module):
             taps = filters.weight.shape[2]
             left = taps - 1 if causal else (taps - 1) // 2
             maps.append(convolve(values, filters.weight, filters.bias, left=left, dilation=self.dilation))
-        return self.maps(self.activation(torch.cat(maps, dim=-1)))
+        shown: Tensor = self.maps(self.activation(torch.cat(maps, dim=-1)))
+        return shown
 
 
 class Convolution(_Convolving, Mixer):

@@ -9,7 +9,6 @@ from seqloom.config.mixers import LinearAttentionConfig
 from seqloom.mixers.attention import Heads
 from seqloom.mixers.contract import CausalMixer, Mixer
 from seqloom.operators import linear_attention
-from seqloom.operators.kernels import named
 from seqloom.operators.linear_attention import Sums
 from seqloom.packing import by_document
 from seqloom.taps import Tap
@@ -34,10 +33,7 @@ class LinearAttention(_LinearlyAttending, Mixer):
     def _rows(self, x: Padded) -> Padded:
         heads = self.heads
         query, key, value = (heads.split(linear(x.values)) for linear in (heads.query, heads.key, heads.value))
-        if named("linear_attention") == "plain":
-            mixed = linear_attention.plain(query, key, value, x.valid[:, None, None, :])
-        else:
-            mixed = linear_attention.everywhere(query, key, value, x.valid)
+        mixed = linear_attention.two_sided(query, key, value, x.valid)
         return x.with_values(heads.join(self.mixed(mixed)))
 
 

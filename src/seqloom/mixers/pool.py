@@ -32,11 +32,13 @@ class Summary(NamedTuple):
     """What a running pool has seen."""
 
     value: Tensor  # [B,D] the sum or the maximum so far
-    count: Tensor  # [B] how many elements
+    seen: Tensor  # [B] how many elements
 
 
 class RunningPool(CausalMixer[Summary]):
     """Every position sees the summary of its document so far."""
+
+    place: Tensor
 
     def __init__(self, config: PoolConfig, width: int) -> None:
         super().__init__()
@@ -54,12 +56,12 @@ class RunningPool(CausalMixer[Summary]):
 
     def extend(self, x: Padded, inner: Summary) -> tuple[Padded, Summary]:
         beyond = ~x.valid[:, :, None]
-        count = inner.count[:, None] + torch.arange(1, x.values.shape[1] + 1, device=x.values.device)  # [B,T]
+        count = inner.seen[:, None] + torch.arange(1, x.values.shape[1] + 1, device=x.values.device)  # [B,T]
         if self.how == "max":
             values = torch.cat([inner.value[:, None], x.values.masked_fill(beyond, float("-inf"))], dim=1)
             running = values.cummax(dim=1).values
-            return x.with_values(running[:, 1:]), Summary(running[:, -1], inner.count + x.lengths)
+            return x.with_values(running[:, 1:]), Summary(running[:, -1], inner.seen + x.lengths)
         values = torch.cat([inner.value[:, None], x.values.masked_fill(beyond, 0)], dim=1)
         running = values.cumsum(dim=1)
         outputs = running[:, 1:] / count[:, :, None].to(running.dtype) if self.how == "mean" else running[:, 1:]
-        return x.with_values(outputs), Summary(running[:, -1], inner.count + x.lengths)
+        return x.with_values(outputs), Summary(running[:, -1], inner.seen + x.lengths)

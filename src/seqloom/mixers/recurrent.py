@@ -59,7 +59,7 @@ class Recurrent(CausalMixer[Memory]):
         return by_document(lambda rows: self.rows(rows, self.begin(len(rows.lengths))), x)
 
     def rows(self, x: Padded, inner: Memory) -> Padded:
-        """The outputs for whole rows from a given memory; what padding does to the state after them is not asked."""
+        """The outputs for whole rows from a given memory; the state after them is not asked for."""
         outputs, _ = recur(self.cell, x._replace(full=True), inner, self.weights)
         return self._shown(x, outputs, inner)
 
@@ -74,8 +74,8 @@ class Recurrent(CausalMixer[Memory]):
 class Seeded(ConditionedMixer[Any]):
     """A recurrent decoder layer whose first state is s_0 = tanh(W m + b), with m the memory's last element.
 
-    This is the bottleneck of the first neural translators (deck E): all that the decoder learns of the source, unless an
-    `alignment` layer follows, is one vector.
+    This is the bottleneck of the first neural translators (deck E): one vector is all that the decoder learns of the
+    source, unless an `alignment` layer follows.
     """
 
     def __init__(self, config: SeededConfig, width: int) -> None:

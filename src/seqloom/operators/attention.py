@@ -13,7 +13,7 @@ A query that may read nothing gets zero.
 """
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -37,7 +37,9 @@ class Request(NamedTuple):
     mask: Mask = Everything()
     bias: Bias = NoBias()
     dropout: float = 0.0  # of the weights; 0 keeps the fused kernels
-    aligned: bool = False  # queries and keys are the elements of one sequence, in order: index distance is distance
+    # Queries and keys are the elements of one sequence, whose positions count up by one along the row, so that index
+    # distance is distance; where positions start again (packed documents) the mask must hold Document().
+    aligned: bool = False
 
     def rows(self, start: int, stop: int) -> "Request":
         """The same request for queries start..stop alone."""
@@ -62,11 +64,15 @@ class Request(NamedTuple):
     def refill(self, tensors: Iterator[Tensor]) -> "Request":
         """The same request with other tensors in the places that `tensors` lists."""
         query, key, value = next(tensors), next(tensors), next(tensors)
-        scoring, bias = (
-            type(part)(*(next(tensors) if isinstance(field, Tensor) else field for field in part))
-            for part in (self.score, self.bias)
-        )
+        scoring, bias = _refill(self.score, tensors), _refill(self.bias, tensors)
         return self._replace(query=query, key=key, value=value, score=scoring, bias=bias)
+
+
+Part = TypeVar("Part", bound=tuple[Any, ...])
+
+
+def _refill(part: Part, tensors: Iterator[Tensor]) -> Part:
+    return type(part)(*(next(tensors) if isinstance(field, Tensor) else field for field in part))
 
 
 def weights(request: Request) -> Tensor:

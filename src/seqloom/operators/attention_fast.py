@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from seqloom.errors import ConfigError, KernelRefusal, did_you_mean
+from seqloom.errors import ConfigError, KernelError, did_you_mean
 from seqloom.operators.attention import Kernel, Request, plain
 from seqloom.operators.kernels import named
 from seqloom.operators.masks import Causal, Edges, Everything, Padding, dense
@@ -85,7 +85,7 @@ def _blocks(request: Request) -> list[tuple[slice, slice]]:
     before, after = (time if bound is None else bound for bound in request.mask.reach())
     span = min(time, before + after + _BLOCK)
     inner = request.query.shape[3] if isinstance(request.score, Additive) else 1  # a vector per pair
-    block = max(8, min(_BLOCK, _CELLS // max(1, batch * heads * span * inner)))
+    block = max(1, min(_BLOCK, _CELLS // max(1, batch * heads * span * inner)))
     return [
         (slice(start, min(start + block, time)), slice(max(0, start - before), min(time, start + block + after)))
         for start in range(0, time, block)
@@ -97,7 +97,7 @@ class _Blocked(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, request: Request, *tensors: Tensor) -> Tensor:
-        ctx.request = request._replace(query=None, key=None, value=None)
+        ctx.request = request.refill(tensor.detach() for tensor in tensors)
         ctx.save_for_backward(*tensors)
         request = request.refill(iter(tensors))
         output = torch.empty(*request.query.shape[:3], request.value.shape[3], **_like(request.value))
@@ -115,7 +115,8 @@ class _Blocked(torch.autograd.Function):
             cuts: list[Any] = [(..., queries, slice(None)), (..., keys, slice(None)), (..., keys, slice(None))]
             cuts += [...] * (len(tensors) - 3)
             parts = [
-                tensor[cut].detach().requires_grad_(want) for tensor, cut, want in zip(tensors, cuts, wanted, strict=True)
+                tensor[cut].detach().requires_grad_(want)
+                for tensor, cut, want in zip(tensors, cuts, wanted, strict=True)
             ]
             with torch.enable_grad():
                 request = ctx.request._replace(
@@ -207,12 +208,10 @@ def choose(request: Request) -> Kernel:
     if name not in kernels:
         raise ConfigError(f"there is no attention kernel '{name}'", fix=did_you_mean(name, kernels))
     if reason := kernels[name].refuses(request):
-        raise KernelRefusal(f"the attention kernel '{name}' cannot do what was asked: {reason}", fix="name another one")
+        raise KernelError(f"the attention kernel '{name}' cannot do what was asked: {reason}", fix="name another one")
     return kernels[name]
 
 
 def attend(request: Request) -> Tensor:
     """Attention by the chosen kernel, [B,H,T,D]."""
     return choose(request).run(request)
-
-

@@ -25,7 +25,9 @@ def plain(values: Tensor, weight: Tensor, bias: Tensor, *, left: int, dilation: 
 
 
 def fused(values: Tensor, weight: Tensor, bias: Tensor, *, left: int, dilation: int = 1) -> Tensor:
-    """The same by torch's kernel."""
+    """The same by torch's kernel, which knows no empty sequence."""
+    if values.shape[1] == 0:
+        return plain(values, weight, bias, left=left, dilation=dilation)
     right = weight.shape[2] - 1 - left
     padded = F.pad(values.transpose(1, 2), (left * dilation, right * dilation))
     return F.conv1d(padded, weight, bias, dilation=dilation).transpose(1, 2)
@@ -36,10 +38,14 @@ KERNELS = {"plain": plain, "fused": fused}
 
 def convolve(values: Tensor, weight: Tensor, bias: Tensor, *, left: int, dilation: int = 1) -> Tensor:
     """A 1-D convolution by the named kernel, or by the fused one."""
-    name = named("convolution") or ("fused" if values.shape[1] else "plain")
+    return KERNELS[_chosen()](values, weight, bias, left=left, dilation=dilation)
+
+
+def _chosen() -> str:
+    name = named("convolution") or "fused"
     if name not in KERNELS:
         raise ConfigError(f"there is no convolution kernel '{name}'", fix=did_you_mean(name, KERNELS))
-    return KERNELS[name](values, weight, bias, left=left, dilation=dilation)
+    return name
 
 
 def plain_2d(picture: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -54,7 +60,5 @@ def plain_2d(picture: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 def convolve_2d(picture: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """The same by torch's kernel, unless the plain one is named."""
-    if named("convolution") == "plain":
-        return plain_2d(picture, weight, bias)
-    return F.conv2d(picture, weight, bias)
+    """A 2-D convolution by the named kernel, or by the fused one."""
+    return plain_2d(picture, weight, bias) if _chosen() == "plain" else F.conv2d(picture, weight, bias)

@@ -67,7 +67,7 @@ def chunked_causal(query: Tensor, key: Tensor, value: Tensor, valid: Tensor, sum
     keys = feature(key).masked_fill(~valid[:, None, :, None], 0)
     outputs = [query[:, :, :0]]
     # split, not slices: its backward pass joins the pieces once, where each slice would fill a whole tensor with zeros
-    for q, k, v in zip(feature(query).split(_CHUNK, 2), keys.split(_CHUNK, 2), value.split(_CHUNK, 2), strict=True):
+    for q, k, v in zip(*(torch.split(x, _CHUNK, 2) for x in (feature(query), keys, value)), strict=True):
         match = (q @ k.transpose(-1, -2)).tril()
         numerator = match @ v + q @ sums.matrix
         denominator = match.sum(dim=-1) + (q @ sums.vector[..., None])[..., 0]
@@ -76,12 +76,24 @@ def chunked_causal(query: Tensor, key: Tensor, value: Tensor, valid: Tensor, sum
     return torch.cat(outputs, dim=2), sums
 
 
-CAUSAL_KERNELS = {"plain": plain_causal, "chunked": chunked_causal}
+KERNELS = ("plain", "sums")
+
+
+def _chosen() -> str:
+    name = named("linear_attention") or "sums"
+    if name not in KERNELS:
+        raise ConfigError(f"there is no linear attention kernel '{name}'", fix=did_you_mean(name, KERNELS))
+    return name
 
 
 def causal(query: Tensor, key: Tensor, value: Tensor, valid: Tensor, sums: Sums) -> tuple[Tensor, Sums]:
-    """Causal linear attention by the named kernel, or by the chunked one."""
-    name = named("linear_attention") or "chunked"
-    if name not in CAUSAL_KERNELS:
-        raise ConfigError(f"there is no linear attention kernel '{name}'", fix=did_you_mean(name, CAUSAL_KERNELS))
-    return CAUSAL_KERNELS[name](query, key, value, valid, sums)
+    """Causal linear attention by the named kernel, or by sums over chunks."""
+    run = plain_causal if _chosen() == "plain" else chunked_causal
+    return run(query, key, value, valid, sums)
+
+
+def two_sided(query: Tensor, key: Tensor, value: Tensor, valid: Tensor) -> Tensor:
+    """Linear attention of every query to every real key by the named kernel, or by sums."""
+    if _chosen() == "plain":
+        return plain(query, key, value, valid[:, None, None, :])
+    return everywhere(query, key, value, valid)

@@ -1,7 +1,7 @@
 """Pooling: one vector for a whole sequence. An empty sequence gives zero.
 
-    mean  (1/n) sum_t x_t     sum  sum_t x_t     max  max_t x_t     last  x_n     first  x_1
-    attention  sum_t a_t x_t,  a = softmax(u . tanh(W x_t + b))           Yang et al. 2016
+mean  (1/n) sum_t x_t     sum  sum_t x_t     max  max_t x_t     last  x_n     first  x_1
+attention  sum_t a_t x_t,  a = softmax(u . tanh(W x_t + b))           Yang et al. 2016
 """
 
 from collections.abc import Callable

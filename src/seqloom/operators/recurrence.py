@@ -8,8 +8,8 @@
                   c' = f * c + i * g           h' = o * tanh(c')
 
 s is the logistic function, * is elementwise, every W comes with a bias b and every U with a bias c, as in torch.nn, so
-that weights can be exchanged. Two warnings about the lectures: the z of deck D's GRU is 1 - z here (there z = 1 takes the
-new content, here it keeps the old); deck B prints h' = o * c' for the LSTM, which lacks the tanh.
+that weights can be exchanged. Two warnings about the lectures: the z of deck D's GRU is 1 - z here (there z = 1 takes
+the new content, here it keeps the old); deck B prints h' = o * c' for the LSTM, which lacks the tanh.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from seqloom.errors import ConfigError, KernelRefusal, did_you_mean
+from seqloom.errors import ConfigError, KernelError, did_you_mean
 from seqloom.operators.kernels import named
 from seqloom.types import Padded, merge_rows
 
@@ -52,7 +52,7 @@ class Cell(NamedTuple):
     fused: Callable[..., tuple[Tensor, ...]]
 
 
-def _elman_open(fed: Tensor, _: Tensor) -> tuple[Tensor, ...]:
+def _elman_open(_fed: Tensor, _kept: Tensor) -> tuple[Tensor, ...]:
     return ()
 
 
@@ -126,9 +126,7 @@ def fused(cell: Cell, x: Padded, state: Memory, weights: Weights) -> tuple[Tenso
         outputs, *final = cell.fused(x.values, start_argument, *options, True)  # batch first
         return outputs, tuple(part[0] for part in final)
     lengths = x.lengths.clamp(min=1)  # packing knows no empty rows: give them one element and forget it
-    packed = torch.nn.utils.rnn.pack_padded_sequence(
-        x.values, lengths.cpu(), batch_first=True, enforce_sorted=False
-    )
+    packed = torch.nn.utils.rnn.pack_padded_sequence(x.values, lengths.cpu(), batch_first=True, enforce_sorted=False)
     order, back = packed.sorted_indices, packed.unsorted_indices
     assert order is not None and back is not None
     sorted_start = tuple(part[:, order] for part in start)
@@ -151,7 +149,7 @@ def recur(cell: Cell, x: Padded, state: Memory, weights: Weights) -> tuple[Tenso
     if name not in KERNELS:
         raise ConfigError(f"there is no recurrence kernel '{name}'", fix=did_you_mean(name, KERNELS))
     if name == "fused" and (reason := _fused_refuses(x.values)):
-        raise KernelRefusal(f"the recurrence kernel 'fused' cannot do what was asked: {reason}", fix="use float32")
+        raise KernelError(f"the recurrence kernel 'fused' cannot do what was asked: {reason}", fix="use float32")
     return KERNELS[name](cell, x, state, weights)
 
 

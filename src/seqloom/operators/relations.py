@@ -9,6 +9,7 @@ Every bias is a NamedTuple of tensors that knows its term for given places; the 
 """
 
 import math
+from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -52,7 +53,7 @@ class Shaw(NamedTuple):
     keys: Tensor  # [2R+1,D]
     values: Tensor  # [2R+1,D]
 
-    def index(self, query: Places, key: Places) -> Tensor:
+    def rows(self, query: Places, key: Places) -> Tensor:
         """[B,T,S] the row of both tables for each pair: clip(j - i, -R, R) + R."""
         radius = self.keys.shape[0] // 2
         ahead = key.positions[:, None, :] - query.positions[:, :, None]
@@ -61,12 +62,12 @@ class Shaw(NamedTuple):
     def term(self, prepared_query: Tensor, query: Places, key: Places) -> Tensor:
         """[B,H,T,S] the dot product of each (prepared) query with the key vector of the distance."""
         every = prepared_query @ self.keys.T  # [B,H,T,2R+1]
-        index = self.index(query, key)[:, None].expand(-1, every.shape[1], -1, -1)
+        index = self.rows(query, key)[:, None].expand(-1, every.shape[1], -1, -1)
         return every.gather(-1, index)
 
     def value_term(self, weights: Tensor, query: Places, key: Places) -> Tensor:
         """[B,H,T,D] the weighted sum of the value vectors of the distances."""
-        index = self.index(query, key)[:, None].expand_as(weights)
+        index = self.rows(query, key)[:, None].expand_as(weights)
         mass = weights.new_zeros(*weights.shape[:3], self.values.shape[0]).scatter_add(-1, index, weights)
         return mass @ self.values
 
@@ -96,9 +97,22 @@ def bucket(ahead: Tensor, *, num_buckets: int, two_sided: bool, farthest: int) -
     else:
         distance = (-ahead).clamp(min=0)  # keys ahead are masked anyway
     exact = num_buckets // 2
-    ratio = torch.log(distance.clamp(min=1) / exact) / math.log(farthest / exact)
-    far = exact + (ratio * (num_buckets - exact)).to(torch.int64)
-    return side + torch.where(distance < exact, distance, far.clamp(max=num_buckets - 1))
+    steps = torch.tensor(_far_buckets(exact, num_buckets - exact, farthest), device=ahead.device)
+    far = exact + torch.bucketize(distance, steps, right=True)
+    return side + torch.where(distance < exact, distance, far)
+
+
+@cache
+def _far_buckets(exact: int, count: int, farthest: int) -> list[int]:
+    """The distances at which the far buckets but the first begin: exact (farthest / exact)^(k / count), rounded up.
+
+    Compared as whole numbers, so that no device's logarithm can put a distance into another bucket.
+    """
+
+    def reached(distance: int, step: int) -> bool:
+        return bool(distance**count * exact**step >= farthest**step * exact**count)
+
+    return [next(d for d in range(exact, farthest + 1) if reached(d, step)) for step in range(1, count)]
 
 
 def rotate(vectors: Tensor, positions: Tensor, *, base: float = 10_000.0) -> Tensor:

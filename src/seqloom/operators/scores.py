@@ -27,7 +27,8 @@ class ScaledDot(NamedTuple):
 
     def prepare(self, query: Tensor) -> Tensor:
         """The query whose dot product with a key is the score."""
-        return query * query.shape[-1] ** -0.5
+        scaled: Tensor = query * query.shape[-1] ** -0.5
+        return scaled
 
 
 class Bilinear(NamedTuple):

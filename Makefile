@@ -1,0 +1,48 @@
+# `make demo` and `make test` are all that a fresh machine with Python 3.11, make and git needs.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest -n 2 -q
+
+.PHONY: demo test check lint types soak bench docs clean
+
+demo: $(VENV)/.installed
+	$(BIN)/seqloom demo
+
+# Every check that CI runs.
+test: $(VENV)/.developing lint types docs
+	$(PYTEST) -m "not soak" --durations=15
+
+# The fast part, for every edit.
+check: $(VENV)/.developing lint types
+	$(PYTEST) -m "not soak and not slow"
+
+lint: $(VENV)/.developing
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: $(VENV)/.developing
+	$(BIN)/mypy
+
+# Long campaigns with fresh seeds; a failing seed is printed.
+soak: $(VENV)/.developing
+	SEQLOOM_SOAK=1 $(PYTEST) -m "soak or not slow" tests
+
+bench: $(VENV)/.developing
+	$(BIN)/python benchmarks/crf.py
+	$(BIN)/python benchmarks/long_sequences.py
+
+docs: $(VENV)/.developing
+	$(BIN)/zensical build --clean
+
+clean:
+	rm -rf $(VENV) site dist
+
+$(VENV)/.installed: pyproject.toml requirements.lock
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock --editable .
+	touch $@
+
+$(VENV)/.developing: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock --editable '.[dev]'
+	touch $@

@@ -1,0 +1,66 @@
+"""Time and memory of attention against length: window and linear grow with it, the full one with its square.
+
+python benchmarks/long_sequences.py                 a table for all mixers and lengths
+python benchmarks/long_sequences.py window 65536    one case as JSON: seconds and the peak memory of the process
+"""
+
+import json
+import resource
+import subprocess
+import sys
+import time
+
+import torch
+
+from seqloom.config.mixers import AttentionConfig, LinearAttentionConfig, MixerConfig, WindowConfig
+from seqloom.operators.kernels import plainly
+from seqloom.types import Padded
+
+MIXERS: dict[str, MixerConfig] = {
+    "window": AttentionConfig(num_heads=4, pattern=WindowConfig(size=256)),
+    "linear": LinearAttentionConfig(num_heads=4),
+    "full": AttentionConfig(num_heads=4),
+    "plain": AttentionConfig(num_heads=4),
+}
+
+
+def measure(name: str, length: int, *, causal: bool = True, rounds: int = 1) -> dict[str, float]:
+    """Seconds of one forward and backward pass (the least of `rounds`) and the peak memory of this process."""
+    torch.manual_seed(0)
+    config = MIXERS[name]
+    mixer = config.build_causal(64) if causal else config.build(64)
+    seconds = []
+    for _ in range(rounds):
+        x = torch.randn(1, length, 64, requires_grad=True)
+        start = time.perf_counter()
+        if name == "plain":
+            with plainly():
+                mixer(Padded.of(x)).values.sum().backward()
+        else:
+            mixer(Padded.of(x)).values.sum().backward()
+        seconds.append(time.perf_counter() - start)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {"length": length, "seconds": min(seconds), "peak_mib": peak}
+
+
+def main() -> None:
+    """Run one case, or all of them, each in a process of its own."""
+    if len(sys.argv) > 2:
+        causal = "both-sides" not in sys.argv
+        rounds = 3 if "repeat" in sys.argv else 1
+        print(json.dumps(measure(sys.argv[1], int(sys.argv[2]), causal=causal, rounds=rounds)))
+        return
+    print(f"{'mixer':8} {'length':>7} {'seconds':>8} {'peak MiB':>9}")
+    for name in MIXERS:
+        for length in (4_096, 8_192, 16_384, 32_768, 65_536):
+            if (name in ("full", "plain") and length > 16_384) or (name == "plain" and length > 8_192):
+                continue  # quadratic: the point is made
+            run = subprocess.run(
+                [sys.executable, __file__, name, str(length), "repeat"], capture_output=True, text=True, check=True
+            )
+            found = json.loads(run.stdout)
+            print(f"{name:8} {length:7} {found['seconds']:8.2f} {found['peak_mib']:9.0f}")
+
+
+if __name__ == "__main__":
+    main()

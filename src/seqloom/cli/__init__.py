@@ -1,0 +1,41 @@
+"""The command line: one verb per file, each parses, calls the library and shows what came back."""
+
+import sys
+
+import typer
+
+from seqloom.cli import demo, recipes
+from seqloom.errors import SeqloomError
+from seqloom.version import __version__
+
+app = typer.Typer(
+    help="A workbench for neural sequence models.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command("recipes")(recipes.recipes)
+app.command("demo")(demo.demo)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"seqloom {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+) -> None:
+    """A workbench for neural sequence models."""
+
+
+def main() -> None:
+    """Run a command: exit 0 when it is done, 2 for bad input or usage, 1 when the fault is ours."""
+    try:
+        app()
+    except SeqloomError as error:
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(2)

@@ -1,0 +1,66 @@
+"""`seqloom recipes`: the families, what each is for and how large it is; with a name, its configuration."""
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from seqloom import recipes as library
+from seqloom.config.inputs import TokensConfig
+from seqloom.errors import ConfigError, did_you_mean
+
+VOCABULARY = 10_000  # of the sizes shown; a vocabulary is often most of a small model
+
+
+def make(name: str, shape: str, size: library.Size) -> Any:
+    """The configuration of a recipe for text of 10,000 symbols and 2 classes, or for 28 x 28 pictures and 10."""
+    symbols = TokensConfig(vocab_size=VOCABULARY)
+    made: dict[str, Callable[[], Any]] = {
+        "classifier": lambda: library.classifier(name, inputs=symbols, num_classes=2, size=size),
+        "tagger": lambda: library.tagger(name, inputs=symbols, num_tags=9, size=size),
+        "language-model": lambda: library.language_model(name, vocab_size=VOCABULARY, size=size),
+        "translator": lambda: library.translator(name, source=symbols, target_vocab_size=VOCABULARY, size=size),
+        "picture-classifier": lambda: library.picture_classifier(name, height=28, width=28, num_classes=10, size=size),
+    }
+    if shape not in made:
+        raise ConfigError(f"there is no shape '{shape}'", fix=did_you_mean(shape, made))
+    return made[shape]()
+
+
+def recipes(
+    name: Annotated[str | None, typer.Argument(help="Print this recipe's configuration as TOML.")] = None,
+    shape: Annotated[str | None, typer.Option(help="The shape of model, where a recipe makes several.")] = None,
+    size: Annotated[library.Size, typer.Option(help="How large.")] = "small",
+) -> None:
+    """List the families with their sizes, or print one as a configuration to start from."""
+    if name is not None:
+        if name not in library.RECIPES:
+            raise ConfigError(f"there is no recipe '{name}'", fix=did_you_mean(name, library.RECIPES))
+        typer.echo(make(name, shape or library.RECIPES[name].shapes[0], size).to_toml(), nl=False)
+        return
+    shown = [recipe for recipe in library.RECIPES.values() if shape is None or shape in recipe.shapes]
+    if not shown:
+        make("", shape or "", size)  # refuses the shape, naming those there are
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("recipe", no_wrap=True)
+    for heading in library.SIZES[1:]:
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("what it is for, and what it makes")
+    for recipe in shown:
+        counts = [_brief(make(recipe.name, shape or recipe.shapes[0], each).parameters()) for each in library.SIZES[1:]]
+        table.add_row(recipe.name, *counts, f"{recipe.purpose}\n[dim]{', '.join(recipe.shapes)}[/dim]")
+    Console().print(table)
+    typer.echo(
+        f"\nWeights for {VOCABULARY:,} symbols (pictures: 28 x 28), of the first model named under each recipe.\n"
+        "`seqloom recipes NAME --shape SHAPE --size SIZE` prints a configuration to start from."
+    )
+
+
+def _brief(count: int) -> str:
+    """A count of weights in three digits: 1.25M."""
+    for unit, name in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
+        if count >= unit:
+            return f"{count / unit:.3g}{name}"
+    return str(count)

@@ -1,0 +1,102 @@
+"""What `seqloom demo` shows: small computations on fresh models, each returned as a typed result or a figure."""
+
+from typing import NamedTuple
+
+import torch
+
+from seqloom import recipes
+from seqloom.figures import Figure, HeatMap, Line, Matrix, Series
+from seqloom.models import LanguageModel, count_parameters
+from seqloom.operators.attention import Request, weights
+from seqloom.operators.scores import Dot
+from seqloom.positions import sinusoids
+from seqloom.types import Padded, places_of
+
+_SYMBOLS = 50
+
+
+class ReadInSteps(NamedTuple):
+    """How far a model that reads in steps is from one that reads at once."""
+
+    name: str
+    parameters: int
+    gap: float
+    allowed: float
+
+
+def families() -> list[str]:
+    """The recipes that make a language model."""
+    return recipes.names("language-model")
+
+
+def read_in_steps(name: str) -> ReadInSteps:
+    """The largest difference between the scores of 64 symbols read at once and read a few at a time."""
+    torch.manual_seed(0)
+    model = recipes.language_model(name, vocab_size=_SYMBOLS, size="tiny").build().eval()
+    x = Padded.of(torch.randint(0, _SYMBOLS, (2, 64)))
+    with torch.no_grad():
+        at_once, state, pieces, start = model(x).values, model.initial_state(2), [], 0
+        while start < 64:
+            stop = min(64, start + 1 + start % 7)
+            y, state = model.step(x.cut(start, stop), state)
+            pieces.append(y.values)
+            start = stop
+        gap = (torch.cat(pieces, dim=1) - at_once).abs().max().item()
+    return ReadInSteps(name, count_parameters(model), gap, 1e-5 * max(1.0, at_once.abs().max().item()))
+
+
+def soft_lookup() -> Figure:
+    """Attention as a lookup table: the more a query is scaled, the nearer the mixture is to one exact entry."""
+    words = ["time", "flies", "like", "an", "arrow"]
+    keys = torch.eye(5)
+    queries = torch.stack([keys[2] * scale for scale in (0.0, 1.0, 3.0, 10.0)])
+    places = places_of(Padded.of(keys[None]))
+    asked = Request(queries[None, None], keys[None, None], keys[None, None], places.cut(0, 4), places, score=Dot())
+    return Matrix(
+        title='Looking up "like" with a query of growing length',
+        rows=["0 x", "1 x", "3 x", "10 x"],
+        columns=words,
+        values=weights(asked)[0, 0].tolist(),
+    )
+
+
+def gradient_reach(length: int = 40) -> Figure:
+    """How strongly the last output still depends on each earlier input: |d y_T / d x_t| against the distance T - t."""
+    series = []
+    for name in ("rnn", "lstm", "transformer"):
+        torch.manual_seed(0)
+        body = recipes.language_model(name, vocab_size=_SYMBOLS, size="small").build().eval().double()
+        norms = _reach(body, length)
+        series.append(Series(name=name, x=list(range(length)), y=norms))
+    return Line(
+        title="How far back a gradient reaches, before any training",
+        x_label="distance in elements",
+        y_label="norm of the gradient",
+        series=series,
+        y_axis="log",
+    )
+
+
+def _reach(model: LanguageModel, length: int) -> list[float]:
+    """The norm of the gradient of the last output, summed with fixed signs, for inputs 0, 1, 2... elements back."""
+    chain = model.decoder
+    x = chain.links[0](Padded.of(torch.arange(length)[None] % _SYMBOLS))
+    leaf = x.values.detach().requires_grad_()
+    y = x.with_values(leaf)
+    for link in chain.links[1:]:
+        y = link(y)
+    signs = torch.where(torch.arange(y.values.shape[2]) % 2 == 0, 1.0, -1.0).double()
+    (gradient,) = torch.autograd.grad((y.values[0, -1] * signs).sum(), leaf)
+    norms: list[float] = gradient[0].norm(dim=-1).flip(0).tolist()
+    return norms
+
+
+def positions(length: int = 24, width: int = 32) -> Figure:
+    """The sinusoidal vectors of the first positions."""
+    table = sinusoids(torch.arange(length), width)
+    return HeatMap(
+        title="Sinusoidal positions",
+        values=table.tolist(),
+        x_label="dimension",
+        y_label="position",
+    )

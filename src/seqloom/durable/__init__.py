@@ -1,0 +1,76 @@
+"""Files that are whole or not there: the only module of Seqloom that writes to a disk.
+
+A power cut may keep any part of what was written and not yet synced. So nothing is ever changed in place; what is new
+grows beside what is old, is synced, and takes over by one rename, which a file system does wholly or not at all:
+
+    one file                                   one folder, committed by its manifest
+
+    .config.toml.tmp-5f1c      write, sync     .step-000020.partial-93ab/
+          │                                      ├── model.safetensors     write, sync
+          │ rename                               ├── trainer.json          write, sync
+          ▼                                      └── manifest.json         last: size and sha256 of each; sync
+    config.toml                                     │ sync the folder (its list of names)
+          │                                         │ rename
+          ▼                                         ▼
+    sync the folder                            step-000020/ ───▶ sync the parent: only now it is saved
+
+    a folder that goes: step-000010/ ── rename ──▶ .step-000010.trash-77e0/ ── delete piece by piece
+
+A crash before the rename leaves the old state and a hidden leftover, which `sweep` removes; a crash after it leaves the
+new state. Disks also rot, so readers believe nothing but the sums: `verify_folder`, `read_file_of`, `newest_verified`.
+
+    disk.py     the operations that change a disk, their errors, and one file written whole
+    folders.py  write-once folders with a manifest
+    steps.py    numbered folders: the newest one that verifies, and retention
+    lines.py    append-only JSON lines with a sum each; the one file that grows, so its last line may be torn
+
+>>> import tempfile
+>>> from pathlib import Path
+>>> with tempfile.TemporaryDirectory() as runs:
+...     commit_folder(Path(runs, "step-000010"), {"weights.bin": b"abc"}).files["weights.bin"].size
+...     newest = newest_verified(Path(runs)).step
+...     read_file_of(newest.path, "weights.bin")
+3
+b'abc'
+"""
+
+from seqloom.durable.disk import REAL_FILES, FileLayer, RealFiles, make_folder, require_free_space, write_file
+from seqloom.durable.folders import (
+    FileEntry,
+    Manifest,
+    commit_folder,
+    read_file_of,
+    read_manifest,
+    remove_folder,
+    sweep,
+    verify_folder,
+)
+from seqloom.durable.lines import Lines, append_line, read_lines, write_lines
+from seqloom.durable.steps import Newest, Pruned, Skipped, Step, newest_verified, prune
+
+__all__ = [
+    "REAL_FILES",
+    "FileEntry",
+    "FileLayer",
+    "Lines",
+    "Manifest",
+    "Newest",
+    "Pruned",
+    "RealFiles",
+    "Skipped",
+    "Step",
+    "append_line",
+    "commit_folder",
+    "make_folder",
+    "newest_verified",
+    "prune",
+    "read_file_of",
+    "read_lines",
+    "read_manifest",
+    "remove_folder",
+    "require_free_space",
+    "sweep",
+    "verify_folder",
+    "write_file",
+    "write_lines",
+]

@@ -1,0 +1,194 @@
+"""The operations that change a disk, the errors they give, and one file written whole."""
+
+import errno
+import fcntl
+import hashlib
+import os
+import secrets
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Protocol
+
+from seqloom.errors import DurableError
+
+Chunk = bytes | bytearray | memoryview
+Contents = str | Chunk | Iterable[Chunk]
+
+
+class FileLayer(Protocol):
+    """Every way in which Seqloom changes a disk; tests record these calls and make them fail.
+
+    A handle is a file descriptor. Each operation raises OSError when the system refuses it.
+    """
+
+    def make_folder(self, path: Path) -> None: ...
+    def create(self, path: Path, mode: int) -> int: ...
+    def open_to_append(self, path: Path) -> int: ...
+    def write(self, handle: int, data: memoryview) -> None: ...
+    def truncate(self, handle: int, size: int) -> None: ...
+    def sync(self, handle: int) -> None: ...
+    def close(self, handle: int) -> None: ...
+    def rename(self, old: Path, new: Path) -> None: ...
+    def remove_file(self, path: Path) -> None: ...
+    def remove_folder(self, path: Path) -> None: ...
+    def sync_folder(self, path: Path) -> None: ...
+
+
+class RealFiles:
+    """The file layer of the operating system."""
+
+    def make_folder(self, path: Path) -> None:
+        path.mkdir()
+
+    def create(self, path: Path, mode: int) -> int:
+        # O_EXCL: a temporary name that exists is somebody else's file or a planted link.
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+
+    def open_to_append(self, path: Path) -> int:
+        """The locked handle of a file that grows; a link is refused, because appending would write through it."""
+        handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        try:
+            # Two writers take turns: without this, one could cut off as torn what the other is still writing.
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        except BaseException:
+            os.close(handle)
+            raise
+        return handle
+
+    def write(self, handle: int, data: memoryview) -> None:
+        while data:  # one call may write less than all: Linux stops at 2 GiB
+            data = data[os.write(handle, data) :]
+
+    def truncate(self, handle: int, size: int) -> None:
+        os.ftruncate(handle, size)
+
+    def sync(self, handle: int) -> None:
+        os.fsync(handle)
+
+    def close(self, handle: int) -> None:
+        os.close(handle)
+
+    def rename(self, old: Path, new: Path) -> None:
+        old.rename(new)
+
+    def remove_file(self, path: Path) -> None:
+        path.unlink()
+
+    def remove_folder(self, path: Path) -> None:
+        path.rmdir()
+
+    def sync_folder(self, path: Path) -> None:
+        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(handle)
+        except OSError as error:
+            # Some network and user-space file systems have no sync for folders; as PostgreSQL does, go on without.
+            if error.errno != errno.EINVAL:
+                raise
+        finally:
+            os.close(handle)
+
+
+REAL_FILES = RealFiles()
+
+_CURES = {
+    errno.ENOSPC: "free space on this disk or choose a folder on another one",
+    errno.EDQUOT: "free space under your quota or choose a folder on another disk",
+    errno.EIO: "the disk reports a hardware error; check it, and copy what matters to another one",
+    errno.EROFS: "this file system is read-only; choose another folder or mount it writable",
+    errno.EACCES: "choose a folder you may write to, or change its permissions",
+    errno.EPERM: "choose a folder you may write to, or change its permissions",
+    errno.ENOENT: "create the folder that should hold it",
+    errno.ELOOP: "name the file itself, not a symbolic link to it",
+    errno.EEXIST: "choose another name; what is there is never overwritten",
+    errno.ENOTEMPTY: "choose another name; what is there is never overwritten",
+}
+
+
+@contextmanager
+def disk_errors(asked: str, path: Path) -> Iterator[None]:
+    """A block in which an OSError becomes a DurableError that names the path, the cause and the cure."""
+    try:
+        yield
+    except OSError as error:
+        code = errno.errorcode.get(error.errno or 0, "unknown error")
+        cure = _CURES.get(error.errno or 0, "check the path and the disk")
+        raise DurableError(f"cannot {asked} {path}: {error.strerror or error} ({code})", fix=cure) from error
+
+
+def beside(path: Path, kind: str) -> Path:
+    """A fresh hidden name in the same folder, so on the same file system: `.name.kind-1f2e3d4c5b6a7988`."""
+    return path.with_name(f".{path.name}.{kind}-{secrets.token_hex(8)}")
+
+
+def pieces(contents: Contents) -> Iterator[memoryview]:
+    """The contents as views of bytes, without a copy; text becomes UTF-8."""
+    if isinstance(contents, str):
+        try:
+            contents = contents.encode()
+        except UnicodeEncodeError as error:
+            raise DurableError(f"text cannot be written as UTF-8: {error}", fix="remove the surrogate") from error
+    for chunk in [contents] if isinstance(contents, Chunk) else contents:
+        view = memoryview(chunk)
+        if view.nbytes:  # a view with a zero in its shape cannot be cast
+            yield view.cast("B")
+
+
+def put(path: Path, contents: Contents, mode: int, files: FileLayer) -> tuple[int, str]:
+    """The size and sha256 of a new file that is written and synced; its name is not yet synced."""
+    size, digest = 0, hashlib.sha256()
+    handle = files.create(path, mode)
+    try:
+        for piece in pieces(contents):
+            files.write(handle, piece)
+            digest.update(piece)
+            size += len(piece)
+        files.sync(handle)
+    finally:
+        files.close(handle)
+    return size, digest.hexdigest()
+
+
+def write_file(path: Path, data: Contents, *, mode: int = 0o666, files: FileLayer = REAL_FILES) -> None:
+    """Nothing; when it returns, `path` holds exactly `data` and a power cut cannot take it back.
+
+    At every moment and after every failure the path holds the old bytes or the new ones, whole. A symbolic link at the
+    path is replaced by a plain file: what it pointed to keeps its bytes. `mode` is narrowed by the umask as usual.
+    """
+    temporary = beside(path, "tmp")
+    with disk_errors("write", path):
+        try:
+            put(temporary, data, mode, files)
+            files.rename(temporary, path)
+        except BaseException:
+            with suppress(OSError):
+                files.remove_file(temporary)
+            raise
+        files.sync_folder(path.parent)
+
+
+def make_folder(path: Path, *, files: FileLayer = REAL_FILES) -> None:
+    """Nothing; when it returns, the folder and those above it exist, and a power cut cannot take them back."""
+    with disk_errors("make the folder", path):
+        missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+        for folder in reversed(missing):
+            with suppress(FileExistsError):  # another process made it first
+                files.make_folder(folder)
+            files.sync_folder(folder.parent)
+    if not path.is_dir():
+        raise DurableError(f"{path} is a file, not a folder", fix="choose another name")
+
+
+def require_free_space(path: Path, needed_bytes: int) -> int:
+    """The free bytes of the disk that holds `path`, or a refusal before the first byte is written."""
+    with disk_errors("find the free space for", path):
+        existing = next(folder for folder in (path.absolute(), *path.absolute().parents) if folder.exists())
+        free = shutil.disk_usage(existing).free
+    if free < needed_bytes:
+        raise DurableError(
+            f"{path} needs {needed_bytes:,} bytes, the disk has {free:,} free",
+            fix=f"free {needed_bytes - free:,} bytes or choose a folder on another disk",
+        )
+    return free

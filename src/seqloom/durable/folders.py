@@ -1,0 +1,235 @@
+"""Write-once folders: committed by one rename, believed only if every file has the sum in the manifest.
+
+{
+  "format": 1,
+  "folder": "step-000020",                          the name it was committed under
+  "files": {"model.safetensors": {"size": 1234, "sha256": "9f86..."}},
+  "check": "60303a..."                              sha256 of this text with an empty check
+}
+"""
+
+import errno
+import hashlib
+import io
+import json
+import os
+import re
+import stat
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePosixPath
+from typing import Annotated
+
+import msgspec
+
+from seqloom.durable.disk import REAL_FILES, Contents, FileLayer, beside, disk_errors, put
+from seqloom.errors import DamagedError, DurableError
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+MANIFEST_LIMIT = 8 << 20  # checked before reading, so that a planted manifest cannot fill the memory
+_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*")
+_LEFTOVER = re.compile(r"\..+\.(tmp|partial|trash)-[0-9a-f]{16}")
+_RESTORE = "use an older folder, or restore this one from a copy"
+
+Sha256 = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+
+
+class FileEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the manifest promises about one file."""
+
+    size: Annotated[int, msgspec.Meta(ge=0)]
+    sha256: Sha256
+
+
+class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a committed folder holds; a folder without one was never committed."""
+
+    format: int
+    folder: str
+    files: dict[str, FileEntry]
+    check: Sha256
+
+    def text(self) -> bytes:
+        """The one spelling of this manifest; any other spelling on disk counts as damage."""
+        return (json.dumps(msgspec.to_builtins(self), indent=2) + "\n").encode()
+
+
+def sealed(folder: str, files: Mapping[str, FileEntry]) -> Manifest:
+    """The manifest of these files, its own sum filled in."""
+    blank = Manifest(FORMAT, folder, dict(sorted(files.items())), check="")
+    return msgspec.structs.replace(blank, check=hashlib.sha256(blank.text()).hexdigest())
+
+
+class _Version(msgspec.Struct, frozen=True):
+    format: int  # asked before the rest, whose form it decides
+
+
+def commit_folder(path: Path, contents: Mapping[str, Contents], *, files: FileLayer = REAL_FILES) -> Manifest:
+    """The manifest of a new folder; when it returns, a power cut cannot take the folder back.
+
+    Names are relative, with `/` between parts of letters, digits, `_`, `-` and `.`. A big file is given as an iterable
+    of byte chunks, which is read once. Whatever exists at `path` is refused: `remove_folder` it first.
+    """
+    for name in contents:
+        if not _is_name(name):
+            raise DurableError(
+                f"{name!r} cannot be the name of a file in {path}",
+                fix=f"use letters, digits, '_', '-', '.', no leading dot, parts joined by '/', and not '{MANIFEST}'",
+            )
+    if not path.name.isprintable():  # also refuses names that are not UTF-8, which a manifest could not hold
+        raise DurableError(f"{path.name!r} cannot be the name of a folder", fix="use printable characters")
+    partial = beside(path, "partial")
+    with disk_errors("commit the folder", path):
+        if path.exists() or path.is_symlink():
+            raise DurableError(f"{path} exists, and folders are written once", fix="choose another name or remove it")
+        try:
+            manifest = _fill(partial, path.name, contents, files)
+            files.rename(partial, path)  # refused by the system if a folder with files appeared meanwhile
+        except BaseException:
+            with suppress(OSError):
+                _delete(partial, files)
+            raise
+        files.sync_folder(path.parent)
+    return manifest
+
+
+def _fill(partial: Path, name: str, contents: Mapping[str, Contents], files: FileLayer) -> Manifest:
+    files.make_folder(partial)
+    folders = _folders_of(contents)
+    for folder in folders:
+        files.make_folder(partial / folder)
+    entries = {file: FileEntry(*put(partial / file, data, 0o666, files)) for file, data in contents.items()}
+    manifest = sealed(name, entries)
+    if len(manifest.text()) > MANIFEST_LIMIT:
+        raise DurableError(f"{len(entries)} files are too many for one folder", fix="join small files into larger ones")
+    put(partial / MANIFEST, manifest.text(), 0o666, files)
+    for folder in [*reversed(folders), ""]:
+        files.sync_folder(partial / folder)
+    return manifest
+
+
+def _folders_of(names: Collection[str]) -> list[str]:
+    """The folders inside the folder, parents before children."""
+    return sorted({str(parent) for name in names for parent in PurePosixPath(name).parents} - {"."})
+
+
+def _is_name(name: str) -> bool:
+    return _NAME.fullmatch(name) is not None and name != MANIFEST
+
+
+def verify_folder(path: Path) -> Manifest:
+    """The manifest of a folder whose every byte is as committed; otherwise DamagedError naming file and sums."""
+    manifest = read_manifest(path)
+    with disk_errors("list", path):
+        _refuse_strays(path, manifest.files)
+    for name, promised in manifest.files.items():
+        with _open(path / name) as (handle, size):
+            _compare(path / name, promised, size, hashlib.file_digest(handle, "sha256").hexdigest())
+    return manifest
+
+
+def read_file_of(folder: Path, name: str) -> bytes:
+    """The bytes of one file of a committed folder: the very bytes that were summed, not a second reading."""
+    manifest = read_manifest(folder)
+    if name not in manifest.files:
+        raise DurableError(f"{folder} has no file {name!r}", fix=f"choose from {', '.join(sorted(manifest.files))}")
+    promised = manifest.files[name]
+    with _open(folder / name) as (handle, size):
+        if size != promised.size:  # before a file that grew is read into memory
+            _compare(folder / name, promised, size, hashlib.file_digest(handle, "sha256").hexdigest())
+        data = handle.read(size)
+    _compare(folder / name, promised, len(data), hashlib.sha256(data).hexdigest())
+    return data
+
+
+def read_manifest(path: Path) -> Manifest:
+    """The manifest of a folder, its form and its own sum checked; the files are not looked at."""
+    with disk_errors("read", path):
+        if not path.is_dir():
+            raise DurableError(f"there is no folder {path}", fix="check the path")
+    place = path / MANIFEST
+    with _open(place) as (handle, size):
+        if size > MANIFEST_LIMIT:
+            raise DamagedError(f"{place}: expected at most {MANIFEST_LIMIT} bytes, found {size}", fix=_RESTORE)
+        text = handle.read(size)
+    try:
+        version = msgspec.json.decode(text, type=_Version).format
+        if version != FORMAT:
+            raise DamagedError(f"{place}: expected format {FORMAT}, found {version}", fix="use the Seqloom it is from")
+        manifest = msgspec.json.decode(text, type=Manifest)
+    except (ValueError, RecursionError) as error:
+        raise DamagedError(f"{place}: expected a manifest, found other text ({error})", fix=_RESTORE) from error
+    found = sealed(manifest.folder, manifest.files)
+    if text != found.text():
+        raise DamagedError(f"{place}: expected the check {manifest.check}, found {found.check}", fix=_RESTORE)
+    for name in manifest.files:
+        if not _is_name(name):
+            raise DamagedError(f"{place}: expected names of files inside the folder, found {name[:80]!r}", fix=_RESTORE)
+    return manifest
+
+
+@contextmanager
+def _open(path: Path) -> Iterator[tuple[io.BufferedReader, int]]:
+    """A plain file opened for read(), with its size. No mmap: a page lost from under one kills the process."""
+    try:
+        # O_NONBLOCK: a named pipe must not make us wait for a writer.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise DamagedError(f"{path}: expected a plain file, found something else", fix=_RESTORE)
+            with open(descriptor, "rb", closefd=False) as handle:
+                yield handle, status.st_size
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        known = {errno.ENOENT: "nothing there", errno.ELOOP: "a symbolic link"}
+        found = known.get(error.errno or 0, f"that it cannot be read: {error.strerror}")
+        raise DamagedError(f"{path}: expected a file, found {found}", fix=_RESTORE) from error
+
+
+def _compare(path: Path, promised: FileEntry, size: int, digest: str) -> None:
+    if (size, digest) != (promised.size, promised.sha256):
+        raise DamagedError(
+            f"{path}: expected {promised.size} bytes, sha256 {promised.sha256}; found {size} bytes, sha256 {digest}",
+            fix=_RESTORE,
+        )
+
+
+def _refuse_strays(root: Path, names: Collection[str]) -> None:
+    folders = set(_folders_of(names))
+    waiting = [root]
+    while waiting:
+        for path in sorted(waiting.pop().iterdir()):
+            name = path.relative_to(root).as_posix()
+            if name in folders and path.is_dir() and not path.is_symlink():
+                waiting.append(path)
+            elif name not in names and name != MANIFEST:
+                raise DamagedError(f"{path}: expected nothing of this name, found it", fix="move it elsewhere")
+
+
+def remove_folder(path: Path, *, files: FileLayer = REAL_FILES) -> None:
+    """Nothing; the folder is gone. It leaves its name first, so that a crash never leaves half of it there."""
+    trash = beside(path, "trash")
+    with disk_errors("remove", path):
+        files.rename(path, trash)
+        files.sync_folder(path.parent)  # before the first piece goes, or the old name could return to a part
+        _delete(trash, files)
+
+
+def sweep(parent: Path, *, files: FileLayer = REAL_FILES) -> tuple[Path, ...]:
+    """The leftovers of interrupted writes that were removed; only for the one process that may write here."""
+    with disk_errors("sweep", parent):
+        leftovers = [entry for entry in sorted(parent.iterdir()) if _LEFTOVER.fullmatch(entry.name)]
+        for leftover in leftovers:
+            _delete(leftover, files)
+    return tuple(leftovers)
+
+
+def _delete(path: Path, files: FileLayer) -> None:
+    if not path.is_dir() or path.is_symlink():
+        return files.remove_file(path)
+    for entry in sorted(path.iterdir()):
+        _delete(entry, files)
+    return files.remove_folder(path)

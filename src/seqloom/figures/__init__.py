@@ -1,0 +1,20 @@
+"""Pictures from typed results: curves, bars, heat maps, matrices and strips of tokens, as SVG and as text.
+
+A figure is a frozen value. `svg()` draws it, `text()` writes it in a terminal, `data()` gives it as plain values; in a
+notebook it shows itself; `page` puts several into one HTML file. No plotting library, no tensor library, no script.
+
+    words    labels made visible and measured        axis      ticks and numerals
+    checks   what a figure accepts                   colours   colour scales
+    markup   elements, escaped in one place          legend    the key to a colour scale
+    figure   what all kinds share                    line  bars  heatmap  matrix  strip  page
+"""
+
+from seqloom.figures.bars import Bars
+from seqloom.figures.figure import Figure
+from seqloom.figures.heatmap import HeatMap
+from seqloom.figures.line import Line, Series
+from seqloom.figures.matrix import Matrix
+from seqloom.figures.page import page
+from seqloom.figures.strip import Strip
+
+__all__ = ["Bars", "Figure", "HeatMap", "Line", "Matrix", "Series", "Strip", "page"]

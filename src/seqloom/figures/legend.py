@@ -1,0 +1,60 @@
+"""The key to a colour scale: a bar of its shades with the numbers at its ends, in a picture and in a terminal."""
+
+from seqloom.figures.axis import brief, typeset
+from seqloom.figures.colours import LEVELS, NO_VALUE, SHADES, SIGNED_SHADES, Scale, on_ground
+from seqloom.figures.markup import Markup, filled, hatched, hover, label, look, tag, together, width_of
+from seqloom.figures.words import columns, fit, isolated, visible
+
+BAR_WIDTH, BAR_HEIGHT = 160.0, 10.0
+LEGEND_HEIGHT = 40.0
+STEPS, WRITTEN_STEPS = 32, 16
+
+
+def drawn_legend(scale: Scale, name: str, x: float, *, room: float, gaps: bool) -> Markup:
+    """The legend as a picture, `LEGEND_HEIGHT` high, with its left edge at `x`."""
+    step = BAR_WIDTH / STEPS
+    levels = [round(index * (LEVELS - 1 + scale.is_diverging) / (STEPS - 1)) for index in range(STEPS)]
+    bar = (
+        tag(
+            "rect",
+            hover(scale.interval(level)),
+            x=x + index * step,
+            y=2,
+            width=step,
+            height=BAR_HEIGHT,
+            **filled(scale.shade(level)),
+        )
+        for index, level in enumerate(levels)
+    )
+    ends = [(0.0, scale.low, "start"), (BAR_WIDTH, scale.high, "end")]
+    ends += [(BAR_WIDTH / 2, 0.0, "middle")] if scale.is_diverging else []
+    marks = [label(typeset(brief(value)), x + at, 25, size=11, anchor=side, theme="soft") for at, value, side in ends]
+    right = x + BAR_WIDTH + 12
+    swatch = [_swatch(right), label("no value", right + 18, 11, theme="soft")] if gaps else []
+    right += 18 + width_of("no value", 12) + 12 if gaps else 0
+    words = [label(name, right, 11, room=x + room - right, theme="soft")] if name else []
+    return together([tag("g", *bar, shape_rendering="crispEdges"), *marks, *swatch, *words])
+
+
+def _swatch(x: float) -> Markup:
+    box = tag("rect", x=x, y=2, width=12, height=BAR_HEIGHT, fill="none", **look("hatch"))
+    return together([box, hatched([(x, 2, 12, BAR_HEIGHT)])])
+
+
+def written_legend(scale: Scale, name: str, *, width: int, colour: bool, gaps: bool) -> list[str]:
+    """The legend as one line, or as few as keep to `width` columns."""
+    last = LEVELS - 1 + scale.is_diverging
+    shades = [scale.shade(round(index * last / (WRITTEN_STEPS - 1))).dark for index in range(WRITTEN_STEPS)]
+    glyphs = SIGNED_SHADES if scale.is_diverging else SHADES
+    ramp = "".join(on_ground(" ", shade) for shade in shades) if colour else f"[{glyphs}]"
+    low, high = brief(scale.low), brief(scale.high)
+    used = len(low) + len(high) + 2 + (WRITTEN_STEPS if colour else len(ramp))
+    lines = [f"{low} {ramp} {high}"]
+    for part in (fit(visible(name), width), f"{NO_VALUE} no value" if gaps else ""):
+        if part and used + 2 + columns(part) <= width:
+            lines[-1] += f"  {isolated(part)}"
+            used += 2 + columns(part)
+        elif part:
+            lines.append(isolated(part))
+            used = columns(part)
+    return lines

@@ -1,0 +1,40 @@
+"""Several figures as one HTML file that needs nothing else: no script, no address, one style sheet."""
+
+from collections.abc import Sequence
+
+from seqloom.figures import checks
+from seqloom.figures.figure import Figure
+from seqloom.figures.markup import FONT, Markup, style_sheet, tag, together
+
+POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+MOST_FIGURES = 1000
+PAGE_RULES = (
+    f":root{{color-scheme:light dark}}body{{margin:0;background:#fff;color:#1c2026;font-family:{FONT}}}"
+    "main{max-width:1280px;margin:0 auto;padding:24px 16px}h1{font-size:24px;margin:16px 20px}figure{margin:0 0 24px}"
+    "svg{display:block;max-width:100%;height:auto}"
+    "@media (prefers-color-scheme:dark){body{background:#14171c;color:#e6e8eb}}"
+)
+
+
+def page(title: str, figures: Sequence[Figure]) -> str:
+    """One self-contained HTML document with the figures below each other.
+
+    >>> from seqloom.figures import Bars
+    >>> document = page("Results", [Bars(title="Accuracy", labels=["a"], values=[0.9])])
+    >>> document.startswith("<!DOCTYPE html>") and "<script" not in document
+    True
+    """
+    checks.text(title, "title")
+    shown = checks.instances(figures, Figure, "figures")  # type: ignore[type-abstract]
+    checks.some(shown, "figures", largest=MOST_FIGURES)
+    drawn = [tag("figure", figure.drawn(styled=False)) for figure in shown]
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=POLICY),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("title", title),
+        tag("style", Markup(PAGE_RULES), style_sheet(together(drawn))),
+    )
+    body = tag("body", tag("main", tag("h1", title), *drawn))
+    return f"<!DOCTYPE html>\n{tag('html', head, body)}\n"

@@ -1,0 +1,169 @@
+"""Labels made safe and measured: what is invisible becomes visible, what is wide is counted wide.
+
+A label may come from any file a user opened, so it may hold terminal escapes, line breaks or characters that reorder
+their neighbours. `visible` turns those into escapes such as `\\x1b`; no other file of `figures` looks at characters.
+"""
+
+import unicodedata
+from collections.abc import Callable
+from functools import lru_cache
+
+LEFT_ISOLATE, RIGHT_ISOLATE = "\u2068", "\u2069"
+ELLIPSIS = "…"
+LONGEST = 1000  # characters: no place in a figure has room for more
+EMOJI_SELECTOR = "\ufe0f"
+# Format characters that readers need: joiners (Persian, emoji) and the Arabic and Syriac signs that do have a shape.
+KEPT_FORMATS = frozenset("\u200c\u200d\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u08e2")
+JOINERS = frozenset("\u200c\u200d")
+RIGHT_TO_LEFT = frozenset({"R", "AL"})
+
+Measure = Callable[[str], float]
+
+
+def visible(text: str) -> str:
+    """The text with every control, bidi, line-breaking or unencodable character written as an escape.
+
+    >>> visible("red \\x1b[31m, turned \\u202e, next\\r\\nline")
+    'red \\\\x1b[31m, turned \\\\u202e, next\\\\x0d\\\\x0aline'
+    """
+    if text.isprintable():
+        shown = text
+    else:
+        shown = "".join(_escaped(letter) if _is_hidden(letter) else letter for letter in text)
+    if shown and all(_columns_of(letter) == 0 for letter in shown):  # joiners or marks alone leave an empty place
+        return "".join(map(_escaped, text))
+    return f"◌{shown}" if shown and _is_mark(shown[0]) else shown  # a first mark must not sit on a neighbour
+
+
+@lru_cache(maxsize=4096)
+def _is_hidden(letter: str) -> bool:
+    category = unicodedata.category(letter)
+    if category == "Cf":
+        return letter not in KEPT_FORMATS
+    noncharacter = category == "Cn" and (ord(letter) & 0xFFFE == 0xFFFE or 0xFDD0 <= ord(letter) <= 0xFDEF)
+    return noncharacter or category in ("Cc", "Cs", "Zl", "Zp")
+
+
+def _escaped(letter: str) -> str:
+    code = ord(letter)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _is_mark(letter: str) -> bool:
+    return unicodedata.category(letter) in ("Mn", "Me", "Mc")
+
+
+def columns(text: str) -> int:
+    """The number of terminal columns the text takes: wide characters two, combining marks none.
+
+    >>> columns("abc"), columns("词语"), columns("e\\u0301")
+    (3, 4, 1)
+    """
+    total = last = 0
+    for letter in text:
+        if letter == EMOJI_SELECTOR:  # turns the narrow sign before it into a wide picture
+            last = 1 if last == 1 else 0
+        else:
+            last = _columns_of(letter)
+        total += last
+    return total
+
+
+@lru_cache(maxsize=4096)
+def _columns_of(letter: str) -> int:
+    category = unicodedata.category(letter)
+    if letter in JOINERS or letter in (LEFT_ISOLATE, RIGHT_ISOLATE) or category in ("Mn", "Me"):
+        return 0
+    if category == "Cn":  # newer than this Python's tables, most likely an emoji: never count too little
+        return 2
+    return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
+
+
+def breadth(text: str) -> int:
+    """The terminal columns of the text made visible; of a very long text, those of its beginning."""
+    return columns(visible(text[:LONGEST]))
+
+
+def ems(text: str) -> float:
+    """The width of the text in a proportional sans-serif font, in units of its size; an estimate, rather too large."""
+    return sum(map(_ems_of, text))
+
+
+@lru_cache(maxsize=4096)
+def _ems_of(letter: str) -> float:
+    if _columns_of(letter) != 1:
+        return 1.0 if _columns_of(letter) else 0.0
+    if letter in "iljtfrI.,:;|!'()[]{}/\\ ":
+        return 0.36
+    if letter in "mwMW@%…—":
+        return 0.95
+    if unicodedata.bidirectional(letter) == "AL":
+        return 0.75
+    return 0.72 if letter.isupper() else 0.58 if letter.isascii() else 0.64
+
+
+def fit(text: str, width: float, measure: Measure = columns) -> str:
+    """The text if it is at most `width` wide, else its beginning and an ellipsis.
+
+    >>> fit("attention", 6)
+    'atten…'
+    """
+    limit = int(8 * width) + 8  # a flood of zero-width marks is cut as well
+    if len(text) <= limit and measure(text) <= width:
+        return text
+    kept, room = "", width - measure(ELLIPSIS)
+    for letter in text[:limit]:
+        room -= measure(kept[-1:] + letter) - measure(kept[-1:])  # an emoji selector widens the sign before it
+        if room < 0:
+            break
+        kept += letter
+    return kept + ELLIPSIS
+
+
+def wrap(text: str, width: float, measure: Measure = columns) -> list[str]:
+    """The text as lines at most `width` wide, broken at spaces, inside a word only where the word alone is too long."""
+    lines: list[str] = []
+    line = ""
+    for word in text.split(" "):
+        longer = f"{line} {word}" if line else word
+        if measure(longer) <= width:
+            line = longer
+            continue
+        if line:
+            lines.append(line)
+        *full, line = _chopped(word, width, measure)
+        lines += full
+    return [*lines, line]
+
+
+def _chopped(word: str, width: float, measure: Measure) -> list[str]:
+    pieces = [""]
+    for letter in word:
+        if pieces[-1] and measure(pieces[-1] + letter) > width:
+            pieces.append("")
+        pieces[-1] += letter
+    return pieces
+
+
+def shortened(text: str, limit: int = 200) -> str:
+    """The visible text, or the beginning of a very long one and how long it is."""
+    return visible(text) if len(text) <= limit else f"{visible(text[:limit])}… ({len(text):,} characters)"
+
+
+def reads_right_to_left(text: str) -> bool:
+    """Whether the first letter with a direction of its own is a right-to-left one."""
+    directions = (unicodedata.bidirectional(letter) for letter in text)
+    return next((d for d in directions if d == "L" or d in RIGHT_TO_LEFT), "L") in RIGHT_TO_LEFT
+
+
+def isolated(text: str) -> str:
+    """The text between isolate marks if it holds right-to-left letters, so that it cannot reorder its neighbours."""
+    turns = any(unicodedata.bidirectional(letter) in ("R", "AL", "AN") for letter in text)
+    return f"{LEFT_ISOLATE}{text}{RIGHT_ISOLATE}" if turns else text
+
+
+def cell(text: str, width: int, *, right: bool = False) -> str:
+    """The text cut and padded to exactly `width` columns, isolated; the padding stands outside the isolate."""
+    short = fit(text, width)
+    padding = " " * (width - columns(short))
+    return padding + isolated(short) if right else isolated(short) + padding

@@ -1,0 +1,222 @@
+"""No mask or bias is ever dropped: kernels x masks x biases x scores equal the plain operator, or refuse."""
+
+import itertools
+
+import pytest
+import torch
+from torch import Tensor
+
+from seqloom.config.combinations import SCORES, refusal
+from seqloom.errors import ConfigError, KernelError
+from seqloom.operators import attention_fast
+from seqloom.operators.attention import Kernel, Request, plain, weights
+from seqloom.operators.attention_fast import BLOCKED, EDGES, KERNELS, SDPA, attend, choose
+from seqloom.operators.kernels import using
+from seqloom.operators.masks import (
+    BlockLocal,
+    Causal,
+    Document,
+    Edges,
+    Everything,
+    Mask,
+    Padding,
+    Prefix,
+    Strided,
+    Window,
+    dense,
+)
+from seqloom.operators.relations import Alibi, Bias, Buckets, NoBias, Shaw, alibi_slopes
+from seqloom.operators.scores import Additive, Bilinear, Dot, ScaledDot, Score
+from seqloom.types import Padded, places_of
+from tolerances import assert_equal_up_to_rounding
+
+BATCH, HEADS, TIME, DEPTH = 2, 2, 13, 4
+PAIRS = torch.tensor([[i, j] for i in range(TIME) for j in range(TIME) if (3 * i + 5 * j) % 4 == 0] + [[0, 0], [0, 0]])
+
+MASKS: dict[str, Mask] = {
+    "everything": Everything(),
+    "causal": Causal(),
+    "padding": Padding(),
+    "document": Document(),
+    "window": Window(2, 3),
+    "prefix": Prefix(3),
+    "block-local": BlockLocal(4),
+    "strided": Strided(3),
+    "edges": Edges(PAIRS),
+    "edges & padding": Edges(PAIRS) & Padding(),
+    "causal window & padding": Window(4, 0) & Padding(),
+    "causal & document & padding": Causal() & Document() & Padding(),
+    "sparse": Causal() & (BlockLocal(4) | Strided(4)) & Padding(),
+    "prefix | causal": (Prefix(3) | Causal()) & Padding(),
+    "edges | block-local": Edges(PAIRS) | BlockLocal(3),
+    "nothing": Window(0, 0) & Window(-2, 5),
+}
+
+
+def _drawn(*shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def scores() -> dict[str, Score]:
+    return {
+        "dot": Dot(),
+        "scaled_dot": ScaledDot(),
+        "bilinear": Bilinear(_drawn(HEADS, DEPTH, DEPTH)),
+        "additive": Additive(_drawn(HEADS, DEPTH, 5), _drawn(HEADS, DEPTH, 5), _drawn(HEADS, 5)),
+    }
+
+
+def biases() -> dict[str, Bias]:
+    return {
+        "none": NoBias(),
+        "alibi": Alibi(torch.tensor(alibi_slopes(HEADS), dtype=torch.float64)),
+        "t5": Buckets(_drawn(8, HEADS), two_sided=True, farthest=16),
+        "shaw": Shaw(_drawn(9, DEPTH), _drawn(9, DEPTH)),
+    }
+
+
+LEGAL = [
+    pair for pair in itertools.product(SCORES, biases()) if not refusal("attention", score=pair[0], position=pair[1])
+]
+
+
+def request(mask: Mask, score: str, bias: str, *, aligned: bool = True) -> Request:
+    torch.manual_seed(0)
+    packed = any(isinstance(part, Document) for part in mask.parts())  # else rows are one document each
+    segments = (torch.arange(TIME) >= 6).long().expand(BATCH, TIME) if packed else None
+    places = places_of(Padded.of(_drawn(BATCH, TIME, 1), torch.tensor([TIME, 9]), segments))
+    query, key, value = (_drawn(BATCH, HEADS, TIME, DEPTH) for _ in range(3))
+    return Request(
+        query, key, value, places, places, score=scores()[score], mask=mask, bias=biases()[bias], aligned=aligned
+    )
+
+
+def _with_gradients(run: object, asked: Request) -> list[Tensor]:
+    leaves = [tensor.clone().requires_grad_() for tensor in asked.tensors()]
+    output = run(asked.refill(iter(leaves)))  # type: ignore[operator]
+    (output * torch.linspace(-1, 1, output.numel(), dtype=output.dtype).view_as(output)).sum().backward()
+    return [output.detach(), *(torch.zeros_like(leaf) if leaf.grad is None else leaf.grad for leaf in leaves)]
+
+
+@pytest.mark.parametrize("kernel", [kernel for kernel in KERNELS if kernel.name != "plain"], ids=lambda k: k.name)
+@pytest.mark.parametrize(("score", "bias"), LEGAL)
+@pytest.mark.parametrize("mask", MASKS)
+def test_a_kernel_equals_plain_or_refuses(
+    kernel: Kernel, mask: str, score: Score, bias: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attention_fast, "_BLOCK", 4)  # several blocks, the last one short
+    asked = request(MASKS[mask], score, bias)
+    with using(attention=kernel.name):
+        if kernel.refuses(asked):
+            with pytest.raises(KernelError, match=kernel.name):
+                attend(asked)
+            return
+        for name, found, expected in zip(
+            ["output", "query", "key", "value", "extra", "extra", "extra"],
+            _with_gradients(attend, asked),
+            _with_gradients(plain, asked),
+            strict=False,
+        ):
+            assert_equal_up_to_rounding(found, expected, f"{kernel.name}: {name}")
+
+
+def test_each_kernel_accepts_something_and_the_fast_ones_refuse_something() -> None:
+    table = {
+        kernel.name: [
+            kernel.refuses(request(mask, score, bias)) is None
+            for mask, score, bias in itertools.product(MASKS.values(), SCORES, biases())
+        ]
+        for kernel in KERNELS
+    }
+    assert all(table["plain"])
+    assert all(table["blocked"]), "blocked takes every score, mask and bias of one sequence"
+    for name in ("sdpa", "edges"):
+        assert any(table[name]) and not all(table[name])
+
+
+@pytest.mark.parametrize("mask", MASKS)
+def test_masks_equal_their_definition_cell_by_cell(mask: str) -> None:
+    asked = request(MASKS[mask], "dot", "none")
+    found = dense(asked.mask, asked.query_places, asked.key_places)[:, 0]
+    where, edges = asked.query_places, {tuple(pair) for pair in PAIRS.tolist()}
+    for row, i, j in itertools.product(range(BATCH), range(TIME), range(TIME)):
+        here, there = int(where.positions[row, i]), int(where.positions[row, j])
+        same, real = bool(where.segments[row, i] == where.segments[row, j]), bool(where.valid[row, j])
+        expected = {
+            "everything": True,
+            "causal": there <= here,
+            "padding": real,
+            "document": same,
+            "window": -3 <= here - there <= 2,
+            "prefix": there < 3,
+            "block-local": here // 4 == there // 4,
+            "strided": (here - there) % 3 == 0,
+            "edges": (here, there) in edges,
+            "edges & padding": (here, there) in edges and real,
+            "causal window & padding": 0 <= here - there <= 4 and real,
+            "causal & document & padding": there <= here and same and real,
+            "sparse": there <= here and (here // 4 == there // 4 or (here - there) % 4 == 0) and real,
+            "prefix | causal": (there < 3 or there <= here) and real,
+            "edges | block-local": (here, there) in edges or here // 3 == there // 3,
+            "nothing": False,
+        }[mask]
+        assert bool(found[row, i, j]) == expected, (row, i, j)
+
+
+@pytest.mark.parametrize("mask", MASKS)
+def test_the_reach_of_a_mask_covers_all_it_allows(mask: str) -> None:
+    asked = request(MASKS[mask], "dot", "none")
+    allowed = dense(asked.mask & Document(), asked.query_places, asked.key_places)[:, 0]
+    before, after = asked.mask.reach()
+    _, i, j = allowed.nonzero().unbind(dim=1)
+    if len(i):
+        assert before is None or int((i - j).max()) <= before
+        assert after is None or int((j - i).max()) <= after
+
+
+def test_weights_are_distributions_over_what_may_be_read() -> None:
+    for name, mask in MASKS.items():
+        asked = request(mask, "scaled_dot", "none")
+        found, allowed = weights(asked), dense(mask, asked.query_places, asked.key_places)
+        assert bool((found[~allowed.expand_as(found)] == 0).all()), name
+        some = allowed.any(dim=-1).expand(BATCH, HEADS, TIME)
+        assert_equal_up_to_rounding(found.sum(dim=-1), some.double(), name)
+
+
+def test_any_rows_can_be_recomputed_alone() -> None:
+    asked = request(Causal() & Padding(), "scaled_dot", "alibi")
+    assert_equal_up_to_rounding(weights(asked.rows(4, 6)), weights(asked)[:, :, 4:6], "rows 4..6")
+
+
+def test_the_choice_is_stated_and_can_be_shown() -> None:
+    def long(mask: Mask, time: int, *, bias: Bias = NoBias()) -> Request:  # noqa: B008
+        places = places_of(Padded.of(torch.zeros(1, time, 1)))
+        tensor = torch.zeros(1, 2, time, 4)
+        return Request(tensor, tensor, tensor, places, places, mask=mask, bias=bias, aligned=True)
+
+    assert choose(long(Causal(), 4096)) is SDPA
+    assert choose(long(Window(255, 0), 4096)) is BLOCKED
+    assert choose(long(Window(255, 0), 64)) is SDPA
+    assert choose(long(Causal(), 4096, bias=Alibi(torch.ones(2)))) is BLOCKED
+    assert choose(long(Edges(PAIRS), 16)) is EDGES
+
+
+def test_a_named_kernel_refuses_instead_of_falling_back() -> None:
+    asked = request(Everything(), "additive", "none")
+    with using(attention="sdpa"), pytest.raises(KernelError, match="additive score"):
+        attend(asked)
+    with using(attention="blocked"), pytest.raises(KernelError, match="not one sequence"):
+        attend(asked._replace(aligned=False))
+    with using(attention="sdqa"), pytest.raises(ConfigError, match="did you mean 'sdpa'"):
+        attend(asked)
+
+
+def test_dropout_of_weights_keeps_the_expectation() -> None:
+    asked = request(Causal(), "scaled_dot", "none")
+    for kernel in ("plain", "sdpa"):
+        torch.manual_seed(1)
+        with using(attention=kernel):
+            draws = torch.stack([attend(asked._replace(dropout=0.3)) for _ in range(3000)])
+        gap = (draws.mean(dim=0) - plain(asked)).abs().max() / plain(asked).abs().max()
+        assert 0 < gap < 0.1, kernel
+    assert BLOCKED.refuses(asked._replace(dropout=0.3)) is not None

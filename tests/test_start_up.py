@@ -1,0 +1,62 @@
+"""Starting is quick: `import seqloom` and `seqloom --help` load neither torch nor a hub client."""
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("torch", "huggingface_hub", "tokenizers", "numpy")
+
+
+def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False)
+
+
+def _loaded_by(code: str) -> set[str]:
+    run = _run("-c", f"import sys\n{code}\nprint(*sys.modules)")
+    assert run.returncode == 0, run.stderr
+    return {name.partition(".")[0] for name in run.stdout.split()}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import seqloom",
+        "import seqloom; dir(seqloom); seqloom.__version__; seqloom.recipes; seqloom.read_model; seqloom.SeqloomError",
+        "import seqloom.cli",
+        "import seqloom.durable, seqloom.figures",
+    ],
+)
+def test_nothing_heavy_is_imported(code: str) -> None:
+    assert not _loaded_by(code).intersection(HEAVY)
+
+
+def _seconds(*arguments: str) -> float:
+    """Processor time above that of a bare interpreter, the least of a few runs: other processes share the machine."""
+
+    def once(*command: str) -> float:
+        code = (
+            "import os, subprocess, sys; subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, check=True);"
+            "times = os.times(); print(times.children_user + times.children_system)"
+        )
+        return float(_run("-c", code, *command).stdout)
+
+    return min(once(*arguments) for _ in range(4))
+
+
+def test_importing_seqloom_takes_less_than_a_fifth_of_a_second() -> None:
+    assert _seconds(sys.executable, "-c", "import seqloom") < 0.2
+
+
+def test_help_takes_less_than_half_a_second() -> None:
+    assert _seconds(sys.executable, "-m", "seqloom.cli", "--help") < 0.5
+
+
+def test_public_names_are_loaded_one_by_one_and_all_exist() -> None:
+    import seqloom
+
+    for name in seqloom.__all__:
+        assert getattr(seqloom, name) is not None, name
+    assert sorted(dir(seqloom)) == sorted(seqloom.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'loom'"):
+        seqloom.loom  # noqa: B018
