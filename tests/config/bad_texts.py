@@ -535,45 +535,45 @@ CASES: list[Case] = [
         "heads-and-width",
         CLASSIFIER,
         {f"{MIXER}.num_heads": 3},
-        "encoder.layers[0].mixer: 3 heads cannot share a width of 8 evenly. Fix: take 2 heads, or a width of 9.",
+        "encoder.layers[0].mixer: 3 heads cannot share a width of 8 evenly. Fix: take num_heads = 2 or width = 9.",
     ),
     case(
         "more-heads-than-width",
         CLASSIFIER,
         {f"{MIXER}.num_heads": 64},
-        "encoder.layers[0].mixer: 64 heads cannot share a width of 8 evenly. Fix: take 8 heads, or a width of 64.",
+        "encoder.layers[0].mixer: 64 heads cannot share a width of 8 evenly. Fix: take num_heads = 8 or width = 64.",
     ),
     case(
         "linear-heads-and-width",
         CLASSIFIER,
         {MIXER: LINEAR | {"num_heads": 3}},
-        "encoder.layers[0].mixer: 3 heads cannot share a width of 8 evenly. Fix: take 2 heads, or a width of 9.",
+        "encoder.layers[0].mixer: 3 heads cannot share a width of 8 evenly. Fix: take num_heads = 2 or width = 9.",
     ),
     case(
         "cross-heads-and-width",
         TRANSLATOR,
         {"decoder.layers.0.num_heads": 5},
-        "decoder.layers[0]: 5 heads cannot share a width of 8 evenly. Fix: take 4 heads, or a width of 10.",
+        "decoder.layers[0]: 5 heads cannot share a width of 8 evenly. Fix: take num_heads = 4 or width = 10.",
     ),
     case(
         "odd-bidirectional",
         CLASSIFIER,
         {MIXER: {"kind": "bidirectional"}, "encoder.width": 9},
-        "encoder.layers[0].mixer: two directions cannot share a width of 9 evenly. Fix: take a width of 10.",
+        "encoder.layers[0].mixer: two directions cannot share a width of 9 evenly. Fix: take width = 10.",
     ),
     case(
         "odd-rotary",
         CLASSIFIER,
         {"encoder.width": 6, "encoder.position": "rotary"},
-        "encoder.layers[0].mixer: rotary positions turn pairs of numbers, and a head of 3 has an odd one "
-        "left. Fix: take a width of 8, or another number of heads.",
+        "encoder.layers[0].mixer: 2 heads cannot share a width of 6 in the pairs that rotary positions turn. "
+        "Fix: take num_heads = 1 or width = 8.",
     ),
     case(
         "kernel-sizes-and-width",
         CLASSIFIER,
         {MIXER: {"kind": "convolution", "kernel_sizes": [3, 4, 5]}},
-        "encoder.layers[0].mixer: 3 kernel sizes cannot share a width of 8 evenly. Fix: take a width of "
-        "9, or another number of kernel sizes.",
+        "encoder.layers[0].mixer: 3 kernel sizes cannot share a width of 8 evenly. "
+        "Fix: take width = 9, or another number of kernel sizes.",
     ),
     case(
         "no-kernel-sizes",
@@ -730,8 +730,7 @@ CASES: list[Case] = [
         "scores-of-another-width",
         CLASSIFIER,
         {"head": {"kind": "scores", "num_classes": 3}},
-        "a 'scores' head takes 3 numbers for its scores, found a width of 8. Fix: take a width of 3, or a"
-        " 'class' head.",
+        "a 'scores' head takes 3 numbers for its scores, found a width of 8. Fix: take width = 3, or a 'class' head.",
     ),
     case(
         "one-label", TAGGER, {"head.labels": ["O"]}, "head.labels: expected two or more, found 1. Fix: name every tag."

@@ -9,13 +9,14 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
+import torch
 from hypothesis import strategies as st
 
 from seqloom import recipes
 from seqloom.config.base import Config, _fields
 from seqloom.config.blocks import AnyConditioned, BlockConfig
 from seqloom.config.combinations import POSITIONS
-from seqloom.config.inputs import AnyInput, SteppedInput, TokensConfig, VectorsConfig
+from seqloom.config.inputs import AnyInput, PictureConfig, SteppedInput, TokensConfig, VectorsConfig
 from seqloom.config.mixers import AnyMixer, OneWay
 from seqloom.config.models import (
     AnyModel,
@@ -29,6 +30,7 @@ from seqloom.config.models import (
     SequenceModelConfig,
 )
 from seqloom.errors import ConfigError
+from seqloom.types import Padded
 
 SYMBOLS = TokensConfig(vocab_size=11)
 
@@ -129,7 +131,7 @@ def _examples(annotation: Any) -> list[Any]:
 @st.composite
 def stacks(draw: st.DrawFn, kind: Any, width: int | None = None, inputs: Any = AnyInput) -> Any:
     """Encoders or decoders whose layers fit their width and position."""
-    width = draw(st.sampled_from([8, 16])) if width is None else width
+    width = draw(st.sampled_from([8, 16, 6, 1])) if width is None else width
     position = draw(st.sampled_from(POSITIONS))
     layers = [layer for layer in _layers(kind) if _fits(layer, width, position, causal=kind is not EncoderConfig)]
     source = draw(st.sampled_from(pool(inputs)))
@@ -166,6 +168,16 @@ def _fits(layer: Any, width: int, position: Any, *, causal: bool) -> bool:
     except ConfigError:
         return False
     return True
+
+
+def raw_input(source: Any, lengths: list[int]) -> Any:
+    """Something that an input of this configuration reads."""
+    if isinstance(source, PictureConfig):
+        return torch.rand(len(lengths), source.height, source.width, source.channels)
+    shape = (len(lengths), max(lengths))
+    if isinstance(source, VectorsConfig):
+        return Padded.of(torch.rand(*shape, source.size), torch.tensor(lengths))
+    return Padded.of(torch.randint(0, source.vocab_size, shape), torch.tensor(lengths))
 
 
 @st.composite

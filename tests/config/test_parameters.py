@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 
-from config.configurations import SYMBOLS, Made, models, of_recipes, pool
+from config.configurations import SYMBOLS, Made, models, of_recipes, pool, raw_input
 from seqloom.config.blocks import AnyConditioned, BlockConfig, FeedForwardConfig
 from seqloom.config.combinations import POSITIONS, RELATIVE, SCORES
 from seqloom.config.heads import (
@@ -59,8 +59,15 @@ def test_a_recipe_of_any_size_has_the_weights_that_its_configuration_counts(made
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(models())
-def test_a_drawn_model_has_the_weights_that_its_configuration_counts(config: Any) -> None:
-    assert count_parameters(config.build()) == config.parameters()
+def test_a_drawn_model_has_the_weights_that_its_configuration_counts_and_runs(config: Any) -> None:
+    model = config.build()
+    assert count_parameters(model) == config.parameters()
+    stack = config.decoder if isinstance(config, LanguageModelConfig) else config.encoder
+    inputs = [raw_input(stack.input, [3, 1])]
+    if isinstance(config, EncoderDecoderConfig):
+        inputs.insert(0, raw_input(config.decoder.input, [2, 4]))
+    scores = model.eval()(*inputs)
+    assert bool(torch.isfinite(scores if isinstance(scores, torch.Tensor) else scores.values).all())
 
 
 @pytest.mark.parametrize("source", pool(AnyInput), ids=lambda source: source.kind())

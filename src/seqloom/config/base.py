@@ -21,10 +21,11 @@ from seqloom.config.words import at, found, located, quoted
 from seqloom.errors import ConfigError, did_you_mean
 
 MAX_PARAMETERS = 2**34  # 64 GiB of float32 weights
+MAX_WIDTH = 65_536
 MAX_ITEMS = 1_024  # of an array whose annotation does not say another number
 
 # Sizes, each with the range that is taken; `examples` are the small values that the laws draw from.
-Width = Annotated[int, Meta(ge=1, le=65_536, examples=[8, 16])]
+Width = Annotated[int, Meta(ge=1, le=MAX_WIDTH, examples=[8, 16])]
 Depth = Annotated[int, Meta(ge=1, le=1_024, examples=[1, 2])]
 Heads = Annotated[int, Meta(ge=1, le=1_024, examples=[2, 1, 4])]
 Taps = Annotated[int, Meta(ge=1, le=1_025, examples=[3, 2, 1])]

@@ -59,7 +59,7 @@ class ScoresHeadConfig(HeadConfig, tag="scores", kw_only=True):
         if width != self.num_classes:
             raise ConfigError(
                 f"a 'scores' head takes {self.num_classes} numbers for its scores, found a width of {width}",
-                fix=f"take a width of {self.num_classes}, or a 'class' head",
+                fix=f"take width = {self.num_classes}, or a 'class' head",
             )
 
     def parameters(self, width: int) -> int:

@@ -2,9 +2,8 @@
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from seqloom.config.base import Config, Heads, Rate, Span, Taps
+from seqloom.config.base import MAX_WIDTH, Config, Heads, Rate, Span, Taps
 from seqloom.config.combinations import Position, Score, refusal
-from seqloom.config.words import nearest_multiple
 from seqloom.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -87,7 +86,7 @@ class ConvolutionConfig(MixerConfig, tag="convolution", kw_only=True):
         if width % count:
             raise ConfigError(
                 f"{count} kernel sizes cannot share a width of {width} evenly",
-                fix=f"take a width of {nearest_multiple(width, of=count)}, or another number of kernel sizes",
+                fix=f"take width = {nearest_width(width, count)}, or another number of kernel sizes",
             )
 
     def parameters(self, width: int, position: Position = "none") -> int:
@@ -183,16 +182,11 @@ class AttentionConfig(MixerConfig, tag="attention", kw_only=True):
     dropout: Rate = 0.0
 
     def fit(self, width: int, position: Position = "none") -> None:
-        require_divisible(width, self.num_heads)
+        require_divisible(width, self.num_heads, position)
         if reason := refusal(self.kind(), score=self.score, position=position):
             raise ConfigError(
                 f"position '{position}' with an attention score '{self.score}': {reason}",
                 fix="choose another score or position",
-            )
-        if position == "rotary" and width // self.num_heads % 2:
-            raise ConfigError(
-                f"rotary positions turn pairs of numbers, and a head of {width // self.num_heads} has an odd one left",
-                fix=f"take a width of {nearest_multiple(width, of=2 * self.num_heads)}, or another number of heads",
             )
 
     def parameters(self, width: int, position: Position = "none") -> int:
@@ -241,9 +235,7 @@ class BidirectionalConfig(MixerConfig, tag="bidirectional", kw_only=True):
     def fit(self, width: int, position: Position = "none") -> None:
         MixerConfig.fit(self, width, position)
         if width % 2:
-            raise ConfigError(
-                f"two directions cannot share a width of {width} evenly", fix=f"take a width of {width + 1}"
-            )
+            raise ConfigError(f"two directions cannot share a width of {width} evenly", fix=f"take width = {width + 1}")
 
     def fit_causal(self) -> None:
         raise ConfigError(
@@ -268,14 +260,27 @@ OneWay = PoolConfig | ConvolutionConfig | RnnConfig | GruConfig | LstmConfig | A
 AnyMixer = OneWay | BidirectionalConfig
 
 
-def require_divisible(width: int, num_heads: int) -> None:
-    """Raise ConfigError unless the heads share the width evenly."""
-    if width % num_heads:
-        fewer = max(heads for heads in range(1, num_heads) if width % heads == 0)
-        raise ConfigError(
-            f"{num_heads} heads cannot share a width of {width} evenly",
-            fix=f"take {fewer} heads, or a width of {nearest_multiple(width, of=num_heads)}",
-        )
+def require_divisible(width: int, num_heads: int, position: Position = "none") -> None:
+    """Raise ConfigError unless the heads share the width evenly; rotary positions turn pairs, so a share is even."""
+    share = 2 if position == "rotary" else 1
+    if width % (num_heads * share) == 0:
+        return
+    evenly = "evenly" if share == 1 else "in the pairs that rotary positions turn"
+    fewer = [f"num_heads = {heads}" for heads in range(1, num_heads) if width % (heads * share) == 0]
+    raise ConfigError(
+        f"{num_heads} heads cannot share a width of {width} {evenly}",
+        fix=f"take {' or '.join([*fewer[-1:], f'width = {nearest_width(width, num_heads * share)}'])}",
+    )
+
+
+def nearest_width(width: int, multiple_of: int) -> int:
+    """The legal width nearest to one that would not do.
+
+    >>> nearest_width(510, 8), nearest_width(3, 8), nearest_width(65_535, 1_000)
+    (512, 8, 65000)
+    """
+    count = min((width + multiple_of // 2) // multiple_of, MAX_WIDTH // multiple_of)
+    return max(1, count) * multiple_of
 
 
 def heads_parameters(width: int, num_heads: int, score: Score) -> int:

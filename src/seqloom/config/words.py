@@ -1,4 +1,4 @@
-"""How a refused configuration is worded: the place, what stood there, and a number that would do."""
+"""How a refused configuration is worded: the place, and what stood there."""
 
 import re
 from collections.abc import Iterator
@@ -54,12 +54,3 @@ def found(value: Any) -> str:
     if isinstance(value, msgspec.Struct):
         return f"'{value.__struct_config__.tag}'"
     return repr(value) if type(value) is float else f"something of type {type(value).__name__}"
-
-
-def nearest_multiple(size: int, of: int) -> int:
-    """The multiple of a number that is nearest to a size, at least the number itself; for the cure in a message.
-
-    >>> nearest_multiple(510, of=8), nearest_multiple(3, of=8)
-    (512, 8)
-    """
-    return max(1, (size + of // 2) // of) * of

@@ -3,7 +3,8 @@
 The equations are those of `seqloom.operators.recurrence`; here they get weights, a state, and taps.
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -38,6 +39,20 @@ class Recurrent(CausalMixer[Memory]):
         self.input_bias, self.hidden_bias = drawn(rows), drawn(rows)
         self.gates = Tap()  # Gates, offered
         self.hidden = Tap()  # [B,T,D]
+        self._lay_together()
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self._lay_together()
+        return self
+
+    def _lay_together(self) -> None:
+        """Put the weights into one chunk of device memory: cuDNN would otherwise copy them there at every call."""
+        if not self.input_weight.is_cuda:
+            return
+        flat = torch.cat([weight.detach().flatten() for weight in self.weights])
+        for weight, part in zip(self.weights, torch.split(flat, [w.numel() for w in self.weights]), strict=True):
+            weight.data = part.view_as(weight)
 
     @property
     def weights(self) -> Weights:

@@ -1,0 +1,209 @@
+"""A module imports only from modules before it: the order is this list, and every module is in it.
+
+Inside a package any order without a circle will do. Two places may reach forward, from inside a function and nowhere else:
+`build...` of a configuration, which is where a configuration becomes the code that it describes, and the lazy names of
+`seqloom/__init__.py`.
+"""
+
+import ast
+import graphlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src"
+
+ORDER = [
+    "version",
+    "errors",
+    "types",
+    "packing",
+    "config",
+    "durable",
+    "figures",
+    "taps",
+    "operators",
+    "mixers",
+    "positions",
+    "blocks",
+    "inputs",
+    "heads",
+    "stacks",
+    "models",
+    "recipes",
+    "demonstration",
+    "cli",
+]
+FREE_OF_TORCH = ["version", "errors", "config", "durable", "figures", "recipes"]
+
+
+class Import(NamedTuple):
+    """One module that a module imports, and the names of the functions around the import."""
+
+    target: str
+    line: int
+    inside: tuple[str, ...] = ()
+
+
+def modules(source: Path = SOURCE) -> dict[str, str]:
+    """The text of every module of the package by its dotted name."""
+    found = {}
+    for path in sorted((source / "seqloom").rglob("*.py")):
+        parts = path.relative_to(source).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path.read_text(encoding="utf-8")
+    return found
+
+
+def imports(text: str, known: set[str]) -> Iterator[Import]:
+    """What a module imports from this package; what only the type checker sees is left out."""
+    yield from _imports(ast.parse(text), known, ())
+
+
+def _imports(node: ast.AST, known: set[str], inside: tuple[str, ...]) -> Iterator[Import]:
+    if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+        for child in node.orelse:
+            yield from _imports(child, known, inside)
+        return
+    if isinstance(node, ast.Import):
+        yield from (Import(alias.name, node.lineno, inside) for alias in node.names if _ours(alias.name))
+    if isinstance(node, ast.ImportFrom):
+        assert node.level == 0, f"line {node.lineno}: a relative import"
+        assert node.module is not None
+        if _ours(node.module):
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                yield Import(inner if inner in known else node.module, node.lineno, inside)
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        inside = (*inside, getattr(node, "name", "lambda"))
+    for child in ast.iter_child_nodes(node):
+        yield from _imports(child, known, inside)
+
+
+def _ours(module: str) -> bool:
+    return module == "seqloom" or module.startswith("seqloom.")
+
+
+def unit(module: str) -> str:
+    """The entry of ORDER that a module belongs to; the package itself is none and stands after all."""
+    return module.split(".")[1] if "." in module else ""
+
+
+def wrong_ways(texts: dict[str, str], order: list[str]) -> list[str]:
+    """Every import that goes to a later module, in words."""
+    rank = {name: number for number, name in enumerate(order)} | {"": len(order)}
+    wrong = []
+    for module, text in texts.items():
+        for found in imports(text, set(texts)):
+            forward = rank[unit(found.target)] > rank[unit(module)]
+            if forward and not _may_reach_forward(module, found):
+                wrong.append(f"{module}, line {found.line}: imports {found.target}, which comes later")
+    return wrong
+
+
+def _may_reach_forward(module: str, found: Import) -> bool:
+    if unit(module) == "config":
+        return bool(found.inside) and found.inside[-1].startswith("build")
+    return module == "seqloom" and found.inside == ("__getattr__",)
+
+
+def circles(texts: dict[str, str]) -> list[str]:
+    """A circle of imports at module level inside one package, if there is one."""
+    graph = {
+        module: {
+            found.target
+            for found in imports(text, set(texts))
+            if not found.inside and found.target != module and unit(found.target) == unit(module)
+        }
+        for module, text in texts.items()
+    }
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        return [" <- ".join(error.args[1])]
+    return []
+
+
+def test_every_module_is_in_the_order_and_every_name_in_the_order_is_a_module() -> None:
+    assert {unit(module) for module in modules()} - {""} == set(ORDER)
+    assert len(set(ORDER)) == len(ORDER)
+
+
+def test_no_module_imports_a_later_one() -> None:
+    assert wrong_ways(modules(), ORDER) == []
+
+
+def test_no_circle_inside_a_package() -> None:
+    assert circles(modules()) == []
+
+
+TEXTS = {
+    "seqloom": "def __getattr__(name):\n    from seqloom import late\n",
+    "seqloom.early": "",
+    "seqloom.config": "",
+    "seqloom.config.one": "def build():\n    from seqloom.late import Late\n",
+    "seqloom.late": "from seqloom import early\nfrom seqloom.config.one import build\n",
+}
+EARLY_TO_LATE = ["early", "config", "late"]
+
+
+def test_the_example_of_this_test_is_in_order() -> None:
+    assert wrong_ways(TEXTS, EARLY_TO_LATE) == []
+    assert circles(TEXTS) == []
+
+
+@pytest.mark.parametrize(
+    ("module", "text"),
+    [
+        ("seqloom.early", "from seqloom.late import Late"),
+        ("seqloom.early", "import seqloom.late"),
+        ("seqloom.early", "from seqloom import late"),
+        ("seqloom.early", "from seqloom import __version__"),
+        ("seqloom.early", "import seqloom"),
+        ("seqloom.early", "def build():\n    from seqloom.late import Late"),
+        ("seqloom.early", "try:\n    import seqloom.late\nexcept ImportError:\n    pass"),
+        ("seqloom.early", "class A:\n    from seqloom.late import Late"),
+        ("seqloom.early", "if TYPE_CHECKING:\n    pass\nelse:\n    import seqloom.late"),
+        ("seqloom.config.one", "from seqloom.late import Late"),
+        ("seqloom.config.one", "def check():\n    from seqloom.late import Late"),
+        ("seqloom.config.one", "def build():\n    def inner():\n        from seqloom.late import Late"),
+        ("seqloom", "from seqloom.late import Late\nimport seqloom.late\nx: int = 1\n" + "def other(): import seqloom"),
+    ],
+)
+def test_an_import_of_a_later_module_is_seen(module: str, text: str) -> None:
+    found = wrong_ways(TEXTS | {module: text}, EARLY_TO_LATE)
+    assert module == "seqloom" or [line.startswith(f"{module}, line ") for line in found] == [True]
+
+
+def test_what_only_the_type_checker_sees_is_left_out() -> None:
+    text = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from seqloom.late import Late\n"
+    assert wrong_ways(TEXTS | {"seqloom.early": text}, EARLY_TO_LATE) == []
+
+
+def test_a_circle_is_seen() -> None:
+    one = {"seqloom.config.one": "from seqloom.config import two", "seqloom.config.two": "import seqloom.config.one"}
+    assert circles(TEXTS | one) != []
+    own = {"seqloom.config": "from seqloom.config import one", "seqloom.config.one": "from seqloom.config import Name"}
+    assert circles(TEXTS | own) != []
+
+
+def imported_by(module: str) -> set[str]:
+    """What a fresh Python has imported after one import."""
+    program = f"import {module}, sys; print(' '.join(sys.modules))"
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.split())
+
+
+def test_what_needs_no_torch_does_not_import_it() -> None:
+    parts = [module for module in modules() if unit(module) in FREE_OF_TORCH]
+    assert "seqloom.config.models" in parts
+    found = imported_by(", ".join(["seqloom", *parts]))
+    assert {"torch", "numpy", "seqloom.types"} & found == set()
