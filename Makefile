@@ -30,6 +30,7 @@ soak: $(VENV)/.developing
 
 bench: $(VENV)/.developing
 	$(BIN)/python benchmarks/crf.py
+	$(BIN)/python benchmarks/layers.py
 	$(BIN)/python benchmarks/long_sequences.py
 
 docs: $(VENV)/.developing

@@ -16,7 +16,7 @@ from seqloom.config.inputs import (
     VectorsConfig,
 )
 from seqloom.errors import DataError
-from seqloom.mixers.contract import CausalMixer
+from seqloom.mixers.contract import CausalMixer, Stateless
 from seqloom.operators.convolution import convolve_2d
 from seqloom.taps import Tap
 from seqloom.types import Padded
@@ -30,19 +30,6 @@ class Input(nn.Module):
         raise NotImplementedError
 
 
-class _Stateless(CausalMixer[tuple[()]]):
-    """An input whose vectors depend on nothing but the element itself."""
-
-    def begin(self, batch_size: int) -> tuple[()]:
-        return ()
-
-    def reset(self, inner: tuple[()], rows: Tensor) -> tuple[()]:
-        return ()
-
-    def extend(self, x: Padded, inner: tuple[()]) -> tuple[Padded, tuple[()]]:
-        return self(x), ()
-
-
 def _require_symbols(x: Padded, vocab_size: int) -> None:
     """Raise DataError for what would be an index error deep inside torch; the device is asked only on the CPU."""
     if x.values.ndim != 2 or x.values.is_floating_point():
@@ -54,7 +41,7 @@ def _require_symbols(x: Padded, vocab_size: int) -> None:
             raise DataError(f"symbol {found} in a vocabulary of {vocab_size}", fix=f"symbols are 0..{vocab_size - 1}")
 
 
-class Tokens(_Stateless):
+class Tokens(Stateless):
     """A learned vector for each symbol."""
 
     def __init__(self, config: TokensConfig, width: int) -> None:
@@ -109,7 +96,7 @@ class Ngrams(CausalMixer[tuple[Tensor]]):
         return torch.stack(rows, dim=2), torch.stack(known, dim=2)
 
 
-class Vectors(_Stateless):
+class Vectors(Stateless):
     """A linear map of each numeric vector."""
 
     def __init__(self, config: VectorsConfig, width: int) -> None:

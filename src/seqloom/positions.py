@@ -12,14 +12,14 @@ from torch import Tensor, nn
 from seqloom.config.models import StackConfig
 from seqloom.errors import DataError
 from seqloom.mixers.contract import CausalMixer
+from seqloom.operators.relations import angles
 from seqloom.types import Padded, places_of
 
 
 def sinusoids(positions: Tensor, width: int) -> Tensor:
     """The sinusoidal vectors of any positions, [..., width]; sines and cosines interleaved."""
-    rates = 10_000.0 ** (-torch.arange(0, width, 2, device=positions.device, dtype=torch.float64) / width)
-    angles = positions[..., None] * rates
-    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)[..., :width]
+    turns = angles(positions, width)
+    return torch.stack([turns.sin(), turns.cos()], dim=-1).flatten(-2)[..., :width]
 
 
 class Positions(CausalMixer[tuple[Tensor]]):

@@ -8,7 +8,7 @@ A recipe is a starting point, and plain data: print it, change it, write it to a
 """
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -247,16 +247,18 @@ def _recipe(name: str, shape: Shape, size: Size) -> Recipe:
     return RECIPES[name]
 
 
+def _around(body: Body) -> dict[str, Any]:
+    """The settings that encoders and decoders share."""
+    return {
+        "width": body.width,
+        "position": body.position,
+        "final_norm": body.final_norm,
+        "dropout": body.dropout,
+    }
+
+
 def _encode(body: Body, inputs: AnyInput) -> EncoderConfig:
-    return EncoderConfig(
-        input=inputs,
-        width=body.width,
-        layers=body.layers,
-        repeat=body.repeat,
-        position=body.position,
-        final_norm=body.final_norm,
-        dropout=body.dropout,
-    )
+    return EncoderConfig(input=inputs, layers=body.layers, repeat=body.repeat, **_around(body))
 
 
 def classifier(name: str, *, inputs: SteppedInput, num_classes: int, size: Size = "small") -> SequenceModelConfig:
@@ -300,13 +302,7 @@ def language_model(name: str, *, vocab_size: int, size: Size = "small") -> Langu
     body = _body(name, "language-model", size)
     return LanguageModelConfig(
         decoder=DecoderConfig(
-            input=TokensConfig(vocab_size=vocab_size),
-            width=body.width,
-            layers=body.layers,
-            repeat=body.repeat,
-            position=body.position,
-            final_norm=body.final_norm,
-            dropout=body.dropout,
+            input=TokensConfig(vocab_size=vocab_size), layers=body.layers, repeat=body.repeat, **_around(body)
         ),
         head=NextTokenHeadConfig(vocab_size=vocab_size),
     )
@@ -320,13 +316,7 @@ def translator(name: str, *, source: AnyInput, target_vocab_size: int, size: Siz
     return EncoderDecoderConfig(
         encoder=_encode(body, source),
         decoder=ConditionedDecoderConfig(
-            input=TokensConfig(vocab_size=target_vocab_size),
-            width=body.width,
-            layers=layers,
-            repeat=repeat,
-            position=body.position,
-            final_norm=body.final_norm,
-            dropout=body.dropout,
+            input=TokensConfig(vocab_size=target_vocab_size), layers=layers, repeat=repeat, **_around(body)
         ),
         head=NextTokenHeadConfig(vocab_size=target_vocab_size),
     )

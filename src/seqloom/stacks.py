@@ -9,26 +9,17 @@ from torch import Tensor, nn
 from seqloom.blocks import build_norm
 from seqloom.config.combinations import RELATIVE
 from seqloom.config.models import ConditionedDecoderConfig, DecoderConfig, EncoderConfig, StackConfig
-from seqloom.mixers.contract import AnyCausal, CausalMixer, ConditionedMixer
+from seqloom.mixers.contract import AnyCausal, CausalMixer, ConditionedMixer, Stateless
 from seqloom.positions import Positions
 from seqloom.types import Padded
 
 
-class Everywhere(CausalMixer[tuple[()]]):
-    """A module applied to each vector by itself (a norm, dropout): nothing to remember."""
+class Everywhere(Stateless):
+    """A module applied to each vector by itself: a norm, dropout."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
         self.module = module
-
-    def begin(self, batch_size: int) -> tuple[()]:
-        return ()
-
-    def reset(self, inner: tuple[()], rows: Tensor) -> tuple[()]:
-        return ()
-
-    def extend(self, x: Padded, inner: tuple[()]) -> tuple[Padded, tuple[()]]:
-        return self(x), ()
 
     def forward(self, x: Padded) -> Padded:
         return x.with_values(self.module(x.values))

@@ -220,3 +220,11 @@ def test_dropout_of_weights_keeps_the_expectation() -> None:
         gap = (draws.mean(dim=0) - plain(asked)).abs().max() / plain(asked).abs().max()
         assert 0 < gap < 0.1, kernel
     assert BLOCKED.refuses(asked._replace(dropout=0.3)) is not None
+
+
+def test_alibi_counts_long_distances_in_bfloat16() -> None:
+    places = places_of(Padded.of(torch.zeros(1, 1000, 1)))
+    bias = Alibi(torch.tensor([0.5], dtype=torch.bfloat16)).term(places.cut(999, 1000), places)[0, 0, 0]
+    exact = -0.5 * torch.arange(999, -1, -1)
+    assert bool(((bias.float() - exact).abs() <= exact.abs() / 256).all()), "rounded more than once"
+    assert len(bias.unique()) > 300

@@ -221,6 +221,7 @@ class ElementModelConfig(ModelConfig, tag="element-model", kw_only=True):
     head: ElementHead
 
     def check(self) -> None:
+        self.head.fit(self.encoder.width)
         if isinstance(self.head, NextTokenHeadConfig):
             require_tieable(self.head, self.encoder)
         require_affordable(self.parameters(), "this model")

@@ -35,8 +35,7 @@ def _text(path: Path) -> str:
         if path.is_dir():
             raise ConfigError("this is a folder", fix="give a file inside it")
         if not path.is_file():
-            near = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
-            raise ConfigError("there is no such file", fix=_near(path.name, near))
+            raise ConfigError("there is no such file", fix=_nearest(path))
         with path.open("rb") as file:
             _require_short(path.stat().st_size)
             data = file.read(MAX_FILE_BYTES + 1)  # a file may grow, and some have no size until they are read
@@ -50,8 +49,10 @@ def _text(path: Path) -> str:
         raise ConfigError(f"byte {error.start:,} is not UTF-8", fix="save the file as UTF-8") from None
 
 
-def _near(name: str, others: list[str]) -> str:
-    guess = did_you_mean(name, others)
+def _nearest(path: Path) -> str:
+    """A file beside the path that could have been meant."""
+    others = path.parent.glob("*.*") if path.parent.is_dir() else []
+    guess = did_you_mean(path.name, [other.name for other in others if other.name.isprintable()])
     return guess if guess.startswith("did you mean") else "check the path"
 
 

@@ -91,6 +91,19 @@ class CausalMixer(Mixer, Generic[Inner]):
         return next(self.parameters()).device
 
 
+class Stateless(CausalMixer[tuple[()]]):
+    """A causal mixer whose outputs depend on nothing but the element itself: `forward` is all there is to write."""
+
+    def begin(self, batch_size: int) -> tuple[()]:
+        return ()
+
+    def reset(self, inner: tuple[()], rows: Tensor) -> tuple[()]:
+        return ()
+
+    def extend(self, x: Padded, inner: tuple[()]) -> tuple[Padded, tuple[()]]:
+        return self(x), ()
+
+
 def _assemble(x: Padded, pieces: list[tuple[Padded, Tensor]]) -> Padded:
     """The outputs of the documents of each row, put back into the columns they came from."""
     first = pieces[0][0].values

@@ -30,7 +30,8 @@ class Alibi(NamedTuple):
     def term(self, query: Places, key: Places) -> Tensor:
         """[B,H,T,S] added to the scores."""
         distance = (query.positions[:, :, None] - key.positions[:, None, :]).abs()
-        return -self.slopes[:, None, None] * distance[:, None].to(self.slopes.dtype)
+        exact = torch.promote_types(self.slopes.dtype, torch.float32)  # bfloat16 cannot count beyond 256
+        return (-self.slopes[:, None, None].to(exact) * distance[:, None].to(exact)).to(self.slopes.dtype)
 
 
 class Buckets(NamedTuple):
@@ -115,15 +116,22 @@ def _far_buckets(exact: int, count: int, farthest: int) -> list[int]:
     return [next(d for d in range(exact, farthest + 1) if reached(d, step)) for step in range(1, count)]
 
 
-def rotate(vectors: Tensor, positions: Tensor, *, base: float = 10_000.0) -> Tensor:
-    """Each pair (x_2i, x_2i+1) of [B,H,T,D] turned by the angle position / base^(2i/D).
+def angles(positions: Tensor, width: int) -> Tensor:
+    """position / 10000^(2i/width) for every pair i of dimensions, [..., ceil(width / 2)].
 
-    q_m . k_n then depends on the positions only through m - n, because turning is orthogonal. Angles are taken in
-    float64: at position 100,000 float32 would already be wrong in the third digit.
+    In float64 where the device has it: at position 100,000 float32 would already be wrong in the third digit.
     """
-    width = vectors.shape[-1]
-    rates = base ** (-torch.arange(0, width, 2, device=vectors.device, dtype=torch.float64) / width)
-    angles = positions[:, None, :, None] * rates  # [B,1,T,D/2]
-    cos, sin = angles.cos().to(vectors.dtype), angles.sin().to(vectors.dtype)
+    exact = torch.float32 if positions.device.type == "mps" else torch.float64
+    rates = 10_000.0 ** (-torch.arange(0, width, 2, device=positions.device, dtype=exact) / width)
+    return positions[..., None] * rates
+
+
+def rotate(vectors: Tensor, positions: Tensor) -> Tensor:
+    """Each pair (x_2i, x_2i+1) of [B,H,T,D] turned by the angle of its position.
+
+    q_m . k_n then depends on the positions only through m - n, because turning is orthogonal.
+    """
+    turns = angles(positions, vectors.shape[-1])[:, None]  # [B,1,T,D/2]
+    cos, sin = turns.cos().to(vectors.dtype), turns.sin().to(vectors.dtype)
     even, odd = vectors[..., 0::2], vectors[..., 1::2]
     return torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1).flatten(-2)
