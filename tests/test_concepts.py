@@ -1000,3 +1000,13 @@ def test_row_37_causal_attention_is_the_graph_in_which_each_node_reads_the_earli
     earlier = torch.tensor([(i, j) for i in range(time) for j in range(i + 1)])
     by_edges = attend(request(query, key, value, mask=Edges(earlier)))
     assert_close(by_edges, attend(request(query, key, value, mask=Causal())), **ROUNDING)
+
+
+def test_row_15_a_fresh_lstm_begins_by_remembering() -> None:
+    torch.manual_seed(0)
+    fresh = LstmConfig().build_causal(64)
+    with recording(fresh, "gates") as heard:
+        fresh(Padded.of(torch.zeros(1, 1, 64)))
+    opened = dict(zip(heard["gates"][0].names, heard["gates"][0].values[0, 0], strict=True))
+    assert opened["forget"].min() > 0.65
+    assert 0.35 < opened["write"].min() and opened["write"].max() < 0.65

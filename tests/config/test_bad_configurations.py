@@ -125,9 +125,12 @@ def test_a_file_of_64_mebibytes_is_refused_by_its_size(tmp_path: Path) -> None:
     assert seconds < SECONDS
 
 
-def test_a_file_that_grows_while_it_is_read_is_refused_by_its_size(tmp_path: Path, monkeypatch: Any) -> None:
+@pytest.mark.parametrize("character", [" ", "\u3000"])
+def test_a_file_that_grows_while_it_is_read_is_refused_by_its_size(
+    tmp_path: Path, monkeypatch: Any, character: str
+) -> None:
     path = tmp_path / "model.json"
-    path.write_bytes(b" " * (MAX_FILE_BYTES + 1))
+    path.write_text(character * (MAX_FILE_BYTES + 1), encoding="utf-8")
     monkeypatch.setattr(Path, "stat", _stat_before_it_grew(Path.stat))
     assert "262,145 bytes; a configuration has at most 262,144" in refusal_of(lambda: read_model(path))
 

@@ -178,18 +178,22 @@ def _require_legal_proposals(mixer: Any, width: int, position: Any) -> None:
         assert proposals or position == "rotary"
         for name, number in proposals:
             if name == "width":
-                mixer.fit(int(number), position)
+                mixer.fit(taken(int(number), Width, "width"), position)
             else:
                 msgspec.structs.replace(mixer, num_heads=int(number)).fit(width, position)
 
 
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 40))
-def test_the_patch_that_a_message_proposes_tiles(height: int, width: int, patch: int) -> None:
-    try:
+def test_patches_that_tile_are_taken_and_for_others_one_that_does_is_proposed(
+    height: int, width: int, patch: int
+) -> None:
+    if height % patch == width % patch == 0:
+        assert PatchesConfig(height=height, width=width, patch=patch).length() == height * width / patch**2
+        return
+    with pytest.raises(ConfigError) as refused:
         PatchesConfig(height=height, width=width, patch=patch)
-    except ConfigError as error:
-        proposed = int(error.fix.split()[4].rstrip(","))
-        assert PatchesConfig(height=height, width=width, patch=proposed).length() >= 1
+    proposed = int(refused.value.fix.split()[4].rstrip(","))
+    assert PatchesConfig(height=height, width=width, patch=proposed).length() >= 1
 
 
 label = st.sampled_from(["O", "B-X", "I-X", "E-X", "S-X", "B-Y", "B-", "-X", "BI-X", "X", "", "o", "B-X-Y", "I", "Z-X"])

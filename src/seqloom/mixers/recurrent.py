@@ -37,6 +37,9 @@ class Recurrent(CausalMixer[Memory]):
 
         self.input_weight, self.hidden_weight = drawn(rows, input_width), drawn(rows, width)
         self.input_bias, self.hidden_bias = drawn(rows), drawn(rows)
+        if "forget" in self.cell.gates:  # begin by remembering: a fresh gate at 1/2 forgets all within ten elements
+            forget = self.cell.gates.index("forget") * width  # Jozefowicz et al. 2015
+            self.input_bias.data[forget : forget + width] += 1
         self.gates = Tap()  # Gates, offered
         self.hidden = Tap()  # [B,T,D]
         self._lay_together()
