@@ -1009,4 +1009,5 @@ def test_row_15_a_fresh_lstm_begins_by_remembering() -> None:
         fresh(Padded.of(torch.zeros(1, 1, 64)))
     opened = dict(zip(heard["gates"][0].names, heard["gates"][0].values[0, 0], strict=True))
     assert opened["forget"].min() > 0.65
-    assert 0.35 < opened["write"].min() and opened["write"].max() < 0.65
+    assert opened["write"].min() > 0.35
+    assert opened["write"].max() < 0.65

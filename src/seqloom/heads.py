@@ -18,6 +18,7 @@ from seqloom.config.heads import (
     ScoresHeadConfig,
     VectorHeadConfig,
 )
+from seqloom.errors import DataError
 from seqloom.operators import crf, pooling
 from seqloom.operators.losses import (
     binary_cross_entropy,
@@ -46,6 +47,24 @@ class Head(nn.Module):
         raise NotImplementedError
 
 
+def require_classes(targets: Tensor, x: Padded, count: int) -> None:
+    """Raise DataError for what would be an index error deep inside torch; the values are looked at on the CPU only."""
+    if targets.shape != x.values.shape[:2] or targets.dtype not in (torch.int32, torch.int64):
+        expected = list(x.values.shape[:2])
+        raise DataError(f"classes are whole numbers {expected}, found {targets.dtype} {list(targets.shape)}")
+    if targets.device.type == "cpu" and targets.numel():
+        low, high = (int(bound) for bound in targets.masked_fill(~x.valid, 0).aminmax())
+        if low < 0 or high >= count:
+            raise DataError(f"class {low if low < 0 else high} of {count}", fix=f"classes are 0..{count - 1}")
+
+
+def require_numbers(targets: Tensor, x: Padded, size: int) -> None:
+    """Raise DataError for targets of another shape, which torch would stretch or refuse."""
+    expected = (*x.values.shape[:2], size)
+    if targets.shape != expected:
+        raise DataError(f"targets {list(expected)} were expected, found {list(targets.shape)}")
+
+
 class ClassHead(Head):
     """softmax(W x + b)."""
 
@@ -57,7 +76,9 @@ class ClassHead(Head):
         return x.with_values(self.linear(x.values))
 
     def loss(self, x: Padded, targets: Tensor) -> Loss:
-        return cross_entropy(self(x).values, targets, weights=x.valid, smoothing=self.smoothing)
+        scores = self(x).values
+        require_classes(targets, x, scores.shape[-1])
+        return cross_entropy(scores, targets, weights=x.valid, smoothing=self.smoothing)
 
     def predict(self, x: Padded) -> Tensor:
         return x.with_values(self(x).values.argmax(dim=-1)).values
@@ -86,6 +107,7 @@ class LabelsHead(Head):
 
     def loss(self, x: Padded, targets: Tensor) -> Loss:
         scores = self(x).values
+        require_numbers(targets, x, scores.shape[-1])
         return binary_cross_entropy(scores, targets, weights=x.valid[:, :, None].expand_as(scores))
 
     def predict(self, x: Padded) -> Tensor:
@@ -104,6 +126,7 @@ class NumberHead(Head):
 
     def loss(self, x: Padded, targets: Tensor) -> Loss:
         numbers = self(x).values
+        require_numbers(targets, x, numbers.shape[-1])
         return squared_error(numbers, targets, weights=x.valid[:, :, None].expand_as(numbers))
 
     def predict(self, x: Padded) -> Tensor:
@@ -137,8 +160,11 @@ class CrfHead(Head):
         return x.with_values(self.linear(x.values))
 
     def loss(self, x: Padded, targets: Tensor) -> Loss:
+        require_classes(targets, x, len(self.start))
         rows, tags = unpack(x).rows, unpack(x.with_values(targets)).rows.values
         likelihood = crf.fast_log_likelihood(self(rows).values, tags, rows.lengths, self.transitions)
+        if likelihood.device.type == "cpu" and bool((likelihood < -1e29).any()):
+            raise DataError("a sequence of tags makes a move that the scheme forbids", fix="correct the tags")
         return Loss(-likelihood.sum(), rows.lengths.sum().to(likelihood.dtype))
 
     def predict(self, x: Padded) -> Tensor:
@@ -162,6 +188,7 @@ class NextTokenHead(Head):
         return x.with_values(F.linear(x.values, self.table, self.bias))
 
     def loss(self, x: Padded, targets: Tensor) -> Loss:
+        require_classes(targets, x, len(self.table))
         real = x.valid
         return chunked_linear_cross_entropy(
             x.values[real], self.table, self.bias, targets[real], smoothing=self.smoothing

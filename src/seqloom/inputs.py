@@ -30,9 +30,20 @@ class Input(nn.Module):
         raise NotImplementedError
 
 
+def _require_padded(x: Padded) -> None:
+    if not isinstance(x, Padded):
+        raise DataError(f"expected a Padded batch, found {type(x).__name__}", fix="make one with Padded.of")
+
+
+def _require_numbers(values: Tensor, like: Tensor, what: str) -> None:
+    if values.dtype != like.dtype:
+        raise DataError(f"{what} of {like.dtype} were expected, found {values.dtype}", fix="convert them first")
+
+
 def _require_symbols(x: Padded, vocab_size: int) -> None:
     """Raise DataError for what would be an index error deep inside torch; the device is asked only on the CPU."""
-    if x.values.ndim != 2 or x.values.is_floating_point():
+    _require_padded(x)
+    if x.values.ndim != 2 or x.values.dtype not in (torch.int32, torch.int64):
         raise DataError(f"symbols are whole numbers [rows, time], found {x.values.dtype} {list(x.values.shape)}")
     if x.values.device.type == "cpu" and x.values.numel():
         low, high = (int(bound) for bound in x.values.masked_fill(~x.valid, 0).aminmax())
@@ -104,8 +115,10 @@ class Vectors(Stateless):
         self.widen = nn.Linear(config.size, width)
 
     def forward(self, x: Padded) -> Padded:
+        _require_padded(x)
         if x.values.ndim != 3 or x.values.shape[2] != self.widen.in_features:
             raise DataError(f"vectors of size {self.widen.in_features} were expected, found {list(x.values.shape)}")
+        _require_numbers(x.values, self.widen.weight, "vectors")
         return x.with_values(self.widen(x.values))
 
 
@@ -118,9 +131,12 @@ class _Picture(Input):
 
     def require_picture(self, pictures: Tensor) -> None:
         """Raise DataError unless the pictures have the configured shape."""
+        if not isinstance(pictures, Tensor):
+            raise DataError(f"pictures are a tensor, found {type(pictures).__name__}")
         if pictures.ndim != 4 or tuple(pictures.shape[1:]) != self.shape or len(pictures) == 0:
             expected = " x ".join(map(str, self.shape))
             raise DataError(f"pictures [rows, {expected}] were expected, found {list(pictures.shape)}")
+        _require_numbers(pictures, next(self.parameters()), "pictures")
 
 
 class Flat(_Picture):

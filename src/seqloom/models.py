@@ -51,6 +51,8 @@ class SequenceModel(nn.Module):
 
     def loss(self, batch: Batch[Any, Tensor]) -> Loss:
         """The loss summed over the sequences; targets [N] of classes, [N,K] of labels or numbers."""
+        if batch.targets.ndim == 0:
+            raise DataError("targets [rows] of classes or [rows, ...] of numbers were expected, found one number")
         return self.head.loss(self.features(batch.inputs), batch.targets[:, None])
 
     def predict(self, inputs: Any) -> Tensor:

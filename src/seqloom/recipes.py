@@ -8,7 +8,7 @@ A recipe is a starting point, and plain data: print it, change it, write it to a
 """
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -100,6 +100,7 @@ class Body(NamedTuple):
     repeat: int = 1
     position: Position = "none"
     final_norm: Norm | None = None
+    max_length: int = 1024
     dropout: float = 0.1
     pooling: Pooling = "mean"
     hidden: tuple[int, ...] = ()
@@ -227,6 +228,8 @@ RECIPES: dict[str, Recipe] = {
 
 def names(shape: Shape) -> list[str]:
     """The recipes that make a shape of model."""
+    if shape not in get_args(Shape):
+        raise ConfigError(f"there is no shape '{shape}'", fix=did_you_mean(shape, get_args(Shape)))
     return [name for name, recipe in RECIPES.items() if shape in recipe.shapes]
 
 
@@ -238,7 +241,7 @@ def _body(name: str, shape: Shape, size: Size) -> Body:
 
 def _recipe(name: str, shape: Shape, size: Size) -> Recipe:
     if name not in RECIPES:
-        raise ConfigError(f"there is no recipe '{name}'", fix=did_you_mean(name, RECIPES))
+        raise ConfigError(f"there is no recipe '{name}'", fix=did_you_mean(str(name), RECIPES))
     if shape not in RECIPES[name].shapes:
         made = ", ".join(RECIPES[name].shapes)
         raise ConfigError(f"'{name}' makes no {shape}, only: {made}", fix=f"choose from {', '.join(names(shape))}")
@@ -252,6 +255,7 @@ def _around(body: Body) -> dict[str, Any]:
     return {
         "width": body.width,
         "position": body.position,
+        "max_length": body.max_length,
         "final_norm": body.final_norm,
         "dropout": body.dropout,
     }
@@ -354,8 +358,11 @@ def picture_classifier(
         filters = FiltersConfig(**shape, filters=(max(4, scale.width // 8), max(8, scale.width // 4)))
         return _classify(Body(scale.width, pooling="max"), filters, num_classes)
     assert recipe.body is not None
+    flat, body = FlatConfig(**shape), recipe.body(size)  # whichever is wanted, the sizes are checked here
     if name == "mlp":
-        return _classify(recipe.body(size), FlatConfig(**shape), num_classes)
-    patch = max(side for side in (1, 2, 4, 8, 16) if height % side == 0 and width % side == 0 and side * 2 <= height)
+        return _classify(body, flat, num_classes)
+    tiling = [side for side in (2, 4, 8, 16) if height % side == 0 and width % side == 0 and side * 2 <= height]
+    patch = max(tiling, default=1)
     # patches lie in a plane, so their place is learned, not a distance along the reading order
-    return _classify(recipe.body(size)._replace(position="learned"), PatchesConfig(**shape, patch=patch), num_classes)
+    body = body._replace(position="learned", max_length=height * width // patch**2)
+    return _classify(body, PatchesConfig(**shape, patch=patch), num_classes)

@@ -41,6 +41,8 @@ class Padded(NamedTuple):
     @classmethod
     def of(cls, values: Tensor, lengths: Tensor | None = None, segments: Tensor | None = None) -> "Padded":
         """A padded batch with its shapes checked and its padding zeroed; without lengths every row is full."""
+        if not isinstance(values, Tensor):
+            raise DataError(f"a batch is a tensor [rows, time, ...], found {type(values).__name__}")
         if values.ndim < 2:
             raise DataError(f"a batch needs at least the axes [rows, time], found shape {list(values.shape)}")
         rows, time = values.shape[:2]
@@ -48,6 +50,9 @@ class Padded(NamedTuple):
             raise DataError("the batch has no rows", fix="give at least one sequence")
         if segments is not None and segments.shape != values.shape[:2]:
             raise DataError(f"segments of shape {list(segments.shape)} do not fit a batch of {rows} x {time} elements")
+        for name, whole in (("lengths", lengths), ("segments", segments)):
+            if whole is not None and (not isinstance(whole, Tensor) or whole.dtype != torch.int64):
+                raise DataError(f"{name} are a tensor of int64, found {getattr(whole, 'dtype', type(whole).__name__)}")
         if lengths is None:
             lengths = torch.full((rows,), time, dtype=torch.int64, device=values.device)
             return cls(values, lengths, segments, full=True)
@@ -62,6 +67,9 @@ class Padded(NamedTuple):
         """A padded batch of separate sequences, each of shape [time, ...]."""
         if not sequences:
             raise DataError("the batch has no rows", fix="give at least one sequence")
+        if len({sequence.shape[1:] for sequence in sequences}) > 1 or sequences[0].ndim == 0:
+            shapes = [list(sequence.shape) for sequence in sequences[:4]]
+            raise DataError(f"sequences [time, ...] of one element size were expected, found the shapes {shapes}")
         values = torch.nn.utils.rnn.pad_sequence(list(sequences), batch_first=True)
         lengths = torch.tensor([len(sequence) for sequence in sequences], device=values.device)
         return cls(values, lengths, full=bool((lengths == values.shape[1]).all()))
@@ -144,6 +152,13 @@ def map_state(function: Callable[[Tensor], Tensor], state: State) -> State:
     assert isinstance(state, tuple), f"a state is a nest of tuples of tensors, found {type(state)}"
     mapped = [map_state(function, part) for part in state]
     return type(state)(*mapped) if hasattr(state, "_fields") else type(state)(mapped)
+
+
+def count_rows(state: Any) -> int | None:
+    """How many rows a state has; None if it holds no tensor at all."""
+    if isinstance(state, Tensor):
+        return len(state)
+    return next((rows for part in state if (rows := count_rows(part)) is not None), None)
 
 
 def select_rows(state: State, rows: Tensor) -> State:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from seqloom.errors import DataError
 from seqloom.packing import by_document, runs, unpack
-from seqloom.types import Padded, merge_rows
+from seqloom.types import Padded, count_rows, merge_rows
 
 Inner = TypeVar("Inner")
 
@@ -65,6 +65,7 @@ class CausalMixer(Mixer, Generic[Inner]):
 
         A block without segment numbers goes on with the document that its row is in.
         """
+        _require_rows(x, len(state.segment))
         if x.segments is None:
             y, inner = self.extend(x, state.inner)
             started = (x.lengths > 0) & (state.segment < 0)
@@ -104,6 +105,12 @@ class Stateless(CausalMixer[tuple[()]]):
         return self(x), ()
 
 
+def _require_rows(x: Padded, rows: int | None) -> None:
+    """Raise DataError for a state of another batch: some kernels of torch would read beyond its end."""
+    if rows is not None and len(x.lengths) != rows:
+        raise DataError(f"{len(x.lengths)} rows cannot go on from a state of {rows} rows", fix="select its rows first")
+
+
 def _assemble(x: Padded, pieces: list[tuple[Padded, Tensor]]) -> Padded:
     """The outputs of the documents of each row, put back into the columns they came from."""
     first = pieces[0][0].values
@@ -135,6 +142,7 @@ class ConditionedMixer(nn.Module, Generic[Inner]):
         """The outputs for further elements, and the state after them; a row of length 0 keeps its state."""
         if x.segments is not None:
             raise DataError("documents packed into one row cannot be decoded step by step", fix="one document per row")
+        _require_rows(x, count_rows(state))
         return self.extend(x, state)
 
     def forward(self, x: Padded, memory: Padded) -> Padded:

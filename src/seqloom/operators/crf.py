@@ -235,13 +235,12 @@ def legal_transitions(labels: Sequence[str], scheme: Scheme) -> tuple[Tensor, Te
         anywhere = torch.ones(len(labels), dtype=torch.bool)
         return anywhere, anywhere.repeat(len(labels), 1), anywhere.clone()
     padded = [("O", ""), *(_parts(label, scheme) for label in labels)]
-    table = torch.tensor([[_may_follow(before, after, scheme) for after in padded] for before in padded])  # [1+K,1+K]
-    starts, moves, ends = table[0, 1:], table[1:, 1:], table[1:, 0]
-    if not (starts & ends).any():
+    table = [[_may_follow(before, after, scheme) for after in padded] for before in padded]  # [1+K,1+K]
+    starts, moves, ends = table[0][1:], [row[1:] for row in table[1:]], [row[0] for row in table[1:]]
+    if not any(start and end for start, end in zip(starts, ends, strict=True)):
         problem = f"in the scheme '{scheme}' no label of {list(labels)} may stand alone in a sequence of one element"
         raise ConfigError(problem, fix="add the label 'O', or choose the scheme 'none'")
-    # Three tensors, not three views of one: they become buffers, and safetensors refuses to save what shares memory.
-    return starts.clone(), moves.clone(), ends.clone()
+    return torch.tensor(starts), torch.tensor(moves), torch.tensor(ends)
 
 
 def _parts(label: str, scheme: Scheme) -> tuple[str, str]:
