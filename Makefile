@@ -34,7 +34,7 @@ bench: $(VENV)/.developing
 	$(BIN)/python benchmarks/long_sequences.py
 
 docs: $(VENV)/.developing
-	$(BIN)/zensical build --clean
+	$(BIN)/zensical build --clean --strict
 
 clean:
 	rm -rf $(VENV) site dist

@@ -721,12 +721,12 @@ def stack(position: str, **options: Any) -> DecoderConfig:
 def test_row_25_absolute_positions_are_added_or_concatenated(position: str) -> None:
     symbols = torch.randint(9, (2, 6))
     added = stack(position, max_length=8).build()
-    vectors = added.links[1].table[:6] if position == "learned" else sinusoids(torch.arange(6), 4)
+    vectors = added.entry[0].table[:6] if position == "learned" else sinusoids(torch.arange(6), 4)
     assert_close(added(Padded.of(symbols)).values, added.input.table[symbols] + vectors, **ROUNDING)
     beside = stack(position, max_length=8, position_join="concatenate").build()
-    vectors = beside.links[1].table[:6] if position == "learned" else sinusoids(torch.arange(6), 4)
+    vectors = beside.entry[0].table[:6] if position == "learned" else sinusoids(torch.arange(6), 4)
     both = torch.cat([beside.input.table[symbols], vectors.expand(2, 6, 4)], dim=-1)
-    join = beside.links[1].join
+    join = beside.entry[0].join
     assert_close(beside(Padded.of(symbols)).values, both @ join.weight.T + join.bias, **ROUNDING)
 
 

@@ -200,12 +200,12 @@ def test_the_state_after_stepping_is_torchs_final_state(
     theirs = make(WIDTH, WIDTH, num_layers=layers, batch_first=True, dtype=dtype)
     stack = DecoderConfig(width=WIDTH, input=VECTORS, layers=(BlockConfig(mixer=config),), repeat=layers)
     ours = read_as_it_is(stack.build().to(dtype))
-    twins = recurrent_twins(theirs, [link.mixer for link in ours.links[1:]])
+    twins = recurrent_twins(theirs, [layer.mixer for layer in ours.layers])
     copy_weights(theirs, ours, twins)
     x = leaf(ROWS, TIME, WIDTH, dtype=dtype)
     with using(recurrence=kernel):
         y, state = ours.step(Padded.of(x, lengths), ours.initial_state(ROWS))
-    final = [torch.stack(part) for part in zip(*state.inner[1:], strict=True)]  # h, or h and c, [layers,B,D]
+    final = [torch.stack(part) for part in zip(*state.inner[2:], strict=True)]  # h, or h and c, [layers,B,D]
     outputs, expected = run_torch(theirs, x, lengths)
     assert_parity([y.values, *final], [outputs, *expected], [x], twins)
 

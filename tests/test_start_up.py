@@ -32,7 +32,7 @@ def test_nothing_heavy_is_imported(code: str) -> None:
 
 
 def _seconds(*arguments: str) -> float:
-    """Processor time above that of a bare interpreter, the least of a few runs: other processes share the machine."""
+    """Processor time of a command, the least of a few runs: other processes share the machine."""
 
     def once(*command: str) -> float:
         code = (

@@ -133,7 +133,7 @@ class DecoderBlock(ConditionedMixer[DecoderState]):
             return Around(config.arrangement, config.norm, width, config.dropout)
 
         self.mixer = config.mixer.build_causal(width, position)
-        self.cross = CrossAttention(config.score, config.num_heads, width)
+        self.cross = CrossAttention(config.score, config.num_heads, width, config.attention_dropout)
         self.feed_forward = FeedForward(config.feed_forward, width)
         self.around, self.around_cross, self.around_feed_forward = around(), around(), around()
         self.output = Tap()  # [B,T,D]

@@ -29,11 +29,17 @@ def families() -> list[str]:
     return recipes.names("language-model")
 
 
+def _fresh(name: str, size: recipes.Size) -> LanguageModel:
+    """A fresh language model, the same one every time; the caller's generator is left as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return recipes.language_model(name, vocab_size=_SYMBOLS, size=size).build().eval()
+
+
 def read_in_steps(name: str) -> ReadInSteps:
     """The largest difference between the scores of 64 symbols read at once and read a few at a time."""
-    torch.manual_seed(0)
-    model = recipes.language_model(name, vocab_size=_SYMBOLS, size="tiny").build().eval()
-    x = Padded.of(torch.randint(0, _SYMBOLS, (2, 64)))
+    model = _fresh(name, "tiny")
+    x = Padded.of(torch.arange(128).view(2, 64) ** 2 % _SYMBOLS)
     with torch.no_grad():
         at_once, state, pieces, start = model(x).values, model.initial_state(2), [], 0
         while start < 64:
@@ -64,9 +70,7 @@ def gradient_reach(length: int = 40) -> Figure:
     """How strongly the last output still depends on each earlier input: |d y_T / d x_t| against the distance T - t."""
     series = []
     for name in ("rnn", "lstm", "transformer"):
-        torch.manual_seed(0)
-        body = recipes.language_model(name, vocab_size=_SYMBOLS, size="small").build().eval().double()
-        norms = _reach(body, length)
+        norms = _reach(_fresh(name, "small").double(), length)
         series.append(Series(name=name, x=list(range(length)), y=norms))
     return Line(
         title="How far back a gradient reaches, before any training",

@@ -39,7 +39,7 @@ class Head(nn.Module):
         raise NotImplementedError
 
     def loss(self, x: Padded, targets: Tensor) -> Loss:
-        """The summed loss over the real elements, and their number; targets have the shape [B,T,...]."""
+        """The loss summed over the real elements, and the weight it was summed over; targets [B,T,...]."""
         raise NotImplementedError
 
     def predict(self, x: Padded) -> Tensor:
@@ -51,7 +51,7 @@ def require_classes(targets: Tensor, x: Padded, count: int) -> None:
     """Raise DataError for what would be an index error deep inside torch; the values are looked at on the CPU only."""
     if targets.shape != x.values.shape[:2] or targets.dtype not in (torch.int32, torch.int64):
         expected = list(x.values.shape[:2])
-        raise DataError(f"classes are whole numbers {expected}, found {targets.dtype} {list(targets.shape)}")
+        raise DataError(f"classes are int64 or int32 numbers {expected}, found {targets.dtype} {list(targets.shape)}")
     if targets.device.type == "cpu" and targets.numel():
         low, high = (int(bound) for bound in targets.masked_fill(~x.valid, 0).aminmax())
         if low < 0 or high >= count:
@@ -162,9 +162,9 @@ class CrfHead(Head):
     def loss(self, x: Padded, targets: Tensor) -> Loss:
         require_classes(targets, x, len(self.start))
         rows, tags = unpack(x).rows, unpack(x.with_values(targets)).rows.values
-        likelihood = crf.fast_log_likelihood(self(rows).values, tags, rows.lengths, self.transitions)
-        if likelihood.device.type == "cpu" and bool((likelihood < -1e29).any()):
+        if bool(crf.forbidden(tags, rows.lengths, self.transitions).any()):
             raise DataError("a sequence of tags makes a move that the scheme forbids", fix="correct the tags")
+        likelihood = crf.fast_log_likelihood(self(rows).values, tags, rows.lengths, self.transitions)
         return Loss(-likelihood.sum(), rows.lengths.sum().to(likelihood.dtype))
 
     def predict(self, x: Padded) -> Tensor:
@@ -189,10 +189,11 @@ class NextTokenHead(Head):
 
     def loss(self, x: Padded, targets: Tensor) -> Loss:
         require_classes(targets, x, len(self.table))
-        real = x.valid
-        return chunked_linear_cross_entropy(
-            x.values[real], self.table, self.bias, targets[real], smoothing=self.smoothing
-        )
+        features, symbols = x.values.flatten(0, 1), targets.flatten()
+        if not x.full:
+            real = x.valid.flatten()
+            features, symbols = features[real], symbols[real]
+        return chunked_linear_cross_entropy(features, self.table, self.bias, symbols, smoothing=self.smoothing)
 
     def predict(self, x: Padded) -> Tensor:
         return x.with_values(self(x).values.argmax(dim=-1)).values

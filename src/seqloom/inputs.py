@@ -44,7 +44,9 @@ def _require_symbols(x: Padded, vocab_size: int) -> None:
     """Raise DataError for what would be an index error deep inside torch; the device is asked only on the CPU."""
     _require_padded(x)
     if x.values.ndim != 2 or x.values.dtype not in (torch.int32, torch.int64):
-        raise DataError(f"symbols are whole numbers [rows, time], found {x.values.dtype} {list(x.values.shape)}")
+        raise DataError(
+            f"symbols are int64 or int32 numbers [rows, time], found {x.values.dtype} {list(x.values.shape)}"
+        )
     if x.values.device.type == "cpu" and x.values.numel():
         low, high = (int(bound) for bound in x.values.masked_fill(~x.valid, 0).aminmax())
         if low < 0 or high >= vocab_size:

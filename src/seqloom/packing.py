@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from seqloom.types import Padded, places_of
+from seqloom.types import NO_DOCUMENT, Padded, places_of
 
 
 class Unpacked(NamedTuple):
@@ -30,13 +30,21 @@ def unpack(x: Padded) -> Unpacked:
     """
     places, valid = places_of(x), x.valid
     first = valid & (places.positions == 0)
-    document = (first.flatten().cumsum(0) - 1).view_as(first).clamp(min=0)
+    counts = documents_per_row(x)
+    before = counts.cumsum(0) - counts  # [B] documents in earlier rows
+    document = before[:, None] + (first.cumsum(dim=1) - 1).clamp(min=0)
     position = places.positions.masked_fill(~valid, 0)
-    lengths = torch.bincount(document[valid], minlength=int(first.sum()))
-    width = int(lengths.max()) if len(lengths) else 0
-    values = x.values.new_zeros(len(lengths), width, *x.values.shape[2:])
+    lengths = torch.bincount(document[valid], minlength=int(counts.sum()))
+    # at least one column, so that padding, which points at column 0, points at something
+    values = x.values.new_zeros(len(lengths), max(1, int(lengths.max())), *x.values.shape[2:])
     values = values.index_put((document[valid], position[valid]), x.values[valid])
     return Unpacked(Padded(values, lengths), document, position)
+
+
+def documents_per_row(x: Padded) -> Tensor:
+    """[B] how many documents each row holds; an empty row holds one, which is empty."""
+    first = x.valid & (places_of(x).positions == 0)
+    return first.sum(dim=1).clamp(min=1)
 
 
 def by_document(run: Callable[[Padded], Padded], x: Padded) -> Padded:
@@ -51,7 +59,7 @@ class Run(NamedTuple):
     """The n-th document of every row, moved to the left; rows that have none are empty."""
 
     block: Padded  # [B,T'] without segments
-    segment: Tensor  # [B] its number, -1 where there is none
+    segment: Tensor  # [B] its number, NO_DOCUMENT where there is none
     columns: Tensor  # [B,T'] where each element came from
 
 
@@ -66,5 +74,5 @@ def runs(x: Padded) -> Iterator[Run]:
         start = (ordinal == number).int().argmax(dim=1)
         offsets = torch.arange(int(lengths.max()), device=x.values.device)
         columns = (start[:, None] + offsets).clamp(max=x.values.shape[1] - 1)
-        segment = torch.where(lengths > 0, x.segments[rows, start], -1)
+        segment = torch.where(lengths > 0, x.segments[rows, start], NO_DOCUMENT)
         yield Run(Padded.of(x.values[rows[:, None], columns], lengths), segment, columns)

@@ -33,6 +33,7 @@ from seqloom.config.inputs import (
     TokensConfig,
 )
 from seqloom.config.mixers import (
+    AnyMixer,
     AttentionConfig,
     BidirectionalConfig,
     ConvolutionConfig,
@@ -59,7 +60,7 @@ from seqloom.errors import ConfigError, did_you_mean
 
 Size = Literal["tiny", "small", "base", "big"]
 Shape = Literal["classifier", "tagger", "language-model", "translator", "picture-classifier"]
-SIZES: tuple[Size, ...] = ("tiny", "small", "base", "big")
+SIZES: tuple[Size, ...] = get_args(Size)
 
 
 class Scale(NamedTuple):
@@ -100,7 +101,7 @@ class Body(NamedTuple):
     repeat: int = 1
     position: Position = "none"
     final_norm: Norm | None = None
-    max_length: int = 1024
+    max_length: int | None = None  # None: as the configuration has it
     dropout: float = 0.1
     pooling: Pooling = "mean"
     hidden: tuple[int, ...] = ()
@@ -255,10 +256,9 @@ def _around(body: Body) -> dict[str, Any]:
     return {
         "width": body.width,
         "position": body.position,
-        "max_length": body.max_length,
         "final_norm": body.final_norm,
         "dropout": body.dropout,
-    }
+    } | ({} if body.max_length is None else {"max_length": body.max_length})
 
 
 def _encode(body: Body, inputs: AnyInput) -> EncoderConfig:
@@ -337,14 +337,18 @@ def _decoder_layers(body: Body, size: Size) -> tuple[AnyConditioned, ...]:
     """The blocks of an encoder, each with attention to the source in its middle."""
     return tuple(
         DecoderBlockConfig(
-            mixer=layer.mixer,
+            mixer=_one_way(layer.mixer),
             num_heads=_ATTENTION[size].heads,
             feed_forward=layer.feed_forward or FeedForwardConfig(hidden=_ATTENTION[size].hidden),
             dropout=layer.dropout,
         )
         for layer in body.layers
-        if not isinstance(layer.mixer, BidirectionalConfig)
     )
+
+
+def _one_way(mixer: AnyMixer) -> OneWay:
+    assert not isinstance(mixer, BidirectionalConfig), "no recipe with a decoder reads from both ends"
+    return mixer
 
 
 def picture_classifier(

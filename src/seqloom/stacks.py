@@ -7,7 +7,6 @@ import torch
 from torch import Tensor, nn
 
 from seqloom.blocks import build_norm
-from seqloom.config.combinations import RELATIVE
 from seqloom.config.models import ConditionedDecoderConfig, DecoderConfig, EncoderConfig, StackConfig
 from seqloom.mixers.contract import AnyCausal, CausalMixer, ConditionedMixer, Stateless
 from seqloom.positions import Positions
@@ -26,13 +25,12 @@ class Everywhere(Stateless):
 
 
 class CausalChain(CausalMixer[tuple[Any, ...]]):
-    """Causal mixers one after another."""
+    """Causal mixers one after another: whoever derives from it says which, in `links`."""
 
-    links: Sequence[AnyCausal]
-
-    def __init__(self, links: list[AnyCausal]) -> None:
-        super().__init__()
-        self.links = nn.ModuleList(links)  # type: ignore[assignment]  # a ModuleList is the sequence of its modules
+    @property
+    def links(self) -> list[AnyCausal]:
+        """The mixers in the order in which they read."""
+        raise NotImplementedError
 
     @property
     def device(self) -> torch.device:
@@ -57,15 +55,16 @@ class CausalChain(CausalMixer[tuple[Any, ...]]):
         return x
 
 
-def _entry(config: StackConfig) -> list[AnyCausal]:
-    """What stands between the input and the first layer."""
-    links: list[AnyCausal] = [Positions(config)] if config.position in ("learned", "sinusoidal") else []
-    return [*links, Everywhere(nn.Dropout(config.dropout))] if config.dropout else links
+def _entry(config: StackConfig) -> nn.ModuleList:
+    """What stands between the input and the first layer; the same links at any rate, so that names do not move."""
+    positions = [Positions(config)] if config.absolute() else []
+    return nn.ModuleList([*positions, Everywhere(nn.Dropout(config.dropout))])
 
 
-def _exit(config: StackConfig) -> list[AnyCausal]:
+def _exit(config: StackConfig) -> nn.ModuleList:
     """What stands after the last layer."""
-    return [] if config.final_norm is None else [Everywhere(build_norm(config.final_norm, config.width))]
+    norms = [] if config.final_norm is None else [Everywhere(build_norm(config.final_norm, config.width))]
+    return nn.ModuleList(norms)
 
 
 class Encoder(nn.Module):
@@ -73,14 +72,13 @@ class Encoder(nn.Module):
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        relation = config.position if config.position in RELATIVE else "none"
         self.width = config.width
         self.input = config.input.build(config.width)
-        self.entry = nn.ModuleList(_entry(config))
+        self.entry = _entry(config)
         self.layers = nn.ModuleList(
-            layer.build(config.width, relation) for _ in range(config.repeat) for layer in config.layers
+            layer.build(config.width, config.relation()) for _ in range(config.repeat) for layer in config.layers
         )
-        self.exit = nn.ModuleList(_exit(config))
+        self.exit = _exit(config)
 
     def forward(self, raw: Any) -> Padded:
         """The contextual vectors of each element, [B,T,D]."""
@@ -94,14 +92,29 @@ class Decoder(CausalChain):
     """Reads a sequence from left to right into vectors that know the past."""
 
     def __init__(self, config: DecoderConfig) -> None:
-        relation = config.position if config.position in RELATIVE else "none"
-        layers = [layer.build_causal(config.width, relation) for _ in range(config.repeat) for layer in config.layers]
-        super().__init__([config.input.build(config.width), *_entry(config), *layers, *_exit(config)])
+        super().__init__()
+        self.input = config.input.build(config.width)
+        self.entry = _entry(config)
+        self.layers = nn.ModuleList(
+            layer.build_causal(config.width, config.relation()) for _ in range(config.repeat) for layer in config.layers
+        )
+        self.exit = _exit(config)
 
     @property
-    def input(self) -> AnyCausal:
-        """The module that reads the raw input."""
-        return self.links[0]
+    def links(self) -> list[AnyCausal]:
+        return [self.input, *self.entry, *self.layers, *self.exit]
+
+
+class Entry(CausalChain):
+    """The input of a conditioned decoder, with its positions."""
+
+    def __init__(self, config: ConditionedDecoderConfig) -> None:
+        super().__init__()
+        self.input, self.entry = config.input.build(config.width), _entry(config)
+
+    @property
+    def links(self) -> list[AnyCausal]:
+        return [self.input, *self.entry]
 
 
 class ConditionedDecoder(ConditionedMixer[tuple[Any, ...]]):
@@ -111,16 +124,15 @@ class ConditionedDecoder(ConditionedMixer[tuple[Any, ...]]):
 
     def __init__(self, config: ConditionedDecoderConfig) -> None:
         super().__init__()
-        relation = config.position if config.position in RELATIVE else "none"
-        self.entry = CausalChain([config.input.build(config.width), *_entry(config)])
-        layers = [layer.build(config.width, relation) for _ in range(config.repeat) for layer in config.layers]
+        self.entry = Entry(config)
+        layers = [layer.build(config.width, config.relation()) for _ in range(config.repeat) for layer in config.layers]
         self.layers = nn.ModuleList(layers)  # type: ignore[assignment]  # the sequence of its modules
-        self.exit = nn.ModuleList(_exit(config))
+        self.exit = _exit(config)
 
     @property
     def input(self) -> AnyCausal:
         """The module that reads the raw input."""
-        return self.entry.links[0]
+        return self.entry.input
 
     def begin(self, memory: Padded) -> tuple[Any, ...]:
         return (self.entry.begin(len(memory.lengths)), *(layer.begin(memory) for layer in self.layers))

@@ -18,6 +18,8 @@ from torch import Tensor
 
 from seqloom.errors import DataError
 
+NO_DOCUMENT = torch.iinfo(torch.int64).min  # no document has this number; any other will do
+
 Inputs = TypeVar("Inputs")
 Targets = TypeVar("Targets")
 
@@ -60,7 +62,8 @@ class Padded(NamedTuple):
             raise DataError(f"{rows} rows need {rows} lengths, found shape {list(lengths.shape)}")
         if lengths.device.type == "cpu" and (int(lengths.min()) < 0 or int(lengths.max()) > time):
             raise DataError(f"lengths must lie in 0..{time}, found {lengths.tolist()}")
-        return cls(values, lengths, segments).with_values(values)
+        full = lengths.device.type == "cpu" and int(lengths.min()) == time
+        return cls(values, lengths, segments, full).with_values(values)
 
     @classmethod
     def stack(cls, sequences: Sequence[Tensor]) -> "Padded":

@@ -4,6 +4,7 @@ Nothing here names a mixer. A new member of a union brings its own subjects: its
 `examples` of their sizes say which configurations to draw.
 """
 
+import itertools
 import types
 import typing
 from collections.abc import Callable, Iterator
@@ -16,8 +17,9 @@ from seqloom import recipes
 from seqloom.config.base import Config, _fields
 from seqloom.config.blocks import AnyConditioned, BlockConfig, FeedForwardConfig
 from seqloom.config.combinations import RELATIVE, Position
-from seqloom.config.inputs import TokensConfig
+from seqloom.config.inputs import NgramsConfig, TokensConfig, VectorsConfig
 from seqloom.config.mixers import AnyMixer, MixerConfig
+from seqloom.config.models import DecoderConfig
 from seqloom.errors import ConfigError
 
 WIDTH = 8
@@ -59,8 +61,15 @@ def choices(annotation: Any) -> list[Any]:
     if annotation is bool:
         return [False, True]
     if isinstance(annotation, type) and issubclass(annotation, Config):
-        return variants(annotation)[:1]
+        every = variants(annotation)  # all of a leaf's, the first of what holds further choices
+        return every[:1] if any(map(_holds_a_configuration, _fields(annotation).values())) else every
     raise NotImplementedError(f"the laws cannot draw {annotation}: give it examples")
+
+
+def _holds_a_configuration(annotation: Any) -> bool:
+    if isinstance(annotation, type) and issubclass(annotation, Config):
+        return True
+    return any(map(_holds_a_configuration, get_args(annotation)))
 
 
 def variants(kind: type[Config]) -> list[Config]:
@@ -108,11 +117,9 @@ def _can_be_causal(config: Any) -> bool:
 
 
 def mixers() -> Iterator[Subject]:
-    """Every mixer of the union, in both directions: each value of each field, and each legal position."""
+    """Every mixer of the union, in both directions: each value of each field with each legal position."""
     for kind in get_args(AnyMixer):
-        every = variants(kind)
-        pairs: list[tuple[Any, Position]] = [(config, "none") for config in every]
-        pairs += [(every[0], position) for position in RELATIVE]
+        pairs: list[tuple[Any, Position]] = list(itertools.product(variants(kind), ("none", *RELATIVE)))
         for config, position in pairs:
             if not fits(config, position):
                 continue
@@ -163,6 +170,12 @@ def models() -> Iterator[Subject]:
     for name in recipes.names("translator"):
         config = recipes.translator(name, source=SYMBOLS, target_vocab_size=VOCABULARY, size="tiny")
         yield Subject(f"translator-{name}", config.build, causal=True, symbols=True, source_symbols=True)
+    for name, inputs in {"ngrams": NgramsConfig(vocab_size=VOCABULARY, order=3, buckets=17), "tokens": SYMBOLS}.items():
+        for position in ("learned", "sinusoidal"):
+            config = DecoderConfig(input=inputs, width=WIDTH, position=position, position_join="concatenate")
+            yield Subject(f"decoder-{name}-{position}-concatenated", config.build, causal=True, symbols=True)
+    vectors = DecoderConfig(input=VectorsConfig(size=WIDTH), width=12, position="learned", final_norm="rms")
+    yield Subject("decoder-vectors", vectors.build, causal=True)
     for name in recipes.names("tagger"):
         config = recipes.tagger(name, inputs=SYMBOLS, num_tags=3, size="tiny")
         yield Subject(f"tagger-{name}", config.build, symbols=True)

@@ -207,9 +207,22 @@ TWINS: list[tuple[Callable[[], nn.Module], laws.Law]] = [
 ]
 
 
+CLAIMS = {
+    laws.the_future_never_changes_the_past: "the past of element",
+    laws.padding_never_matters: "padding",
+    laws.neighbours_never_matter: r"row \d alone",
+    laws.packing_never_matters: "packing",
+    laws.any_cutting_into_blocks_gives_the_same: "step in blocks",
+    laws.an_empty_row_keeps_its_state: "a row that rested",
+    laws.step_leaves_its_argument_intact: "the same step twice|the state was changed",
+    laws.selecting_rows_commutes_with_stepping: "selected rows",
+    laws.saving_and_loading_changes_nothing: "saved and loaded",
+}
+
+
 @pytest.mark.parametrize(("twin", "law"), TWINS, ids=lambda part: part.__name__)
 def test_the_law_notices(twin: Callable[[], nn.Module], law: laws.Law) -> None:
-    with pytest.raises(AssertionError):
+    with pytest.raises(AssertionError, match=CLAIMS[law]):
         law(Subject(twin.__name__, twin, causal=True), torch.float64, 3)
 
 

@@ -14,6 +14,9 @@ from seqloom.config.base import _fields
 from seqloom.config.combinations import RELATIVE
 from seqloom.config.mixers import AttentionConfig, LinearAttentionConfig, MixerConfig, PoolConfig
 from seqloom.errors import ConfigError
+from seqloom.operators import attention_fast
+from seqloom.types import Padded
+from tolerances import assert_equal_up_to_rounding
 
 DTYPES = [
     pytest.param(torch.float64, id="float64"),
@@ -61,6 +64,36 @@ def test_every_relative_position_sees_order(position: str) -> None:
     module = Subject("ordered", lambda: AttentionConfig(num_heads=2).build(8, position)).build()
     with pytest.raises(AssertionError, match="another order"):
         laws.order_is_not_seen(module, 1)
+
+
+ATTENDING = [subject for subject in SUBJECTS if subject.name.startswith("attention")]
+
+
+@pytest.mark.parametrize("subject", _named(ATTENDING))
+def test_attention_obeys_every_law_in_blocks_too(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long sequences go through the blocked kernel: here, short ones do."""
+    eager = attention_fast.BLOCKED._replace(suits=lambda _: True)
+    monkeypatch.setattr(attention_fast, "_BLOCK", 2)
+    monkeypatch.setattr(attention_fast, "KERNELS", (eager, attention_fast.SDPA, attention_fast.PLAIN))
+    for law in laws.SEQUENCE_LAWS + (laws.CAUSAL_LAWS if subject.causal else []):
+        if law is not laws.fast_equals_plain:  # which names the plain kernel, and it is not in this list by itself
+            law(subject, torch.float64, 11)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("config", mixer_kinds(), ids=_label)
+def test_a_thousand_steps_in_bfloat16_end_where_one_reading_does(config: MixerConfig) -> None:
+    torch.manual_seed(0)
+    try:
+        mixer = config.build_causal(8).bfloat16().eval()
+    except ConfigError:
+        return  # it cannot be stepped
+    x = Padded.of(torch.randn(1, 1000, 8).bfloat16() + 0.5)
+    with torch.no_grad():
+        at_once, state = mixer(x).values, mixer.initial_state(1)
+        for time in range(1000):
+            y, state = mixer.step(x.cut(time, time + 1), state)
+    assert_equal_up_to_rounding(y.values[:, 0], at_once[:, -1], "the thousandth output")
 
 
 @st.composite

@@ -35,7 +35,7 @@ Symbols = Annotated[int, Meta(ge=1, le=2**24, examples=[11])]
 Pixels = Annotated[int, Meta(ge=1, le=16_384, examples=[4])]
 Rate = Annotated[float, Meta(ge=0.0, lt=1.0, examples=[0.0])]
 Name = Annotated[str, Meta(max_length=256, examples=["O"])]
-Names = Annotated[tuple[Name, ...], Meta(max_length=2**16, examples=[("O", "B-X"), ("O", "B-X", "I-X")])]
+Names = Annotated[tuple[Name, ...], Meta(max_length=1_024, examples=[("O", "B-X"), ("O", "B-X", "I-X")])]
 
 
 class Closed(msgspec.StructMeta):

@@ -116,6 +116,7 @@ class DecoderBlockConfig(ConditionedConfig, tag="decoder-block", kw_only=True):
     norm: Norm = "layer"
     feed_forward: FeedForwardConfig = FeedForwardConfig()
     dropout: Rate = 0.0
+    attention_dropout: Rate = 0.0  # of the weights of attention to the memory
 
     def fit(self, width: int, position: Position = "none") -> None:
         with located("mixer"):
@@ -157,6 +158,7 @@ class AlignmentConfig(ConditionedConfig, tag="alignment", kw_only=True):
 
     score: Score = "dot"
     dropout: Rate = 0.0
+    attention_dropout: Rate = 0.0  # of the weights
 
     def fit(self, width: int, position: Position = "none") -> None:
         if reason := refusal("cross-attention", position=position):

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 SHAW_RADIUS = 16
 T5_BUCKETS = 32
 T5_FARTHEST = 128
+MAX_HELD = 2**24  # numbers that a convolution may have to remember for each row
 MAX_REACH = 2**20  # elements that a convolution may look back: it remembers them all
 
 
@@ -82,6 +83,12 @@ class ConvolutionConfig(MixerConfig, tag="convolution", kw_only=True):
 
     def fit(self, width: int, position: Position = "none") -> None:
         MixerConfig.fit(self, width, position)
+        if (held := (max(self.kernel_sizes) - 1) * self.dilation * width) > MAX_HELD:
+            raise ConfigError(
+                f"a filter that reaches over {held // width:,} elements of width {width:,} would have {held:,} numbers "
+                f"to remember for each row; the limit is {MAX_HELD:,}",
+                fix="take a smaller dilation",
+            )
         count = len(self.kernel_sizes)
         if width % count:
             raise ConfigError(

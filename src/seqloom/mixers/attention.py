@@ -24,6 +24,7 @@ from seqloom.config.mixers import (
     FullConfig,
     Pattern,
     WindowConfig,
+    require_divisible,
 )
 from seqloom.mixers.contract import CausalMixer, ConditionedMixer, Mixer
 from seqloom.operators.attention import Request
@@ -128,6 +129,7 @@ class _SelfAttending(nn.Module):
 
     def __init__(self, config: AttentionConfig, width: int, position: Position, *, causal: bool) -> None:
         super().__init__()
+        config.fit(width, position)
         head_width = width // config.num_heads
         self.heads = Heads(width, config.num_heads)
         self.matcher = Matcher(config.score, config.num_heads, head_width)
@@ -216,7 +218,15 @@ class CausalSelfAttention(_SelfAttending, CausalMixer[Cache]):
         return Cache(empty, empty, nowhere, nowhere.bool(), nowhere.sum(dim=1))
 
     def reset(self, inner: Cache, rows: Tensor) -> Cache:
-        return inner._replace(valid=inner.valid & ~rows[:, None], seen=inner.seen.masked_fill(rows, 0))
+        valid = inner.valid & ~rows[:, None]
+        read = valid.any(dim=0)  # columns that no row reads any more are dropped
+        return Cache(
+            inner.keys[:, :, read],
+            inner.values[:, :, read],
+            inner.positions[:, read],
+            valid[:, read],
+            inner.seen.masked_fill(rows, 0),
+        )
 
     def extend(self, x: Padded, inner: Cache) -> tuple[Padded, Cache]:
         places = places_of(x, inner.seen)
@@ -265,8 +275,10 @@ class Source(NamedTuple):
 class CrossAttention(ConditionedMixer[Source]):
     """Positions read a memory: queries from here, keys and values from there. Reading changes nothing."""
 
-    def __init__(self, score: ScoreName, num_heads: int, width: int) -> None:
+    def __init__(self, score: ScoreName, num_heads: int, width: int, dropout: float = 0.0) -> None:
         super().__init__()
+        require_divisible(width, num_heads)
+        self.dropout = dropout
         self.heads = Heads(width, num_heads)
         self.matcher = Matcher(score, num_heads, width // num_heads)
         self.weights = Tap()  # the Request, offered
@@ -286,6 +298,7 @@ class CrossAttention(ConditionedMixer[Source]):
             inner.places,
             score=self.matcher.score(),
             mask=Padding(),
+            dropout=self.dropout if self.training else 0.0,
         )
         self.weights.offer(lambda: request)
         return x.with_values(self.heads.join(self.mixed(attend(request)))), inner
@@ -300,7 +313,7 @@ class Alignment(ConditionedMixer[Source]):
     def __init__(self, config: AlignmentConfig, width: int) -> None:
         super().__init__()
         self.matcher = Matcher(config.score, 1, width)
-        self.combine = nn.Linear(2 * width, width)
+        self.combine, self.attention_dropout = nn.Linear(2 * width, width), config.attention_dropout
         self.dropout = nn.Dropout(config.dropout)
         self.weights = Tap()  # the Request, offered
 
@@ -311,7 +324,14 @@ class Alignment(ConditionedMixer[Source]):
     def extend(self, x: Padded, inner: Source) -> tuple[Padded, Source]:
         query = x.values[:, None]
         request = Request(
-            query, inner.keys, inner.values, places_of(x), inner.places, score=self.matcher.score(), mask=Padding()
+            query,
+            inner.keys,
+            inner.values,
+            places_of(x),
+            inner.places,
+            score=self.matcher.score(),
+            mask=Padding(),
+            dropout=self.attention_dropout if self.training else 0.0,
         )
         self.weights.offer(lambda: request)
         both = torch.cat([attend(request)[:, 0], x.values], dim=-1)  # [a; s]

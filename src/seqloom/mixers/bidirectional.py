@@ -15,6 +15,7 @@ class Bidirectional(Mixer):
 
     def __init__(self, config: BidirectionalConfig, width: int) -> None:
         super().__init__()
+        config.fit(width)
         self.ahead = config.mixer.build_reading(width, width // 2)
         self.back = config.mixer.build_reading(width, width // 2)
 

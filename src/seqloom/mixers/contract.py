@@ -19,8 +19,8 @@ import torch
 from torch import Tensor, nn
 
 from seqloom.errors import DataError
-from seqloom.packing import by_document, runs, unpack
-from seqloom.types import Padded, count_rows, merge_rows
+from seqloom.packing import by_document, documents_per_row, runs, unpack
+from seqloom.types import NO_DOCUMENT, Padded, count_rows, merge_rows
 
 Inner = TypeVar("Inner")
 
@@ -36,7 +36,7 @@ class Mixer(nn.Module):
 class Standing(NamedTuple, Generic[Inner]):
     """The state of a causal mixer: which document each row is in, and what is remembered of it."""
 
-    segment: Tensor  # [B] int64, -1 before the first element
+    segment: Tensor  # [B] int64, NO_DOCUMENT before the first element
     inner: Inner
 
 
@@ -57,7 +57,7 @@ class CausalMixer(Mixer, Generic[Inner]):
 
     def initial_state(self, batch_size: int) -> Standing[Inner]:
         """The state before the first element."""
-        segment = torch.full((batch_size,), -1, dtype=torch.int64, device=self.device)
+        segment = torch.full((batch_size,), NO_DOCUMENT, dtype=torch.int64, device=self.device)
         return Standing(segment, self.begin(batch_size))
 
     def step(self, x: Padded, state: Standing[Inner]) -> tuple[Padded, Standing[Inner]]:
@@ -68,13 +68,13 @@ class CausalMixer(Mixer, Generic[Inner]):
         _require_rows(x, len(state.segment))
         if x.segments is None:
             y, inner = self.extend(x, state.inner)
-            started = (x.lengths > 0) & (state.segment < 0)
+            started = (x.lengths > 0) & (state.segment == NO_DOCUMENT)
             return y, Standing(torch.where(started, 0, state.segment), inner)
         segment, inner = state
         pieces = []
         for block, number, columns in runs(x):
             here = block.lengths > 0
-            inner = self.reset(inner, here & (segment >= 0) & (number != segment))
+            inner = self.reset(inner, here & (segment != NO_DOCUMENT) & (number != segment))
             segment = torch.where(here, number, segment)
             y, inner = self.extend(block, inner)
             pieces.append((y, columns))
@@ -151,11 +151,13 @@ class ConditionedMixer(nn.Module, Generic[Inner]):
             raise DataError(f"{len(x.lengths)} rows cannot read a memory of {len(memory.lengths)} rows")
         if x.segments is None and memory.segments is None:
             return self.whole(x, memory)
-        targets, sources = unpack(x), unpack(memory)
-        if len(targets.rows.lengths) != len(sources.rows.lengths):
+        read, given = documents_per_row(x), documents_per_row(memory)
+        if not torch.equal(read, given):
             raise DataError(
-                f"{len(targets.rows.lengths)} packed documents cannot read {len(sources.rows.lengths)} packed sources"
+                f"rows with {read.tolist()} packed documents cannot read rows with {given.tolist()}",
+                fix="pack a document and its source into the same row, in the same order",
             )
+        targets, sources = unpack(x), unpack(memory)
         return targets.repack(self.whole(targets.rows, sources.rows), x)
 
     def whole(self, x: Padded, memory: Padded) -> Padded:

@@ -36,6 +36,7 @@ class _Convolving(nn.Module):
 
     def __init__(self, config: ConvolutionConfig, width: int) -> None:
         super().__init__()
+        config.fit(width)
         self.dilation, self.activation = config.dilation, ACTIVATIONS[config.activation]
         share = width // len(config.kernel_sizes)
         filters = nn.ModuleList(Filters(width, share, taps) for taps in config.kernel_sizes)
@@ -59,8 +60,12 @@ class Convolution(_Convolving, Mixer):
         return by_document(self._rows, x)
 
     def _rows(self, x: Padded) -> Padded:
-        clean = x.with_values(x.values)  # a filter near the end reads the padding
-        return x.with_values(self.convolve(clean.values, causal=False))
+        return x.with_values(self.convolve(_clean(x), causal=False))
+
+
+def _clean(x: Padded) -> Tensor:
+    """The values with their padding zeroed once more: a filter near the end reads it."""
+    return x.with_values(x.values).values
 
 
 class CausalConvolution(_Convolving, CausalMixer[tuple[Tensor]]):
@@ -74,8 +79,11 @@ class CausalConvolution(_Convolving, CausalMixer[tuple[Tensor]]):
     def begin(self, batch_size: int) -> tuple[Tensor]:
         return (self.filters[0].weight.new_zeros(batch_size, self.reach, self.width),)
 
+    def forward(self, x: Padded) -> Padded:
+        return by_document(lambda rows: rows.with_values(self.convolve(_clean(rows), causal=True)), x)
+
     def extend(self, x: Padded, inner: tuple[Tensor]) -> tuple[Padded, tuple[Tensor]]:
-        values = torch.cat([inner[0], x.with_values(x.values).values], dim=1)  # [B,R+T,D]
+        values = torch.cat([inner[0], _clean(x)], dim=1)  # [B,R+T,D]
         outputs = self.convolve(values, causal=True)[:, self.reach :]
         columns = x.lengths[:, None] + torch.arange(self.reach, device=values.device)  # the R inputs before the end
         rows = torch.arange(len(x.lengths), device=values.device)[:, None]

@@ -3,6 +3,7 @@
 The equations are those of `seqloom.operators.linear_attention`.
 """
 
+import torch
 from torch import nn
 
 from seqloom.config.mixers import LinearAttentionConfig
@@ -20,6 +21,7 @@ class _LinearlyAttending(nn.Module):
 
     def __init__(self, config: LinearAttentionConfig, width: int) -> None:
         super().__init__()
+        config.fit(width)
         self.heads = Heads(width, config.num_heads)
         self.mixed = Tap()  # [B,H,T,D/H]
 
@@ -43,7 +45,8 @@ class CausalLinearAttention(_LinearlyAttending, CausalMixer[Sums]):
     def begin(self, batch_size: int) -> Sums:
         weight = self.heads.key.weight
         head = weight.shape[0] // self.heads.num_heads
-        matrix = weight.new_zeros(batch_size, self.heads.num_heads, head, head)
+        wide = torch.promote_types(weight.dtype, torch.float32)
+        matrix = weight.new_zeros(batch_size, self.heads.num_heads, head, head, dtype=wide)
         return Sums(matrix, matrix[..., 0])
 
     def extend(self, x: Padded, inner: Sums) -> tuple[Padded, Sums]:

@@ -51,17 +51,18 @@ class RunningPool(CausalMixer[Summary]):
 
     def begin(self, batch_size: int) -> Summary:
         start = float("-inf") if self.how == "max" else 0.0
-        value = torch.full((batch_size, self.width), start, dtype=self.place.dtype, device=self.place.device)
+        wide = torch.promote_types(self.place.dtype, torch.float32)  # a long sum in bfloat16 would soon stand still
+        value = torch.full((batch_size, self.width), start, dtype=wide, device=self.place.device)
         return Summary(value, torch.zeros(batch_size, dtype=torch.int64, device=self.place.device))
 
     def extend(self, x: Padded, inner: Summary) -> tuple[Padded, Summary]:
-        beyond = ~x.valid[:, :, None]
+        beyond, entering = ~x.valid[:, :, None], x.values.to(inner.value.dtype)
         count = inner.seen[:, None] + torch.arange(1, x.values.shape[1] + 1, device=x.values.device)  # [B,T]
         if self.how == "max":
-            values = torch.cat([inner.value[:, None], x.values.masked_fill(beyond, float("-inf"))], dim=1)
+            values = torch.cat([inner.value[:, None], entering.masked_fill(beyond, float("-inf"))], dim=1)
             running = values.cummax(dim=1).values
-            return x.with_values(running[:, 1:]), Summary(running[:, -1], inner.seen + x.lengths)
-        values = torch.cat([inner.value[:, None], x.values.masked_fill(beyond, 0)], dim=1)
+            return x.with_values(running[:, 1:].to(x.values.dtype)), Summary(running[:, -1], inner.seen + x.lengths)
+        values = torch.cat([inner.value[:, None], entering.masked_fill(beyond, 0)], dim=1)
         running = values.cumsum(dim=1)
         outputs = running[:, 1:] / count[:, :, None].to(running.dtype) if self.how == "mean" else running[:, 1:]
-        return x.with_values(outputs), Summary(running[:, -1], inner.seen + x.lengths)
+        return x.with_values(outputs.to(x.values.dtype)), Summary(running[:, -1], inner.seen + x.lengths)

@@ -78,7 +78,8 @@ class Recurrent(CausalMixer[Memory]):
 
     def rows(self, x: Padded, inner: Memory) -> Padded:
         """The outputs for whole rows from a given memory; the state after them is not asked for."""
-        outputs, _ = recur(self.cell, x._replace(full=True), inner, self.weights)
+        everything = Padded.of(x.values)  # padding is read like the rest: what it leaves behind is dropped
+        outputs, _ = recur(self.cell, everything, inner, self.weights)
         return self._shown(x, outputs, inner)
 
     def _shown(self, x: Padded, outputs: Tensor, inner: Memory) -> Padded:
@@ -86,7 +87,7 @@ class Recurrent(CausalMixer[Memory]):
             self.gates.offer(
                 lambda: gates(self.cell, x, torch.cat([inner[0][:, None], outputs], dim=1)[:, :-1], self.weights)
             )
-        return x.with_values(self.hidden(outputs))
+        return x._replace(values=self.hidden(x.with_values(outputs).values))
 
 
 class Seeded(ConditionedMixer[Any]):

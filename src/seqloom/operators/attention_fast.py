@@ -5,7 +5,7 @@
              window w, and memory linear in the length for any mask and bias
     sdpa     torch's fused kernel; masks and biases become one dense matrix, unless the mask is just causal
 
-`choose` takes the first of its device's order that accepts and suits.
+`choose` takes the first of `KERNELS` that accepts and suits; the order is the same on every device.
 """
 
 from typing import Any
@@ -71,12 +71,20 @@ def _blocked_refuses(request: Request) -> str | None:
 
 
 def _blocked_suits(request: Request) -> bool:
-    time = request.query.shape[2]
+    batch, heads, time = request.query.shape[:3]
     before, after = request.mask.reach()
-    if before is not None and after is not None:
-        return time > 2 * _BLOCK and time > 2 * (before + after)
-    lean = isinstance(request.bias, NoBias) and request.mask in (Everything(), Causal())
-    return time >= 2048 and not (lean and _sdpa_refuses(request) is None)  # else the dense matrix would be the cost
+    if before is not None and after is not None and time > 2 * max(_BLOCK, before + after):
+        return True  # most of the matrix is never looked at
+    if _sdpa_refuses(request) is None and isinstance(request.bias, NoBias):
+        if request.mask in (Everything(), Causal()):
+            return False  # sdpa holds no matrix at all
+        return batch * time * time > 4 * _CELLS  # it would hold the mask, one byte a cell
+    return batch * heads * time * time * _inner(request) > _CELLS  # it, or plain, would hold scores or biases
+
+
+def _inner(request: Request) -> int:
+    """Numbers held for each pair of query and key: an additive score makes a vector of it."""
+    return request.score.direction.shape[-1] if isinstance(request.score, Additive) else 1
 
 
 def _blocks(request: Request) -> list[tuple[slice, slice]]:
@@ -84,8 +92,7 @@ def _blocks(request: Request) -> list[tuple[slice, slice]]:
     batch, heads, time = request.query.shape[:3]
     before, after = (time if bound is None else bound for bound in request.mask.reach())
     span = min(time, before + after + _BLOCK)
-    inner = request.query.shape[3] if isinstance(request.score, Additive) else 1  # a vector per pair
-    block = max(1, min(_BLOCK, _CELLS // max(1, batch * heads * span * inner)))
+    block = max(1, min(_BLOCK, _CELLS // max(1, batch * heads * span * _inner(request))))
     return [
         (slice(start, min(start + block, time)), slice(max(0, start - before), min(time, start + block + after)))
         for start in range(0, time, block)
@@ -97,8 +104,10 @@ class _Blocked(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, request: Request, *tensors: Tensor) -> Tensor:
-        ctx.request = request.refill(tensor.detach() for tensor in tensors)
+        ctx.request = request.refill(tensor.new_empty(0) for tensor in tensors)  # tensors are saved in one place alone
         ctx.save_for_backward(*tensors)
+        device = request.query.device.type
+        ctx.autocast = (device, torch.get_autocast_dtype(device), torch.is_autocast_enabled(device))
         request = request.refill(iter(tensors))
         output = torch.empty(*request.query.shape[:3], request.value.shape[3], **_like(request.value))
         for queries, keys in _blocks(request):
@@ -108,8 +117,13 @@ class _Blocked(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled():  # create_graph: what is recomputed here would be taken for a constant
+            raise KernelError(
+                "blocked attention has no second derivative", fix='name another: using(attention="plain")'
+            )
         tensors = ctx.saved_tensors
         wanted = ctx.needs_input_grad[1:]
+        device, dtype, enabled = ctx.autocast
         totals = [torch.zeros_like(tensor) if want else None for tensor, want in zip(tensors, wanted, strict=True)]
         for queries, keys in _blocks(ctx.request.refill(iter(tensors))):
             cuts: list[Any] = [(..., queries, slice(None)), (..., keys, slice(None)), (..., keys, slice(None))]
@@ -118,7 +132,7 @@ class _Blocked(torch.autograd.Function):
                 tensor[cut].detach().requires_grad_(want)
                 for tensor, cut, want in zip(tensors, cuts, wanted, strict=True)
             ]
-            with torch.enable_grad():
+            with torch.enable_grad(), torch.autocast(device, dtype=dtype, enabled=enabled):
                 request = ctx.request._replace(
                     query_places=ctx.request.query_places.cut(queries.start, queries.stop),
                     key_places=ctx.request.key_places.cut(keys.start, keys.stop),
@@ -159,7 +173,7 @@ def _edges(request: Request) -> Tensor:
     (graph,) = (part for part in request.mask.parts() if isinstance(part, Edges))
     time = request.query.shape[2]
     pairs = torch.unique(graph.pairs, dim=0)  # an edge listed twice is one edge
-    source, target = pairs[(pairs < time).all(dim=1) & (pairs >= 0).all(dim=1)].unbind(dim=1)  # [E] query, [E] key
+    source, target = pairs[(pairs < time).all(dim=1)].unbind(dim=1)  # [E] query, [E] key
     query, key, value = request.query[:, :, source], request.key[:, :, target], request.value[:, :, target]
     if isinstance(request.score, Additive):
         inner = torch.tanh(query @ request.score.query_weight + key @ request.score.key_weight)

@@ -17,14 +17,13 @@ the gradient in closed form: the counts of tags and moves that were observed, mi
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from seqloom.config.heads import Scheme
 from seqloom.errors import ConfigError, KernelError
-
-Scheme = Literal["none", "bio", "bioes"]
 
 # The score of an illegal move in a sum of exponentials. Not -inf: a tag that cannot be reached would be a logsumexp
 # over nothing but -inf, whose gradient is NaN. This is finite, and beside a legal path its exponential is exactly zero.
@@ -75,6 +74,18 @@ def path_score(scores: Tensor, tags: Tensor, lengths: Tensor, transitions: Trans
     elements = scores.gather(2, tags[:, :, None]).squeeze(2).sum(dim=1)
     moves = between[tags[:, :-1], tags[:, 1:]].masked_fill(~valid[:, 1:], 0).sum(dim=1)
     return (start[tags[:, 0]] + elements + moves + end[last]).masked_fill(lengths == 0, 0)
+
+
+def forbidden(tags: Tensor, lengths: Tensor, transitions: Transitions) -> Tensor:
+    """[B] whether a sequence of tags begins, moves or ends in a way that is not legal."""
+    rows, time = torch.arange(len(tags), device=tags.device), tags.shape[1]
+    if time == 0:
+        return torch.zeros_like(lengths, dtype=torch.bool)
+    real = torch.arange(time, device=tags.device) < lengths[:, None]
+    tags = tags.masked_fill(~real, 0)
+    moves = ~transitions.legal_between[tags[:, :-1], tags[:, 1:]] & real[:, 1:]
+    ends = ~transitions.legal_start[tags[:, 0]] | ~transitions.legal_end[tags[rows, _last(lengths)]]
+    return moves.any(dim=1) | (ends & (lengths > 0))
 
 
 def log_partition(scores: Tensor, lengths: Tensor, transitions: Transitions) -> Tensor:

@@ -9,7 +9,6 @@ holds the T x T matrix phi(q_i) . phi(k_j); the chunked one holds it inside chun
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from seqloom.errors import ConfigError, did_you_mean
@@ -19,15 +18,18 @@ _CHUNK = 128
 
 
 class Sums(NamedTuple):
-    """What linear attention remembers of the keys and values it has read."""
+    """What linear attention remembers of the keys and values it has read; in float32 at least.
+
+    A long sum in bfloat16 would soon stand still: nothing small changes it any more.
+    """
 
     matrix: Tensor  # [B,H,D,D], sum of phi(k) v^T
     vector: Tensor  # [B,H,D], sum of phi(k)
 
 
 def feature(x: Tensor) -> Tensor:
-    """phi(x) = elu(x) + 1, positive everywhere."""
-    return F.elu(x) + 1
+    """phi(x) = elu(x) + 1: x + 1 above zero, exp(x) below; written so, because expm1(x) + 1 would cancel to zero."""
+    return torch.where(x > 0, x + 1, x.clamp(max=0).exp())
 
 
 def _divide(numerator: Tensor, denominator: Tensor) -> Tensor:
@@ -51,27 +53,29 @@ def everywhere(query: Tensor, key: Tensor, value: Tensor, valid: Tensor) -> Tens
 
 def plain_causal(query: Tensor, key: Tensor, value: Tensor, valid: Tensor, sums: Sums) -> tuple[Tensor, Sums]:
     """Each query reads what came before and itself: one element at a time, [B,H,T,D] and the sums after."""
-    outputs = [query[:, :, :0]]
+    kept, outputs = query.dtype, [query[:, :, :0]]
+    query, key, value = (x.to(sums.matrix.dtype) for x in (query, key, value))
     for time in range(query.shape[2]):
         real = valid[:, None, time, None]
         keys = feature(key[:, :, time]).masked_fill(~real, 0)
         sums = Sums(sums.matrix + keys[..., :, None] * value[:, :, time, None, :], sums.vector + keys)
         queries = feature(query[:, :, time])
         numerator = (queries[:, :, None] @ sums.matrix)[:, :, 0]
-        outputs.append(_divide(numerator, (queries * sums.vector).sum(dim=-1))[:, :, None])
+        outputs.append(_divide(numerator, (queries * sums.vector).sum(dim=-1))[:, :, None].to(kept))
     return torch.cat(outputs, dim=2), sums
 
 
 def chunked_causal(query: Tensor, key: Tensor, value: Tensor, valid: Tensor, sums: Sums) -> tuple[Tensor, Sums]:
     """The same a chunk at a time: a small triangle inside each chunk, and the carried sums for all before it."""
+    kept, outputs = query.dtype, [query[:, :, :0]]
+    query, key, value = (x.to(sums.matrix.dtype) for x in (query, key, value))
     keys = feature(key).masked_fill(~valid[:, None, :, None], 0)
-    outputs = [query[:, :, :0]]
     # split, not slices: its backward pass joins the pieces once, where each slice would fill a whole tensor with zeros
     for q, k, v in zip(*(torch.split(x, _CHUNK, 2) for x in (feature(query), keys, value)), strict=True):
         match = (q @ k.transpose(-1, -2)).tril()
         numerator = match @ v + q @ sums.matrix
         denominator = match.sum(dim=-1) + (q @ sums.vector[..., None])[..., 0]
-        outputs.append(_divide(numerator, denominator))
+        outputs.append(_divide(numerator, denominator).to(kept))
         sums = Sums(sums.matrix + k.transpose(-1, -2) @ v, sums.vector + k.sum(dim=2))
     return torch.cat(outputs, dim=2), sums
 

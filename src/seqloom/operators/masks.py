@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from seqloom.errors import DataError
 from seqloom.types import Places
 
 Reach = tuple[int | None, int | None]  # how far a query may see before and after itself; None: no bound
@@ -135,6 +136,13 @@ class Edges(Mask):
     """A graph as a mask: query i reads key j when (i, j) is in the list; nodes are numbered by position."""
 
     pairs: Tensor  # [E,2] int64
+
+    def __post_init__(self) -> None:
+        if self.pairs.ndim != 2 or self.pairs.shape[1] != 2 or self.pairs.dtype != torch.int64:
+            found = f"{self.pairs.dtype} {list(self.pairs.shape)}"
+            raise DataError(f"an edge list is a tensor [edges, 2] of int64, found {found}")
+        if self.pairs.numel() and not 0 <= int(self.pairs.min()) <= int(self.pairs.max()) < _STRIDE:
+            raise DataError("an edge list has a node number below 0 or beyond 2^31")
 
     def allows(self, query: Places, key: Places) -> Tensor:
         wanted = query.positions * _STRIDE + key.positions

@@ -1,0 +1,189 @@
+"""Cases that once went wrong, each named after what must hold."""
+
+import pytest
+import torch
+
+from seqloom.config.blocks import DecoderBlockConfig, FeedForwardConfig
+from seqloom.config.heads import CrfHeadConfig
+from seqloom.config.inputs import TokensConfig
+from seqloom.config.mixers import (
+    AttentionConfig,
+    BidirectionalConfig,
+    ConvolutionConfig,
+    GruConfig,
+    LinearAttentionConfig,
+    PoolConfig,
+    WindowConfig,
+)
+from seqloom.config.models import DecoderConfig, ElementModelConfig, EncoderConfig
+from seqloom.errors import ConfigError, DataError, KernelError
+from seqloom.operators import linear_attention
+from seqloom.operators.attention import Request
+from seqloom.operators.attention_fast import attend
+from seqloom.operators.kernels import using
+from seqloom.operators.masks import Edges, Window
+from seqloom.types import Batch, Padded, places_of
+from tolerances import assert_equal_up_to_rounding
+
+
+def test_the_feature_map_of_linear_attention_is_positive_far_below_zero() -> None:
+    x = torch.linspace(-60, 20, 161)
+    found, exact = linear_attention.feature(x), torch.where(x > 0, x.double() + 1, x.double().exp())
+    assert bool((found > 0).all())
+    assert bool(((found - exact).abs() <= 1e-6 * exact).all())
+    low = torch.full((1, 1, 3, 4), -20.0)
+    ones = linear_attention.everywhere(low, low, torch.ones(1, 1, 3, 4), torch.ones(1, 3, dtype=torch.bool))
+    assert_equal_up_to_rounding(ones, torch.ones(1, 1, 3, 4), "a mean of ones")
+
+
+def _decoder_block() -> torch.nn.Module:
+    config = DecoderBlockConfig(mixer=GruConfig(), num_heads=2, feed_forward=FeedForwardConfig(hidden=8))
+    return config.build(8).double().eval()
+
+
+def test_packed_documents_read_the_sources_of_their_own_row() -> None:
+    x = Padded.of(torch.randn(2, 4, 8).double(), segments=torch.tensor([[0, 0, 1, 1], [0, 0, 0, 0]]))
+    memory = Padded.of(torch.randn(2, 4, 8).double(), segments=torch.tensor([[0, 0, 0, 0], [0, 0, 1, 1]]))
+    with pytest.raises(DataError, match=r"rows with \[2, 1\] packed documents cannot read rows with \[1, 2\]"):
+        _decoder_block()(x, memory)
+
+
+def test_an_empty_packed_row_is_one_empty_document() -> None:
+    segments = torch.tensor([[0, 0], [0, 0], [0, 1]])
+    x = Padded.of(torch.randn(3, 2, 8).double(), torch.tensor([2, 0, 2]), segments)
+    memory = Padded.of(torch.randn(3, 2, 8).double(), segments=torch.tensor([[5, 5], [5, 5], [5, 6]]))
+    y = _decoder_block()(x, memory)
+    assert y.values.shape == x.values.shape
+    assert bool((y.values[1] == 0).all())
+
+
+@pytest.mark.parametrize("numbers", [[-5, -5, -5, 3, 3, 3], [0, 0, 0, -1, -1, -1], [7, 7, 7, 7, -2, 7]])
+def test_any_number_may_name_a_document(numbers: list[int]) -> None:
+    torch.manual_seed(0)
+    mixer = GruConfig().build_causal(8).double()
+    x = Padded.of(torch.randn(1, 6, 8).double(), segments=torch.tensor([numbers]))
+    whole = mixer(x).values
+    for cut in (0, 2, 3, 5, 6):
+        first, state = mixer.step(x.cut(0, cut), mixer.initial_state(1))
+        rest, _ = mixer.step(x.cut(cut, 6), state)
+        assert_equal_up_to_rounding(torch.cat([first.values, rest.values], dim=1), whole, f"cut at {cut}")
+
+
+EVERY_MIXER = [
+    GruConfig(),
+    PoolConfig(),
+    ConvolutionConfig(),
+    LinearAttentionConfig(num_heads=2),
+    BidirectionalConfig(),
+    AttentionConfig(num_heads=2),
+]
+
+
+@pytest.mark.parametrize("config", EVERY_MIXER, ids=lambda config: config.kind())
+@pytest.mark.parametrize("time", [0, 3])
+def test_a_batch_of_empty_rows_gives_empty_rows(config: AttentionConfig, time: int) -> None:
+    nothing = torch.zeros(2, time, dtype=torch.int64)
+    for segments in (None, nothing):
+        x = Padded.of(torch.randn(2, time, 8), torch.zeros(2, dtype=torch.int64), segments)
+        assert bool((config.build(8)(x).values == 0).all())
+
+
+def test_a_crf_tags_an_empty_sentence_with_nothing() -> None:
+    encoder = EncoderConfig(input=TokensConfig(vocab_size=5), width=8)
+    model = ElementModelConfig(encoder=encoder, head=CrfHeadConfig(labels=("O", "B-X", "I-X"), scheme="bio")).build()
+    empty = Padded.of(torch.zeros(1, 3, dtype=torch.int64), torch.tensor([0]))
+    assert model.predict(empty).tolist() == [[0, 0, 0]]
+    assert model.loss(Batch(empty, torch.zeros(1, 3, dtype=torch.int64))).total == 0
+
+
+@pytest.mark.parametrize(
+    ("position", "score"),
+    [("none", "scaled_dot"), ("alibi", "scaled_dot"), ("t5", "dot"), ("shaw", "bilinear"), ("none", "additive")],
+)
+def test_blocked_attention_trains_under_autocast(position: str, score: str) -> None:
+    torch.manual_seed(0)
+    config = AttentionConfig(num_heads=2, score=score, pattern=WindowConfig(size=4))
+    mixer = config.build_causal(8, position)
+    x = Padded.of(torch.randn(1, 600, 8))
+    with torch.autocast("cpu", dtype=torch.bfloat16), using(attention="blocked"):
+        loss = mixer(x).values.float().square().sum()
+    loss.backward()
+    assert all(weight.grad is not None and bool(torch.isfinite(weight.grad).all()) for weight in mixer.parameters())
+
+
+def test_blocked_attention_refuses_a_second_derivative() -> None:
+    places = places_of(Padded.of(torch.zeros(1, 40, 1)))
+    query, key, value = (torch.randn(1, 1, 40, 4, requires_grad=True) for _ in range(3))
+    asked = Request(query, key, value, places, places, mask=Window(3, 0), aligned=True)
+    with using(attention="blocked"), pytest.raises(KernelError, match="no second derivative"):
+        torch.autograd.grad(attend(asked).square().sum(), value, create_graph=True)
+
+
+def test_blocked_attention_keeps_its_tensors_where_checkpointing_can_reach_them() -> None:
+    places = places_of(Padded.of(torch.zeros(1, 40, 1)))
+    query, key, value = (torch.randn(1, 1, 40, 4, requires_grad=True) for _ in range(3))
+    asked = Request(query, key, value, places, places, mask=Window(3, 0), aligned=True)
+    kept: list[int] = []
+    with (
+        using(attention="blocked"),
+        torch.autograd.graph.saved_tensors_hooks(lambda tensor: kept.append(tensor.numel()) or tensor, lambda t: t),
+    ):
+        output = attend(asked)
+    assert sum(kept) == 3 * 160
+    assert output.grad_fn.request.query.numel() == 0
+
+
+@pytest.mark.parametrize(
+    ("pairs", "said"),
+    [
+        (torch.tensor([[0, 2**31]]), "beyond 2"),
+        (torch.tensor([[-1, 0]]), "below 0"),
+        (torch.tensor([0, 1]), r"tensor \[edges, 2\]"),
+        (torch.tensor([[0.0, 1.0]]), "int64"),
+    ],
+)
+def test_an_edge_list_that_names_no_nodes_is_refused(pairs: torch.Tensor, said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        Edges(pairs)
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: AttentionConfig(num_heads=3).build(8),
+        lambda: LinearAttentionConfig(num_heads=3).build_causal(8),
+        lambda: BidirectionalConfig().build(7),
+        lambda: ConvolutionConfig(kernel_sizes=(3, 4, 5)).build(8),
+        lambda: AttentionConfig(num_heads=2, score="additive").build(8, "rotary"),
+        lambda: DecoderBlockConfig(mixer=GruConfig(), num_heads=3).build(8),
+    ],
+)
+def test_a_layer_built_by_itself_is_checked_like_one_in_a_model(build: object) -> None:
+    with pytest.raises(ConfigError):
+        build()
+
+
+def test_a_convolution_that_would_remember_gigabytes_is_refused() -> None:
+    with pytest.raises(ConfigError, match="numbers to remember for each row"):
+        DecoderConfig(
+            input=TokensConfig(vocab_size=5),
+            width=4096,
+            layers=({"kind": "block", "mixer": {"kind": "convolution", "dilation": 2**18}},),
+        )
+
+
+def test_a_cache_forgets_documents_that_no_row_reads_any_more() -> None:
+    mixer = AttentionConfig(num_heads=2).build_causal(8)
+    state = mixer.initial_state(2)
+    for document in range(6):
+        block = Padded.of(torch.randn(2, 5, 8), segments=torch.full((2, 5), document))
+        _, state = mixer.step(block, state)
+    assert state.inner.keys.shape[2] == 5
+
+
+def test_weights_keep_their_names_whatever_the_dropout() -> None:
+    def names(dropout: float) -> list[str]:
+        config = DecoderConfig(input=TokensConfig(vocab_size=5), width=8, position="learned", dropout=dropout)
+        return list(config.build().state_dict())
+
+    assert names(0.0) == names(0.5)
