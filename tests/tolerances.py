@@ -1,6 +1,7 @@
 """The one table of tolerances: differences relative to the largest entry of what is expected.
 
-In bfloat16 both are root mean squares: there a ReLU near zero may fall to either side, and an entry of a gradient with it.
+In bfloat16 both are root mean squares: a ReLU near zero may fall to either side there, and one entry of a gradient
+with it.
 """
 
 import torch
