@@ -21,6 +21,7 @@ from seqloom.operators import linear_attention
 from seqloom.operators.attention import Request
 from seqloom.operators.attention_fast import attend
 from seqloom.operators.kernels import using
+from seqloom.operators.losses import chunked_linear_cross_entropy
 from seqloom.operators.masks import Edges, Window
 from seqloom.types import Batch, Padded, places_of
 from tolerances import assert_equal_up_to_rounding
@@ -187,3 +188,13 @@ def test_weights_keep_their_names_whatever_the_dropout() -> None:
         return list(config.build().state_dict())
 
     assert names(0.0) == names(0.5)
+
+
+def test_the_chunked_loss_keeps_small_slopes_in_float16_until_they_are_scaled() -> None:
+    features = torch.ones(1, 1, dtype=torch.float16, requires_grad=True)
+    weight = torch.tensor([[0.0], [-18.0]], dtype=torch.float16, requires_grad=True)  # p of the second is 1.5e-8
+    loss = chunked_linear_cross_entropy(features, weight, None, torch.tensor([0]))
+    (loss.total * 65536).backward()
+    exact = 65536 * torch.tensor(-18.0).exp()
+    assert weight.grad[1, 0] == pytest.approx(float(exact), rel=0.01)
+    assert features.grad[0, 0] == pytest.approx(-18 * float(exact), rel=0.01)

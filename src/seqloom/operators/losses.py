@@ -149,7 +149,9 @@ def _score_chunks(
     # casts each gradient to the dtype of its parameter.
     wide = rows.weights.dtype
     total = features.new_zeros((), dtype=wide)
-    by_features = torch.empty_like(features) if wanted[0] else None
+    # float16 has no small numbers, and the scale that a trainer gives the loss only comes in the backward pass
+    kept = wide if features.dtype == torch.float16 else features.dtype
+    by_features = torch.empty_like(features, dtype=kept) if wanted[0] else None
     by_weight = torch.zeros_like(weight, dtype=wide) if wanted[1] else None
     by_bias = torch.zeros_like(bias, dtype=wide) if bias is not None and wanted[2] else None
     for start in range(0, len(features), rows.chunk):
@@ -165,11 +167,12 @@ def _score_chunks(
         slope = _slope_over(z, log_sum, y, w, rows.smoothing)
         if by_bias is not None:
             by_bias += slope.sum(dim=0)
-        slope = slope.to(scores.dtype)  # these products run in the precision that the one above ran in
+        run = wide if scores.dtype == torch.float16 else scores.dtype  # else in the precision of the product above
+        slope = slope.to(run)
         if by_features is not None:
-            by_features[here] = slope @ weight.to(scores.dtype)
+            by_features[here] = slope @ weight.to(run)
         if by_weight is not None:
-            by_weight += slope.T @ x.to(scores.dtype)
+            by_weight += slope.T @ x.to(run)
     return total, by_features, by_weight, by_bias
 
 
