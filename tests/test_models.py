@@ -19,7 +19,7 @@ from seqloom.config.models import (
 )
 from seqloom.models import SequenceModel
 from seqloom.types import Batch, Loss, Padded, Pair
-from tolerances import assert_equal_up_to_rounding
+from tolerances import assert_equal_up_to_rounding, largest
 
 SYMBOLS = TokensConfig(vocab_size=11)
 POOLINGS: list[Pooling] = ["mean", "sum", "max", "last", "first", "attention"]
@@ -48,15 +48,24 @@ def _each_alone(model: nn.Module, documents: list[Tensor]) -> Tensor:
     return torch.cat([model(Padded.of(document[None])) for document in documents])
 
 
+def _gradients(model: nn.Module, answers: Tensor) -> list[Tensor]:
+    model.zero_grad()
+    (answers * torch.linspace(-1, 1, answers.numel()).view_as(answers)).sum().backward(retain_graph=True)
+    return [weight.grad.clone() for weight in model.parameters()]
+
+
 @pytest.mark.parametrize("name", recipes.names("classifier"))
 def test_an_answer_does_not_depend_on_batch_mates_padding_or_packing(name: str) -> None:
     model = _drawn(recipes.classifier(name, inputs=SYMBOLS, num_classes=3, size="tiny").build())
     documents = _documents()
     alone, batched = _each_alone(model, documents), Padded.stack(documents)
     soiled = batched._replace(values=torch.where(batched.valid, batched.values, 10_000))
-    assert_equal_up_to_rounding(model(batched), alone, "batched")
-    assert_equal_up_to_rounding(model(soiled), alone, "with garbage in the padding")
-    assert_equal_up_to_rounding(model(_packed(documents)), alone, "packed, one answer per document")
+    expected = _gradients(model, alone)
+    for x, how in ((batched, "batched"), (soiled, "with garbage in the padding"), (_packed(documents), "packed")):
+        found = model(x)
+        assert_equal_up_to_rounding(found, alone, how)
+        for one, other in zip(_gradients(model, found), expected, strict=True):
+            assert_equal_up_to_rounding(one, other, f"{how}: gradient", floor=largest(expected) / 4)
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)

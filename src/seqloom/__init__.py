@@ -9,7 +9,7 @@ from seqloom.version import __version__
 
 if TYPE_CHECKING:
     from seqloom import recipes
-    from seqloom.config.models import read_model
+    from seqloom.config.models import model_from_json, model_from_toml, read_model
     from seqloom.errors import SeqloomError
     from seqloom.operators.kernels import using
     from seqloom.taps import recording
@@ -22,6 +22,8 @@ __all__ = [
     "Pair",
     "SeqloomError",
     "__version__",
+    "model_from_json",
+    "model_from_toml",
     "read_model",
     "recipes",
     "recording",
@@ -34,10 +36,10 @@ def __getattr__(name: str) -> Any:
         from importlib import import_module
 
         return import_module("seqloom.recipes")
-    if name == "read_model":
+    if name in ("model_from_json", "model_from_toml", "read_model"):
         from seqloom.config import models
 
-        return models.read_model
+        return getattr(models, name)
     if name == "SeqloomError":
         from seqloom import errors
 

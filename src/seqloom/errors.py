@@ -3,7 +3,7 @@
     SeqloomError
     ├── ConfigError        a configuration that cannot mean anything, or is too large
     ├── DataError          input that cannot be read or fed: files, batches, lengths
-    ├── KernelError      a named kernel was asked for something it cannot express
+    ├── KernelError        a named kernel was asked for something it cannot express
     ├── DurableError       a file or folder that could not be written or does not verify
     │   └── DamagedError   bytes on disk differ from what the manifest promised
     └── MissingExtraError  an optional dependency is not installed
