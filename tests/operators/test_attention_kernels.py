@@ -213,13 +213,30 @@ def test_a_named_kernel_refuses_instead_of_falling_back() -> None:
 
 def test_dropout_of_weights_keeps_the_expectation() -> None:
     asked = request(Causal(), "scaled_dot", "none")
-    for kernel in ("plain", "sdpa"):
+    for kernel in ("plain", "sdpa", "blocked"):
         torch.manual_seed(1)
         with using(attention=kernel):
             draws = torch.stack([attend(asked._replace(dropout=0.3)) for _ in range(3000)])
         gap = (draws.mean(dim=0) - plain(asked)).abs().max() / plain(asked).abs().max()
         assert 0 < gap < 0.1, kernel
-    assert BLOCKED.refuses(asked._replace(dropout=0.3)) is not None
+
+
+def test_blocked_drops_the_same_weights_again_in_the_backward_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention_fast, "_BLOCK", 4)
+    asked = request(Window(3, 0), "scaled_dot", "none")._replace(dropout=0.4)
+
+    def seeded(*tensors: Tensor) -> Tensor:
+        torch.manual_seed(5)
+        with using(attention="blocked"):
+            return attend(asked.refill(iter(tensors)))
+
+    leaves = [tensor.clone().requires_grad_() for tensor in asked.tensors()]
+    assert torch.autograd.gradcheck(seeded, leaves, fast_mode=True)
+    torch.manual_seed(5)
+    output = seeded(*leaves)
+    before = torch.get_rng_state()
+    output.sum().backward()
+    assert torch.equal(torch.get_rng_state(), before), "the backward pass moved the caller's generator"
 
 
 def test_alibi_is_rounded_once_in_bfloat16() -> None:

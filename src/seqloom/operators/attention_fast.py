@@ -8,6 +8,8 @@
 `choose` takes the first of `KERNELS` that accepts and suits; the order is the same on every device.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -65,8 +67,6 @@ def _sdpa(request: Request) -> Tensor:
 def _blocked_refuses(request: Request) -> str | None:
     if not request.aligned:
         return "queries and keys are not one sequence, so the keys in reach are not a range"
-    if request.dropout > 0:
-        return "it recomputes the weights in the backward pass, and dropped ones would be drawn anew"
     return None
 
 
@@ -108,6 +108,7 @@ class _Blocked(torch.autograd.Function):
         ctx.save_for_backward(*tensors)
         device = request.query.device.type
         ctx.autocast = (device, torch.get_autocast_dtype(device), torch.is_autocast_enabled(device))
+        ctx.drawn_from = _generator_state(request.query.device) if request.dropout else None
         request = request.refill(iter(tensors))
         output = torch.empty(*request.query.shape[:3], request.value.shape[3], **_like(request.value))
         for queries, keys in _blocks(request):
@@ -121,6 +122,11 @@ class _Blocked(torch.autograd.Function):
             raise KernelError(
                 "blocked attention has no second derivative", fix='name another: using(attention="plain")'
             )
+        with _drawing_again(ctx.drawn_from, gradient.device):
+            return _Blocked._recompute(ctx, gradient)
+
+    @staticmethod
+    def _recompute(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         tensors = ctx.saved_tensors
         wanted = ctx.needs_input_grad[1:]
         device, dtype, enabled = ctx.autocast
@@ -144,6 +150,25 @@ class _Blocked(torch.autograd.Function):
                 if total is not None and (piece := next(found)) is not None:
                     total[cut] += piece
         return (None, *totals)
+
+
+def _generator_state(device: torch.device) -> Tensor:
+    return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
+
+
+@contextmanager
+def _drawing_again(state: Tensor | None, device: torch.device) -> Iterator[None]:
+    """Inside the `with`, dropout draws what it drew from this state; afterwards the generator goes on as before."""
+    if state is None:
+        yield
+        return
+    on_cuda = device.type == "cuda"
+    with torch.random.fork_rng(devices=[device] if on_cuda else []):
+        if on_cuda:
+            torch.cuda.set_rng_state(state, device)
+        else:
+            torch.set_rng_state(state)
+        yield
 
 
 def _like(tensor: Tensor) -> dict[str, Any]:
