@@ -37,6 +37,7 @@ ORDER = [
     "recipes",
     "demonstration",
     "cli",
+    "__main__",
 ]
 FREE_OF_TORCH = ["version", "errors", "config", "durable", "figures", "recipes"]
 

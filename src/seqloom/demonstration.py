@@ -63,6 +63,7 @@ def soft_lookup() -> Figure:
         rows=["0 x", "1 x", "3 x", "10 x"],
         columns=words,
         values=weights(asked)[0, 0].tolist(),
+        caption="Attention is a soft lookup: the stronger the query, the nearer the mixture is to one exact entry.",
     )
 
 
@@ -78,6 +79,7 @@ def gradient_reach(length: int = 40) -> Figure:
         y_label="norm of the gradient",
         series=series,
         y_axis="log",
+        caption="How much the last output still depends on an input so many elements back.",
     )
 
 
@@ -101,6 +103,7 @@ def positions(length: int = 24, width: int = 32) -> Figure:
     return HeatMap(
         title="Sinusoidal positions",
         values=table.tolist(),
+        caption="Each position has its own pattern of sines and cosines, from fast to slow.",
         x_label="dimension",
         y_label="position",
     )

@@ -79,5 +79,6 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     'choose from gru, lstm'
     """
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    near = [other for other in names if other.lower() == name.lower()]
+    near = near or difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     return f"did you mean '{near[0]}'?" if near else f"choose from {', '.join(names)}"

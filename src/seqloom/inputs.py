@@ -136,8 +136,13 @@ class _Picture(Input):
         if not isinstance(pictures, Tensor):
             raise DataError(f"pictures are a tensor, found {type(pictures).__name__}")
         if pictures.ndim != 4 or tuple(pictures.shape[1:]) != self.shape or len(pictures) == 0:
-            expected = " x ".join(map(str, self.shape))
-            raise DataError(f"pictures [rows, {expected}] were expected, found {list(pictures.shape)}")
+            height, width, channels = self.shape
+            first = tuple(pictures.shape[1:]) == (channels, height, width)
+            raise DataError(
+                f"pictures [rows, height, width, channels] = [rows, {height}, {width}, {channels}] were expected, "
+                f"found {list(pictures.shape)}",
+                fix="put the channels last: pictures.permute(0, 2, 3, 1)" if first else "bring them to that shape",
+            )
         _require_numbers(pictures, next(self.parameters()), "pictures")
 
 

@@ -51,6 +51,7 @@ class SequenceModel(nn.Module):
 
     def loss(self, batch: Batch[Any, Tensor]) -> Loss:
         """The loss summed over the sequences; targets [N] of classes, [N,K] of labels or numbers."""
+        _require_batch(batch)
         if batch.targets.ndim == 0:
             raise DataError("targets [rows] of classes or [rows, ...] of numbers were expected, found one number")
         return self.head.loss(self.features(batch.inputs), batch.targets[:, None])
@@ -80,6 +81,7 @@ class ElementModel(nn.Module):
 
     def loss(self, batch: Batch[Any, Tensor]) -> Loss:
         """The loss summed over the real elements; targets [B,T] or [B,T,K]."""
+        _require_batch(batch)
         x = self.encoder(batch.inputs)
         return self.head.loss(x, _fitting(batch.targets, x))
 
@@ -114,6 +116,7 @@ class LanguageModel(CausalMixer[Any]):
 
     def loss(self, batch: Batch[Padded, Tensor]) -> Loss:
         """The negative log-likelihood summed over the real elements; targets [B,T] are the symbols that came next."""
+        _require_batch(batch)
         x = self.decoder(batch.inputs)
         return self.head.loss(x, _fitting(batch.targets, x))
 
@@ -131,30 +134,33 @@ class EncoderDecoder(ConditionedMixer[Any]):
         self.encoder, self.decoder = config.encoder.build(), config.decoder.build()
         self.head = config.head.build(config.decoder.width, _table(self.decoder.input, config.head))
 
-    def begin(self, memory: Any) -> Any:
-        """The state before the first target symbol; `memory` is the raw source, read by the encoder once."""
-        return self.decoder.begin(self.encoder(memory))
+    def begin(self, source: Any) -> Any:
+        """The state before the first target symbol: the encoder reads the source once."""
+        return self.decoder.begin(self.encoder(source))
 
     def extend(self, x: Padded, inner: Any) -> tuple[Padded, Any]:
         y, after = self.decoder.extend(x, inner)
         return self.head(y), after
 
-    def initial_state(self, memory: Any) -> Any:
+    def initial_state(self, source: Any) -> Any:
         """The state before the first target symbol."""
-        return self.decoder.initial_state(self.encoder(memory))
+        return self.decoder.initial_state(self.encoder(source))
 
-    def forward(self, x: Padded, memory: Any) -> Padded:
+    def forward(self, target: Padded, source: Any) -> Padded:
         """The scores of the next target symbol at each element, [B,T,V]."""
-        scores: Padded = self.head(self.decoder(x, self.encoder(memory)))
+        scores: Padded = self.head(self.decoder(target, self.encoder(source)))
         return scores
 
     def loss(self, batch: Batch[Pair, Tensor]) -> Loss:
         """The negative log-likelihood summed over the real target elements."""
+        _require_batch(batch)
+        _require_pair(batch.inputs)
         y = self.decoder(batch.inputs.target, self.encoder(batch.inputs.source))
         return self.head.loss(y, _fitting(batch.targets, y))
 
     def predict(self, inputs: Pair) -> Tensor:
         """The likeliest next target symbol at each element, given the true ones before it, [B,T]."""
+        _require_pair(inputs)
         return self.head.predict(self.decoder(inputs.target, self.encoder(inputs.source)))
 
 
@@ -180,6 +186,19 @@ def _table(source: nn.Module, head: NextTokenHeadConfig) -> nn.Parameter | None:
         return None
     assert isinstance(source, Tokens), "require_tieable has checked it"
     return source.table
+
+
+def _require_batch(batch: Any) -> None:
+    if not isinstance(batch, Batch) or not isinstance(batch.targets, Tensor):
+        raise DataError("a loss is taken of a batch and a tensor of targets", fix="give Batch(inputs, targets)")
+
+
+def _require_pair(inputs: Any) -> None:
+    if not isinstance(inputs, Pair):
+        raise DataError(
+            f"an encoder-decoder reads a source and a target, found {type(inputs).__name__}",
+            fix="give Pair(source, target)",
+        )
 
 
 def _fitting(targets: Tensor, x: Padded) -> Tensor:

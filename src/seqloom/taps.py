@@ -35,7 +35,8 @@ class Tap(nn.Module):
         if self._listeners:
             made = make()
             for name, listener in self._listeners:
-                listener(name, made)
+                if listener(name, made) is not None:
+                    raise ConfigError(f"what '{name}' offers is made for listeners alone and cannot be replaced")
 
 
 def taps(model: nn.Module) -> dict[str, Tap]:

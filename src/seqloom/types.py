@@ -68,6 +68,8 @@ class Padded(NamedTuple):
     @classmethod
     def stack(cls, sequences: Sequence[Tensor]) -> "Padded":
         """A padded batch of separate sequences, each of shape [time, ...]."""
+        if not isinstance(sequences, list | tuple) or not all(isinstance(one, Tensor) for one in sequences):
+            raise DataError("a batch is stacked from a list of tensors", fix="make each sequence a tensor [time, ...]")
         if not sequences:
             raise DataError("the batch has no rows", fix="give at least one sequence")
         if len({sequence.shape[1:] for sequence in sequences}) > 1 or sequences[0].ndim == 0:
@@ -89,13 +91,18 @@ class Padded(NamedTuple):
             values = values.masked_fill(beyond.view(*beyond.shape, *(1,) * (values.ndim - 2)), 0)
         return self._replace(values=values)
 
+    def to(self, device: torch.device | str) -> "Padded":
+        """The same batch on another device."""
+        segments = None if self.segments is None else self.segments.to(device)
+        return Padded(self.values.to(device), self.lengths.to(device), segments, self.full)
+
     def select(self, rows: Tensor) -> "Padded":
         """The chosen rows, in the order asked for."""
         segments = None if self.segments is None else self.segments[rows]
         return Padded(self.values[rows], self.lengths[rows], segments, self.full)
 
     def cut(self, start: int, stop: int) -> "Padded":
-        """Columns start..stop of every row, as a batch of their own."""
+        """Columns start..stop of every row, as far as there are any, as a batch of their own."""
         segments = None if self.segments is None else self.segments[:, start:stop]
         lengths = (self.lengths - start).clamp(0, stop - start)
         return Padded(self.values[:, start:stop], lengths, segments, self.full)

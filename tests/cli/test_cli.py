@@ -1,6 +1,8 @@
 """What people type: the verbs that exist, their exit codes, and what they say to a typing error."""
 
 import os
+import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +18,7 @@ from seqloom.config.models import model_from_toml
 
 def _seqloom(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "seqloom.cli", *arguments],
+        [sys.executable, "-m", "seqloom", *arguments],
         capture_output=True,
         text=True,
         check=False,
@@ -40,6 +42,7 @@ def test_a_recipe_is_printed_as_a_configuration_that_reads_back(name: str) -> No
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (["recipes", "LSTM"], "Fix: did you mean 'lstm'?"),
         (["recipes", "lsmt"], "error: there is no recipe 'lsmt'. Fix: did you mean 'lstm'?"),
         (["recipes", "lstm", "--shape", "translater"], "Fix: did you mean 'translator'?"),
         (["recipes", "lstm", "--shape", "translator"], "'lstm' makes no translator"),
@@ -53,6 +56,72 @@ def test_bad_usage_gets_one_clear_error_and_exit_code_2(arguments: list[str], sa
     assert run.returncode == 2
     assert said in run.stderr
     assert "Traceback" not in run.stderr
+
+
+def _in_a_terminal(*arguments: str, **environment: str) -> str:
+    """What a command writes to a terminal."""
+    leader, follower = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "seqloom", *arguments],
+        stdout=follower,
+        stderr=follower,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "90", "TERM": "xterm-256color", **environment},
+    )
+    os.close(follower)
+    written = b""
+    while True:
+        try:
+            piece = os.read(leader, 65536)
+        except OSError:  # the other end is closed
+            break
+        if not piece:
+            break
+        written += piece
+    os.close(leader)
+    assert process.wait() == 0
+    return written.decode()
+
+
+ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+@pytest.mark.slow
+def test_the_demo_draws_in_colour_in_a_terminal() -> None:
+    written = _in_a_terminal("demo", COLORTERM="truecolor")
+    assert "\x1b[38;2;" in written or "\x1b[48;2;" in written
+    plain = ESCAPE.sub("", written)
+    assert "\x1b" not in plain, "a broken escape"
+    assert "[48;" not in plain
+    assert "1 x  0.15" in plain
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+def test_the_demo_draws_without_colour_where_none_is_wanted(environment: dict[str, str]) -> None:
+    written = _in_a_terminal("demo", **environment)
+    assert "38;2;" not in written
+    assert "48;2;" not in written
+    assert "1 x  0.15" in ESCAPE.sub("", written)
+
+
+def test_a_path_that_cannot_be_saved_to_is_refused_before_any_work(tmp_path: Path) -> None:
+    run = _seqloom("demo", "--save", str(tmp_path))
+    assert run.returncode == 2
+    assert "is not a file in a folder that exists" in run.stderr
+    assert not run.stdout
+
+
+def test_a_reader_that_leaves_a_pipe_is_no_error() -> None:
+    command = f"{sys.executable} -m seqloom recipes | head -n 1"
+    run = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert not run.stderr
+
+
+def test_a_size_lists_that_size_alone() -> None:
+    listed = CliRunner().invoke(app, ["recipes", "--size", "base"], env={"COLUMNS": "120"}).output
+    assert "base" in listed
+    assert "small" not in listed.splitlines()[0]
 
 
 def test_version() -> None:

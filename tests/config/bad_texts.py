@@ -408,7 +408,7 @@ CASES: list[Case] = [
         "table-for-a-list",
         CLASSIFIER,
         {"encoder.layers": {"kind": "block", "mixer": LSTM}},
-        "encoder.layers: expected an array, found a table. Fix: write it in [ ].",
+        "encoder.layers: expected an array, found a table. Fix: write [[encoder.layers]], in double brackets.",
     ),
     case(
         "text-for-bool",

@@ -158,7 +158,7 @@ CASES = [
         Case(
             f"picture-{source.kind()}-{list(shape)}",
             lambda s=source, n=shape: classifier(s)(torch.rand(n)),
-            "4 x 4 x 1",
+            "[rows, 4, 4, 1]",
         )
         for source in PICTURES
         for shape in ((2, 4, 5, 1), (2, 4, 4), (2, 1, 4, 4), (2, 4, 4, 3))

@@ -132,6 +132,17 @@ def the_future_never_changes_the_past(subject: Subject, dtype: torch.dtype, seed
         assert_equal_up_to_rounding(after.values[:, :cut], before.values[:, :cut], f"the past of element {cut}")
 
 
+def the_shape_is_kept(subject: Subject, dtype: torch.dtype, seed: int) -> None:
+    """As many elements come out as went in, of the type of the weights; vectors keep their width."""
+    trial = Trial(subject, dtype, seed, packed=True)
+    y = trial.whole(trial.x, trial.memory)
+    assert torch.equal(y.lengths, trial.x.lengths), "other lengths"
+    assert y.segments is trial.x.segments, "other documents"
+    assert y.values.dtype == dtype, f"{y.values.dtype} instead of {dtype}"
+    expected = trial.x.values.shape if subject.keeps_width else (*trial.x.values.shape[:2], y.values.shape[-1])
+    assert y.values.shape == expected, f"shape {list(y.values.shape)} instead of {list(expected)}"
+
+
 def padding_never_matters(subject: Subject, dtype: torch.dtype, seed: int) -> None:
     """Large finite garbage behind the constructor's back changes neither outputs nor gradients, and stays outside."""
     for packed in (False, True):
@@ -298,6 +309,7 @@ def order_is_not_seen(module: nn.Module, seed: int) -> None:
 
 
 SEQUENCE_LAWS: list[Law] = [
+    the_shape_is_kept,
     padding_never_matters,
     neighbours_never_matter,
     packing_never_matters,

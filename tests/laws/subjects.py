@@ -35,6 +35,7 @@ class Subject(NamedTuple):
     causal: bool = False  # can be stepped
     symbols: bool = False  # reads symbols below VOCABULARY instead of vectors of WIDTH
     source_symbols: bool = False  # its memory is symbols, not vectors
+    keeps_width: bool = True  # vectors in, vectors of the same width out
 
     def build(self, dtype: torch.dtype = torch.float64, seed: int = 0) -> nn.Module:
         """A fresh module in evaluation mode, every weight drawn (none left at zero, where a law would hold idly)."""
@@ -166,19 +167,23 @@ def models() -> Iterator[Subject]:
     """Every model of the recipes that maps a sequence to a sequence."""
     for name in recipes.names("language-model"):
         config = recipes.language_model(name, vocab_size=VOCABULARY, size="tiny")
-        yield Subject(f"language-model-{name}", config.build, causal=True, symbols=True)
+        yield Subject(f"language-model-{name}", config.build, causal=True, symbols=True, keeps_width=False)
     for name in recipes.names("translator"):
         config = recipes.translator(name, source=SYMBOLS, target_vocab_size=VOCABULARY, size="tiny")
-        yield Subject(f"translator-{name}", config.build, causal=True, symbols=True, source_symbols=True)
+        yield Subject(
+            f"translator-{name}", config.build, causal=True, symbols=True, source_symbols=True, keeps_width=False
+        )
     for name, inputs in {"ngrams": NgramsConfig(vocab_size=VOCABULARY, order=3, buckets=17), "tokens": SYMBOLS}.items():
         for position in ("learned", "sinusoidal"):
             config = DecoderConfig(input=inputs, width=WIDTH, position=position, position_join="concatenate")
-            yield Subject(f"decoder-{name}-{position}-concatenated", config.build, causal=True, symbols=True)
+            yield Subject(
+                f"decoder-{name}-{position}-concatenated", config.build, causal=True, symbols=True, keeps_width=False
+            )
     vectors = DecoderConfig(input=VectorsConfig(size=WIDTH), width=12, position="learned", final_norm="rms")
-    yield Subject("decoder-vectors", vectors.build, causal=True)
+    yield Subject("decoder-vectors", vectors.build, causal=True, keeps_width=False)
     for name in recipes.names("tagger"):
         config = recipes.tagger(name, inputs=SYMBOLS, num_tags=3, size="tiny")
-        yield Subject(f"tagger-{name}", config.build, symbols=True)
+        yield Subject(f"tagger-{name}", config.build, symbols=True, keeps_width=False)
 
 
 def _unique(subjects: Iterator[Subject]) -> list[Subject]:

@@ -187,7 +187,19 @@ class SavesHalf(Mixer):
         return x.with_values(self.inner(x.values) * self.hidden.to(x.values.dtype))
 
 
+class Narrows(Mixer):
+    """One number comes out where a vector went in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(8, 1)
+
+    def forward(self, x: Padded) -> Padded:
+        return x.with_values(self.inner(x.values))
+
+
 TWINS: list[tuple[Callable[[], nn.Module], laws.Law]] = [
+    (Narrows, laws.the_shape_is_kept),
     (LooksAhead, laws.the_future_never_changes_the_past),
     (ReadsPadding, laws.padding_never_matters),
     (ReadsPadding, laws.neighbours_never_matter),
@@ -208,6 +220,7 @@ TWINS: list[tuple[Callable[[], nn.Module], laws.Law]] = [
 
 
 CLAIMS = {
+    laws.the_shape_is_kept: "shape .* instead of",
     laws.the_future_never_changes_the_past: "the past of element",
     laws.padding_never_matters: "padding",
     laws.neighbours_never_matter: r"row \d alone",

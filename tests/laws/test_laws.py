@@ -14,7 +14,7 @@ from seqloom.config.base import _fields
 from seqloom.config.combinations import RELATIVE
 from seqloom.config.mixers import AttentionConfig, LinearAttentionConfig, MixerConfig, PoolConfig
 from seqloom.errors import ConfigError
-from seqloom.operators import attention_fast
+from seqloom.operators import attention_blocked, attention_fast
 from seqloom.types import Padded
 from tolerances import assert_equal_up_to_rounding
 
@@ -73,7 +73,7 @@ ATTENDING = [subject for subject in SUBJECTS if subject.name.startswith("attenti
 def test_attention_obeys_every_law_in_blocks_too(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
     """Long sequences go through the blocked kernel: here, short ones do."""
     eager = attention_fast.BLOCKED._replace(suits=lambda _: True)
-    monkeypatch.setattr(attention_fast, "_BLOCK", 2)
+    monkeypatch.setattr(attention_blocked, "_BLOCK", 2)
     monkeypatch.setattr(attention_fast, "KERNELS", (eager, attention_fast.SDPA, attention_fast.PLAIN))
     for law in laws.SEQUENCE_LAWS + (laws.CAUSAL_LAWS if subject.causal else []):
         if law is not laws.fast_equals_plain:  # which names the plain kernel, and it is not in this list by itself

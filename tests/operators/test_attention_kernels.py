@@ -8,7 +8,7 @@ from torch import Tensor
 
 from seqloom.config.combinations import SCORES, refusal
 from seqloom.errors import ConfigError, KernelError
-from seqloom.operators import attention_fast
+from seqloom.operators import attention_blocked
 from seqloom.operators.attention import Kernel, Request, plain, weights
 from seqloom.operators.attention_fast import BLOCKED, EDGES, KERNELS, SDPA, attend, choose
 from seqloom.operators.kernels import using
@@ -104,7 +104,7 @@ def _with_gradients(run: object, asked: Request) -> list[Tensor]:
 def test_a_kernel_equals_plain_or_refuses(
     kernel: Kernel, mask: str, score: Score, bias: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attention_fast, "_BLOCK", 4)  # several blocks, the last one short
+    monkeypatch.setattr(attention_blocked, "_BLOCK", 4)  # several blocks, the last one short
     asked = request(MASKS[mask], score, bias)
     with using(attention=kernel.name):
         if kernel.refuses(asked):
@@ -222,7 +222,7 @@ def test_dropout_of_weights_keeps_the_expectation() -> None:
 
 
 def test_blocked_drops_the_same_weights_again_in_the_backward_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attention_fast, "_BLOCK", 4)
+    monkeypatch.setattr(attention_blocked, "_BLOCK", 4)
     asked = request(Window(3, 0), "scaled_dot", "none")._replace(dropout=0.4)
 
     def seeded(*tensors: Tensor) -> Tensor:

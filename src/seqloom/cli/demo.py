@@ -5,8 +5,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.progress import Progress
+from rich.text import Text
+
+from seqloom.cli.screen import Screen
+from seqloom.errors import DataError
 
 if TYPE_CHECKING:
     from seqloom.figures import Figure
@@ -15,33 +18,34 @@ if TYPE_CHECKING:
 def demo(
     save: Annotated[Path | None, typer.Option(help="Also write the pictures to this HTML file.")] = None,
 ) -> None:
-    """Build every family of language model, read in steps and at once, and draw what is inside."""
-    from seqloom import demonstration, durable, figures
+    """Show every family at work on fresh weights."""
+    if save is not None and (save.is_dir() or not save.absolute().parent.is_dir()):
+        raise DataError(f"{save} is not a file in a folder that exists", fix="give a path like pieces.html")
+    console = Screen()
+    console.print("Building each family and reading 64 symbols at once, then in steps of 1 to 7:")
+    from seqloom import demonstration, durable, figures  # torch: a second or two
 
-    console = Console()
-    console.print("Building each family and reading 64 symbols at once, then in steps of 1 to 7:\n")
     began = time.perf_counter()
     names, results = demonstration.families(), []
-    with Progress(console=console, transient=True) as progress:
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("families", total=len(names))
         for name in names:
             results.append(demonstration.read_in_steps(name))
             progress.advance(task)
     for result in results:
         verdict = "the same" if result.gap <= result.allowed else "NOT THE SAME"
-        console.print(
-            f"  {result.name:17} {result.parameters:>9,} weights   largest difference {result.gap:.1e}   {verdict}"
-        )
+        weights = f"{result.parameters:>7,} weights"
+        console.print(f"  {result.name:17} {weights}   largest difference {result.gap:.1e}   {verdict}", soft_wrap=True)
     pictures: list[Figure] = [
         demonstration.soft_lookup(),
         demonstration.gradient_reach(),
         demonstration.positions(),
     ]
+    coloured = console.color_system is not None and not console.no_color
     for picture in pictures:
-        console.print()
-        console.print(picture.text(width=min(100, console.width), colour=console.is_terminal), markup=False, end="")
-        console.print()
+        drawn = picture.text(width=max(40, min(100, console.width)), colour=coloured)
+        console.print("\n", Text.from_ansi(drawn), sep="", end="\n", soft_wrap=True)
     console.print(f"\nNothing was trained: these are fresh weights. {time.perf_counter() - began:.1f} s in all.")
     if save is not None:
         durable.write_file(save, figures.page("Seqloom: the pieces", pictures))
-        console.print(f"Pictures written to {save}")
+        console.print(f"Pictures written to {save}", soft_wrap=True)

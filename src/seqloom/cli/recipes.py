@@ -4,10 +4,10 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from seqloom import recipes as library
+from seqloom.cli.screen import Screen
 from seqloom.config.inputs import TokensConfig
 from seqloom.errors import ConfigError, did_you_mean
 
@@ -32,29 +32,31 @@ def make(name: str, shape: str, size: library.Size) -> Any:
 def recipes(
     name: Annotated[str | None, typer.Argument(help="Print this recipe's configuration as TOML.")] = None,
     shape: Annotated[str | None, typer.Option(help="The shape of model, where a recipe makes several.")] = None,
-    size: Annotated[library.Size, typer.Option(help="How large.")] = "small",
+    size: Annotated[library.Size | None, typer.Option(help="How large; without it all are listed.")] = None,
 ) -> None:
-    """List the families with their sizes, or print one as a configuration to start from."""
+    """List the families, or print one as TOML."""
     if name is not None:
         if name not in library.RECIPES:
             raise ConfigError(f"there is no recipe '{name}'", fix=did_you_mean(name, library.RECIPES))
-        typer.echo(make(name, shape or library.RECIPES[name].shapes[0], size).to_toml(), nl=False)
+        typer.echo(make(name, shape or library.RECIPES[name].shapes[0], size or "small").to_toml(), nl=False)
         return
     shown = [recipe for recipe in library.RECIPES.values() if shape is None or shape in recipe.shapes]
     if not shown:
-        make("", shape or "", size)  # refuses the shape, naming those there are
+        make("", shape or "", "small")  # refuses the shape, naming those there are
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("recipe", no_wrap=True)
-    for heading in library.SIZES[1:]:
+    sizes = library.SIZES[1:] if size is None else (size,)
+    for heading in sizes:
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("what it is for, and what it makes")
+    table.add_column("what it is for")
     for recipe in shown:
-        counts = [_brief(make(recipe.name, shape or recipe.shapes[0], each).parameters()) for each in library.SIZES[1:]]
-        table.add_row(recipe.name, *counts, f"{recipe.purpose}\n[dim]{', '.join(recipe.shapes)}[/dim]")
-    Console().print(table)
-    typer.echo(
-        f"\nWeights for {VOCABULARY:,} symbols (pictures: 28 x 28), of the first model named under each recipe.\n"
-        "`seqloom recipes NAME --shape SHAPE --size SIZE` prints a configuration to start from."
+        counts = [_brief(make(recipe.name, shape or recipe.shapes[0], each).parameters()) for each in sizes]
+        table.add_row(recipe.name, *counts, f"{recipe.purpose}\n[dim]makes: {', '.join(recipe.shapes)}[/dim]")
+    console, counted = Screen(), f"of the {shape}" if shape else "of the first that each makes"
+    console.print(table)
+    console.print(
+        f"\nThe numbers are weights, {counted}, for {VOCABULARY:,} symbols (pictures: 28 x 28).\n"
+        "`seqloom recipes NAME --shape SHAPE --size SIZE` prints a configuration to start from.",
     )
 
 

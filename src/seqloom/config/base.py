@@ -148,7 +148,10 @@ def _name(value: Any, names: tuple[str, ...], place: str) -> str:
 
 def _items(value: Any, annotation: Any, meta: Meta, place: str) -> tuple[Any, ...]:
     if not isinstance(value, list | tuple):
-        raise ConfigError(at(place, f"expected an array, found {found(value)}"), fix="write it in [ ]")
+        raise ConfigError(
+            at(place, f"expected an array, found {found(value)}"),
+            fix=f"write [[{place}]], in double brackets" if isinstance(value, dict) else "write it in [ ]",
+        )
     assert meta.max_length is not None
     if len(value) > meta.max_length:
         raise ConfigError(

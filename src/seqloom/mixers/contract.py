@@ -57,6 +57,8 @@ class CausalMixer(Mixer, Generic[Inner]):
 
     def initial_state(self, batch_size: int) -> Standing[Inner]:
         """The state before the first element."""
+        if batch_size < 1:
+            raise DataError(f"a state of {batch_size} rows", fix="give the number of rows of the batch to come")
         segment = torch.full((batch_size,), NO_DOCUMENT, dtype=torch.int64, device=self.device)
         return Standing(segment, self.begin(batch_size))
 
@@ -65,6 +67,7 @@ class CausalMixer(Mixer, Generic[Inner]):
 
         A block without segment numbers goes on with the document that its row is in.
         """
+        _require_standing(state)
         _require_rows(x, len(state.segment))
         if x.segments is None:
             y, inner = self.extend(x, state.inner)
@@ -103,6 +106,12 @@ class Stateless(CausalMixer[tuple[()]]):
 
     def extend(self, x: Padded, inner: tuple[()]) -> tuple[Padded, tuple[()]]:
         return self(x), ()
+
+
+def _require_standing(state: object) -> None:
+    if not isinstance(state, Standing):
+        found = type(state).__name__
+        raise DataError(f"this is not a state of this layer but {found}", fix="begin with initial_state(rows)")
 
 
 def _require_rows(x: Padded, rows: int | None) -> None:

@@ -106,3 +106,15 @@ class Kernel(NamedTuple):
     refuses: Callable[[Request], str | None]  # the reason why it cannot, or None
     suits: Callable[[Request], bool]  # whether it is worth choosing where it can
     run: Callable[[Request], Tensor]
+
+
+def always(_: Request) -> bool:
+    """Worth choosing wherever it can."""
+    return True
+
+
+def _never(_: Request) -> None:
+    return None
+
+
+PLAIN = Kernel("plain", _never, always, plain)
