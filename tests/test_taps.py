@@ -83,3 +83,9 @@ def test_every_model_names_its_taps_by_their_path() -> None:
     assert "encoder.layers.0.mixer.weights" in names
     assert "decoder.layers.2.cross.weights" in names
     assert not any("Tap" in key for key in model.state_dict())
+
+
+def test_what_is_offered_cannot_be_replaced() -> None:
+    mixer = AttentionConfig(num_heads=2).build_causal(8).double()
+    with listening(mixer, "weights", lambda _, value: value), pytest.raises(ConfigError, match="cannot be replaced"):
+        mixer(_batch())

@@ -263,7 +263,15 @@ class BidirectionalConfig(MixerConfig, tag="bidirectional", kw_only=True):
         raise AssertionError("fit_causal refuses")
 
 
-OneWay = PoolConfig | ConvolutionConfig | RnnConfig | GruConfig | LstmConfig | AttentionConfig | LinearAttentionConfig
+OneWay = (
+    PoolConfig
+    | ConvolutionConfig
+    | RnnConfig
+    | GruConfig
+    | LstmConfig
+    | AttentionConfig
+    | LinearAttentionConfig  # one line for each, so that a new one is one line
+)
 AnyMixer = OneWay | BidirectionalConfig
 
 
