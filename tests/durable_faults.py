@@ -1,4 +1,4 @@
-"""What a power cut, a full disk and a careless writer do to files: the machinery behind tests/test_durable.py.
+"""What a power cut, a full disk and a careless writer do to files: the machinery behind tests/durable.
 
 A recorded trace of operations is replayed on a model of a disk that promises no more than POSIX does:
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import statistics
 import subprocess
 import sys
 import time
@@ -43,15 +44,16 @@ def _processor_seconds(mixer: torch.nn.Module, length: int) -> float:
 
 
 def _growth(mixer: torch.nn.Module, short: int, rounds: int) -> float:
-    """Time at twice the length over time at the length, the two measured in turn."""
+    """Time at twice the length over time at the length: the median of the ratios of pairs measured in turn."""
+    _processor_seconds(mixer, short)  # warms up
     pairs = [(_processor_seconds(mixer, short), _processor_seconds(mixer, 2 * short)) for _ in range(rounds)]
-    return min(long for _, long in pairs) / min(first for first, _ in pairs)
+    return statistics.median(long / first for first, long in pairs)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MIXERS)
 def test_time_grows_with_the_length_from_16k_to_32k(name: str) -> None:
-    assert _growth(MIXERS[name].build_causal(64), 16_384, 6) <= 2.3
+    assert _growth(MIXERS[name].build_causal(64), 16_384, 9) <= 2.3
 
 
 def test_the_plain_operator_is_quadratic_and_says_so() -> None:

@@ -1,8 +1,5 @@
 """What the verbs print on."""
 
-import os
-import sys
-
 from rich.console import Console
 
 
@@ -13,6 +10,8 @@ class Screen(Console):
         super().__init__(highlight=False)
 
     def on_broken_pipe(self) -> None:
-        """Stop writing, and stop the command."""
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise SystemExit(0)
+        """Stop writing and end the command, as rich does, but with exit code 0."""
+        try:
+            super().on_broken_pipe()
+        except SystemExit:
+            raise SystemExit(0) from None

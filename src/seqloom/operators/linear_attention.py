@@ -67,11 +67,11 @@ def plain_causal(query: Tensor, key: Tensor, value: Tensor, valid: Tensor, sums:
 
 def chunked_causal(query: Tensor, key: Tensor, value: Tensor, valid: Tensor, sums: Sums) -> tuple[Tensor, Sums]:
     """The same a chunk at a time: a small triangle inside each chunk, and the carried sums for all before it."""
-    kept, outputs = query.dtype, [query[:, :, :0]]
-    query, key, value = (x.to(sums.matrix.dtype) for x in (query, key, value))
-    keys = feature(key).masked_fill(~valid[:, None, :, None], 0)
+    kept, wide, outputs = query.dtype, sums.matrix.dtype, [query[:, :, :0]]
     # split, not slices: its backward pass joins the pieces once, where each slice would fill a whole tensor with zeros
-    for q, k, v in zip(*(torch.split(x, _CHUNK, 2) for x in (feature(query), keys, value)), strict=True):
+    pieces = (torch.split(x, _CHUNK, 2) for x in (query, key, value, valid[:, None, :, None]))
+    for q, k, v, real in zip(*pieces, strict=True):
+        q, k, v = feature(q.to(wide)), feature(k.to(wide)).masked_fill(~real, 0), v.to(wide)
         match = (q @ k.transpose(-1, -2)).tril()
         numerator = match @ v + q @ sums.matrix
         denominator = match.sum(dim=-1) + (q @ sums.vector[..., None])[..., 0]
