@@ -32,8 +32,14 @@ def test_listening_to_everything_changes_nothing(name: str) -> None:
 def test_nothing_is_made_when_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
     from seqloom.mixers import recurrent
 
-    monkeypatch.setattr(recurrent, "gates", lambda *_: pytest.fail("gates were computed for nobody"))
-    LstmConfig().build(8).double()(_batch())
+    made: list[object] = []
+    monkeypatch.setattr(recurrent, "gates", lambda *asked: made.append(asked))
+    mixer = LstmConfig().build(8).double()
+    mixer(_batch())
+    assert not made
+    with recording(mixer, "gates"):
+        mixer(_batch())
+    assert made
 
 
 def test_attention_weights_of_chosen_rows_are_those_that_were_used() -> None:

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from seqloom.config.blocks import BlockConfig, DecoderBlockConfig, FeedForwardConfig, Norm
 from seqloom.config.combinations import Position
-from seqloom.mixers.attention import CrossAttention, Source
 from seqloom.mixers.contract import AnyCausal, CausalMixer, ConditionedMixer, Mixer
+from seqloom.mixers.cross import CrossAttention, Source
 from seqloom.operators.activations import ACTIVATIONS
 from seqloom.taps import Tap
 from seqloom.types import Padded

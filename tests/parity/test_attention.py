@@ -23,7 +23,7 @@ from parity_common import (
     real,
 )
 from seqloom.config.mixers import AttentionConfig
-from seqloom.mixers.attention import CrossAttention
+from seqloom.mixers.cross import CrossAttention
 from seqloom.operators.attention import weights
 from seqloom.operators.kernels import using
 from seqloom.taps import recording

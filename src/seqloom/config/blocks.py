@@ -171,7 +171,7 @@ class AlignmentConfig(ConditionedConfig, tag="alignment", kw_only=True):
         return 2 * width * width + width + score_parameters(width, 1, self.score)
 
     def build(self, width: int, position: Position = "none") -> "ConditionedMixer[Any]":
-        from seqloom.mixers.attention import Alignment
+        from seqloom.mixers.cross import Alignment
 
         return Alignment(self, width)
 

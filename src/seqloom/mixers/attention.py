@@ -4,8 +4,8 @@
     head_h = attend(q_h, k_h, v_h)          score x mask x position x kernel: seqloom.operators.attention
     y = W_O [head_1; ...; head_H]
 
-Three uses (deck D): encoder self-attention sees both sides, decoder self-attention only the past, and encoder-decoder
-(cross-) attention reads another sequence.
+Of the three uses (deck D), two are here: encoder self-attention sees both sides, decoder self-attention only the past.
+The third, attention of a decoder to what an encoder left, is in `seqloom.mixers.cross`.
 """
 
 from typing import NamedTuple
@@ -13,7 +13,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from seqloom.config.blocks import AlignmentConfig
 from seqloom.config.combinations import Position
 from seqloom.config.combinations import Score as ScoreName
 from seqloom.config.mixers import (
@@ -24,9 +23,8 @@ from seqloom.config.mixers import (
     FullConfig,
     Pattern,
     WindowConfig,
-    require_divisible,
 )
-from seqloom.mixers.contract import CausalMixer, ConditionedMixer, Mixer
+from seqloom.mixers.contract import CausalMixer, Mixer
 from seqloom.operators.attention import Request
 from seqloom.operators.attention_fast import attend
 from seqloom.operators.masks import BlockLocal, Causal, Document, Everything, Mask, Padding, Strided, Window
@@ -256,83 +254,3 @@ class CausalSelfAttention(_SelfAttending, CausalMixer[Cache]):
             cache.valid.gather(1, order),
             cache.seen,
         )
-
-
-class Source(NamedTuple):
-    """A memory as attention reads it."""
-
-    keys: Tensor  # [B,H,S,D/H]
-    values: Tensor  # [B,H,S,D/H]
-    valid: Tensor  # [B,S] bool
-
-    @property
-    def places(self) -> Places:
-        """Where the keys stand: their order is not asked."""
-        nowhere = torch.zeros_like(self.valid, dtype=torch.int64)
-        return Places(nowhere, nowhere, self.valid)
-
-
-class CrossAttention(ConditionedMixer[Source]):
-    """Positions read a memory: queries from here, keys and values from there. Reading changes nothing."""
-
-    def __init__(self, score: ScoreName, num_heads: int, width: int, dropout: float = 0.0) -> None:
-        super().__init__()
-        require_divisible(width, num_heads)
-        self.dropout = dropout
-        self.heads = Heads(width, num_heads)
-        self.matcher = Matcher(score, num_heads, width // num_heads)
-        self.weights = Tap()  # the Request, offered
-        self.mixed = Tap()  # [B,H,T,D/H]
-
-    def begin(self, memory: Padded) -> Source:
-        clean = memory.with_values(memory.values).values
-        keys, values = self.heads.split(self.heads.key(clean)), self.heads.split(self.heads.value(clean))
-        return Source(keys, values, memory.valid)
-
-    def extend(self, x: Padded, inner: Source) -> tuple[Padded, Source]:
-        request = Request(
-            self.heads.split(self.heads.query(x.values)),
-            inner.keys,
-            inner.values,
-            places_of(x),
-            inner.places,
-            score=self.matcher.score(),
-            mask=Padding(),
-            dropout=self.dropout if self.training else 0.0,
-        )
-        self.weights.offer(lambda: request)
-        return x.with_values(self.heads.join(self.mixed(attend(request)))), inner
-
-
-class Alignment(ConditionedMixer[Source]):
-    """Attention of a recurrent decoder (deck E): a = sum_i alpha_i h_i, alpha from score(s, h_i); y = tanh(W [a; s]).
-
-    The decoder state s is the query and the encoder states h_i are keys and values as they are, without projections.
-    """
-
-    def __init__(self, config: AlignmentConfig, width: int) -> None:
-        super().__init__()
-        self.matcher = Matcher(config.score, 1, width)
-        self.combine, self.attention_dropout = nn.Linear(2 * width, width), config.attention_dropout
-        self.dropout = nn.Dropout(config.dropout)
-        self.weights = Tap()  # the Request, offered
-
-    def begin(self, memory: Padded) -> Source:
-        states = memory.with_values(memory.values).values[:, None]  # one head
-        return Source(states, states, memory.valid)
-
-    def extend(self, x: Padded, inner: Source) -> tuple[Padded, Source]:
-        query = x.values[:, None]
-        request = Request(
-            query,
-            inner.keys,
-            inner.values,
-            places_of(x),
-            inner.places,
-            score=self.matcher.score(),
-            mask=Padding(),
-            dropout=self.attention_dropout if self.training else 0.0,
-        )
-        self.weights.offer(lambda: request)
-        both = torch.cat([attend(request)[:, 0], x.values], dim=-1)  # [a; s]
-        return x.with_values(self.dropout(torch.tanh(self.combine(both)))), inner
