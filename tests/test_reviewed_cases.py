@@ -1,8 +1,11 @@
 """Cases that once went wrong, each named after what must hold."""
 
+import copy
+
 import pytest
 import torch
 
+from seqloom import recipes
 from seqloom.config.blocks import DecoderBlockConfig, FeedForwardConfig
 from seqloom.config.heads import CrfHeadConfig
 from seqloom.config.inputs import TokensConfig
@@ -17,13 +20,14 @@ from seqloom.config.mixers import (
 )
 from seqloom.config.models import DecoderConfig, ElementModelConfig, EncoderConfig
 from seqloom.errors import ConfigError, DataError, KernelError
-from seqloom.operators import linear_attention
+from seqloom.operators import attention_blocked, linear_attention, pooling
 from seqloom.operators.attention import Request
 from seqloom.operators.attention_fast import attend
 from seqloom.operators.kernels import using
 from seqloom.operators.losses import chunked_linear_cross_entropy
 from seqloom.operators.masks import Edges, Window
-from seqloom.types import Batch, Padded, places_of
+from seqloom.taps import recording
+from seqloom.types import NO_DOCUMENT, Batch, Padded, places_of
 from tolerances import assert_equal_up_to_rounding
 
 
@@ -198,3 +202,89 @@ def test_the_chunked_loss_keeps_small_slopes_in_float16_until_they_are_scaled() 
     exact = 65536 * torch.tensor(-18.0).exp()
     assert weight.grad[1, 0] == pytest.approx(float(exact), rel=0.01)
     assert features.grad[0, 0] == pytest.approx(-18 * float(exact), rel=0.01)
+
+
+def test_two_sided_linear_attention_sums_in_float32() -> None:
+    torch.manual_seed(0)
+    query, key, value = (torch.randn(1, 1, 70_000, 2) for _ in range(3))
+    valid = torch.ones(1, 70_000, dtype=torch.bool)
+    expected = linear_attention.two_sided(query[:, :, :50], key, value, valid)
+    found = linear_attention.two_sided(query[:, :, :50].half(), key.half(), value.half(), valid).float()
+    assert (found - expected).abs().max() <= 0.02 * expected.abs().max()
+
+
+def test_causal_linear_attention_sums_in_float32_under_autocast() -> None:
+    torch.manual_seed(0)
+    query, key, value = (torch.randn(1, 1, 70_000, 2) + 1 for _ in range(3))
+    valid = torch.ones(1, 70_000, dtype=torch.bool)
+    start = linear_attention.Sums(torch.zeros(1, 1, 2, 2), torch.zeros(1, 1, 2))
+    expected, _ = linear_attention.causal(query, key, value, valid, start)
+    with torch.autocast("cpu", dtype=torch.float16):
+        found, _ = linear_attention.causal(query, key, value, valid, start)
+    assert (found[:, :, -10:] - expected[:, :, -10:]).abs().max() <= 1e-3 * expected.abs().max()
+
+
+def test_the_chunked_loss_keeps_small_slopes_under_autocast() -> None:
+    features = torch.ones(1, 1, requires_grad=True)
+    weight = torch.tensor([[0.0], [-18.0]], requires_grad=True)
+    with torch.autocast("cpu", dtype=torch.float16):
+        loss = chunked_linear_cross_entropy(features, weight, None, torch.tensor([0]))
+    (loss.total * 65536).backward()
+    assert weight.grad[1, 0] == pytest.approx(float(65536 * torch.tensor(-18.0).exp()), rel=0.01)
+
+
+@pytest.mark.parametrize(("bias", "score"), [("t5", "scaled_dot"), ("none", "additive")])
+def test_many_blocks_add_up_in_bfloat16(bias: str, score: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention_blocked, "_BLOCK", 4)
+    torch.manual_seed(0)
+    config = AttentionConfig(num_heads=2, score=score, pattern=WindowConfig(size=64))
+    mixer, exact = config.build_causal(8, bias).bfloat16(), config.build_causal(8, bias).double()
+    exact.load_state_dict(mixer.state_dict())
+    x = torch.randn(1, 1000, 8).bfloat16()
+    with using(attention="blocked"):
+        for model, values in ((mixer, x), (exact, x.double())):
+            model(Padded.of(values)).values.square().sum().backward()
+    learned = mixer.relation.table if bias == "t5" else mixer.matcher.direction
+    wanted = exact.relation.table if bias == "t5" else exact.matcher.direction
+    assert (learned.grad.double() - wanted.grad).norm() <= 0.04 * wanted.grad.norm()
+
+
+def test_pooling_does_not_overflow_in_float16() -> None:
+    assert pooling.mean(Padded.of(torch.full((1, 4000, 1), 40.0).half())).item() == 40
+
+
+def test_a_model_copied_while_it_is_listened_to_has_no_listeners() -> None:
+    mixer = GruConfig().build_causal(8)
+    with recording(mixer, "hidden") as heard:
+        twin = copy.deepcopy(mixer)
+        twin(Padded.of(torch.randn(1, 2, 8)))
+    assert not heard
+
+
+@pytest.mark.parametrize(
+    ("act", "said"),
+    [
+        (lambda: Padded.stack([torch.tensor([1, 2]), torch.tensor([1.5])]), "of one type on one device"),
+        (lambda: Padded.of(torch.zeros(1, 2), segments=[[0, 1]]), "segments are a tensor"),
+        (lambda: Padded.of(torch.zeros(1, 2), segments=torch.full((1, 2), NO_DOCUMENT)), "is no number for a document"),
+        (lambda: GruConfig().build_causal(8).step(torch.zeros(1, 2, 8), None), "expected a Padded batch"),
+        (lambda: _decoder_block()(torch.zeros(1, 2, 8), Padded.of(torch.zeros(1, 2, 8))), "expected a Padded batch"),
+        (lambda: _decoder_block().step(Padded.of(torch.zeros(1, 2, 8)), None), "a state is a nest of tuples"),
+        (lambda: recipes.picture_classifier("patch-transformer", height=97, width=97, num_classes=2), "crop or pad"),
+    ],
+)
+def test_what_does_not_fit_is_said_in_our_words(act: object, said: str) -> None:
+    with pytest.raises((DataError, ConfigError), match=said):
+        act()
+
+
+def test_a_cut_that_ends_before_it_begins_is_empty() -> None:
+    assert Padded.of(torch.zeros(2, 6)).cut(5, 3).lengths.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(("height", "width"), [(5, 5), (8, 7), (28, 28), (32, 2), (2, 32), (225, 225)])
+def test_pictures_of_any_side_have_a_recipe(height: int, width: int) -> None:
+    config = recipes.picture_classifier("patch-transformer", height=height, width=width, num_classes=2, size="tiny")
+    assert config.encoder.input.patch > 1 or height * width < 100
+    if min(height, width) > 2:
+        recipes.picture_classifier("conv2d", height=height, width=width, num_classes=2, size="tiny").build()

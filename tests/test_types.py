@@ -106,7 +106,7 @@ def test_runs_are_the_documents_in_order_and_places_restart_with_each(drawn: tup
         (torch.zeros(2, 4), torch.tensor([1]), None, "2 rows need 2 lengths"),
         (torch.zeros(2, 4), torch.tensor([1, 5]), None, r"lengths must lie in 0..4, found \[1, 5\]"),
         (torch.zeros(2, 4), torch.tensor([-1, 2]), None, "lengths must lie in 0..4"),
-        (torch.zeros(2, 4), None, torch.zeros(2, 3), r"segments of shape \[2, 3\] do not fit a batch of 2 x 4"),
+        (torch.zeros(2, 4), None, torch.zeros(2, 3).long(), r"segments of shape \[2, 3\] do not fit a batch of 2 x 4"),
     ],
 )
 def test_a_batch_that_cannot_be_is_refused(

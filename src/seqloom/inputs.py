@@ -19,7 +19,7 @@ from seqloom.errors import DataError
 from seqloom.mixers.contract import CausalMixer, Stateless
 from seqloom.operators.convolution import convolve_2d
 from seqloom.taps import Tap
-from seqloom.types import Padded
+from seqloom.types import Padded, require_padded
 
 
 class Input(nn.Module):
@@ -30,11 +30,6 @@ class Input(nn.Module):
         raise NotImplementedError
 
 
-def _require_padded(x: Padded) -> None:
-    if not isinstance(x, Padded):
-        raise DataError(f"expected a Padded batch, found {type(x).__name__}", fix="make one with Padded.of")
-
-
 def _require_numbers(values: Tensor, like: Tensor, what: str) -> None:
     if values.dtype != like.dtype:
         raise DataError(f"{what} of {like.dtype} were expected, found {values.dtype}", fix="convert them first")
@@ -42,7 +37,7 @@ def _require_numbers(values: Tensor, like: Tensor, what: str) -> None:
 
 def _require_symbols(x: Padded, vocab_size: int) -> None:
     """Raise DataError for what would be an index error deep inside torch; the device is asked only on the CPU."""
-    _require_padded(x)
+    require_padded(x)
     if x.values.ndim != 2 or x.values.dtype not in (torch.int32, torch.int64):
         raise DataError(
             f"symbols are int64 or int32 numbers [rows, time], found {x.values.dtype} {list(x.values.shape)}"
@@ -117,7 +112,7 @@ class Vectors(Stateless):
         self.widen = nn.Linear(config.size, width)
 
     def forward(self, x: Padded) -> Padded:
-        _require_padded(x)
+        require_padded(x)
         if x.values.ndim != 3 or x.values.shape[2] != self.widen.in_features:
             raise DataError(f"vectors of size {self.widen.in_features} were expected, found {list(x.values.shape)}")
         _require_numbers(x.values, self.widen.weight, "vectors")

@@ -85,6 +85,7 @@ _RECURRENT = {
     "base": Scale(650, 2, 1, 0),
     "big": Scale(1500, 2, 1, 0),
 }
+_LEAST_PATCHES, _MOST_PATCHES = 16, 4096  # so many make a picture of patches worth attending to
 _FILTERS = {
     "tiny": Scale(12, 1, 1, 0),
     "small": Scale(300, 1, 1, 0),
@@ -359,14 +360,21 @@ def picture_classifier(
     shape = {"height": height, "width": width, "channels": channels}
     if name == "conv2d":
         scale = _FILTERS[size]
-        filters = FiltersConfig(**shape, filters=(max(4, scale.width // 8), max(8, scale.width // 4)))
-        return _classify(Body(scale.width, pooling="max"), filters, num_classes)
+        counts: tuple[int, ...] = (max(4, scale.width // 8), max(8, scale.width // 4))
+        if min(height, width) < 8:  # a second layer would not fit
+            counts = counts[1:]
+        return _classify(Body(scale.width, pooling="max"), FiltersConfig(**shape, filters=counts), num_classes)
     assert recipe.body is not None
     flat, body = FlatConfig(**shape), recipe.body(size)  # whichever is wanted, the sizes are checked here
     if name == "mlp":
         return _classify(body, flat, num_classes)
-    tiling = [side for side in (2, 4, 8, 16) if height % side == 0 and width % side == 0 and side * 2 <= height]
-    patch = max(tiling, default=1)
+    tiling = (side for side in range(1, 17) if height % side == 0 and width % side == 0)
+    patch = max((side for side in tiling if height * width >= _LEAST_PATCHES * side**2), default=1)
+    if (count := height * width // patch**2) > _MOST_PATCHES:
+        raise ConfigError(
+            f"no square of at most 16 x 16 tiles {height} x {width} pixels into {_MOST_PATCHES:,} patches or fewer",
+            fix="crop or pad the pictures, for example to multiples of 16",
+        )
     # patches lie in a plane, so their place is learned, not a distance along the reading order
-    body = body._replace(position="learned", max_length=height * width // patch**2)
+    body = body._replace(position="learned", max_length=count)
     return _classify(body, PatchesConfig(**shape, patch=patch), num_classes)

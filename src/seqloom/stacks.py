@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from seqloom.blocks import build_norm
 from seqloom.config.models import ConditionedDecoderConfig, DecoderConfig, EncoderConfig, StackConfig
+from seqloom.errors import DataError
 from seqloom.mixers.contract import AnyCausal, CausalMixer, ConditionedMixer, Stateless
 from seqloom.positions import Positions
 from seqloom.types import Padded
@@ -44,6 +45,10 @@ class CausalChain(CausalMixer[tuple[Any, ...]]):
 
     def extend(self, x: Padded, inner: tuple[Any, ...]) -> tuple[Padded, tuple[Any, ...]]:
         after = []
+        if len(inner) != len(self.links):
+            raise DataError(
+                f"a state of {len(inner)} parts for {len(self.links)} links", fix="use a state of this model"
+            )
         for link, part in zip(self.links, inner, strict=True):
             x, part = link.extend(x, part)
             after.append(part)

@@ -37,7 +37,7 @@ class Padded(NamedTuple):
 
     values: Tensor  # [B,T,...]: vectors [B,T,D] or symbols [B,T]
     lengths: Tensor  # [B] int64
-    segments: Tensor | None = None  # [B,T] int64: any number per document, another one than its neighbours'
+    segments: Tensor | None = None  # [B,T] int64: any number but NO_DOCUMENT, another one than the neighbours'
     full: bool = False
 
     @classmethod
@@ -50,11 +50,13 @@ class Padded(NamedTuple):
         rows, time = values.shape[:2]
         if rows == 0:
             raise DataError("the batch has no rows", fix="give at least one sequence")
-        if segments is not None and segments.shape != values.shape[:2]:
-            raise DataError(f"segments of shape {list(segments.shape)} do not fit a batch of {rows} x {time} elements")
         for name, whole in (("lengths", lengths), ("segments", segments)):
             if whole is not None and (not isinstance(whole, Tensor) or whole.dtype != torch.int64):
                 raise DataError(f"{name} are a tensor of int64, found {getattr(whole, 'dtype', type(whole).__name__)}")
+        if segments is not None and segments.shape != values.shape[:2]:
+            raise DataError(f"segments of shape {list(segments.shape)} do not fit a batch of {rows} x {time} elements")
+        if segments is not None and segments.device.type == "cpu" and bool((segments == NO_DOCUMENT).any()):
+            raise DataError(f"{NO_DOCUMENT} is no number for a document", fix="take any other")
         if lengths is None:
             lengths = torch.full((rows,), time, dtype=torch.int64, device=values.device)
             return cls(values, lengths, segments, full=True)
@@ -75,6 +77,8 @@ class Padded(NamedTuple):
         if len({sequence.shape[1:] for sequence in sequences}) > 1 or sequences[0].ndim == 0:
             shapes = [list(sequence.shape) for sequence in sequences[:4]]
             raise DataError(f"sequences [time, ...] of one element size were expected, found the shapes {shapes}")
+        if len(kinds := {(sequence.dtype, sequence.device) for sequence in sequences}) > 1:
+            raise DataError(f"sequences of one type on one device were expected, found {sorted(map(str, kinds))}")
         values = torch.nn.utils.rnn.pad_sequence(list(sequences), batch_first=True)
         lengths = torch.tensor([len(sequence) for sequence in sequences], device=values.device)
         return cls(values, lengths, full=bool((lengths == values.shape[1]).all()))
@@ -103,6 +107,7 @@ class Padded(NamedTuple):
 
     def cut(self, start: int, stop: int) -> "Padded":
         """Columns start..stop of every row, as far as there are any, as a batch of their own."""
+        stop = max(start, stop)
         segments = None if self.segments is None else self.segments[:, start:stop]
         lengths = (self.lengths - start).clamp(0, stop - start)
         return Padded(self.values[:, start:stop], lengths, segments, self.full)
@@ -123,6 +128,12 @@ class Padded(NamedTuple):
         rows = torch.arange(len(self.lengths), device=self.values.device)[:, None]
         segments = None if self.segments is None else self.segments[rows, order]
         return self._replace(values=self.values[rows, order], segments=segments)
+
+
+def require_padded(x: object) -> None:
+    """Raise DataError for what is not a padded batch."""
+    if not isinstance(x, Padded):
+        raise DataError(f"expected a Padded batch, found {type(x).__name__}", fix="make one with Padded.of")
 
 
 class Loss(NamedTuple):
@@ -168,6 +179,10 @@ def count_rows(state: Any) -> int | None:
     """How many rows a state has; None if it holds no tensor at all."""
     if isinstance(state, Tensor):
         return len(state)
+    if not isinstance(state, tuple):
+        raise DataError(
+            f"a state is a nest of tuples of tensors, found {type(state).__name__}", fix="see initial_state"
+        )
     return next((rows for part in state if (rows := count_rows(part)) is not None), None)
 
 

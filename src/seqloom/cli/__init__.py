@@ -1,5 +1,6 @@
 """The command line: one verb per file, each parses, calls the library and shows what came back."""
 
+import io
 import sys
 
 import typer
@@ -35,8 +36,13 @@ def _options(
 
 def main() -> None:
     """Run a command: exit 0 when it is done, 2 for bad input or usage, 1 when the fault is ours."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal without our characters shows question marks
     try:
         app()
+    except OSError as error:
+        typer.echo(f"error: {error.strerror or error}", err=True)
+        sys.exit(2)
     except SeqloomError as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(2)

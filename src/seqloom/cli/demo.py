@@ -46,6 +46,8 @@ def demo(
         drawn = picture.text(width=max(40, min(100, console.width)), colour=coloured)
         console.print("\n", Text.from_ansi(drawn), sep="", end="\n", soft_wrap=True)
     console.print(f"\nNothing was trained: these are fresh weights. {time.perf_counter() - began:.1f} s in all.")
+    if any(result.gap > result.allowed for result in results):
+        raise typer.Exit(1)
     if save is not None:
         durable.write_file(save, figures.page("Seqloom: the pieces", pictures))
         console.print(f"Pictures written to {save}", soft_wrap=True)

@@ -38,7 +38,8 @@ def recipes(
     if name is not None:
         if name not in library.RECIPES:
             raise ConfigError(f"there is no recipe '{name}'", fix=did_you_mean(name, library.RECIPES))
-        typer.echo(make(name, shape or library.RECIPES[name].shapes[0], size or "small").to_toml(), nl=False)
+        config = make(name, shape or library.RECIPES[name].shapes[0], size or "small")
+        Screen().print(config.to_toml(), markup=False, soft_wrap=True, end="")
         return
     shown = [recipe for recipe in library.RECIPES.values() if shape is None or shape in recipe.shapes]
     if not shown:
@@ -63,6 +64,6 @@ def recipes(
 def _brief(count: int) -> str:
     """A count of weights in three digits: 1.25M."""
     for unit, name in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
-        if count >= unit:
+        if count >= 0.9995 * unit:
             return f"{count / unit:.3g}{name}"
     return str(count)

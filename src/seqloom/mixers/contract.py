@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from seqloom.errors import DataError
 from seqloom.packing import by_document, documents_per_row, runs, unpack
-from seqloom.types import NO_DOCUMENT, Padded, count_rows, merge_rows
+from seqloom.types import NO_DOCUMENT, Padded, count_rows, merge_rows, require_padded
 
 Inner = TypeVar("Inner")
 
@@ -65,8 +65,10 @@ class CausalMixer(Mixer, Generic[Inner]):
     def step(self, x: Padded, state: Standing[Inner]) -> tuple[Padded, Standing[Inner]]:
         """The outputs for further elements, and the state after them; a row of length 0 keeps its state.
 
-        A block without segment numbers goes on with the document that its row is in.
+        A block without segment numbers goes on with the document that its row is in; where there is none yet, it begins
+        document number 0, and a later block may go on with that number.
         """
+        require_padded(x)
         _require_standing(state)
         _require_rows(x, len(state.segment))
         if x.segments is None:
@@ -92,7 +94,8 @@ class CausalMixer(Mixer, Generic[Inner]):
     @property
     def device(self) -> torch.device:
         """Where the weights are."""
-        return next(self.parameters()).device
+        weight = next(self.parameters(), None)
+        return torch.device("cpu") if weight is None else weight.device
 
 
 class Stateless(CausalMixer[tuple[()]]):
@@ -149,6 +152,7 @@ class ConditionedMixer(nn.Module, Generic[Inner]):
 
     def step(self, x: Padded, state: Inner) -> tuple[Padded, Inner]:
         """The outputs for further elements, and the state after them; a row of length 0 keeps its state."""
+        require_padded(x)
         if x.segments is not None:
             raise DataError("documents packed into one row cannot be decoded step by step", fix="one document per row")
         _require_rows(x, count_rows(state))
@@ -156,6 +160,7 @@ class ConditionedMixer(nn.Module, Generic[Inner]):
 
     def forward(self, x: Padded, memory: Padded) -> Padded:
         """The outputs for a whole sequence; the n-th document of a row reads the n-th of the memory's row."""
+        require_padded(x)
         if len(x.lengths) != len(memory.lengths):
             raise DataError(f"{len(x.lengths)} rows cannot read a memory of {len(memory.lengths)} rows")
         if x.segments is None and memory.segments is None:

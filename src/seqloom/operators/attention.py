@@ -81,9 +81,9 @@ def weights(request: Request) -> Tensor:
     if isinstance(request.bias, Shaw):
         assert not isinstance(request.score, Additive), "refused by the table of legal combinations"
         prepared = request.score.prepare(request.query)
-        scores = scores + request.bias.term(prepared, request.query_places, request.key_places)
+        scores = scores + request.bias.term(prepared, request.query_places, request.key_places).to(scores.dtype)
     elif not isinstance(request.bias, NoBias):
-        scores = scores + request.bias.term(request.query_places, request.key_places)
+        scores = scores + request.bias.term(request.query_places, request.key_places).to(scores.dtype)
     allowed = dense(request.mask, request.query_places, request.key_places)
     # The lowest finite number instead of -inf: a row that may read nothing then has no NaN to leak into gradients.
     scores = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)

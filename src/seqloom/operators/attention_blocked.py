@@ -88,7 +88,10 @@ class _Blocked(torch.autograd.Function):
         tensors = ctx.saved_tensors
         wanted = ctx.needs_input_grad[1:]
         device, dtype, enabled = ctx.autocast
-        totals = [torch.zeros_like(tensor) if want else None for tensor, want in zip(tensors, wanted, strict=True)]
+        totals = [
+            torch.zeros_like(tensor, dtype=torch.promote_types(tensor.dtype, torch.float32)) if want else None
+            for tensor, want in zip(tensors, wanted, strict=True)
+        ]  # hundreds of blocks add to them: in bfloat16 the sum would stand still
         for queries, keys in _blocks(ctx.request.refill(iter(tensors))):
             cuts: list[Any] = [(..., queries, slice(None)), (..., keys, slice(None)), (..., keys, slice(None))]
             cuts += [...] * (len(tensors) - 3)
@@ -107,7 +110,10 @@ class _Blocked(torch.autograd.Function):
             for total, cut in zip(totals, cuts, strict=True):
                 if total is not None and (piece := next(found)) is not None:
                     total[cut] += piece
-        return (None, *totals)
+        cast = (
+            None if total is None else total.to(tensor.dtype) for total, tensor in zip(totals, tensors, strict=True)
+        )
+        return (None, *cast)
 
 
 def _generator_state(device: torch.device) -> Tensor:

@@ -42,7 +42,7 @@ def _edges(request: Request) -> Tensor:
     total = mass.new_zeros(*mass.shape[:2], time).scatter_add(-1, rows, mass)
     share = mass / total.gather(-1, rows).clamp(min=torch.finfo(mass.dtype).tiny)
     output = value.new_zeros(*value.shape[:2], time, value.shape[3])
-    return output.index_add(2, source, share[..., None] * value)
+    return output.index_add(2, source, (share[..., None] * value).to(output.dtype))
 
 
 EDGES = Kernel("edges", _edges_refuses, always, _edges)

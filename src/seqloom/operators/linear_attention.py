@@ -93,11 +93,15 @@ def _chosen() -> str:
 def causal(query: Tensor, key: Tensor, value: Tensor, valid: Tensor, sums: Sums) -> tuple[Tensor, Sums]:
     """Causal linear attention by the named kernel, or by sums over chunks."""
     run = plain_causal if _chosen() == "plain" else chunked_causal
-    return run(query, key, value, valid, sums)
+    with torch.autocast(query.device.type, enabled=False):  # it would undo the casts to float32
+        return run(query, key, value, valid, sums)
 
 
 def two_sided(query: Tensor, key: Tensor, value: Tensor, valid: Tensor) -> Tensor:
     """Linear attention of every query to every real key by the named kernel, or by sums."""
-    if _chosen() == "plain":
-        return plain(query, key, value, valid[:, None, None, :])
-    return everywhere(query, key, value, valid)
+    kept, wide = query.dtype, torch.promote_types(query.dtype, torch.float32)
+    with torch.autocast(query.device.type, enabled=False):  # it would undo the casts to float32
+        query, key, value = (x.to(wide) for x in (query, key, value))
+        if _chosen() == "plain":
+            return plain(query, key, value, valid[:, None, None, :]).to(kept)
+        return everywhere(query, key, value, valid).to(kept)

@@ -159,20 +159,21 @@ def _score_chunks(
         y, w = rows.targets[here, None], rows.weights[here, None]  # [chunk,1]
         x = features[here].masked_fill(w == 0, 0)  # [chunk,D]
         scores = F.linear(x, weight, bias)  # [chunk,V], in bfloat16 under autocast
-        z = scores.to(wide)
-        log_sum = z.logsumexp(dim=-1, keepdim=True)
-        total += (w * (log_sum - _expected_score(z, y, rows.smoothing))).sum()
-        if not any(wanted):
-            continue
-        slope = _slope_over(z, log_sum, y, w, rows.smoothing)
-        if by_bias is not None:
-            by_bias += slope.sum(dim=0)
-        run = wide if scores.dtype == torch.float16 else scores.dtype  # else in the precision of the product above
-        slope = slope.to(run)
-        if by_features is not None:
-            by_features[here] = slope @ weight.to(run)
-        if by_weight is not None:
-            by_weight += slope.T @ x.to(run)
+        with torch.autocast(features.device.type, enabled=False):  # it would undo the casts below
+            z = scores.to(wide)
+            log_sum = z.logsumexp(dim=-1, keepdim=True)
+            total += (w * (log_sum - _expected_score(z, y, rows.smoothing))).sum()
+            if not any(wanted):
+                continue
+            slope = _slope_over(z, log_sum, y, w, rows.smoothing)
+            if by_bias is not None:
+                by_bias += slope.sum(dim=0)
+            run = wide if scores.dtype == torch.float16 else scores.dtype  # else in the precision of the product above
+            slope = slope.to(run)
+            if by_features is not None:
+                by_features[here] = slope @ weight.to(run)
+            if by_weight is not None:
+                by_weight += slope.T @ x.to(run)
     return total, by_features, by_weight, by_bias
 
 

@@ -14,12 +14,19 @@ from seqloom.types import Padded
 
 def total(x: Padded) -> Tensor:
     """The sum of the real elements of each row, [B,D]."""
-    return x.values.masked_fill(~x.valid[:, :, None], 0).sum(dim=1)
+    return _wide_total(x).to(x.values.dtype)
 
 
 def mean(x: Padded) -> Tensor:
     """Their mean, [B,D]."""
-    return total(x) / x.lengths.clamp(min=1)[:, None].to(x.values.dtype)
+    sums = _wide_total(x)
+    return (sums / x.lengths.clamp(min=1)[:, None].to(sums.dtype)).to(x.values.dtype)
+
+
+def _wide_total(x: Padded) -> Tensor:
+    """The sum in float32 at least: a long one would overflow in float16."""
+    wide = torch.promote_types(x.values.dtype, torch.float32)
+    return x.values.masked_fill(~x.valid[:, :, None], 0).sum(dim=1, dtype=wide)
 
 
 def maximum(x: Padded) -> Tensor:

@@ -35,7 +35,7 @@ class Weights(NamedTuple):
 
 
 class Gates(NamedTuple):
-    """What a gated cell decided at each element, by name; `GATES` of each cell lists the names in order."""
+    """What a gated cell decided at each element, by name, in the order of `Cell.gates`."""
 
     names: tuple[str, ...]
     values: Tensor  # [B,T,len(names),D]
@@ -154,8 +154,11 @@ def recur(cell: Cell, x: Padded, state: Memory, weights: Weights) -> tuple[Tenso
 
 
 def _fused_refuses(values: Tensor) -> str | None:
-    if values.device.type == "cpu" and values.dtype in (torch.bfloat16, torch.float16):
-        return f"torch has no trainable fused recurrence for {values.dtype} on the CPU"
+    dtype, device = values.dtype, values.device.type
+    if device == "cpu" and torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device) == torch.float16:
+        dtype = torch.float16
+    if device == "cpu" and dtype in (torch.bfloat16, torch.float16):
+        return f"torch has no trainable fused recurrence for {dtype} on the CPU"
     return None
 
 

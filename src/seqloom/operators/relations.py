@@ -45,7 +45,8 @@ class Buckets(NamedTuple):
         """[B,H,T,S] added to the scores."""
         ahead = key.positions[:, None, :] - query.positions[:, :, None]
         numbers = bucket(ahead, num_buckets=self.table.shape[0], two_sided=self.two_sided, farthest=self.farthest)
-        return self.table[numbers].permute(0, 3, 1, 2)
+        exact = torch.promote_types(self.table.dtype, torch.float32)  # its gradient is a sum over all pairs
+        return self.table.to(exact)[numbers].permute(0, 3, 1, 2).to(self.table.dtype)
 
 
 class Shaw(NamedTuple):
