@@ -220,10 +220,6 @@ class Places(NamedTuple):
         """Shaped [B,1,S], to be compared with queries along the middle axis."""
         return Places(*(field[:, None, :] for field in self))
 
-    def join(self, other: "Places") -> "Places":
-        """These places followed by those."""
-        return Places(*(torch.cat(pair, dim=1) for pair in zip(self, other, strict=True)))
-
 
 def places_of(x: Padded, start: Tensor | None = None) -> Places:
     """Where the elements of a batch stand; `start` [B] counts what was read of each row's document before."""

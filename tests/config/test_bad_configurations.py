@@ -94,7 +94,7 @@ for good in (CLASSIFIER, TAGGER, LANGUAGE, TRANSLATOR):
 model_from_toml(recipes.language_model("transformer", vocab_size=9).to_toml())
 print(refused, [name for name in ("torch", "numpy", "yaml") if name in sys.modules])
 """
-    paths = os.pathsep.join([str(TESTS), str(TESTS.parent / "src")])
+    paths = os.pathsep.join([str(TESTS), str(TESTS.parent / "src"), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         [sys.executable, "-c", program],
         env={**os.environ, "PYTHONPATH": paths},

@@ -18,9 +18,6 @@ class InputConfig(Config):
     def fit(self, width: int) -> None:
         """Raise ConfigError if the input cannot serve this width."""
 
-    def fit_causal(self) -> None:
-        """Raise ConfigError if the input cannot be read one element at a time."""
-
     def parameters(self, width: int) -> int:
         """The number of weights it will have."""
         raise NotImplementedError
@@ -90,9 +87,6 @@ class PictureConfig(InputConfig, kw_only=True):
     height: Pixels
     width: Pixels
     channels: Pixels = 1
-
-    def fit_causal(self) -> None:
-        raise ConfigError(f"a picture ('{self.kind()}') is not read one element at a time", fix="take it in an encoder")
 
     def length(self) -> int:
         """How many elements the sequence made of one picture has."""
