@@ -1,0 +1,74 @@
+"""Our encoding beside the library's own, on word-like text: ratios of medians in one run, with their spread.
+
+python benchmarks/tokenising.py [sentences]
+"""
+
+import statistics
+import sys
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from seqloom.config.text import AnyTokenizer, BpeConfig, BytesConfig, CharactersConfig, UnigramConfig, WordsConfig
+from seqloom.text.subwords import SubwordCutter
+from seqloom.text.tokenizer import fit
+
+ROUNDS = 5
+CONFIGS: tuple[AnyTokenizer, ...] = (
+    BpeConfig(limit=8_000),
+    UnigramConfig(limit=8_000),
+    WordsConfig(),
+    CharactersConfig(),
+    BytesConfig(),
+)
+
+
+def sentences(count: int, words: int = 60_000) -> list[str]:
+    """Sentences of fifteen words on average, some words far more frequent than others."""
+    draw = np.random.default_rng(0)
+    syllables = ["ba", "ke", "lo", "mi", "nu", "ra", "st", "en", "ing", "ed", "un", "er", "th", "qu", "é", "ß"]
+    known = ["".join(draw.choice(syllables, draw.integers(1, 5))) for _ in range(words)]
+    lengths = draw.integers(5, 26, count)
+    picks = iter((draw.random(lengths.sum()) ** 3 * words).astype(int).tolist())
+    ends = draw.choice([".", "!", ", 12", "?"], count)
+    return [
+        " ".join(known[next(picks)] for _ in range(length)) + end for length, end in zip(lengths, ends, strict=True)
+    ]
+
+
+def seconds(call: Callable[[], object]) -> float:
+    """The processor time of a call."""
+    start = time.process_time()
+    call()
+    return time.process_time() - start
+
+
+def main() -> None:
+    """Print a row for every kind: our median, and for those of the library the ratio to its `encode_batch`."""
+    texts = sentences(int(sys.argv[1]) if len(sys.argv) > 1 else 200_000)
+    print(f"{len(texts):,} sentences, {sum(map(len, texts)):,} characters, {ROUNDS} rounds, processor time")
+    for config in CONFIGS:
+        tokenizer = fit(config, texts[:20_000])
+        ours: list[float] = []
+        theirs: list[float] = []
+        for _ in range(ROUNDS):
+            ours.append(seconds(lambda tokenizer=tokenizer: tokenizer.encode(texts)))  # type: ignore[misc]
+            if isinstance(tokenizer.cutter, SubwordCutter):
+                library = tokenizer.cutter._library
+                theirs.append(seconds(lambda library=library: library.encode_batch(texts, add_special_tokens=False)))  # type: ignore[misc]
+        print(row(config.kind(), ours, theirs))
+
+
+def row(kind: str, ours: list[float], theirs: list[float]) -> str:
+    """One row of the table."""
+    mine = f"{kind:12} {statistics.median(ours):7.2f} s ({min(ours):.2f}-{max(ours):.2f})"
+    if not theirs:
+        return mine
+    ratios = [own / other for own, other in zip(ours, theirs, strict=True)]
+    other = f"library {statistics.median(theirs):7.2f} s ({min(theirs):.2f}-{max(theirs):.2f})"
+    return f"{mine}   {other}   ratio {statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
+
+
+if __name__ == "__main__":
+    main()

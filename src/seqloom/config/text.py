@@ -1,0 +1,64 @@
+"""Tokenisers: how text becomes symbols. Each is fitted on training data only."""
+
+from typing import TYPE_CHECKING, Annotated, Literal, cast
+
+from msgspec import Meta
+
+from seqloom.config.base import Config
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from seqloom.text.tokenizer import Tokenizer
+
+UnicodeForm = Literal["as-is", "nfc", "nfd", "nfkc", "nfkd"]
+WordLimit = Annotated[int, Meta(ge=16, le=2**24, examples=[32])]
+PieceLimit = Annotated[int, Meta(ge=300, le=2**20, examples=[300])]  # 256 bytes, the special symbols, some merges
+Count = Annotated[int, Meta(ge=1, le=2**30, examples=[1])]
+
+
+class TokenizerConfig(Config, kw_only=True):
+    """Base of the tokenisers: what is done to a text before it is cut. Offsets always point into the original."""
+
+    unicode: UnicodeForm = "as-is"
+    lower: bool = False
+
+    def fit(self, texts: "Iterable[str]") -> "Tokenizer":
+        """The tokeniser whose vocabulary comes from these texts, which must be training data."""
+        from seqloom.text.tokenizer import fit
+
+        return fit(cast("AnyTokenizer", self), texts)
+
+
+class WordsConfig(TokenizerConfig, tag="words", kw_only=True):
+    """Words and marks of punctuation; with `split = "space"`, whatever stands between white space."""
+
+    limit: WordLimit = 50_000
+    least: Count = 1  # how often a word must occur
+    split: Literal["punctuation", "space"] = "punctuation"
+
+
+class CharactersConfig(TokenizerConfig, tag="characters", kw_only=True):
+    """Unicode code points."""
+
+    limit: WordLimit = 4_096
+    least: Count = 1
+
+
+class BytesConfig(TokenizerConfig, tag="bytes", kw_only=True):
+    """The bytes of UTF-8: nothing is unknown, nothing is fitted."""
+
+
+class BpeConfig(TokenizerConfig, tag="bpe", kw_only=True):
+    """Subwords by byte-pair merges over bytes (Sennrich et al. 2016): nothing is unknown."""
+
+    limit: PieceLimit = 8_000
+
+
+class UnigramConfig(TokenizerConfig, tag="unigram", kw_only=True):
+    """Subwords by a unigram language model over bytes (Kudo 2018): nothing is unknown."""
+
+    limit: PieceLimit = 8_000
+
+
+AnyTokenizer = WordsConfig | CharactersConfig | BytesConfig | BpeConfig | UnigramConfig

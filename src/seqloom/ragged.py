@@ -1,0 +1,75 @@
+"""Rows of different lengths in one array: what tokenisers give, and what columns of data hold."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Ragged(NamedTuple):
+    """Rows of different lengths in one array: row i is values[starts[i]:starts[i + 1]].
+
+    >>> column = Ragged.of([[5, 6, 7], [], [8]], np.int32)
+    >>> column.row(0).tolist(), column.rows, column.lengths.tolist()
+    ([5, 6, 7], 3, [3, 0, 1])
+    """
+
+    values: np.ndarray  # [total, ...]; may be a read-only memory map
+    starts: np.ndarray  # [rows + 1] int64
+
+    @classmethod
+    def of(cls, rows: Sequence[Sequence[float] | np.ndarray], dtype: np.typing.DTypeLike) -> "Ragged":
+        """Rows put one behind the other."""
+        starts = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum([len(row) for row in rows], out=starts[1:])
+        parts = [np.asarray(row, dtype) for row in rows]
+        return cls(np.concatenate(parts) if parts else np.empty(0, dtype), starts)
+
+    @classmethod
+    def joined(cls, blocks: "Sequence[Ragged]") -> "Ragged":
+        """The rows of several blocks, one behind the other.
+
+        >>> Ragged.joined([Ragged.of([[5], []], np.int32), Ragged.of([[6, 7]], np.int32)]).starts.tolist()
+        [0, 1, 1, 3]
+        """
+        lengths = np.concatenate([block.lengths for block in blocks])
+        starts = np.zeros(len(lengths) + 1, np.int64)
+        np.cumsum(lengths, out=starts[1:])
+        return cls(np.concatenate([block.values[block.starts[0] : block.starts[-1]] for block in blocks]), starts)
+
+    def row(self, index: int) -> np.ndarray:
+        """One row."""
+        return self.values[self.starts[index] : self.starts[index + 1]]
+
+    def select(self, rows: np.ndarray) -> "Ragged":
+        """The chosen rows, in the order asked for.
+
+        >>> Ragged.of([[5, 6], [], [8]], np.int32).select(np.array([2, 0])).values.tolist()
+        [8, 5, 6]
+        """
+        begins = self.starts[rows]  # not `lengths`, which would walk over all rows to choose a few
+        return self._gather(begins, self.starts[rows + 1] - begins)
+
+    def shorten(self, lengths: np.ndarray) -> "Ragged":
+        """The first elements of each row, at most so many.
+
+        >>> Ragged.of([[5, 6, 7], [], [8]], np.int32).shorten(np.array([2, 2, 0])).values.tolist()
+        [5, 6]
+        """
+        return self._gather(self.starts[:-1], np.minimum(self.lengths, lengths))
+
+    def _gather(self, begins: np.ndarray, lengths: np.ndarray) -> "Ragged":
+        starts = np.zeros(len(lengths) + 1, np.int64)
+        np.cumsum(lengths, out=starts[1:])
+        places = np.arange(starts[-1]) + np.repeat(begins - starts[:-1], lengths)
+        return Ragged(self.values[places], starts)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """How many elements each row has."""
+        return np.diff(self.starts)
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return len(self.starts) - 1

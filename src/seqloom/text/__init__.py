@@ -1,0 +1,1 @@
+"""Text as symbols: normalising, tokenising, alignment of words and subwords, pretrained vectors."""

@@ -1,0 +1,199 @@
+"""Subwords over bytes: byte-pair merges and the unigram model, cut by the `tokenizers` library.
+
+The library works on strings, so each byte is written as one printable character, its *letter*; all 256 are pieces, and
+nothing is unknown. Before a text stands one space more, so that a word has the same pieces wherever it is: first in a
+text, inside it, or alone in a list of words. `decode` takes that space away again.
+
+The pattern below cuts a text before the model sees it. All its runs are bounded, so that no text, and no fitting, takes
+more than linear time; a longer run is simply cut into several.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from itertools import chain
+
+import msgspec
+import numpy as np
+from tokenizers import Regex, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer as Library
+
+from seqloom.config.text import BpeConfig, UnigramConfig
+from seqloom.errors import DataError
+from seqloom.ragged import Ragged
+from seqloom.text.contract import Pieces, ragged, spans_of_bytes
+from seqloom.text.symbols import COUNT
+from seqloom.text.unigram import count_parts, train_unigram
+
+PATTERN = (
+    r" ?[\p{L}\p{M}]{1,64}"
+    r"| ?\p{N}{1,16}"
+    r"| ?[^\s\p{L}\p{M}\p{N}]{1,64}"
+    r"|\s{1,64}(?!\S)"  # leaves the last space of a run to the word behind it
+    r"|\s{1,64}"
+)
+LEAST = 2  # times that a pair must occur to be merged
+LONGEST = 1_024  # bytes of a piece that is read from a file; a fitted one has 257 at most
+
+
+@cache
+def letters() -> tuple[str, ...]:
+    """The letter of each byte: itself where it is printable Latin-1, else the next free one from U+0100 on."""
+    kept = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    free = iter(range(0x100, 0x200))
+    return tuple(chr(byte if byte in kept else next(free)) for byte in range(256))
+
+
+@cache
+def _bytes_of_letters() -> dict[str, int]:
+    return {letter: byte for byte, letter in enumerate(letters())}
+
+
+def _as_bytes(piece: str) -> bytes:
+    return bytes(map(_bytes_of_letters().__getitem__, piece))
+
+
+def _as_letters(piece: bytes) -> str:
+    return "".join(map(letters().__getitem__, piece))
+
+
+def _cut_by_pattern() -> pre_tokenizers.PreTokenizer:
+    split = pre_tokenizers.Split(Regex(PATTERN), "isolated")
+    return pre_tokenizers.Sequence([split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+
+
+def _library(model: models.Model) -> Library:
+    library = Library(model)
+    library.pre_tokenizer = _cut_by_pattern()
+    return library
+
+
+def _spaced(text: str) -> str:
+    return f" {text}" if text else ""
+
+
+class SubwordCutter:
+    """Pieces of text by a model of the library; what the two kinds share."""
+
+    def __init__(self, model: models.Model, pieces: Sequence[bytes], limit: int) -> None:
+        if COUNT + len(pieces) > limit:
+            raise DataError(f"{len(pieces):,} pieces and {COUNT} special symbols, and the limit is {limit:,}")
+        self._library = _library(model)
+        self._pieces = pieces
+        self._lengths = np.array([len(piece) for piece in pieces], np.int64)
+
+    @property
+    def vocab_size(self) -> int:
+        """How many symbols there are."""
+        return COUNT + len(self._pieces)
+
+    def encode(self, texts: Sequence[str]) -> Ragged:
+        """The symbols of each text."""
+        found = self._library.encode_batch_fast([_spaced(text) for text in texts], add_special_tokens=False)
+        rows = ragged([encoding.ids for encoding in found])
+        return Ragged(rows.values + np.int32(COUNT), rows.starts)
+
+    def encode_with_offsets(self, text: str) -> Pieces:
+        """The symbols, and the characters that their bytes are part of; the space in front is no character."""
+        symbols = self.encode([text]).values
+        spans = spans_of_bytes(_spaced(text).encode(), self._lengths[symbols - COUNT])
+        return Pieces(symbols, np.maximum(spans - 1, 0))
+
+    def decode(self, symbols: np.ndarray) -> str:
+        r"""The text of the pieces without the space in front; bytes that make no character are written out as \xNN."""
+        text = b"".join([self._pieces[number] for number in (symbols - COUNT).tolist()])
+        return text.decode("utf-8", errors="backslashreplace").removeprefix(" ")
+
+    def piece(self, symbol: int) -> str:
+        """The piece; bytes that make no character are written out."""
+        return self._pieces[symbol - COUNT].decode("utf-8", errors="backslashreplace")
+
+
+class BpeData(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """The merges in their order, each of two pieces: the 256 letters are the first pieces, a merge makes the next."""
+
+    merges: tuple[tuple[int, int], ...]
+
+
+class BpeCutter(SubwordCutter):
+    """Cuts by merging, again and again, the pair of neighbours that was learned first (Sennrich et al. 2016)."""
+
+    def __init__(self, config: BpeConfig, data: BpeData) -> None:
+        pieces = _merged(data.merges)
+        numbers = {piece: number for number, piece in enumerate(pieces)}
+        merges = [(pieces[left], pieces[right]) for left, right in data.merges]
+        super().__init__(models.BPE(vocab=numbers, merges=merges), [*map(_as_bytes, pieces)], config.limit)
+        self._data = data
+
+    def data(self) -> BpeData:
+        """The merges."""
+        return self._data
+
+
+def _merged(merges: Iterable[tuple[int, int]]) -> list[str]:
+    """The pieces, written in letters, that the merges make; two merges may make the same one."""
+    pieces = sorted(letters())
+    known = set(pieces)
+    for number, (left, right) in enumerate(merges):
+        if not (0 <= left < len(pieces) and 0 <= right < len(pieces)):
+            raise DataError(f"merge {number:,} is of the pieces {left:,} and {right:,}, and there are {len(pieces):,}")
+        piece = pieces[left] + pieces[right]
+        if len(piece) > LONGEST:
+            raise DataError(f"merge {number:,} makes a piece of {len(piece):,} bytes, and the limit is {LONGEST:,}")
+        if piece not in known:
+            known.add(piece)
+            pieces.append(piece)
+    return pieces
+
+
+def fit_bpe(config: BpeConfig, texts: Iterator[Sequence[str]]) -> tuple[BpeCutter, int]:
+    """The merges learned from blocks of normalised texts; nothing is left out."""
+    library = _library(models.BPE())
+    trainer = trainers.BpeTrainer(
+        vocab_size=config.limit - COUNT, min_frequency=LEAST, initial_alphabet=list(letters()), show_progress=False
+    )
+    library.train_from_iterator(map(_spaced, chain.from_iterable(texts)), trainer)
+    model = json.loads(library.to_str())["model"]
+    merges = tuple((model["vocab"][left], model["vocab"][right]) for left, right in model["merges"])
+    return BpeCutter(config, BpeData(merges)), 0
+
+
+class UnigramData(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """The pieces, written in letters, and the logarithm of how probable each is."""
+
+    pieces: tuple[tuple[str, float], ...]
+
+
+class UnigramCutter(SubwordCutter):
+    """Cuts into the most probable pieces, taken as independent of one another (Kudo 2018)."""
+
+    def __init__(self, config: UnigramConfig, data: UnigramData) -> None:
+        _require_pieces([piece for piece, _ in data.pieces], [score for _, score in data.pieces])
+        pieces = [_as_bytes(piece) for piece, _ in data.pieces]
+        super().__init__(models.Unigram(vocab=list(data.pieces)), pieces, config.limit)
+        self._data = data
+
+    def data(self) -> UnigramData:
+        """The pieces and their scores."""
+        return self._data
+
+
+def _require_pieces(pieces: list[str], scores: list[float]) -> None:
+    unknown = sorted(set("".join(pieces)) - set(letters()))
+    if unknown:
+        raise DataError(f"U+{ord(unknown[0]):04X} in a piece stands for no byte")
+    if missing := set(letters()) - set(pieces):
+        raise DataError(f"{len(missing)} of the 256 bytes are not among the pieces")
+    if len(set(pieces)) < len(pieces) or not all(0 < len(piece) <= LONGEST for piece in pieces):
+        raise DataError("a piece is empty, too long, or stands there twice")
+    if not all(-1e6 <= score <= 0 for score in scores):
+        raise DataError("a score is not the logarithm of a probability")
+
+
+def fit_unigram(config: UnigramConfig, texts: Iterator[Sequence[str]]) -> tuple[UnigramCutter, int]:
+    """The pieces learned from blocks of normalised texts; nothing is left out."""
+    cut = pre_tokenizers.Split(Regex(PATTERN), "isolated")
+    found = (cut.pre_tokenize_str(_spaced(text)) for text in chain.from_iterable(texts))
+    parts = count_parts(part for parts in found for part, _ in parts)
+    pieces = train_unigram(parts, config.limit - COUNT)
+    return UnigramCutter(config, UnigramData(tuple((_as_letters(piece), score) for piece, score in pieces))), 0

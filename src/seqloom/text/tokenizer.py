@@ -1,0 +1,155 @@
+"""Tokenisers: text becomes symbols, and symbols text. One class for all kinds; what differs is its cutter.
+
+>>> from seqloom.config.text import WordsConfig
+>>> tokenizer = fit(WordsConfig(lower=True), ["The cat sat.", "A cat!"])
+>>> tokenizer.encode(["A CAT sat <pad>"]).row(0).tolist()
+[9, 6, 10, 1, 1, 1]
+>>> tokenizer.decode([9, 6, 10])
+'a cat sat'
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from seqloom.config.text import AnyTokenizer
+from seqloom.errors import DataError
+from seqloom.ragged import Ragged
+from seqloom.text import storage
+from seqloom.text.contract import BLOCK, Cutter, Pieces, blocks, joined, require_whole
+from seqloom.text.normalising import Normaliser
+from seqloom.text.plain import ByteCutter, CharacterCutter, fit_bytes, fit_characters
+from seqloom.text.subwords import BpeCutter, UnigramCutter, fit_bpe, fit_unigram
+from seqloom.text.symbols import COUNT, NAMES, UNKNOWN
+from seqloom.text.words import WordCutter, fit_words
+
+Fitting = Callable[[Any, Iterator[Sequence[str]]], tuple[Cutter, int]]
+
+CUTTERS: dict[str, Callable[[Any, Any], Cutter]] = {
+    "words": WordCutter,
+    "characters": CharacterCutter,
+    "bytes": ByteCutter,
+    "bpe": BpeCutter,
+    "unigram": UnigramCutter,
+}
+FITTINGS: dict[str, Fitting] = {
+    "words": fit_words,
+    "characters": fit_characters,
+    "bytes": fit_bytes,
+    "bpe": fit_bpe,
+    "unigram": fit_unigram,
+}
+
+
+class Tokenizer:
+    """A fitted tokeniser. No text gives a special symbol, whatever is written in it; UNKNOWN stands for what is new."""
+
+    def __init__(self, config: AnyTokenizer, cutter: Cutter, dropped: int = 0) -> None:
+        self.config = config
+        self.dropped = dropped  # different words or characters of the texts that the vocabulary leaves out
+        self.cutter = cutter
+        self._normaliser = Normaliser(config)
+
+    @property
+    def vocab_size(self) -> int:
+        """How many symbols there are, with the special ones."""
+        return self.cutter.vocab_size
+
+    def encode(self, texts: Sequence[str]) -> Ragged:
+        """The symbols of each text; no special ones are added."""
+        return joined([self._encode(block) for block in blocks(texts)])
+
+    def _encode(self, texts: Sequence[str]) -> Ragged:
+        return self.cutter.encode(self._normaliser.apply(texts))
+
+    def encode_with_offsets(self, text: str) -> Pieces:
+        """The same symbols for one text, and for each the part of the original text that it stands for."""
+        require_whole(text)
+        normalised = self._normaliser.apply_with_offsets(text)
+        pieces = self.cutter.encode_with_offsets(normalised.text)
+        return pieces._replace(spans=normalised.original(pieces.spans))
+
+    def encode_words(self, words: Sequence[Sequence[str]]) -> tuple[Ragged, Ragged]:
+        """The symbols of each sentence, every word cut by itself, and the place of each word's first one.
+
+        A word that gives no piece gives UNKNOWN once, so that every word has a place. `alignment.align` does the same
+        for one text, with offsets.
+        """
+        parts = [self._encode_words(block) for block in _blocks_of_words(words)]
+        return joined([symbols for symbols, _ in parts]), joined([firsts for _, firsts in parts])
+
+    def _encode_words(self, sentences: Sequence[Sequence[str]]) -> tuple[Ragged, Ragged]:
+        numbers: dict[str, int] = {}  # of the different words, in the order in which they come
+        flat = np.array([numbers.setdefault(word, len(numbers)) for words in sentences for word in words], np.int64)
+        pieces = _at_least_one(joined([self._encode(block) for block in blocks(list(numbers))]))
+        symbols, word_starts = _gathered(pieces, flat)
+        word_counts = np.array([len(words) for words in sentences], np.int64)
+        sentence_words = np.concatenate([[0], np.cumsum(word_counts)])
+        starts = word_starts[sentence_words]
+        firsts = (word_starts[:-1] - np.repeat(starts[:-1], word_counts)).astype(np.int32)
+        return Ragged(symbols, starts), Ragged(firsts, sentence_words)
+
+    def decode(self, symbols: Sequence[int] | np.ndarray) -> str:
+        """The text of symbols, the special ones left out.
+
+        Bytes, characters, bpe and unigram give back exactly the text that was encoded, if it was not normalised and
+        nothing in it was unknown.
+        """
+        numbers = np.asarray(symbols, np.int64).reshape(-1)
+        for symbol in numbers[(numbers < 0) | (numbers >= self.vocab_size)][:1].tolist():
+            self._require_symbol(symbol)
+        return self.cutter.decode(numbers[numbers >= COUNT])
+
+    def piece(self, symbol: int) -> str:
+        """One symbol as it is shown to people."""
+        self._require_symbol(symbol)
+        return NAMES[symbol] if symbol < COUNT else self.cutter.piece(symbol)
+
+    def _require_symbol(self, symbol: int) -> None:
+        if not 0 <= symbol < self.vocab_size:
+            raise DataError(f"{symbol} is no symbol of this tokeniser, which has 0..{self.vocab_size - 1}")
+
+    def to_json(self) -> str:
+        """The tokeniser as one JSON document: the same bytes for the same tokeniser."""
+        return storage.to_json(self.config, self.dropped, self.cutter.data())
+
+    @classmethod
+    def from_json(cls, text: str) -> "Tokenizer":
+        """The tokeniser in a JSON document, every part of it checked."""
+        config, dropped, data = storage.from_json(text)
+        with storage.reading():
+            return cls(config, CUTTERS[config.kind()](config, data), dropped)
+
+
+def fit(config: AnyTokenizer, texts: Iterable[str]) -> Tokenizer:
+    """The tokeniser whose vocabulary comes from these texts, which must be training data; they are read once."""
+    normaliser = Normaliser(config)
+    cutter, dropped = FITTINGS[config.kind()](config, map(normaliser.apply, blocks(texts)))
+    return Tokenizer(config, cutter, dropped)
+
+
+def _blocks_of_words(sentences: Sequence[Sequence[str]]) -> Iterator[Sequence[Sequence[str]]]:
+    """The sentences in blocks; one that is a text, not a list of words, is refused."""
+    for start in range(0, len(sentences), BLOCK):
+        block = sentences[start : start + BLOCK]
+        for number, words in enumerate(block, start=start):
+            if isinstance(words, str):
+                raise DataError(f"sentence {number:,} is one text", fix="give its words in a list")
+        yield block
+
+
+def _at_least_one(rows: Ragged) -> Ragged:
+    """The rows, those without a symbol filled with UNKNOWN."""
+    lengths = rows.lengths
+    empty = rows.starts[:-1][lengths == 0]
+    starts = np.concatenate([[0], np.cumsum(np.maximum(lengths, 1))])
+    return Ragged(np.insert(rows.values, empty, UNKNOWN), starts)
+
+
+def _gathered(rows: Ragged, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The values of the rows one behind the other in the order given, and where each begins."""
+    lengths = rows.lengths[order]
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    places = np.arange(starts[-1]) + np.repeat(rows.starts[order] - starts[:-1], lengths)
+    return rows.values[places], starts

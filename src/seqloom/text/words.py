@@ -1,0 +1,139 @@
+"""Words and marks: the pattern that cuts text into them, and the vocabulary of whole words.
+
+A word is a run of letters, digits, underscores and the marks that combine with them. Everything else but white space
+is a mark by itself, together with what belongs to it: an accent, a skin tone, and the next mark after a joiner, so that
+a family of emoji is one mark.
+"""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from itertools import chain
+
+import msgspec
+import numpy as np
+
+from seqloom.config.text import WordsConfig
+from seqloom.errors import DataError
+from seqloom.ragged import Ragged
+from seqloom.text.contract import Pieces, ragged
+from seqloom.text.symbols import COUNT, UNKNOWN
+
+LONGEST = 256  # characters of a word that can be in a vocabulary; a longer one is a line without spaces
+MOST_COUNTED = 2**20  # different words that are counted at a time, about 120 MB of them
+JOINERS = "\u200c\u200d"
+SKIN_TONES = "\U0001f3fb-\U0001f3ff"
+
+
+@cache
+def word_pattern() -> re.Pattern[str]:
+    """Finds words and marks in time linear in the text: no branch goes back over what it has read."""
+    combining = _combining()
+    word = rf"\w{combining}{JOINERS}"
+    plain = r"[!-/:-@\[-^`{-~](?![\u0300-\U0010ffff])"  # marks of ASCII that nothing can belong to: only for speed
+    return re.compile(rf"{plain}|[{word}]+|\S(?:[{combining}{SKIN_TONES}]|\u200d[^\s{word}])*")
+
+
+def _combining() -> str:
+    """The combining marks (categories Mn, Mc, Me) as ranges of a character class."""
+    planes = chain(range(0x20000), range(0xE0000, 0xE1000))  # the others hold none
+    marks = [code for code in planes if unicodedata.category(chr(code))[0] == "M"]
+    firsts = [code for before, code in zip([-2, *marks], marks, strict=False) if code != before + 1]
+    lasts = [code for code, after in zip(marks, [*marks[1:], -2], strict=True) if after != code + 1]
+    return "".join(f"{chr(first)}-{chr(last)}" for first, last in zip(firsts, lasts, strict=True))
+
+
+def _pattern(config: WordsConfig) -> re.Pattern[str]:
+    return word_pattern() if config.split == "punctuation" else re.compile(r"\S+")
+
+
+class WordsData(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """What a vocabulary of words consists of."""
+
+    words: tuple[str, ...]
+
+
+class WordCutter:
+    """Words by their numbers; what is not in the vocabulary is UNKNOWN."""
+
+    def __init__(self, config: WordsConfig, data: WordsData) -> None:
+        _require_vocabulary(data.words, config.limit)
+        self._words = data.words
+        self._numbers = {word: number for number, word in enumerate(data.words, start=COUNT)}
+        self._pattern = _pattern(config)
+
+    @property
+    def vocab_size(self) -> int:
+        """How many symbols there are."""
+        return COUNT + len(self._words)
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        """The symbol of every known word."""
+        return dict(self._numbers)
+
+    def encode(self, texts: Sequence[str]) -> Ragged:
+        """One symbol for each word."""
+        return ragged([self._symbols(self._pattern.findall(text)) for text in texts])
+
+    def _symbols(self, words: Iterable[str]) -> list[int]:
+        numbers = self._numbers
+        return [numbers.get(word, UNKNOWN) for word in words]
+
+    def encode_with_offsets(self, text: str) -> Pieces:
+        """One symbol for each word, and its span."""
+        ends = chain.from_iterable(found.span() for found in self._pattern.finditer(text))
+        return Pieces(self.encode([text]).values, np.fromiter(ends, np.int64).reshape(-1, 2))
+
+    def decode(self, symbols: np.ndarray) -> str:
+        """The words with a space between each two: how they were spaced is not kept."""
+        return " ".join(self._words[symbol - COUNT] for symbol in symbols.tolist())
+
+    def piece(self, symbol: int) -> str:
+        """The word."""
+        return self._words[symbol - COUNT]
+
+    def data(self) -> WordsData:
+        """The words in the order of their numbers."""
+        return WordsData(self._words)
+
+
+def _require_vocabulary(words: Sequence[str], limit: int) -> None:
+    if COUNT + len(words) > limit:
+        raise DataError(f"{len(words):,} words and {COUNT} special symbols, and the limit is {limit:,}")
+    if len(set(words)) < len(words) or not all(words):
+        raise DataError("a word of the vocabulary is empty or stands there twice")
+
+
+def fit_words(config: WordsConfig, texts: Iterator[Sequence[str]]) -> tuple[WordCutter, int]:
+    """The vocabulary of the most frequent words in blocks of normalised texts, and how many words it leaves out."""
+    pattern, most = _pattern(config), max(MOST_COUNTED, 4 * config.limit)
+    counts: Counter[str] = Counter()
+    forgotten = 0
+    for block in texts:
+        counts.update(chain.from_iterable(pattern.findall(text) for text in block))
+        if len(counts) > most:
+            forgotten += _forget_rare(counts, most // 2)
+    words = most_frequent(counts, config.limit - COUNT, config.least)
+    return WordCutter(config, WordsData(words)), forgotten + len(counts) - len(words)
+
+
+def _forget_rare(counts: Counter[str], most: int) -> int:
+    """How many of the rarest words were taken out until at most so many are left: memory has an end, and text has none.
+
+    A word that comes again is counted anew, so only words rare throughout lose anything (Manku & Motwani 2002).
+    """
+    before, floor = len(counts), 1
+    while len(counts) > most:
+        for word in [word for word, count in counts.items() if count <= floor]:
+            del counts[word]
+        floor += 1
+    return before - len(counts)
+
+
+def most_frequent(counts: Counter[str], limit: int, least: int) -> tuple[str, ...]:
+    """At most `limit` words that occur `least` times, the most frequent first, equal ones in code point order."""
+    kept = [word for word, count in counts.items() if count >= least and len(word) <= LONGEST]
+    return tuple(sorted(kept, key=lambda word: (-counts[word], word))[:limit])

@@ -1,0 +1,36 @@
+"""What the tests of text share: one small fitted tokeniser of every kind, with and without normalising."""
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from seqloom.config.text import BpeConfig, BytesConfig, CharactersConfig, UnigramConfig, WordsConfig
+from seqloom.text.tokenizer import Tokenizer, fit
+
+KINDS: dict[str, Any] = {
+    "words": WordsConfig,
+    "characters": CharactersConfig,
+    "bytes": BytesConfig,
+    "bpe": BpeConfig,
+    "unigram": UnigramConfig,
+}
+FORMS = ("as-is", "nfc", "nfd", "nfkc", "nfkd")
+
+
+@cache
+def sentences(count: int = 300, words: int = 400, seed: int = 0) -> tuple[str, ...]:
+    """Word-like texts: syllables, words of falling frequency, some marks, numbers and accents."""
+    draw = np.random.default_rng(seed)
+    syllables = ["ba", "ke", "lo", "mi", "nu", "ra", "st", "en", "ing", "ed", "é", "ß", "北"]
+    known = ["".join(draw.choice(syllables, draw.integers(1, 5))) for _ in range(words)]
+    picks = (draw.random((count, 12)) ** 3 * words).astype(int)
+    ends = draw.choice([".", "!", " 123", " <x>"], count)
+    return tuple(" ".join(known[pick] for pick in row) + end for row, end in zip(picks, ends, strict=True))
+
+
+@cache
+def fitted(kind: str, form: str = "as-is", lower: bool = False) -> Tokenizer:
+    """A tokeniser of this kind, fitted on a few hundred sentences."""
+    limit = {} if kind == "bytes" else {"limit": 600}
+    return fit(KINDS[kind](unicode=form, lower=lower, **limit), sentences())

@@ -1,0 +1,123 @@
+"""Long and strange texts take linear time, and many words bounded memory."""
+
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from seqloom.config.text import BpeConfig
+from seqloom.text.tokenizer import fit
+from text.samples import FORMS, KINDS, fitted
+
+ROOT = Path(__file__).parents[2]
+RUNS = ("^", "a", "_", "1", " ")
+NESTED = ("a ", "^a", " ^", "e\u0301", "\u0315\u0300", "👍\u200d", "!\u0301", "\r\n", "北")
+SIZE = 1_000_000
+
+
+def seconds(call: Callable[[], object], times: int = 3) -> float:
+    """The median of the processor time of a call."""
+    taken = []
+    for _ in range(times):
+        start = time.process_time()
+        call()
+        taken.append(time.process_time() - start)
+    return median(taken)
+
+
+def own_seconds(call: Callable[[], object]) -> float:
+    """The least time a call spends in its own code; what the system needs to find memory comes in steps, not lines."""
+    taken = []
+    for _ in range(3):
+        start = resource.getrusage(resource.RUSAGE_SELF).ru_utime
+        call()
+        taken.append(resource.getrusage(resource.RUSAGE_SELF).ru_utime - start)
+    return min(taken)
+
+
+def is_linear(call: Callable[[str], object], unit: str, size: int) -> bool:
+    """Whether twice the text takes at most 2.3 times as long; on a busy machine it may take a second look."""
+    short, long = unit * (size // len(unit)), unit * (2 * size // len(unit))
+    for _ in range(3):
+        double = own_seconds(lambda: call(long))
+        if double < 0.03 or double <= 2.3 * own_seconds(lambda: call(short)):
+            return True
+    return False
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("unit", RUNS)
+def test_a_million_times_one_character_takes_a_second_at_most_and_linear_time(kind: str, unit: str) -> None:
+    tokenizer = fitted(kind)
+    for call in (lambda text: tokenizer.encode([text]), tokenizer.encode_with_offsets):
+        assert seconds(lambda call=call: call(unit * SIZE)) <= 1.0  # type: ignore[misc]
+        assert is_linear(call, unit, SIZE // 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("unit", RUNS)
+def test_fitting_on_a_million_times_one_character_takes_linear_time(kind: str, unit: str) -> None:
+    assert seconds(lambda: fit(KINDS[kind](), [unit * SIZE]), times=1) <= 1.0
+    assert is_linear(lambda text: fit(KINDS[kind](), [text]), unit, SIZE // 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("unit", NESTED)
+def test_patterns_that_invite_going_back_take_linear_time(kind: str, unit: str) -> None:
+    tokenizer = fitted(kind)
+    assert is_linear(tokenizer.encode_with_offsets, unit, SIZE // 8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("unit", ["\u0315\u0300", "e\u0301", "İ", "ﷺ"])
+def test_normalising_takes_linear_time(form: str, unit: str) -> None:
+    tokenizer = fitted("bytes", form, lower=True)
+    for call in (lambda text: tokenizer.encode([text]), tokenizer.encode_with_offsets):
+        assert is_linear(call, unit, 30_000)
+
+
+def test_a_thousand_marks_on_one_letter_are_quick() -> None:
+    tokenizers = [fitted(kind, "nfc") for kind in KINDS]
+    text = "a" + "\u0315\u0300" * 500
+    assert seconds(lambda: [one.encode_with_offsets(text) for one in tokenizers]) <= 0.1
+
+
+def test_a_long_run_is_cut_for_fitting() -> None:
+    tokenizer = fit(BpeConfig(limit=8_000), ["a" * 100_000])
+    assert max(len(tokenizer.piece(symbol)) for symbol in range(tokenizer.vocab_size)) <= 65
+
+
+PROGRAM = """
+import resource
+from seqloom.config.text import WordsConfig
+from seqloom.text.tokenizer import fit
+start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+texts = (" ".join(f"word{number}" for number in range(at, at + 10)) for at in range(0, 1_000_000, 10))
+tokenizer = fit(WordsConfig(limit=50_000), texts)
+print(tokenizer.vocab_size, tokenizer.dropped, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - start) // 1024)
+"""
+
+
+@pytest.mark.slow
+def test_a_million_different_words_are_capped_and_counted_in_bounded_memory() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        env={"PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    size, dropped, mebibytes = map(int, done.stdout.split())
+    assert (size, dropped) == (50_000, 1_000_000 - 49_994)
+    assert mebibytes <= 512
