@@ -21,6 +21,7 @@ new state. Disks also rot, so readers believe nothing but the sums: `verify_fold
 
     disk.py     the operations that change a disk, their errors, and one file written whole
     folders.py  write-once folders with a manifest
+    growing.py  such a folder whose files grow side by side, for data beyond memory
     steps.py    numbered folders: the newest one that verifies, and retention
     lines.py    append-only JSON lines with a sum each; the one file that grows, so its last line may be torn
 
@@ -45,6 +46,7 @@ from seqloom.durable.folders import (
     sweep,
     verify_folder,
 )
+from seqloom.durable.growing import GrowingFolder, alone, grow_folder
 from seqloom.durable.lines import Lines, append_line, read_lines, write_lines
 from seqloom.durable.steps import Newest, Pruned, Skipped, Step, newest_verified, prune
 
@@ -52,6 +54,7 @@ __all__ = [
     "REAL_FILES",
     "FileEntry",
     "FileLayer",
+    "GrowingFolder",
     "Lines",
     "Manifest",
     "Newest",
@@ -59,8 +62,10 @@ __all__ = [
     "RealFiles",
     "Skipped",
     "Step",
+    "alone",
     "append_line",
     "commit_folder",
+    "grow_folder",
     "make_folder",
     "newest_verified",
     "prune",

@@ -29,7 +29,7 @@ FORMAT = 1
 MANIFEST = "manifest.json"
 MANIFEST_LIMIT = 8 << 20  # checked before reading, so that a planted manifest cannot fill the memory
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*")
-_LEFTOVER = re.compile(r"\..+\.(tmp|partial|trash)-[0-9a-f]{16}")
+_LEFTOVER = re.compile(r"\.(?P<name>.+)\.(tmp|partial|trash)-[0-9a-f]{16}")
 _RESTORE = "use an older folder, or restore this one from a copy"
 
 Sha256 = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
@@ -72,41 +72,56 @@ def commit_folder(path: Path, contents: Mapping[str, Contents], *, files: FileLa
     of byte chunks, which is read once. Whatever exists at `path` is refused: `remove_folder` it first.
     """
     for name in contents:
-        if not _is_name(name):
-            raise DurableError(
-                f"{name!r} cannot be the name of a file in {path}",
-                fix=f"use letters, digits, '_', '-', '.', no leading dot, parts joined by '/', and not '{MANIFEST}'",
-            )
+        require_name(name, path)
+    folders = _folders_of(contents)
+    with committing(path, files) as partial, disk_errors("commit the folder", path):
+        for folder in folders:
+            files.make_folder(partial / folder)
+        entries = {file: FileEntry(*put(partial / file, data, 0o666, files)) for file, data in contents.items()}
+        return seal(partial, path.name, entries, files)
+
+
+@contextmanager
+def committing(path: Path, files: FileLayer) -> Iterator[Path]:
+    """A new folder beside `path`, which takes that name when the block ends well and is deleted when it does not."""
     if not path.name.isprintable():  # also refuses names that are not UTF-8, which a manifest could not hold
         raise DurableError(f"{path.name!r} cannot be the name of a folder", fix="use printable characters")
     partial = beside(path, "partial")
     with disk_errors("commit the folder", path):
         if path.exists() or path.is_symlink():
             raise DurableError(f"{path} exists, and folders are written once", fix="choose another name or remove it")
-        try:
-            manifest = _fill(partial, path.name, contents, files)
+    try:
+        with disk_errors("commit the folder", path):
+            files.make_folder(partial)
+        yield partial
+        with disk_errors("commit the folder", path):
             files.rename(partial, path)  # refused by the system if a folder with files appeared meanwhile
-        except BaseException:
-            with suppress(OSError):
-                _delete(partial, files)
-            raise
+    except BaseException:
+        with suppress(OSError):
+            _delete(partial, files)
+        raise
+    with disk_errors("commit the folder", path):
         files.sync_folder(path.parent)
-    return manifest
 
 
-def _fill(partial: Path, name: str, contents: Mapping[str, Contents], files: FileLayer) -> Manifest:
-    files.make_folder(partial)
-    folders = _folders_of(contents)
-    for folder in folders:
-        files.make_folder(partial / folder)
-    entries = {file: FileEntry(*put(partial / file, data, 0o666, files)) for file, data in contents.items()}
+def seal(partial: Path, name: str, entries: Mapping[str, FileEntry], files: FileLayer) -> Manifest:
+    """The manifest, written last, of files that are written and synced; then every list of names is synced."""
     manifest = sealed(name, entries)
     if len(manifest.text()) > MANIFEST_LIMIT:
         raise DurableError(f"{len(entries)} files are too many for one folder", fix="join small files into larger ones")
     put(partial / MANIFEST, manifest.text(), 0o666, files)
-    for folder in [*reversed(folders), ""]:
+    for folder in [*reversed(_folders_of(entries)), ""]:
         files.sync_folder(partial / folder)
     return manifest
+
+
+def require_name(name: str, path: Path) -> None:
+    """Raise DurableError for what cannot be the name of a file in a committed folder."""
+    if not _is_name(name):
+        raise DurableError(
+            f"{name!r} cannot be the name of a file in {path}",
+            fix=f"use letters, digits, '_', '-', '.', no leading dot, parts joined by '/', and not '{MANIFEST}'",
+        )
 
 
 def _folders_of(names: Collection[str]) -> list[str]:
@@ -218,10 +233,11 @@ def remove_folder(path: Path, *, files: FileLayer = REAL_FILES) -> None:
         _delete(trash, files)
 
 
-def sweep(parent: Path, *, files: FileLayer = REAL_FILES) -> tuple[Path, ...]:
-    """The leftovers of interrupted writes that were removed; only for the one process that may write here."""
+def sweep(parent: Path, *, name: str | None = None, files: FileLayer = REAL_FILES) -> tuple[Path, ...]:
+    """The leftovers of interrupted writes that were removed, of all names or one; only for the one who may write it."""
     with disk_errors("sweep", parent):
-        leftovers = [entry for entry in sorted(parent.iterdir()) if _LEFTOVER.fullmatch(entry.name)]
+        found = [(entry, _LEFTOVER.fullmatch(entry.name)) for entry in sorted(parent.iterdir())]
+        leftovers = [entry for entry, match in found if match and name in (None, match["name"])]
         for leftover in leftovers:
             _delete(leftover, files)
     return tuple(leftovers)
