@@ -10,6 +10,7 @@ from seqloom.version import __version__
 if TYPE_CHECKING:
     from seqloom import recipes
     from seqloom.config.models import model_from_json, model_from_toml, read_model
+    from seqloom.data.front import check_data, load_data
     from seqloom.errors import SeqloomError
     from seqloom.operators.kernels import using
     from seqloom.taps import recording
@@ -22,6 +23,8 @@ __all__ = [
     "Pair",
     "SeqloomError",
     "__version__",
+    "check_data",
+    "load_data",
     "model_from_json",
     "model_from_toml",
     "read_model",
@@ -40,6 +43,10 @@ def __getattr__(name: str) -> Any:
         from seqloom.config import models
 
         return getattr(models, name)
+    if name in ("check_data", "load_data"):
+        from seqloom.data import front
+
+        return getattr(front, name)
     if name == "SeqloomError":
         from seqloom import errors
 

@@ -3,6 +3,7 @@
     SeqloomError
     ├── ConfigError        a configuration that cannot mean anything, or is too large
     ├── DataError          input that cannot be read or fed: files, batches, lengths
+    │   └── RejectedError  files or rows that were refused, each with its place and a code
     ├── KernelError        a named kernel was asked for something it cannot express
     ├── DurableError       a file or folder that could not be written or does not verify
     │   └── DamagedError   bytes on disk differ from what the manifest promised
@@ -13,7 +14,7 @@ Errors are for people; `assert` is for our own bugs.
 """
 
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 
@@ -32,6 +33,21 @@ class ConfigError(SeqloomError):
 
 class DataError(SeqloomError):
     """Input that does not have the form a model or reader needs."""
+
+
+class RejectedError(DataError):
+    """Files or rows that were refused: one line for each, `path:line:column: code: text. Fix: ...`, and the total.
+
+    `verdict` is a last line about all of them.
+    """
+
+    def __init__(self, lines: Sequence[str], *, codes: Sequence[str], total: int, verdict: str = "") -> None:
+        self.codes = tuple(codes)  # of the lines, in their order
+        self.total = total
+        shown = f"; the first {len(lines)} are shown" if total > len(lines) else ""
+        count = [f"{total:,} problems in all{shown}."] if total > 1 else []
+        self.problem, self.fix = "\n".join([*lines, *count, *([verdict] if verdict else [])]), ""
+        Exception.__init__(self, self.problem)
 
 
 class KernelError(SeqloomError):

@@ -19,7 +19,7 @@ from seqloom.heads import Pooler
 from seqloom.inputs import Tokens
 from seqloom.mixers.contract import CausalMixer, ConditionedMixer
 from seqloom.operators.activations import ACTIVATIONS
-from seqloom.types import Batch, Loss, Padded, Pair
+from seqloom.types import Batch, Loss, Padded, Pair, Subwords
 
 
 class SequenceModel(nn.Module):
@@ -62,7 +62,10 @@ class SequenceModel(nn.Module):
 
 
 class ElementModel(nn.Module):
-    """One answer per element: tags, classes or numbers per step, or hidden symbols."""
+    """One answer per element: tags, classes or numbers per step, or hidden symbols.
+
+    Of words in subwords all pieces are read, and a word's answer is given at its first piece (Devlin et al. 2019).
+    """
 
     def __init__(self, config: ElementModelConfig) -> None:
         super().__init__()
@@ -74,20 +77,28 @@ class ElementModel(nn.Module):
         else:
             self.head = config.head.build(width)
 
+    def features(self, inputs: Any) -> Padded:
+        """The vectors that the head reads: of all elements [B,T,D], or of the words of `Subwords` [B,W,D]."""
+        if not isinstance(inputs, Subwords):
+            x: Padded = self.encoder(inputs)
+            return x
+        pieces: Padded = self.encoder(inputs.pieces)
+        return pieces.pick(inputs.firsts)
+
     def forward(self, inputs: Any) -> Padded:
         """The scores at each element, [B,T,K]."""
-        scores: Padded = self.head(self.encoder(inputs))
+        scores: Padded = self.head(self.features(inputs))
         return scores
 
     def loss(self, batch: Batch[Any, Tensor]) -> Loss:
         """The loss summed over the real elements; targets [B,T] or [B,T,K]."""
         _require_batch(batch)
-        x = self.encoder(batch.inputs)
+        x = self.features(batch.inputs)
         return self.head.loss(x, _fitting(batch.targets, x))
 
     def predict(self, inputs: Any) -> Tensor:
         """The best answer at each element, [B,T] or [B,T,K]."""
-        return self.head.predict(self.encoder(inputs))
+        return self.head.predict(self.features(inputs))
 
 
 class LanguageModel(CausalMixer[Any]):

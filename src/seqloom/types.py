@@ -105,6 +105,24 @@ class Padded(NamedTuple):
         segments = None if self.segments is None else self.segments[rows]
         return Padded(self.values[rows], self.lengths[rows], segments, self.full)
 
+    def pick(self, places: "Padded") -> "Padded":
+        """The elements at the chosen places [B,W] of each row: of subwords, those where words begin.
+
+        >>> x = Padded.of(torch.tensor([[5, 6, 7], [8, 9, 0]]), torch.tensor([3, 2]))
+        >>> x.pick(Padded.of(torch.tensor([[0, 2], [1, 0]]), torch.tensor([2, 1]))).values.tolist()
+        [[5, 7], [9, 0]]
+        """
+        if len(places.lengths) != len(self.lengths):
+            raise DataError(f"{len(places.lengths)} rows of places do not fit a batch of {len(self.lengths)} rows")
+        outside = places.valid & ((places.values < 0) | (places.values >= self.lengths[:, None]))
+        if places.values.device.type == "cpu" and bool(outside.any()):
+            raise DataError("a place lies outside its row", fix="count places from 0, inside each row")
+        if places.values.shape[1] == 0:
+            return Padded(self.values[:, :0], places.lengths, None, places.full)
+        rows = torch.arange(len(places.lengths), device=places.values.device)[:, None]
+        segments = None if self.segments is None else self.segments[rows, places.values]
+        return places._replace(segments=segments).with_values(self.values[rows, places.values])
+
     def cut(self, start: int, stop: int) -> "Padded":
         """Columns start..stop of every row, as far as there are any, as a batch of their own."""
         stop = max(start, stop)
@@ -154,6 +172,13 @@ class Batch(NamedTuple, Generic[Inputs, Targets]):
     inputs: Inputs
     targets: Targets
     ids: tuple[str, ...] = ()
+
+
+class Subwords(NamedTuple):
+    """The inputs of a tagger: the pieces of the words, and where each word begins among them."""
+
+    pieces: Padded  # [B,T] symbols
+    firsts: Padded  # [B,W] int64, the place of the first piece of each word
 
 
 class Pair(NamedTuple):

@@ -5,8 +5,8 @@ import sys
 
 import typer
 
-from seqloom.cli import demo, recipes
-from seqloom.errors import SeqloomError
+from seqloom.cli import data, demo, recipes
+from seqloom.errors import RejectedError, SeqloomError
 from seqloom.version import __version__
 
 app = typer.Typer(
@@ -19,6 +19,7 @@ app = typer.Typer(
 )
 app.command("recipes")(recipes.recipes)
 app.command("demo")(demo.demo)
+app.add_typer(data.app, name="data")
 
 
 def _version(wanted: bool) -> None:
@@ -42,6 +43,9 @@ def main() -> None:
         app()
     except OSError as error:
         typer.echo(f"error: {error.strerror or error}", err=True)
+        sys.exit(2)
+    except RejectedError as error:  # begins with the place, as compilers' messages do
+        typer.echo(str(error), err=True)
         sys.exit(2)
     except SeqloomError as error:
         typer.echo(f"error: {error}", err=True)

@@ -6,8 +6,8 @@ from rich.console import Console
 class Screen(Console):
     """A console without highlighting; a reader who leaves a pipe early has seen enough, and that is no error."""
 
-    def __init__(self) -> None:
-        super().__init__(highlight=False)
+    def __init__(self, *, stderr: bool = False) -> None:
+        super().__init__(highlight=False, stderr=stderr)
 
     def on_broken_pipe(self) -> None:
         """Stop writing and end the command, as rich does, but with exit code 0."""

@@ -1,4 +1,4 @@
-"""Several figures as one HTML file that needs nothing else: no script, no address, one style sheet."""
+"""Figures, or any markup, as one HTML file that needs nothing else: no script, no address, one style sheet."""
 
 from collections.abc import Sequence
 
@@ -27,14 +27,17 @@ def page(title: str, figures: Sequence[Figure]) -> str:
     checks.text(title, "title")
     shown = checks.instances(figures, Figure, "figures")  # type: ignore[type-abstract]
     checks.some(shown, "figures", largest=MOST_FIGURES)
-    drawn = [tag("figure", figure.drawn(styled=False)) for figure in shown]
+    return document(title, [tag("h1", title), *(tag("figure", figure.drawn(styled=False)) for figure in shown)])
+
+
+def document(title: str, body: Sequence[Markup], rules: str = "") -> str:
+    """One self-contained HTML document around markup made with `tag`; `rules` are added to the style sheet."""
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
         tag("meta", http_equiv="Content-Security-Policy", content=POLICY),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("title", title),
-        tag("style", Markup(PAGE_RULES), style_sheet(together(drawn))),
+        tag("style", Markup(PAGE_RULES + rules), style_sheet(together(body))),
     )
-    body = tag("body", tag("main", tag("h1", title), *drawn))
-    return f"<!DOCTYPE html>\n{tag('html', head, body)}\n"
+    return f"<!DOCTYPE html>\n{tag('html', head, tag('body', tag('main', *body)))}\n"

@@ -1,0 +1,111 @@
+"""`seqloom data`: look at data before anything is trained on it, and get known sets."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from seqloom.cli import data_options as options
+from seqloom.cli.data_sources import get_source, list_sources
+from seqloom.cli.screen import Screen
+from seqloom.data.files import require_writable
+from seqloom.data.problems import Ledger
+
+if TYPE_CHECKING:
+    from seqloom.data.report import DataReport
+
+app = typer.Typer(help="Look at data, list and get known sets.", no_args_is_help=True, rich_markup_mode=None)
+app.command("list")(list_sources)
+app.command("get")(get_source)
+
+
+@app.command("check")
+def check(
+    data: options.Data,
+    dev: options.Dev = None,
+    test: options.Test = None,
+    task: options.TaskName = None,
+    input_: options.Input = None,
+    target: options.Target = None,
+    id_: options.Id = None,
+    label_separator: options.LabelSeparator = None,
+    sequence: options.Sequence = None,
+    format_: options.FormatName = None,
+    encoding: options.Encoding = "utf-8",
+    delimiter: options.Delimiter = None,
+    header: options.Header = True,
+    template: options.Template = None,
+    unit: options.UnitName = "line",
+    split_column: options.SplitColumn = None,
+    shares: options.Shares = None,
+    fold: options.Folds = None,
+    group: options.Group = None,
+    split_seed: options.Seed = 0,
+    bad_rows: options.BadRowsRule = "strict",
+    max_bad: options.MaxBad = "0.1%",
+    tokenizer: options.Tokeniser = "words",
+    vocabulary: options.Vocabulary = None,
+    lower: options.Lower = False,
+    unicode: options.Unicode = "as-is",
+    longest: options.Longest = 2**20,
+    too_long: options.TooLong = "cut",
+    budget: Annotated[int, typer.Option(min=1, help="Symbols in one batch, padding included.")] = 8_192,
+    html: Annotated[Path | None, typer.Option(help="Also write the report to this HTML file.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+) -> None:
+    """Read data as training would, and say what is in it and what looks wrong."""
+    if html is not None:
+        require_writable(html, Ledger())
+    config = options.data_config(
+        train=data,
+        dev=dev,
+        test=test,
+        reading=options.reading(format_, encoding, delimiter, header, template, unit),
+        task=task,
+        input=input_,
+        target=target,
+        id=id_,
+        label_separator=label_separator,
+        sequence=sequence,
+        split=options.split(split_column, shares, fold, group, split_seed),
+    )
+    how = options.encoding_config(tokenizer, vocabulary, lower, unicode, longest, too_long)
+    report = _report(config, how, options.bad_rows(bad_rows, max_bad), budget)
+    _show(report, html, json)
+
+
+def _report(config: Any, how: Any, rule: Any, budget: int) -> "DataReport":
+    from seqloom.data.looking import look
+
+    screen = Screen(stderr=True)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TextColumn("{task.completed:,.0f} rows"))
+    with Progress(*columns, TimeElapsedColumn(), console=screen, transient=True, disable=not screen.is_terminal) as bar:
+        work = bar.add_task("reading", total=None)
+        return look(
+            config,
+            how,
+            Ledger(rule),
+            budget=budget,
+            watch=lambda what, rows: bar.update(work, description=what, completed=rows),
+        )
+
+
+def _show(report: "DataReport", html: Path | None, json: bool) -> None:
+    screen = Screen()
+    if html is not None:
+        from seqloom.durable import write_file
+
+        write_file(html, report.html())
+    if json:
+        screen.print(msgspec.json.encode(report.data()).decode(), markup=False, soft_wrap=True)
+    else:
+        coloured = screen.color_system is not None and not screen.no_color
+        drawn = report.text(width=max(40, min(100, screen.width)), colour=coloured)
+        screen.print(Text.from_ansi(drawn), soft_wrap=True)
+        if html is not None:
+            screen.print(f"\nThe report is written to {html}", soft_wrap=True, markup=False)
+    if report.verdict == "refused":
+        raise typer.Exit(2)

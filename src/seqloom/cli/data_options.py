@@ -1,0 +1,135 @@
+"""The options that say what the data is and how it is read: the same for every verb that takes data."""
+
+from typing import Annotated, Any, cast, get_args
+
+import typer
+
+from seqloom.config.data import (
+    AnySplit,
+    ColumnSplit,
+    DataConfig,
+    EncodingConfig,
+    FoldSplit,
+    Format,
+    RandomSplit,
+    ReadingConfig,
+    Task,
+    Unit,
+)
+from seqloom.config.reading import from_data
+from seqloom.config.text import AnyTokenizer, UnicodeForm
+from seqloom.data.problems import BadRows
+from seqloom.errors import ConfigError
+
+Data = Annotated[list[str], typer.Argument(help="A file, a folder, two files of parallel text, or the name of a set.")]
+Dev = Annotated[list[str] | None, typer.Option("--dev", help="The dev file; twice for parallel text.")]
+Test = Annotated[list[str] | None, typer.Option("--test", help="The test file; twice for parallel text.")]
+TaskName = Annotated[str | None, typer.Option("--task", help=f"One of {', '.join(get_args(Task))}; else inferred.")]
+Input = Annotated[list[str] | None, typer.Option("--input", help="The input column; twice for a pair of texts.")]
+Target = Annotated[list[str] | None, typer.Option("--target", help="The target column.")]
+Id = Annotated[str | None, typer.Option("--id", help="A column that names each row.")]
+LabelSeparator = Annotated[
+    str | None, typer.Option("--label-separator", help="Cells hold several labels with this between them.")
+]
+Sequence = Annotated[
+    str | None, typer.Option("--sequence", help="Rows that share this column are the steps of one sequence.")
+]
+FormatName = Annotated[
+    str | None, typer.Option("--format", help=f"One of {', '.join(get_args(Format))}; else by the extension.")
+]
+Encoding = Annotated[str, typer.Option("--encoding", help="How characters are stored.")]
+Delimiter = Annotated[str | None, typer.Option("--delimiter", help="What stands between columns.")]
+Header = Annotated[bool, typer.Option("--header/--no-header", help="Whether the first row names the columns.")]
+Template = Annotated[str | None, typer.Option("--template", help='How lines of text are cut: "{label} {text}".')]
+UnitName = Annotated[str, typer.Option("--unit", help=f"What one row of text is: {', '.join(get_args(Unit))}.")]
+SplitColumn = Annotated[str | None, typer.Option("--split-column", help="A column that says train, dev or test.")]
+Shares = Annotated[str | None, typer.Option("--shares", help="What is drawn for dev and test, such as 10%,10%.")]
+Folds = Annotated[str | None, typer.Option("--fold", help="One of k folds as dev, such as 0/5.")]
+Group = Annotated[str | None, typer.Option("--group", help="Rows that share this column stay in one part.")]
+Seed = Annotated[int, typer.Option("--split-seed", help="The seed of the drawn parts.")]
+BadRowsRule = Annotated[str, typer.Option("--bad-rows", help="strict, or skip to read over bad rows.")]
+MaxBad = Annotated[str, typer.Option("--max-bad", help="The share of bad rows that may be skipped.")]
+Tokeniser = Annotated[str, typer.Option("--tokenizer", help="words, characters, bytes, bpe or unigram.")]
+Vocabulary = Annotated[int | None, typer.Option("--vocabulary", help="The most symbols of the tokeniser.")]
+Lower = Annotated[bool, typer.Option("--lower", help="Lower-case the text.")]
+Unicode = Annotated[str, typer.Option("--unicode", help=f"The form of the text: {', '.join(get_args(UnicodeForm))}.")]
+Longest = Annotated[int, typer.Option("--longest", help="The most symbols, words or steps of one input.")]
+TooLong = Annotated[str, typer.Option("--too-long", help="cut what is longer, or refuse it.")]
+
+
+def share(text: str, flag: str) -> float:
+    """The number that a share such as `0.1%` or `0.001` means.
+
+    >>> share("0.1%", "--max-bad"), share("0.25", "--max-bad")
+    (0.001, 0.25)
+    """
+    try:
+        number = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number <= 1:
+        raise ConfigError(f"{flag} {text!r} is no share", fix="write it like 0.1% or 0.001")
+    return number
+
+
+def bad_rows(rule: str, most: str) -> BadRows:
+    """How bad rows are treated."""
+    if rule not in ("strict", "skip"):
+        raise ConfigError(f"--bad-rows {rule!r}", fix="choose from strict, skip")
+    return BadRows(skip=rule == "skip", share=share(most, "--max-bad"))
+
+
+def split(column: str | None, shares: str | None, fold: str | None, group: str | None, seed: int) -> AnySplit | None:
+    """The rule that divides the rows; None where nothing was said about it."""
+    if sum(option is not None for option in (column, shares, fold)) > 1:
+        raise ConfigError("--split-column, --shares and --fold exclude one another", fix="give one of them")
+    if column is not None:
+        return ColumnSplit(column=column)
+    if fold is not None:
+        number, _, folds = fold.partition("/")
+        if not (number.isdecimal() and folds.isdecimal()):
+            raise ConfigError(f"--fold {fold!r} is no fold", fix="write it like 0/5")
+        return FoldSplit(folds=int(folds), fold=int(number), seed=seed, group=group)
+    if shares is None and group is None and seed == 0:
+        return None
+    dev, _, test = (shares or "10%,10%").partition(",")
+    return RandomSplit(dev=share(dev, "--shares"), test=share(test or "0", "--shares"), seed=seed, group=group)
+
+
+def reading(
+    format_: str | None, encoding: str, delimiter: str | None, header: bool, template: str | None, unit: str
+) -> ReadingConfig:
+    """How files are read."""
+    return ReadingConfig(
+        format=cast(Any, format_),
+        encoding=encoding,
+        delimiter=unescaped(delimiter),
+        header=header,
+        template=unescaped(template),
+        unit=cast(Any, unit),
+    )
+
+
+def data_config(**settings: Any) -> DataConfig:
+    """What the data is; options that were not given are left to be inferred."""
+    lists = ("train", "dev", "test", "input", "target")
+    given: Any = {name: tuple(value or ()) if name in lists else value for name, value in settings.items()}
+    return DataConfig(**given)
+
+
+def encoding_config(
+    kind: str, vocabulary: int | None, lower: bool, unicode: str, longest: int, too_long: str
+) -> EncodingConfig:
+    """How examples become numbers."""
+    settings = {"kind": kind, "lower": lower, "unicode": unicode}
+    tokenizer = from_data(settings, AnyTokenizer)
+    if vocabulary is not None:
+        if "limit" not in tokenizer.__struct_fields__:
+            raise ConfigError(f"a tokeniser of {kind} has no limit", fix="leave --vocabulary out")
+        tokenizer = from_data(settings | {"limit": vocabulary}, AnyTokenizer)
+    return EncodingConfig(tokenizer=tokenizer, longest=longest, too_long=cast(Any, too_long))
+
+
+def unescaped(mark: str | None) -> str | None:
+    r"""A delimiter as it is typed: `\t` is a tab."""
+    return None if mark is None else mark.replace("\\t", "\t")

@@ -1,0 +1,236 @@
+"""A data set that was looked at: what its columns mean and how it is divided. It is read again for every pass.
+
+DataConfig ──▶ open_data ──▶ Dataset ──▶ rows() ──▶ (part, Example), (part, Example), ...
+"""
+
+from collections.abc import Iterator
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn, Protocol
+
+import msgspec
+
+from seqloom.config.data import AnySplit, ColumnSplit, DataConfig, FoldSplit, GivenSplit, RandomSplit
+from seqloom.data.examples import Example
+from seqloom.data.files import fingerprint, require_state, state_of
+from seqloom.data.making import Made, make_examples
+from seqloom.data.problems import BadRows, Ledger, Place
+from seqloom.data.readers import read_table
+from seqloom.data.roles import PART_NAMES, Roles, find_roles
+from seqloom.data.schema import PARTS, Part, Schema
+from seqloom.data.sequences import in_sequences
+from seqloom.data.sources import SOURCES, resolve
+from seqloom.data.splits import cut_document, divider
+from seqloom.data.synthetic import NAMES, SyntheticSet
+from seqloom.data.tables import Record, Table
+from seqloom.errors import did_you_mean
+from seqloom.version import __version__
+
+SAMPLE = 200  # records that are looked at to find out what the columns mean
+
+
+class Dataset(Protocol):
+    """Examples in parts, to be read as often as needed."""
+
+    @property
+    def config(self) -> DataConfig:
+        """What was asked for, with everything that was inferred filled in."""
+
+    @property
+    def schema(self) -> Schema:
+        """What its examples consist of."""
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """What was inferred, for people."""
+
+    def rows(self, ledger: Ledger) -> Iterator[tuple[Part, Example]]:
+        """Every example with its part; the ledger is closed at the end."""
+
+    def fingerprints(self) -> dict[str, Any]:
+        """What a cache and a resumed run compare to see that the data is still the same."""
+
+
+class EmbeddedSet(NamedTuple):
+    """A set that a seed writes: it needs no file."""
+
+    config: DataConfig
+    source: SyntheticSet
+    said: tuple[str, ...] = ()
+
+    @property
+    def schema(self) -> Schema:
+        """What its examples consist of."""
+        return self.source.schema
+
+    def rows(self, ledger: Ledger) -> Iterator[tuple[Part, Example]]:
+        """Every example with its part."""
+        for part in PARTS:
+            for example in self.source.examples(part):
+                ledger.rows += 1
+                yield part, example
+
+    def fingerprints(self) -> dict[str, Any]:
+        """The version that wrote it."""
+        return {self.source.name: __version__}
+
+
+class FileSet(NamedTuple):
+    """Files, the meaning of their columns, and the rule that divides them."""
+
+    config: DataConfig
+    schema: Schema
+    split: AnySplit
+    said: tuple[str, ...]
+    states: dict[Path, str]  # of the files when the columns were looked at
+
+    def files(self) -> dict[Part, tuple[Path, ...]]:
+        """The files of each part that was given."""
+        return _files(self.config)
+
+    def fingerprints(self) -> dict[str, Any]:
+        """Size and sha256 of every file, also of those in folders."""
+        given = [path for group in self.files().values() for path in group]
+        paths = [inner for path in given for inner in (sorted(path.rglob("*")) if path.is_dir() else [path])]
+        return {str(path): list(fingerprint(path)) for path in paths if path.is_file()}
+
+    def rows(self, ledger: Ledger) -> Iterator[tuple[Part, Example]]:
+        """Every example with its part, in the order of the files; the ledger is closed at the end."""
+        for part, paths in self.files().items():
+            table = _open(self.config, paths, ledger)
+            sample = list(islice(table.records, SAMPLE))
+            roles = _roles(self.config, table, sample, ledger)
+            roles = roles._replace(schema=self.schema)  # all parts are read as the first; what does not fit is told
+            table = table._replace(records=chain(sample, table.records))
+            made = make_examples(table, roles, ledger)
+            yield from self._divided(part, made, table, roles, ledger)
+            for path in paths:
+                require_state(path, self.states[path], state_of(path), ledger)
+        ledger.close()
+
+    def _divided(
+        self, part: Part, made: Iterator[Made], table: Table, roles: Roles, ledger: Ledger
+    ) -> Iterator[tuple[Part, Example]]:
+        if isinstance(self.split, ColumnSplit):
+            yield from _by_column(made, table, roles, ledger)
+        elif part == "train" and isinstance(self.split, RandomSplit | FoldSplit):
+            yield from _drawn(self, self.split, made, table)
+        else:
+            for example, _ in made:
+                yield part, example
+
+
+def open_data(config: DataConfig, ledger: Ledger) -> Dataset:
+    """A data set whose columns, task and split are known: given, or inferred from the first rows and said."""
+    name = config.train[0] if len(config.train) == 1 else ""
+    if name in NAMES and not Path(name).exists():
+        return EmbeddedSet(config, NAMES[name], (f"data: the embedded set '{name}'",))
+    resolved = resolve(config)
+    if resolved is config and name.isidentifier() and not Path(name).exists():
+        known = did_you_mean(name, [*NAMES, *SOURCES])
+        fix = known if known.startswith("did you") else "check the path, or see `seqloom data list`"
+        ledger.bad_file("file.missing", "no file and no data set has this name", Place(name), fix)
+    return _open_files(resolved, ledger)
+
+
+def _open_files(config: DataConfig, ledger: Ledger) -> FileSet:
+    files = _files(config)
+    _require_apart(files, ledger)
+    paths = files["train"]
+    states = {path: state_of(path) for group in files.values() for path in group}
+    peeking = Ledger(BadRows(skip=True, share=1.0))  # what is bad is told when all is read
+    table = _open(config, paths, peeking)
+    sample = list(islice(table.records, SAMPLE))
+    if not sample:
+        _refuse_all(peeking, paths[0], ledger)
+    roles = _roles(config, table, sample, ledger)
+    split = config.split or _usual_split(config, roles, table.columns)
+    said = (*roles.said, *(() if config.split else (f"split: {_described(split)}",)))
+    known = {
+        "input": tuple(table.columns[column] for column in roles.input),
+        "target": tuple(table.columns[column] for column in roles.target),
+        "task": roles.schema.task,
+        "split": split,
+    }
+    if config.sequence is not None:
+        known |= {"input": config.input, "target": config.target}
+    return FileSet(msgspec.structs.replace(config, **known), roles.schema, split, said, states)
+
+
+def _files(config: DataConfig) -> dict[Part, tuple[Path, ...]]:
+    given: dict[Part, tuple[str, ...]] = {"train": config.train, "dev": config.dev, "test": config.test}
+    return {part: tuple(map(Path, paths)) for part, paths in given.items() if paths}
+
+
+def _open(config: DataConfig, paths: tuple[Path, ...], ledger: Ledger) -> Table:
+    table = read_table(paths, config.reading, ledger)
+    return table if config.sequence is None else in_sequences(table, config, ledger)
+
+
+def _roles(config: DataConfig, table: Table, sample: list[Record], ledger: Ledger) -> Roles:
+    """What the columns mean; in a table of sequences they are the vectors and their target."""
+    if config.sequence is not None:
+        config = msgspec.structs.replace(config, input=table.columns[:1], target=table.columns[1:])
+    return find_roles(config, table.columns, table.named, sample, ledger)
+
+
+def _refuse_all(peeking: Ledger, path: Path, ledger: Ledger) -> NoReturn:
+    """Say why there is not one row that could be looked at."""
+    peeking.bad_rows = BadRows()
+    peeking.close()
+    ledger.bad_file("data.no_rows", "there are no rows in the file", Place(str(path)), "give a file with rows")
+
+
+def _require_apart(files: dict[Part, tuple[Path, ...]], ledger: Ledger) -> None:
+    """Refuse a file that is given as two parts."""
+    seen: dict[Path, Part] = {}
+    for part, paths in files.items():
+        for path in paths:
+            before = seen.setdefault(path.resolve(), part)
+            if before != part:
+                text = f"the same file is given as {before} and as {part}"
+                ledger.bad_file("data.same_file", text, Place(str(path)), "give another file, or none to draw a part")
+
+
+def _usual_split(config: DataConfig, roles: Roles, columns: tuple[str, ...]) -> AnySplit:
+    """The rule where none was given: the files, a column named for it, or a seeded draw of what is missing."""
+    if roles.split is not None:
+        return ColumnSplit(column=columns[roles.split])
+    if config.dev:
+        return GivenSplit()
+    return RandomSplit(test=0.0) if config.test else RandomSplit()
+
+
+def _described(split: AnySplit) -> str:
+    if isinstance(split, RandomSplit):
+        drawn = " and ".join(
+            f"{share:.0%} {name}" for name, share in (("dev", split.dev), ("test", split.test)) if share
+        )
+        return f"{drawn} drawn from train with seed {split.seed}"
+    return f"column '{split.column}'" if isinstance(split, ColumnSplit) else "the given files"
+
+
+def _by_column(made: Iterator[Made], table: Table, roles: Roles, ledger: Ledger) -> Iterator[tuple[Part, Example]]:
+    assert roles.split is not None
+    for example, record in made:
+        name = str(record.values[roles.split])
+        part = PART_NAMES.get(name.lower())
+        if part is None:
+            ledger.rows -= 1
+            place = table.locate(record, roles.split)
+            ledger.bad_row("split.unknown", f"no part is called '{name}'", place, did_you_mean(name, PART_NAMES))
+            continue
+        yield part, example
+
+
+def _drawn(
+    dataset: FileSet, split: RandomSplit | FoldSplit, made: Iterator[Made], table: Table
+) -> Iterator[tuple[Part, Example]]:
+    group = None if split.group is None else table.columns.index(split.group)
+    if dataset.schema.target == "nothing" and dataset.config.reading.unit == "file":
+        for example, _ in made:
+            yield from cut_document(example, split)
+        return
+    part_of = divider(split, dataset.schema)
+    for example, record in made:
+        yield part_of(example, None if group is None else record.values[group]), example

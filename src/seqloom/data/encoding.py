@@ -1,0 +1,166 @@
+"""From examples to columns of numbers: symbols for text, numbers for labels and tags, arrays as they are."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from seqloom.config.data import EncodingConfig
+from seqloom.data.examples import Example, TextPair, Words
+from seqloom.data.problems import Ledger
+from seqloom.data.schema import Schema
+from seqloom.ragged import Ragged
+from seqloom.text.symbols import SEPARATOR
+from seqloom.text.tokenizer import Tokenizer
+
+UNSEEN = -1  # the number of a label that training never saw: scored as an error, never trained on
+_LONGER = "raise --longest"
+
+
+def texts_of(schema: Schema, example: Example) -> Iterator[str]:
+    """Every text of an example that the tokeniser of its input reads."""
+    given: Any = example.input
+    if schema.input == "text":
+        yield given
+    elif schema.input == "pair":
+        yield from given
+    elif schema.input == "words":
+        yield given.text
+
+
+class Encoder:
+    """Makes columns of examples, block by block. Labels and tokenisers are those of the training part."""
+
+    def __init__(
+        self,
+        schema: Schema,
+        config: EncodingConfig,
+        tokenizer: Tokenizer | None,
+        target_tokenizer: Tokenizer | None,
+        ledger: Ledger,
+    ) -> None:
+        self.schema, self.config, self.ledger = schema, config, ledger
+        self.tokenizer, self.target_tokenizer = tokenizer, target_tokenizer
+        self.numbers = {label: number for number, label in enumerate(schema.labels)}
+
+    def columns(self, examples: Sequence[Example]) -> dict[str, Ragged]:
+        """The columns of some examples; those that are too long are cut and counted, or left out as bad rows."""
+        columns = _INPUTS[self.schema.input](self, examples) | _TARGETS[self.schema.target](self, examples)
+        lengths = np.max(
+            [np.zeros(len(examples), np.int64), *(columns[name].lengths for name in self._limited())], axis=0
+        )
+        long = np.flatnonzero(lengths > self.config.longest)
+        if not len(long):
+            return columns
+        most = f"{self.config.longest:,}"
+        if self.config.too_long == "cut":
+            for row in long.tolist():
+                self.ledger.warn("seq.truncated", f"{lengths[row]:,} long; cut to {most}", examples[row].place, _LONGER)
+            return self._cut(columns)
+        for row in long.tolist():
+            self.ledger.bad_row("seq.too_long", f"{lengths[row]:,} long; {most} allowed", examples[row].place, _LONGER)
+        self.ledger.rows -= len(long)
+        short = np.flatnonzero(lengths <= self.config.longest)
+        return {name: column.select(short) for name, column in columns.items()}
+
+    def _limited(self) -> list[str]:
+        """The columns whose lengths count: symbols of texts, words, steps."""
+        inputs = {"words": ["firsts"], "picture": []}.get(self.schema.input, ["input"])
+        return [*inputs, *(["target"] if self.schema.target in ("text", "tags") else [])]
+
+    def _cut(self, columns: dict[str, Ragged]) -> dict[str, Ragged]:
+        most = self.config.longest
+        cut = {name: columns[name].shorten(np.full(columns[name].rows, most)) for name in self._limited()}
+        if self.schema.input == "words":  # the pieces end where the first word that is left out begins
+            firsts, pieces = columns["firsts"], columns["input"]
+            beyond = np.minimum(firsts.starts[:-1] + most, len(firsts.values) - 1)
+            ends = np.where(firsts.lengths > most, firsts.values[beyond], pieces.lengths)
+            cut["input"] = pieces.shorten(ends)
+        return columns | cut
+
+    def number_of(self, label: str) -> int:
+        """The number of a label; UNSEEN for one that training never saw."""
+        return self.numbers.get(label, UNSEEN)
+
+
+def joined(first: Ragged, second: Ragged, between: int) -> Ragged:
+    """Each row of the first, a symbol, and the same row of the second.
+
+    >>> joined(Ragged.of([[1], [2, 3]], np.int32), Ragged.of([[4, 5], []], np.int32), 9).values.tolist()
+    [1, 9, 4, 5, 2, 3, 9]
+    """
+    starts = first.starts + second.starts + np.arange(first.rows + 1)
+    values = np.full(starts[-1], between, first.values.dtype)
+    of_row = np.repeat(np.arange(first.rows), first.lengths)
+    values[np.arange(len(first.values)) + (starts[:-1] - first.starts[:-1])[of_row]] = first.values
+    of_row = np.repeat(np.arange(second.rows), second.lengths)
+    values[np.arange(len(second.values)) + (starts[1:] - second.starts[1:])[of_row]] = second.values
+    return Ragged(values, starts)
+
+
+def _tokenizer(tokenizer: Tokenizer | None) -> Tokenizer:
+    assert tokenizer is not None, "a schema with text has a tokeniser"
+    return tokenizer
+
+
+def _encode_text(encoder: Encoder, examples: Sequence[Example]) -> dict[str, Ragged]:
+    texts = [cast(str, example.input) for example in examples]
+    return {"input": _tokenizer(encoder.tokenizer).encode(texts)}
+
+
+def _encode_pair(encoder: Encoder, examples: Sequence[Example]) -> dict[str, Ragged]:
+    tokenizer, pairs = _tokenizer(encoder.tokenizer), [cast(TextPair, example.input) for example in examples]
+    first, second = (tokenizer.encode([pair[side] for pair in pairs]) for side in (0, 1))
+    return {"input": joined(first, second, SEPARATOR)}
+
+
+def _encode_words(encoder: Encoder, examples: Sequence[Example]) -> dict[str, Ragged]:
+    sentences = [cast(Words, example.input).words() for example in examples]
+    pieces, firsts = _tokenizer(encoder.tokenizer).encode_words(sentences)
+    return {"input": pieces, "firsts": firsts}
+
+
+def _encode_array(_: Encoder, examples: Sequence[Example]) -> dict[str, Ragged]:
+    arrays = [cast(np.ndarray, example.input) for example in examples]
+    return {"input": Ragged.of(arrays, arrays[0].dtype if arrays else np.float32)}
+
+
+def _encode_label(encoder: Encoder, examples: Sequence[Example]) -> dict[str, Ragged]:
+    numbers = [encoder.number_of(cast(str, example.target)) for example in examples]
+    return {"target": Ragged(np.array(numbers, np.int32), np.arange(len(numbers) + 1))}
+
+
+def _encode_labels(encoder: Encoder, examples: Sequence[Example]) -> dict[str, Ragged]:
+    rows = [[encoder.number_of(label) for label in cast(tuple[str, ...], one.target)] for one in examples]
+    return {"target": Ragged.of(rows, np.int32)}
+
+
+def _encode_numbers(_: Encoder, examples: Sequence[Example]) -> dict[str, Ragged]:
+    return {"target": Ragged.of([cast(tuple[float, ...], example.target) for example in examples], np.float32)}
+
+
+def _encode_target_text(encoder: Encoder, examples: Sequence[Example]) -> dict[str, Ragged]:
+    texts = [cast(str, example.target) for example in examples]
+    return {"target": _tokenizer(encoder.target_tokenizer).encode(texts)}
+
+
+def _encode_nothing(_: Encoder, __: Sequence[Example]) -> dict[str, Ragged]:
+    return {}
+
+
+_Encode = Callable[[Encoder, Sequence[Example]], dict[str, Ragged]]
+_INPUTS: Mapping[str, _Encode] = {
+    "text": _encode_text,
+    "pair": _encode_pair,
+    "words": _encode_words,
+    "vectors": _encode_array,
+    "picture": _encode_array,
+}
+_TARGETS: Mapping[str, _Encode] = {
+    "label": _encode_label,
+    "labels": _encode_labels,
+    "numbers": _encode_numbers,
+    "tags": _encode_labels,
+    "text": _encode_target_text,
+    "nothing": _encode_nothing,
+}

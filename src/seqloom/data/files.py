@@ -1,0 +1,220 @@
+"""What stands on the disk before anything is read: a regular file, of the kind its name promises, with a fingerprint.
+
+Nothing is unpacked that holds other files (zip, tar): an archive can write anywhere and hide anything.
+"""
+
+import difflib
+import hashlib
+import itertools
+import os
+import shutil
+import stat
+from pathlib import Path
+from typing import NamedTuple, NoReturn
+
+from seqloom.config.data import Format
+from seqloom.data.problems import Ledger, Place
+
+HEAD = 512  # bytes: enough for every mark below, tar's included
+NAMES_LOOKED_AT = 10_000  # of a folder, for a near name
+ARCHIVES = {".zip", ".tar", ".tgz", ".tbz", ".txz", ".7z", ".rar"}
+PACKED = {".gz": ("gzip", b"\x1f\x8b"), ".xz": ("xz", b"\xfd7zXZ\x00")}
+MARKS = [
+    (b"PK\x03\x04", "a zip (xlsx?)"),
+    (b"PK\x05\x06", "an empty zip"),
+    (b"\x1f\x8b", "gzip"),
+    (b"\xfd7zXZ\x00", "xz"),
+    (b"BZh", "bzip2"),
+    (b"\x28\xb5\x2f\xfd", "zstd"),
+    (b"7z\xbc\xaf\x27\x1c", "a 7z archive"),
+    (b"Rar!\x1a\x07", "a rar archive"),
+    (b"PAR1", "parquet"),
+    (b"ARROW1", "arrow"),
+    (b"\x93NUMPY", "a numpy array"),
+    (b"\x89HDF\r\n\x1a\n", "HDF5"),
+    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an old Office file (xls?)"),
+    (b"SQLite format 3\x00", "an SQLite database"),
+    (b"%PDF-", "a pdf"),
+    (b"\x89PNG\r\n\x1a\n", "a png picture"),
+    (b"\xff\xd8\xff", "a jpeg picture"),
+]
+# What a binary format must begin with, and how it must end.
+BINARY: dict[Format, tuple[bytes, bytes]] = {"npz": (b"PK", b""), "parquet": (b"PAR1", b"PAR1")}
+KINDS = [
+    (stat.S_ISFIFO, "a named pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+]
+
+
+class Fingerprint(NamedTuple):
+    """The size and SHA-256 of the bytes as they are stored."""
+
+    size: int
+    sha256: str
+
+
+def fingerprint(path: Path) -> Fingerprint:
+    """Size and sum of the stored bytes, read in pieces."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256")
+        return Fingerprint(file.tell(), digest.hexdigest())
+
+
+def require_regular(path: Path, ledger: Ledger) -> None:
+    """Refuse what is not a readable file: missing, forbidden, a folder, a device, a pipe or a socket."""
+    mode = _mode(path, ledger)
+    if stat.S_ISDIR(mode):
+        fix = "give a file, or a folder with one folder of files for each class"
+        ledger.bad_file("file.is_dir", "this is a folder without class folders", Place(str(path)), fix)
+    if not stat.S_ISREG(mode):
+        kind = next((name for is_kind, name in KINDS if is_kind(mode)), "something else")
+        fix = "copy the data into a file first"
+        ledger.bad_file("file.not_regular", f"this is {kind}, not a regular file", Place(str(path)), fix)
+    if not os.access(path, os.R_OK):
+        refuse_forbidden(path, ledger)
+
+
+def require_writable(path: Path, ledger: Ledger) -> None:
+    """Refuse, before any work, a file that could not be written at its end."""
+    folder, place = path.absolute().parent, Place(str(path))
+    if is_folder(path):
+        ledger.bad_file("out.unwritable", "this is a folder", place, "give the path of a file, such as report.html")
+    if not is_folder(folder):
+        ledger.bad_file("out.unwritable", f"there is no folder {folder.name}", place, "make the folder first")
+    if not os.access(folder, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
+        ledger.bad_file("out.unwritable", "no permission to write into its folder", place, "choose another folder")
+    if not shutil.disk_usage(folder).free:
+        ledger.bad_file("out.unwritable", "the disk is full", place, "free some space or choose another folder")
+
+
+def state_of(path: Path) -> str:
+    """What a file system says of a file's content: another state means that somebody wrote it."""
+    try:
+        return describe_state(path.stat())
+    except (OSError, ValueError):  # whoever reads it says why
+        return "nothing"
+
+
+def describe_state(status: os.stat_result) -> str:
+    """Size and time of a file in words."""
+    return f"{status.st_size:,} bytes written at {status.st_mtime_ns}"
+
+
+def require_state(path: Path, before: str, now: str, ledger: Ledger) -> None:
+    """Refuse a file that was changed since it was looked at, with both states."""
+    if now != before:
+        text = f"the file changed while it was read: {before} before, {now} after"
+        ledger.bad_file("data.changed", text, Place(str(path)), "let its writer finish, then start again")
+
+
+def is_folder(path: Path) -> bool:
+    """Whether there is a folder of this name; no name is too strange to ask."""
+    try:
+        return path.is_dir()
+    except OSError:  # a name too long
+        return False
+
+
+def refuse_forbidden(path: Path, ledger: Ledger) -> NoReturn:
+    """Say that the rights of a file keep us from reading it."""
+    ledger.bad_file("file.permission", "no permission to read this", Place(str(path)), "change its rights: chmod u+r")
+
+
+def _mode(path: Path, ledger: Ledger) -> int:
+    try:
+        return path.stat().st_mode
+    except PermissionError:
+        refuse_forbidden(path, ledger)
+    except FileNotFoundError:
+        ledger.bad_file("file.missing", "there is no such file", Place(str(path)), _near(path))
+    except (OSError, ValueError, RuntimeError) as error:  # a name too long, a NUL in it, links in a circle
+        reason = getattr(error, "strerror", None) or str(error)
+        ledger.bad_file("file.missing", f"this name leads nowhere: {reason}", Place(str(path)), "check the path")
+
+
+def _near(path: Path) -> str:
+    if not path.parent.is_dir():
+        return f"check the path: the folder {path.parent} is missing too"
+    try:
+        with os.scandir(path.parent) as entries:
+            names = [entry.name for entry in itertools.islice(entries, NAMES_LOOKED_AT)]
+    except OSError:
+        names = []
+    near = difflib.get_close_matches(path.name, sorted(names), n=1, cutoff=0.6)
+    return f"did you mean {near[0]}?" if near else "check the path"
+
+
+def require_magic(path: Path, format: Format, ledger: Ledger) -> None:  # noqa: A002  # the name in ReadingConfig
+    """Refuse a file whose first bytes belong to another kind than its format or its .gz or .xz ending, and archives."""
+    unpacked = path.with_suffix("") if path.suffix.lower() in (*PACKED, ".bz2") else path
+    if unpacked.suffix.lower() in ARCHIVES:
+        refuse_archive(f"a {unpacked.suffix[1:]} archive", path, ledger)
+    head = _read(path, 0, HEAD, ledger)
+    if format in BINARY:
+        _require_binary(path, format, head, ledger)
+    elif not head:
+        return  # an empty file is the reader's to refuse
+    elif packed := PACKED.get(path.suffix.lower()):
+        name, mark = packed
+        if not head.startswith(mark):
+            fix = f"take {path.suffix} off its name, or pack it again"
+            text = f"the name promises {name}, the content is {known_kind(head) or 'something else'}"
+            ledger.bad_file("file.magic", text, Place(str(path)), fix)
+    else:
+        require_text_head(path, head, format, ledger)
+
+
+def require_text_head(path: Path, head: bytes, format: Format, ledger: Ledger) -> None:  # noqa: A002
+    """Refuse unpacked bytes that begin like a binary file."""
+    if head[257:262] == b"ustar":
+        refuse_archive("a tar archive", path, ledger)
+    if not (kind := known_kind(head)):
+        return
+    cures = {"gzip": "add .gz to its name", "xz": "add .xz to its name", "parquet": "--format parquet"}
+    cure = cures.get(kind, f"export it as {format}")
+    ledger.bad_file("file.magic", f"this is {kind}, not {format}", Place(str(path)), cure)
+
+
+def refuse_archive(kind: str, path: Path, ledger: Ledger) -> NoReturn:
+    """Say that archives are not unpacked."""
+    ledger.bad_file("file.archive", f"this is {kind}", Place(str(path)), "unpack it yourself and give the files in it")
+
+
+def known_kind(head: bytes) -> str:
+    """What the first bytes say the file is; empty for what may be text.
+
+    >>> known_kind(b"PAR1..."), known_kind(b"text,label")
+    ('parquet', '')
+    """
+    return next((name for mark, name in MARKS if head.startswith(mark)), "")
+
+
+def _require_binary(path: Path, format: Format, head: bytes, ledger: Ledger) -> None:  # noqa: A002
+    first, last = BINARY[format]
+    if not head:
+        ledger.bad_file("data.empty", "the file is empty", Place(str(path)))
+    if not head.startswith(first):
+        text = f"the name promises {format}, the content is {known_kind(head) or 'something else'}"
+        ledger.bad_file("file.magic", text, Place(str(path)), "say what it is with --format")
+    if last and _read(path, -len(last), len(last), ledger) != last:
+        ledger.bad_file("file.magic", f"the end of this {format} file is missing", Place(str(path)), "copy it again")
+
+
+def _read(path: Path, start: int, size: int, ledger: Ledger) -> bytes:
+    try:
+        with path.open("rb") as file:
+            file.seek(start, os.SEEK_SET if start >= 0 else os.SEEK_END)
+            return file.read(size)
+    except OSError as error:
+        refuse_unreadable(path, error, ledger)
+
+
+def refuse_unreadable(path: Path, error: OSError, ledger: Ledger) -> NoReturn:
+    """Say what the system said about a file that cannot be read."""
+    if isinstance(error, PermissionError):
+        refuse_forbidden(path, ledger)
+    ledger.bad_file(
+        "file.unreadable", f"the system says: {error.strerror or error}", Place(str(path)), "check the disk"
+    )

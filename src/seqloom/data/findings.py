@@ -1,0 +1,66 @@
+"""Findings: what the ledger holds at the end, by kind, the gravest first."""
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from seqloom.data.checks import Checks
+from seqloom.data.problems import Ledger, Problem, Severity
+from seqloom.errors import RejectedError
+
+GRAVEST_FIRST: tuple[Severity, ...] = ("reject", "warn", "note")
+
+
+class Sample(NamedTuple):
+    """One case of a finding: where, what, and the cure."""
+
+    place: str
+    text: str
+    fix: str = ""
+
+
+class Finding(NamedTuple):
+    """One kind of finding: how many rows it concerns, and the first cases."""
+
+    severity: Severity
+    code: str
+    rows: int  # 0 where it concerns the whole
+    samples: tuple[Sample, ...]
+
+
+def refusals(checks: Checks, ledger: Ledger) -> list[Finding]:
+    """What the checks refuse; what they only warn of is written into the ledger."""
+    return [finding for check in checks.checks if (finding := _refusal(check.finish, ledger))]
+
+
+def gravest_first(found: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The findings in the order in which people should read them."""
+    return tuple(sorted(found, key=lambda finding: GRAVEST_FIRST.index(finding.severity)))
+
+
+def told(ledger: Ledger) -> tuple[Finding, ...]:
+    """What stands in a ledger: bad rows, warnings and notes, in the order in which they came up."""
+    found = []
+    severity: Severity = "warn" if ledger.bad_rows.skip else "reject"
+    for code in dict.fromkeys(problem.code for problem in ledger.refused):
+        cases = [problem for problem in ledger.refused if problem.code == code]
+        found.append(Finding(severity, code, ledger.counts[code], _samples(cases)))
+    for code, count, problems in ledger.warnings():
+        found.append(Finding(problems[0].severity, code, count, _samples(problems)))
+    return tuple(found)
+
+
+def _samples(problems: list[Problem]) -> tuple[Sample, ...]:
+    return tuple(Sample(str(problem.place), problem.text, problem.fix) for problem in problems)
+
+
+def _refusal(finish: Callable[[Ledger], None], ledger: Ledger) -> Finding | None:
+    """What a check refuses, if it does; its message has the form `place: code: text. Fix: ...`."""
+    try:
+        finish(ledger)
+    except RejectedError as error:
+        code = error.codes[-1]  # after the bad rows that the ledger knew before
+        line = error.problem.split("\n")[len(error.codes) - 1]
+        place, _, rest = line.partition(f": {code}: ")
+        text, _, fix = rest.partition(" Fix: ")
+        return Finding("reject", code, 0, (Sample(place, text, fix),))
+    return None

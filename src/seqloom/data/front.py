@@ -1,0 +1,53 @@
+"""Data from Python in one call: what the command line does, with the same words."""
+
+from pathlib import Path
+from typing import Any
+
+from seqloom.config.data import DataConfig, EncodingConfig
+from seqloom.data.dataset import open_data
+from seqloom.data.looking import look
+from seqloom.data.preparing import Prepared, prepare
+from seqloom.data.problems import BadRows, Ledger
+from seqloom.data.report import DataReport
+
+LISTS = ("train", "dev", "test", "input", "target")  # the settings that are one name or several
+
+
+def load_data(
+    *train: str | Path,
+    encoding: EncodingConfig = EncodingConfig(),  # noqa: B008  # frozen
+    bad_rows: BadRows = BadRows(),  # noqa: B008
+    cache: Path | None = None,
+    **settings: Any,
+) -> Prepared:
+    """Data read, checked and encoded: a file, a folder, two files of parallel text, or the name of a set.
+
+    `settings` are those of `DataConfig`: `dev`, `test`, `task`, `input`, `target`, `split`, `reading` and so on.
+    """
+    ledger = Ledger(bad_rows)
+    return prepare(open_data(_config(train, settings), ledger), encoding, ledger, cache=cache)
+
+
+def check_data(
+    *train: str | Path,
+    encoding: EncodingConfig = EncodingConfig(),  # noqa: B008
+    bad_rows: BadRows = BadRows(),  # noqa: B008
+    budget: int = 8_192,
+    **settings: Any,
+) -> DataReport:
+    """The data report, which draws itself in a notebook; `settings` as for `load_data`."""
+    return look(_config(train, settings), encoding, Ledger(bad_rows), budget=budget)
+
+
+def _config(train: tuple[str | Path, ...], settings: dict[str, Any]) -> DataConfig:
+    given = {"train": train} | settings
+    return DataConfig(**{name: _names(value) if name in LISTS else value for name, value in given.items()})
+
+
+def _names(value: Any) -> Any:
+    """One name or several, as texts; anything else is left for the configuration to refuse."""
+    if isinstance(value, str | Path):
+        return (str(value),)
+    return (
+        tuple(str(one) if isinstance(one, Path) else one for one in value) if isinstance(value, list | tuple) else value
+    )

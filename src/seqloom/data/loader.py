@@ -1,0 +1,194 @@
+"""Batches in their order, made ahead of time by threads.
+
+    plan (Order, Streams, Packs) ──▶ shares in order ──▶ worker threads make batches ──▶ the same order again
+
+Where a run stands is two integers, epoch and index; what comes there is a pure function of them, whatever the number
+of workers and however far ahead they are. A stopped run goes on from its position as if it had not been stopped.
+
+Workers are threads, not processes: what they do is copying rows out of arrays and memory maps, during which NumPy and
+torch let other threads run. Nothing is pickled, no memory is copied for each worker, and no process can die unseen.
+"""
+
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import count, islice
+from typing import Any, Generic, Protocol, TypeVar
+
+from seqloom.errors import DataError, SeqloomError
+
+Share = TypeVar("Share")
+Given = TypeVar("Given", covariant=True)
+Made = TypeVar("Made")
+TIMEOUT = 60.0  # seconds that a step may be waited for
+
+
+class Plan(Protocol[Given]):
+    """What is read at each step of each epoch: a pure function of the two numbers."""
+
+    def count(self, epoch: int) -> int:
+        """How many steps the epoch has."""
+
+    def share(self, epoch: int, index: int, rank: int, ranks: int) -> Given | None:
+        """What one of several ranks reads at a step; None if nothing is left for it."""
+
+    def carried(self, index: int) -> bool:
+        """Whether the step goes on where the one before it stopped, so that a model's state goes on too."""
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where a run stands: the next step it will take."""
+
+    epoch: int = 0
+    index: int = 0
+
+
+@dataclass(frozen=True)
+class Step(Generic[Made]):
+    """One step: the batch, or None if this rank has no part in it."""
+
+    epoch: int
+    index: int
+    batch: Made | None
+    carried: bool = False
+
+    @property
+    def next(self) -> Position:
+        """Where the run stands after this step."""
+        return Position(self.epoch, self.index + 1)
+
+
+class _Task(Generic[Made]):
+    """A step that some worker will fill in."""
+
+    def __init__(self, position: Position, share: Any, carried: bool) -> None:
+        self.position, self.share, self.carried = position, share, carried
+        self.batch: Made | None = None
+        self.error: BaseException | None = None
+        self.worker = "no worker"
+        self.done = threading.Event()
+
+    def work(self, make_batch: Callable[[Any], Made]) -> None:
+        try:
+            if self.share is not None:
+                self.batch = make_batch(self.share)
+        except BaseException as error:  # handed to whoever waits for the step
+            self.error = error
+        self.done.set()
+
+    def step(self) -> Step[Made]:
+        if self.error is None:
+            return Step(self.position.epoch, self.position.index, self.batch, self.carried)
+        if not isinstance(self.error, Exception):
+            raise self.error
+        what = self.error.problem if isinstance(self.error, SeqloomError) else f"{self.error!r}"
+        fix = self.error.fix if isinstance(self.error, SeqloomError) else ""
+        raise DataError(f"{_place(self.position)} cannot be made: {what}", fix=fix) from self.error
+
+
+class Loader(Generic[Share, Made]):
+    """The steps of a plan, each with its batch.
+
+    `make_batch` must be safe to call from several threads; reading arrays is. With no workers the batches are made
+    where they are asked for, and everything else is the same.
+    """
+
+    def __init__(
+        self,
+        plan: Plan[Share],
+        make_batch: Callable[[Share], Made],
+        *,
+        workers: int = 2,
+        prefetch: int = 4,
+        rank: int = 0,
+        ranks: int = 1,
+        timeout: float = TIMEOUT,
+    ) -> None:
+        if workers < 0 or prefetch < 1 or not 0 <= rank < ranks:
+            raise DataError(
+                f"{workers} workers, {prefetch} batches ahead, rank {rank} of {ranks}",
+                fix="take 0 or more workers, 1 or more batches ahead, and a rank below the number of ranks",
+            )
+        self.plan, self.make_batch = plan, make_batch
+        self.workers, self.prefetch, self.rank, self.ranks, self.timeout = workers, prefetch, rank, ranks, timeout
+
+    def steps(self, start: Position = Position(), *, until: int | None = None) -> Iterator[Step[Made]]:  # noqa: B008
+        """The steps from `start` on, for ever or up to the beginning of epoch `until`.
+
+        A batch that cannot be made raises DataError in its turn, so the steps before it are the same for any number of
+        workers. Whoever leaves early leaves no thread behind.
+        """
+        tasks = self._tasks(start, until)
+        if self.workers == 0:
+            for task in tasks:
+                task.work(self.make_batch)
+                yield task.step()
+            return
+        crew = _Crew(self.workers, self.make_batch, self.timeout)
+        try:
+            yield from self._in_turn(tasks, crew)
+        finally:
+            crew.dismiss()
+
+    def _tasks(self, start: Position, until: int | None) -> Iterator[_Task[Made]]:
+        first = start.index
+        for epoch in count(start.epoch) if until is None else range(start.epoch, until):
+            steps = self.plan.count(epoch)
+            if steps == 0:
+                raise DataError(f"epoch {epoch} has no steps", fix="give at least one example")
+            for index in range(first, steps):
+                share = self.plan.share(epoch, index, self.rank, self.ranks)
+                yield _Task(Position(epoch, index), share, self.plan.carried(index))
+            first = 0
+
+    def _in_turn(self, tasks: Iterator[_Task[Made]], crew: "_Crew") -> Iterator[Step[Made]]:
+        waiting = deque(crew.give(task) for task in islice(tasks, self.prefetch))
+        while waiting:
+            task = waiting.popleft()
+            if not task.done.wait(self.timeout):
+                crew.patience = 0  # it was waited for long enough
+                raise DataError(
+                    f"{task.worker} has not finished {_place(task.position)} in {self.timeout:g} s",
+                    fix="look for a file system or device that hangs, or allow more time",
+                )
+            step = task.step()
+            waiting.extend(crew.give(following) for following in islice(tasks, 1))
+            yield step
+
+
+class _Crew:
+    """Threads that work off tasks in the order in which they are given."""
+
+    def __init__(self, size: int, make_batch: Callable[[Any], Any], patience: float) -> None:
+        self.tasks: queue.SimpleQueue[_Task[Any] | None] = queue.SimpleQueue()
+        self.dismissed = threading.Event()
+        self.make_batch, self.patience = make_batch, patience
+        # Daemons: one that hangs must not keep the process from ending.
+        names = [f"seqloom-loader-{number}" for number in range(size)]
+        self.threads = [threading.Thread(target=self._work, name=name, daemon=True) for name in names]
+        for thread in self.threads:
+            thread.start()
+
+    def give(self, task: _Task[Any]) -> _Task[Any]:
+        self.tasks.put(task)
+        return task
+
+    def dismiss(self) -> None:
+        """Nothing; the threads have ended, but for one that hangs."""
+        self.dismissed.set()
+        for _ in self.threads:
+            self.tasks.put(None)
+        for thread in self.threads:
+            thread.join(self.patience)
+
+    def _work(self) -> None:
+        while (task := self.tasks.get()) is not None and not self.dismissed.is_set():
+            task.worker = threading.current_thread().name
+            task.work(self.make_batch)
+
+
+def _place(position: Position) -> str:
+    return f"step {position.index} of epoch {position.epoch}"

@@ -1,0 +1,126 @@
+"""What is counted and measured for the report: rows, labels, and lengths or values as five numbers and a histogram."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+
+from seqloom.data.checks import Block
+from seqloom.data.examples import Example
+from seqloom.data.schema import Schema
+from seqloom.figures.axis import linear_axis
+
+MOST_BINS = 12
+TAIL = 0.99  # the last bin of a histogram holds all that is above this quantile
+
+
+class Summary(NamedTuple):
+    """Five numbers about a part."""
+
+    part: str
+    least: float
+    median: float
+    mean: float
+    most: float  # 95 % are at most so much
+    greatest: float
+
+
+class Measure(NamedTuple):
+    """A length or value: its summary and its histogram for each part."""
+
+    name: str
+    summaries: tuple[Summary, ...]
+    edges: tuple[float, ...]  # bin i is edges[i] <= value < edges[i + 1]; the last one has no upper end
+    counts: tuple[tuple[int, ...], ...]  # of each part, of each bin
+
+
+class LabelCount(NamedTuple):
+    """A label and how often it occurs in each part, in the order of the parts."""
+
+    label: str
+    counts: tuple[int, ...]
+
+
+class Measures:
+    """Is fed all parts block by block; four bytes a row and measure are kept."""
+
+    def __init__(self, schema: Schema) -> None:
+        self.rows: Counter[str] = Counter()
+        self._schema = schema
+        self._labels: dict[str, Counter[str]] = {}
+        self._values: dict[str, dict[str, list[np.ndarray]]] = {}  # by measure and part
+
+    def see(self, part: str, examples: Sequence[Example]) -> None:
+        """Count and measure further examples."""
+        self.rows[part] += len(examples)
+        block = Block(part, examples, self._schema)
+        for name, values in _measured(block).items():
+            self._values.setdefault(name, {}).setdefault(part, []).append(values)
+        if self._schema.target in ("label", "labels", "tags"):
+            targets = [example.target for example in examples]
+            labels = targets if self._schema.target == "label" else chain.from_iterable(targets)  # type: ignore[arg-type]
+            self._labels.setdefault(part, Counter()).update(labels)  # type: ignore[arg-type]
+
+    def label_counts(self) -> tuple[LabelCount, ...]:
+        """All labels, those most frequent in the first part first."""
+        labels = dict.fromkeys(chain.from_iterable(self._labels.values()))
+        counts = [LabelCount(label, tuple(self._labels[part][label] for part in self._labels)) for label in labels]
+        return tuple(sorted(counts, key=lambda entry: tuple(-count for count in entry.counts)))
+
+    def finish(self, symbols: Mapping[str, np.ndarray]) -> tuple[Measure, ...]:
+        """All measures; with the lengths of the encoded inputs, those too."""
+        values = {name: {part: np.concatenate(some) for part, some in of.items()} for name, of in self._values.items()}
+        if symbols:
+            values["symbols of an input"] = dict(symbols)
+        known = {name: {part: some for part, some in of.items() if len(some)} for name, of in values.items()}
+        return tuple(_measure(name, of) for name, of in known.items() if of)
+
+
+def _measured(block: Block) -> dict[str, np.ndarray]:
+    """The values of each measure that makes sense for these examples."""
+    found: dict[str, np.ndarray] = {}
+    inputs = [example.input for example in block.examples]
+    if block.inputs:
+        found["characters of an input"] = np.sum([_lengths(texts) for texts in block.inputs], axis=0)
+    if block.schema.input == "words":
+        found["words of an input"] = _lengths([words.spans for words in inputs])  # type: ignore[union-attr]
+    if block.schema.input == "vectors":
+        found["steps of an input"] = _lengths(inputs)  # type: ignore[arg-type]
+    if block.schema.input == "picture":
+        found["pixels of a picture"] = np.array([picture.shape[0] * picture.shape[1] for picture in inputs])  # type: ignore[union-attr]
+    if block.schema.target == "text":
+        found["characters of a target"] = _lengths(block.targets)
+    if block.schema.target == "numbers":
+        found["target"] = np.array(list(chain.from_iterable(example.target for example in block.examples)))  # type: ignore[misc]
+    return found
+
+
+def _lengths(rows: Sequence[Sequence[object]]) -> np.ndarray:
+    return np.fromiter(map(len, rows), np.int32, len(rows))
+
+
+def _measure(name: str, parts: Mapping[str, np.ndarray]) -> Measure:
+    summaries = tuple(_summary(part, values) for part, values in parts.items())
+    edges = _edges(np.concatenate(list(parts.values())))
+    closed = np.append(edges, np.inf)
+    counts = tuple(tuple(np.histogram(values, closed)[0].tolist()) for values in parts.values())
+    return Measure(name, summaries, tuple(edges.tolist()), counts)
+
+
+def _summary(part: str, values: np.ndarray) -> Summary:
+    middle, most = np.quantile(values, [0.5, 0.95])
+    return Summary(part, values.min().item(), middle.item(), values.mean().item(), most.item(), values.max().item())
+
+
+def _edges(values: np.ndarray) -> np.ndarray:
+    """The lower ends of at most MOST_BINS bins, round numbers; whole ones for whole values."""
+    whole = np.issubdtype(values.dtype, np.integer)
+    low, high = float(values.min()), float(np.quantile(values, TAIL))
+    axis = linear_axis(
+        low, max(high, low + 1) if whole else high, count=MOST_BINS - 1, least_step=1.0 if whole else 0.0
+    )
+    ticks = np.array(axis.ticks)
+    lower: np.ndarray = ticks[ticks <= max(high, ticks[0])]
+    return lower

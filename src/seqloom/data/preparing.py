@@ -1,0 +1,202 @@
+"""Data made ready for training: read once, checked, encoded, and kept in a mapped cache for the next time.
+
+    first start    survey (checks, tokeniser fitted on the training part) ──▶ encode ──▶ cache
+    next start     cache, verified; the sources' sums are compared, and another source builds it anew
+
+All rows stand in one set of columns in the order of the files; a part is the list of its rows. So one pass writes
+everything, whatever the split, and in memory or mapped the rows have the same numbers.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from seqloom.config.data import AnySplit, EncodingConfig, GivenSplit
+from seqloom.data.dataset import Dataset
+from seqloom.data.encoding import Encoder, texts_of
+from seqloom.data.findings import Finding, told
+from seqloom.data.problems import Ledger, Place
+from seqloom.data.schema import PARTS, Part, Schema
+from seqloom.data.sources.shelves import usual_shelves
+from seqloom.data.splits import Divided
+from seqloom.data.store import Columns, open_or_build
+from seqloom.data.survey import Survey, Watch
+from seqloom.ragged import Ragged
+from seqloom.text.symbols import COUNT
+from seqloom.text.tokenizer import Tokenizer
+from seqloom.version import __version__
+
+FORMAT = 1
+FACTS = "facts.json"
+PART = "part"  # the column that says which part a row belongs to
+
+
+class Facts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is known about prepared data besides its columns."""
+
+    input: str
+    target: str
+    labels: tuple[str, ...]
+    tokenizer: str | None  # JSON texts
+    target_tokenizer: str | None
+    split: AnySplit
+    findings: tuple[Finding, ...]
+
+
+class Prepared(NamedTuple):
+    """Columns of all rows, the rows of each part, and what is needed to read further texts in the same way."""
+
+    schema: Schema
+    tokenizer: Tokenizer | None
+    target_tokenizer: Tokenizer | None
+    columns: Columns
+    parts: dict[Part, np.ndarray]  # the numbers of the rows, in the order of the files
+    findings: tuple[Finding, ...]
+    split: AnySplit
+
+    @property
+    def divided(self) -> Divided:
+        """The split as a run writes it down."""
+        return Divided(self.split, {part: len(rows) for part, rows in self.parts.items()})
+
+
+def prepare(
+    dataset: Dataset, encoding: EncodingConfig, ledger: Ledger, *, cache: Path | None = None, watch: Watch | None = None
+) -> Prepared:
+    """The encoded data set: from the cache if it holds exactly this, else read, checked, encoded and kept there."""
+    if cache is None:
+        survey = Survey(dataset, ledger, watch)
+        encoder = fitted_encoder(survey, encoding, ledger)
+        columns = _joined(list(encoded(survey, encoder)))
+        return _prepared(_facts(survey, encoder, ledger), columns)
+    return _cached(dataset, encoding, ledger, cache, watch)
+
+
+def fitted_encoder(survey: Survey, encoding: EncodingConfig, ledger: Ledger) -> Encoder:
+    """An encoder with the tokenisers and labels of the training part; the whole survey is done on the way."""
+    schema, separate = survey.dataset.schema, encoding.target_tokenizer is not None
+    to_text = schema.target == "text"
+    tokenizer = target_tokenizer = None
+    if schema.input in ("text", "pair", "words"):
+        tokenizer = encoding.tokenizer.fit(_texts(survey, inputs=True, targets=to_text and not separate))
+        if to_text:
+            target_tokenizer = tokenizer
+        if to_text and encoding.target_tokenizer is not None:
+            target_tokenizer = encoding.target_tokenizer.fit(_texts_again(survey))
+    elif to_text:
+        target_tokenizer = (encoding.target_tokenizer or encoding.tokenizer).fit(
+            _texts(survey, inputs=False, targets=True)
+        )
+    else:
+        for _ in survey.blocks():
+            pass
+    for fitted in {id(one): one for one in (tokenizer, target_tokenizer) if one is not None}.values():
+        _warn_if_full(fitted, Place(survey.dataset.config.train[0]), ledger)
+    return Encoder(survey.schema(), encoding, tokenizer, target_tokenizer, ledger)
+
+
+def _warn_if_full(tokenizer: Tokenizer, place: Place, ledger: Ledger) -> None:
+    """Say how much of the training part a vocabulary has no room for."""
+    limit, kept = getattr(tokenizer.config, "limit", None), tokenizer.vocab_size - COUNT
+    if tokenizer.dropped and tokenizer.vocab_size == limit:
+        kind = tokenizer.config.kind()
+        text = f"{kept + tokenizer.dropped:,} different {kind}; the {kept:,} most frequent are kept, others are unknown"
+        ledger.warn("vocab.capped", text, place, f"raise --vocabulary above {limit:,}, or --tokenizer bpe")
+
+
+def _texts(survey: Survey, *, inputs: bool, targets: bool) -> Iterator[str]:
+    """The texts of the training part, while the survey goes over all parts."""
+    schema = survey.dataset.schema
+    for part, block in survey.blocks():
+        if part == "train":
+            for example in block:
+                if inputs:
+                    yield from texts_of(schema, example)
+                if targets:
+                    yield str(example.target)
+
+
+def _texts_again(survey: Survey) -> Iterator[str]:
+    return (str(example.target) for part, block in survey.again() if part == "train" for example in block)
+
+
+def encoded(survey: Survey, encoder: Encoder) -> Iterator[dict[str, Ragged]]:
+    """Columns, block by block, with the part of each row."""
+    done = 0
+    for part, block in survey.again():
+        columns = encoder.columns(block)
+        rows = columns["input"].rows
+        parts = Ragged(np.full(rows, PARTS.index(part), np.uint8), np.arange(rows + 1))
+        done += len(block)
+        if survey.watch is not None:
+            survey.watch("encoding", done)
+        yield columns | {PART: parts}
+    encoder.ledger.close()  # what was too long is known only now
+
+
+def _joined(blocks: list[dict[str, Ragged]]) -> dict[str, Ragged]:
+    """The blocks as one set of columns in memory."""
+    return {name: Ragged.joined([block[name] for block in blocks]) for name in blocks[0]}
+
+
+def _facts(survey: Survey, encoder: Encoder, ledger: Ledger) -> Facts:
+    first, second = encoder.tokenizer, encoder.target_tokenizer
+    return Facts(
+        input=encoder.schema.input,
+        target=encoder.schema.target,
+        labels=encoder.schema.labels,
+        tokenizer=None if first is None else first.to_json(),
+        target_tokenizer=None if second is None or second is first else second.to_json(),
+        split=survey.dataset.config.split or GivenSplit(),
+        findings=told(ledger),
+    )
+
+
+def _prepared(facts: Facts, columns: Columns) -> Prepared:
+    tokenizer = None if facts.tokenizer is None else Tokenizer.from_json(facts.tokenizer)
+    second = None if facts.target_tokenizer is None else Tokenizer.from_json(facts.target_tokenizer)
+    if second is None and facts.target == "text":
+        second = tokenizer
+    codes = columns[PART].values
+    parts = {part: np.flatnonzero(codes == number) for number, part in enumerate(PARTS)}
+    schema = Schema(facts.input, facts.target, facts.labels)  # type: ignore[arg-type]  # checked by the key
+    kept = {name: column for name, column in columns.items() if name != PART}
+    return Prepared(schema, tokenizer, second, kept, parts, facts.findings, facts.split)
+
+
+def _cached(dataset: Dataset, encoding: EncodingConfig, ledger: Ledger, cache: Path, watch: Watch | None) -> Prepared:
+    """From the cache, which is built when it is missing, damaged, or made from something else."""
+    asked = {"data": msgspec.to_builtins(dataset.config), "encoding": msgspec.to_builtins(encoding)}
+    name = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:24]
+    key = asked | {"format": FORMAT, "version": __version__, "sources": dataset.fingerprints()}
+    key |= {"bad_rows": list(ledger.bad_rows)}
+    survey, encoders = Survey(dataset, ledger, watch), list[Encoder]()
+
+    def build() -> Iterator[Columns]:
+        encoders.append(fitted_encoder(survey, encoding, ledger))
+        yield from encoded(survey, encoders[0])
+        _require_unchanged(dataset, key["sources"], ledger)
+
+    def notes() -> dict[str, bytes]:
+        return {FACTS: msgspec.json.encode(_facts(survey, encoders[0], ledger))}
+
+    store = open_or_build(cache / name, key, build, notes)
+    return _prepared(msgspec.json.decode(store.read(FACTS), type=Facts), store.columns)
+
+
+def _require_unchanged(dataset: Dataset, before: dict[str, Any], ledger: Ledger) -> None:
+    """Refuse to keep what was read while its files were being changed."""
+    for path, now in dataset.fingerprints().items():
+        if now != before.get(path):
+            text = f"changed while it was read: {before.get(path)} before, {now} after"
+            ledger.bad_file("data.changed", text, Place(path), "wait until nobody writes it")
+
+
+def usual_cache() -> Path:
+    """The folder for prepared data: below SEQLOOM_CACHE, or the user's cache folder."""
+    return usual_shelves().own.parent / "prepared"

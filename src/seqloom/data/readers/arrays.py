@@ -1,0 +1,206 @@
+"""Arrays in an .npz file: numeric sequences or pictures, and what belongs to each.
+
+    input     [N,T,D]                   sequences of one length    named x, input, vectors, frames or sequences
+              [N,T,D] + lengths [N]     ... padded at the end
+              [total,D] + lengths [N]   ... one behind the other
+              [N,H,W,C], [N,H,W]        pictures                   named pictures or images; x, if it has four axes
+    target    [N] integers or texts     a label each               named y, target, label, labels, numbers or tags
+              [N], [N,K] floats         numbers
+              [N,T], [total]            integers or texts: a tag per step
+
+`x_train`, `y_train`, `x_test`, ... make a column "split". Integers named `numbers` are numbers, too.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal, NamedTuple, NoReturn
+
+import numpy as np
+
+from seqloom.config.data import ReadingConfig
+from seqloom.data.problems import Ledger, Place
+from seqloom.data.stored_arrays import StoredArray, stored_arrays
+from seqloom.data.tables import Record, Table
+
+PICTURES = ("pictures", "images")
+SEQUENCES = ("vectors", "frames", "sequences", "input", "x")
+TARGETS = ("target", "y", "label", "labels", "numbers", "tags")
+PARTS = ("train", "dev", "valid", "test")
+NAMING = "name the arrays x, y and lengths, with _train, _dev or _test behind them for parts"
+
+InputKind = Literal["picture", "vectors"]
+TargetKind = Literal["label", "numbers", "tags", "nothing"]
+
+
+class Part(NamedTuple):
+    """The arrays that belong together, and the name of the part, empty if there is only one."""
+
+    name: str
+    kind: InputKind
+    target_kind: TargetKind
+    input: StoredArray
+    target: StoredArray | None
+    lengths: StoredArray | None
+
+
+def read(paths: tuple[Path, ...], reading: ReadingConfig, ledger: Ledger) -> Table:  # noqa: ARG001  # as all readers
+    """The table of the rows: "picture" or "vectors", then "label", "numbers" or "tags", then "split"."""
+    (path,) = paths
+    parts = _parts_of(path, ledger)
+    columns = _columns(parts[0])
+    for part in parts:
+        if _columns(part) != columns:
+            text = f"expected the columns {', '.join(columns)}, found {', '.join(_columns(part))}"
+            ledger.bad_file("array.parts", text, Place(str(path)), "give all parts the same kind of arrays")
+    return Table(columns, _records(parts, ledger))
+
+
+def _columns(part: Part) -> tuple[str, ...]:
+    target = () if part.target_kind == "nothing" else (part.target_kind,)
+    return (part.kind, *target, *(("split",) if part.name else ()))
+
+
+def _parts_of(path: Path, ledger: Ledger) -> list[Part]:
+    """The parts of one file, each with its arrays checked by their headers."""
+    divided: dict[str, dict[str, StoredArray]] = {}
+    for name, array in stored_arrays(path, ledger).items():
+        stem, _, part = name.rpartition("_") if name.endswith(tuple(f"_{part}" for part in PARTS)) else (name, "", "")
+        if stem not in (*PICTURES, *SEQUENCES, *TARGETS, "lengths"):
+            ledger.bad_file("array.name", f"unknown array {name!r}: {array}", Place(str(path)), NAMING)
+        divided.setdefault(part, {})[stem] = array
+    if not divided:
+        ledger.bad_file("data.empty", "there is no array in this file", Place(str(path)), NAMING)
+    order = ("", *PARTS)
+    return [_part(part, divided[part], path, ledger) for part in sorted(divided, key=order.index)]
+
+
+def _part(name: str, arrays: dict[str, StoredArray], path: Path, ledger: Ledger) -> Part:
+    inputs = [stem for stem in arrays if stem in PICTURES + SEQUENCES]
+    targets = [stem for stem in arrays if stem in TARGETS]
+    if len(inputs) != 1 or len(targets) > 1:
+        text = f"expected one input and one target{f' for {name}' if name else ''}, found {', '.join(arrays)}"
+        ledger.bad_file("array.name", text, Place(str(path)), NAMING)
+    array, lengths = arrays[inputs[0]], arrays.get("lengths")
+    kind: InputKind = "picture" if inputs[0] in PICTURES or len(array.shape) == 4 else "vectors"
+    (_require_pictures if kind == "picture" else _require_sequences)(array, lengths, ledger)
+    if not targets:
+        return Part(name, kind, "nothing", array, None, lengths)
+    target = arrays[targets[0]]
+    part = Part(name, kind, "nothing", array, target, lengths)
+    return part._replace(target_kind=_target_kind(part, target, targets[0] == "numbers", ledger))
+
+
+def _refuse(array: StoredArray, expected: str, ledger: Ledger) -> NoReturn:
+    name = array.member.removesuffix(".npy")
+    text = f"{name!r} is {array}; expected {expected}"
+    ledger.bad_file("array.shape", text, Place(str(array.path)), "see the arrays of an .npz file in the guide to data")
+
+
+def _require_pictures(array: StoredArray, lengths: StoredArray | None, ledger: Ledger) -> None:
+    expected = "uint8 or floats [N,H,W,C], the channels C last and 1 or 3, or [N,H,W]"
+    axes = len(array.shape)
+    if axes not in (3, 4) or (axes == 4 and array.shape[3] not in (1, 3)) or 0 in array.shape:
+        _refuse(array, expected, ledger)
+    if array.dtype != np.uint8 and array.dtype.kind != "f":
+        _refuse(array, expected, ledger)
+    if lengths is not None:
+        _refuse(lengths, "no lengths beside pictures", ledger)
+
+
+def _require_sequences(array: StoredArray, lengths: StoredArray | None, ledger: Ledger) -> None:
+    axes = 3 if lengths is None else len(array.shape)
+    if len(array.shape) != axes or axes not in (2, 3) or 0 in array.shape or array.dtype.kind == "U":
+        _refuse(array, "numbers [N,T,D], or [total,D] and the array lengths [N]", ledger)
+    if lengths is None:
+        return
+    if len(lengths.shape) != 1 or lengths.shape[0] == 0 or lengths.dtype.kind not in "iu":
+        _refuse(lengths, "integers [N]", ledger)
+    if axes == 3 and lengths.shape[0] != array.shape[0]:
+        _refuse(lengths, f"one length for each of {array.shape[0]:,} rows", ledger)
+
+
+def _rows(part: Part) -> int:
+    return (part.lengths or part.input).shape[0]
+
+
+def _target_kind(part: Part, target: StoredArray, are_numbers: bool, ledger: Ledger) -> TargetKind:
+    shape, rows = target.shape, _rows(part)
+    if target.dtype.kind == "f" or (are_numbers and target.dtype.kind in "iu"):
+        if len(shape) in (1, 2) and shape[0] == rows and 0 not in shape:
+            return "numbers"
+        _refuse(target, f"floats [{rows}] or [{rows},K]", ledger)
+    if shape == (rows,):
+        return "label"
+    if part.kind == "vectors" and shape == part.input.shape[:-1]:
+        return "tags"
+    steps = f", or {list(part.input.shape[:-1])} for a tag per step" if part.kind == "vectors" else ""
+    _refuse(target, f"[{rows}] for a label each{steps}", ledger)
+
+
+def _records(parts: list[Part], ledger: Ledger) -> Iterator[Record]:
+    rows = ((part, *pair) for part in parts for pair in _pairs(part, ledger))
+    for number, (part, row, target) in enumerate(rows, 1):
+        if record := _record(part, row, target, number, ledger):
+            ledger.rows += 1
+            yield record
+
+
+def _record(part: Part, row: np.ndarray, target: np.ndarray | None, number: int, ledger: Ledger) -> Record | None:
+    place = Place(str(part.input.path), number)
+    if len(row) == 0:
+        ledger.bad_row("array.empty", "a sequence of length 0", place, "leave the row out")
+        return None
+    floats = [one for one in (row, target) if one is not None and one.dtype.kind == "f"]
+    if not all(np.isfinite(one).all() for one in floats):
+        ledger.bad_row("array.nonfinite", "a number is NaN or infinite", place, "leave the row out")
+        return None
+    if target is not None and not _is_unicode(target):
+        ledger.bad_row("array.text", "a text is not valid Unicode", place, "write the file again")
+        return None
+    values = (row,) if target is None else (row, _value(part.target_kind, target))
+    return Record((*values, part.name) if part.name else values, place.path, number)
+
+
+def _is_unicode(target: np.ndarray) -> bool:
+    """Whether texts hold nothing but characters: halves of them, or larger numbers, break Python's own strings."""
+    if target.dtype.kind != "U":
+        return True
+    points = np.ascontiguousarray(target).view(np.uint32)
+    return bool((points < 0xD800).all()) or not bool(((points > 0x10FFFF) | (points >> 11 == 0xD800 >> 11)).any())
+
+
+def _value(kind: TargetKind, target: np.ndarray) -> str | tuple[str, ...] | tuple[float, ...]:
+    if kind == "numbers":
+        return tuple(float(number) for number in target)
+    texts = tuple(str(one) for one in target)
+    return texts if kind == "tags" else texts[0]
+
+
+def _pairs(part: Part, ledger: Ledger) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
+    """Each row's input, cut to its length, and its target [1], [K] or [T]."""
+    starts, stops = _spans(part, ledger)
+    array = part.input.load(ledger)
+    if part.kind == "picture" and array.ndim == 3:
+        array = array[..., None]
+    target = None if part.target is None else part.target.load(ledger)
+    for index, (start, stop) in enumerate(zip(starts, stops, strict=True)):
+        step = slice(start, stop) if array.ndim == 2 else (index, slice(start, stop))
+        if target is None:
+            yield array[step], None
+        else:
+            yield array[step], target[step] if part.target_kind == "tags" else target[index : index + 1].reshape(-1)
+
+
+def _spans(part: Part, ledger: Ledger) -> tuple[list[int], list[int]]:
+    """Where the steps of each row begin and end: in the row itself, or in the one line in which all rows stand."""
+    if part.lengths is None:
+        return [0] * _rows(part), [part.input.shape[1]] * _rows(part)
+    stored = part.lengths.load(ledger)
+    flat = len(part.input.shape) == 2
+    most = part.input.shape[0 if flat else 1]
+    lengths = np.clip(stored, -1, most + 1).astype(np.int64)  # clipped: they are refused below, without overflow
+    if lengths.min() < 0 or lengths.max() > most or (flat and lengths.sum() != most):
+        rule = f"add up to {most:,}" if flat else f"are at most {most:,}"
+        _refuse(part.lengths, f"lengths that {rule}, and found {stored.min()}..{stored.max()}", ledger)
+    starts = lengths.cumsum() - lengths if flat else np.zeros_like(lengths)
+    return starts.tolist(), (starts + lengths).tolist()

@@ -1,0 +1,187 @@
+"""CoNLL columns: one word per line, its tag last, a blank line after each sentence.
+
+    EU       B-ORG         columns are separated by tabs or by spaces, as the first word of the file shows;
+    rejects  O             between them everything belongs to the word, no-break spaces included
+
+    -DOCSTART- O           begins a document and is no sentence
+    # id = 7               a comment, because it does not have the columns of a word; "#" and a tag is a word
+
+A sentence with a bad line is one bad row.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import chain, islice
+from pathlib import Path
+from typing import NamedTuple
+
+from seqloom.config.data import ReadingConfig
+from seqloom.data.opening import blocks_of
+from seqloom.data.problems import Ledger, Place
+from seqloom.data.tables import Record, Table
+
+LONGEST = 10_000  # words of a sentence
+COMMENTS = 100  # paragraphs of comments that may stand before the first word
+DOCUMENT = "-DOCSTART-"
+SEPARATORS = {"\t": "tabs", " ": "spaces"}
+
+
+class Sentence(NamedTuple):
+    """The lines between two breaks, and their numbers."""
+
+    path: str
+    numbers: list[int]
+    lines: list[str]
+
+
+class Layout(NamedTuple):
+    """How the lines of a file are cut: by what, into how many columns, and which line showed it."""
+
+    separator: str
+    width: int
+    line: int
+
+
+class Fault(NamedTuple):
+    """What is wrong with one line of a sentence."""
+
+    line: int
+    code: str
+    text: str
+    fix: str
+
+    def report(self, path: str, ledger: Ledger) -> None:
+        """Count the sentence as a bad row."""
+        ledger.bad_row(self.code, self.text, Place(path, self.line), self.fix)
+
+
+def cells_of(line: str, separator: str) -> list[str]:
+    """The columns of a line; several spaces separate like one, and those at the end do not.
+
+    >>> cells_of("EU  B-ORG ", " "), cells_of("New York\\tB-LOC", "\\t")
+    (['EU', 'B-ORG'], ['New York', 'B-LOC'])
+    """
+    if separator != " ":
+        return line.split(separator)
+    cells = line.split(" ")
+    return cells if all(cells) else [*cells[:1], *(cell for cell in cells[1:] if cell)]
+
+
+def read(paths: tuple[Path, ...], reading: ReadingConfig, ledger: Ledger) -> Table:
+    """The table of the sentences: their words, further columns by number, and the tags, each a tuple of texts."""
+    (path,) = paths
+    breaks = _Breaks(reading.delimiter)
+    sentences = sentences_of(path, reading, ledger, breaks)
+    head = _head(sentences)
+    if not head:
+        fix = "give a file with a word and its tag per line"
+        ledger.bad_file("data.empty", "there is no sentence in this file", Place(str(path)), fix)
+    layout = _layout(head, reading.delimiter)
+    if layout.width < 2:
+        text, place = "expected a word and its tag, found one column", Place(str(path), layout.line)
+        ledger.bad_file("conll.columns", text, place, "write a tag behind each word, or set --delimiter")
+    columns = ("tokens", *(str(number) for number in range(2, layout.width)), "tags")
+    return Table(columns, _records(chain(head, sentences), layout, breaks, ledger))
+
+
+def sentences_of(
+    path: Path, reading: ReadingConfig, ledger: Ledger, is_break: Callable[[str], bool]
+) -> Iterator[Sentence]:
+    """The groups of lines between breaks, which are lines of their own."""
+    sentence = Sentence(str(path), [], [])
+    for block in blocks_of(path, reading, ledger):
+        for number, line in enumerate(block.lines, block.first_line):
+            if not is_break(line):
+                sentence.numbers.append(number)
+                sentence.lines.append(line)
+                if len(sentence.lines) > LONGEST:
+                    _refuse_long(sentence, ledger)
+            elif sentence.lines:
+                yield sentence
+                sentence = Sentence(str(path), [], [])
+    if sentence.lines:
+        yield sentence
+
+
+def _refuse_long(sentence: Sentence, ledger: Ledger) -> None:
+    text = f"a sentence of more than {LONGEST:,} words: blank lines missing?"
+    place = Place(sentence.path, sentence.numbers[0])
+    ledger.bad_file("conll.sentence_too_long", text, place, "put a blank line after each sentence")
+
+
+class _Breaks:
+    """Tells blank lines, which may hold separators, and lines that begin a document, which it counts."""
+
+    def __init__(self, separator: str | None) -> None:
+        self.blank = f" \t{separator or ''}"
+        self.documents = 0
+
+    def __call__(self, line: str) -> bool:
+        if line.startswith(DOCUMENT) and line[len(DOCUMENT) :][:1] in self.blank:
+            self.documents += 1
+            return True
+        return not line.strip(self.blank) or line.isspace()
+
+
+def _head(sentences: Iterator[Sentence]) -> list[Sentence]:
+    """The first sentences, until one has a line that is no comment."""
+    head: list[Sentence] = []
+    for sentence in islice(sentences, COMMENTS):
+        head.append(sentence)
+        if not all(line.startswith("#") for line in sentence.lines):
+            break
+    return head
+
+
+def _layout(head: list[Sentence], separator: str | None) -> Layout:
+    """The layout that the first line shows which is no comment, or the first line of all."""
+    pairs = [pair for sentence in head for pair in zip(sentence.lines, sentence.numbers, strict=True)]
+    line, number = next((pair for pair in pairs if not pair[0].startswith("#")), pairs[0])
+    separator = separator or ("\t" if "\t" in line else " ")
+    return Layout(separator, len(cells_of(line, separator)), number)
+
+
+def _records(sentences: Iterator[Sentence], layout: Layout, breaks: _Breaks, ledger: Ledger) -> Iterator[Record]:
+    path = ""
+    for sentence in sentences:
+        path = sentence.path
+        start = _comments(sentence, layout, ledger)
+        lines, numbers = sentence.lines[start:], sentence.numbers[start:]
+        rows = [cells_of(line, layout.separator) for line in lines]
+        faults = (_fault(*one, layout) for one in zip(rows, lines, numbers, strict=True))
+        if fault := next(filter(None, faults), None):
+            fault.report(path, ledger)
+        elif rows:
+            ledger.rows += 1
+            yield Record(tuple(zip(*rows, strict=True)), path, numbers[0])
+    if breaks.documents:
+        ledger.note("conll.document", f"{DOCUMENT} lines are no sentences", Place(path), breaks.documents)
+
+
+def _comments(sentence: Sentence, layout: Layout, ledger: Ledger) -> int:
+    """How many lines at the head of a sentence are comments: they begin with # and have not the columns of a word."""
+    count = 0
+    for line in sentence.lines:
+        if not line.startswith("#") or len(cells_of(line, layout.separator)) == layout.width:
+            break
+        count += 1
+    if count:
+        place = Place(sentence.path, sentence.numbers[0])
+        ledger.note("conll.comment", "lines that begin with # and are no words were left out", place, count)
+    return count
+
+
+def _fault(cells: list[str], line: str, number: int, layout: Layout) -> Fault | None:
+    separator, width, shown = layout
+    tab_between = separator == " " and "\t" in line
+    if len(cells) == width and all(cells) and not tab_between:
+        return None
+    if len(cells) == width and not cells[0]:
+        return Fault(number, "conll.empty_token", "there is no word before the first separator", "write the word")
+    other = {"\t": " ", " ": "\t"}.get(separator)
+    if tab_between or (other and len(cells_of(line, other)) == width != len(cells)):
+        text = f"line {shown} is separated by {SEPARATORS[separator]}, this one by {SEPARATORS[str(other)]}"
+        return Fault(number, "conll.separator", text, "use one separator throughout")
+    if len(cells) == width:
+        return Fault(number, "conll.columns", f"column {cells.index('') + 1} is empty", "give every word all columns")
+    text = f"{len(cells)} column{'s' * (len(cells) > 1)}, line {shown} has {width}"
+    return Fault(number, "conll.columns", text, "give every word all columns, the tag last")

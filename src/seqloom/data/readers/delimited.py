@@ -1,0 +1,167 @@
+"""csv and tsv: a header, then rows with as many fields as it has. A tsv file has no quoting: a quote is a character.
+
+Lines without a quote are split, a megabyte at a time; a line with one goes through the rules of `quotes`.
+"""
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from seqloom.config.data import ReadingConfig
+from seqloom.data.opening import Passage, lines_in, open_passages
+from seqloom.data.problems import Ledger, Place
+from seqloom.data.readers.quotes import QuotedRows, Row
+from seqloom.data.tables import Record, Table
+from seqloom.errors import ConfigError
+
+MOST_COLUMNS = 1_024
+NAMES = {",": "comma", "\t": "tab", ";": "semicolon"}
+
+
+class Dialect(NamedTuple):
+    """What stands between fields, and whether fields may be quoted."""
+
+    delimiter: str
+    quoted: bool
+
+
+def dialect_of(reading: ReadingConfig) -> Dialect:
+    """The dialect that was asked for; `\\t` in two characters is a tab, which no shell types easily."""
+    quoted = reading.format != "tsv"
+    given = "\t" if reading.delimiter == "\\t" else reading.delimiter
+    if given is not None and (not given or any(mark in given for mark in '"\r\n')):
+        raise ConfigError(f"{given!r} is no delimiter", fix="take one or more characters, no quotes or line ends")
+    return Dialect(given or ("," if quoted else "\t"), quoted)
+
+
+def read(paths: tuple[Path, ...], reading: ReadingConfig, ledger: Ledger) -> Table:
+    """The table of one csv or tsv file; without a header its columns are named 1, 2, ..."""
+    (path,) = paths
+    file = Delimited(path, reading, ledger)
+    columns = file.first.fields if reading.header else [str(number) for number in range(1, file.width + 1)]
+    return Table(tuple(columns), file.records(), file.locate, named=reading.header)
+
+
+def _rows(passages: Iterator[Passage], dialect: Dialect, parser: QuotedRows) -> Iterator[Row]:
+    for first_line, text in passages:
+        if not dialect.quoted or ('"' not in text and not parser.is_open):
+            for number, line in enumerate(lines_in(text), first_line):
+                yield Row(number, line, line.split(dialect.delimiter))
+        else:
+            yield from _quoted_rows(first_line, text, dialect, parser)
+    parser.finish()
+
+
+def _quoted_rows(first_line: int, text: str, dialect: Dialect, parser: QuotedRows) -> Iterator[Row]:
+    for number, line in enumerate(ended_lines(text), first_line):
+        if '"' in line or parser.is_open:
+            if row := parser.take(number, line):
+                yield row
+        else:
+            plain = line.removesuffix("\n") if line[-2:] != "\r\n" else line[:-2]
+            yield Row(number, plain, plain.split(dialect.delimiter))
+
+
+def ended_lines(text: str) -> list[str]:
+    r"""The lines of a text, each with its end.
+
+    >>> ended_lines("a\r\nb\nc")
+    ['a\r\n', 'b\n', 'c']
+    """
+    *ended, last = text.split("\n")
+    return [line + "\n" for line in ended] + ([last] if last else [])
+
+
+class Delimited:
+    """One file that is being read: its rows become records, and a field of a record is found again."""
+
+    def __init__(self, path: Path, reading: ReadingConfig, ledger: Ledger) -> None:
+        self.path, self.reading, self.ledger = str(path), reading, ledger
+        self.dialect = dialect_of(reading)
+        self.parser = QuotedRows(self.dialect.delimiter, self.path, ledger)
+        self.rows = _rows(open_passages(path, reading, ledger), self.dialect, self.parser)
+        self.first = self._find_first()
+        self.width = len(self.first.fields)
+        self._require_columns()
+
+    def _find_first(self) -> Row:
+        if self.reading.header:
+            self.parser.refuse = self.ledger.bad_file  # a broken header leaves nothing to read by
+        first = next((row for row in self.rows if not self._pass_over(row)), None)
+        if first is None:
+            fix = "give a file with rows"
+            self.ledger.bad_file("data.empty", "there is nothing in the file", Place(self.path), fix)
+        self.parser.refuse = self.ledger.bad_row
+        return first
+
+    def _pass_over(self, row: Row) -> bool:
+        """Whether this is a blank line, which is noted."""
+        blank = not row.raw or (row.raw.isspace() and self.dialect.delimiter not in row.raw)
+        if blank:
+            self.ledger.note("csv.blank", "a blank line, passed over", Place(self.path, row.line))
+        return blank
+
+    def _require_columns(self) -> None:
+        place = Place(self.path, self.first.line)
+        if self.width > MOST_COLUMNS:
+            text = f"{self.width:,} columns; the limit is {MOST_COLUMNS:,}"
+            self.ledger.bad_file("csv.too_many_columns", text, place, "keep the columns that are needed")
+        if self.width == 1 and self.reading.delimiter is None:
+            self._require_delimiter(place)
+        if self.reading.header:
+            self._require_names(self.first)
+
+    def _require_delimiter(self, place: Place) -> None:
+        """Refuse one column that another delimiter would cut; a first row of data may hold any mark but a tab."""
+        own = self.dialect.delimiter
+        for other in [mark for mark in "\t;,|" if mark != own][: None if self.reading.header else int(own != "\t")]:
+            if other in self.first.raw:
+                shown, meant = (mark.replace("\t", "\\t") for mark in (other, own))
+                fix = f"--delimiter '{shown}', or --delimiter '{meant}' if one column is meant"
+                self.ledger.bad_file("csv.delimiter", f"1 column; looks like '{shown}'", place, fix)
+
+    def _require_names(self, header: Row) -> None:
+        for number, name in enumerate(header.fields):
+            if (before := header.fields.index(name)) < number:
+                text = f"columns {before + 1} and {number + 1} are both named '{name}'"
+                fix = "give each column a name of its own"
+                self.ledger.bad_file("csv.dup_header", text, self._place(header, number), fix)
+
+    def records(self) -> Iterator[Record]:
+        """The rows that have the right width."""
+        path, width, ledger, good, bad = self.path, self.width, self.ledger, 0, 0
+        for line, raw, fields in self.rows if self.reading.header else itertools.chain([self.first], self.rows):
+            if len(fields) != width or (width == 1 and not raw):
+                bad += self._refuse(Row(line, raw, fields))
+                continue
+            good += 1
+            ledger.rows += 1
+            yield Record(tuple(fields), path, line, raw)
+        if not good + bad + self.parser.refused:
+            ledger.bad_file("data.no_rows", "a header and no rows", Place(path), "give a file with rows")
+
+    def _refuse(self, row: Row) -> int:
+        """Note a blank line, refuse any other; how many rows that is."""
+        if self._pass_over(row):
+            return 0
+        count, first = len(row.fields), "header" if self.reading.header else "first row"
+        text, fix = f"{count:,} field{'s' if count != 1 else ''}, the {first} has {self.width:,}", ""
+        if count > self.width:
+            text = f"{text}; is a {NAMES.get(self.dialect.delimiter, 'delimiter')} unquoted?"
+            fix = "put quotes around the field that holds it" if self.dialect.quoted else "take it out of the field"
+        self.ledger.bad_row("csv.ragged", text, Place(self.path, row.line), fix)
+        return 1
+
+    def locate(self, record: Record, column: int) -> Place:
+        """The place of the first character of a field."""
+        return self._place(Row(record.line, record.raw, list(record.values)), column)
+
+    def _place(self, row: Row, column: int) -> Place:
+        if not self.dialect.quoted or '"' not in row.raw:
+            before = sum(len(field) + len(self.dialect.delimiter) for field in row.fields[:column])
+            return Place(self.path, row.line, before + 1)
+        parser = QuotedRows(self.dialect.delimiter, self.path, Ledger())
+        for number, line in enumerate(ended_lines(row.raw), row.line):
+            parser.take(number, line)
+        return Place(self.path, *parser.starts[column])

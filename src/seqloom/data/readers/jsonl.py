@@ -1,0 +1,247 @@
+"""JSON lines: one object per line, its keys the columns, and nothing that two parsers could read in two ways.
+
+A line takes the fast path when msgspec, which is strict, accepts it and nothing in it can be a doubled key or deep
+nesting. All others are read again with care, which also finds the words for what is wrong:
+
+    line ──▶ msgspec ──▶ as many keys and colons as the first object has? ──▶ values
+                │                              │ no
+                └──── refused ──▶ careful: every pair of every object ──▶ values, or a LineError
+"""
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import chain
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+import msgspec
+
+from seqloom.config.data import ReadingConfig
+from seqloom.data.opening import blocks_of
+from seqloom.data.problems import Ledger, Place
+from seqloom.data.tables import Record, Table
+
+DEPTH = 32  # objects and lists within one another, the line's own object being the first
+AROUND = 20  # characters shown on either side of a mistake
+CONTAINERS = frozenset({list, dict})
+SURROGATE = re.compile("[\ud800-\udfff]")
+LONE_ESCAPE = re.compile(r"\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F]")
+KINDS = {str: "a string", int: "a number", float: "a number", bool: "true or false", type(None): "null"}
+
+Line = tuple[int, str]  # its number and text
+
+
+class LineError(Exception):
+    """What is wrong with one line; `at` is a pattern that finds the place, or the column itself."""
+
+    def __init__(self, code: str, text: str, fix: str = "", at: str | int | None = None) -> None:
+        super().__init__(code, text)
+        self.code, self.text, self.fix, self.at = code, text, fix, at
+
+    def column(self, line: str) -> int | None:
+        """The column of the mistake in its line, from 1, where it can be told."""
+        return _column_of(self.at, line) if isinstance(self.at, str) else self.at
+
+
+class First(NamedTuple):
+    """The first object: its keys are the columns that all others must have."""
+
+    line: Line
+    columns: tuple[str, ...]
+
+
+def read(paths: tuple[Path, ...], reading: ReadingConfig, ledger: Ledger) -> Table:
+    """The table of the objects in a file; the keys of the first one are its columns."""
+    (path,) = paths
+    lines = _content(path, reading, ledger)
+    first = _first_object(lines, path, ledger)
+
+    def locate(record: Record, column: int) -> Place:
+        return Place(record.path, record.line, _column_of(re.escape(_quoted(first.columns[column])), record.raw))
+
+    return Table(first.columns, _records(path, first, chain([first.line], lines), ledger), locate)
+
+
+def _content(path: Path, reading: ReadingConfig, ledger: Ledger) -> Iterator[Line]:
+    """The lines that are not blank; the first of them tells a file that is no JSON lines at all."""
+    name, at_start, blank = str(path), True, 0
+    for block in blocks_of(path, reading, ledger):
+        for number, text in enumerate(block.lines, block.first_line):
+            if not text or text.isspace():
+                blank += 1
+                continue
+            if at_start:
+                _require_lines(text.strip(), Place(name, number), ledger)
+                at_start = False
+            yield number, text
+    if blank:
+        ledger.note("json.blank", "blank lines were left out", Place(name), count=blank)
+
+
+def _require_lines(text: str, place: Place, ledger: Ledger) -> None:
+    """Refuse a file that is one JSON value over many lines."""
+    fix = "write each object on a line of its own, without line breaks"
+    if text.startswith("["):
+        ledger.bad_file("json.array", "expected one object per line, found an array", place, fix)
+    if text.startswith("{") and text.endswith(("{", "[", ",", ":")):
+        ledger.bad_file("json.multiline", "expected one object per line, found one over several lines", place, fix)
+
+
+def _first_object(lines: Iterator[Line], path: Path, ledger: Ledger) -> First:
+    for line in lines:
+        try:
+            return First(line, tuple(careful(line[1])))
+        except LineError as error:
+            _refuse(error, line, path, ledger)
+    return ledger.bad_file("data.empty", "there is no object in this file", Place(str(path)), "write one per line")
+
+
+def _records(path: Path, first: First, lines: Iterator[Line], ledger: Ledger) -> Iterator[Record]:
+    decode, pick, count = msgspec.json.Decoder().decode, _picker(first.columns), len(first.columns)
+    name = str(path)
+    for number, text in lines:
+        try:
+            found = decode(text)
+            # A key is followed by a colon, and before that only by white space: so every key is counted.
+            colons = text.count('":') + text.count(" :") + text.count("\t:") + text.count("\r:")
+            if colons != count or type(found) is not dict or len(found) != count:
+                found = careful(text)
+                _require_keys(found, first)
+            elif text.count("[") >= DEPTH:
+                _require_shallow(found)
+            values = pick(found)
+        except (msgspec.MsgspecError, RecursionError, LineError, KeyError) as error:
+            _refuse(_explained(error, text, first), (number, text), path, ledger)
+            continue
+        ledger.rows += 1
+        yield Record(values, name, number, text)
+
+
+def _picker(columns: tuple[str, ...]) -> Callable[[dict[str, Any]], tuple[Any, ...]]:
+    """A function that gives the values of an object in the order of the columns."""
+    if len(columns) > 1:
+        return itemgetter(*columns)
+    return lambda found: tuple(found[column] for column in columns)
+
+
+def _explained(error: Exception, text: str, first: First) -> LineError:
+    if isinstance(error, LineError):
+        return error
+    try:
+        _require_keys(careful(text), first)
+    except LineError as mistake:
+        return mistake
+    return LineError("json.syntax", str(error))  # msgspec knows a reason that the careful parser does not
+
+
+def _refuse(error: LineError, line: Line, path: Path, ledger: Ledger) -> None:
+    number, text = line
+    ledger.bad_row(error.code, error.text, Place(str(path), number, error.column(text)), error.fix)
+
+
+def careful(text: str) -> dict[str, Any]:
+    """The object on a line; raises LineError for all that is not plain JSON or could be read in two ways.
+
+    >>> careful('{"text": "a", "label": 1}')
+    {'text': 'a', 'label': 1}
+    """
+    try:
+        found = CAREFUL.decode(text)
+    except json.JSONDecodeError as error:
+        raise _syntax(error) from None
+    except RecursionError:
+        raise _too_deep() from None
+    if type(found) is list:
+        raise LineError("json.array", "expected an object, found an array", "write one object per line")
+    if type(found) is not dict:
+        raise LineError("json.object", f"expected an object, found {KINDS[type(found)]}", "write one object per line")
+    _require_shallow(found)
+    if LONE_ESCAPE.search(text) and SURROGATE.search(json.dumps(found, ensure_ascii=False)):
+        fix = "write both halves, or the character itself"
+        raise LineError("json.surrogate", "half of a character is escaped", fix, LONE_ESCAPE.pattern)
+    return found
+
+
+def _constant(name: str) -> NoReturn:
+    raise LineError("json.nonfinite", f"{name} is no JSON number", "leave the row out", re.escape(name))
+
+
+def _integer(digits: str) -> int:
+    try:
+        return int(digits)
+    except ValueError:  # Python's own limit of digits
+        raise LineError("json.number", f"a number has {len(digits):,} digits", "round it", re.escape(digits)) from None
+
+
+def _decimal(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        shown = digits if len(digits) <= AROUND else f"{digits[:AROUND]}..."
+        raise LineError("json.nonfinite", f"{shown} is beyond all floats", "leave the row out", re.escape(digits))
+    return number
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        key, _ = Counter(key for key, _ in pairs).most_common(1)[0]
+        raise LineError("json.dup_key", f"the key {key!r} stands twice in one object", "keep one of the two")
+    return found
+
+
+CAREFUL = json.JSONDecoder(
+    object_pairs_hook=_object, parse_constant=_constant, parse_int=_integer, parse_float=_decimal
+)
+
+
+def _syntax(error: json.JSONDecodeError) -> LineError:
+    around = error.doc[max(0, error.pos - AROUND) : error.pos + AROUND]
+    if error.msg == "Extra data":
+        text = f"something follows the first value, near {around!r}"
+        return LineError("json.trailing", text, "write one object per line", error.pos + 1)
+    what = error.msg[0].lower() + error.msg[1:].removesuffix(" at")
+    return LineError("json.syntax", f"{what}, near {around!r}", at=error.pos + 1)
+
+
+def _too_deep() -> LineError:
+    return LineError("json.depth", f"more than {DEPTH} objects and lists within one another", "flatten the value")
+
+
+def _require_shallow(found: dict[str, Any]) -> None:
+    level: list[Any] = [found]
+    for _ in range(DEPTH):
+        level = [inner for outer in level for inner in _containers_in(outer)]
+        if not level:
+            return
+    raise _too_deep()
+
+
+def _containers_in(outer: Any) -> list[Any]:
+    values = outer.values() if type(outer) is dict else outer
+    if CONTAINERS.isdisjoint(map(type, values)):  # a row of numbers is passed at the speed of C
+        return []
+    return [value for value in values if type(value) in CONTAINERS]
+
+
+def _require_keys(found: dict[str, Any], first: First) -> None:
+    if found.keys() == set(first.columns):
+        return
+    missing = [key for key in first.columns if key not in found]
+    new = [key for key in found if key not in first.columns]
+    there = f"the first object (line {first.line[0]})"
+    text = f"the key {missing[0]!r} of {there} is missing" if missing else f"the key {new[0]!r} is not in {there}"
+    raise LineError("json.key", text, "give all objects the same keys")
+
+
+def _quoted(key: str) -> str:
+    return json.dumps(key, ensure_ascii=False)
+
+
+def _column_of(pattern: str, text: str) -> int | None:
+    """The column where a pattern stands, if it stands in one place only."""
+    found = [match.start() for match in re.finditer(pattern, text)]
+    return found[0] + 1 if len(found) == 1 else None

@@ -1,0 +1,111 @@
+"""Parquet: columns of texts, numbers, truth values, or lists of these, read a batch at a time.
+
+Nulls become None. A NaN or an infinity makes a bad row, since no model can be trained on one. Types that have no plain
+meaning for a sequence (dates, decimals, maps, bytes) are refused by name.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+from seqloom.config.data import ReadingConfig
+from seqloom.data.opening import require_magic, require_regular
+from seqloom.data.problems import Ledger, Place
+from seqloom.data.tables import Record, Table
+from seqloom.errors import needing
+
+BATCH = 1_024  # rows in memory at a time
+
+
+def read(paths: tuple[Path, ...], reading: ReadingConfig, ledger: Ledger) -> Table:  # noqa: ARG001  # as all readers
+    """The table of the rows of a file."""
+    (path,) = paths
+    return Table(_columns_of(path, ledger), _records(path, ledger))
+
+
+def _columns_of(path: Path, ledger: Ledger) -> tuple[str, ...]:
+    """The names of the columns, once their types are known to be plain."""
+    require_regular(path, ledger)
+    require_magic(path, "parquet", ledger)
+    schema = _opened(path, ledger).schema_arrow
+    names = tuple(schema.names)
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        ledger.bad_file("parquet.dup_column", f"two columns are named {twice!r}", Place(str(path)), "rename one")
+    for field in schema:
+        if not _is_plain(field.type):
+            text = f"the column {field.name!r} holds {field.type}; expected text, numbers, truth values or lists"
+            ledger.bad_file("parquet.type", text, Place(str(path)), "convert the column, or leave it out")
+    return names
+
+
+def _opened(path: Path, ledger: Ledger) -> Any:
+    """A pyarrow.parquet.ParquetFile; pyarrow has no types of its own."""
+    with needing("data"):
+        import pyarrow.parquet  # type: ignore[import-untyped]
+    try:
+        return pyarrow.parquet.ParquetFile(path, memory_map=False, page_checksum_verification=True)
+    except Exception as error:  # whatever it is that a decoder of foreign bytes raises
+        _refuse_damaged(path, error, ledger)
+
+
+def _refuse_damaged(path: Path, error: Exception, ledger: Ledger) -> NoReturn:
+    reason = " ".join(str(error).split())[:200] or type(error).__name__
+    ledger.bad_file("parquet.damaged", f"this cannot be decoded: {reason}", Place(str(path)), "copy or write it again")
+
+
+def _is_plain(kind: Any) -> bool:
+    from pyarrow import types
+
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind) or types.is_dictionary(kind):
+        return _is_plain(kind.value_type)
+    plain = (types.is_string, types.is_large_string, types.is_integer, types.is_floating, types.is_boolean)
+    return types.is_null(kind) or any(is_kind(kind) for is_kind in plain)
+
+
+def _records(path: Path, ledger: Ledger) -> Iterator[Record]:
+    name, number = str(path), 0
+    for columns, finite in _batches(path, ledger):
+        for values in zip(*columns, strict=True):
+            number += 1
+            if not (finite or all(map(_is_finite, values))):
+                ledger.bad_row("parquet.nonfinite", "a number is NaN or infinite", Place(name, number), "leave it out")
+                continue
+            ledger.rows += 1
+            yield Record(values, name, number)
+    if number == 0:
+        ledger.bad_file("data.no_rows", "the file has columns, but no rows", Place(name), "give at least one row")
+
+
+def _batches(path: Path, ledger: Ledger) -> Iterator[tuple[list[list[Any]], bool]]:
+    """The columns of some rows at a time as Python values, and whether all their numbers are known to be finite."""
+    with _opened(path, ledger) as file:
+        batches = file.iter_batches(BATCH, use_threads=False)
+        while True:
+            try:
+                batch = next(batches, None)
+                columns = [] if batch is None else [column.to_pylist() for column in batch.columns]
+                finite = batch is None or all(map(_all_finite, batch.columns))
+            except Exception as error:
+                _refuse_damaged(path, error, ledger)
+            if batch is None:
+                return
+            yield columns, finite
+
+
+def _all_finite(column: Any) -> bool:
+    from pyarrow import types
+
+    while hasattr(column, "flatten") and hasattr(column.type, "value_type") and not types.is_dictionary(column.type):
+        column = column.flatten()
+    if not types.is_floating(column.type):
+        return not types.is_dictionary(column.type) or not types.is_floating(column.type.value_type)
+    return bool(np.isfinite(column.drop_null().to_numpy(zero_copy_only=False)).all())
+
+
+def _is_finite(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(map(_is_finite, value))
+    return not isinstance(value, float) or bool(np.isfinite(value))

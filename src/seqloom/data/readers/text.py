@@ -1,0 +1,120 @@
+"""Plain text: each line, paragraph or whole file is one row; a template cuts lines into named fields.
+
+A blank line between lines of text is passed over and counted (poems, the Penn Treebank); with a template it is a row
+that does not fit. A paragraph ends at a blank line. A whole file keeps all of its characters, line ends included.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from seqloom.config.data import ReadingConfig
+from seqloom.data.opening import blocks_of, open_passages
+from seqloom.data.problems import Ledger, Place
+from seqloom.data.readers.templates import NoFit, Template
+from seqloom.data.tables import Record, Table
+from seqloom.errors import ConfigError
+
+LARGEST_FILE = 1 << 30  # characters, read as one row
+LARGEST_PARAGRAPH = 16 << 20  # characters
+
+
+def read(paths: tuple[Path, ...], reading: ReadingConfig, ledger: Ledger) -> Table:
+    """The table of one text file: the column "text", or the fields of the template."""
+    (path,) = paths
+    if reading.template is not None:
+        if reading.unit != "line":
+            raise ConfigError(
+                f"a template cuts lines, and the unit is a {reading.unit}", fix="take one of the two away"
+            )
+        return _cut_table(path, Template.parse(reading.template), reading, ledger)
+    units = {"line": _lines, "paragraph": _paragraphs, "file": _file}
+    return Table(("text",), _at_least_one(units[reading.unit](path, reading, ledger), path, ledger))
+
+
+def _at_least_one(records: Iterator[Record], path: Path, ledger: Ledger) -> Iterator[Record]:
+    """The same records, counted; refused if there were none."""
+    empty = True
+    for record in records:
+        empty = False
+        ledger.rows += 1
+        yield record
+    if empty:
+        ledger.bad_file("data.empty", "there is no text in the file", Place(str(path)), "give a file with text")
+
+
+def _lines(path: Path, reading: ReadingConfig, ledger: Ledger) -> Iterator[Record]:
+    name = str(path)
+    for block in blocks_of(path, reading, ledger):
+        for number, line in enumerate(block.lines, block.first_line):
+            if line and not line.isspace():
+                yield Record((line,), name, number)
+            else:
+                ledger.note("text.blank", "a blank line, passed over", Place(name, number))
+
+
+def _paragraphs(path: Path, reading: ReadingConfig, ledger: Ledger) -> Iterator[Record]:
+    held: list[str] = []
+    begin = size = 0
+    for block in blocks_of(path, reading, ledger):
+        for number, line in enumerate(block.lines, block.first_line):
+            if not line or line.isspace():
+                if held:
+                    yield Record(("\n".join(held),), str(path), begin)
+                held, size = [], 0
+                continue
+            begin = begin if held else number
+            held.append(line)
+            size += len(line)
+            if size > LARGEST_PARAGRAPH:
+                place = Place(str(path), begin)
+                _refuse_size("a paragraph", LARGEST_PARAGRAPH, "are the blank lines missing?", place, ledger)
+    if held:
+        yield Record(("\n".join(held),), str(path), begin)
+
+
+def _file(path: Path, reading: ReadingConfig, ledger: Ledger) -> Iterator[Record]:
+    text = whole_text(path, reading, ledger)
+    if text and not text.isspace():
+        yield Record((text,), str(path), 1)
+
+
+def whole_text(path: Path, reading: ReadingConfig, ledger: Ledger) -> str:
+    """All characters of a file, as they stand."""
+    pieces, size = [], 0
+    for passage in open_passages(path, reading, ledger, longest=LARGEST_FILE):
+        pieces.append(passage.text)
+        size += len(passage.text)
+        if size > LARGEST_FILE:
+            _refuse_size("a text", LARGEST_FILE, "read it line by line: --unit line", Place(str(path)), ledger)
+    return "".join(pieces)
+
+
+def _refuse_size(what: str, limit: int, fix: str, place: Place, ledger: Ledger) -> None:
+    ledger.bad_file("text.too_long", f"{what} of more than {limit >> 20:,} MiB is too long for one row", place, fix)
+
+
+def _cut_table(path: Path, template: Template, reading: ReadingConfig, ledger: Ledger) -> Table:
+    def locate(record: Record, column: int) -> Place:
+        return Place(record.path, record.line, template.start(record.values, column) + 1)
+
+    return Table(template.fields, _cut_lines(path, template, reading, ledger), locate)
+
+
+def _cut_lines(path: Path, template: Template, reading: ReadingConfig, ledger: Ledger) -> Iterator[Record]:
+    name, seen, cut = str(path), 0, template.cut
+    for block in blocks_of(path, reading, ledger):
+        seen += len(block.lines)
+        for number, line in enumerate(block.lines, block.first_line):
+            fields = cut(line)
+            if isinstance(fields, NoFit):
+                _refuse_line(line, fields, Place(name, number, fields.start + 1), reading.template or "", ledger)
+            else:
+                ledger.rows += 1
+                yield Record(fields, name, number)
+    if not seen:
+        ledger.bad_file("data.empty", "there is nothing in the file", Place(name), "give a file with rows")
+
+
+def _refuse_line(line: str, why: NoFit, place: Place, template: str, ledger: Ledger) -> None:
+    text = f"'{why.mark}' was expected from here on" if line.strip() else "a blank line"
+    ledger.bad_row("text.template", f"{text}; the template is '{template}'", place, "mend the line or the template")

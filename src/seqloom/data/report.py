@@ -1,0 +1,147 @@
+"""The data report: is my data all right, and what is in it?
+
+A `Reporter` sees every example once, for the checks, the search for duplicates and the counts. The report is a frozen
+value; `text` writes it for a terminal, `html` as a page, `data` as plain values.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from seqloom.config.data import Task
+from seqloom.data.checks import Checks
+from seqloom.data.duplicates import Duplicates, DuplicateSearch
+from seqloom.data.examples import Example
+from seqloom.data.findings import Finding, gravest_first, refusals, told
+from seqloom.data.measures import LabelCount, Measure, Measures
+from seqloom.data.problems import Ledger
+from seqloom.data.report_page import RULES, body, framed
+from seqloom.data.report_text import written
+from seqloom.data.schema import InputKind, Schema, TargetKind
+from seqloom.errors import DataError
+from seqloom.figures.page import document
+
+Verdict = Literal["refused", "warned", "fine"]
+
+
+class Columns(NamedTuple):
+    """The names of the columns that were read."""
+
+    input: tuple[str, ...] = ()
+    target: tuple[str, ...] = ()
+
+
+class Part(NamedTuple):
+    """A part and how many rows it has."""
+
+    name: str
+    rows: int
+
+
+class Batching(NamedTuple):
+    """What the batches of the chosen size come to."""
+
+    padding: float  # share of a batch that is padding
+    fill: float  # share of the budget that a batch uses
+    batches: int
+    again: float  # share of the pairs in one batch that are together in the next epoch too
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataReport:
+    """What is in a set of data and what was found in it."""
+
+    name: str
+    task: Task
+    input: InputKind
+    target: TargetKind
+    columns: Columns
+    parts: tuple[Part, ...]
+    inferred: tuple[str, ...]
+    findings: tuple[Finding, ...]
+    skipped: int  # bad rows
+    labels: tuple[LabelCount, ...]  # the most frequent first
+    measures: tuple[Measure, ...]
+    duplicates: Duplicates
+    batching: Batching | None
+
+    @property
+    def rows(self) -> int:
+        """Rows of all parts."""
+        return sum(part.rows for part in self.parts)
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether the data can be used as it is."""
+        found = {finding.severity for finding in self.findings}
+        return "refused" if "reject" in found else "warned" if "warn" in found else "fine"
+
+    def text(self, width: int = 80, colour: bool = False) -> str:
+        """The report as lines of at most `width` columns, with 24-bit terminal colours if asked for."""
+        return written(self, width, colour)
+
+    def html(self) -> str:
+        """The report as one self-contained HTML document: no script, no address, light and dark."""
+        return document(self.name, body(self), RULES)
+
+    def data(self) -> dict[str, object]:
+        """The report as plain values that JSON can hold."""
+        return {name: _plain(getattr(self, name)) for name in self.__dataclass_fields__}
+
+    def _repr_html_(self) -> str:
+        return framed(self.html())
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return {key: _plain(entry) for key, entry in value._asdict().items()}
+    return [_plain(entry) for entry in value] if isinstance(value, tuple) else value
+
+
+class Reporter:
+    """Sees every block of a survey once: the cheap checks, the search for repeats, and the counts."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        self._checks, self._search, self._measures = Checks(schema), DuplicateSearch(), Measures(schema)
+        self._refused: list[Finding] = []
+
+    def see(self, part: str, examples: Sequence[Example]) -> None:
+        """Look at further examples of a part."""
+        for one in (self._checks, self._search, self._measures):
+            one.see(part, examples)
+
+    def finish(self, ledger: Ledger) -> None:
+        """Keep what a check refuses: it is told in the report and not raised. The rest stands in the ledger."""
+        self._refused = refusals(self._checks, ledger)
+
+    def report(
+        self,
+        name: str,
+        ledger: Ledger,
+        *,
+        columns: Columns = Columns(),  # noqa: B008  # an immutable value
+        inferred: Sequence[str] = (),
+        symbols: Mapping[str, np.ndarray] | None = None,
+        batching: Batching | None = None,
+    ) -> DataReport:
+        """The report on all that was seen; `symbols` are the lengths of the encoded inputs of each part."""
+        if not any(self._measures.rows.values()):
+            raise DataError(f"{name} has no examples", fix="name a file that has rows")
+        return DataReport(
+            name=name,
+            task=self._schema.task,
+            input=self._schema.input,
+            target=self._schema.target,
+            columns=columns,
+            parts=tuple(Part(part, rows) for part, rows in self._measures.rows.items()),
+            inferred=tuple(inferred),
+            findings=gravest_first([*self._refused, *told(ledger)]),
+            skipped=ledger.skipped,
+            labels=self._measures.label_counts(),
+            measures=self._measures.finish(symbols or {}),
+            duplicates=self._search.finish(),
+            batching=batching,
+        )

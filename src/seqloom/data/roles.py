@@ -1,0 +1,311 @@
+"""Which column means what: given by the user, or found by name and content, and said aloud.
+
+Names are compared without regard to case. A file in which no name fits is refused with what was found and the flags to
+use; a column is never taken because it happens to be the only one left.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple, NoReturn
+
+import numpy as np
+
+from seqloom.config.data import ColumnSplit, DataConfig, FoldSplit, RandomSplit, Task
+from seqloom.data.problems import Ledger, Place, escaped
+from seqloom.data.schema import InputKind, Part, Schema, TargetKind
+from seqloom.data.tables import Record
+from seqloom.errors import did_you_mean
+
+# In the order in which they are looked for.
+PAIRS = (
+    ("premise", "hypothesis"),
+    ("sentence1", "sentence2"),
+    ("sentence_1", "sentence_2"),
+    ("sentence_a", "sentence_b"),
+    ("text1", "text2"),
+    ("text_a", "text_b"),
+    ("question1", "question2"),
+)
+TEXTS = ("text", "sentence", "review", "question", "content", "comment", "message", "tweet", "utterance", "document")
+WORDS = ("tokens", "words")
+ARRAYS = ("vectors", "frames", "picture", "image")
+SOURCES = ("source", "src", "input")
+TRANSLATIONS = ("target", "tgt", "translation", "output", "caption")
+TAGS = ("tags", "ner_tags", "pos_tags", "upos", "labels")
+LABELS = ("label", "labels", "class", "category", "sentiment", "intent", "topic", "target", "y")
+NUMBERS = ("score", "rating", "similarity", "number", "numbers", "value")
+IDS = ("id", "_id", "guid", "idx")
+SPLITS = ("split", "part", "fold", "set")
+PART_NAMES: dict[str, Part] = {
+    "train": "train",
+    "dev": "dev",
+    "valid": "dev",
+    "validation": "dev",
+    "val": "dev",
+    "test": "test",
+}
+
+Content = Literal["text", "number", "texts", "vectors", "picture", "nothing"]
+
+
+class Roles(NamedTuple):
+    """The columns of the input, the target, the id and the part, by their numbers, and the kinds they make."""
+
+    input: tuple[int, ...]
+    target: tuple[int, ...]
+    schema: Schema
+    id: int | None = None
+    split: int | None = None
+    spaces: int | None = None  # for words: whether a space follows each
+    label_separator: str | None = None
+    said: tuple[str, ...] = ()  # what was inferred, for people
+
+
+class _Finder:
+    """One file's columns and first records, asked for the meaning of each column."""
+
+    def __init__(
+        self, config: DataConfig, columns: Sequence[str], named: bool, sample: Sequence[Record], ledger: Ledger
+    ) -> None:
+        self.config, self.columns, self.named, self.sample, self.ledger = config, tuple(columns), named, sample, ledger
+        self.lower = {name.lower(): number for number, name in reversed(list(enumerate(columns)))}
+        self.said: list[str] = []
+
+    def first(self, names: Sequence[str]) -> int | None:
+        """The first of these names that the file has."""
+        return next((self.lower[name] for name in names if name in self.lower), None)
+
+    def content(self, column: int) -> Content:
+        """What the values of a column are, by the first records."""
+        values = [record.values[column] for record in self.sample]
+        return next((kind for value in values if (kind := content_of(value)) != "nothing"), "nothing")
+
+    def numeric(self, column: int) -> bool:
+        """Whether every cell of the first records is a number, or text that spells one."""
+        return all(is_number(record.values[column]) for record in self.sample)
+
+    def measured(self, column: int) -> bool:
+        """Whether most cells of the first records are numbers, be it with a decimal comma; the others are then told."""
+        cells = [record.values[column] for record in self.sample]
+        plain = [cell.replace(",", ".") if isinstance(cell, str) else cell for cell in cells]
+        return 2 * sum(map(is_number, plain)) > len(cells)
+
+    def given(self, name: str, flag: str) -> int:
+        """The column of a name that the user gave."""
+        if name not in self.columns:
+            near = did_you_mean(name, self.columns)
+            self.refuse(f"no column '{name}'; found {self.known()}", _flagged(near, flag) or f"{flag} one of these")
+        return self.columns.index(name)
+
+    def known(self) -> str:
+        """The names of the columns."""
+        return ", ".join(escaped(column) for column in self.columns[:20])
+
+    def refuse(self, text: str, fix: str) -> NoReturn:
+        """Stop: a column that is needed is not there."""
+        path = self.sample[0].path if self.sample else self.config.train[0]
+        code = "csv.column" if ".csv" in path.lower() or ".tsv" in path.lower() else "data.column"
+        self.ledger.bad_file(code, text, Place(path, 1), fix)
+
+    def names(self, columns: Sequence[int]) -> str:
+        """Columns as people call them."""
+        return " and ".join(f"'{escaped(self.columns[column])}'" for column in columns)
+
+
+def _flagged(guess: str, flag: str) -> str:
+    """A guess at a name as the flag to give; nothing where there was no guess."""
+    return guess.replace("did you mean '", f"did you mean {flag} '") if "did you" in guess else ""
+
+
+def content_of(value: Any) -> Content:
+    """What one value is.
+
+    >>> content_of("a"), content_of(["a"]), content_of([[1.0, 2.0]]), content_of(3), content_of(None)
+    ('text', 'texts', 'vectors', 'number', 'nothing')
+    """
+    if isinstance(value, str):
+        return "text"
+    if isinstance(value, np.ndarray):
+        return "picture" if value.ndim == 3 else "vectors"
+    if isinstance(value, bool):
+        return "text"
+    if isinstance(value, int | float):
+        return "number"
+    if isinstance(value, list | tuple) and value:
+        inner = content_of(value[0])
+        return "texts" if inner == "text" else "vectors" if inner in ("number", "vectors") else "nothing"
+    return "nothing"
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a number or spells one in ASCII digits."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return True
+    return isinstance(value, str) and parse_number(value) is not None
+
+
+def parse_number(cell: str) -> float | None:
+    """The finite number that a cell spells, or None; `int('٣')` and `float('1_0')` would be read by Python.
+
+    >>> parse_number(" 0.5"), parse_number("0,5"), parse_number("1_0"), parse_number("inf"), parse_number("٣")
+    (0.5, None, None, None, None)
+    """
+    if not cell.isascii() or "_" in cell:
+        return None
+    try:
+        number = float(cell)
+    except ValueError:
+        return None
+    return number if np.isfinite(number) else None
+
+
+def find_roles(
+    config: DataConfig, columns: Sequence[str], named: bool, sample: Sequence[Record], ledger: Ledger
+) -> Roles:
+    """What the columns of a file mean; RejectedError names what was found if that cannot be said."""
+    finder = _Finder(config, columns, named, sample, ledger)
+    inputs = tuple(finder.given(name, "--input") for name in config.input) or _find_input(finder)
+    kind = _input_kind(finder, inputs)
+    targets, target_kind = _find_target(finder, inputs, kind)
+    schema = Schema(kind, target_kind)
+    if config.task is None:
+        finder.said.append(f"task: {schema.task} (from the target)")
+    identity = finder.first(IDS) if config.id is None else finder.given(config.id, "--id")
+    split = finder.given(config.split.column, "--split-column") if isinstance(config.split, ColumnSplit) else None
+    if config.split is None and not config.dev and not config.test:
+        split = _find_split(finder)
+    if isinstance(config.split, RandomSplit | FoldSplit) and config.split.group is not None:
+        finder.given(config.split.group, "--group")
+    spaces = finder.first(("spaces",)) if kind == "words" else None
+    return Roles(inputs, targets, schema, identity, split, spaces, config.label_separator, tuple(finder.said))
+
+
+def _find_input(finder: _Finder) -> tuple[int, ...]:
+    found = next((pair for pair in PAIRS if all(name in finder.lower for name in pair)), None)
+    if found is not None:
+        inputs: tuple[int, ...] = tuple(finder.lower[name] for name in found)
+    elif (one := finder.first((*WORDS, *ARRAYS, *TEXTS, *SOURCES))) is not None:
+        inputs = (one,)
+    elif not finder.named:
+        finder.refuse(
+            f"{len(finder.columns)} columns without a header; which is the input? {_first_row(finder)}",
+            "--input 1 --target 2, by number",
+        )
+    else:
+        finder.refuse(
+            f"no column '{TEXTS[0]}'; found {finder.known()}",
+            f"--input NAME --target NAME, or --no-header if this is data: {_shown(finder.columns)}",
+        )
+    finder.said.append(f"input: {finder.names(inputs)} (by name)")
+    return inputs
+
+
+def _first_row(finder: _Finder) -> str:
+    return f"The first row is {_shown(finder.sample[0].values)}" if finder.sample else ""
+
+
+def _shown(values: Sequence[Any]) -> str:
+    """The first values of a row in quotes, cut short."""
+    cells = [str(value) if len(str(value)) <= 40 else f"{str(value)[:40]}..." for value in values[:6]]
+    return ", ".join(f"'{escaped(cell)}'" for cell in cells)
+
+
+def _input_kind(finder: _Finder, inputs: tuple[int, ...]) -> InputKind:
+    contents = {finder.content(column) for column in inputs}
+    if len(inputs) == 2 and contents <= {"text", "nothing"} and not all(map(finder.numeric, inputs)):
+        return "pair"
+    if len(inputs) > 1:
+        if not all(map(finder.numeric, inputs)):
+            finder.refuse(
+                f"{len(inputs)} input columns are two texts or all numbers; found {_first_row(finder)}",
+                "give one column, two of text, or numeric ones",
+            )
+        return "vectors"
+    if finder.columns[inputs[0]].lower() in ("picture", "image") and contents <= {"text", "picture"}:
+        return "picture"
+    (content,) = contents
+    kinds: dict[Content, InputKind] = {"texts": "words", "vectors": "vectors", "picture": "picture"}
+    if content == "number":
+        return "vectors"
+    named_words = finder.columns[inputs[0]].lower() in WORDS and finder.first(TAGS[:-1]) is not None
+    if content == "text" and (finder.config.task == "tag" or (finder.config.task is None and named_words)):
+        return "words"  # cells of words with spaces between them
+    return kinds.get(content, "text")
+
+
+def _find_target(finder: _Finder, inputs: tuple[int, ...], kind: InputKind) -> tuple[tuple[int, ...], TargetKind]:
+    if finder.config.task == "lm":
+        return (), "nothing"
+    if finder.config.target:
+        targets = tuple(finder.given(name, "--target") for name in finder.config.target)
+    else:
+        found = _target_by_name(finder, inputs, kind)
+        if found is None:
+            return _without_target(finder, inputs, kind)
+        targets = (found,)
+        finder.said.append(f"target: {finder.names(targets)} (by name)")
+    return targets, _target_kind(finder, targets, kind)
+
+
+def _target_by_name(finder: _Finder, inputs: tuple[int, ...], kind: InputKind) -> int | None:
+    names: dict[Task | None, tuple[str, ...]] = {
+        "classify": LABELS,
+        "regress": (*NUMBERS, "label", "target", "y"),
+        "tag": TAGS,
+        "translate": TRANSLATIONS,
+        None: (*(TAGS if kind in ("words", "vectors") else ()), *LABELS, *NUMBERS, *TRANSLATIONS),
+    }
+    free = [name for name in names[finder.config.task] if finder.lower.get(name) not in (None, *inputs)]
+    return finder.lower[free[0]] if free else None
+
+
+def _without_target(finder: _Finder, inputs: tuple[int, ...], kind: InputKind) -> tuple[tuple[int, ...], TargetKind]:
+    """Text alone is for language modelling; anything else without a target has a column missing."""
+    if kind != "text" or finder.config.task is not None or len(finder.columns) > 1:
+        wanted = {"regress": "score", "tag": "tags", "translate": "target"}.get(finder.config.task or "", "label")
+        others = [name for number, name in enumerate(finder.columns) if number not in inputs]
+        near = _flagged(did_you_mean(wanted, others), "--target") if others else ""
+        fix = near or "--target NAME, or --task lm to model the text alone"
+        finder.refuse(f"no column '{wanted}'; found {finder.known()}", fix)
+    return (), "nothing"
+
+
+def _target_kind(finder: _Finder, targets: tuple[int, ...], kind: InputKind) -> TargetKind:
+    task, content = finder.config.task, finder.content(targets[0])
+    if task == "tag":
+        return "tags"
+    if task in ("regress", "translate"):
+        return "numbers" if task == "regress" else "text"
+    if kind == "words" and task is None and finder.columns[targets[0]].lower() in TAGS[:-1]:
+        return "tags"
+    if len(targets) > 1:
+        return "numbers"
+    name = finder.columns[targets[0]].lower()
+    if content == "texts":
+        return "tags" if kind in ("words", "vectors") and task is None else "labels"
+    if finder.config.label_separator is not None:
+        return "labels"
+    if task == "classify":
+        return "label"
+    if content == "vectors" or (name in NUMBERS and finder.measured(targets[0])) or _fractional(finder, targets[0]):
+        return "numbers"
+    if content == "text" and (name in TRANSLATIONS[1:] or (name == "target" and finder.first(SOURCES) is not None)):
+        return "text"
+    return "label"
+
+
+def _fractional(finder: _Finder, column: int) -> bool:
+    """Whether the values are numbers with a fraction: measured, not named."""
+    values = [record.values[column] for record in finder.sample]
+    numbers = [value if isinstance(value, float) else None for value in values]
+    return bool(numbers) and all(number is not None and number != int(number) for number in numbers)
+
+
+def _find_split(finder: _Finder) -> int | None:
+    """A column named for it whose values all name a part."""
+    column = finder.first(SPLITS)
+    if column is None or not finder.sample:
+        return None
+    if not all(str(record.values[column]).lower() in PART_NAMES for record in finder.sample):
+        return None
+    finder.said.append(f"split: column {finder.names([column])}")
+    return column

@@ -1,0 +1,44 @@
+"""What examples of a set consist of: one kind of input and one kind of target, and the task that the two make.
+
+Encoded, every example is a row in a few columns (`Ragged`), whatever it was:
+
+    input     column "input"                              target    column "target"
+    text      symbols                                     label     one label number; -1: not seen in training
+    pair      symbols of both, SEPARATOR between          labels    label numbers, any count
+    words     symbols of all words, in order,             numbers   one number or several
+              and "firsts": where each word begins        tags      a tag number per word or step; -1: not seen
+    vectors   vectors [T,D]                               text      symbols
+    picture   rows of pixels [H,W,C]                      nothing   no column
+"""
+
+from typing import Literal, NamedTuple
+
+from seqloom.config.data import Task
+
+InputKind = Literal["text", "pair", "words", "vectors", "picture"]
+TargetKind = Literal["label", "labels", "numbers", "tags", "text", "nothing"]
+
+Part = Literal["train", "dev", "test"]
+PARTS: tuple[Part, ...] = ("train", "dev", "test")
+
+TASKS: dict[TargetKind, Task] = {
+    "label": "classify",
+    "labels": "classify",
+    "numbers": "regress",
+    "tags": "tag",
+    "text": "translate",
+    "nothing": "lm",
+}
+
+
+class Schema(NamedTuple):
+    """The kinds of input and target, and the names of the labels or tags in the order of their numbers."""
+
+    input: InputKind
+    target: TargetKind
+    labels: tuple[str, ...] = ()
+
+    @property
+    def task(self) -> Task:
+        """The task that these kinds make."""
+        return TASKS[self.target]

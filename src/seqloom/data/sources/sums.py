@@ -1,0 +1,58 @@
+"""The files of the known sets: sha256 and bytes of the unpacked content, rows that it gives when read, and path."""
+
+from seqloom.data.sources.source import SourceFile
+
+SUMS = """
+d4a59f8459fb47f023975d6b411bcbd6d49fb27d314198a98fc3cf56610f89fc 144994 893 atis/test.tsv
+c6d67d5e63f62dafc41e369415941ca0468eaf6cb6dec2522de1de4164ff6c5b 763236 4478 atis/train.tsv.xz
+edf8fab105585c729978db522ecffad9827041103771cb724ddca48474e5c9bc 87042 500 atis/valid.tsv
+4be6b5b3236b79c25475c6bb829800a7ce559e9ba7a1f6c2394fe4d40be46d16 70649 1000 multi30k/test_2016_flickr.de
+399a4382932c1aadd3ceb9bef1008d388a64c76d4ae4e9d4728c6f4301cac182 62076 1000 multi30k/test_2016_flickr.en
+c6a33d39d48f9f510de147651316cd9d918e09ad0219df734a2f16b6baccacc4 71917 1000 multi30k/tok/test_2016_flickr.lc.norm.tok.de
+5b7f32627cf99eced828311b955dae9800bb52bc8b91cf8b6526829e605b29d2 63307 1000 multi30k/tok/test_2016_flickr.lc.norm.tok.en
+cb5a23529b65ec2061f1dc446192a9c37382b63cc75f81a0be59d34894b3a505 2150008 29000 multi30k/tok/train.lc.norm.tok.de.xz
+08925f8e0572bcd5a006702fc5fe20e2d77c6917d4eebd576fc20de6693c2119 1837696 29000 multi30k/tok/train.lc.norm.tok.en.xz
+97232bd273eceb7207f689527386a97e4be2616b18ada47576bdaf96c8ae1f00 77273 1014 multi30k/tok/val.lc.norm.tok.de
+46573ce391ae227f1c72f873392436a20ef18e0a6d518098cfbd70b77c8572ec 64608 1014 multi30k/tok/val.lc.norm.tok.en
+2c2b73fd2b548fbcde3a875e0a78d6ee94d498bfdee6bd3eae3945779e9ddf72 2110398 29000 multi30k/train.de.xz
+460a15fbd157e34a7a9957ee388c1ca247fe47af3ef25fb50442af6c274e0fc6 1801238 29000 multi30k/train.en.xz
+660e09eb7e1da2f856ea13ee5ad3cf6d36b3d5b0b733c857e94c5747a3dfc660 75981 1014 multi30k/val.de
+1f2a23d992769b5b3d209b0a10dd0b77c08cceb1f20dfb97ed0aafa49d107227 63297 1014 multi30k/val.en
+dd65dff31e70846b2a6030a87482edcd5d199130cdcfa1f3dccbb033728deee0 449945 3761 ptb/ptb.test.txt.xz
+fcea919f6cf83f35d4d00c6cbf08040d13d4155226340912e2fef9c9c4102cbf 5101618 42068 ptb/ptb.train.txt.xz
+c9fe6985fe0d4ccb578183407d7668fc6066c20700cb4cf87d8ff1cc34df1bf2 399782 3370 ptb/ptb.valid.txt.xz
+8147ae2651422c701162e174d9d66158daa57858a26b30317ac61797118ac7a5 1531555 7706 scan/tasks_test_addprim_jump.txt.xz
+0760752ed34a75116ae11dcc1ee17526b7500060da1366540730fa24894d7db3 1356970 3920 scan/tasks_test_length.txt.xz
+1fe1c8f5a19d0dc40e41bab94278f45f66f3dc415a978bd29855a23440610fc6 812450 4182 scan/tasks_test_simple.txt.xz
+e3c78485692e028eed4205e1b8b3fd0e785ef2c12d45b5b89204dadf5b239e23 2579619 14670 scan/tasks_train_addprim_jump.txt.xz
+b034212dc7cf87ce62f3a067dd6ad49c4d5cd18d51d615d13825516bcb1ebbc2 2723418 16990 scan/tasks_train_length.txt.xz
+941bb8a088c5f53ceff12fde902dc008933cf0c4203cc672c47b5f79d73262dd 3267938 16728 scan/tasks_train_simple.txt.xz
+dec31c8182f3d744c7d2c09423756fd1d17cbef75808db13ba01cc0aab4d1ac6 8106566 5183 scifact/corpus.jsonl.xz
+68c0ac63f1c24b9e8ce497649694f09b2d0850bab7ec2b103cc66996f5f8b3a3 5049 339 scifact/qrels_test.tsv
+ac0902d9b1cb717df182aaff1306175877fdb8f55bb5c3e8597ad694fc8e539f 13582 919 scifact/qrels_train.tsv
+8ff84a7c903f722981cd8d595c022660140c51867b27608a6d4910db86080313 209731 1109 scifact/queries.jsonl
+0497dbcb8ff438156d7b8f279376629501ec23f5de8f80d00818f05ae8d6654d 497517 5574 sms_spam/SMSSpamCollection.txt.xz
+02fedc82855dbdcabe82c65ed1af6c6570788eaac51073cdb35ee8c7784426d1 94400 872 sst2/dev.txt
+6a80dc9b9a0db2d3b37f2f809304febad31c90ab67a5b4157b7d9f881c53ef5b 193562 1821 sst2/test.txt
+71c04bcc41291fa47454dd670df701b14ee9249156babeaac404cfe2c8d74338 738844 6920 sst2/train.txt.xz
+d29586e96558c4eb52cf5ea5d14e9c24d3bf0e44f111b017caba43a5adc33226 204675 1500 stsb/stsb-en-dev.csv
+11523b625219e94e9ca05d2816b5f02cac1614c5894fe657376fa0806378d053 158891 1379 stsb/stsb-en-test.csv
+e1e84fec60bbb598735552f54a35f4949904a484750fd2cb11e2720e49f63da6 708863 5749 stsb/stsb-en-train.csv.xz
+a79c90b3cd3102decffa49cc00fb6f20023974f2ae5c4782515bebe133fcc07b 12316220 169813 tatoeba_deu_eng/deu.txt.xz
+86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed 1115394 1 tinyshakespeare/input.txt.xz
+033f22c028c2bbba9ca682f68ffe204dc1aa6e1cf35dd6207f2d4ca67f0d0e8e 23354 500 trec/test.txt
+016243a7ddb380241c94eabcf073a210b9a83a2e772347cb5ed844722a192faf 335859 5452 trec/train.txt.xz
+531a54ff90d6ab12201c5a50c3e78e6ddac4de69abc4bce5d275d3cd29efe2b6 1805545 2001 ud_english_ewt/en_ewt-ud-dev.conllu.xz
+e266e515a0a7547657ed3d90d9ba46487d6bd251f27ad4269d4e8a427c8555cd 1804515 2077 ud_english_ewt/en_ewt-ud-test.conllu.xz
+3fb78e2b55482c8ee00caa653af436c88c9e5bc9a73ce26e4ae3ddc79d2b7e7b 14203025 12544 ud_english_ewt/en_ewt-ud-train.conllu.xz
+e053b752b8155113ca66e7db08af5f2f5f43ab993694e4774f1ec5bad42312d8 114749 1009 wnut17/dev.conll
+2aa79b764e56ec9264a1b30fdd9b70195bd00ff400b62edd8f399d5f13c178f0 192425 1287 wnut17/test.conll
+731820e13f71af324c6b55a1575ec2ce59fbaa2a0806f8f0400b98d56cd6a7a5 493781 3394 wnut17/train.conll
+"""
+
+_KNOWN = {path: (sha256, int(size), int(rows)) for sha256, size, rows, path in map(str.split, SUMS.strip().split("\n"))}
+
+
+def file(path: str, url: str | None = None) -> SourceFile:
+    """The file with this path, and an address that serves the same bytes, plain or as .gz, if one is known."""
+    return SourceFile(path, *_KNOWN[path], url)

@@ -1,0 +1,171 @@
+"""Plans for language modelling: one endless text in contiguous rows, or whole documents packed into rows.
+
+*Streams* (truncated back-propagation, as in Mikolov et al. 2010): the documents, each followed by END, are one long
+sequence, cut into as many pieces as there are rows. Step i reads the next `length` symbols of every piece, so a model
+that carries its state from step to step has read everything before.
+
+    the sequence    a b c END d e END f g END           rows = 2, length = 3
+    row 0 reads     BEGIN a b │ c END         to say    a b c │ END d
+    row 1 reads     d e END   │ f g                     e END f │ g END
+
+*Packs* (Krell et al. 2021): documents, each read from BEGIN and said to its END, stand side by side in rows of one
+size, numbered by segments so that nothing flows from one into the next. Longer documents are cut into pieces.
+
+Both say every symbol exactly once in an epoch. Neither copies the text: what is read is computed from its rows.
+"""
+
+import bisect
+from typing import NamedTuple
+
+import numpy as np
+
+from seqloom.data.order import Fill, bits_of, permutation
+from seqloom.errors import DataError
+from seqloom.ragged import Ragged
+from seqloom.text.symbols import BEGIN, END
+
+WINDOW = 512  # rows' worth of documents among which partners are looked for
+
+
+class Cut(NamedTuple):
+    """What one rank reads of the streams at one step: the rows, and from where to where in each."""
+
+    rows: np.ndarray  # [R] numbers of rows
+    starts: np.ndarray  # [R] places in the long sequence of the first symbols to be said
+    lengths: np.ndarray  # [R] how many; 0 where a row has come to its end
+    width: int  # the longest of all ranks
+
+
+class Streams:
+    """Documents as one sequence in `rows` contiguous pieces, read `length` symbols at a time.
+
+    >>> streams = Streams(Ragged.of([[10, 11, 12], [13, 14], [15, 16]], np.int32), rows=2, length=3)
+    >>> streams.count(epoch=0), streams.read(streams.share(0, 0, rank=0, ranks=1))[1].tolist()
+    (2, [[10, 11, 12], [14, 3, 15]])
+    """
+
+    def __init__(self, symbols: Ragged, rows: int, length: int) -> None:
+        if rows < 1 or length < 1:
+            raise DataError(f"{rows} rows of {length} symbols hold nothing", fix="take at least 1 of each")
+        self.symbols, self.rows, self.length = symbols, rows, length
+        self.begins = np.asarray(symbols.starts, np.int64) + np.arange(symbols.rows + 1)  # with the ENDs between
+        self.total = int(self.begins[-1] - self.begins[0])
+        self.edges = np.arange(rows + 1, dtype=np.int64) * self.total // rows  # pieces differ by one at most
+
+    def count(self, epoch: int) -> int:
+        """How many steps an epoch has; all epochs are alike."""
+        return -(-int(np.diff(self.edges).max()) // self.length)
+
+    def carried(self, index: int) -> bool:
+        """Whether the step goes on where the one before it stopped: all but the first of an epoch."""
+        return index > 0
+
+    def share(self, epoch: int, index: int, rank: int, ranks: int) -> Cut | None:
+        """The rows r, r + ranks, ... of a step: a rank reads the same rows at every step."""
+        starts = self.edges[:-1] + index * self.length
+        lengths = np.clip(self.edges[1:] - starts, 0, self.length)
+        mine = np.arange(rank, self.rows, ranks)
+        return Cut(mine, starts[mine], lengths[mine], int(lengths.max())) if len(mine) else None
+
+    def read(self, cut: Cut) -> tuple[np.ndarray, np.ndarray]:
+        """What is read and what is to be said, both int64 [R,width] and zero beyond the lengths."""
+        places = cut.starts[:, None] + np.arange(cut.width)
+        real = np.arange(cut.width) < cut.lengths[:, None]
+        said = np.zeros(places.shape, np.int64)
+        read = np.zeros(places.shape, np.int64)
+        said[real], read[real] = self._at(places[real]), self._at(places[real] - 1)
+        return read, said
+
+    def _at(self, places: np.ndarray) -> np.ndarray:
+        """The symbols at places of the long sequence; before its beginning stands BEGIN."""
+        inside = places + self.begins[0]
+        document = np.searchsorted(self.begins, inside, side="right") - 1
+        ends = inside + 1 == self.begins[np.minimum(document + 1, self.symbols.rows)]
+        found = np.where(places < 0, BEGIN, END).astype(np.int64)
+        real = ~ends & (places >= 0)
+        found[real] = self.symbols.values[(inside - document)[real]]
+        return found
+
+
+class Pieces(NamedTuple):
+    """Documents, or parts of those that are longer than a row."""
+
+    documents: np.ndarray  # [P] the document
+    starts: np.ndarray  # [P] where the piece begins in it
+    sizes: np.ndarray  # [P]
+
+
+class Packs:
+    """Documents packed into rows of `row_length`, `rows` rows in a batch; other neighbours in every epoch.
+
+    `sizes` counts what each document takes: its symbols and one more, for BEGIN is read before and END said after.
+    """
+
+    def __init__(self, sizes: np.ndarray, row_length: int, rows: int, seed: int) -> None:
+        if row_length < 1 or rows < 1:
+            raise DataError(f"{rows} rows of {row_length} symbols hold nothing", fix="take at least 1 of each")
+        if sizes.ndim != 1 or sizes.dtype.kind not in "iu" or (sizes.size and int(sizes.min()) < 1):
+            raise DataError("documents take whole numbers [N] of 1 or more", fix="count BEGIN or END as well")
+        self.row_length, self.rows, self.seed = row_length, rows, seed
+        self.pieces = _pieces(sizes.astype(np.int64), row_length)
+        self.cut = int((sizes > row_length).sum())  # documents that did not fit a row
+        self._drawn: tuple[int, Ragged] | None = None
+
+    def packed(self, epoch: int) -> Ragged:
+        """The numbers of the pieces in each row, rows in the order in which they are read."""
+        drawn = self._drawn  # one reading, so that threads may ask for different epochs
+        if drawn is None or drawn[0] != epoch:
+            drawn = self._drawn = (epoch, self._draw(epoch))
+        return drawn[1]
+
+    def count(self, epoch: int) -> int:
+        """How many batches the epoch has."""
+        return -(-self.packed(epoch).rows // self.rows)
+
+    def carried(self, index: int) -> bool:
+        """Never: documents do not go on in the next batch."""
+        return False
+
+    def share(self, epoch: int, index: int, rank: int, ranks: int) -> Ragged | None:
+        """The pieces in the rows r, r + ranks, ... of a batch; None if there are none."""
+        packed = self.packed(epoch)
+        mine = range(index * self.rows, min((index + 1) * self.rows, packed.rows))[rank::ranks]
+        return Ragged.of([packed.row(row) for row in mine], np.int64) if len(mine) else None
+
+    def summary(self, epoch: int) -> Fill:
+        """How well the rows of an epoch are filled, for the data report."""
+        packed, batches = self.packed(epoch), self.count(epoch)
+        fill = float(self.pieces.sizes.sum() / max(1, packed.rows * self.row_length))
+        return Fill(batches, 1 - fill, fill, packed.rows / max(1, batches))
+
+    def _draw(self, epoch: int) -> Ragged:
+        bits = bits_of(self.seed, epoch)
+        shuffled = permutation(bits, len(self.pieces.sizes))
+        windows = np.cumsum(self.pieces.sizes[shuffled]) // (WINDOW * self.row_length)
+        parts = np.split(shuffled, np.flatnonzero(np.diff(windows)) + 1)
+        rows = [row for part in parts for row in self._fit(part)]
+        return Ragged.of([rows[number] for number in permutation(bits, len(rows))], np.int64)
+
+    def _fit(self, part: np.ndarray) -> list[list[int]]:
+        """Rows of pieces: the largest first, each into the open row that it fills best."""
+        sizes = self.pieces.sizes[part]
+        largest_first = np.argsort(-sizes, kind="stable")
+        rows: list[list[int]] = []
+        room: list[tuple[int, int]] = []  # (free, row) of all rows, sorted
+        for piece, size in zip(part[largest_first].tolist(), sizes[largest_first].tolist(), strict=True):
+            place = bisect.bisect_left(room, (size, 0))
+            free, row = room.pop(place) if place < len(room) else (self.row_length, len(rows))
+            if row == len(rows):
+                rows.append([])
+            rows[row].append(piece)
+            if free > size:
+                bisect.insort(room, (free - size, row))
+        return rows
+
+
+def _pieces(sizes: np.ndarray, row_length: int) -> Pieces:
+    counts = -(-sizes // row_length)
+    documents = np.repeat(np.arange(len(sizes)), counts)
+    before = np.repeat(np.cumsum(counts) - counts, counts)
+    starts = (np.arange(len(documents)) - before) * row_length
+    return Pieces(documents, starts, np.minimum(sizes[documents] - starts, row_length))

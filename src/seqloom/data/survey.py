@@ -1,0 +1,144 @@
+"""The first reading of a data set: everything is checked and counted before any work is done with it.
+
+    rows ──▶ blocks of one part ──▶ checks, labels, tags ──▶ on to whoever wants them (a tokeniser that is fitted)
+
+What the survey leaves: the labels of the training part in order, the schemes of tags, and how many rows each part has.
+A set of moderate size is kept, so that the second reading needs no file.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol, cast
+
+from seqloom.data.checks import Checks
+from seqloom.data.checks.blocks import BLOCK_ROWS
+from seqloom.data.dataset import Dataset
+from seqloom.data.examples import Example
+from seqloom.data.problems import Ledger, Place
+from seqloom.data.schema import PARTS, Part, Schema
+from seqloom.data.tags import READ_AS, Scheme, TagChecker, convert, spans
+
+MOST_ROWS, MOST_CHARACTERS = 250_000, 2**25  # of a set that is kept for the second reading
+
+Block = tuple[Part, list[Example]]
+Watch = Callable[[str, int], None]  # is told what is being done and how many rows are through
+
+
+class Looker(Protocol):
+    """Whoever sees every block of every part once: the checks, or a report with more than the checks."""
+
+    def see(self, part: str, examples: Sequence[Example]) -> None:
+        """Look at further examples of a part."""
+
+    def finish(self, ledger: Ledger) -> None:
+        """Write what was found; raise RejectedError where the data cannot be used."""
+
+
+class Survey:
+    """One pass over a data set; what it found is known when `blocks` has come to its end."""
+
+    def __init__(
+        self, dataset: Dataset, ledger: Ledger, watch: Watch | None = None, looker: Looker | None = None
+    ) -> None:
+        self.dataset, self.ledger, self.watch = dataset, ledger, watch
+        self.rows: Counter[Part] = Counter()
+        self.labels: dict[Part, Counter[str]] = {part: Counter() for part in PARTS}
+        self.schemes: dict[str, Scheme] = {}  # of the tags of each file
+        self._looker = looker or Checks(dataset.schema)
+        self._tags: dict[str, TagChecker] = {}
+        self._kept: list[Block] | None = []
+        self._characters = 0
+
+    def blocks(self) -> Iterator[Block]:
+        """The examples in blocks of one part, all seen by the checks; RejectedError when they find the set unfit."""
+        rows = self.dataset.rows(self.ledger)
+        for part, block in _in_blocks(self._follow_tags(rows) if self.dataset.schema.target == "tags" else rows):
+            self._see(part, block)
+            yield part, block
+        if not self.rows["train"]:
+            place = Place(self.dataset.config.train[0])
+            self.ledger.bad_file("data.no_train", "no row belongs to the training part", place, "look at the split")
+        for path, checker in self._tags.items():
+            before = next(iter(self.schemes.values()), None)
+            self.schemes[path] = checker.finish(self.ledger, Place(path), before)
+        self._looker.finish(self.ledger)
+
+    def _follow_tags(self, rows: Iterator[tuple[Part, Example]]) -> Iterator[tuple[Part, Example]]:
+        """The same rows, their tags seen in the order of the files, in which faults are told."""
+        for part, example in rows:
+            checker = self._tags.setdefault(example.place.path, TagChecker())
+            checker.feed(cast(tuple[str, ...], example.target), example.place)
+            yield part, example
+
+    def again(self) -> Iterator[Block]:
+        """The same blocks once more, without checks: from memory if they were kept, else from the files."""
+        blocks = self._kept if self._kept is not None else _in_blocks(self.dataset.rows(Ledger(self.ledger.bad_rows)))
+        for part, block in blocks:
+            yield part, [self._converted(example) for example in block] if self._convertible() else block
+
+    def schema(self) -> Schema:
+        """The schema with the labels of the training part: sorted, or for spans every tag that its types can have."""
+        return self.dataset.schema._replace(labels=self._names())
+
+    def _names(self) -> tuple[str, ...]:
+        seen = self.labels["train"]
+        scheme: Scheme = next(iter(self.schemes.values()), "plain")
+        if scheme == "plain":
+            return tuple(sorted(seen))
+        types = sorted({span.label for tag in seen for span in spans([tag])})
+        letters = "BI" if READ_AS[scheme] == "bio" else "BIES"
+        return ("O", *(f"{letter}-{kind}" for kind in types for letter in letters))
+
+    def _see(self, part: Part, block: list[Example]) -> None:
+        self.rows[part] += len(block)
+        self._looker.see(part, block)
+        self._count_labels(part, block)
+        self._keep(part, block)
+        if self.watch is not None:
+            self.watch("reading", sum(self.rows.values()))
+
+    def _count_labels(self, part: Part, block: list[Example]) -> None:
+        target = self.dataset.schema.target
+        if target == "label":
+            self.labels[part].update(cast(str, example.target) for example in block)
+        elif target in ("labels", "tags"):
+            for example in block:
+                self.labels[part].update(cast(tuple[str, ...], example.target))
+
+    def _keep(self, part: Part, block: list[Example]) -> None:
+        if self._kept is None:
+            return
+        self._kept.append((part, block))
+        self._characters += sum(_weight(example) for example in block)
+        if sum(self.rows.values()) > MOST_ROWS or self._characters > MOST_CHARACTERS:
+            self._kept = None
+
+    def _convertible(self) -> bool:
+        return any(READ_AS[scheme] != scheme for scheme in self.schemes.values())
+
+    def _converted(self, example: Example) -> Example:
+        scheme = self.schemes[example.place.path]
+        if READ_AS[scheme] == scheme:
+            return example
+        return example._replace(target=convert(cast(tuple[str, ...], example.target), READ_AS[scheme]))
+
+
+def _weight(example: Example) -> int:
+    """About how much memory an example takes, in characters."""
+    given, target = example.input, example.target
+    size = (
+        len(given) if isinstance(given, str) else sum(map(len, given[:2])) if isinstance(given, tuple) else given.nbytes
+    )
+    return size + (len(target) if isinstance(target, str) else 0)
+
+
+def _in_blocks(rows: Iterator[tuple[Part, Example]]) -> Iterator[Block]:
+    """Rows gathered into blocks of one part each."""
+    waiting: defaultdict[Part, list[Example]] = defaultdict(list)
+    for part, example in rows:
+        block = waiting[part]
+        block.append(example)
+        if len(block) == BLOCK_ROWS:
+            yield part, block
+            del waiting[part]
+    yield from waiting.items()

@@ -1,0 +1,103 @@
+"""ListOps: nested lists of digits and operations, and their value (Nangia and Bowman 2018).
+
+    [MAX 4 [SM 7 8 X 3 X  ->  5
+
+`listops` is the task of Long Range Arena (Tay et al. 2021). A tree grows from depth 1: at a depth below 10 a node is an
+operator with probability 1/4 and otherwise a digit, at depth 10 always a digit; an operator is MIN, MAX, MED (the
+median, rounded down) or SM (the sum modulo 10) with 2 to 10 arguments. Digits count 1 and operators 2, and only trees
+of more than 500 and fewer than 2,000 are kept, none twice. The text is what its models read: round brackets dropped,
+"]" renamed "X". Its cut to 2,000 tokens cuts nothing, as a token is what the length counts. Labels are as they fall.
+
+`listops_small` is the same with lengths 20 to 100 and a depth of 4, to be quick.
+"""
+
+from statistics import median
+
+from seqloom.data.schema import Schema
+from seqloom.data.synthetic.draws import Draws
+from seqloom.data.synthetic.sets import Drawn, Parameter, Sizes, SyntheticSet
+
+LABELS = tuple("0123456789")
+OPERATORS = ("MIN", "MAX", "MED", "SM")
+OPENING = tuple(f"[{operator}" for operator in OPERATORS)
+MOST_ARGUMENTS, CLOSING = 10, "X"
+
+
+def apply(operator: str, values: list[int]) -> int:
+    """The value of an operation.
+
+    >>> [apply(operator, [9, 4, 8, 1]) for operator in OPERATORS]
+    [1, 9, 6, 2]
+    """
+    if operator == "MED":
+        return int(median(values))
+    if operator == "SM":
+        return sum(values) % 10
+    return min(values) if operator == "MIN" else max(values)
+
+
+def evaluate(tokens: list[str]) -> int:
+    """The value of a list.
+
+    >>> evaluate("[MAX 4 [SM 7 8 X 3 X".split())
+    5
+    """
+    waiting: list[tuple[str, list[int]]] = [("MAX", [])]  # the operations that are open; the outermost is the answer's
+    for token in tokens:
+        if token.startswith("["):
+            waiting.append((token[1:], []))
+        else:
+            value = apply(*waiting.pop()) if token == CLOSING else int(token)
+            waiting[-1][1].append(value)
+    return apply(*waiting[0])
+
+
+def _tree(draws: Draws, depth: int, enough: int) -> list[str]:
+    """The tokens of a tree of at most so many levels; one that has grown to `enough` is not finished."""
+    tokens: list[str] = []
+    missing = [1]  # arguments of the operators that are open, below the root itself
+    while missing and len(tokens) < enough:
+        if not missing[-1]:
+            missing.pop()
+            tokens += [CLOSING] if missing else []
+            continue
+        missing[-1] -= 1
+        node = draws.below(40)
+        if node < 30 or len(missing) == depth:
+            tokens.append(LABELS[node % 10])
+        else:  # a quarter of the nodes
+            tokens.append(OPENING[draws.below(4)])
+            missing.append(draws.between(2, MOST_ARGUMENTS))
+    return tokens
+
+
+def _draw(draws: Draws, more_than: int, fewer_than: int, depth: int) -> Drawn:
+    tokens: list[str] = []
+    while not more_than < len(tokens) < fewer_than:
+        tokens = _tree(draws, depth, fewer_than)
+    text = " ".join(tokens)
+    return Drawn(text, ((text, LABELS[evaluate(tokens)]),))
+
+
+LISTOPS = SyntheticSet(
+    name="listops",
+    schema=Schema("text", "label", LABELS),
+    description="the value of long nested lists: the task of Long Range Arena",
+    draw=_draw,
+    sizes=Sizes(96_000, 2_000, 2_000),
+    parameters={
+        "more_than": Parameter(500, 0, 10_000),
+        "fewer_than": Parameter(2_000, 20, 20_000),
+        "depth": Parameter(10, 3, 50),
+    },
+)
+LISTOPS_SMALL = LISTOPS._replace(
+    name="listops_small",
+    description="the value of nested lists of 20 to 100 tokens",
+    sizes=Sizes(20_000, 1_000, 1_000),
+    parameters={
+        "more_than": Parameter(19, 0, 10_000),
+        "fewer_than": Parameter(101, 20, 20_000),
+        "depth": Parameter(4, 3, 50),
+    },
+)

@@ -1,0 +1,104 @@
+"""Ids, inputs and labels that occur twice."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seqloom.data.checks import check_parts
+from seqloom.data.examples import Example, Input, TextPair, Words
+from seqloom.data.problems import Ledger, Place
+from seqloom.data.schema import InputKind, Schema
+from seqloom.errors import RejectedError
+
+
+def rows(path: str, inputs: list[Input], labels: str = "") -> list[Example]:
+    names = labels or "ab" * len(inputs)
+    return [Example(one, names[row], f"{path} {row}", Place(path, row + 1)) for row, one in enumerate(inputs)]
+
+
+def checked(kind: InputKind = "text", **parts: list[Example]) -> Ledger:
+    ledger = Ledger()
+    check_parts(parts, Schema(kind, "label"), ledger)
+    return ledger
+
+
+def test_one_input_with_two_labels_is_told_with_both_lines() -> None:
+    ledger = checked(train=rows("train", ["x", "y", "z", "y", "x", "y"], "aabbab"))
+    assert ledger.counts == {"label.conflict": 1}
+    (problem,) = ledger.samples["label.conflict"]
+    assert (problem.place, "the same as in line 2" in problem.text) == (Place("train", 4), True)
+
+
+def test_a_conflict_between_parts_names_the_other_file() -> None:
+    ledger = checked(train=rows("train", list("xyuv"), "abab"), dev=rows("dev", ["x", "z"], "bb"))
+    assert ledger.counts == {"label.conflict": 1, "leak.overlap": 1}
+    assert "the same as at train:1" in ledger.samples["label.conflict"][0].text
+
+
+@given(st.lists(st.tuples(st.sampled_from("xyz"), st.sampled_from("ab")), min_size=2, max_size=12))
+def test_conflicts_are_the_inputs_with_more_than_one_label(pairs: list[tuple[str, str]]) -> None:
+    expected = sum(len({label for one, label in pairs if one == text}) > 1 for text in "xyz")
+    examples = rows("train", [text for text, _ in pairs], "".join(label for _, label in pairs))
+    examples += rows("other", ["1", "2", "3", "4"], "aabb")  # two classes, each more than once
+    assert checked(train=examples).counts["label.conflict"] == expected
+
+
+def test_an_overlap_of_parts_is_told_with_count_share_and_first_places() -> None:
+    train = rows("train", [f"text {row}" for row in range(10)])
+    dev = rows("dev", ["new", "text 3", "text 7", "newer"], "bbba")
+    ledger = checked(train=train, dev=dev)
+    (problem,) = ledger.samples["leak.overlap"]
+    assert ledger.counts["leak.overlap"] == 2
+    assert problem.place == Place("dev", 2)
+    assert "2 of 4 rows of dev (50.0%)" in problem.text
+    assert "the same as at train:4" in problem.text
+
+
+@given(st.lists(st.integers(0, 20), max_size=15), st.lists(st.integers(0, 20), max_size=15))
+def test_the_overlap_is_the_number_of_rows_whose_input_is_in_the_other_part(one: list[int], other: list[int]) -> None:
+    train = rows("train", [*map(str, one), "same", "same"], "a" * len(one) + "ab")
+    dev = rows("dev", [*map(str, other), "new"], "a" * (len(other) + 1))
+    assert checked(train=train, dev=dev).counts["leak.overlap"] == sum(number in one for number in other)
+
+
+def test_a_repeated_id_is_refused_with_both_lines() -> None:
+    examples = rows("train", [f"text {row}" for row in range(6)])
+    examples[4] = examples[4]._replace(id=examples[1].id)
+    with pytest.raises(RejectedError, match=r"^train:5: id\.duplicate: the id is the same as in line 2\."):
+        checked(train=examples)
+
+
+def test_the_first_repeated_id_is_told_and_all_are_counted() -> None:
+    examples = [row._replace(id=name) for row, name in zip(rows("train", list("uvwxyz")), "abcabc", strict=True)]
+    with pytest.raises(RejectedError, match=r"^train:4: id\.duplicate: .* line 1; 3 rows repeat an id in all"):
+        checked(train=examples)
+
+
+def test_parts_may_use_the_same_ids_and_rows_may_have_none() -> None:
+    train = [row._replace(id=str(at)) for at, row in enumerate(rows("train", list("uvwx")))]
+    dev = [row._replace(id=str(at)) for at, row in enumerate(rows("dev", ["1", "2"]))]
+    test = [row._replace(id="") for row in rows("test", ["3", "4"])]
+    assert checked(train=train, dev=dev, test=test).counts == {}
+
+
+@pytest.mark.parametrize(
+    ("kind", "one", "twin", "other"),
+    [
+        ("pair", TextPair("a", "bc"), TextPair("a", "bc"), TextPair("ab", "c")),
+        ("words", Words.join(["a", "b"]), Words.join(["a", "b"]), Words.join(["b", "a"])),
+        ("vectors", np.zeros((2, 3)), np.zeros((2, 3)), np.zeros((3, 2))),
+        ("picture", np.zeros((2, 2, 1)), np.zeros((2, 2, 1)), np.ones((2, 2, 1))),
+    ],
+)
+def test_inputs_of_every_kind_are_compared(kind: InputKind, one: Input, twin: Input, other: Input) -> None:
+    train, dev = rows("train", [one, other], "ab"), rows("dev", [twin], "a")
+    ledger = Ledger()
+    check_parts({"train": train, "dev": dev}, Schema(kind, "numbers"), ledger)
+    assert ledger.counts == {"leak.overlap": 1}
+
+
+def test_one_source_may_have_two_translations() -> None:
+    ledger = Ledger()
+    check_parts({"train": rows("train", ["x", "x"], "ab")}, Schema("text", "text"), ledger)
+    assert ledger.counts == {}

@@ -1,0 +1,220 @@
+"""csv and tsv: what was written comes back, and what is broken is refused at its place."""
+
+import csv
+import io
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reading_common import MANY, SOME, any_bytes, read, refused, require_records_or_a_place, write
+from seqloom.config.data import ReadingConfig
+from seqloom.data.problems import BadRows, Ledger
+from seqloom.data.readers import read_table
+from seqloom.errors import ConfigError, RejectedError
+
+LINES = '"a ""quoted"", text",x\r\nplain,y\r\n"two\nlines",z\r\n'
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", ": data.empty: there is nothing in the file."),
+        (b"\n\r\n  \n", ": data.empty: "),
+        (b"text,label\n", ": data.no_rows: a header and no rows."),
+        (b"text,label\n\n\n", ": data.no_rows: "),
+        (b"text,label,text\na,b,c\n", ":1:12: csv.dup_header: columns 1 and 3 are both named 'text'."),
+        (b"text,label\n" + b"a,b\n" * 5 + b"a\n", ":7: csv.ragged: 1 field, the header has 2."),
+        (b"text,label\na,b,c\n", ":2: csv.ragged: 3 fields, the header has 2; is a comma unquoted? Fix: put quotes"),
+        (
+            b'text,label\na,b\nx,"c\nd,e\n',
+            ":3:3: csv.quote: a quote opened at line 3, not closed by the end of the file.",
+        ),
+        (b'text,label\n"a"b,c\n', ":2:4: csv.quote: text follows a closing quote. Fix: a quote inside quotes is"),
+        (
+            b'text,label\n"a\\"b",c\n',
+            ":2:5: csv.quote: text follows a closing quote. Fix: a quote inside quotes is wri",
+        ),
+        (b'"text"s,label\na,b\n', ":1:7: csv.quote: "),
+        (b"text;label\na;b\n", ":1: csv.delimiter: 1 column; looks like ';'. Fix: --delimiter ';', or --delimiter ','"),
+        (b"text\tlabel\na\tb\n", ":1: csv.delimiter: 1 column; looks like '\\t'. Fix: --delimiter '\\t'"),
+        (",".join(map(str, range(10_000))).encode(), ":1: csv.too_many_columns: 10,000 columns; the limit is 1,024."),
+        (b"text,label\na\0,b\n", ":2:2: enc.nul: "),
+    ],
+)
+def test_a_broken_table_is_refused_at_its_place(tmp_path: Path, content: bytes, message: str) -> None:
+    path = write(tmp_path / "x.csv", content)
+    assert refused(path).startswith(f"{path}{message}")
+
+
+def test_every_ragged_row_is_counted_and_good_ones_can_be_kept(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.csv", "text,label\n" + "a,b\n" * 98 + "c\n" + '"d"e,f\n')
+    assert "csv.quote" in refused(path)
+    ledger = Ledger(BadRows(skip=True, share=0.02))
+    assert len(list(read_table((path,), ReadingConfig(), ledger).records)) == 98
+    ledger.close()
+    assert ledger.skipped == 2
+
+
+def test_a_broken_header_is_never_read_over(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.csv", '"text"s,label\na,b\nc,d\n')
+    with pytest.raises(RejectedError, match=r":1:7: csv\.quote: "):
+        read_table((path,), ReadingConfig(), Ledger(BadRows(skip=True, share=1.0)))
+
+
+def test_rows_keep_their_fields_lines_and_columns(tmp_path: Path) -> None:
+    found = read(write(tmp_path / "x.csv", f"text,label\r\n{LINES}last,w"))
+    assert found.values == [('a "quoted", text', "x"), ("plain", "y"), ("two\nlines", "z"), ("last", "w")]
+    assert [record.line for record in found.records] == [2, 3, 4, 6]
+    places = [found.table.locate(record, 1)[1:] for record in found.records]
+    assert places == [(2, 22), (3, 7), (5, 8), (6, 6)]
+    assert found.records[2].raw == '"two\nlines",z'
+
+
+def test_line_ends_inside_quotes_stay_what_they_are(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.csv", 'text,label\r\n"a\r\nb\nc\rd",x\r\ne\rf,y\r\n')
+    assert read(path).values == [("a\r\nb\nc\rd", "x"), ("e\rf", "y")]
+
+
+def test_a_quoted_field_may_go_through_several_blocks(tmp_path: Path) -> None:
+    long = "a line of many\r\n" * 200_000
+    found = read(write(tmp_path / "x.csv", f'text,label\r\n"{long}",x\r\nshort,y\r\n'))
+    assert found.values == [(long, "x"), ("short", "y")]
+    assert found.table.locate(found.records[0], 1)[1:] == (200_002, 3)
+
+
+def test_a_quote_that_swallows_too_much_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.csv", 'text,label\na,b\n"c,d\n' + ("many rows follow," + "here " * 200 + "\n") * 18_000)
+    assert refused(path).startswith(f"{path}:3:1: csv.quote: a quote opened at line 3, not closed for 16 MiB.")
+
+
+def test_a_stray_quote_is_read_as_it_stands_and_warned_about(tmp_path: Path) -> None:
+    found = read(write(tmp_path / "x.csv", 'text,label\n3.5" disk,x\n5",y\n'))
+    assert found.values == [('3.5" disk', "x"), ('5"', "y")]
+    assert found.only("csv.stray_quote").place[1:] == (2, 4)
+    assert found.ledger.counts["csv.stray_quote"] == 2
+
+
+def test_blank_lines_are_passed_over_and_noted(tmp_path: Path) -> None:
+    found = read(write(tmp_path / "x.csv", "\ntext,label\n\na,b\n \nc,d\n\n"))
+    assert found.values == [("a", "b"), ("c", "d")]
+    assert found.ledger.counts == {"csv.blank": 4}
+    assert read(write(tmp_path / "x.csv", "text\na\n\nb\n")).values == [("a",), ("b",)]
+
+
+def test_a_row_of_delimiters_is_not_blank(tmp_path: Path) -> None:
+    assert ":2: csv.ragged: 3 fields, the header has 2; is a tab unquoted?" in refused(
+        write(tmp_path / "x.tsv", "text\tlabel\n\t\t\n")
+    )
+
+
+def test_a_row_of_empty_fields_is_a_row(tmp_path: Path) -> None:
+    assert read(write(tmp_path / "x.tsv", "text\tlabel\n\t\n")).values == [("", "")]
+    assert read(write(tmp_path / "x.csv", 'text\n""\n" "\n \n')).values == [("",), (" ",), (" ",)]
+
+
+def test_a_formula_and_a_very_long_field_are_text(tmp_path: Path) -> None:
+    formula, long = '=HYPERLINK("http://x")', "x" * 200_000
+    path = tmp_path / "x.csv"
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([["text"], [formula], [long]])
+    assert read(path).values == [(formula,), (long,)]
+
+
+def test_the_mark_at_the_start_is_no_part_of_a_name(tmp_path: Path) -> None:
+    assert read(write(tmp_path / "x.csv", '\ufeff"text",label\na,b\n')).table.columns == ("text", "label")
+
+
+def test_without_a_header_columns_are_numbers(tmp_path: Path) -> None:
+    found = read(write(tmp_path / "x.csv", "a,b\n,d\n"), header=False)
+    assert (found.table.columns, found.table.named) == (("1", "2"), False)
+    assert found.values == [("a", "b"), ("", "d")]
+    assert "the first row has 2" in refused(write(tmp_path / "x.csv", "a,b\nc\n"), header=False)
+
+
+@pytest.mark.parametrize(("given", "between"), [(";", ";"), ("\t", "\t"), ("\\t", "\t"), ("::", "::"), (" ", " ")])
+def test_a_named_delimiter_is_used(tmp_path: Path, given: str, between: str) -> None:
+    lines = [["text", "label"], ["a,b", "c"], [f'"d{between}e"', "f"], ["", ""]]
+    path = write(tmp_path / "x.csv", "".join(between.join(line) + "\n" for line in lines))
+    found = read(path, delimiter=given)
+    assert found.values == [("a,b", "c"), (f"d{between}e", "f"), ("", "")]
+
+
+@pytest.mark.parametrize("delimiter", ["", '"', "\n", "a\r"])
+def test_an_impossible_delimiter_is_refused(tmp_path: Path, delimiter: str) -> None:
+    with pytest.raises(ConfigError, match="is no delimiter"):
+        read(write(tmp_path / "x.csv", "a,b\nc,d\n"), delimiter=delimiter)
+
+
+def test_one_column_with_other_marks_can_be_insisted_on(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.csv", "text; or so\na;b\n")
+    assert "--delimiter ',' if one column is meant" in refused(path)
+    assert read(path, delimiter=",").values == [("a;b",)]
+
+
+def test_a_quote_in_tsv_is_a_character(tmp_path: Path) -> None:
+    found = read(write(tmp_path / "x.tsv", 'text\tlabel\n"a\tb"\n'))
+    assert found.values == [('"a', 'b"')]
+    assert found.table.locate(found.records[0], 1)[1:] == (2, 4)
+    assert not found.ledger.counts
+
+
+cells = st.text(st.characters(exclude_characters="\0\r\ufeff", codec="utf-8"), max_size=8) | st.sampled_from(
+    ['"', '""', ",", "\n", '","', '"\n', " ", "", "\u2028", "\x0b"]
+)
+tables = st.integers(1, 4).flatmap(lambda width: st.lists(st.lists(cells, min_size=width, max_size=width), min_size=1))
+
+
+@settings(max_examples=SOME)
+@given(tables, st.sampled_from(["\n", "\r\n"]), st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]))
+def test_what_the_csv_writer_writes_comes_back(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[list[str]], end: str, quoting: int
+) -> None:
+    file = io.StringIO(newline="")
+    header = [f"column {number}" for number in range(len(rows[0]))]
+    csv.writer(file, lineterminator=end, quoting=quoting).writerows([header, *rows])  # type: ignore[arg-type]
+    path = write(tmp_path_factory.getbasetemp() / "written.csv", file.getvalue())
+    found = read(path, delimiter=",")
+    assert found.table.columns == tuple(header)
+    assert found.values == [tuple(row) for row in rows]
+    lines = file.getvalue().split("\n")
+    for record in found.records:
+        for column, value in enumerate(record.values):
+            _, line, start = found.table.locate(record, column)
+            assert line is not None and start is not None
+            rest = "\n".join(lines[line - 1 :])[start - 1 :]
+            assert rest.startswith((value, '"' + value.replace('"', '""') + '"'))
+
+
+@pytest.mark.parametrize("examples", [SOME, MANY])
+@pytest.mark.parametrize("name", ["x.csv", "x.tsv"])
+def test_any_bytes_give_records_or_a_place(tmp_path_factory: pytest.TempPathFactory, name: str, examples: int) -> None:
+    path = tmp_path_factory.mktemp("bytes") / name
+
+    @settings(max_examples=examples)
+    @given(any_bytes, st.booleans(), st.sampled_from([b"", b"text,label\n", b"text\tlabel\n"]))
+    def law(data: bytes, header: bool, before: bytes) -> None:
+        require_records_or_a_place(write(path, before + data), header=header)
+
+    law()
+
+
+def test_time_is_linear_in_quotes_and_lines(tmp_path: Path) -> None:
+    def seconds(count: int) -> float:
+        path = write(tmp_path / "x.csv", 'text\n"' + '""\n' * count + '"\n')
+        start = time.process_time()
+        assert len(read(path).values[0][0]) == 2 * count
+        return time.process_time() - start
+
+    seconds(1_000)
+    assert seconds(400_000) < 30 * max(seconds(40_000), 0.005)
+
+
+def test_two_tables_are_not_one(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.csv", "text\na\n")
+    with pytest.raises(ConfigError, match="the format csv is read from one path, found 2"):
+        read(path, path, format="csv")
+    with pytest.raises(RejectedError):
+        read(path, path)

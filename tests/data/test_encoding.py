@@ -1,0 +1,115 @@
+"""Columns of numbers: every kind of example comes back out of them, and what is too long is cut or refused aloud."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seqloom.config.data import EncodingConfig
+from seqloom.config.text import BytesConfig, WordsConfig
+from seqloom.data.encoding import UNSEEN, Encoder, joined
+from seqloom.data.examples import Example, Input, Target, TextPair, Words
+from seqloom.data.problems import BadRows, Ledger, Place
+from seqloom.data.schema import Schema
+from seqloom.ragged import Ragged
+from seqloom.text.symbols import SEPARATOR
+
+BYTES = BytesConfig().fit([])
+
+
+def examples(*rows: tuple[Input, Target]) -> list[Example]:
+    """Examples of these inputs and targets."""
+    return [Example(given, target, str(line), Place("a", line)) for line, (given, target) in enumerate(rows, start=1)]
+
+
+def encoder(schema: Schema, ledger: Ledger | None = None, **settings: object) -> Encoder:
+    """An encoder of bytes, so that lengths are known."""
+    config = EncodingConfig(tokenizer=BytesConfig(), **settings)  # type: ignore[arg-type]
+    return Encoder(schema, config, BYTES, BYTES, ledger or Ledger())
+
+
+def texts(column: Ragged) -> list[str]:
+    """Each row as text."""
+    return [BYTES.decode(column.row(row)) for row in range(column.rows)]
+
+
+rows = st.lists(st.lists(st.integers(10, 99), max_size=5), max_size=8)
+
+
+@given(rows, st.data())
+def test_joined_rows_are_first_mark_second(first: list[list[int]], data: st.DataObject) -> None:
+    second = [data.draw(st.lists(st.integers(10, 99), max_size=5)) for _ in first]
+    both = joined(Ragged.of(first, np.int32), Ragged.of(second, np.int32), 9)
+    assert [both.row(row).tolist() for row in range(both.rows)] == [
+        [*a, 9, *b] for a, b in zip(first, second, strict=True)
+    ]
+
+
+def test_texts_pairs_and_targets_are_symbols_that_decode_to_them() -> None:
+    columns = encoder(Schema("text", "text")).columns(examples(("früh", "early"), ("spät", "late")))
+    assert texts(columns["input"]) == ["früh", "spät"] and texts(columns["target"]) == ["early", "late"]
+    pair = encoder(Schema("pair", "numbers")).columns(examples((TextPair("a b", "c"), (1.5,))))
+    first, second = np.split(pair["input"].row(0), np.flatnonzero(pair["input"].row(0) == SEPARATOR))
+    assert (BYTES.decode(first), BYTES.decode(second)) == ("a b", "c")
+    assert pair["target"].row(0).tolist() == [1.5]
+
+
+def test_words_keep_their_beginnings_and_tags_their_numbers() -> None:
+    schema = Schema("words", "tags", ("O", "B-X"))
+    columns = encoder(schema).columns(examples((Words.join(["ab", "c", "def"]), ("O", "B-X", "B-NEW"))))
+    pieces, firsts = columns["input"].row(0), columns["firsts"].row(0)
+    assert [BYTES.decode(part) for part in np.split(pieces, firsts[1:])] == ["ab", "c", "def"]
+    assert columns["target"].row(0).tolist() == [0, 1, UNSEEN]
+
+
+def test_labels_have_the_numbers_of_the_schema_and_new_ones_none() -> None:
+    schema = Schema("text", "label", ("neg", "pos"))
+    columns = encoder(schema).columns(examples(("a", "pos"), ("b", "neg"), ("c", "new")))
+    assert columns["target"].values.tolist() == [1, 0, UNSEEN]
+    several = encoder(Schema("text", "labels", ("x", "y"))).columns(examples(("a", ("y", "x")), ("b", ())))
+    assert [several["target"].row(row).tolist() for row in range(2)] == [[1, 0], []]
+
+
+def test_arrays_keep_shape_and_values() -> None:
+    frames = [np.ones((2, 3), np.float32), np.zeros((4, 3), np.float32)]
+    columns = encoder(Schema("vectors", "nothing")).columns(examples(*((frame, None) for frame in frames)))
+    assert all(np.array_equal(columns["input"].row(row), frame) for row, frame in enumerate(frames))
+    picture = np.arange(12, dtype=np.uint8).reshape(3, 2, 2)
+    columns = encoder(Schema("picture", "nothing")).columns(examples((picture, None), (picture + 1, None)))
+    assert np.array_equal(columns["input"].row(1), picture + 1) and columns["input"].values.dtype == np.uint8
+
+
+@pytest.mark.parametrize("schema", [Schema("text", "nothing"), Schema("text", "text")])
+def test_a_long_text_is_cut_and_the_cut_is_told(schema: Schema) -> None:
+    ledger, target = Ledger(), "efgh" if schema.target == "text" else None
+    columns = encoder(schema, ledger, longest=3).columns(examples(("abcde", target), ("ab", target)))
+    assert texts(columns["input"]) == ["abc", "ab"]
+    assert ledger.counts["seq.truncated"] == (1 if target is None else 2)
+    assert "long; cut to 3" in ledger.samples["seq.truncated"][0].text
+
+
+def test_long_sentences_and_sequences_are_cut_between_words_and_steps_with_their_tags() -> None:
+    schema = Schema("words", "tags", ("O", "B-X"))
+    rows = examples((Words.join(["ab", "c", "def"]), ("O", "B-X", "O")), (Words.join(["a"]), ("O",)))
+    columns = encoder(schema, longest=2).columns(rows)
+    assert texts(columns["input"]) == ["abc", "a"]
+    assert columns["firsts"].row(0).tolist() == [0, 2] and columns["target"].row(0).tolist() == [0, 1]
+    steps = encoder(Schema("vectors", "tags", ("O", "B-X")), longest=2)
+    columns = steps.columns(examples((np.ones((3, 2), np.float32), ("O", "O", "B-X"))))
+    assert columns["input"].row(0).shape == (2, 2) and columns["target"].row(0).tolist() == [0, 0]
+
+
+def test_what_is_too_long_is_a_bad_row_when_the_user_says_so() -> None:
+    ledger = Ledger(BadRows(skip=True, share=1.0))
+    ledger.rows = 3
+    schema = Schema("text", "label", ("x", "y"))
+    rows = examples(("ab", "x"), ("abcdef", "y"), ("c", "y"))
+    columns = encoder(schema, ledger, longest=3, too_long="refuse").columns(rows)
+    assert texts(columns["input"]) == ["ab", "c"] and columns["target"].values.tolist() == [0, 1]
+    assert (ledger.skipped, ledger.rows, ledger.refused[0].place) == (1, 2, Place("a", 2))
+
+
+def test_a_word_that_training_never_saw_is_unknown_and_never_lost() -> None:
+    tokenizer = WordsConfig().fit(["one two"])
+    ready = Encoder(Schema("text", "nothing"), EncodingConfig(), tokenizer, None, Ledger())
+    assert ready.columns(examples(("one three two", None)))["input"].lengths.tolist() == [3]

@@ -1,0 +1,274 @@
+"""Bytes of every damaged kind: refused with the place and a cure, or read without a character lost."""
+
+import os
+import re
+import socket
+import tracemalloc
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reading_common import read, refused, write
+from seqloom.config.data import ReadingConfig
+from seqloom.data.characters import text_of
+from seqloom.data.compressed import CHUNK
+from seqloom.data.files import fingerprint, require_magic
+from seqloom.data.opening import Block, blocks_of, lines_of
+from seqloom.data.problems import Ledger
+from seqloom.errors import RejectedError
+
+UTF8 = ReadingConfig()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            b"caf\xe9",
+            "1:4: enc.utf8: 0xE9 is not UTF-8; looks like Windows-1252, byte 3 of the file. Fix: --encoding cp1252.",
+        ),
+        (
+            b"ok\ncaf\xe9 noir",
+            "2:4: enc.utf8: 0xE9 is not UTF-8; looks like Windows-1252, byte 6 of the file. Fix: --encoding cp1252.",
+        ),
+        (
+            b"caf\xc3",
+            "1:4: enc.utf8: the file ends in the middle of a character (truncated copy?), byte 3 of the file. Fix:",
+        ),
+        ("é😀".encode()[:-1], "1:2: enc.utf8: the file ends in the middle of a character"),
+        ("é".encode() + b"\xe9", "1:2: enc.utf8: the file ends in the middle of a character"),
+        (b"\xc0\xaf", "1:1: enc.utf8: 0xC0 0xAF is an overlong form"),
+        (b"\xe0\x80\xaf", "1:1: enc.utf8: 0xE0 0x80 is an overlong form"),
+        (b"a\n\xed\xa0\x80", "2:1: enc.utf8: a surrogate half"),
+        (b"\x81\x8d", "1:1: enc.utf8: 0x81 is not UTF-8, byte 0 of the file. Fix: name the encoding"),
+        ("hä".encode("utf-16"), ": enc.utf16: starts with FF FE: UTF-16. Fix: --encoding utf-16."),
+        (b"\xfe\xff\0h", ": enc.utf16: starts with FE FF: UTF-16."),
+        ("hä".encode("utf-32"), ": enc.utf16: starts with FF FE 00 00: UTF-32. Fix: --encoding utf-32."),
+        ("hello".encode("utf-16-le"), ": enc.utf16: every second byte is NUL: UTF-16. Fix: --encoding utf-16-le."),
+        ("hello".encode("utf-16-be"), ": enc.utf16: every second byte is NUL: UTF-16. Fix: --encoding utf-16-be."),
+        (b"good\nna\0me\n", "2:3: enc.nul: a NUL character."),
+        (b"caf\xc3\xa9\n" * 999 + b"caf\xe9\n", "1000:4: enc.mixed: 0xE9 is not UTF-8; looks like Windows-1252"),
+        (b"cafe\n" * 999 + b"caf\xe9\n", "1000:4: enc.mixed: "),
+        (b"one\rtwo\rthree", "1: line.cr_only: one line of 13 characters with 2 CR and no LF"),
+    ],
+)
+def test_damaged_characters_are_refused_with_place_and_cure(tmp_path: Path, content: bytes, message: str) -> None:
+    path = write(tmp_path / "x.txt", content)
+    assert refused(path).startswith(f"{path}{'' if message.startswith(':') else ':'}{message}")
+
+
+def test_a_bad_byte_is_found_wherever_the_chunks_are_cut(tmp_path: Path) -> None:
+    for shift in range(-3, 3):
+        good = "é" * 5 + "\n" + "x" * (CHUNK - 11 + shift)
+        path = write(tmp_path / "x.txt", good.encode() + "😀".encode() + b"\xff\n")
+        assert f"x.txt:2:{CHUNK - 11 + shift + 2}: enc.mixed: 0xFF" in refused(path)
+
+
+@pytest.mark.parametrize("encoding", ["shift-jis", "iso2022-jp", "gb18030", "utf-8", "utf-16-le"])
+def test_a_bad_byte_behind_a_cut_character_has_its_column(encoding: str) -> None:
+    good = "日本本日".encode(encoding)
+    stored = good + {"utf-16-le": b"\x00\xd8\x00\x00"}.get(encoding, b"\xff\xff\xff\xff")
+    for cut in range(len(stored)):
+        with pytest.raises(RejectedError, match=rf":1:5: enc\..*byte {len(good)} of the file"):
+            list(text_of(iter([stored[:cut], stored[cut:]]), encoding, Path("x"), Ledger()))
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "utf-16-le", "utf-8", "utf-8-sig", "cp1252", "latin-1"])
+def test_a_named_encoding_is_read(tmp_path: Path, encoding: str) -> None:
+    path = write(tmp_path / "x.txt", "hä\nzweite\n".encode(encoding))
+    assert read(path, encoding=encoding).values == [("hä",), ("zweite",)]
+
+
+@pytest.mark.parametrize(
+    ("content", "encoding", "message"),
+    [
+        (b"x", "uft-8", ": enc.unknown: there is no encoding 'uft-8'. Fix: did you mean 'utf-8'?"),
+        (b"x", "rot13", ": enc.unknown: "),
+        (b"x", "zlib", ": enc.unknown: "),
+        (b"x", "a\0b", ": enc.unknown: there is no encoding 'a\\x00b'"),
+        (b"ab\n\x81", "cp1252", ":2:1: enc.bytes: 0x81 is not cp1252"),
+        ("hä\nb".encode("utf-16-le") + b"x", "utf-16-le", ":2:2: enc.bytes: 0x78 is not utf-16-le (truncated data)"),
+        (
+            "hä".encode("utf-16-be"),
+            "utf-16",
+            ": enc.utf16: UTF-16 without a byte order mark. Fix: --encoding utf-16-le",
+        ),
+        ("日本\nx".encode("shift-jis") + b"\xff", "shift-jis", ":2:2: enc.bytes: 0xFF is not shift-jis"),
+    ],
+)
+def test_an_encoding_that_does_not_fit_is_refused(tmp_path: Path, content: bytes, encoding: str, message: str) -> None:
+    path = write(tmp_path / "x.txt", content)
+    assert refused(path, encoding=encoding).startswith(f"{path}{message}")
+
+
+def test_the_mark_at_the_start_is_no_character_and_one_inside_is_warned_about(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.txt", "\ufefftext\n" + "b\n" * 999 + "\ufeffc\n")
+    found = read(path)
+    assert (found.values[0], found.values[-1]) == (("text",), ("\ufeffc",))
+    assert found.only("enc.bom_inside").place == (str(path), 1001, 1)
+
+
+def test_lost_characters_are_counted(tmp_path: Path) -> None:
+    found = read(write(tmp_path / "x.txt", "a\nb\ufffd\ufffd\n"))
+    assert found.only("enc.replacement").place[1:] == (2, 2)
+    assert found.ledger.counts["enc.replacement"] == 2
+
+
+def test_mojibake_in_more_than_one_of_a_thousand_lines_is_warned_about(tmp_path: Path) -> None:
+    broken = ["cafÃ©", "itâ€™s Ã¼ber", "Â£5", "NÃ£o", "Ã¤"]
+    found = read(write(tmp_path / "x.txt", "\n".join([*broken, *["fine"] * 4_000])))
+    assert found.ledger.counts["enc.mojibake"] == 5
+    assert [sample.place.line for sample in found.ledger.samples["enc.mojibake"]] == [1, 2, 3]
+    assert "'cafÃ©'" in found.ledger.samples["enc.mojibake"][0].text
+    assert not read(write(tmp_path / "x.txt", "\n".join([*broken, *["fine"] * 5_000]))).ledger.counts
+
+
+def test_words_with_these_letters_are_no_mojibake(tmp_path: Path) -> None:
+    assert not read(write(tmp_path / "x.txt", "NÃO\nÂNGELO\nâge\n‘Ãlvaro’\n")).ledger.counts
+
+
+def test_lines_end_at_lf_and_crlf_only(tmp_path: Path) -> None:
+    odd = "a\x0bb\x0cc\x1cd\x85e\u2028f\u2029g"
+    path = write(tmp_path / "x.txt", f"{odd}\nbare\rreturn\r\nlast")
+    assert list(lines_of(path, UTF8, Ledger())) == [(1, odd), (2, "bare\rreturn"), (3, "last")]
+
+
+def test_mixed_line_ends_are_noted(tmp_path: Path) -> None:
+    found = read(write(tmp_path / "x.txt", "a\r\nb\nc\n"))
+    assert found.values == [("a",), ("b",), ("c",)]
+    assert found.only("line.mixed").text == "1 lines end with CR LF and 2 with LF"
+    assert not read(write(tmp_path / "x.txt", "a\r\nb\r\n")).ledger.counts
+
+
+text_lines = st.lists(st.text(st.characters(exclude_characters="\n\r\0\ufeff", codec="utf-8"), max_size=20))
+
+
+@given(text_lines, st.sampled_from(["\n", "\r\n"]), st.booleans())
+def test_lines_come_back_as_they_were_written(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str], end: str, ended: bool
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "lines.txt"
+    lines = [*lines, "x"]
+    text = end.join(lines) + (end if ended else "")
+    if text.encode()[257:262] != b"ustar":
+        assert list(lines_of(write(path, text), UTF8, Ledger())) == list(enumerate(lines, 1))
+
+
+def test_blocks_follow_each_other_without_a_gap(tmp_path: Path) -> None:
+    lines = [f"line {number} é" for number in range(300_000)]
+    path = write(tmp_path / "x.txt", "\n".join(lines))
+    blocks = list(blocks_of(path, UTF8, Ledger()))
+    assert len(blocks) > 3
+    assert [line for block in blocks for line in block.lines] == lines
+    numbers = [1, *(block.first_line + len(block.lines) for block in blocks)]
+    assert [block.first_line for block in blocks] == numbers[:-1]
+    assert max(sum(map(len, block.lines)) for block in blocks) <= 2 * CHUNK
+
+
+def test_an_empty_file_has_no_blocks(tmp_path: Path) -> None:
+    assert list(blocks_of(write(tmp_path / "x.txt", b""), UTF8, Ledger())) == []
+    assert list(blocks_of(write(tmp_path / "x.txt", b"\n"), UTF8, Ledger())) == [Block(1, [""])]
+
+
+def test_a_line_of_a_megabyte_is_read(tmp_path: Path) -> None:
+    assert [len(value) for (value,) in read(write(tmp_path / "x.txt", b"a" * 1_000_000 + b"\nb")).values] == [10**6, 1]
+
+
+def test_many_long_lines_are_not_one_that_is_too_long(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.txt", (b"a" * 999_999 + b"\n") * 50)
+    assert sum(1 for _ in lines_of(path, UTF8, Ledger())) == 50
+
+
+def test_a_line_without_end_is_refused_in_little_memory(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.txt", b"short\n" + b"a" * (20 << 20))
+    tracemalloc.start()
+    message = refused(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert message.startswith(f"{path}:2: line.too_long: over 16 MiB at line 2")
+    assert peak < 24 << 20
+
+
+def test_old_line_ends_are_told_from_a_long_line(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.txt", (b"a" * 999 + b"\r") * (20 << 10) + b"\n")
+    assert re.search(r"x.txt:1: line.cr_only: one line of more than 16.8 MB with 1\d,\d{3} CR", refused(path))
+
+
+def test_a_missing_file_names_the_one_that_is_near(tmp_path: Path) -> None:
+    write(tmp_path / "train.csv", b"")
+    assert refused(tmp_path / "tran.csv").endswith("file.missing: there is no such file. Fix: did you mean train.csv?")
+    assert refused(tmp_path / "zzz.csv").endswith("Fix: check the path.")
+    assert "is missing too" in refused(tmp_path / "nowhere" / "train.csv")
+
+
+@pytest.mark.parametrize("name", ["a\0b.csv", "x" * 300 + ".csv", "loop.csv"])
+def test_a_name_that_leads_nowhere_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "loop.csv").symlink_to(tmp_path / "loop.csv")
+    assert ": file.missing: " in refused(tmp_path / name)
+
+
+def test_pipes_sockets_and_devices_are_refused_unopened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe.csv")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind("socket.csv")
+        for path, kind in [("pipe.csv", "a named pipe"), ("socket.csv", "a socket"), ("/dev/zero", "a device")]:
+            assert refused(Path(path)).startswith(f"{path}: file.not_regular: this is {kind}")
+
+
+def test_a_file_that_may_not_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path / "x.csv", b"text\na\n")
+    monkeypatch.setattr(os, "access", lambda *_: False)  # the rights themselves do not bind a root user
+    assert refused(path).startswith(f"{path}: file.permission: ")
+
+
+def test_a_name_with_escapes_is_shown_harmless(tmp_path: Path) -> None:
+    path = write(tmp_path / "a\n\x1b[31m.csv", b"text\na\nb,c\n")
+    assert "a\\n\\x1b[31m.csv:3: csv.ragged" in refused(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("x.csv", b"PK\x03\x04rest", "file.magic: this is a zip (xlsx?), not csv. Fix: export it as csv."),
+        ("x.csv", b"\x1f\x8brest", "file.magic: this is gzip, not csv. Fix: add .gz to its name."),
+        ("x.csv", b"\xfd7zXZ\0rest", "file.magic: this is xz, not csv. Fix: add .xz to its name."),
+        ("x.csv", b"PAR1rest", "file.magic: this is parquet, not csv. Fix: --format parquet."),
+        ("x.csv.gz", b"text\na\n", "file.magic: the name promises gzip, the content is something else."),
+        ("x.csv.gz", b"\xfd7zXZ\0rest", "file.magic: the name promises gzip, the content is xz."),
+        ("x.csv", bytes(257) + b"ustar", "file.archive: this is a tar archive. Fix: unpack it yourself"),
+        ("x.zip", b"PK\x03\x04", "file.archive: this is a zip archive."),
+        ("x.tar.gz", b"\x1f\x8b", "file.archive: this is a tar archive."),
+        ("x.tgz", b"\x1f\x8b", "file.archive: this is a tgz archive."),
+        ("x.xlsx", b"PK\x03\x04", "file.magic: this is a zip (xlsx?)"),
+        ("x.parquet", b"text\na\n", "file.magic: the name promises parquet, the content is something else."),
+        ("x.parquet", b"PAR1 cut", "file.magic: the end of this parquet file is missing."),
+        ("x.npz", b"PAR1", "file.magic: the name promises npz, the content is parquet."),
+        ("x.npz", b"", "data.empty: "),
+        ("x.dat", b"text", "file.format: no format has the extension '.dat'. Fix: --format, one of csv, tsv,"),
+    ],
+)
+def test_a_file_of_another_kind_is_refused(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    path = write(tmp_path / name, content)
+    assert refused(path).startswith(f"{path}: {message}")
+
+
+def test_a_name_with_zip_in_its_middle_is_no_archive(tmp_path: Path) -> None:
+    require_magic(write(tmp_path / "how.zip.works.txt", b"text"), "text", Ledger())
+
+
+def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.txt", b"line\n" * 600_000)
+    lines = lines_of(path, UTF8, Ledger())
+    next(lines)
+    with path.open("ab") as file:
+        file.write(b"more\n")
+    with pytest.raises(RejectedError, match=r"x.txt: data.changed: .*3,000,000 bytes.*3,000,005 bytes"):
+        list(lines)
+
+
+def test_the_fingerprint_is_that_of_the_stored_bytes(tmp_path: Path) -> None:
+    found = fingerprint(write(tmp_path / "x", b"abc"))
+    assert found == (3, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad")  # FIPS 180-2

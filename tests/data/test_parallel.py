@@ -1,0 +1,91 @@
+"""Two files, line by line: never a pair out of step."""
+
+import lzma
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+
+from reading_common import MANY, SOME, any_bytes, read, refused, require_records_or_a_place, write
+from seqloom.errors import ConfigError
+
+
+def two(folder: Path, source: bytes | str, target: bytes | str) -> tuple[Path, Path]:
+    return write(folder / "train.en", source), write(folder / "train.de", target)
+
+
+def test_lines_are_paired(tmp_path: Path) -> None:
+    source, target = two(tmp_path, "a\nb\r\nc", "x\ny\nz\n")
+    found = read(source, target)
+    assert found.table.columns == ("source", "target")
+    assert found.values == [("a", "x"), ("b", "y"), ("c", "z")]
+    assert found.table.locate(found.records[1], 0) == (str(source), 2, 1)
+    assert found.table.locate(found.records[1], 1) == (str(target), 2, 1)
+
+
+def test_one_side_may_be_packed(tmp_path: Path) -> None:
+    source = write(tmp_path / "train.en.xz", lzma.compress(b"a\nb\n"))
+    assert read(source, write(tmp_path / "train.de", "x\ny\n")).values == [("a", "x"), ("b", "y")]
+
+
+@pytest.mark.parametrize(("left", "right"), [(1_000, 999), (999, 1_000), (0, 3), (400_000, 2)])
+def test_different_counts_are_refused_with_both(tmp_path: Path, left: int, right: int) -> None:
+    source, target = two(tmp_path, "word\n" * left, "Wort\n" * right)
+    expected = f"{source}:{min(left, right) + 1}: par.count: {left:,} lines, but {right:,} in {target}."
+    assert refused(source, target).startswith(expected)
+
+
+def test_a_bare_return_breaks_no_line(tmp_path: Path) -> None:
+    source, target = two(tmp_path, "a\rb\nc\u2028d\n", "x\ny\n")
+    assert read(source, target).values == [("a\rb", "x"), ("c\u2028d", "y")]
+
+
+def test_blank_lines_are_refused_on_the_side_where_they_are(tmp_path: Path) -> None:
+    source, target = two(tmp_path, "a\n\nc\n \n", "x\ny\n\t\n\n")
+    assert [line.split(" Fix:")[0] for line in refused(source, target).split("\n")] == [
+        f"{source}:2: par.blank: a blank source line.",
+        f"{target}:3: par.blank: a blank target line.",
+        f"{source}:4: par.blank: a blank line on both sides.",
+        "3 problems in all.",
+    ]
+
+
+def test_a_file_is_not_its_own_translation(tmp_path: Path) -> None:
+    source, target = two(tmp_path, "a\nb\n", "a\r\nb")
+    (tmp_path / "link.de").symlink_to(source)
+    assert refused(source, source).startswith(f"{source}: par.same_file: both sides are one file.")
+    assert ": par.same_file: both sides are one file." in refused(source, tmp_path / "link.de")
+    assert refused(source, target).startswith(f"{target}: par.same_file: every line is the same on both sides.")
+
+
+def test_empty_files_are_refused(tmp_path: Path) -> None:
+    assert "train.en: data.empty: " in refused(*two(tmp_path, "", ""))
+
+
+def test_a_missing_side_is_named(tmp_path: Path) -> None:
+    source = write(tmp_path / "train.en", "a\n")
+    assert refused(source, tmp_path / "train.de").startswith(f"{tmp_path / 'train.de'}: file.missing: ")
+
+
+def test_damage_is_placed_in_the_file_that_has_it(tmp_path: Path) -> None:
+    source, target = two(tmp_path, "a\nb\n", b"x\n\xff\n")
+    assert refused(source, target).startswith(f"{target}:2:1: enc.utf8: ")
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_parallel_text_is_two_files(tmp_path: Path, count: int) -> None:
+    paths = [write(tmp_path / f"{number}.txt", f"{number}\n") for number in range(count)]
+    with pytest.raises(ConfigError, match=f"read from two files, source and target, found {count}"):
+        read(*paths, format="parallel")
+
+
+@pytest.mark.parametrize("examples", [SOME, MANY])
+def test_any_bytes_give_records_or_a_place(tmp_path_factory: pytest.TempPathFactory, examples: int) -> None:
+    folder = tmp_path_factory.mktemp("bytes")
+
+    @settings(max_examples=examples)
+    @given(any_bytes, any_bytes)
+    def law(source: bytes, target: bytes) -> None:
+        require_records_or_a_place(*two(folder, source, target))
+
+    law()

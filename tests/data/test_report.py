@@ -1,0 +1,283 @@
+"""The data report: what it says, in a terminal and on a page, and that no text can disturb it."""
+
+import html.parser
+import json
+import unicodedata
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from seqloom.data.examples import Example, Input, Target, TextPair, Words
+from seqloom.data.excerpts import excerpt, excerpt_from
+from seqloom.data.problems import BadRows, Ledger, Place
+from seqloom.data.report import Batching, Columns, DataReport, Reporter
+from seqloom.data.schema import InputKind, Schema, TargetKind
+from seqloom.errors import DataError
+from seqloom.figures.words import columns, visible
+
+FAMILY = "👨‍👩‍👧‍👦"
+HOSTILE = "<script>alert(1)</script>\x1b[31m\u202e\"'&\r\n" + FAMILY
+
+
+def rows(path: str, pairs: list[tuple[Input, Target]]) -> list[Example]:
+    return [Example(one, target, f"{path}:{row}", Place(path, row + 2)) for row, (one, target) in enumerate(pairs)]
+
+
+def report(name: str, parts: dict[str, list[Example]], schema: Schema, ledger: Ledger, **given: object) -> DataReport:
+    """The report on these parts."""
+    reporter = Reporter(schema)
+    for part, examples in parts.items():
+        reporter.see(part, examples)
+    reporter.finish(ledger)
+    return reporter.report(name, ledger, **given)  # type: ignore[arg-type]
+
+
+def labelled(count: int, start: int = 0) -> list[tuple[Input, Target]]:
+    words = ["warp", "weft", "heddle", "shuttle", "treadle", "bobbin", "selvage"]
+    texts = [
+        " ".join(words[(row * step + step) % 7] for step in range(2, 3 + row % 9))
+        for row in range(start, start + count)
+    ]
+    return [(f"{text} {row * row}", "yes" if row % 3 else "no") for row, text in enumerate(texts, start)]
+
+
+def reported(name: str = "looms", extra: list[tuple[Input, Target]] | None = None, **options: object) -> DataReport:
+    train, dev = labelled(90) + (extra or []), labelled(20, start=200)
+    parts = {"train": rows("train.csv", train), "dev": rows("dev.csv", dev)}
+    return report(name, parts, Schema("text", "label"), Ledger(), **options)  # type: ignore[arg-type]
+
+
+def test_good_data_is_fine_and_the_first_lines_say_so() -> None:
+    lines = reported().text(80).split("\n")
+    assert lines[:4] == [
+        "looms",
+        "✓ This data can be used; nothing looks wrong",
+        "classify: text → label",
+        "110 rows: train 90 · dev 20",
+    ]
+
+
+def test_numbers_of_the_report_are_those_of_the_data() -> None:
+    found = reported()
+    lengths = np.array([len(text) for text, _ in labelled(90)])
+    assert [(part.name, part.rows) for part in found.parts] == [("train", 90), ("dev", 20)]
+    assert [(entry.label, entry.counts) for entry in found.labels] == [("yes", (60, 13)), ("no", (30, 7))]
+    (measure,) = found.measures
+    train = measure.summaries[0]
+    assert (train.least, train.greatest) == (lengths.min(), lengths.max())
+    assert (train.median, train.mean) == (np.median(lengths), pytest.approx(lengths.mean()))
+    assert train.most == pytest.approx(np.quantile(lengths, 0.95))
+
+
+@given(st.lists(st.text("ab", max_size=60), min_size=1, max_size=30), st.lists(st.text("ab", max_size=9), max_size=5))
+@settings(max_examples=40)
+def test_histograms_count_every_row_once_and_in_its_bin(train: list[str], dev: list[str]) -> None:
+    parts = {"train": rows("a", [(text, None) for text in train]), "dev": rows("b", [(text, None) for text in dev])}
+    (measure,) = report("x", parts, Schema("text", "nothing"), Ledger()).measures
+    ends = [*measure.edges[1:], float("inf")]
+    for texts, counts in zip([train, dev] if dev else [train], measure.counts, strict=True):
+        expected = [
+            sum(low <= len(text) < high for text in texts) for low, high in zip(measure.edges, ends, strict=True)
+        ]
+        assert list(counts) == expected
+        assert sum(counts) == len(texts)
+    assert len(measure.edges) <= 13
+
+
+def test_warnings_are_counted_and_the_gravest_finding_comes_first() -> None:
+    ledger = Ledger(BadRows(skip=True))
+    ledger.note("json.blank", "blank lines", Place("train.csv", 3))
+    ledger.bad_row("row.empty_text", "the text is empty", Place("train.csv", 7), "remove it")
+    parts = {"train": rows("train.csv", [*labelled(90), ("x\u200by", "Yes"), ("z", "Yes")])}
+    found = report("looms", parts, Schema("text", "label"), ledger)
+    assert [(finding.severity, finding.code, finding.rows) for finding in found.findings] == [
+        ("warn", "row.empty_text", 1),
+        ("warn", "uni.invisible", 1),
+        ("warn", "label.case", 2),
+        ("note", "json.blank", 1),
+    ]
+    assert (found.verdict, found.skipped) == ("warned", 1)
+    assert "! This data can be used, but some of it looks wrong: 3 kinds of warnings, 1 bad row" in found.text(100)
+
+
+def test_what_a_check_refuses_is_told_and_not_raised() -> None:
+    found = report("x", {"train": rows("x.csv", [("a", "yes"), ("b", "yes")])}, Schema("text", "label"), Ledger())
+    assert found.verdict == "refused"
+    (finding,) = found.findings
+    assert (finding.severity, finding.code) == ("reject", "label.single")
+    assert finding.samples[0].place == "x.csv"
+    assert "✗ This data cannot be used as it is: 1 to mend" in found.text()
+
+
+def test_bad_rows_that_are_not_skipped_refuse_the_data_and_do_not_hide_a_refusal() -> None:
+    ledger = Ledger()
+    for line in range(25):
+        ledger.bad_row("row.empty_text", "the text is empty", Place("x.csv", line + 1))
+    found = report("x", {"train": rows("x.csv", [("a", "yes"), ("b", "yes")])}, Schema("text", "label"), ledger)
+    assert {(one.code, one.severity, one.rows) for one in found.findings} == {
+        ("row.empty_text", "reject", 25),
+        ("label.single", "reject", 0),
+    }
+    (single,) = (one.samples[0] for one in found.findings if one.code == "label.single")
+    assert (single.place, single.text.startswith("every label is 'yes'")) == ("x.csv", True)
+
+
+def test_what_the_caller_knows_is_shown() -> None:
+    found = reported(
+        columns=Columns(("sentence",), ("polarity",)),
+        inferred=["task classify: 'polarity' holds 2 texts"],
+        symbols={"train": np.array([3, 1])},
+        batching=Batching(padding=0.031, fill=0.964, batches=1420, again=0.12),
+    )
+    written = found.text(80)
+    assert "classify: text from 'sentence' → label from 'polarity'" in written
+    assert "  - task classify: 'polarity' holds 2 texts" in written
+    assert "Symbols of an input" in written
+    assert "1,420 in an epoch, 96.4% full, 3.1% padding" in written
+
+
+def test_a_sample_that_stood_for_all_rows_is_admitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    from seqloom.data import duplicates
+
+    monkeypatch.setattr(duplicates.DuplicateSearch.__init__, "__defaults__", (10,))
+    assert "Near twins were looked for in a sample: 10 of 90 rows of train, 10 of 20 rows" in reported().text(100)
+    assert "Near twins were looked for in a sample" in reported().html()
+
+
+def test_leaks_are_in_the_first_screen_of_the_page_and_in_the_table() -> None:
+    train = labelled(90)
+    parts = {"train": rows("train.csv", train), "dev": rows("dev.csv", [*train[:5], *labelled(15, start=200)])}
+    found = report("looms", parts, Schema("text", "label"), Ledger())
+    assert "dev in train" in found.text()
+    assert "<b>25.0%</b><span>of dev is in train too</span>" in found.html()
+
+
+SETS: list[tuple[InputKind, TargetKind, Input, Target]] = [
+    ("text", "label", "a text", "yes"),
+    ("text", "labels", "a text", ("yes", "no")),
+    ("text", "numbers", "a text", (0.5,)),
+    ("text", "text", "a text", "ein Text"),
+    ("text", "nothing", "a text", None),
+    ("pair", "label", TextPair("one", "two"), "yes"),
+    ("words", "tags", Words.join(["No", "way"]), ("O", "B-x")),
+    ("vectors", "numbers", np.zeros((4, 2)), (1.0, -2.0)),
+    ("picture", "label", np.zeros((4, 5, 1)), "yes"),
+]
+
+
+@pytest.mark.parametrize(("kind", "target_kind", "one", "target"), SETS)
+def test_every_kind_of_example_has_a_report(
+    kind: InputKind, target_kind: TargetKind, one: Input, target: Target
+) -> None:
+    found = report("x", {"train": rows("x", [(one, target)] * 3)}, Schema(kind, target_kind), Ledger())
+    assert found.duplicates.repeats[0].exact == 2
+    assert json.loads(json.dumps(found.data()))["parts"] == [{"name": "train", "rows": 3}]
+    assert found.text(60).endswith("\n")
+    assert found.html().startswith("<!DOCTYPE html>")
+
+
+def test_no_examples_at_all_are_refused() -> None:
+    with pytest.raises(DataError, match="x has no examples"):
+        report("x", {"train": []}, Schema("text", "label"), Ledger())
+
+
+@pytest.mark.parametrize("width", [50, 60, 80, 120])
+def test_no_line_is_wider_than_asked_for(width: int) -> None:
+    found = reported(
+        "a very long name " * 20,
+        extra=[("词" * 300, "标签" * 40), ("词" * 299 + "语", "标签" * 40), (FAMILY * 80, "x" * 200), ("y", "x" * 200)],
+        inferred=["because " * 40, "w" * 300],
+    )
+    assert max(map(columns, found.text(width).split("\n"))) <= width
+
+
+def test_too_narrow_a_terminal_is_refused() -> None:
+    with pytest.raises(DataError, match="30 columns"):
+        reported().text(30)
+
+
+def hostile_report() -> DataReport:
+    extra: list[tuple[Input, Target]] = [(HOSTILE, HOSTILE), (f"{HOSTILE}!", HOSTILE), (HOSTILE, f"{HOSTILE} ")]
+    parts = {HOSTILE: rows(HOSTILE, labelled(30) + extra), "dev": rows("dev", extra * 2)}
+    options = {"columns": Columns((HOSTILE,), (HOSTILE,)), "inferred": [HOSTILE]}
+    return report(HOSTILE, parts, Schema("text", "label"), Ledger(), **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("colour", [False, True])
+def test_no_text_disturbs_a_terminal(colour: bool) -> None:
+    written = hostile_report().text(80, colour)
+    plain = written.replace("\x1b[1m", "").replace("\x1b[0m", "") if colour else written
+    hidden = {c for c in plain if unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") and c != "\n"}
+    assert hidden <= ({"\x1b"} if colour else set())
+    assert "\x1b[31m" not in written
+    assert {c for c in written if unicodedata.category(c) == "Cf"} <= set("\u2068\u2069\u200d")
+
+
+class Elements(html.parser.HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: set[str] = set()
+        self.attributes: set[str] = set()
+        self.texts: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+def test_no_text_becomes_markup_and_the_page_needs_nothing_else() -> None:
+    page = hostile_report().html()
+    reader = Elements()
+    reader.feed(page)
+    assert "script" not in reader.found
+    assert not {name for name in reader.attributes if name.startswith("on")} | ({"src", "href"} & reader.attributes)
+    assert visible(HOSTILE) in "".join(reader.texts)
+    assert "\u202e" not in page
+    assert page.count("<style>") == 1
+    assert "prefers-color-scheme:dark" in page
+
+
+def test_in_a_notebook_the_page_stays_in_its_frame() -> None:
+    shown = hostile_report()._repr_html_()
+    reader = Elements()
+    reader.feed(shown)
+    assert reader.found == {"iframe"}
+    assert shown.startswith("<iframe sandbox srcdoc=")
+
+
+@given(
+    st.text(st.sampled_from([*"ab词", FAMILY[0], "\u200d", "🇩", "🇪", "\u0301", "\x1b", "🏽"]), max_size=30),
+    st.integers(1, 20),
+)
+@settings(max_examples=200)
+def test_an_excerpt_fits_and_ends_between_characters_as_readers_see_them(text: str, width: int) -> None:
+    short = excerpt(text, width)
+    assert columns(short) <= width
+    assert short.endswith("…") or all(short.count(letter) >= text.count(letter) for letter in text if letter in "ab词")
+
+
+@pytest.mark.parametrize("width", range(1, 16))
+def test_an_emoji_sequence_a_flag_or_an_accented_letter_is_never_cut(width: int) -> None:
+    for whole in (FAMILY, "🇩🇪", "e\u0301", "👍🏽"):
+        kept = excerpt(whole * 8, width).removesuffix("…")
+        assert kept == whole * (len(kept) // len(whole))
+
+
+def test_an_excerpt_from_the_middle_begins_with_a_whole_emoji() -> None:
+    text = "ab" + FAMILY + "cd"
+    assert [excerpt_from(text, start, 40) for start in (2, 3, 8)] == [f"…{FAMILY}cd"] * 3
+    assert excerpt_from(text, 9, 40) == "…cd"
+
+
+def test_near_twins_are_shown_from_shortly_before_they_differ() -> None:
+    long = "the same words again and again and again, " * 4
+    parts = {"train": rows("x", [(f"{long}one", None), (f"{long}two", None)])}
+    found = report("x", parts, Schema("text", "nothing"), Ledger())
+    written = found.text(60)
+    assert "again, one" in written
+    assert "again, two" in written

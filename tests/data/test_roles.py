@@ -1,0 +1,139 @@
+"""What columns mean: found by name and content, overridden by the user, refused with what was found."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from seqloom.config.data import ColumnSplit, DataConfig
+from seqloom.data.problems import Ledger
+from seqloom.data.roles import Roles, find_roles
+from seqloom.data.tables import Record
+from seqloom.errors import RejectedError
+
+PICTURE = np.zeros((4, 4, 1), np.uint8)
+
+
+def roles(columns: str, *rows: tuple[Any, ...], named: bool = True, path: str = "a.csv", **settings: Any) -> Roles:
+    """The roles found in a file with these columns and rows."""
+    sample = [Record(row, path, line) for line, row in enumerate(rows, start=2)]
+    return find_roles(DataConfig(train=(path,), **settings), columns.split(), named, sample, Ledger())
+
+
+@pytest.mark.parametrize(
+    ("columns", "row", "kinds", "task"),
+    [
+        ("text label", ("a b", "x"), ("text", "label"), "classify"),
+        ("label text", ("x", "a b"), ("text", "label"), "classify"),
+        ("Review Sentiment", ("a b", "x"), ("text", "label"), "classify"),
+        ("text label", ("a b", 1), ("text", "label"), "classify"),
+        ("text label", ("a b", True), ("text", "label"), "classify"),
+        ("text labels", ("a b", ["x", "y"]), ("text", "labels"), "classify"),
+        ("text score", ("a b", "0.5"), ("text", "numbers"), "regress"),
+        ("text label", ("a b", 0.25), ("text", "numbers"), "regress"),
+        ("text score", ("a b", "good"), ("text", "label"), "classify"),
+        ("premise hypothesis label", ("a", "b", "x"), ("pair", "label"), "classify"),
+        ("sentence1 sentence2 score", ("a", "b", "4.5"), ("pair", "numbers"), "regress"),
+        ("tokens tags", (["a"], ["O"]), ("words", "tags"), "tag"),
+        ("tokens ner_tags", (("a",), ("O",)), ("words", "tags"), "tag"),
+        ("tokens upos xpos spaces", (("a",), ("X",), ("Y",), (True,)), ("words", "tags"), "tag"),
+        ("tokens label", (["a"], "x"), ("words", "label"), "classify"),
+        ("source target", ("a", "b"), ("text", "text"), "translate"),
+        ("src tgt", ("a", "b"), ("text", "text"), "translate"),
+        ("text target", ("a", "b"), ("text", "label"), "classify"),
+        ("text", ("a",), ("text", "nothing"), "lm"),
+        ("vectors label", ([[1.0, 2.0]], "x"), ("vectors", "label"), "classify"),
+        ("vectors tags", (np.ones((2, 3)), ("a", "b")), ("vectors", "tags"), "tag"),
+        ("vectors caption", ([[1.0, 2.0]], "a b"), ("vectors", "text"), "translate"),
+        ("picture label", (PICTURE, "x"), ("picture", "label"), "classify"),
+        ("picture caption", (PICTURE, "a cat"), ("picture", "text"), "translate"),
+        ("image label", ("cat.png", "x"), ("picture", "label"), "classify"),
+    ],
+)
+def test_kinds_and_task_follow_from_names_and_content(
+    columns: str, row: tuple[Any, ...], kinds: tuple[str, str], task: str
+) -> None:
+    found = roles(columns, row)
+    assert (found.schema.input, found.schema.target) == kinds
+    assert found.schema.task == task
+
+
+@pytest.mark.parametrize(
+    ("columns", "row", "settings", "inputs", "targets", "kinds"),
+    [
+        ("a b c", ("t", "u", "x"), {"input": ("b",), "target": ("a",)}, (1,), (0,), ("text", "label")),
+        ("a b c", ("t", "u", "x"), {"input": ("a", "b"), "target": ("c",)}, (0, 1), (2,), ("pair", "label")),
+        ("a b c", ("1", "2", "x"), {"input": ("a", "b"), "target": ("c",)}, (0, 1), (2,), ("vectors", "label")),
+        ("a b c", ("t", "1", "2"), {"input": ("a",), "target": ("b", "c")}, (0,), (1, 2), ("text", "numbers")),
+        ("text label", ("t", "x"), {"task": "lm"}, (0,), (), ("text", "nothing")),
+        ("text label", ("t", "3"), {"task": "regress"}, (0,), (1,), ("text", "numbers")),
+        ("text target", ("t", "u"), {"task": "translate"}, (0,), (1,), ("text", "text")),
+        ("text label", ("t", "x|y"), {"label_separator": "|"}, (0,), (1,), ("text", "labels")),
+        ("tokens upos xpos", (("a",), ("X",), ("Y",)), {"target": ("xpos",)}, (0,), (2,), ("words", "tags")),
+        ("text score", ("t", "3"), {"task": "classify", "target": ("score",)}, (0,), (1,), ("text", "label")),
+    ],
+)
+def test_what_the_user_says_goes_first(
+    columns: str, row: tuple[Any, ...], settings: dict[str, Any], inputs: Any, targets: Any, kinds: Any
+) -> None:
+    found = roles(columns, row, **settings)
+    assert (found.input, found.target, tuple(found.schema[:2])) == (inputs, targets, kinds)
+
+
+def test_what_was_inferred_is_said_and_what_was_given_is_not() -> None:
+    said = roles("text label split", ("a", "x", "train")).said
+    assert said == (
+        "input: 'text' (by name)",
+        "target: 'label' (by name)",
+        "task: classify (from the target)",
+        "split: column 'split'",
+    )
+    assert roles("text label", ("a", "x"), input=("text",), target=("label",), task="classify").said == ()
+
+
+def test_a_column_named_split_is_one_only_if_its_values_name_parts() -> None:
+    assert roles("text label split", ("a", "x", "valid")).split == 2
+    assert roles("text label split", ("a", "x", "up")).split is None
+    assert roles("text label part", ("a", "x", "7"), split=ColumnSplit(column="part")).split == 2
+
+
+@pytest.mark.parametrize(
+    ("columns", "row", "settings", "message"),
+    [
+        (
+            "text lable",
+            ("a", "x"),
+            {},
+            "csv.column: no column 'label'; found text, lable. Fix: did you mean --target 'lable'?",
+        ),
+        (
+            "txt label",
+            ("a", "x"),
+            {"input": ("text",)},
+            "no column 'text'; found txt, label. Fix: did you mean --input 'txt'?",
+        ),
+        (
+            "good bad",
+            ("a", "x"),
+            {},
+            "no column 'text'; found good, bad. Fix: --input NAME --target NAME, "
+            "or --no-header if this is data: 'good', 'bad'.",
+        ),
+        (
+            "1 2",
+            ("a", "x"),
+            {"named": False},
+            "2 columns without a header; which is the input? The first row is 'a', 'x'. "
+            "Fix: --input 1 --target 2, by number.",
+        ),
+        ("text other", ("a", "x"), {}, "Fix: --target NAME, or --task lm to model the text alone."),
+        ("a b c", ("t", "1", "x"), {"input": ("a", "b", "c")}, "are two texts or all numbers"),
+    ],
+)
+def test_a_missing_column_is_refused_with_the_flag_to_use(
+    columns: str, row: tuple[Any, ...], settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(RejectedError) as refused:
+        roles(columns, row, **settings)
+    assert message in str(refused.value)
+    assert str(refused.value).startswith("a.csv:1: ")

@@ -1,0 +1,72 @@
+"""What the tests of readers share: read everything, expect one refusal, and the law that holds for any bytes."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import strategies as st
+
+from seqloom.config.data import ReadingConfig
+from seqloom.data.problems import Ledger, Problem
+from seqloom.data.readers import read_table
+from seqloom.data.tables import Record, Table
+from seqloom.errors import RejectedError
+
+SOME, MANY = 300, pytest.param(5_000, marks=pytest.mark.soak)  # examples of the laws for any bytes
+
+PIECES = [b'"', b'""', b",", b";", b"\t", b"\n", b"\r\n", b"\r", b" ", b"a", b"text,label", b"\0", b"\xff", b"\xe9"]
+PIECES += [piece.encode() for piece in ("é", "\ufeff", "\ufffd", "Ã©", "\u2028", "\x85", "😀")]
+PIECES += [b"\xf0\x9f", b"\xed\xa0\x80", b"\xff\xfe", b"h\0i\0", b"PK\x03\x04", b"\x1f\x8b", b"IN: ", b" OUT: "]
+any_bytes = st.lists(st.sampled_from(PIECES), max_size=30).map(b"".join) | st.binary(max_size=200)
+
+
+class Read(NamedTuple):
+    table: Table
+    records: list[Record]
+    ledger: Ledger
+
+    @property
+    def values(self) -> list[tuple[Any, ...]]:
+        return [record.values for record in self.records]
+
+    def only(self, code: str) -> Problem:
+        """The one sample of the one kind of warning or note there is."""
+        assert list(self.ledger.samples) == [code]
+        return self.ledger.samples[code][0]
+
+
+def read(*paths: Path, **reading: Any) -> Read:
+    ledger = Ledger()
+    table = read_table(paths, ReadingConfig(**reading), ledger)
+    records = list(table.records)
+    ledger.close()
+    assert ledger.rows == len(records)
+    return Read(table, records, ledger)
+
+
+def refused(*paths: Path, **reading: Any) -> str:
+    """The whole message of the refusal that must come."""
+    with pytest.raises(RejectedError) as caught:
+        read(*paths, **reading)
+    return str(caught.value)
+
+
+def write(path: Path, content: bytes | str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def require_records_or_a_place(*paths: Path, **reading: Any) -> None:
+    """Whatever stands in the files, there are records that know their place, or a refusal that names a file."""
+    try:
+        found = read(*paths, **reading)
+    except RejectedError as error:
+        message = str(error)
+        assert message.startswith(tuple(map(str, paths))), message  # both outcomes are right
+        return
+    assert found.records
+    for record in found.records:
+        assert len(record.values) == len(found.table.columns)
+        places = [found.table.locate(record, column) for column in range(len(record.values))]
+        assert all(place.path.startswith(tuple(map(str, paths))) and place.line for place in places)
