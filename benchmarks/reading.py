@@ -1,0 +1,133 @@
+"""What reading costs: a file of 200,000 sentences to batches, against the tokeniser library's own `encode_batch`.
+
+Side by side in one run, in turn, as the ratio of medians; then the second start from the cache, and the memory of
+reading a file of the size given as the second argument (in megabytes), in a process of its own.
+
+    python benchmarks/reading.py [sentences] [megabytes]
+"""
+
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from tokenising import sentences
+
+from seqloom.config.data import DataConfig, EncodingConfig, RandomSplit
+from seqloom.config.text import BpeConfig, WordsConfig
+from seqloom.data.dataset import open_data
+from seqloom.data.encoding import Encoder
+from seqloom.data.feeding import feed
+from seqloom.data.preparing import Prepared, prepare
+from seqloom.data.problems import Ledger
+from seqloom.data.survey import Survey
+from seqloom.ragged import Ragged
+from seqloom.text.tokenizer import Tokenizer
+
+ROUNDS = 5
+ENCODING = EncodingConfig(tokenizer=BpeConfig(limit=8_000))
+
+
+def write(path: Path, texts: list[str]) -> None:
+    """A jsonl file of texts with one of four labels."""
+    with path.open("w", encoding="utf-8") as file:
+        for number, text in enumerate(texts):
+            file.write(json.dumps({"text": text, "label": f"class {number % 4}"}, ensure_ascii=False) + "\n")
+
+
+def config(path: Path) -> DataConfig:
+    """All rows in one part."""
+    return DataConfig(train=(str(path),), split=RandomSplit(dev=0.0, test=0.0))
+
+
+def ours(path: Path, tokenizer: Tokenizer) -> int:
+    """Everything between the file and the tensors: read, check, encode, order, collate; gives the batches."""
+    ledger = Ledger()
+    survey = Survey(open_data(config(path), ledger), ledger)
+    for _ in survey.blocks():
+        pass
+    encoder = Encoder(survey.schema(), ENCODING, tokenizer, None, ledger)
+    blocks = [encoder.columns(block) for _, block in survey.again()]
+    columns = {name: Ragged.joined([block[name] for block in blocks]) for name in blocks[0]}
+    rows = {"train": np.arange(columns["input"].rows), "dev": np.empty(0, int), "test": np.empty(0, int)}
+    prepared = Prepared(encoder.schema, tokenizer, None, columns, rows, ())
+    return sum(1 for _ in feed(prepared, "train", workers=1).steps(until=1))
+
+
+def seconds(function, *arguments) -> float:
+    """How long a call takes."""
+    began = time.perf_counter()
+    function(*arguments)
+    return time.perf_counter() - began
+
+
+def against_the_library(path: Path, texts: list[str]) -> None:
+    """Print the ratio."""
+    tokenizer = BpeConfig(limit=8_000).fit(texts)
+    library = tokenizer.cutter._library
+    pairs = [(seconds(ours, path, tokenizer), seconds(library.encode_batch, texts)) for _ in range(ROUNDS)]
+    ratios = sorted(one / other for one, other in pairs)
+    mine, its = (statistics.median(column) for column in zip(*pairs, strict=True))
+    print(
+        f"file to batches {mine:.2f} s, encode_batch {its:.2f} s: {mine / its:.2f}x ({ratios[0]:.2f}-{ratios[-1]:.2f})"
+    )
+
+
+def second_start(path: Path, cache: Path) -> None:
+    """Print how much faster the second start is."""
+    times = []
+    for _ in range(2):
+        ledger = Ledger()
+        times.append(
+            seconds(lambda ledger=ledger: prepare(open_data(config(path), ledger), ENCODING, ledger, cache=cache))
+        )
+    print(f"first start {times[0]:.2f} s, second {times[1]:.3f} s: {times[0] / times[1]:.0f}x faster")
+
+
+def large(folder: Path, texts: list[str], megabytes: int) -> None:
+    """Print the memory of a process that prepares a large file."""
+    path = folder / "large.jsonl"
+    with path.open("w", encoding="utf-8") as file:
+        number = 0
+        while file.tell() < megabytes * 10**6:
+            chunk = [f"{texts[(number + index) % len(texts)]} {number + index}" for index in range(10_000)]
+            file.write("".join(json.dumps({"text": text, "label": str(len(text) % 3)}) + "\n" for text in chunk))
+            number += len(chunk)
+    began = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, __file__, "--prepare", str(path)], check=True, capture_output=True, text=True
+    )
+    print(f"{megabytes:,} MB, {number:,} rows: {done.stdout.strip()}, {time.perf_counter() - began:.0f} s")
+
+
+def prepare_alone(path: Path) -> None:
+    """Prepare a file in this process and print the most memory it took."""
+    ledger = Ledger()
+    encoding = EncodingConfig(tokenizer=WordsConfig(limit=50_000))
+    prepared = prepare(open_data(config(path), ledger), encoding, ledger, cache=path.parent / "cache")
+    status = Path("/proc/self/status").read_text(encoding="utf-8")  # not getrusage, which remembers the parent's
+    most = int(status.partition("VmHWM:")[2].split()[0]) / 1024
+    print(f"peak {most:.0f} MiB for {len(prepared.parts['train']):,} rows")
+
+
+def main() -> None:
+    """Run all three."""
+    if sys.argv[1:2] == ["--prepare"]:
+        prepare_alone(Path(sys.argv[2]))
+        return
+    count, megabytes = (*map(int, sys.argv[1:]), *(200_000, 2_000)[len(sys.argv) - 1 :])
+    texts = list(sentences(count))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "sentences.jsonl")
+        write(path, texts)
+        against_the_library(path, texts)
+        second_start(path, Path(folder, "cache"))
+        large(Path(folder), texts, megabytes)
+
+
+if __name__ == "__main__":
+    main()
