@@ -221,12 +221,15 @@ def _block(layer: Any, width: int) -> Any:
     return replace(layer, feed_forward=replace(layer.feed_forward, hidden=4 * width))
 
 
-# one set, one model, one seed: the score on the untouched test part
+# one set, one model, one seed: the score on the test part
+
+TEST_SEED = 1  # plans and generators were chosen while looking at the test part of seed 0, so that one is spent
 
 
 def _parts(name: str, count: int | None, parameters: dict[str, int]) -> tuple[list[Example], list[Example]]:
     one = NAMES[name]
-    return list(one.examples("train", count=count, **parameters)), list(one.examples("test", **parameters))
+    tested = one.examples("test", TEST_SEED, **parameters)
+    return list(one.examples("train", count=count, **parameters)), list(tested)
 
 
 def _built(config: Any, width: int | None, seed: int) -> nn.Module:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from seqloom import recipes
+from seqloom import demonstration, recipes
 from seqloom.cli import app
 from seqloom.cli.recipes import make
 from seqloom.config.models import model_from_toml
@@ -139,4 +139,11 @@ def test_the_demo_shows_what_it_computed(tmp_path: Path) -> None:
         assert f"  {name} " in run.stdout
     assert "NOT THE SAME" not in run.stdout
     assert run.stdout.count("the same\n") == len(recipes.names("language-model"))
-    assert page.read_text().count("<svg") == 3
+    assert page.read_text().count("<svg") == 4
+
+
+@pytest.mark.slow
+def test_the_models_of_the_demo_learn_what_they_can_and_not_what_they_cannot() -> None:
+    data = demonstration.questions()
+    assert demonstration.learn("bag", data) <= 0.55
+    assert demonstration.learn("gru", data) >= 0.98

@@ -137,7 +137,7 @@ def test_pictures_of_another_size_than_the_first_are_refused() -> None:
     assert len(examples) == 1 and ledger.refused[0].code == "picture.size"
 
 
-def test_ids_are_the_lines_unless_a_column_holds_them() -> None:
-    assert one("text label", ("a", "x")).id == "1"
+def test_ids_are_what_a_column_holds() -> None:
+    assert one("text label", ("a", "x")).id == ""
     assert one("text label id", ("a", "x", "q7")).id == "q7"
     assert one("text label key", ("a", "x", 9), id="key").id == "9"

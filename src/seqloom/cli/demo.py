@@ -18,12 +18,16 @@ if TYPE_CHECKING:
 def demo(
     save: Annotated[Path | None, typer.Option(help="Also write the pictures to this HTML file.")] = None,
 ) -> None:
-    """Show every family at work on fresh weights."""
+    """Show every family at work: in steps and at once, learning from embedded data, and inside."""
     if save is not None and (save.is_dir() or not save.absolute().parent.is_dir()):
         raise DataError(f"{save} is not a file in a folder that exists", fix="give a path like pieces.html")
     console = Screen()
     console.print("Building each family and reading 64 symbols at once, then in steps of 1 to 7:")
-    from seqloom import demonstration, durable, figures  # torch: a second or two
+    import torch  # a second or two
+
+    from seqloom import demonstration, durable, figures
+
+    torch.set_num_threads(1)  # models as small as these only make several threads wait for one another
 
     began = time.perf_counter()
     names, results = demonstration.families(), []
@@ -36,7 +40,17 @@ def demo(
         verdict = "the same" if result.gap <= result.allowed else "NOT THE SAME"
         weights = f"{result.parameters:>7,} weights"
         console.print(f"  {result.name:17} {weights}   largest difference {result.gap:.1e}   {verdict}", soft_wrap=True)
+    data = demonstration.questions()
+    counts = ", ".join(f"{part} {len(rows):,}" for part, rows in data.parts.items())
+    console.print(f"\nTraining four tiny models on the embedded set 'questions' ({counts} sentences):")
+    scores = {}
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("training", total=len(demonstration.LEARNERS))
+        for name in demonstration.LEARNERS:
+            scores[name] = demonstration.learn(name, data)
+            progress.advance(task)
     pictures: list[Figure] = [
+        demonstration.order_matters(scores),
         demonstration.soft_lookup(),
         demonstration.gradient_reach(),
         demonstration.positions(),
@@ -45,7 +59,9 @@ def demo(
     for picture in pictures:
         drawn = picture.text(width=max(40, min(100, console.width)), colour=coloured)
         console.print("\n", Text.from_ansi(drawn), sep="", end="\n", soft_wrap=True)
-    console.print(f"\nNothing was trained: these are fresh weights. {time.perf_counter() - began:.1f} s in all.")
+    console.print(
+        f"\nOnly the four models of the first picture were trained. {time.perf_counter() - began:.1f} s in all."
+    )
     if any(result.gap > result.allowed for result in results):
         raise typer.Exit(1)
     if save is not None:

@@ -4,7 +4,7 @@ DataConfig ──▶ open_data ──▶ Dataset ──▶ rows() ──▶ (par
 """
 
 from collections.abc import Iterator
-from itertools import chain, islice
+from itertools import chain, islice, takewhile
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, Protocol
 
@@ -12,10 +12,11 @@ import msgspec
 
 from seqloom.config.data import AnySplit, ColumnSplit, DataConfig, FoldSplit, GivenSplit, RandomSplit
 from seqloom.data.examples import Example
-from seqloom.data.files import fingerprint, require_state, state_of
+from seqloom.data.files import fingerprint, is_file, require_state, state_of
 from seqloom.data.making import Made, make_examples
 from seqloom.data.problems import BadRows, Ledger, Place
 from seqloom.data.readers import read_table
+from seqloom.data.readers.pictures import load_column
 from seqloom.data.roles import PART_NAMES, Roles, find_roles
 from seqloom.data.schema import PARTS, Part, Schema
 from seqloom.data.sequences import in_sequences
@@ -89,10 +90,19 @@ class FileSet(NamedTuple):
         return _files(self.config)
 
     def fingerprints(self) -> dict[str, Any]:
-        """Size and sha256 of every file, also of those in folders."""
+        """Size and sha256 of every file, also of those in folders and of pictures that a table names."""
         given = [path for group in self.files().values() for path in group]
         paths = [inner for path in given for inner in (sorted(path.rglob("*")) if path.is_dir() else [path])]
-        return {str(path): list(fingerprint(path)) for path in paths if path.is_file()}
+        return {str(path): list(fingerprint(path)) for path in [*paths, *self._pictures()] if is_file(path)}
+
+    def _pictures(self) -> Iterator[Path]:
+        """The files that a column of pictures names."""
+        groups = self.files().values() if self.schema.input == "picture" else ()
+        for (path,) in (group for group in groups if not group[0].is_dir()):
+            table = _open(self.config, (path,), Ledger())
+            column = table.columns.index(self.config.input[0])
+            names = (record.values[column] for record in table.records)
+            yield from (path.parent / name for name in takewhile(lambda name: isinstance(name, str), names))
 
     def rows(self, ledger: Ledger) -> Iterator[tuple[Part, Example]]:
         """Every example with its part, in the order of the files; the ledger is closed at the end."""
@@ -102,6 +112,8 @@ class FileSet(NamedTuple):
             roles = _roles(self.config, table, sample, ledger)
             roles = roles._replace(schema=self.schema)  # all parts are read as the first; what does not fit is told
             table = table._replace(records=chain(sample, table.records))
+            if self.schema.input == "picture":
+                table = load_column(table, roles.input[0], ledger)
             made = make_examples(table, roles, ledger)
             yield from self._divided(part, made, table, roles, ledger)
             for path in paths:

@@ -53,5 +53,5 @@ class Example(NamedTuple):
 
     input: Input
     target: Target
-    id: str
+    id: str  # empty where the data names none: then the place tells
     place: Place

@@ -78,11 +78,11 @@ def require_regular(path: Path, ledger: Ledger) -> None:
 
 def require_writable(path: Path, ledger: Ledger) -> None:
     """Refuse, before any work, a file that could not be written at its end."""
-    folder, place = path.absolute().parent, Place(str(path))
+    folder, place = path.parent, Place(str(path))
     if is_folder(path):
         ledger.bad_file("out.unwritable", "this is a folder", place, "give the path of a file, such as report.html")
     if not is_folder(folder):
-        ledger.bad_file("out.unwritable", f"there is no folder {folder.name}", place, "make the folder first")
+        ledger.bad_file("out.unwritable", f"there is no folder {folder}", place, "make the folder first")
     if not os.access(folder, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
         ledger.bad_file("out.unwritable", "no permission to write into its folder", place, "choose another folder")
     if not shutil.disk_usage(folder).free:
@@ -113,6 +113,14 @@ def is_folder(path: Path) -> bool:
     """Whether there is a folder of this name; no name is too strange to ask."""
     try:
         return path.is_dir()
+    except OSError:  # a name too long
+        return False
+
+
+def is_file(path: Path) -> bool:
+    """Whether there is a regular file of this name; no name is too strange to ask."""
+    try:
+        return path.is_file()
     except OSError:  # a name too long
         return False
 

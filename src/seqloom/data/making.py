@@ -46,7 +46,7 @@ def make_examples(table: Table, roles: Roles, ledger: Ledger) -> Iterator[Made]:
             ledger.rows -= 1  # the reader has counted it as a good one
             ledger.bad_row(unfit.code, unfit.text, locate(record, unfit.column), unfit.fix)
             continue
-        name = str(record.line) if identity is None else str(values[identity])
+        name = "" if identity is None else str(values[identity])
         yield Made(Example(given, wanted, name, Place(record.path, record.line)), record)
 
 
@@ -63,7 +63,7 @@ def _kind_name(value: Any) -> str:
 
 def _text(value: Any, column: int) -> str:
     if type(value) is not str:
-        raise Unfit(column, "type.text", f"expected a string, got {_kind_name(value)}")
+        raise Unfit(column, "type.text", f"expected a string, got {_kind_name(value)}", "is this the right column?")
     if not value or value.isspace():
         raise Unfit(column, "row.empty_text", "the text is empty", "fill it in, or --bad-rows skip")
     return value
@@ -226,7 +226,7 @@ def _plain(value: Any) -> Any:
 def _require_one_each(given: Any, tags: Any, roles: Roles) -> None:
     count = len(given.spans) if isinstance(given, Words) else len(given)
     if count != len(tags):
-        raise Unfit(roles.target[0], "tags.length", f"{count} tokens, {len(tags)} tags")
+        raise Unfit(roles.target[0], "tags.length", f"{count} tokens, {len(tags)} tags", "give each token one tag")
 
 
 def _read_target_text(roles: Roles) -> Callable[[tuple[Any, ...]], Target]:

@@ -127,16 +127,20 @@ def _texts_again(survey: Survey) -> Iterator[str]:
 
 def encoded(survey: Survey, encoder: Encoder) -> Iterator[dict[str, Ragged]]:
     """Columns, block by block, with the part of each row."""
-    done = 0
+    done = trained = 0
     for part, block in survey.again():
         columns = encoder.columns(block)
         rows = columns["input"].rows
         parts = Ragged(np.full(rows, PARTS.index(part), np.uint8), np.arange(rows + 1))
         done += len(block)
+        trained += rows if part == "train" else 0
         if survey.watch is not None:
             survey.watch("encoding", done)
         yield columns | {PART: parts}
     encoder.ledger.close()  # what was too long is known only now
+    if not trained:
+        place = Place(survey.dataset.config.train[0])
+        encoder.ledger.bad_file("data.no_train", "every row of the training part is too long", place, "raise --longest")
 
 
 def _joined(blocks: list[dict[str, Ragged]]) -> dict[str, Ragged]:

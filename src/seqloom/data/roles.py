@@ -234,6 +234,10 @@ def _input_kind(finder: _Finder, inputs: tuple[int, ...]) -> InputKind:
 
 def _find_target(finder: _Finder, inputs: tuple[int, ...], kind: InputKind) -> tuple[tuple[int, ...], TargetKind]:
     if finder.config.task == "lm":
+        if kind != "text":
+            finder.refuse(
+                f"a language model reads text, and {finder.names(inputs)} holds {kind}", "--input NAME of a text"
+            )
         return (), "nothing"
     if finder.config.target:
         targets = tuple(finder.given(name, "--target") for name in finder.config.target)

@@ -249,7 +249,7 @@ class TagChecker:
         alike = [other for other, its_code in faults.items() if its_code == code]
         total = sum(self._counts[other] for other in alike)
         first = sorted(sighting for other in alike for sighting in self._first[other])[:SAMPLES]
-        sentences = ", ".join(str(sighting.place.line or sighting.sentence) for sighting in first[1:])
+        sentences = ", ".join(dict.fromkeys(str(one.place.line or one.sentence) for one in first[1:]))
         more = f"; {total:,} such words in all, the next in the sentences at {sentences}" if sentences else ""
         text = f"word {first[0].word}: {self._wording(code, pair)}{more}"
         ledger.bad_file(code, text, first[0].place, FIXES[code])

@@ -33,13 +33,13 @@ LIGHT = [case for case in CASES if case.memory is None]
 
 def section(case: Case, outcome: Run) -> str:
     """The entry of a case in the file of messages."""
-    return f"=== {case.name} === {case.outcome} {case.code}\n{outcome.message()}\n"
+    return f"=== {case.name} === {case.outcome} {case.code}\n{outcome.message()}"
 
 
 def frozen() -> dict[str, str]:
     """The entries of the file of messages by the names of their cases."""
     entries = re.split(r"(?m)^(?==== )", MESSAGES.read_text(encoding="utf-8"))
-    return {entry.split(" === ")[0].removeprefix("=== "): entry for entry in entries if entry}
+    return {entry.split(" === ")[0].removeprefix("=== "): entry.rstrip("\n") for entry in entries if entry}
 
 
 def require(case: Case, outcome: Run) -> None:
@@ -77,7 +77,7 @@ def test_a_case_has_the_outcome_and_the_words_of_the_table(case: Case, tmp_path:
     assert FREEZE or section(case, outcome) == frozen()[case.name]
 
 
-@pytest.mark.parametrize("case", [case for case in LIGHT if case.code != "data.changed"], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [case for case in LIGHT if case.id not in ("F11", "U11")], ids=lambda case: case.name)
 def test_a_case_leaves_its_files_alone_and_its_report_fits_a_terminal(case: Case, tmp_path: Path) -> None:
     case.write(tmp_path)
     before = contents(tmp_path)
@@ -101,6 +101,6 @@ def test_the_file_of_messages_has_the_entries_of_these_cases_and_no_other(tmp_pa
         folders = {case.name: tmp_path / str(number) for number, case in enumerate(CASES)}
         for folder in folders.values():
             folder.mkdir()
-        text = "\n".join(section(case, run(case, folders[case.name])) for case in CASES)
+        text = "\n".join(f"{section(case, run(case, folders[case.name]))}\n" for case in CASES)
         MESSAGES.write_text(text, encoding="utf-8")
     assert list(frozen()) == [case.name for case in CASES]

@@ -176,6 +176,13 @@ def test_rows_that_are_too_long_are_bad_rows_like_others(tmp_path: Path) -> None
     assert (outcome.code, outcome.report["skipped"], outcome.found[0].code) == (0, 1, "seq.too_long")
 
 
+def test_a_set_of_which_no_row_is_left_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "train.txt").write_bytes(lines(*sentences(10)))
+    arguments = ("--longest", "1", "--too-long", "refuse", "--bad-rows", "skip", "--max-bad", "100%")
+    outcome = check(tmp_path, "train.txt", "--json", *arguments)
+    assert outcome.code == 2 and "train.txt: data.no_train: every row of the training part is too long" in outcome.err
+
+
 def test_control_characters_of_the_data_are_shown_as_escapes(tmp_path: Path) -> None:
     (tmp_path / "train.csv").write_bytes(table(*ROWS[:10], "one more,po\x07s\x1b[2J"))
     outcome = check(tmp_path, "train.csv")

@@ -146,7 +146,10 @@ class Delimited:
         if self._pass_over(row):
             return 0
         count, first = len(row.fields), "header" if self.reading.header else "first row"
-        text, fix = f"{count:,} field{'s' if count != 1 else ''}, the {first} has {self.width:,}", ""
+        text, fix = (
+            f"{count:,} field{'s' if count != 1 else ''}, the {first} has {self.width:,}",
+            "add the missing ones",
+        )
         if count > self.width:
             text = f"{text}; is a {NAMES.get(self.dialect.delimiter, 'delimiter')} unquoted?"
             fix = "put quotes around the field that holds it" if self.dialect.quoted else "take it out of the field"

@@ -1,7 +1,11 @@
-"""Pictures: a folder with one folder for each class, and the decoding of one picture file.
+"""Pictures: a folder with one folder for each class, a column that names files, and the decoding of one file.
 
     flowers/daisy/01.png      ->  picture: uint8 [H,W,C], C = 1 (grey) or 3 (red, green, blue);  label: "daisy"
     flowers/tulip/02.jpg
+
+    flowers.csv               ->  the same; paths count from the folder of the table and stay inside it
+      picture,label
+      daisy/01.png,daisy
 
 Files come in the order of their names. All pictures have one size: nothing is scaled or cut. What is transparent is
 laid on white, and a camera's remark that a picture lies on its side is obeyed; a note tells of each.
@@ -15,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from seqloom.config.data import ReadingConfig
+from seqloom.data.files import is_file
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.readers.folders import ClassFile, class_files
 from seqloom.data.tables import Record, Table
@@ -65,6 +70,36 @@ def _records(files: list[ClassFile], ledger: Ledger) -> Iterator[Record]:
         yield Record((picture, file.label, *part), str(file.path), 1)
 
 
+def load_column(table: Table, column: int, ledger: Ledger) -> Table:
+    """The table with pictures where this column names their files; rows whose picture cannot be read are left out."""
+
+    def records() -> Iterator[Record]:
+        for record in table.records:
+            value = record.values[column]
+            if not isinstance(value, str):  # a format that holds the pictures themselves
+                yield record
+            elif (picture := _load(record, value, table.locate(record, column), ledger)) is not None:
+                values = (*record.values[:column], picture, *record.values[column + 1 :])
+                yield record._replace(values=values)
+            else:
+                ledger.rows -= 1  # the reader has counted it as a good one
+
+    return table._replace(records=records())
+
+
+def _load(record: Record, name: str, place: Place, ledger: Ledger) -> np.ndarray | None:
+    folder = Path(record.path).parent
+    try:
+        inside = (folder / name).resolve().is_relative_to(folder.resolve())
+    except (OSError, RuntimeError, ValueError):  # links in a circle, a name too long
+        ledger.bad_row("file.missing", "there is no picture file of this name", place, "check the path")
+        return None
+    if inside:
+        return read_picture(folder / name, ledger, place)
+    ledger.bad_row("file.escape", f"this path leaves the folder {folder}", place, "copy the picture into the folder")
+    return None
+
+
 def _size(picture: np.ndarray) -> str:
     height, width, channels = picture.shape
     return f"{width} x {height} pixels in {'grey' if channels == 1 else 'colour'}"
@@ -73,7 +108,7 @@ def _size(picture: np.ndarray) -> str:
 def read_picture(path: Path, ledger: Ledger, place: Place | None = None) -> np.ndarray | None:
     """The picture in a file, uint8 [H,W,C]; None after a bad row, at `place` if a table names the file there."""
     place = place or Place(str(path))
-    if not path.is_file():
+    if not is_file(path):
         ledger.bad_row("file.missing", f"there is no picture file {path}", place, "check the path")
         return None
     try:
