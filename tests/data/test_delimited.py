@@ -4,6 +4,7 @@ import csv
 import io
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -218,3 +219,21 @@ def test_two_tables_are_not_one(tmp_path: Path) -> None:
         read(path, path, format="csv")
     with pytest.raises(RejectedError):
         read(path, path)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "flag"),
+    [
+        ("a.jsonl", {"delimiter": ";"}, "--delimiter"),
+        ("a.jsonl", {"header": False}, "--no-header"),
+        ("a.csv", {"template": "{label} {text}"}, "--template"),
+        ("a.csv", {"unit": "file"}, "--unit"),
+    ],
+)
+def test_a_setting_that_a_format_has_no_use_for_is_refused(
+    tmp_path: Path, name: str, settings: dict[str, Any], flag: str
+) -> None:
+    path = tmp_path / name
+    path.write_text('{"text": "a"}\n')
+    with pytest.raises(ConfigError, match=f"{flag} says nothing about"):
+        read_table((path,), ReadingConfig(**settings), Ledger())

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqloom.data import minhash
-from seqloom.data.duplicates import Duplicates, DuplicateSearch, digest, folded
+from seqloom.data.checks import minhash
+from seqloom.data.checks.duplicates import Duplicates, DuplicateSearch, digest, folded
+from seqloom.data.checks.minhash import NEAR, jaccard, near_groups, shingles, signatures
 from seqloom.data.examples import Example, Input, TextPair, Words
-from seqloom.data.minhash import NEAR, jaccard, near_groups, shingles, signatures
 from seqloom.data.problems import Place
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz    éß词"
@@ -175,7 +175,7 @@ def test_of_a_large_part_a_seeded_sample_is_compared_nearly_and_every_row_exactl
 
 
 def test_the_reservoir_holds_every_row_with_the_same_probability() -> None:
-    from seqloom.data.duplicates import _Part
+    from seqloom.data.checks.duplicates import _Part
 
     hits = np.zeros(40)
     draw = np.random.default_rng(0)

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from reading_common import read, refused, write
 from seqloom.config.data import ReadingConfig
-from seqloom.data.characters import text_of
-from seqloom.data.compressed import CHUNK
-from seqloom.data.files import fingerprint, require_magic
-from seqloom.data.opening import Block, blocks_of, lines_of
+from seqloom.data.opening.blocks import Block, blocks_of, lines_of
+from seqloom.data.opening.characters import text_of
+from seqloom.data.opening.compressed import CHUNK
+from seqloom.data.opening.files import fingerprint, require_magic
 from seqloom.data.problems import Ledger
 from seqloom.errors import RejectedError
 

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqloom.data.examples import Example, Input, Target, TextPair, Words
-from seqloom.data.excerpts import excerpt, excerpt_from
 from seqloom.data.problems import BadRows, Ledger, Place
-from seqloom.data.report import Batching, Columns, DataReport, Reporter
+from seqloom.data.report.excerpts import excerpt, excerpt_from
+from seqloom.data.report.report import Batching, Columns, DataReport, Reporter
 from seqloom.data.schema import InputKind, Schema, TargetKind
 from seqloom.errors import DataError
 from seqloom.figures.words import columns, visible
@@ -139,7 +139,7 @@ def test_what_the_caller_knows_is_shown() -> None:
 
 
 def test_a_sample_that_stood_for_all_rows_is_admitted(monkeypatch: pytest.MonkeyPatch) -> None:
-    from seqloom.data import duplicates
+    from seqloom.data.checks import duplicates
 
     monkeypatch.setattr(duplicates.DuplicateSearch.__init__, "__defaults__", (10,))
     assert "Near twins were looked for in a sample: 10 of 90 rows of train, 10 of 20 rows" in reported().text(100)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from reading_common import MANY, SOME, any_bytes, read, refused, require_records_or_a_place, write
 from seqloom.config.data import ReadingConfig
-from seqloom.data.compressed import chunks_of
-from seqloom.data.opening import lines_of
+from seqloom.data.opening.blocks import lines_of
+from seqloom.data.opening.compressed import chunks_of
 from seqloom.data.problems import Ledger
 from seqloom.errors import RejectedError
 

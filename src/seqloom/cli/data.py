@@ -11,11 +11,11 @@ from rich.text import Text
 from seqloom.cli import data_options as options
 from seqloom.cli.data_sources import get_source, list_sources
 from seqloom.cli.screen import Screen
-from seqloom.data.files import require_writable
+from seqloom.data.opening.files import require_writable
 from seqloom.data.problems import Ledger
 
 if TYPE_CHECKING:
-    from seqloom.data.report import DataReport
+    from seqloom.data.report.report import DataReport
 
 app = typer.Typer(help="Look at data, list and get known sets.", no_args_is_help=True, rich_markup_mode=None)
 app.command("list")(list_sources)
@@ -78,7 +78,7 @@ def check(
 
 
 def _report(config: Any, how: Any, rule: Any, budget: int) -> "DataReport":
-    from seqloom.data.looking import look
+    from seqloom.data.report.looking import look
 
     screen = Screen(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TextColumn("{task.completed:,.0f} rows"))

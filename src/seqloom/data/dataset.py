@@ -12,8 +12,8 @@ import msgspec
 
 from seqloom.config.data import AnySplit, ColumnSplit, DataConfig, FoldSplit, GivenSplit, RandomSplit
 from seqloom.data.examples import Example
-from seqloom.data.files import fingerprint, is_file, require_state, state_of
 from seqloom.data.making import Made, make_examples
+from seqloom.data.opening.files import fingerprint, is_file, require_state, state_of
 from seqloom.data.problems import BadRows, Ledger, Place
 from seqloom.data.readers import read_table
 from seqloom.data.readers.pictures import load_column

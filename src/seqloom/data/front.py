@@ -5,10 +5,10 @@ from typing import Any
 
 from seqloom.config.data import DataConfig, EncodingConfig
 from seqloom.data.dataset import open_data
-from seqloom.data.looking import look
 from seqloom.data.preparing import Prepared, prepare
 from seqloom.data.problems import BadRows, Ledger
-from seqloom.data.report import DataReport
+from seqloom.data.report.looking import look
+from seqloom.data.report.report import DataReport
 
 LISTS = ("train", "dev", "test", "input", "target")  # the settings that are one name or several
 

@@ -19,8 +19,8 @@ import numpy as np
 from seqloom.config.data import AnySplit, EncodingConfig, GivenSplit
 from seqloom.data.dataset import Dataset
 from seqloom.data.encoding import Encoder, texts_of
-from seqloom.data.findings import Finding, told
 from seqloom.data.problems import Ledger, Place
+from seqloom.data.report.findings import Finding, told
 from seqloom.data.schema import PARTS, Part, Schema
 from seqloom.data.sources.shelves import usual_shelves
 from seqloom.data.splits import Divided

@@ -15,9 +15,9 @@ from seqloom.config.data import DataConfig, EncodingConfig, ReadingConfig
 from seqloom.config.text import BpeConfig, BytesConfig, CharactersConfig, TokenizerConfig, UnigramConfig, WordsConfig
 from seqloom.data.dataset import open_data
 from seqloom.data.examples import Words
-from seqloom.data.excerpts import excerpt
 from seqloom.data.preparing import prepare
 from seqloom.data.problems import Ledger
+from seqloom.data.report.excerpts import excerpt
 from seqloom.text.symbols import COUNT, NAMES
 
 KINDS: Sequence[type[TokenizerConfig]] = (WordsConfig, CharactersConfig, BytesConfig, BpeConfig, UnigramConfig)

@@ -17,7 +17,7 @@ from data.corpus.running import Run, Said, check, run
 from data.corpus.test_corpus import FREEZE, frozen, require, section
 from seqloom.config.data import ReadingConfig
 from seqloom.config.text import CharactersConfig, TokenizerConfig, WordsConfig
-from seqloom.data.opening import lines_of
+from seqloom.data.opening.blocks import lines_of
 from seqloom.data.problems import BadRows, Ledger
 from seqloom.data.readers import read_table
 from seqloom.errors import RejectedError

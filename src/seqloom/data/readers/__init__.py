@@ -5,7 +5,7 @@
     .txt                text          two files          parallel   a folder   folders, pictures
 
 A text format may be packed: .gz or .xz behind its extension. The extension decides, or `reading.format`; the content is
-never guessed, only refused when it does not fit. A reader is loaded when it is needed.
+never guessed, only refused when it does not fit.
 """
 
 import os
@@ -16,13 +16,32 @@ from typing import get_args
 import msgspec
 
 from seqloom.config.data import Format, ReadingConfig
-from seqloom.data.files import PACKED, is_folder, require_magic, require_regular
+from seqloom.data.opening.files import PACKED, is_folder, require_magic, require_regular
 from seqloom.data.problems import Ledger, Place
+from seqloom.data.readers import arrays, conll, conllu, delimited, folders, jsonl, parallel, parquet, pictures, text
 from seqloom.data.tables import Table
 from seqloom.errors import ConfigError
 
 Reader = Callable[[tuple[Path, ...], ReadingConfig, Ledger], Table]
 
+READERS: dict[Format, Reader] = {
+    "csv": delimited.read,
+    "tsv": delimited.read,
+    "jsonl": jsonl.read,
+    "parquet": parquet.read,
+    "conll": conll.read,
+    "conllu": conllu.read,
+    "text": text.read,
+    "parallel": parallel.read,
+    "folder": folders.read,
+    "npz": arrays.read,
+}
+USED_BY: dict[str, tuple[Format, ...]] = {
+    "delimiter": ("csv", "tsv", "conll"),
+    "header": ("csv", "tsv"),
+    "template": ("text",),
+    "unit": ("text", "folder"),
+}
 EXTENSIONS: dict[str, Format] = {
     ".csv": "csv",
     ".tsv": "tsv",
@@ -36,7 +55,6 @@ EXTENSIONS: dict[str, Format] = {
     ".txt": "text",
     ".npz": "npz",
 }
-PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".pgm", ".ppm", ".tif", ".tiff", ".webp")
 
 
 def read_table(paths: tuple[Path, ...], reading: ReadingConfig, ledger: Ledger) -> Table:
@@ -47,36 +65,24 @@ def read_table(paths: tuple[Path, ...], reading: ReadingConfig, ledger: Ledger) 
     if len(paths) != needed:
         asked = "two files, source and target" if needed == 2 else "one path"
         raise ConfigError(f"the format {format} is read from {asked}, found {len(paths)}", fix=f"give {asked}")
-    pictures = format == "folder" and _holds_pictures(paths[0], ledger)
-    for path in paths if format != "folder" else ():
-        require_regular(path, ledger)
-        require_magic(path, format, ledger)
-    return _reader(format, pictures)(paths, msgspec.structs.replace(reading, format=format), ledger)
-
-
-def _reader(format: Format, pictures: bool) -> Reader:  # noqa: A002
-    """The reader of a format; only that one is imported, because some need packages that are optional."""
-    if format in ("csv", "tsv"):
-        from seqloom.data.readers.delimited import read
-    elif format == "jsonl":
-        from seqloom.data.readers.jsonl import read
-    elif format == "parquet":
-        from seqloom.data.readers.parquet import read
-    elif format == "conll":
-        from seqloom.data.readers.conll import read
-    elif format == "conllu":
-        from seqloom.data.readers.conllu import read
-    elif format == "text":
-        from seqloom.data.readers.text import read
-    elif format == "parallel":
-        from seqloom.data.readers.parallel import read
-    elif format == "npz":
-        from seqloom.data.readers.arrays import read
-    elif pictures:
-        from seqloom.data.readers.pictures import read
+    _require_used(reading, format)
+    if format == "folder":
+        read: Reader = pictures.read if _holds_pictures(paths[0], ledger) else folders.read
     else:
-        from seqloom.data.readers.folders import read
-    return read
+        read = READERS[format]
+        for path in paths:
+            require_regular(path, ledger)
+            require_magic(path, format, ledger)
+    return read(paths, msgspec.structs.replace(reading, format=format), ledger)
+
+
+def _require_used(reading: ReadingConfig, format: Format) -> None:  # noqa: A002
+    """Refuse a setting that this format has no use for: it would be ignored in silence."""
+    usual = ReadingConfig()
+    for setting, formats in USED_BY.items():
+        if getattr(reading, setting) != getattr(usual, setting) and format not in formats:
+            flag = "--no-header" if setting == "header" else f"--{setting}"
+            raise ConfigError(f"{flag} says nothing about {format}", fix=f"it is for {' and '.join(formats)}")
 
 
 def _format(paths: tuple[Path, ...], reading: ReadingConfig, ledger: Ledger) -> Format:
@@ -94,8 +100,8 @@ def format_of(path: Path, ledger: Ledger) -> Format:
     if found is None or (bare is not path and found in ("parquet", "npz")):
         require_regular(path, ledger)
         require_magic(path, "text", ledger)
-        text = f"no format has the extension '{''.join(path.suffixes[-2:])}'"
-        ledger.bad_file("file.format", text, Place(str(path)), f"--format, one of {', '.join(get_args(Format))}")
+        problem = f"no format has the extension '{''.join(path.suffixes[-2:])}'"
+        ledger.bad_file("file.format", problem, Place(str(path)), f"--format, one of {', '.join(get_args(Format))}")
     return found
 
 
@@ -107,18 +113,18 @@ def _holds_pictures(root: Path, ledger: Ledger) -> bool:
     endings = {
         Path(name.lower().removesuffix(".gz").removesuffix(".xz")).suffix for name in _names_inside(root, ledger)
     }
-    if ".txt" in endings and endings & set(PICTURES):
+    if ".txt" in endings and endings & set(pictures.FORMATS):
         fix = "keep each kind in a folder of its own"
         ledger.bad_file("folder.mixed", "both texts and pictures are in the class folders", Place(str(root)), fix)
-    return bool(endings & set(PICTURES))
+    return bool(endings & set(pictures.FORMATS))
 
 
 def _names_inside(root: Path, ledger: Ledger) -> Iterator[str]:
     """The names of the files one and two folders below; a folder without folders is refused."""
-    folders = sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
-    if not folders:
+    classes = sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
+    if not classes:
         require_regular(root, ledger)
-    for folder in folders:
+    for folder in classes:
         for where, inner, names in os.walk(folder):
             yield from (name for name in names if not name.startswith("."))
             if Path(where) != folder:

@@ -18,8 +18,8 @@ from typing import Literal, NamedTuple, NoReturn
 import numpy as np
 
 from seqloom.config.data import ReadingConfig
+from seqloom.data.opening.stored_arrays import StoredArray, stored_arrays
 from seqloom.data.problems import Ledger, Place
-from seqloom.data.stored_arrays import StoredArray, stored_arrays
 from seqloom.data.tables import Record, Table
 
 PICTURES = ("pictures", "images")

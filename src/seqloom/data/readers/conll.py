@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from seqloom.config.data import ReadingConfig
-from seqloom.data.opening import blocks_of
+from seqloom.data.opening.blocks import blocks_of
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.tables import Record, Table
 

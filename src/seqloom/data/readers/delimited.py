@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from seqloom.config.data import ReadingConfig
-from seqloom.data.opening import Passage, lines_in, open_passages
+from seqloom.data.opening.blocks import Passage, lines_in, open_passages
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.readers.quotes import QuotedRows, Row
 from seqloom.data.tables import Record, Table

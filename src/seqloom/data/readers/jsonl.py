@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, NoReturn
 import msgspec
 
 from seqloom.config.data import ReadingConfig
-from seqloom.data.opening import blocks_of
+from seqloom.data.opening.blocks import blocks_of
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.tables import Record, Table
 

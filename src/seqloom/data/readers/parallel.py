@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from seqloom.config.data import ReadingConfig
-from seqloom.data.opening import lines_of, require_regular
+from seqloom.data.opening.blocks import lines_of, require_regular
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.tables import Record, Table
 

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from seqloom.config.data import ReadingConfig
-from seqloom.data.opening import require_magic, require_regular
+from seqloom.data.opening.blocks import require_magic, require_regular
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.tables import Record, Table
 from seqloom.errors import needing

@@ -8,7 +8,7 @@ field is one for the whole process, a bare CR ends its rows, and it cannot say w
 from collections.abc import Callable
 from typing import NamedTuple
 
-from seqloom.data.lines import LONGEST_LINE
+from seqloom.data.opening.lines import LONGEST_LINE
 from seqloom.data.problems import Ledger, Place
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from seqloom.config.data import ReadingConfig
-from seqloom.data.opening import blocks_of, open_passages
+from seqloom.data.opening.blocks import blocks_of, open_passages
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.readers.templates import NoFit, Template
 from seqloom.data.tables import Record, Table

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 from urllib.error import HTTPError, URLError
 
-from seqloom.data.compressed import PACKINGS, chunks_of
+from seqloom.data.opening.compressed import PACKINGS, chunks_of
 from seqloom.data.problems import Ledger, escaped
 from seqloom.data.sources.https import Answer, open_https
 from seqloom.data.sources.shelves import Shelves, found_in

@@ -4,15 +4,15 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from seqloom.data.duplicates import Duplicates, Leak, Repeats, Twins
-from seqloom.data.excerpts import excerpt, excerpt_from
-from seqloom.data.measures import Measure
+from seqloom.data.checks.duplicates import Duplicates, Leak, Repeats, Twins
+from seqloom.data.report.excerpts import excerpt, excerpt_from
+from seqloom.data.report.measures import Measure
 from seqloom.data.schema import TargetKind
 from seqloom.figures.axis import brief
 from seqloom.figures.words import visible
 
 if TYPE_CHECKING:
-    from seqloom.data.report import DataReport
+    from seqloom.data.report.report import DataReport
 
 VERDICTS = {  # the look, and the words
     "refused": ("reject", "This data cannot be used as it is"),

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
-from seqloom.data.files import HEAD
+from seqloom.data.opening.files import HEAD
 from seqloom.data.problems import Ledger, Place
 from seqloom.errors import did_you_mean
 

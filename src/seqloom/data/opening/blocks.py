@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from seqloom.config.data import Format, ReadingConfig
-from seqloom.data.characters import require_width, text_of
-from seqloom.data.compressed import chunks_of, with_head
-from seqloom.data.files import Fingerprint, fingerprint, require_magic, require_regular, require_text_head
-from seqloom.data.lines import LONGEST_LINE, Passage, passages_of
+from seqloom.data.opening.characters import require_width, text_of
+from seqloom.data.opening.compressed import chunks_of, with_head
+from seqloom.data.opening.files import Fingerprint, fingerprint, require_magic, require_regular, require_text_head
+from seqloom.data.opening.lines import LONGEST_LINE, Passage, passages_of
 from seqloom.data.problems import Ledger
 
 __all__ = [

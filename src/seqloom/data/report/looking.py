@@ -9,7 +9,7 @@ from seqloom.data.dataset import open_data
 from seqloom.data.order import Order
 from seqloom.data.preparing import PART, encoded, fitted_encoder
 from seqloom.data.problems import Ledger
-from seqloom.data.report import Batching, Columns, DataReport, Reporter
+from seqloom.data.report.report import Batching, Columns, DataReport, Reporter
 from seqloom.data.schema import PARTS
 from seqloom.data.sizes import sizes_of
 from seqloom.data.survey import Survey, Watch

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, NamedTuple, NoReturn, Protocol
 
-from seqloom.data.files import HEAD, describe_state, refuse_unreadable, require_state
+from seqloom.data.opening.files import HEAD, describe_state, refuse_unreadable, require_state
 from seqloom.data.problems import Ledger, Place
 
 CHUNK = 1 << 20  # bytes, unpacked

@@ -12,13 +12,13 @@ import numpy as np
 
 from seqloom.config.data import Task
 from seqloom.data.checks import Checks
-from seqloom.data.duplicates import Duplicates, DuplicateSearch
+from seqloom.data.checks.duplicates import Duplicates, DuplicateSearch
 from seqloom.data.examples import Example
-from seqloom.data.findings import Finding, gravest_first, refusals, told
-from seqloom.data.measures import LabelCount, Measure, Measures
 from seqloom.data.problems import Ledger
-from seqloom.data.report_page import RULES, body, framed
-from seqloom.data.report_text import written
+from seqloom.data.report.findings import Finding, gravest_first, refusals, told
+from seqloom.data.report.measures import LabelCount, Measure, Measures
+from seqloom.data.report.page import RULES, body, framed
+from seqloom.data.report.terminal import written
 from seqloom.data.schema import InputKind, Schema, TargetKind
 from seqloom.errors import DataError
 from seqloom.figures.page import document

@@ -12,7 +12,7 @@ from typing import IO, NamedTuple, NoReturn
 import numpy as np
 from numpy.lib import format as npy
 
-from seqloom.data.opening import require_magic, require_regular
+from seqloom.data.opening.blocks import require_magic, require_regular
 from seqloom.data.problems import Ledger, Place
 
 LARGEST = 16 << 30  # bytes of all arrays of a file

@@ -4,11 +4,11 @@ import html
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from seqloom.data.duplicates import Twins
-from seqloom.data.excerpts import excerpt
-from seqloom.data.findings import Finding, Sample
-from seqloom.data.measures import LabelCount, Measure
-from seqloom.data.report_words import (
+from seqloom.data.checks.duplicates import Twins
+from seqloom.data.report.excerpts import excerpt
+from seqloom.data.report.findings import Finding, Sample
+from seqloom.data.report.measures import LabelCount, Measure
+from seqloom.data.report.words import (
     VERDICTS,
     bin_names,
     described,
@@ -29,7 +29,7 @@ from seqloom.figures import Bars
 from seqloom.figures.markup import Markup, tag, together
 
 if TYPE_CHECKING:
-    from seqloom.data.report import DataReport
+    from seqloom.data.report.report import DataReport
 
 MOST_LABELS = 40
 LONGEST_LABEL, LONGEST_TEXT = 60, 240

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from seqloom.data.excerpts import excerpt
-from seqloom.data.findings import Finding
-from seqloom.data.measures import Measure
-from seqloom.data.report_words import (
+from seqloom.data.report.excerpts import excerpt
+from seqloom.data.report.findings import Finding
+from seqloom.data.report.measures import Measure
+from seqloom.data.report.words import (
     VERDICTS,
     bin_names,
     described,
@@ -27,7 +27,7 @@ from seqloom.figures.colours import Colour, in_colour
 from seqloom.figures.words import cell, columns, isolated, visible, wrap
 
 if TYPE_CHECKING:
-    from seqloom.data.report import DataReport
+    from seqloom.data.report.report import DataReport
 
 NARROWEST = 50
 MOST_LABELS = 12

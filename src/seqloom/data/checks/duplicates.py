@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from seqloom.data.checks.minhash import jaccard, near_groups, shingles
 from seqloom.data.examples import Example, Input, TextPair, Words
-from seqloom.data.minhash import jaccard, near_groups, shingles
 from seqloom.data.problems import Place
 
 MOST_ROWS = 50_000  # of each part, for near duplicates
