@@ -94,7 +94,7 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize("reading", [{"unit": "paragraph"}, {"template": "{text}"}])
 def test_a_file_of_a_class_is_never_cut(tmp_path: Path, reading: dict[str, str]) -> None:
     write(tmp_path / "pos/1.txt", "text")
-    with pytest.raises(ConfigError, match="every file is one text"):
+    with pytest.raises(ConfigError, match="says nothing about folder"):
         read(tmp_path, **reading)
 
 

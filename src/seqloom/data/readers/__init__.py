@@ -40,7 +40,7 @@ USED_BY: dict[str, tuple[Format, ...]] = {
     "delimiter": ("csv", "tsv", "conll"),
     "header": ("csv", "tsv"),
     "template": ("text",),
-    "unit": ("text", "folder"),
+    "unit": ("text",),
 }
 EXTENSIONS: dict[str, Format] = {
     ".csv": "csv",

@@ -16,7 +16,6 @@ from seqloom.config.data import ReadingConfig
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.readers.text import whole_text
 from seqloom.data.tables import Record, Table
-from seqloom.errors import ConfigError
 
 PARTS = {"train": "train", "dev": "dev", "valid": "dev", "validation": "dev", "val": "dev", "test": "test"}
 TEXT_SUFFIXES = (".txt", ".txt.gz", ".txt.xz")
@@ -33,8 +32,6 @@ class ClassFile(NamedTuple):
 def read(paths: tuple[Path, ...], reading: ReadingConfig, ledger: Ledger) -> Table:
     """The table of a folder of text files: the columns text and label, and split where there are parts."""
     (root,) = paths
-    if reading.unit == "paragraph" or reading.template is not None:
-        raise ConfigError("in a folder of classes every file is one text", fix="leave out the unit and the template")
     files = class_files(root, TEXT_SUFFIXES, ledger)
     if not files:
         ledger.bad_file("data.empty", "no text files in the class folders", Place(str(root)), "name them .txt")
