@@ -27,7 +27,7 @@ class Ragged(NamedTuple):
 
     @classmethod
     def joined(cls, blocks: "Sequence[Ragged]") -> "Ragged":
-        """The rows of several blocks, one behind the other.
+        """The rows of several blocks, one behind the other; there must be at least one block.
 
         >>> Ragged.joined([Ragged.of([[5], []], np.int32), Ragged.of([[6, 7]], np.int32)]).starts.tolist()
         [0, 1, 1, 3]

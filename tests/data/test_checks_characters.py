@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqloom.data.checks import Checks, check_parts
+from checks_common import check_parts
+from seqloom.data.checks import Checks
 from seqloom.data.checks import characters as module
 from seqloom.data.examples import Example, TextPair
 from seqloom.data.problems import Ledger, Place

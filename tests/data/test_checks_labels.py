@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqloom.data.checks import check_parts
+from checks_common import check_parts
 from seqloom.data.checks.spellings import is_slip
 from seqloom.data.examples import Example, Target, Words
 from seqloom.data.problems import Ledger, Place

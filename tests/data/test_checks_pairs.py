@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seqloom.data.checks import check_parts
+from checks_common import check_parts
 from seqloom.data.checks.pairs import Break, find_break
 from seqloom.data.examples import Example
 from seqloom.data.problems import Ledger, Place

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqloom.data.checks import check_parts
+from checks_common import check_parts
 from seqloom.data.examples import Example, Input, TextPair, Words
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.schema import InputKind, Schema

@@ -25,6 +25,7 @@ from seqloom.data.problems import BadRows, Ledger
 from seqloom.data.schema import PARTS, Part
 from seqloom.data.sizes import sizes_of
 from seqloom.data.splits import Divided
+from seqloom.data.survey import Progress
 from seqloom.errors import RejectedError
 from seqloom.types import Batch, Padded, Pair, Subwords
 
@@ -224,13 +225,22 @@ def test_a_source_that_changes_while_it_is_encoded_is_not_kept(tmp_path: Path) -
     config, cache = CSV.config(tmp_path), tmp_path / "cache"
     dataset, told = open_data(config, Ledger()), []
 
-    def watch(what: str, _: int) -> None:
-        if what == "encoding" and not told:
+    def watch(progress: Progress) -> None:
+        if progress.stage == "encoding" and not told:
             told.append(changed_csv(tmp_path))
 
     with pytest.raises(RejectedError, match=r"data\.changed: changed while it was read: .* before, .* after"):
         prepare(dataset, EncodingConfig(), Ledger(), cache=cache, watch=watch)
     assert not list(cache.glob("*/facts.json"))
+
+
+def test_progress_tells_the_share_of_what_was_read_and_encoded(tmp_path: Path) -> None:
+    told: list[Progress] = []
+    prepare(open_data(CSV.config(tmp_path), Ledger()), EncodingConfig(), Ledger(), watch=told.append)
+    assert {progress.stage for progress in told} == {"reading", "encoding"}
+    assert all(0 < progress.share <= 1 for progress in told if progress.share is not None)
+    assert (told[-1].rows, told[-1].share) == (ROWS, 1.0)
+    assert max(progress.share or 0 for progress in told if progress.stage == "reading") == 1.0
 
 
 def test_the_split_is_written_down_as_it_was_drawn(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from seqloom.cli import data_options as options
@@ -16,6 +16,7 @@ from seqloom.data.problems import Ledger
 
 if TYPE_CHECKING:
     from seqloom.data.report.report import DataReport
+    from seqloom.data.survey import Progress as Stage
 
 app = typer.Typer(help="Look at data, list and get known sets.", no_args_is_help=True, rich_markup_mode=None)
 app.command("list")(list_sources)
@@ -81,16 +82,21 @@ def _report(config: Any, how: Any, rule: Any, budget: int) -> "DataReport":
     from seqloom.data.report.looking import look
 
     screen = Screen(stderr=True)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TextColumn("{task.completed:,.0f} rows"))
-    with Progress(*columns, TimeElapsedColumn(), console=screen, transient=True, disable=not screen.is_terminal) as bar:
-        work = bar.add_task("reading", total=None)
-        return look(
-            config,
-            how,
-            Ledger(rule),
-            budget=budget,
-            watch=lambda what, rows: bar.update(work, description=what, completed=rows),
-        )
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[rows]:,} rows"),
+    )
+    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
+        work = bar.add_task("reading", total=None, rows=0)
+
+        def show(progress: "Stage") -> None:
+            total = None if progress.share is None else 1.0  # None leaves what is there
+            bar.update(work, description=progress.stage, rows=progress.rows, total=total, completed=progress.share)
+
+        return look(config, how, Ledger(rule), budget=budget, watch=show)
 
 
 def _show(report: "DataReport", html: Path | None, json: bool) -> None:
@@ -103,7 +109,7 @@ def _show(report: "DataReport", html: Path | None, json: bool) -> None:
         screen.print(msgspec.json.encode(report.data()).decode(), markup=False, soft_wrap=True)
     else:
         coloured = screen.color_system is not None and not screen.no_color
-        drawn = report.text(width=max(40, min(100, screen.width)), colour=coloured)
+        drawn = report.text(width=max(50, min(100, screen.width)), colour=coloured)
         screen.print(Text.from_ansi(drawn), soft_wrap=True)
         if html is not None:
             screen.print(f"\nThe report is written to {html}", soft_wrap=True, markup=False)

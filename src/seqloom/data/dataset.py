@@ -48,6 +48,9 @@ class Dataset(Protocol):
     def rows(self, ledger: Ledger) -> Iterator[tuple[Part, Example]]:
         """Every example with its part; the ledger is closed at the end."""
 
+    def size(self) -> int:
+        """How many bytes there are to read; 0 where nobody knows."""
+
     def fingerprints(self) -> dict[str, Any]:
         """What a cache and a resumed run compare to see that the data is still the same."""
 
@@ -71,6 +74,10 @@ class EmbeddedSet(NamedTuple):
                 ledger.rows += 1
                 yield part, example
 
+    def size(self) -> int:
+        """Nothing is read."""
+        return 0
+
     def fingerprints(self) -> dict[str, Any]:
         """The version that wrote it."""
         return {self.source.name: __version__}
@@ -88,6 +95,11 @@ class FileSet(NamedTuple):
     def files(self) -> dict[Part, tuple[Path, ...]]:
         """The files of each part that was given."""
         return _files(self.config)
+
+    def size(self) -> int:
+        """The bytes of the files as they are stored; a folder is not counted."""
+        paths = [path for group in self.files().values() for path in group]
+        return sum(path.stat().st_size for path in paths if path.is_file())
 
     def fingerprints(self) -> dict[str, Any]:
         """Size and sha256 of every file, also of those in folders and of pictures that a table names."""

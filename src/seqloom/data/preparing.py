@@ -25,7 +25,7 @@ from seqloom.data.schema import PARTS, Part, Schema
 from seqloom.data.sources.shelves import usual_shelves
 from seqloom.data.splits import Divided
 from seqloom.data.store import Columns, open_or_build
-from seqloom.data.survey import Survey, Watch
+from seqloom.data.survey import Progress, Survey, Watch
 from seqloom.ragged import Ragged
 from seqloom.text.symbols import COUNT
 from seqloom.text.tokenizer import Tokenizer
@@ -135,7 +135,7 @@ def encoded(survey: Survey, encoder: Encoder) -> Iterator[dict[str, Ragged]]:
         done += len(block)
         trained += rows if part == "train" else 0
         if survey.watch is not None:
-            survey.watch("encoding", done)
+            survey.watch(Progress("encoding", done, done / sum(survey.rows.values())))
         yield columns | {PART: parts}
     encoder.ledger.close()  # what was too long is known only now
     if not trained:

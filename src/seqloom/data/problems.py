@@ -73,6 +73,7 @@ class Ledger:
     def __init__(self, bad_rows: BadRows = BadRows()) -> None:  # noqa: B008  # an immutable value
         self.bad_rows = bad_rows
         self.rows = 0  # good ones
+        self.bytes = 0  # of the files as they are stored, read so far
         self.refused: list[Problem] = []  # the first SHOWN
         self.skipped = 0  # bad rows, all of them
         self.counts: Counter[str] = Counter()  # warnings and notes by code

@@ -8,7 +8,7 @@ A set of moderate size is kept, so that the second reading needs no file.
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 from seqloom.data.checks import Checks
 from seqloom.data.checks.blocks import BLOCK_ROWS
@@ -21,7 +21,17 @@ from seqloom.data.tags import READ_AS, Scheme, TagChecker, convert, spans
 MOST_ROWS, MOST_CHARACTERS = 250_000, 2**25  # of a set that is kept for the second reading
 
 Block = tuple[Part, list[Example]]
-Watch = Callable[[str, int], None]  # is told what is being done and how many rows are through
+
+
+class Progress(NamedTuple):
+    """How far a long reading is: what is being done, how many rows are through, and their share where it is known."""
+
+    stage: str
+    rows: int
+    share: float | None
+
+
+Watch = Callable[[Progress], None]
 
 
 class Looker(Protocol):
@@ -95,7 +105,9 @@ class Survey:
         self._count_labels(part, block)
         self._keep(part, block)
         if self.watch is not None:
-            self.watch("reading", sum(self.rows.values()))
+            size = self.dataset.size()
+            share = min(1.0, self.ledger.bytes / size) if size and self.ledger.bytes else None
+            self.watch(Progress("reading", sum(self.rows.values()), share))
 
     def _count_labels(self, part: Part, block: list[Example]) -> None:
         target = self.dataset.schema.target

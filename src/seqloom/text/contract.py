@@ -100,11 +100,8 @@ def ragged(rows: Sequence[Sequence[int]]) -> Ragged:
 
 
 def joined(parts: Sequence[Ragged]) -> Ragged:
-    """Columns put one behind the other; no column at all is one without rows."""
-    if not parts:
-        return Ragged(np.empty(0, np.int32), np.zeros(1, np.int64))
-    lengths = np.concatenate([part.lengths for part in parts])
-    return Ragged(np.concatenate([part.values for part in parts]), np.concatenate([[0], np.cumsum(lengths)]))
+    """Columns of symbols put one behind the other; no column at all is one without rows."""
+    return Ragged.joined(parts or [Ragged.of([], np.int32)])
 
 
 def spans_of_bytes(text: bytes, lengths: np.ndarray) -> np.ndarray:

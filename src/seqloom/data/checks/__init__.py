@@ -9,7 +9,7 @@ Every check is fed blocks and holds a few bytes a row, so a file larger than mem
 into the ledger: one kind of finding is one code with a count of rows and its first samples.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from seqloom.data.checks.blocks import Block, blocks_of
@@ -21,7 +21,7 @@ from seqloom.data.examples import Example
 from seqloom.data.problems import Ledger
 from seqloom.data.schema import Schema
 
-__all__ = ["Block", "Check", "Checks", "blocks_of", "check_parts"]
+__all__ = ["Block", "Check", "Checks", "blocks_of"]
 
 
 class Check(Protocol):
@@ -52,22 +52,7 @@ class Checks:
             for check in self.checks:
                 check.see(block)
 
-    def watch(self, part: str, examples: Iterable[Example]) -> Iterator[Example]:
-        """The same examples, each block of them seen before it is handed on."""
-        for block in blocks_of(examples):
-            self.see(part, block)
-            yield from block
-
     def finish(self, ledger: Ledger) -> None:
         """Write all findings into the ledger; raise RejectedError where the data cannot be used."""
         for check in self.checks:
             check.finish(ledger)
-
-
-def check_parts(parts: Mapping[str, Iterable[Example]], schema: Schema, ledger: Ledger) -> None:
-    """Run all cheap checks over the parts; the training part is called "train"."""
-    checks = Checks(schema)
-    for part, examples in parts.items():
-        for block in blocks_of(examples):
-            checks.see(part, block)
-    checks.finish(ledger)

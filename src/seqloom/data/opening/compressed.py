@@ -81,7 +81,7 @@ def chunks_of(path: Path, ledger: Ledger) -> Iterator[bytes]:
     try:
         with path.open("rb", buffering=0) as file:
             before = os.fstat(file.fileno())
-            yield from _stored(file, CHUNK) if packing is None else _unpacked(file, packing, path, ledger)
+            yield from _stored(file, CHUNK, ledger) if packing is None else _unpacked(file, packing, path, ledger)
             after = os.fstat(file.fileno())
     except OSError as error:
         refuse_unreadable(path, error, ledger)
@@ -98,15 +98,16 @@ def with_head(chunks: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
     return b"".join(first)[:HEAD], itertools.chain(first, chunks)
 
 
-def _stored(file: IO[bytes], size: int) -> Iterator[bytes]:
+def _stored(file: IO[bytes], size: int, ledger: Ledger) -> Iterator[bytes]:
     while chunk := file.read(size):
+        ledger.bytes += len(chunk)
         yield chunk
 
 
 def _unpacked(file: IO[bytes], packing: Packing, path: Path, ledger: Ledger) -> Iterator[bytes]:
     total = 0
     try:
-        for chunk in _members(_stored(file, STORED_CHUNK), packing.decoder):
+        for chunk in _members(_stored(file, STORED_CHUNK, ledger), packing.decoder):
             total += len(chunk)
             limit = min(LARGEST, max(FLOOR, RATIO * file.tell()))  # of what was read so far: a bomb need not be all
             if total > limit:
