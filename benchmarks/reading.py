@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from tokenising import sentences
 
-from seqloom.config.data import DataConfig, EncodingConfig, RandomSplit
+from seqloom.config.data import DataConfig, EncodingConfig, GivenSplit, RandomSplit
 from seqloom.config.text import BpeConfig, WordsConfig
 from seqloom.data.dataset import open_data
 from seqloom.data.encoding import Encoder
@@ -54,7 +54,7 @@ def ours(path: Path, tokenizer: Tokenizer) -> int:
     blocks = [encoder.columns(block) for _, block in survey.again()]
     columns = {name: Ragged.joined([block[name] for block in blocks]) for name in blocks[0]}
     rows = {"train": np.arange(columns["input"].rows), "dev": np.empty(0, int), "test": np.empty(0, int)}
-    prepared = Prepared(encoder.schema, tokenizer, None, columns, rows, ())
+    prepared = Prepared(encoder.schema, tokenizer, None, columns, rows, (), GivenSplit())
     return sum(1 for _ in feed(prepared, "train", workers=1).steps(until=1))
 
 

@@ -11,7 +11,8 @@ Encoded, every example is a row in a few columns (`Ragged`), whatever it was:
     picture   rows of pixels [H,W,C]                      nothing   no column
 """
 
-from typing import Literal, NamedTuple
+from collections.abc import Mapping
+from typing import Literal, NamedTuple, TypeVar
 
 from seqloom.config.data import Task
 
@@ -29,6 +30,14 @@ TASKS: dict[TargetKind, Task] = {
     "text": "translate",
     "nothing": "lm",
 }
+
+
+Value = TypeVar("Value")
+
+
+def in_order(parts: Mapping[str, Value]) -> dict[str, Value]:
+    """The same by part, in the order train, dev, test, whatever came first in the file."""
+    return {part: parts[part] for part in sorted(parts, key=lambda part: (*PARTS, part).index(part))}
 
 
 class Schema(NamedTuple):

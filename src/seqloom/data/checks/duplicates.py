@@ -16,6 +16,7 @@ import numpy as np
 from seqloom.data.checks.minhash import jaccard, near_groups, shingles
 from seqloom.data.examples import Example, Input, TextPair, Words
 from seqloom.data.problems import Place
+from seqloom.data.schema import in_order
 
 MOST_ROWS = 50_000  # of each part, for near duplicates
 LONGEST = 1_000  # characters of a text that are compared, for near duplicates
@@ -131,6 +132,7 @@ class DuplicateSearch:
 
     def finish(self) -> Duplicates:
         """All that was found."""
+        self._parts = in_order(self._parts)
         kept = _Kept({name: part.kept for name, part in self._parts.items()})
         pairs = list(combinations(self._parts, 2))
         exact = np.concatenate([part.digests for part in self._parts.values()] or [np.empty(0, np.uint64)])

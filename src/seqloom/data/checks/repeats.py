@@ -1,7 +1,8 @@
 """What occurs twice: an id, an input with two labels, an input in two parts.
 
 Rows are compared by 64-bit hashes, kept as arrays and sorted once at the end. Two different inputs among a million meet
-by chance about three times in a hundred million readings.
+by chance about three times in a hundred million readings. Of a very large part only the first rows are kept, so that
+memory has an end; a note says so.
 """
 
 from itertools import combinations
@@ -10,11 +11,15 @@ import numpy as np
 
 from seqloom.data.checks.blocks import Block, Places, hashes
 from seqloom.data.problems import SAMPLES, Ledger, Place
-from seqloom.data.schema import Schema
+from seqloom.data.schema import Schema, in_order
+
+MOST_ROWS = {"train": 2**21}  # of a part that are compared, about 30 bytes each
+MOST_OTHERS = 2**19
 
 
 class _Part:
     def __init__(self) -> None:
+        self.left_out = 0
         self.places = Places()
         self._keys: list[np.ndarray] = []
         self._targets: list[np.ndarray] = []
@@ -51,10 +56,19 @@ class RepeatCheck:
 
     def see(self, block: Block) -> None:
         """Keep the hashes of further rows."""
-        self._parts.setdefault(block.part, _Part()).add(block, self._labelled)
+        part = self._parts.setdefault(block.part, _Part())
+        if part.places.rows < MOST_ROWS.get(block.part, MOST_OTHERS):
+            part.add(block, self._labelled)
+        else:
+            part.left_out += len(block.examples)
 
     def finish(self, ledger: Ledger) -> None:
         """Write what occurs twice; a repeated id is refused."""
+        self._parts = in_order(self._parts)
+        for name, part in self._parts.items():
+            if part.left_out:
+                text = f"repeats were looked for in the first {part.places.rows:,} rows of {name} only"
+                ledger.note("repeats.some", text, part.places[0], count=part.left_out)
         if self._labelled and self._parts:
             self._find_conflicts(ledger)
         for (first, one), (second, other) in combinations(self._parts.items(), 2):

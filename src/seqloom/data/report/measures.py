@@ -9,7 +9,7 @@ import numpy as np
 
 from seqloom.data.checks import Block
 from seqloom.data.examples import Example
-from seqloom.data.schema import Schema
+from seqloom.data.schema import Schema, in_order
 from seqloom.figures.axis import linear_axis
 
 MOST_BINS = 12
@@ -65,8 +65,9 @@ class Measures:
 
     def label_counts(self) -> tuple[LabelCount, ...]:
         """All labels, those most frequent in the first part first."""
-        labels = dict.fromkeys(chain.from_iterable(self._labels.values()))
-        counts = [LabelCount(label, tuple(self._labels[part][label] for part in self._labels)) for label in labels]
+        by_part = in_order(self._labels)
+        labels = dict.fromkeys(chain.from_iterable(by_part.values()))
+        counts = [LabelCount(label, tuple(of[label] for of in by_part.values())) for label in labels]
         return tuple(sorted(counts, key=lambda entry: tuple(-count for count in entry.counts)))
 
     def finish(self, symbols: Mapping[str, np.ndarray]) -> tuple[Measure, ...]:
@@ -74,7 +75,7 @@ class Measures:
         values = {name: {part: np.concatenate(some) for part, some in of.items()} for name, of in self._values.items()}
         if symbols:
             values["symbols of an input"] = dict(symbols)
-        known = {name: {part: some for part, some in of.items() if len(some)} for name, of in values.items()}
+        known = {name: in_order({part: some for part, some in of.items() if len(some)}) for name, of in values.items()}
         return tuple(_measure(name, of) for name, of in known.items() if of)
 
 

@@ -19,7 +19,7 @@ from seqloom.data.report.findings import Finding, gravest_first, refusals, told
 from seqloom.data.report.measures import LabelCount, Measure, Measures
 from seqloom.data.report.page import RULES, body, framed
 from seqloom.data.report.terminal import written
-from seqloom.data.schema import InputKind, Schema, TargetKind
+from seqloom.data.schema import InputKind, Schema, TargetKind, in_order
 from seqloom.errors import DataError
 from seqloom.figures.page import document
 
@@ -136,7 +136,7 @@ class Reporter:
             input=self._schema.input,
             target=self._schema.target,
             columns=columns,
-            parts=tuple(Part(part, rows) for part, rows in self._measures.rows.items()),
+            parts=tuple(Part(part, rows) for part, rows in in_order(self._measures.rows).items()),
             inferred=tuple(inferred),
             findings=gravest_first([*self._refused, *told(ledger)]),
             skipped=ledger.skipped,
