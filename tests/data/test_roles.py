@@ -86,7 +86,6 @@ def test_what_was_inferred_is_said_and_what_was_given_is_not() -> None:
         "input: 'text' (by name)",
         "target: 'label' (by name)",
         "task: classify (from the target)",
-        "split: column 'split'",
     )
     assert roles("text label", ("a", "x"), input=("text",), target=("label",), task="classify").said == ()
 
@@ -94,6 +93,8 @@ def test_what_was_inferred_is_said_and_what_was_given_is_not() -> None:
 def test_a_column_named_split_is_one_only_if_its_values_name_parts() -> None:
     assert roles("text label split", ("a", "x", "valid")).split == 2
     assert roles("text label split", ("a", "x", "up")).split is None
+    mostly = [("a", "x", "train"), ("b", "y", "test"), ("c", "x", "trian")]
+    assert roles("text label split", *mostly).split == 2
     assert roles("text label part", ("a", "x", "7"), split=ColumnSplit(column="part")).split == 2
 
 

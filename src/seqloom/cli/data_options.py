@@ -84,6 +84,8 @@ def split(column: str | None, shares: str | None, fold: str | None, group: str |
     if sum(option is not None for option in (column, shares, fold)) > 1:
         raise ConfigError("--split-column, --shares and --fold exclude one another", fix="give one of them")
     if column is not None:
+        if group is not None:
+            raise ConfigError("--group is for parts that are drawn", fix="leave it or --split-column out")
         return ColumnSplit(column=column)
     if fold is not None:
         number, _, folds = fold.partition("/")

@@ -78,7 +78,7 @@ class DataConfig(Config, tag="data", kw_only=True):
     task: Task | None = None
     input: NameList = ()  # columns: one; two texts are a pair; several numeric ones are one vector
     target: NameList = ()
-    id: Name | None = None
+    id: Name | None = None  # empty: none, even if a column is called so
     label_separator: Name | None = None  # of cells that hold several labels: "|"
     sequence: Name | None = None  # a column: neighbouring rows that share its value are the steps of one sequence
     split: AnySplit | None = None

@@ -13,6 +13,7 @@ from seqloom.ragged import Ragged
 from seqloom.text.symbols import SEPARATOR
 from seqloom.text.tokenizer import Tokenizer
 
+PLACE = "place"  # the column that says where each row stood
 UNSEEN = -1  # the number of a label that training never saw: scored as an error, never trained on
 _LONGER = "raise --longest"
 
@@ -41,11 +42,13 @@ class Encoder:
     ) -> None:
         self.schema, self.config, self.ledger = schema, config, ledger
         self.tokenizer, self.target_tokenizer = tokenizer, target_tokenizer
+        self.files: dict[str, int] = {}  # in the order in which they were read
         self.numbers = {label: number for number, label in enumerate(schema.labels)}
 
     def columns(self, examples: Sequence[Example]) -> dict[str, Ragged]:
         """The columns of some examples; those that are too long are cut and counted, or left out as bad rows."""
         columns = _INPUTS[self.schema.input](self, examples) | _TARGETS[self.schema.target](self, examples)
+        columns[PLACE] = self._places(examples)
         lengths = np.max(
             [np.zeros(len(examples), np.int64), *(columns[name].lengths for name in self._limited())], axis=0
         )
@@ -62,6 +65,12 @@ class Encoder:
         self.ledger.rows -= len(long)
         short = np.flatnonzero(lengths <= self.config.longest)
         return {name: column.select(short) for name, column in columns.items()}
+
+    def _places(self, examples: Sequence[Example]) -> Ragged:
+        """[rows,2] the number of the file and the line of each example."""
+        places = [example.place for example in examples]
+        numbers = [(self.files.setdefault(place.path, len(self.files)), place.line or 0) for place in places]
+        return Ragged(np.array(numbers, np.uint32).reshape(-1, 2), np.arange(len(numbers) + 1))
 
     def _limited(self) -> list[str]:
         """The columns whose lengths count: symbols of texts, words, steps."""

@@ -16,7 +16,7 @@ from seqloom.data.preparing import Prepared
 from seqloom.data.schema import Part
 from seqloom.data.sizes import sizes_of
 from seqloom.data.streams import Packs, Streams
-from seqloom.errors import DataError
+from seqloom.errors import DataError, did_you_mean
 from seqloom.ragged import Ragged
 
 
@@ -43,6 +43,8 @@ def feed_packs(
 
 
 def _rows(prepared: Prepared, part: Part) -> np.ndarray:
+    if part not in prepared.parts:
+        raise DataError(f"there is no part '{part}'", fix=did_you_mean(part, prepared.parts))
     rows = prepared.parts[part]
     if not len(rows):
         raise DataError(f"the part {part} has no rows", fix="give a file for it, or let one be drawn")
@@ -52,7 +54,9 @@ def _rows(prepared: Prepared, part: Part) -> np.ndarray:
 def _running(prepared: Prepared, part: Part) -> Ragged:
     """The texts of a part in their order; neighbouring rows are not copied."""
     if prepared.schema.target != "nothing":
-        raise DataError(f"the task is {prepared.schema.task}; streams and packs are for lm", fix="--task lm")
+        raise DataError(
+            f"the task is {prepared.schema.task}; streams and packs are for lm", fix="load it with task='lm'"
+        )
     rows, column = _rows(prepared, part), prepared.columns["input"]
     first, last = int(rows[0]), int(rows[-1])
     if last - first + 1 != len(rows):

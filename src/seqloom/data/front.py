@@ -3,12 +3,13 @@
 from pathlib import Path
 from typing import Any
 
-from seqloom.config.data import DataConfig, EncodingConfig
+from seqloom.config.data import DataConfig, EncodingConfig, ReadingConfig
 from seqloom.data.dataset import open_data
 from seqloom.data.preparing import Prepared, prepare
 from seqloom.data.problems import BadRows, Ledger
 from seqloom.data.report.looking import look
 from seqloom.data.report.report import DataReport
+from seqloom.errors import ConfigError
 
 LISTS = ("train", "dev", "test", "input", "target")  # the settings that are one name or several
 
@@ -17,15 +18,16 @@ def load_data(
     *train: str | Path,
     encoding: EncodingConfig = EncodingConfig(),  # noqa: B008  # frozen
     bad_rows: BadRows = BadRows(),  # noqa: B008
-    cache: Path | None = None,
+    cache: str | Path | None = None,
     **settings: Any,
 ) -> Prepared:
     """Data read, checked and encoded: a file, a folder, two files of parallel text, or the name of a set.
 
     `settings` are those of `DataConfig`: `dev`, `test`, `task`, `input`, `target`, `split`, `reading` and so on.
     """
-    ledger = Ledger(bad_rows)
-    return prepare(open_data(_config(train, settings), ledger), encoding, ledger, cache=cache)
+    config, ledger = _config(train, settings), Ledger(_rule(bad_rows))
+    folder = None if cache is None else Path(cache)
+    return prepare(open_data(config, ledger), encoding, ledger, cache=folder)
 
 
 def check_data(
@@ -36,10 +38,22 @@ def check_data(
     **settings: Any,
 ) -> DataReport:
     """The data report, which draws itself in a notebook; `settings` as for `load_data`."""
-    return look(_config(train, settings), encoding, Ledger(bad_rows), budget=budget)
+    return look(_config(train, settings), encoding, Ledger(_rule(bad_rows)), budget=budget)
+
+
+def _rule(bad_rows: BadRows) -> BadRows:
+    if not isinstance(bad_rows, BadRows) or not 0 <= bad_rows.share <= 1:
+        raise ConfigError(
+            f"bad_rows: {bad_rows!r} is no rule", fix="BadRows(skip=True, share=0.001) skips one in 1,000"
+        )
+    return bad_rows
 
 
 def _config(train: tuple[str | Path, ...], settings: dict[str, Any]) -> DataConfig:
+    for name in settings:
+        if name in ReadingConfig.__struct_fields__:
+            fix = f"reading=ReadingConfig({name}=...)"
+            raise ConfigError(f"'{name}' says how a file is read, and has a place of its own", fix=fix)
     given = {"train": train} | settings
     return DataConfig(**{name: _names(value) if name in LISTS else value for name, value in given.items()})
 

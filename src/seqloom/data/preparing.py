@@ -18,11 +18,10 @@ import numpy as np
 
 from seqloom.config.data import AnySplit, EncodingConfig, GivenSplit
 from seqloom.data.dataset import Dataset
-from seqloom.data.encoding import Encoder, texts_of
+from seqloom.data.encoding import PLACE, Encoder, texts_of
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.report.findings import Finding, told
 from seqloom.data.schema import PARTS, Part, Schema
-from seqloom.data.sources.shelves import usual_shelves
 from seqloom.data.splits import Divided
 from seqloom.data.store import Columns, open_or_build
 from seqloom.data.survey import Progress, Survey, Watch
@@ -46,6 +45,7 @@ class Facts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     target_tokenizer: str | None
     split: AnySplit
     findings: tuple[Finding, ...]
+    files: tuple[str, ...]  # in the order in which they were read
 
 
 class Prepared(NamedTuple):
@@ -58,6 +58,19 @@ class Prepared(NamedTuple):
     parts: dict[Part, np.ndarray]  # the numbers of the rows, in the order of the files
     findings: tuple[Finding, ...]
     split: AnySplit
+    places: np.ndarray  # [rows,2] the number of the file and the line of each row
+    files: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        rows = ", ".join(f"{part} {len(rows):,}" for part, rows in self.parts.items())
+        symbols = "" if self.tokenizer is None else f", {self.tokenizer.vocab_size:,} symbols"
+        kinds = f"{self.schema.input} to {self.schema.target}"
+        return f"Prepared({self.schema.task}: {kinds}; {rows}{symbols}; {len(self.findings)} kinds of findings)"
+
+    def place_of(self, row: int) -> Place:
+        """Where a row stood in the files; the ids of a batch are the numbers of its rows."""
+        file, line = self.places[row].tolist()
+        return Place(self.files[file], line or None)
 
     @property
     def divided(self) -> Divided:
@@ -158,6 +171,7 @@ def _facts(survey: Survey, encoder: Encoder, ledger: Ledger) -> Facts:
         target_tokenizer=None if second is None or second is first else second.to_json(),
         split=survey.dataset.config.split or GivenSplit(),
         findings=told(ledger),
+        files=tuple(encoder.files),
     )
 
 
@@ -169,8 +183,9 @@ def _prepared(facts: Facts, columns: Columns) -> Prepared:
     codes = columns[PART].values
     parts = {part: np.flatnonzero(codes == number) for number, part in enumerate(PARTS)}
     schema = Schema(facts.input, facts.target, facts.labels)  # type: ignore[arg-type]  # checked by the key
-    kept = {name: column for name, column in columns.items() if name != PART}
-    return Prepared(schema, tokenizer, second, kept, parts, facts.findings, facts.split)
+    kept = {name: column for name, column in columns.items() if name not in (PART, PLACE)}
+    places = columns[PLACE].values
+    return Prepared(schema, tokenizer, second, kept, parts, facts.findings, facts.split, places, facts.files)
 
 
 def _cached(dataset: Dataset, encoding: EncodingConfig, ledger: Ledger, cache: Path, watch: Watch | None) -> Prepared:
@@ -199,8 +214,3 @@ def _require_unchanged(dataset: Dataset, before: dict[str, Any], ledger: Ledger)
         if now != before.get(path):
             text = f"changed while it was read: {before.get(path)} before, {now} after"
             ledger.bad_file("data.changed", text, Place(path), "wait until nobody writes it")
-
-
-def usual_cache() -> Path:
-    """The folder for prepared data: below SEQLOOM_CACHE, or the user's cache folder."""
-    return usual_shelves().own.parent / "prepared"

@@ -169,7 +169,7 @@ def find_roles(
     schema = Schema(kind, target_kind)
     if config.task is None:
         finder.said.append(f"task: {schema.task} (from the target)")
-    identity = finder.first(IDS) if config.id is None else finder.given(config.id, "--id")
+    identity = _find_id(finder)
     split = finder.given(config.split.column, "--split-column") if isinstance(config.split, ColumnSplit) else None
     if config.split is None and not config.dev and not config.test:
         split = _find_split(finder)
@@ -224,12 +224,20 @@ def _input_kind(finder: _Finder, inputs: tuple[int, ...]) -> InputKind:
         return "picture"
     (content,) = contents
     kinds: dict[Content, InputKind] = {"texts": "words", "vectors": "vectors", "picture": "picture"}
-    if content == "number":
+    if content == "number" or (content == "text" and _meant_as_number(finder, inputs[0])):
         return "vectors"
     named_words = finder.columns[inputs[0]].lower() in WORDS and finder.first(TAGS[:-1]) is not None
     if content == "text" and (finder.config.task == "tag" or (finder.config.task is None and named_words)):
         return "words"  # cells of words with spaces between them
     return kinds.get(content, "text")
+
+
+def _meant_as_number(finder: _Finder, column: int) -> bool:
+    """Whether a column that the user named holds numbers and nothing says that they are text."""
+    named = column in (finder.columns.index(name) for name in finder.config.input)
+    texts = (*TEXTS, *SOURCES, *WORDS)
+    usual = finder.config.task in (None, "classify", "regress") and finder.columns[column].lower() not in texts
+    return named and usual and bool(finder.sample) and finder.numeric(column)
 
 
 def _find_target(finder: _Finder, inputs: tuple[int, ...], kind: InputKind) -> tuple[tuple[int, ...], TargetKind]:
@@ -304,12 +312,20 @@ def _fractional(finder: _Finder, column: int) -> bool:
     return bool(numbers) and all(number is not None and number != int(number) for number in numbers)
 
 
-def _find_split(finder: _Finder) -> int | None:
-    """A column named for it whose values all name a part."""
-    column = finder.first(SPLITS)
-    if column is None or not finder.sample:
-        return None
-    if not all(str(record.values[column]).lower() in PART_NAMES for record in finder.sample):
-        return None
-    finder.said.append(f"split: column {finder.names([column])}")
+def _find_id(finder: _Finder) -> int | None:
+    """The column that names the rows; an empty name says that there is none."""
+    if finder.config.id is not None:
+        return finder.given(finder.config.id, "--id") if finder.config.id else None
+    column = finder.first(IDS)
+    if column is not None:
+        finder.said.append(f"id: {finder.names([column])} (by name; --id '' to name none)")
     return column
+
+
+def _find_split(finder: _Finder) -> int | None:
+    """A column named for it whose values name parts, most of them; the others are then told as bad rows."""
+    column = finder.first(SPLITS)
+    if column is None:
+        return None
+    known = sum(str(record.values[column]).lower() in PART_NAMES for record in finder.sample)
+    return column if 2 * known > len(finder.sample) else None

@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol, cast
 
+from seqloom.config.data import RandomSplit
 from seqloom.data.checks import Checks
 from seqloom.data.checks.blocks import BLOCK_ROWS
 from seqloom.data.dataset import Dataset
@@ -68,6 +69,7 @@ class Survey:
         if not self.rows["train"]:
             place = Place(self.dataset.config.train[0])
             self.ledger.bad_file("data.no_train", "no row belongs to the training part", place, "look at the split")
+        self._warn_of_uneven_parts()
         for path, checker in self._tags.items():
             before = next(iter(self.schemes.values()), None)
             self.schemes[path] = checker.finish(self.ledger, Place(path), before)
@@ -79,6 +81,21 @@ class Survey:
             checker = self._tags.setdefault(example.place.path, TagChecker())
             checker.feed(cast(tuple[str, ...], example.target), example.place)
             yield part, example
+
+    def _warn_of_uneven_parts(self) -> None:
+        """Tell of parts that were to be drawn and came out empty, or far from their share because of groups."""
+        split, total = self.dataset.config.split, sum(self.rows.values())
+        if not isinstance(split, RandomSplit) or total == self.rows["test"]:
+            return
+        for part, share in (("dev", split.dev), ("test", split.test)):
+            drawn = self.rows[cast(Part, part)] / total
+            place = Place(self.dataset.config.train[0])
+            if share and not drawn:
+                text = f"no row fell to {part}, which was to have {share:.0%} of {total:,}"
+                self.ledger.warn("split.empty", text, place, f"give --{part}, or --shares")
+            elif share and split.group is not None and abs(drawn - share) > share / 2:
+                text = f"{part} has {drawn:.0%} of the rows instead of {share:.0%}, because groups stay together"
+                self.ledger.warn("split.uneven", text, place, "another --split-seed, or smaller groups")
 
     def again(self) -> Iterator[Block]:
         """The same blocks once more, without checks: from memory if they were kept, else from the files."""

@@ -51,6 +51,9 @@ class Tokenizer:
         self.cutter = cutter
         self._normaliser = Normaliser(config)
 
+    def __repr__(self) -> str:
+        return f"Tokenizer({self.config.kind()}, {self.vocab_size:,} symbols)"
+
     @property
     def vocab_size(self) -> int:
         """How many symbols there are, with the special ones."""

@@ -127,7 +127,7 @@ def _refuse_repeated_ids(ledger: Ledger, part: _Part) -> None:
     earlier, later = part.places[int(order[at])], part.places[int(order[at + 1])]
     more = f"; {len(repeats):,} rows repeat an id in all" if len(repeats) > 1 else ""
     text = f"the id is the same as {beside(later, earlier)}{more}"
-    ledger.bad_file("id.duplicate", text, later, "give every row an id of its own, or name no id column")
+    ledger.bad_file("id.duplicate", text, later, "give every row an id of its own, or --id '' to use none")
 
 
 def beside(place: Place, other: Place) -> str:
