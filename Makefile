@@ -32,6 +32,10 @@ bench: $(VENV)/.developing
 	$(BIN)/python benchmarks/crf.py
 	$(BIN)/python benchmarks/layers.py
 	$(BIN)/python benchmarks/long_sequences.py
+	$(BIN)/python benchmarks/tokenising.py
+	$(BIN)/python benchmarks/batches.py
+	$(BIN)/python benchmarks/reading.py
+	$(BIN)/python benchmarks/difficulty.py
 
 docs: $(VENV)/.developing
 	$(BIN)/zensical build --clean --strict

@@ -18,6 +18,8 @@ from seqloom.config.models import EncoderConfig
 from seqloom.types import Padded
 
 BATCH, TIME, WIDTH, HEADS, HIDDEN, DEPTH = 16, 128, 256, 8, 1024, 4
+ROUNDS = 7
+VOCABULARY = 8_000
 
 
 def ours(mixer: MixerConfig, arrangement: str = "plain") -> nn.Module:
@@ -34,10 +36,10 @@ def attention_theirs() -> nn.Module:
     return nn.TransformerEncoder(layer, DEPTH, enable_nested_tensor=False)
 
 
-def compare(name: str, ours_step: Callable[[], None], theirs_step: Callable[[], None], rounds: int = 7) -> None:
+def compare(name: str, ours_step: Callable[[], None], theirs_step: Callable[[], None]) -> None:
     """Print one row: both medians, the ratio of medians, and the spread of the ratio over rounds."""
     times: list[tuple[float, float]] = []
-    for _ in range(rounds + 1):
+    for _ in range(ROUNDS + 1):
         pair = []
         for step in (ours_step, theirs_step):
             start = time.perf_counter()
@@ -86,9 +88,9 @@ def main() -> None:
             lambda stack=stack: stack(x).values.sum().backward(),
             lambda module=module: module(values)[0].sum().backward(),
         )
-    model = recipes.language_model("transformer", vocab_size=8_000, size="small").build()
-    symbols = Padded.of(torch.randint(0, 8_000, (8, 128)))
-    targets = torch.randint(0, 8_000, (8, 128))
+    model = recipes.language_model("transformer", vocab_size=VOCABULARY, size="small").build()
+    symbols = Padded.of(torch.randint(0, VOCABULARY, (8, TIME)))
+    targets = torch.randint(0, VOCABULARY, (8, TIME))
 
     def whole_logits() -> None:
         scores = model(symbols).values

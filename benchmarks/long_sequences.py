@@ -9,6 +9,7 @@ import resource
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 
 import torch
 
@@ -22,6 +23,7 @@ MIXERS: dict[str, MixerConfig] = {
     "full": AttentionConfig(num_heads=4),
     "plain": AttentionConfig(num_heads=4),
 }
+LENGTHS = (4_096, 8_192, 16_384, 32_768, 65_536)
 
 
 def measure(name: str, length: int, *, causal: bool = True, rounds: int = 1) -> dict[str, float]:
@@ -43,16 +45,16 @@ def measure(name: str, length: int, *, causal: bool = True, rounds: int = 1) -> 
     return {"length": length, "seconds": min(seconds), "peak_mib": peak}
 
 
-def main() -> None:
+def main(arguments: Sequence[str]) -> None:
     """Run one case, or all of them, each in a process of its own."""
-    if len(sys.argv) > 2:
-        causal = "both-sides" not in sys.argv
-        rounds = 3 if "repeat" in sys.argv else 1
-        print(json.dumps(measure(sys.argv[1], int(sys.argv[2]), causal=causal, rounds=rounds)))
+    if arguments:
+        name, length, *words = arguments
+        rounds = 3 if "repeat" in words else 1
+        print(json.dumps(measure(name, int(length), causal="both-sides" not in words, rounds=rounds)))
         return
     print(f"{'mixer':8} {'length':>7} {'seconds':>8} {'peak MiB':>9}")
     for name in MIXERS:
-        for length in (4_096, 8_192, 16_384, 32_768, 65_536):
+        for length in LENGTHS:
             if (name in ("full", "plain") and length > 16_384) or (name == "plain" and length > 8_192):
                 continue  # quadratic: the point is made
             run = subprocess.run(
@@ -63,4 +65,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

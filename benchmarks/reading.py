@@ -1,17 +1,20 @@
 """What reading costs: a file of 200,000 sentences to batches, against the tokeniser library's own `encode_batch`.
 
 Side by side in one run, in turn, as the ratio of medians; then the second start from the cache, and the memory of
-reading a file of the size given as the second argument (in megabytes), in a process of its own.
+reading files of the size given as the second argument (in megabytes, 0 for none), of short rows and of rows of 150 kB,
+each in a process of its own.
 
     python benchmarks/reading.py [sentences] [megabytes]
 """
 
+import itertools
 import json
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +32,7 @@ from seqloom.ragged import Ragged
 from seqloom.text.tokenizer import Tokenizer
 
 ROUNDS = 5
+LONG_ROW = 150_000  # characters
 ENCODING = EncodingConfig(tokenizer=BpeConfig(limit=8_000))
 
 
@@ -88,20 +92,31 @@ def second_start(path: Path, cache: Path) -> None:
     print(f"first start {times[0]:.2f} s, second {times[1]:.3f} s: {times[0] / times[1]:.0f}x faster")
 
 
-def large(folder: Path, texts: list[str], megabytes: int) -> None:
-    """Print the memory of a process that prepares a large file."""
+def large(folder: Path, name: str, rows: Iterable[str], megabytes: int) -> None:
+    """Print the memory of a process that prepares a large file of these texts, as many as there is room for."""
     path = folder / "large.jsonl"
     with path.open("w", encoding="utf-8") as file:
-        number = 0
-        while file.tell() < megabytes * 10**6:
-            chunk = [f"{texts[(number + index) % len(texts)]} {number + index}" for index in range(10_000)]
-            file.write("".join(json.dumps({"text": text, "label": str(len(text) % 3)}) + "\n" for text in chunk))
-            number += len(chunk)
+        size = 0
+        for number, text in enumerate(rows):
+            size += file.write(json.dumps({"text": text, "label": str(number % 3)}) + "\n")  # ASCII
+            if size > megabytes * 10**6:
+                break
     began = time.perf_counter()
     done = subprocess.run(
         [sys.executable, __file__, "--prepare", str(path)], check=True, capture_output=True, text=True
     )
-    print(f"{megabytes:,} MB, {number:,} rows: {done.stdout.strip()}, {time.perf_counter() - began:.0f} s")
+    print(f"{megabytes:,} MB of {name} rows: {done.stdout.strip()}, {time.perf_counter() - began:.0f} s")
+
+
+def short_rows(texts: list[str]) -> Iterator[str]:
+    """Sentences without end, each with a number of its own."""
+    return (f"{text} {number}" for number, text in enumerate(itertools.cycle(texts)))
+
+
+def long_rows(texts: list[str]) -> Iterator[str]:
+    """Texts of 150 kB without end, each cut at another place out of the sentences."""
+    whole = " ".join(itertools.islice(itertools.cycle(texts), 2 * LONG_ROW // 50))
+    return (whole[start : start + LONG_ROW] for start in itertools.cycle(range(0, len(whole) - LONG_ROW, 97)))
 
 
 def prepare_alone(path: Path) -> None:
@@ -114,20 +129,21 @@ def prepare_alone(path: Path) -> None:
     print(f"peak {most:.0f} MiB for {len(prepared.parts['train']):,} rows")
 
 
-def main() -> None:
+def main(arguments: Sequence[str]) -> None:
     """Run all three."""
-    if sys.argv[1:2] == ["--prepare"]:
-        prepare_alone(Path(sys.argv[2]))
+    if arguments[:1] == ["--prepare"]:
+        prepare_alone(Path(arguments[1]))
         return
-    count, megabytes = (*map(int, sys.argv[1:]), *(200_000, 2_000)[len(sys.argv) - 1 :])
+    count, megabytes = (*map(int, arguments), *(200_000, 2_000)[len(arguments) :])
     texts = list(sentences(count))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "sentences.jsonl")
         write(path, texts)
         against_the_library(path, texts)
         second_start(path, Path(folder, "cache"))
-        large(Path(folder), texts, megabytes)
+        for name, rows in (("short", short_rows(texts)), ("150 kB", long_rows(texts))) if megabytes else ():
+            large(Path(folder), name, rows, megabytes)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

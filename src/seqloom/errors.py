@@ -14,7 +14,7 @@ Errors are for people; `assert` is for our own bugs.
 """
 
 import difflib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 
@@ -38,14 +38,26 @@ class DataError(SeqloomError):
 class RejectedError(DataError):
     """Files or rows that were refused: one line for each, `path:line:column: code: text. Fix: ...`, and the total.
 
-    `verdict` is a last line about all of them.
+    `kinds` says how many there are of each code, `details` are the lines as plain values, `verdict` is a last line.
     """
 
-    def __init__(self, lines: Sequence[str], *, codes: Sequence[str], total: int, verdict: str = "") -> None:
+    def __init__(
+        self,
+        lines: Sequence[str],
+        *,
+        codes: Sequence[str],
+        total: int,
+        verdict: str = "",
+        kinds: Mapping[str, int] | None = None,
+        details: Sequence[Mapping[str, object]] = (),
+    ) -> None:
         self.codes = tuple(codes)  # of the lines, in their order
         self.total = total
-        shown = f"; the first {len(lines)} are shown" if total > len(lines) else ""
-        count = [f"{total:,} problems in all{shown}."] if total > 1 else []
+        self.details = tuple(details)
+        each = [f"{count:,} {code}" for code, count in (kinds or {}).items()]
+        named = f": {', '.join(each)}" if len(each) > 1 else ""
+        shown = f"; {len(lines)} are shown" if total > len(lines) else ""
+        count = [f"{total:,} problems in all{named}{shown}."] if total > 1 else []
         self.problem, self.fix = "\n".join([*lines, *count, *([verdict] if verdict else [])]), ""
         Exception.__init__(self, self.problem)
 

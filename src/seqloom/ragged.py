@@ -1,6 +1,7 @@
 """Rows of different lengths in one array: what tokenisers give, and what columns of data hold."""
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -20,22 +21,25 @@ class Ragged(NamedTuple):
     @classmethod
     def of(cls, rows: Sequence[Sequence[float] | np.ndarray], dtype: np.typing.DTypeLike) -> "Ragged":
         """Rows put one behind the other."""
-        starts = np.zeros(len(rows) + 1, np.int64)
-        np.cumsum([len(row) for row in rows], out=starts[1:])
-        parts = [np.asarray(row, dtype) for row in rows]
-        return cls(np.concatenate(parts) if parts else np.empty(0, dtype), starts)
+        starts = starts_of([len(row) for row in rows])
+        if any(isinstance(row, np.ndarray) for row in rows):
+            return cls(np.concatenate([np.asarray(row, dtype) for row in rows]), starts)
+        return cls(np.array(list(chain.from_iterable(rows)), dtype), starts)  # lists: one call for all is twice as fast
 
     @classmethod
-    def joined(cls, blocks: "Sequence[Ragged]") -> "Ragged":
-        """The rows of several blocks, one behind the other; there must be at least one block.
+    def joined(cls, blocks: "Sequence[Ragged]", dtype: np.typing.DTypeLike | None = None) -> "Ragged":
+        """The rows of several blocks, one behind the other; no block at all gives no rows, with values of `dtype`.
 
         >>> Ragged.joined([Ragged.of([[5], []], np.int32), Ragged.of([[6, 7]], np.int32)]).starts.tolist()
         [0, 1, 1, 3]
         """
+        if not blocks:
+            if dtype is None:
+                raise ValueError("no blocks to join, and no dtype for a column without rows")
+            return cls.of([], dtype)
         lengths = np.concatenate([block.lengths for block in blocks])
-        starts = np.zeros(len(lengths) + 1, np.int64)
-        np.cumsum(lengths, out=starts[1:])
-        return cls(np.concatenate([block.values[block.starts[0] : block.starts[-1]] for block in blocks]), starts)
+        values = np.concatenate([block.values[block.starts[0] : block.starts[-1]] for block in blocks])
+        return cls(values, starts_of(lengths))
 
     def row(self, index: int) -> np.ndarray:
         """One row."""
@@ -59,8 +63,7 @@ class Ragged(NamedTuple):
         return self._gather(self.starts[:-1], np.minimum(self.lengths, lengths))
 
     def _gather(self, begins: np.ndarray, lengths: np.ndarray) -> "Ragged":
-        starts = np.zeros(len(lengths) + 1, np.int64)
-        np.cumsum(lengths, out=starts[1:])
+        starts = starts_of(lengths)
         places = np.arange(starts[-1]) + np.repeat(begins - starts[:-1], lengths)
         return Ragged(self.values[places], starts)
 
@@ -73,3 +76,14 @@ class Ragged(NamedTuple):
     def rows(self) -> int:
         """How many rows there are."""
         return len(self.starts) - 1
+
+
+def starts_of(lengths: Sequence[int] | np.ndarray) -> np.ndarray:
+    """[rows + 1] int64: where rows of these lengths begin, and where the last one ends.
+
+    >>> starts_of([3, 0, 1]).tolist()
+    [0, 3, 3, 4]
+    """
+    starts = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=starts[1:])
+    return starts

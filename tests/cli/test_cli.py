@@ -105,10 +105,55 @@ def test_the_demo_draws_without_colour_where_none_is_wanted(environment: dict[st
 
 
 def test_a_path_that_cannot_be_saved_to_is_refused_before_any_work(tmp_path: Path) -> None:
-    run = _seqloom("demo", "--save", str(tmp_path))
-    assert run.returncode == 2
-    assert "is not a file in a folder that exists" in run.stderr
-    assert not run.stdout
+    table = tmp_path / "data.csv"
+    table.write_text("text")
+    for path in (tmp_path, table, tmp_path / "no" / "page.html"):
+        run = _seqloom("demo", "--save", str(path))
+        assert run.returncode == 2
+        assert run.stderr.startswith(f"{path}: out.unwritable: ")
+        assert not run.stdout
+    assert table.read_text() == "text"
+
+
+def _films(folder: Path, rows: int = 30) -> Path:
+    path = folder / "films.csv"
+    path.write_text("text,label\n" + "".join(f"film number {n},{n % 2}\n" for n in range(rows)))
+    return path
+
+
+def test_a_narrow_terminal_gets_the_narrowest_report(tmp_path: Path) -> None:
+    path = str(_films(tmp_path))
+    shown = [CliRunner().invoke(app, ["data", "check", path], env={"COLUMNS": width}) for width in ("1", "20", "50")]
+    assert {one.exit_code for one in shown} == {0} and len({one.stdout for one in shown}) == 1
+
+
+def test_a_check_that_is_stopped_from_the_keyboard_says_one_word(tmp_path: Path) -> None:
+    code = """
+import os, signal, sys
+import seqloom.data.report.looking as looking
+looking.open_data = lambda *_: os.kill(os.getpid(), signal.SIGINT)
+sys.argv = ["seqloom", "data", "check", sys.argv[1]]
+import seqloom.cli
+seqloom.cli.main()
+"""
+    command = [sys.executable, "-c", code, str(_films(tmp_path))]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stdout, run.stderr) == (130, "", "stopped\n")
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [("--vocabulary", "3"), ("--longest", "0"), ("--unicode", "x"), ("--format", "x"), ("--split-seed", "-1")],
+)
+def test_a_bad_value_is_named_with_its_flag(flag: str, value: str, tmp_path: Path) -> None:
+    refused = CliRunner().invoke(app, ["data", "check", str(_films(tmp_path)), flag, value]).exception
+    assert str(refused).startswith(f"{flag}: ")
+
+
+def test_help_names_what_is_wanted_in_capitals() -> None:
+    shown = CliRunner().invoke(app, ["data", "check", "--help"], env={"COLUMNS": "100"}).output
+    assert "--html FILE" in shown and "--input COLUMN" in shown and "--max-bad SHARE" in shown
+    assert not re.search(r"--[a-z-]+ <", shown)
 
 
 def test_a_reader_that_leaves_a_pipe_is_no_error() -> None:

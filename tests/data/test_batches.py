@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from seqloom import recipes
 from seqloom.config.inputs import TokensConfig
-from seqloom.data.batches import INPUTS, TARGETS, collate
+from seqloom.data.batches import INPUTS, TARGETS, collate, unseen_labels
 from seqloom.data.schema import InputKind, Schema, TargetKind
 from seqloom.data.sizes import sizes_of
 from seqloom.errors import DataError
@@ -110,6 +110,19 @@ def test_pictures_of_bytes_are_scaled_and_others_are_not() -> None:
         assert inputs.dtype == torch.float32 and inputs.shape == (2, 3, 4, 1)
         assert_equal_up_to_rounding(inputs, torch.tensor(pictures[::-1].copy() / scale).float(), "scaled")
         assert sizes_of(Schema("picture", "label"), columns).tolist() == [[3], [3]]
+
+
+@given(st.lists(st.lists(st.integers(-1, 2), max_size=5), min_size=1, max_size=6), st.data())
+def test_every_label_is_a_one_in_the_targets_or_is_counted_as_unseen(
+    rows: list[list[int]], data: st.DataObject
+) -> None:
+    rows = [[*(number for number in sorted(set(row)) if number >= 0), *[-1] * row.count(-1)] for row in rows]
+    chosen = np.array(data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1)))
+    columns = {"input": symbols([[7]] * len(rows)), "target": Ragged.of(rows, np.int32)}
+    batch = collate(Schema("text", "labels", ("a", "b", "c")), columns, chosen)
+    unseen = unseen_labels(columns, chosen)
+    assert unseen.tolist() == [rows[row].count(-1) for row in chosen]
+    assert (batch.targets.sum(1).numpy() + unseen).tolist() == [len(rows[row]) for row in chosen]
 
 
 def test_labels_become_zeros_and_ones_and_unseen_ones_have_no_column() -> None:

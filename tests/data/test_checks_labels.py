@@ -1,6 +1,7 @@
 """What the checks of labels find, and what they leave in peace."""
 
 import itertools
+import tracemalloc
 from collections.abc import Mapping, Sequence
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checks_common import check_parts
-from seqloom.data.checks.spellings import is_slip
+from seqloom.data.checks.spellings import LONGEST_SHOWN, LONGEST_TYPO, is_slip
 from seqloom.data.examples import Example, Target, Words
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.schema import Schema, TargetKind
@@ -111,6 +112,27 @@ def test_a_label_that_is_not_much_rarer_than_its_neighbour_is_no_typing_error() 
     others = ["other"] * 5000
     assert found(checked(train=[*others, *["colour"] * 60, *["colours"] * 2])) == {}
     assert found(checked(train=[*others, *["colour"] * 100, *["colours"] * 2])) == {"label.rare": 2}
+
+
+@pytest.mark.parametrize("length", [LONGEST_TYPO - 1, LONGEST_TYPO])
+def test_labels_up_to_the_longest_take_part_in_the_search_for_typing_errors(length: int) -> None:
+    ledger = checked(train=["a" * length] * 2500 + ["other"] * 2499 + ["a" * (length - 1)])
+    assert found(ledger) == {"label.rare": 1}
+
+
+def test_long_labels_are_checked_in_little_memory_and_shown_cut() -> None:
+    long = "ab" * 5_000
+    labels = [long] * 60 + [long + "y"] * 60 + ["other"] * 60 + [long + "z"]
+    tracemalloc.start()
+    try:
+        ledger = checked(train=labels)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 2_000_000
+    assert f"'{long[:LONGEST_SHOWN]}...' (10,001 characters) has a single example" in only_text(
+        ledger, "label.singleton"
+    )
 
 
 def test_b_and_i_of_one_type_are_no_typing_errors_but_a_misspelt_type_is() -> None:

@@ -75,6 +75,20 @@ def test_the_first_repeated_id_is_told_and_all_are_counted() -> None:
         checked(train=examples)
 
 
+def test_a_repeated_id_in_a_later_part_is_refused() -> None:
+    dev = rows("dev", ["new", "newer", "newest"], "abb")
+    dev[2] = dev[2]._replace(id=dev[0].id)
+    with pytest.raises(RejectedError, match=r"^dev:3: id\.duplicate: the id is the same as in line 1\."):
+        checked(train=rows("train", list("uvwx")), dev=dev)
+
+
+def test_an_id_that_stands_twice_in_one_file_is_refused_whatever_the_parts() -> None:
+    one_file = rows("data.csv", list("uvwxyz"), "ababab")
+    one_file[5] = one_file[5]._replace(id=one_file[1].id)
+    with pytest.raises(RejectedError, match=r"^data\.csv:6: id\.duplicate: the id is the same as in line 2\."):
+        checked(train=one_file[:4], dev=one_file[4:])
+
+
 def test_parts_may_use_the_same_ids_and_rows_may_have_none() -> None:
     train = [row._replace(id=str(at)) for at, row in enumerate(rows("train", list("uvwx")))]
     dev = [row._replace(id=str(at)) for at, row in enumerate(rows("dev", ["1", "2"]))]

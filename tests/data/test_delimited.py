@@ -105,14 +105,66 @@ def test_blank_lines_are_passed_over_and_noted(tmp_path: Path) -> None:
     assert read(write(tmp_path / "x.csv", "text\na\n\nb\n")).values == [("a",), ("b",)]
 
 
-def test_a_row_of_delimiters_is_not_blank(tmp_path: Path) -> None:
-    assert ":2: csv.ragged: 3 fields, the header has 2; is a tab unquoted?" in refused(
-        write(tmp_path / "x.tsv", "text\tlabel\n\t\t\n")
-    )
+@pytest.mark.parametrize("count", [1, 2, 7])
+@pytest.mark.parametrize(("name", "mark"), [("x.csv", ","), ("x.tsv", "\t")])
+def test_a_line_of_delimiters_alone_is_blank(tmp_path: Path, name: str, mark: str, count: int) -> None:
+    rows = ["text,label".replace(",", mark), mark * count, f"a{mark}b", mark * count]
+    found = read(write(tmp_path / name, "\n".join([mark, *rows])))
+    assert found.table.columns == ("text", "label") and found.values == [("a", "b")]
+    assert found.ledger.counts == {"csv.blank": 3}
+    assert found.only("csv.blank").text == "a line of delimiters alone, passed over"
 
 
-def test_a_row_of_empty_fields_is_a_row(tmp_path: Path) -> None:
-    assert read(write(tmp_path / "x.tsv", "text\tlabel\n\t\n")).values == [("", "")]
+@pytest.mark.parametrize("row", [" ,", ", ", '"",', '"",""', ",b"])
+def test_a_line_with_more_than_delimiters_is_a_row(tmp_path: Path, row: str) -> None:
+    found = read(write(tmp_path / "x.csv", f"text,label\n{row}\n"))
+    assert found.values == [tuple(field.strip('"') for field in row.split(","))]
+
+
+@pytest.mark.parametrize("header", ["text,label,,", "text,label,, ", 'text,label,"",'])
+def test_columns_at_the_end_without_a_name_are_not_used(tmp_path: Path, header: str) -> None:
+    found = read(write(tmp_path / "x.csv", f"{header}\na,b,,\n,d,,\n,,,\n"))
+    assert (found.table.columns, found.values) == (("text", "label"), [("a", "b"), ("", "d")])
+    assert found.ledger.counts == {"csv.blank": 1}
+    assert found.table.locate(found.records[0], 1)[1:] == (2, 3)
+
+
+def test_what_stands_in_a_column_without_a_name_is_told(tmp_path: Path) -> None:
+    found = read(write(tmp_path / "x.csv", 'text,label,,\na,b,,\n"c,c",d,,e\nf,g,h,i\n'))
+    assert found.values == [("a", "b"), ("c,c", "d"), ("f", "g")]
+    assert found.only("csv.unnamed").place[1:] == (3, 10) and found.ledger.counts == {"csv.unnamed": 2}
+
+
+def test_columns_before_others_may_have_no_name(tmp_path: Path) -> None:
+    found = read(write(tmp_path / "x.csv", ",,text\n1,2,a\n"))
+    assert (found.table.columns, found.values) == (("", "", "text"), [("1", "2", "a")])
+
+
+@pytest.mark.parametrize(
+    ("line", "delimiter", "fix"),
+    [
+        ("sep=;", None, "delete this line and give --delimiter ';'."),
+        ("SEP=,", None, "delete this line."),
+        ('"sep=;"', None, "delete this line and give --delimiter ';'."),
+        ("sep=;", ";", "delete this line."),
+        ("sep=\t", None, "delete this line and give --delimiter '\\t'."),
+    ],
+)
+@pytest.mark.parametrize("header", [True, False])
+def test_the_line_that_names_a_delimiter_is_refused(
+    tmp_path: Path, line: str, delimiter: str | None, fix: str, header: bool
+) -> None:
+    path = write(tmp_path / "x.csv", f"{line}\ntext;label\na;b\n")
+    message = refused(path, delimiter=delimiter, header=header)
+    assert message.startswith(f"{path}:1: csv.sep_line: 'sep=") and message.endswith(f"Fix: {fix}")
+
+
+def test_a_column_may_be_named_sep(tmp_path: Path) -> None:
+    assert read(write(tmp_path / "x.csv", "sep,label\na,b\n")).table.columns == ("sep", "label")
+    assert read(write(tmp_path / "x.csv", "sep=x\na\n")).table.columns == ("sep=x",)
+
+
+def test_a_row_of_quoted_empty_fields_is_a_row(tmp_path: Path) -> None:
     assert read(write(tmp_path / "x.csv", 'text\n""\n" "\n \n')).values == [("",), (" ",), (" ",)]
 
 
@@ -137,10 +189,10 @@ def test_without_a_header_columns_are_numbers(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("given", "between"), [(";", ";"), ("\t", "\t"), ("\\t", "\t"), ("::", "::"), (" ", " ")])
 def test_a_named_delimiter_is_used(tmp_path: Path, given: str, between: str) -> None:
-    lines = [["text", "label"], ["a,b", "c"], [f'"d{between}e"', "f"], ["", ""]]
+    lines = [["text", "label"], ["a,b", "c"], [f'"d{between}e"', "f"], ["", "g"]]
     path = write(tmp_path / "x.csv", "".join(between.join(line) + "\n" for line in lines))
     found = read(path, delimiter=given)
-    assert found.values == [("a,b", "c"), (f"d{between}e", "f"), ("", "")]
+    assert found.values == [("a,b", "c"), (f"d{between}e", "f"), ("", "g")]
 
 
 @pytest.mark.parametrize("delimiter", ["", '"', "\n", "a\r"])
@@ -177,9 +229,14 @@ def test_what_the_csv_writer_writes_comes_back(
     header = [f"column {number}" for number in range(len(rows[0]))]
     csv.writer(file, lineterminator=end, quoting=quoting).writerows([header, *rows])  # type: ignore[arg-type]
     path = write(tmp_path_factory.getbasetemp() / "written.csv", file.getvalue())
+    kept = rows if quoting == csv.QUOTE_ALL or len(header) == 1 else [row for row in rows if any(row)]
+    if not kept:
+        assert "data.no_rows" in refused(path, delimiter=",")
+        return
     found = read(path, delimiter=",")
     assert found.table.columns == tuple(header)
-    assert found.values == [tuple(row) for row in rows]
+    assert found.values == [tuple(row) for row in kept]
+    assert found.ledger.counts["csv.blank"] == len(rows) - len(kept)
     lines = file.getvalue().split("\n")
     for record in found.records:
         for column, value in enumerate(record.values):
@@ -215,7 +272,7 @@ def test_time_is_linear_in_quotes_and_lines(tmp_path: Path) -> None:
 
 def test_two_tables_are_not_one(tmp_path: Path) -> None:
     path = write(tmp_path / "x.csv", "text\na\n")
-    with pytest.raises(ConfigError, match="the format csv is read from one path, found 2"):
+    with pytest.raises(ConfigError, match="the format csv is read from one path; found 2"):
         read(path, path, format="csv")
     with pytest.raises(RejectedError):
         read(path, path)

@@ -1,6 +1,7 @@
 """Exact and near duplicates against brute force, and leaks between parts."""
 
 import itertools
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from seqloom.data.checks import minhash
 from seqloom.data.checks.duplicates import Duplicates, DuplicateSearch, digest, folded
 from seqloom.data.checks.minhash import NEAR, jaccard, near_groups, shingles, signatures
 from seqloom.data.examples import Example, Input, TextPair, Words
-from seqloom.data.problems import Place
+from seqloom.data.problems import Ledger, Place
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz    éß词"
 
@@ -157,8 +158,28 @@ def test_samples_show_places_and_whole_texts() -> None:
     assert near.texts == (LONG + "first", LONG + "third")
     assert near.places == (Place("train", 2), Place("dev", 2))
     assert NEAR <= near.similarity < 1
-    assert [twins.texts for twins in found.leaking] == [near.texts, ("Two", "two ")]
+    assert [twins.texts for twins in found.leaks[0].samples] == [near.texts, ("Two", "two ")]
     assert [(twins.rows, twins.texts) for twins in found.exact] == [(2, ("Two", "two "))]
+
+
+def test_samples_of_a_leak_are_of_different_groups_and_each_has_its_twin_in_the_first_part() -> None:
+    found = search(
+        train=[LONG + "first", LONG + "fifth", "one", "two"],
+        dev=[LONG + "third", LONG + "first", LONG + "other", "two", "TWO", "three"],
+    )
+    (leak,) = found.leaks
+    assert (leak.exact, leak.near) == (3, 2)
+    assert [twins.texts[1] for twins in leak.samples] == [LONG + "third", "two"]
+    assert [[place.path for place in twins.places] for twins in leak.samples] == [["train", "dev"]] * 2
+    assert {twins.group for twins in leak.samples} == {twins.group for twins in (*found.near, *found.exact)}
+
+
+def test_of_many_near_rows_the_first_place_is_told() -> None:
+    ledger = Ledger()
+    search(train=["one", LONG + "first"], dev=["two", LONG + "third"]).tell(ledger)
+    ((problem,),) = ledger.samples.values()
+    assert (problem.code, problem.place, ledger.counts["leak.near"]) == ("leak.near", Place("dev", 2), 1)
+    assert "1 of 2 rows of dev (50.0%)" in problem.text and problem.text.endswith("at train:2")
 
 
 def test_a_sample_of_a_near_group_is_a_near_pair() -> None:
@@ -188,8 +209,25 @@ def test_the_reservoir_holds_every_row_with_the_same_probability() -> None:
     assert np.abs(hits / 1000 - 0.25).max() < 5 * np.sqrt(0.25 * 0.75 / 1000)
 
 
+@pytest.mark.parametrize("rows", [[np.zeros(50_000, np.float32)], ["a b " * 50_000, "c d " * 50_000]])
+def test_of_wide_rows_only_a_little_is_kept(rows: list[Input]) -> None:
+    found = DuplicateSearch()
+    tracemalloc.start()
+    try:
+        for row in range(100):
+            value = rows[row % len(rows)]
+            wide = value + np.float32(row) if isinstance(value, np.ndarray) else f"{row} {value}"
+            found.see("train", [Example(wide, "label " * 9_000, "", Place("x", row))])
+        del value, wide
+        now, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert now < 100 * 4_000
+    assert found.finish().repeats[0].rows == 100
+
+
 def test_nothing_at_all_has_no_duplicates() -> None:
-    assert search() == Duplicates((), (), (), (), ())
+    assert search() == Duplicates((), (), (), ())
     assert search(train=[]).repeats[0].rows == 0
 
 

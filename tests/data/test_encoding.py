@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from seqloom.config.data import EncodingConfig
 from seqloom.config.text import BytesConfig, WordsConfig
-from seqloom.data.encoding import UNSEEN, Encoder, joined
+from seqloom.data.encoding import UNSEEN, Encoder, cut_pairs, cut_words, paired
 from seqloom.data.examples import Example, Input, Target, TextPair, Words
 from seqloom.data.problems import BadRows, Ledger, Place
 from seqloom.data.schema import Schema
@@ -37,9 +37,9 @@ rows = st.lists(st.lists(st.integers(10, 99), max_size=5), max_size=8)
 
 
 @given(rows, st.data())
-def test_joined_rows_are_first_mark_second(first: list[list[int]], data: st.DataObject) -> None:
+def test_paired_rows_are_first_mark_second(first: list[list[int]], data: st.DataObject) -> None:
     second = [data.draw(st.lists(st.integers(10, 99), max_size=5)) for _ in first]
-    both = joined(Ragged.of(first, np.int32), Ragged.of(second, np.int32), 9)
+    both = paired(Ragged.of(first, np.int32), Ragged.of(second, np.int32), 9)
     assert [both.row(row).tolist() for row in range(both.rows)] == [
         [*a, 9, *b] for a, b in zip(first, second, strict=True)
     ]
@@ -91,12 +91,53 @@ def test_a_long_text_is_cut_and_the_cut_is_told(schema: Schema) -> None:
 def test_long_sentences_and_sequences_are_cut_between_words_and_steps_with_their_tags() -> None:
     schema = Schema("words", "tags", ("O", "B-X"))
     rows = examples((Words.join(["ab", "c", "def"]), ("O", "B-X", "O")), (Words.join(["a"]), ("O",)))
-    columns = encoder(schema, longest=2).columns(rows)
+    columns = encoder(schema, longest=3).columns(rows)
     assert texts(columns["input"]) == ["abc", "a"]
     assert columns["firsts"].row(0).tolist() == [0, 2] and columns["target"].row(0).tolist() == [0, 1]
     steps = encoder(Schema("vectors", "tags", ("O", "B-X")), longest=2)
     columns = steps.columns(examples((np.ones((3, 2), np.float32), ("O", "O", "B-X"))))
     assert columns["input"].row(0).shape == (2, 2) and columns["target"].row(0).tolist() == [0, 0]
+
+
+def test_a_pair_keeps_its_separator_and_both_sides_when_it_is_cut() -> None:
+    ledger = Ledger()
+    rows = examples(
+        (TextPair("abcdefgh", "xy"), (1.0,)), (TextPair("ab", "stuvwxyz"), (1.0,)), (TextPair("a", "x"), (1.0,))
+    )
+    column = encoder(Schema("pair", "numbers"), ledger, longest=6).columns(rows)["input"]
+    sides = [np.split(column.row(row), np.flatnonzero(column.row(row) == SEPARATOR)) for row in range(3)]
+    assert [tuple(map(BYTES.decode, side)) for side in sides] == [("abc", "xy"), ("ab", "stu"), ("a", "x")]
+    assert ledger.counts == {"seq.truncated": 2}
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=6), st.integers(1, 12))
+def test_the_longer_side_of_a_pair_is_cut_first(sizes: list[tuple[int, int]], most: int) -> None:
+    first, second = (Ragged.of([[80 + side] * size[side] for size in sizes], np.int32) for side in (0, 1))
+    cut = cut_pairs(paired(first, second, SEPARATOR), most)
+    for row, (a, b) in enumerate(sizes):
+        while a + b + 1 > most:  # the plain rule, symbol by symbol
+            a, b = (a - 1, b) if a > b else (a, b - 1)
+        assert cut.row(row).tolist() == [80] * a + [SEPARATOR] + [81] * b
+
+
+@given(st.lists(st.lists(st.integers(1, 5), max_size=5), max_size=6), st.integers(1, 12))
+def test_sentences_are_cut_to_whole_words_and_no_more_pieces_than_allowed(words: list[list[int]], most: int) -> None:
+    pieces = Ragged.of([list(range(sum(row))) for row in words], np.int32)
+    firsts = Ragged.of([np.cumsum([0, *row])[:-1] for row in words], np.int32)
+    left, begins = cut_words(pieces, firsts, most)
+    for row, sizes in enumerate(words):
+        kept = sum(end <= most for end in np.cumsum(sizes))
+        kept = max(kept, 1) if sizes else 0
+        assert left.row(row).tolist() == list(range(sum(sizes)))[: min(sum(sizes[:kept]), most)]
+        assert begins.row(row).tolist() == firsts.row(row).tolist()[:kept]
+
+
+def test_one_endless_word_is_cut_inside() -> None:
+    ledger = Ledger()
+    rows = examples((Words.join(["a" * 5_000, "b"]), ("O", "B-X")))
+    columns = encoder(Schema("words", "tags", ("O", "B-X")), ledger, longest=7).columns(rows)
+    assert texts(columns["input"]) == ["a" * 7] and columns["firsts"].row(0).tolist() == [0]
+    assert columns["target"].row(0).tolist() == [0] and "5,001 long; cut to 7" in str(ledger.samples)
 
 
 def test_what_is_too_long_is_a_bad_row_when_the_user_says_so() -> None:

@@ -16,12 +16,11 @@ from seqloom import recipes
 from seqloom.config.data import DataConfig, EncodingConfig, FoldSplit, RandomSplit
 from seqloom.config.heads import LabelsHeadConfig, NumberHeadConfig
 from seqloom.config.inputs import AnyInput, PatchesConfig, TokensConfig, VectorsConfig
-from seqloom.config.text import BytesConfig
 from seqloom.data.batches import collate
 from seqloom.data.dataset import open_data
 from seqloom.data.order import Order
 from seqloom.data.preparing import Prepared, prepare
-from seqloom.data.problems import BadRows, Ledger
+from seqloom.data.problems import Ledger
 from seqloom.data.schema import PARTS, Part
 from seqloom.data.sizes import sizes_of
 from seqloom.data.splits import Divided
@@ -30,9 +29,6 @@ from seqloom.errors import RejectedError
 from seqloom.types import Batch, Padded, Pair, Subwords
 
 every_setting = pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
-some_settings = pytest.mark.parametrize(
-    "name", ["csv", "steps", "conll", "parallel", "pictures of a table", "npz tags"]
-)
 CSV = BY_NAME["csv"]
 
 
@@ -160,18 +156,6 @@ def test_a_cache_gives_what_memory_gives_and_reads_no_source_again(
     assert same_columns(prepare(dataset, EncodingConfig(), Ledger(), cache=cache), in_memory)
 
 
-@some_settings
-def test_rows_come_in_the_order_of_the_files(name: str, tmp_path: Path) -> None:
-    config = BY_NAME[name].config(tmp_path)
-    dataset = open_data(config, Ledger())
-    prepared = prepared_from(config)
-    rows = list(dataset.rows(Ledger()))
-    for part in PARTS:
-        lengths = prepared.columns["input"].lengths[prepared.parts[part]]
-        assert len(lengths) == sum(row_part == part for row_part, _ in rows)
-    assert len(rows) == sum(prepared.divided.counts.values())
-
-
 def changed_csv(folder: Path) -> None:
     """One word of the table becomes another of the same length."""
     path = folder / "a.csv"
@@ -191,19 +175,6 @@ def test_a_changed_source_is_encoded_anew(name: str, change: Callable[[Path], No
     after = prepared_from(config, cache)
     assert not same_columns(before, after)
     assert same_columns(after, prepared_from(config))
-
-
-def test_another_tokeniser_or_another_rule_for_bad_rows_has_another_cache(tmp_path: Path) -> None:
-    config, cache = CSV.config(tmp_path), tmp_path / "cache"
-    words = prepared_from(config, cache)
-    assert not same_columns(words, prepared_from(config, cache, tokenizer=BytesConfig()))
-    ledger = Ledger(BadRows(skip=True))
-    with (tmp_path / "a.csv").open("a") as file:
-        file.writelines(["a row without a label\n"])
-    with pytest.raises(RejectedError, match=r"csv\.ragged"):
-        prepared_from(config, cache)
-    with pytest.raises(RejectedError, match=r"2\.44% of the rows are bad"):
-        prepare(open_data(config, ledger), EncodingConfig(), ledger, cache=cache)
 
 
 @pytest.mark.parametrize("name", ["input.values", "input.starts", "target.values", "part.values", "facts.json"])

@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import io
+import json
 import lzma
 import re
 import tracemalloc
@@ -339,7 +340,37 @@ def test_list_shows_every_set_and_whether_it_is_here(command: Callable[..., str]
     assert first.keys() >= SOURCES.keys() | NAMES.keys()
     assert first["toy"] == ["classify", "41", "yes"]
     assert first["sst2"] == ["classify", "9,613", "no"]
+    assert first["trec"][2:] == ["by"]  # hand
     assert first["dates"][2] == "embedded"
+
+
+@pytest.mark.parametrize("width", [50, 60, 80, 120])
+def test_in_a_narrow_terminal_names_stay_whole_and_descriptions_have_lines_of_their_own(
+    command: Callable[..., str], monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    shown = command("list")
+    assert max(map(len, shown.split("\n"))) <= width
+    assert {line.split()[0] for line in shown.split("\n") if line[:1].isalpha()} >= SOURCES.keys() | NAMES.keys()
+    indented = [line for line in shown.split("\n") if line.startswith("  ")]
+    assert sum(len(line.split()) for line in indented) / len(indented) > 4  # words a line
+    assert " ".join(SOURCES["sst2"].description.split()) in " ".join(shown.split())
+
+
+def test_list_shows_the_sets_of_one_task(command: Callable[..., str]) -> None:
+    shown = command("list", "--task", "regress")
+    assert "stsb" in shown and "adding" in shown and "sst2" not in shown and "dates" not in shown
+    assert "scifact" in command("list", "--task", "search")
+    with pytest.raises(ConfigError, match="did you mean 'classify'"):
+        command("list", "--task", "clasify")
+
+
+def test_list_as_json_has_every_set_with_its_parts(command: Callable[..., str]) -> None:
+    sets = {one["name"]: one for one in json.loads(command("list", "--json"))}
+    assert sets.keys() == SOURCES.keys() | NAMES.keys()
+    assert sets["sst2"]["rows"] == {"train": 6920, "dev": 872, "test": 1821}
+    assert [sets[name]["here"] for name in ("sst2", "trec", "dates")] == ["no", "by hand", "embedded"]
+    assert (sets["sst2"]["licence"], sets["dates"]["licence"]) == (SOURCES["sst2"].licence, None)
 
 
 def test_on_a_terminal_a_download_shows_the_time_that_is_left(

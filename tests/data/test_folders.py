@@ -52,6 +52,10 @@ def test_what_is_passed_over_is_told(tmp_path: Path) -> None:
     assert found.values == [("text", "pos")]
     assert found.ledger.counts == {"folder.hidden": 2, "folder.loose": 1, "folder.other": 2, "folder.empty_class": 1}
     assert found.ledger.samples["folder.empty_class"][0].place.path == str(tmp_path / "neg")
+    texts = {code: samples[0].text for code, samples in found.ledger.samples.items()}
+    assert texts["folder.hidden"] == "1 hidden file, passed over"
+    assert texts["folder.loose"] == "1 file beside the class folders, passed over"
+    assert texts["folder.other"] == "2 in class 'pos' are no .txt files, passed over"
 
 
 def test_a_link_that_leaves_the_folder_is_refused(tmp_path: Path) -> None:
@@ -74,8 +78,14 @@ def test_a_link_to_nothing_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_class_folders_is_refused(tmp_path: Path) -> None:
+    assert "Fix: give a file, or a folder with one folder of files for each class" in refused(tmp_path)
+    write(tmp_path / "README", "text")
+    write(tmp_path / ".hidden.csv", "text")
     write(tmp_path / "1.txt", "text")
-    assert refused(tmp_path).startswith(f"{tmp_path}: file.is_dir: ")
+    message = f"{tmp_path}: file.is_dir: this is a folder without class folders. Fix: give the file in it: "
+    assert refused(tmp_path) == f"{message}{tmp_path / '1.txt'}."
+    write(tmp_path / "2.csv.gz", "text")
+    assert "Fix: give a file, or a folder with one folder of files for each class" in refused(tmp_path)
     (tmp_path / "pos").mkdir()
     assert refused(tmp_path).startswith(f"{tmp_path}: data.empty: ")
 

@@ -81,6 +81,27 @@ def test_a_position_at_the_end_of_an_epoch_goes_on_with_the_next() -> None:
     assert list(Loader(order(), uneven).steps(Position(0, count), until=1)) == []
 
 
+def test_a_position_that_no_run_can_have_is_refused() -> None:
+    count = order().count(1)
+    with pytest.raises(DataError, match=f"no step {count + 1} of epoch 1, which has {count} steps"):
+        next(Loader(order(), uneven).steps(Position(1, count + 1)))
+    for epoch, index in ((-1, 0), (0, -1)):
+        with pytest.raises(DataError, match="counted from 0"):
+            Position(epoch, index)
+
+
+def test_the_fingerprint_of_an_order_changes_with_everything_that_decides_it() -> None:
+    def order_of(sizes: np.ndarray = SIZES, budget: int = 96, seed: int = 5, most_rows: int | None = None) -> str:
+        return Order(sizes, budget, seed, most_rows).fingerprint()
+
+    longer = SIZES.copy()
+    longer[30] += 1
+    others = [order_of(longer), order_of(SIZES[:-1]), order_of(SIZES[::-1]), order_of(SIZES.reshape(-1, 2))]
+    others += [order_of(budget=97), order_of(seed=6), order_of(most_rows=4)]
+    assert len({order_of(), *others}) == 8
+    assert order_of() == order_of(SIZES.astype(np.int16)) == "8fef07a053d79e1d1bf2b2e92522f411"
+
+
 def failing_at(bad: int) -> Callable[[np.ndarray], list[int]]:
     def make(rows: np.ndarray) -> list[int]:
         if bad in rows:

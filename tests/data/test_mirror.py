@@ -10,10 +10,11 @@ from typing import NamedTuple
 
 import pytest
 
+from seqloom.config.data import DataConfig
 from seqloom.data.dataset import open_data
 from seqloom.data.examples import Example, TextPair, Words
 from seqloom.data.problems import Ledger
-from seqloom.data.sources import SOURCES, source_config, usual_shelves
+from seqloom.data.sources import SOURCES, usual_shelves
 from seqloom.data.sources.fetching import unpacked
 from seqloom.data.sources.reading import read_source
 from seqloom.data.splits import Part
@@ -31,7 +32,7 @@ class Read(NamedTuple):
 @cache
 def examples(name: str) -> Read:
     ledger, parts = Ledger(), {}
-    for part, example in open_data(source_config(name), ledger).rows(ledger):
+    for part, example in open_data(DataConfig(train=(name,)), ledger).rows(ledger):
         parts.setdefault(part, []).append(example)
     return Read(parts, ledger)
 

@@ -15,7 +15,7 @@ from seqloom.config.data import ReadingConfig
 from seqloom.data.opening.blocks import Block, blocks_of, lines_of
 from seqloom.data.opening.characters import text_of
 from seqloom.data.opening.compressed import CHUNK
-from seqloom.data.opening.files import fingerprint, require_magic
+from seqloom.data.opening.files import fingerprint, require_magic, require_writable
 from seqloom.data.problems import Ledger
 from seqloom.errors import RejectedError
 
@@ -138,7 +138,7 @@ def test_lines_end_at_lf_and_crlf_only(tmp_path: Path) -> None:
 def test_mixed_line_ends_are_noted(tmp_path: Path) -> None:
     found = read(write(tmp_path / "x.txt", "a\r\nb\nc\n"))
     assert found.values == [("a",), ("b",), ("c",)]
-    assert found.only("line.mixed").text == "1 lines end with CR LF and 2 with LF"
+    assert found.only("line.mixed").text == "1 line ends with CR LF and 2 with LF"
     assert not read(write(tmp_path / "x.txt", "a\r\nb\r\n")).ledger.counts
 
 
@@ -232,7 +232,7 @@ def test_a_name_with_escapes_is_shown_harmless(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("x.csv", b"PK\x03\x04rest", "file.magic: this is a zip (xlsx?), not csv. Fix: export it as csv."),
+        ("x.csv", b"PK\x03\x04rest", "file.magic: this is a zip (xlsx?), not csv. Fix: export it as csv, or unpack it"),
         ("x.csv", b"\x1f\x8brest", "file.magic: this is gzip, not csv. Fix: add .gz to its name."),
         ("x.csv", b"\xfd7zXZ\0rest", "file.magic: this is xz, not csv. Fix: add .xz to its name."),
         ("x.csv", b"PAR1rest", "file.magic: this is parquet, not csv. Fix: --format parquet."),
@@ -242,7 +242,13 @@ def test_a_name_with_escapes_is_shown_harmless(tmp_path: Path) -> None:
         ("x.zip", b"PK\x03\x04", "file.archive: this is a zip archive."),
         ("x.tar.gz", b"\x1f\x8b", "file.archive: this is a tar archive."),
         ("x.tgz", b"\x1f\x8b", "file.archive: this is a tgz archive."),
-        ("x.xlsx", b"PK\x03\x04", "file.magic: this is a zip (xlsx?)"),
+        ("x.xlsx", b"PK\x03\x04", "file.magic: this is a zip (xlsx?), not text. Fix: export it as csv, or unpack it"),
+        (
+            "x.xls",
+            b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",
+            "file.magic: this is an old Office file (xls?), not text. Fix: ex",
+        ),
+        ("x.json", b"[]", "file.format: no format has the extension '.json'. Fix: write one object per line and name"),
         ("x.parquet", b"text\na\n", "file.magic: the name promises parquet, the content is something else."),
         ("x.parquet", b"PAR1 cut", "file.magic: the end of this parquet file is missing."),
         ("x.npz", b"PAR1", "file.magic: the name promises npz, the content is parquet."),
@@ -272,3 +278,45 @@ def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None
 def test_the_fingerprint_is_that_of_the_stored_bytes(tmp_path: Path) -> None:
     found = fingerprint(write(tmp_path / "x", b"abc"))
     assert found == (3, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad")  # FIPS 180-2
+
+
+@pytest.mark.parametrize("address", ["https://example.org/a.csv", "http://example.org/a", "https://example.org/a.zip"])
+def test_an_address_is_no_file(address: str) -> None:
+    message = refused(Path(address))
+    assert "file.missing: this is an address, and only files are read. Fix: download it first" in message
+
+
+def unwritable(path: Path, *inputs: Path) -> str:
+    """Why a page may not be written to a path."""
+    with pytest.raises(RejectedError) as caught:
+        require_writable(path, inputs, Ledger())
+    assert caught.value.codes == ("out.unwritable",)
+    return str(caught.value)
+
+
+def test_a_page_never_replaces_the_data(tmp_path: Path) -> None:
+    data = write(tmp_path / "data.html", "text")
+    (tmp_path / "second.html").hardlink_to(data)
+    require_writable(data, [tmp_path / "other.html", Path("a set")], Ledger())
+    for path in (data, tmp_path / "second.html", tmp_path / "." / "data.html"):
+        assert "this is the data itself, which the page would replace" in unwritable(path, tmp_path / "train.csv", data)
+
+
+def test_a_page_replaces_nothing_but_a_page(tmp_path: Path) -> None:
+    page = write(tmp_path / "page.html", "old")
+    (tmp_path / "link.html").symlink_to(page)
+    (tmp_path / "nowhere.html").symlink_to(tmp_path / "gone.html")
+    os.mkfifo(tmp_path / "pipe.html")
+    for name, kind in [("link", "a link"), ("nowhere", "a link"), ("pipe", "a named pipe")]:
+        assert f"this is {kind}, which the page would replace" in unwritable(tmp_path / f"{name}.html")
+    assert "this is a device" in unwritable(Path("/dev/full"))
+    for name in ("data.csv", "page", "html", ".html", "page.html.gz"):
+        assert "a page is written to a name that ends in .html or .htm" in unwritable(tmp_path / name)
+    for name in ("page.html", "new.HTML", "new.htm"):
+        require_writable(tmp_path / name, (), Ledger())
+
+
+@pytest.mark.parametrize("name", ["data.csv/page.html", "no/page.html"])
+def test_a_page_needs_a_folder(tmp_path: Path, name: str) -> None:
+    write(tmp_path / "data.csv", "text")
+    assert f"there is no folder {(tmp_path / name).parent}" in unwritable(tmp_path / name)

@@ -44,8 +44,8 @@ def test_blank_lines_are_refused_on_the_side_where_they_are(tmp_path: Path) -> N
     source, target = two(tmp_path, "a\n\nc\n \n", "x\ny\n\t\n\n")
     assert [line.split(" Fix:")[0] for line in refused(source, target).split("\n")] == [
         f"{source}:2: par.blank: a blank source line.",
-        f"{target}:3: par.blank: a blank target line.",
         f"{source}:4: par.blank: a blank line on both sides.",
+        f"{target}:3: par.blank: a blank target line.",
         "3 problems in all.",
     ]
 
@@ -75,8 +75,42 @@ def test_damage_is_placed_in_the_file_that_has_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize("count", [1, 3])
 def test_parallel_text_is_two_files(tmp_path: Path, count: int) -> None:
     paths = [write(tmp_path / f"{number}.txt", f"{number}\n") for number in range(count)]
-    with pytest.raises(ConfigError, match=f"read from two files, source and target, found {count}"):
+    with pytest.raises(ConfigError, match=f"read from two files, source and target; found {count}"):
         read(*paths, format="parallel")
+
+
+@pytest.mark.parametrize("names", [("a.csv", "b.csv"), ("a.txt", "b.jsonl"), ("a.tsv.gz", "b.de")])
+def test_two_tables_are_parallel_text_only_when_that_is_said(tmp_path: Path, names: tuple[str, str]) -> None:
+    table = next(name for name in names if name.split(".")[1] in ("csv", "tsv", "jsonl"))
+    paths = [write(tmp_path / name, "text\n") for name in names]
+    message = refused(*paths)
+    assert message.startswith(f"{tmp_path / table}: file.format: two files are parallel text, and this is ")
+    assert "--dev or --test" in message and "--format parallel" in message
+    source, target = write(tmp_path / "a.csv", "one\ntwo\n"), write(tmp_path / "b.csv", "eins\nzwei\n")
+    assert read(source, target, format="parallel").values == [("one", "eins"), ("two", "zwei")]
+
+
+def test_of_too_many_paths_those_that_are_missing_are_named(tmp_path: Path) -> None:
+    here = write(tmp_path / "here.csv", "text\na\n")
+    gone = [tmp_path / "gone", tmp_path / "away.csv"]
+    with pytest.raises(ConfigError, match=f"found 3, of which there is no {gone[0]} and no {gone[1]}. .*--dev"):
+        read(here, *gone)
+    with pytest.raises(ConfigError, match=r"two files of parallel text; found 3\. Fix"):
+        read(here, here, here)
+
+
+@pytest.mark.parametrize("name", ["my file.csv", "a file of mine.csv"])
+def test_a_name_with_spaces_is_asked_for_in_quotes(tmp_path: Path, name: str) -> None:
+    first, *rest = str(write(tmp_path / name, "text\na\n")).split(" ")
+    with pytest.raises(ConfigError, match=f"'{tmp_path / name}' was given without quotes. Fix: put quotes around"):
+        read(Path(first), *map(Path, rest))
+
+
+def test_two_files_are_two_even_if_a_third_has_both_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, text in [("a", "one\n"), ("b", "eins\n"), ("a b", "three\n")]:
+        write(tmp_path / name, text)
+    assert read(Path("a"), Path("b")).values == [("one", "eins")]
 
 
 @pytest.mark.parametrize("examples", [SOME, MANY])

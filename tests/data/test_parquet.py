@@ -1,4 +1,4 @@
-"""Parquet: plain columns come back as Python values; other types, damage and NaN are refused by name and place."""
+"""Parquet: plain columns come back as Python values, other types are left out, damage and NaN are refused."""
 
 import math
 from datetime import date
@@ -72,8 +72,12 @@ def test_rows_are_read_while_they_are_asked_for(tmp_path: Path) -> None:
         (pyarrow.array([[("a", 1)]], pyarrow.map_(pyarrow.string(), pyarrow.int64())), "map<"),
     ],
 )
-def test_other_types_are_refused_with_the_column(tmp_path: Path, column: Any, kind: str) -> None:
-    message = refused(saved(tmp_path / "a.parquet", {"text": ["a"], "odd": column}))
+def test_columns_of_other_types_are_left_out_and_named(tmp_path: Path, column: Any, kind: str) -> None:
+    found = read(saved(tmp_path / "a.parquet", {"odd": column, "text": ["a"], "odd.text": ["b"]}))
+    assert (found.table.columns, found.values) == (("text", "odd.text"), [("a", "b")])
+    note = found.only("parquet.left_out")
+    assert note.text.startswith("the column 'odd' holds") and kind in note.text
+    message = refused(saved(tmp_path / "a.parquet", {"odd": column, "stranger": column}))
     assert "parquet.type: the column 'odd' holds" in message and kind in message
 
 

@@ -13,6 +13,7 @@ from seqloom.data.examples import Example, Input, Target, TextPair, Words
 from seqloom.data.problems import BadRows, Ledger, Place
 from seqloom.data.report.excerpts import excerpt, excerpt_from
 from seqloom.data.report.report import Batching, Columns, DataReport, Reporter
+from seqloom.data.report.words import bin_names
 from seqloom.data.schema import InputKind, Schema, TargetKind
 from seqloom.errors import DataError
 from seqloom.figures.words import columns, visible
@@ -40,7 +41,8 @@ def labelled(count: int, start: int = 0) -> list[tuple[Input, Target]]:
         " ".join(words[(row * step + step) % 7] for step in range(2, 3 + row % 9))
         for row in range(start, start + count)
     ]
-    return [(f"{text} {row * row}", "yes" if row % 3 else "no") for row, text in enumerate(texts, start)]
+    # A long number keeps them from being near twins.
+    return [(f"{text} {row * 7**20 % 10**15}", "yes" if row % 3 else "no") for row, text in enumerate(texts, start)]
 
 
 def reported(name: str = "looms", extra: list[tuple[Input, Target]] | None = None, **options: object) -> DataReport:
@@ -66,24 +68,57 @@ def test_numbers_of_the_report_are_those_of_the_data() -> None:
     assert [(entry.label, entry.counts) for entry in found.labels] == [("yes", (60, 13)), ("no", (30, 7))]
     (measure,) = found.measures
     train = measure.summaries[0]
-    assert (train.least, train.greatest) == (lengths.min(), lengths.max())
+    assert (train.least, train.most) == (lengths.min(), lengths.max())
     assert (train.median, train.mean) == (np.median(lengths), pytest.approx(lengths.mean()))
-    assert train.most == pytest.approx(np.quantile(lengths, 0.95))
+    assert train.p95 == pytest.approx(np.quantile(lengths, 0.95))
 
 
-@given(st.lists(st.text("ab", max_size=60), min_size=1, max_size=30), st.lists(st.text("ab", max_size=9), max_size=5))
-@settings(max_examples=40)
-def test_histograms_count_every_row_once_and_in_its_bin(train: list[str], dev: list[str]) -> None:
-    parts = {"train": rows("a", [(text, None) for text in train]), "dev": rows("b", [(text, None) for text in dev])}
+LENGTHS = st.lists(st.integers(0, 60) | st.integers(3, 6) | st.just(400), min_size=1, max_size=30)
+
+
+@given(LENGTHS, st.lists(st.integers(0, 9), max_size=5))
+@settings(max_examples=60)
+def test_histograms_count_every_row_once_and_in_its_bin(train: list[int], dev: list[int]) -> None:
+    parts = {"train": rows("a", [("a" * n, None) for n in train]), "dev": rows("b", [("b" * n, None) for n in dev])}
     (measure,) = report("x", parts, Schema("text", "nothing"), Ledger()).measures
-    ends = [*measure.edges[1:], float("inf")]
-    for texts, counts in zip([train, dev] if dev else [train], measure.counts, strict=True):
-        expected = [
-            sum(low <= len(text) < high for text in texts) for low, high in zip(measure.edges, ends, strict=True)
-        ]
+    for lengths, counts in zip([train, dev] if dev else [train], measure.counts, strict=True):
+        expected = [sum(one.low <= n <= (n if one.high is None else one.high) for n in lengths) for one in measure.bins]
         assert list(counts) == expected
-        assert sum(counts) == len(texts)
-    assert len(measure.edges) <= 13
+        assert sum(counts) == len(lengths)
+    assert measure.bins[0].low == min(train + dev)
+    assert len(measure.bins) <= 13
+
+
+def histogram(values: list[float]) -> tuple[list[str], list[int]]:
+    """The names and the counts of the bins of a target."""
+    parts = {"train": rows("a", [(f"text {n}", (value,)) for n, value in enumerate(values)])}
+    measure = report("x", parts, Schema("text", "numbers"), Ledger()).measures[-1]
+    return bin_names(measure), list(measure.counts[0])
+
+
+@pytest.mark.parametrize(
+    ("values", "names", "counts"),
+    [
+        ([7.0] * 4, ["7"], [4]),
+        ([0.25] * 3, ["0.25"], [3]),
+        ([1.0, 2.0, 2.0, 5.0], ["1", "2", "3", "4", "5"], [1, 2, 0, 0, 1]),
+        ([0.0, 500.0, 500.0, 500.0], ["0", "500"], [1, 3]),
+        ([-1.0, 0.5, 0.5, 0.5], ["-1", "0.5"], [1, 3]),
+    ],
+)
+def test_few_different_values_have_a_bin_each(values: list[float], names: list[str], counts: list[int]) -> None:
+    assert histogram(values) == (names, counts)
+
+
+def test_a_stray_value_leaves_no_empty_bins_before_the_others() -> None:
+    names, counts = histogram([3.0, *map(float, range(1000, 1200))])
+    assert names[:2] == ["3–999", "1,000–1,019"]
+    assert all(counts)
+
+
+def test_negative_numbers_and_fractions_have_readable_bins() -> None:
+    assert histogram([float(n) for n in range(-20, 21)])[0][0] == "-20 to -16"
+    assert histogram([n / 8 for n in range(-20, 21)])[0][:2] == ["-2.5 to -2", "-2 to -1.5"]
 
 
 def test_warnings_are_counted_and_the_gravest_finding_comes_first() -> None:
@@ -122,6 +157,80 @@ def test_bad_rows_that_are_not_skipped_refuse_the_data_and_do_not_hide_a_refusal
     }
     (single,) = (one.samples[0] for one in found.findings if one.code == "label.single")
     assert (single.place, single.text.startswith("every label is 'yes'")) == ("x.csv", True)
+
+
+def test_samples_with_different_cures_are_shown_with_each_of_them() -> None:
+    ledger = Ledger()
+    for line, fix in enumerate(["mend it", "mend it", "leave it out", "mend it", "drop it"], start=1):
+        ledger.warn("x.odd", f"case {line}", Place("a.csv", line), fix)
+    found = report("looms", {"train": rows("train.csv", labelled(90))}, Schema("text", "label"), ledger)
+    lines = [line.strip() for line in found.text().split("\n")]
+    at = lines.index("! x.odd × 5")
+    assert lines[at + 1 : at + 8] == [
+        "a.csv:1: case 1",
+        "a.csv:2: case 2",
+        "Fix: mend it",
+        "a.csv:3: case 3",
+        "Fix: leave it out",
+        "a.csv:5: case 5",
+        "Fix: drop it",
+    ]
+    page = found.html()
+    assert [page.count(f"Fix: {fix}<") for fix in ("mend it", "leave it out", "drop it")] == [1, 1, 1]
+    assert page.index("case 5") < page.index("2 more") < page.index("case 2")
+
+
+def test_an_overlap_is_shown_for_every_two_parts() -> None:
+    same = labelled(3)
+    parts = {name: rows(name, same + labelled(9, 20 * at)) for at, name in enumerate(("train", "dev", "test"), start=1)}
+    written = " ".join(report("looms", parts, Schema("text", "label"), Ledger()).text().split())
+    for first, second in (("train", "dev"), ("train", "test"), ("dev", "test")):
+        assert f"3 of 12 rows of {second} (25.0%) have an input that {first} has too" in written
+        assert f"take these rows out of {first}, else scores on {second}" in written
+
+
+def near_parts(count: int) -> dict[str, list[Example]]:
+    """100 rows of dev, of which so many are nearly in train."""
+    train, dev = labelled(90), labelled(100 - count, start=200)
+    long = [f"a long sentence about looms and about weaving, number {text}" for text, _ in train[:count]]
+    near: list[tuple[Input, Target]] = [(f"{text}!", "yes") for text in long]
+    return {"train": rows("train.csv", [*train, *((text, "yes") for text in long)]), "dev": rows("dev.csv", dev + near)}
+
+
+def test_many_rows_that_are_nearly_in_another_part_are_a_warning() -> None:
+    found = report("looms", near_parts(2), Schema("text", "label"), Ledger())
+    (near,) = (one for one in found.findings if one.code == "leak.near")
+    assert (near.severity, near.rows, found.verdict) == ("warn", 2, "warned")
+    assert near.samples[0].place == "dev.csv:100"
+    assert near.samples[0].text.startswith("2 of 100 rows of dev (2.0%) are nearly the same as a row of train")
+    assert near.samples[0].text.endswith("at train.csv:92")
+    assert "<b>0%</b><span>of dev is in train too; 2.0% nearly</span>" in found.html()
+
+
+def test_few_rows_that_are_nearly_in_another_part_are_none() -> None:
+    found = report("looms", near_parts(1), Schema("text", "label"), Ledger())
+    assert (found.duplicates.leaks[0].near, found.findings) == (1, ())
+
+
+def test_of_one_group_of_twins_one_sample_is_shown() -> None:
+    long = "the same words again and again and again, " * 4
+    parts = {name: rows(name, [(f"{long}{n}", None) for n in range(4)] * 2) for name in ("train", "dev", "test")}
+    found = report("x", parts, Schema("text", "nothing"), Ledger())
+    assert found.duplicates.near and found.duplicates.exact and all(leak.samples for leak in found.duplicates.leaks)
+    assert found.text().count(" rows in all") == 1
+    assert found.html().count('class="twins"') == 1
+
+
+def test_the_plain_values_say_their_format_and_the_verdict() -> None:
+    plain = json.loads(json.dumps(reported().data()))
+    assert (plain["format"], plain["verdict"]) == (1, "fine")
+    assert list(plain["measures"][0]["summaries"][0]) == ["part", "least", "median", "mean", "p95", "most"]
+
+
+def test_one_row_is_called_so() -> None:
+    found = report("x", {"train": rows("x", [("a", (1.0,))])}, Schema("text", "numbers"), Ledger())
+    assert "1 row: train 1" in found.text()
+    assert "<b>1</b><span>row of train</span>" in found.html()
 
 
 def test_what_the_caller_knows_is_shown() -> None:

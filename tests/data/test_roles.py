@@ -33,6 +33,7 @@ def roles(columns: str, *rows: tuple[Any, ...], named: bool = True, path: str = 
         ("text label", ("a b", 0.25), ("text", "numbers"), "regress"),
         ("text score", ("a b", "good"), ("text", "label"), "classify"),
         ("premise hypothesis label", ("a", "b", "x"), ("pair", "label"), "classify"),
+        ("premise hypothesis label", ("1", "2", "x"), ("pair", "label"), "classify"),
         ("sentence1 sentence2 score", ("a", "b", "4.5"), ("pair", "numbers"), "regress"),
         ("tokens tags", (["a"], ["O"]), ("words", "tags"), "tag"),
         ("tokens ner_tags", (("a",), ("O",)), ("words", "tags"), "tag"),
@@ -65,6 +66,16 @@ def test_kinds_and_task_follow_from_names_and_content(
         ("a b c", ("t", "u", "x"), {"input": ("a", "b"), "target": ("c",)}, (0, 1), (2,), ("pair", "label")),
         ("a b c", ("1", "2", "x"), {"input": ("a", "b"), "target": ("c",)}, (0, 1), (2,), ("vectors", "label")),
         ("a b c", ("t", "1", "2"), {"input": ("a",), "target": ("b", "c")}, (0,), (1, 2), ("text", "numbers")),
+        (
+            "premise hypothesis y",
+            ("1", "2", "x"),
+            {"input": ("hypothesis", "premise")},
+            (1, 0),
+            (2,),
+            ("pair", "label"),
+        ),
+        ("text labels", ("t", [1, 2]), {"task": "classify"}, (0,), (1,), ("text", "labels")),
+        ("a b", (None, ["O"]), {"input": ("a",), "target": ("b",), "task": "tag"}, (0,), (1,), ("words", "tags")),
         ("text label", ("t", "x"), {"task": "lm"}, (0,), (), ("text", "nothing")),
         ("text label", ("t", "3"), {"task": "regress"}, (0,), (1,), ("text", "numbers")),
         ("text target", ("t", "u"), {"task": "translate"}, (0,), (1,), ("text", "text")),
@@ -129,6 +140,8 @@ def test_a_column_named_split_is_one_only_if_its_values_name_parts() -> None:
         ),
         ("text other", ("a", "x"), {}, "Fix: --target NAME, or --task lm to model the text alone."),
         ("a b c", ("t", "1", "x"), {"input": ("a", "b", "c")}, "are two texts or all numbers"),
+        ("text x y", ("t", "1", "2"), {"target": ("x", "y"), "task": "translate"}, "Fix: give one --target"),
+        ("premise hypothesis tags", ("t", "u", "x y"), {"task": "tag"}, "tags belong to words or steps"),
     ],
 )
 def test_a_missing_column_is_refused_with_the_flag_to_use(

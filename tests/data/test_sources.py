@@ -1,18 +1,25 @@
 """Known data sets: the registry is consistent, files are found in order, and nothing unverified is ever placed."""
 
+import hashlib
+import lzma
 import re
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
-from seqloom.config.data import DataConfig, GivenSplit, RandomSplit, ReadingConfig
+from seqloom.config.data import DataConfig, FoldSplit, GivenSplit, RandomSplit, ReadingConfig
 from seqloom.config.reading import from_toml
+from seqloom.data.dataset import open_data
 from seqloom.data.problems import Ledger
 from seqloom.data.sources import (
     SOURCES,
     Shelves,
     Source,
+    SourceFile,
     find_source,
     resolve,
     source_config,
@@ -21,7 +28,7 @@ from seqloom.data.sources import (
 )
 from seqloom.data.sources.reading import read_source
 from seqloom.data.synthetic import NAMES
-from seqloom.errors import ConfigError, DataError
+from seqloom.errors import ConfigError, DataError, RejectedError
 
 NOTHING = Shelves(None, Path("nowhere"))
 TRAIN, DEV = b"1 good\n0 bad\n" * 20, b"1 fine\n"
@@ -138,14 +145,108 @@ def test_the_environment_names_the_folders(environment: dict[str, str], mirror: 
     assert usual_shelves(environment) == Shelves(mirror, own)
 
 
-def test_a_part_is_read_by_name(tmp_path: Path) -> None:
-    (tmp_path / "scifact").mkdir()
-    place(tmp_path, SOURCES["scifact"])
-    (tmp_path / "scifact/qrels_test.tsv").write_text("query-id\tcorpus-id\tscore\n1\t2\t1\n", encoding="utf-8")
-    table = read_source("scifact", "qrels_test", Ledger(), Shelves(None, tmp_path))
-    assert [record.values for record in table.records] == [("1", "2", "1")]
-    with pytest.raises(ConfigError, match="did you mean 'qrels_test'"):
-        read_source("scifact", "qrels_tset", Ledger(), Shelves(None, tmp_path))
+def toy(folder: Path, **contents: bytes) -> Source:
+    """A set whose files lie in a folder and have the sums of the registry."""
+    files = {}
+    for part, content in contents.items():
+        path = folder / f"toy/{part}.txt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        rows = content.count(b"\n")
+        url = f"https://example.org/{part}"
+        files[part] = (SourceFile(f"toy/{part}.txt", hashlib.sha256(content).hexdigest(), len(content), rows, url),)
+    return SOURCES["sst2"]._replace(name="toy", files=files)
+
+
+@pytest.fixture
+def toy_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a small set called 'toy', with train, dev and test."""
+    monkeypatch.delenv("SEQLOOM_DATA", raising=False)
+    monkeypatch.setenv("SEQLOOM_CACHE", str(tmp_path))
+    monkeypatch.setitem(SOURCES, "toy", toy(tmp_path / "data", train=TRAIN, dev=DEV, test=DEV + b"0 poor\n"))
+    return tmp_path / "data/toy"
+
+
+@pytest.mark.usefixtures("toy_set")
+def test_a_part_is_read_by_name() -> None:
+    table = read_source("toy", "dev", Ledger())
+    assert [record.values for record in table.records] == [("1", "fine")]
+    with pytest.raises(ConfigError, match="did you mean 'test'"):
+        read_source("toy", "tset", Ledger())
+
+
+def read_by_name(**how: Any) -> Counter[str]:
+    ledger = Ledger()
+    return Counter(part for part, _ in open_data(DataConfig(train=("toy",), **how), ledger).rows(ledger))
+
+
+def packed_again(path: Path, content: bytes) -> None:
+    path.unlink()
+    path.with_name(f"{path.name}.xz").write_bytes(lzma.compress(content))
+
+
+@pytest.mark.parametrize("part", ["train", "dev", "test"])
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (lambda known: known[:-1], r"\d+ bytes, sha256 [0-9a-f]{12}"),
+        (lambda known: known + b"1 more\n", "more"),
+        (lambda known: known.replace(b"1", b"0", 1), r"\d+ bytes, sha256 [0-9a-f]{12}"),
+    ],
+)
+def test_a_file_that_is_not_the_known_one_is_not_read_under_its_name(
+    part: str, change: Callable[[bytes], bytes], found: str, toy_set: Path
+) -> None:
+    assert read_by_name() == {"train": 40, "dev": 1, "test": 2}
+    path = toy_set / f"{part}.txt"
+    path.write_bytes(change(path.read_bytes()))
+    for read in (read_by_name, lambda: read_source("toy", part, Ledger())):
+        with pytest.raises(RejectedError, match=f"this is not toy/{part}.txt of the set 'toy': .*, found {found}. Fix"):
+            read()
+        with pytest.raises(RejectedError, match=r"source\.changed: .* Fix: run `seqloom data get toy`"):
+            read()
+
+
+def test_packed_files_are_compared_by_what_they_hold(toy_set: Path) -> None:
+    packed_again(toy_set / "train.txt", TRAIN)
+    assert read_by_name()["train"] == 40
+    (toy_set / "train.txt.xz").write_bytes(lzma.compress(TRAIN[:-2]))
+    with pytest.raises(RejectedError, match=r"train\.txt\.xz: source\.changed"):
+        read_by_name()
+
+
+def test_a_changed_file_of_the_users_own_folder_is_to_be_replaced(
+    toy_set: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEQLOOM_DATA", str(toy_set.parent))
+    monkeypatch.setenv("SEQLOOM_CACHE", str(toy_set.parent.parent / "elsewhere"))
+    (toy_set / "dev.txt").write_bytes(b"1 other\n")
+    with pytest.raises(RejectedError, match=r"source\.changed: .* Fix: replace it or take it away"):
+        read_by_name()
+
+
+def test_files_of_the_users_own_beside_a_set_are_not_compared(toy_set: Path) -> None:
+    (toy_set / "dev.txt").write_bytes(b"1 other\n")
+    mine = toy_set.parent / "mine.txt"
+    mine.write_bytes(b"1 other\n0 mine\n")
+    assert read_by_name(dev=(str(mine),)) == {"train": 40, "dev": 2, "test": 2}
+
+
+@pytest.mark.usefixtures("toy_set")
+def test_folds_of_a_set_take_the_place_of_its_dev_part_and_say_so() -> None:
+    assert read_by_name(split=FoldSplit(folds=5)) == {"train": 32, "dev": 8, "test": 2}
+    dataset = open_data(DataConfig(train=("toy",), split=FoldSplit(folds=5)), Ledger())
+    assert any("the dev part of 'toy' is not read" in line for line in dataset.said)
+    assert not any("not read" in line for line in open_data(DataConfig(train=("toy",)), Ledger()).said)
+    with pytest.raises(ConfigError, match="files are given for dev as well"):
+        read_by_name(split=FoldSplit(folds=5), dev=("mine.txt",))
+
+
+@pytest.mark.usefixtures("toy_set")
+def test_a_draw_adds_nothing_to_the_parts_of_a_set() -> None:
+    assert read_by_name(split=RandomSplit(seed=4)) == {"train": 40, "dev": 1, "test": 2}
+    said = open_data(DataConfig(train=("toy",), split=RandomSplit(seed=4)), Ledger()).said
+    assert "split: the given files; nothing is drawn" in said
 
 
 # Resolving

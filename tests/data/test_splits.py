@@ -1,7 +1,10 @@
 """Parts drawn by a seed: pure, stratified, whole groups, every row in one part."""
 
 from collections import Counter
+from itertools import pairwise
+from random import Random
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,7 +13,7 @@ from seqloom.config.data import FoldSplit, RandomSplit
 from seqloom.data.examples import Example
 from seqloom.data.problems import Place
 from seqloom.data.schema import Schema
-from seqloom.data.splits import RUN, divider
+from seqloom.data.splits import RUN, divider, run_length
 
 LABELS = Schema("text", "label")
 
@@ -63,10 +66,67 @@ def test_every_row_is_in_the_dev_part_of_exactly_one_fold(folds: int) -> None:
     assert max(sizes) - min(sizes) <= 4
 
 
+@given(
+    st.lists(st.integers(2, 12), min_size=20, max_size=60),
+    st.integers(0, 99),
+    st.sampled_from([(0.1, 0.1), (0.2, 0.1), (0.07, 0.13), (0.3, 0.0)]),
+    st.randoms(use_true_random=False),
+)
+@settings(max_examples=60)
+def test_many_small_classes_have_their_shares_together(
+    sizes: list[int], seed: int, shares: tuple[float, float], shuffler: Random
+) -> None:
+    labels = [str(name) for name, size in enumerate(sizes) for _ in range(size)]
+    shuffler.shuffle(labels)
+    drawn = Counter(parts(RandomSplit(dev=shares[0], test=shares[1], seed=seed), labels))
+    for part, share in zip(("dev", "test"), shares, strict=True):
+        assert abs(drawn[part] - share * len(labels)) <= 2 + 0.03 * len(labels)
+
+
+@pytest.mark.parametrize("rows", [3, 4, 5, 7, 10])
+def test_a_hundred_classes_of_a_few_rows_give_the_shares_exactly(rows: int) -> None:
+    for seed in range(5):
+        labels = [str(name) for name in range(100) for _ in range(rows)]
+        drawn = Counter(parts(RandomSplit(seed=seed), labels))
+        assert drawn == {"train": 80 * rows, "dev": 10 * rows, "test": 10 * rows}
+
+
+def test_the_first_row_of_every_class_trains() -> None:
+    labels = [str(name) for name in range(50) for _ in range(4)]
+    drawn = parts(RandomSplit(dev=0.3, test=0.3), labels)
+    assert set(drawn[::4]) == {"train"}
+
+
+def runs_of(split: RandomSplit | FoldSplit, rows: int) -> list[str]:
+    """The parts of so many lines of running text."""
+    part_of, row = divider(split, Schema("text", "nothing")), Example("a", None, "1", Place("x"))
+    return [part_of(row, None) for _ in range(rows)]
+
+
 def test_neighbouring_lines_of_running_text_stay_together() -> None:
-    part_of = divider(RandomSplit(), Schema("text", "nothing"))
-    row = Example("a", None, "1", Place("x"))
-    drawn = [part_of(row, None) for _ in range(40 * RUN)]
-    runs = [set(drawn[start : start + RUN]) for start in range(0, len(drawn), RUN)]
+    lengths = [run_length(run) for run in range(110)]
+    drawn = runs_of(RandomSplit(), sum(lengths))
+    edges = np.cumsum([0, *lengths])
+    runs = [set(drawn[start:stop]) for start, stop in pairwise(edges)]
     assert all(len(run) == 1 for run in runs)
-    assert Counter(part for run in runs for part in run) == {"train": 32, "dev": 4, "test": 4}
+    assert Counter(part for run in runs for part in run) == {"train": 88, "dev": 11, "test": 11}
+    assert lengths[70:] == [RUN] * 40
+
+
+@given(st.integers(10, 3_000), st.integers(0, 99))
+@settings(max_examples=100)
+def test_running_text_of_any_length_has_its_parts_to_within_one_run(rows: int, seed: int) -> None:
+    drawn = Counter(runs_of(RandomSplit(seed=seed), rows))
+    ends = np.cumsum([run_length(run) for run in range(110)])
+    longest = run_length(int(np.searchsorted(ends, rows)))
+    for part in ("dev", "test"):
+        assert drawn[part] >= 1
+        assert abs(drawn[part] - 0.1 * rows) <= longest
+
+
+@given(st.integers(20, 500), st.integers(0, 9))
+@settings(max_examples=30)
+def test_every_line_of_a_short_text_is_in_dev_in_one_fold(rows: int, seed: int) -> None:
+    drawn = [runs_of(FoldSplit(folds=4, fold=fold, seed=seed), rows) for fold in range(4)]
+    assert all(column.count("dev") == 1 for column in zip(*drawn, strict=True))
+    assert all("dev" in fold for fold in drawn)

@@ -1,6 +1,7 @@
 """Claims about the mapped cache: it reads like memory, damage is found, another key builds anew, memory stays small."""
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -13,6 +14,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import seqloom.data.store as store_module
 from seqloom.data.batches import collate
 from seqloom.data.loader import Loader
 from seqloom.data.order import Order
@@ -157,6 +159,52 @@ def test_an_old_store_can_be_read_on_while_it_is_replaced(tmp_path: Path) -> Non
     old = open_or_build(tmp_path / "store", KEY, Builder())
     open_or_build(tmp_path / "store", KEY | {"version": 2}, Builder(50))
     assert np.array_equal(old.columns["input"].values, columns()["input"].values)
+
+
+def test_a_store_that_is_replaced_while_it_is_opened_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, others = tmp_path / "store", iter([KEY | {"version": 2}, KEY])
+    write_store(path, KEY, [columns()])
+    whole = store_module._read_meta
+
+    def replaced(folder: Path) -> store_module.Meta:
+        meta = whole(folder)
+        if key := next(others, None):
+            shutil.move(path, tmp_path / f"old-{key['version']}")
+            write_store(path, key, [columns()])
+        return meta
+
+    monkeypatch.setattr(store_module, "_read_meta", replaced)
+    assert "was replaced while it was opened" in reason(path)
+
+
+TAKING_TURNS = """if True:
+    import sys
+    from pathlib import Path
+    import numpy as np
+    from seqloom.data.store import open_or_build
+    from seqloom.ragged import Ragged
+    folder, number = Path(sys.argv[1]), int(sys.argv[2])
+    chunk = {"input": Ragged.of([[number] * 5] * 9, np.int32), "target": Ragged.of([[number]] * 9, np.int32)}
+    print("ready", flush=True)
+    sys.stdin.readline()
+    for _ in range(15):
+        store = open_or_build(folder / "store", {"of": number}, lambda: [chunk], lambda: {"note": b"%d" % number})
+        assert store.notes == {"note": b"%d" % number}, store.notes
+        assert all(set(column.values.tolist()) == {number} for column in store.columns.values())
+"""
+
+
+def test_processes_that_replace_each_others_store_get_their_own_columns_and_notes(tmp_path: Path) -> None:
+    commands = [[sys.executable, "-c", TAKING_TURNS, str(tmp_path), number] for number in "12"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    racers = [subprocess.Popen(command, **pipes) for command in commands]
+    assert [racer.stdout.readline() for racer in racers] == ["ready\n"] * 2
+    for racer in racers:
+        racer.stdin.write("go\n")
+        racer.stdin.flush()
+    assert [racer.communicate(timeout=60)[1] for racer in racers] == ["", ""]
 
 
 def test_what_an_interrupted_build_left_is_swept_and_nothing_else(tmp_path: Path) -> None:

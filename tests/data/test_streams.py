@@ -11,7 +11,7 @@ from seqloom import recipes
 from seqloom.data.batches import collate, packed_batch, stream_batch
 from seqloom.data.loader import Loader
 from seqloom.data.schema import Schema
-from seqloom.data.streams import Packs, Streams
+from seqloom.data.streams import Packs, Streams, rows_of_sizes
 from seqloom.errors import DataError
 from seqloom.operators.losses import cross_entropy
 from seqloom.ragged import Ragged
@@ -200,3 +200,32 @@ def test_nothing_to_read_is_refused(rows: int, length: int) -> None:
         Packs(np.array([3]), length, rows, 0)
     with pytest.raises(DataError, match="1 or more"):
         Packs(np.array([3, 0]), 5, 5, 0)
+
+
+def test_the_fingerprint_of_a_plan_changes_with_everything_that_decides_it() -> None:
+    documents, others = column([[7] * 3, [8] * 5]), [column([[7] * 5, [8] * 3]), column([[7] * 3, [8] * 5, []])]
+    streams = [Streams(documents, 2, 5), Streams(documents, 3, 5), Streams(documents, 2, 6)]
+    streams += [Streams(other, 2, 5) for other in others]
+    packs = [Packs(documents.lengths + 1, 8, 2, seed=0), Packs(documents.lengths + 1, 9, 2, seed=0)]
+    packs += [Packs(documents.lengths + 1, 8, 3, seed=0), Packs(documents.lengths + 1, 8, 2, seed=1)]
+    packs += [Packs(other.lengths + 1, 8, 2, seed=0) for other in others]
+    assert len({plan.fingerprint() for plan in [*streams, *packs]}) == len(streams) + len(packs) == 11
+    assert Streams(column([[9] * 3, [9] * 5]), 2, 5).fingerprint() == streams[0].fingerprint()
+
+
+def best_fit_decreasing(sizes: list[int], row_length: int) -> list[int]:
+    """The rule said plainly: the largest first, each into the row with the least room that is enough."""
+    rows: list[int] = []
+    for size in sorted(sizes, reverse=True):
+        fullest = max((row for row in rows if row + size <= row_length), default=None)
+        if fullest is not None:
+            rows.remove(fullest)
+        rows.append((fullest or 0) + size)
+    return sorted(rows)
+
+
+@given(st.lists(st.integers(1, 12), max_size=40), st.integers(12, 20))
+def test_rows_filled_together_are_as_full_as_those_filled_one_by_one(sizes: list[int], row_length: int) -> None:
+    alike = rows_of_sizes(np.array(sizes, np.int64), row_length)
+    assert sorted(sum(one.sizes) for one in alike for _ in range(one.rows)) == best_fit_decreasing(sizes, row_length)
+    assert sorted(size for one in alike for size in one.sizes * one.rows) == sorted(sizes)

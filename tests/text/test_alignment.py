@@ -8,9 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqloom.errors import DataError
-from seqloom.text.alignment import align, split_words
+from seqloom.ragged import Ragged
+from seqloom.text import alignment
+from seqloom.text import tokenizer as tokenizer_module
+from seqloom.text.alignment import align, encode_words, split_words
 from seqloom.text.contract import BLOCK
 from seqloom.text.symbols import UNKNOWN
+from seqloom.text.tokenizer import Tokenizer
 from text.samples import KINDS, fitted
 
 WORDS = st.lists(st.text(max_size=6) | st.sampled_from(["bake", "ﷺ", "İ", "", " ", "e\u0301", "北"]), max_size=6)
@@ -83,3 +87,18 @@ def test_no_sentences_and_no_words_give_nothing(kind: str) -> None:
 def test_words_outside_the_text_or_one_upon_the_other_are_refused(spans: list[tuple[int, int]]) -> None:
     with pytest.raises(DataError):
         align(fitted("bytes"), "text", spans)
+
+
+@every_kind
+def test_training_and_serving_are_one_function(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[list[str]]] = []
+
+    def watched(tokenizer: Tokenizer, sentences: list[list[str]]) -> tuple[Ragged, Ragged]:
+        asked.append(sentences)
+        return encode_words(tokenizer, sentences)
+
+    for module in (alignment, tokenizer_module):
+        monkeypatch.setattr(module, "encode_words", watched)
+    align(fitted(kind), "ba ke", [(0, 2), (3, 5)])
+    fitted(kind).encode_words([["ba", "ke"]])
+    assert asked == [[["ba", "ke"]]] * 2

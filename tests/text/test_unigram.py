@@ -1,14 +1,20 @@
 """The unigram model against the sums it stands for, written out way by way."""
 
 import math
+import subprocess
+import sys
+from collections import Counter
 from itertools import combinations, pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqloom.text.unigram import LONGEST_WORD, _lattice, _probabilities, _seeds, count_parts, train_unigram
+from seqloom.text import unigram
+from seqloom.text.lattice import LONGEST_PIECE, LONGEST_WORD, Trie, lattice
+from seqloom.text.unigram import _probabilities, _seeds, count_parts, train_unigram
 
 SINGLES = [bytes([byte]) for byte in range(256)]
 WORDS = st.lists(st.tuples(st.text("abé", min_size=1, max_size=5).map(str.encode), st.integers(1, 9)), min_size=1)
@@ -39,16 +45,87 @@ def test_expected_uses_and_the_best_way_are_those_of_all_ways_written_out(
         for way, weight in zip(ways(word, numbers), weights, strict=True):
             np.add.at(expected, way, count * weight / sum(weights))
         best.append(math.log(max(weights)))
-    lattice = _lattice([word for word, _ in words], pieces)
+    graph = lattice([word for word, _ in words], Trie.of(pieces))
     counts = np.array([count for _, count in words], float)
-    np.testing.assert_allclose(lattice.expected_uses(probabilities, counts), expected, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(lattice.best(np.log(probabilities)), best, rtol=1e-9)
+    np.testing.assert_allclose(graph.expected_uses(probabilities, counts), expected, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(graph.best(np.log(probabilities)), best, rtol=1e-9)
+
+
+def substrings(words: list[tuple[bytes, int]]) -> Counter[bytes]:
+    """How often each substring of whole characters occurs, counted one by one."""
+    counts: Counter[bytes] = Counter()
+    for word, count in words:
+        text = word.decode()
+        for start, stop in combinations(range(len(text) + 1), 2):
+            counts[text[start:stop].encode()] += count
+    return counts
+
+
+@given(
+    words=st.dictionaries(st.text("abé北", min_size=1, max_size=10), st.integers(1, 3), min_size=1),
+    most=st.integers(1, 30),
+)
+def test_seeds_are_the_substrings_that_cover_most(words: dict[str, int], most: int) -> None:
+    given = [(word.encode(), count) for word, count in words.items()]
+    sizes = range(2, LONGEST_PIECE + 1)
+    repeated = [(piece, count) for piece, count in substrings(given).items() if count > 1 and len(piece) in sizes]
+    assert _seeds(given, most) == sorted(repeated, key=lambda item: (-item[1] * len(item[0]), item[0]))[:most]
+
+
+def test_the_rarest_words_are_left_out_where_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = [(f"{number:04}".encode(), 9_999 - number) for number in range(3_000)]
+    trie = Trie.of(SINGLES)
+    assert sum(len(counts) for _, counts in unigram._texts(words, trie)) == 3_000
+    monkeypatch.setattr(unigram, "MOST_EDGES", 4_000)
+    monkeypatch.setattr(unigram, "BLOCK", 300)
+    texts = unigram._texts(words, trie)
+    assert [len(counts) for _, counts in texts] == [300] * 4 and texts[0][1][0] == 9_999
+    monkeypatch.setattr(unigram, "MOST_LETTERS", 41)
+    assert count_parts(f"{number:04}" for number in range(100)) == [(f"{n:04}".encode(), 1) for n in range(10)]
+    monkeypatch.setattr(unigram, "MOST_COUNTED", 4)
+    assert dict(count_parts(["b"] * 3 + list("acdefg") + ["b"] * 3))[b"b"] == 6
+
+
+@pytest.mark.parametrize("block", [1, 2, 2_048])
+def test_blocks_of_words_do_not_change_pieces(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = [(b"lower", 5), (b"lowest", 3), (b"newer", 6), (b"wider", 3), (b"new", 2)]
+    expected = train_unigram(words, 262)
+    monkeypatch.setattr(unigram, "BLOCK", block)
+    assert train_unigram(words, 262) == expected
+
+
+PROGRAM = """
+import random
+from seqloom.text.unigram import MOST_WORDS, count_parts, train_unigram
+def most(): return int(open("/proc/self/status").read().partition("VmHWM:")[2].split()[0]) // 1024
+draw = random.Random(0)
+letters = "abcdefghijklmnopqrstuvwxyz"
+parts = count_parts(["".join(draw.choices(letters, k=28)) for _ in range(MOST_WORDS)])
+before = most()
+train_unigram(parts, 4_000)
+print(most() - before)
+"""
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_long_words_are_fitted_in_bounded_memory() -> None:
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        env={"PYTHONPATH": str(root / "src"), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) <= 300
 
 
 def test_each_round_makes_the_texts_more_probable() -> None:
     words = [(b"lower", 5), (b"lowest", 3), (b"newer", 6), (b"wider", 3), (b"new", 2)]
     pieces = SINGLES + [piece for piece, _ in _seeds(words, 100)]
-    lattice, counts = _lattice([word for word, _ in words], pieces), np.array([5.0, 3.0, 6.0, 3.0, 2.0])
+    graph, counts = lattice([word for word, _ in words], Trie.of(pieces)), np.array([5.0, 3.0, 6.0, 3.0, 2.0])
     uses, before = np.ones(len(pieces)), -math.inf
     for _ in range(6):
         probabilities = _probabilities(uses)
@@ -57,7 +134,7 @@ def test_each_round_makes_the_texts_more_probable() -> None:
             count * math.log(sum(math.prod(probabilities[way]) for way in ways(word, numbers))) for word, count in words
         )
         assert now >= before - 1e-6
-        uses, before = lattice.expected_uses(probabilities, counts), now
+        uses, before = graph.expected_uses(probabilities, counts), now
 
 
 @pytest.mark.parametrize("size", [256, 260, 300])

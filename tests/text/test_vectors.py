@@ -1,7 +1,9 @@
 """Pretrained vectors: every format as its program writes it, only the wanted rows, and no broken file gets through."""
 
 import gzip
+import os
 import struct
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,8 +15,10 @@ from hypothesis import strategies as st
 
 from seqloom.config.text import BytesConfig, WordsConfig
 from seqloom.errors import DataError, RejectedError
+from seqloom.text import vector_files
 from seqloom.text.symbols import COUNT, PAD
 from seqloom.text.tokenizer import fit
+from seqloom.text.vector_files import MAX_WORD
 from seqloom.text.vectors import WordVectors, known_words, read_vectors
 
 Rows = list[tuple[str, list[float]]]
@@ -163,7 +167,8 @@ BROKEN = {
     "another extension": ("a.csv", b"the 1 2\n", ": vec.format: the extension '.csv'"),
     "gzip cut short": ("a.txt.gz", gzip.compress(glove(ROWS))[:-10], ": gz.truncated: "),
     "gzip damaged": ("a.txt.gz", gzip.compress(glove(ROWS))[:-8] + b"12345678", ": gz.crc: "),
-    "no gzip": ("a.txt.gz", glove(ROWS), ": gz.crc: "),
+    "no gzip": ("a.txt.gz", glove(ROWS), ": file.magic: "),
+    "an empty gzip": ("a.txt.gz", b"", ": data.empty: "),
     "Latin-1": ("a.txt", b"caf\xe9 1 2\n", ": enc.utf8: "),
     "a line without end": ("a.txt", b"1" * 2**22, ":1: line.too_long: "),
 }
@@ -181,10 +186,60 @@ def test_a_broken_file_is_refused_with_its_place(case: str, made: Any) -> None:
 
 
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RejectedError, match=r"file\.missing"):
-        read_vectors(tmp_path / "none.vec")
-    with pytest.raises(RejectedError, match=r"file\.not_regular"):
+    (tmp_path / "vectors.vec").write_bytes(word2vec(ROWS))
+    with pytest.raises(RejectedError, match=r"file\.missing: there is no such file\. Fix: did you mean vectors\.vec\?"):
+        read_vectors(tmp_path / "vektors.vec")
+    with pytest.raises(RejectedError, match=r"file\.missing.*the folder .* is missing too"):
+        read_vectors(tmp_path / "none" / "vectors.vec")
+    with pytest.raises(RejectedError, match=r"file\.missing: this name leads nowhere"):
+        read_vectors(tmp_path / ("x" * 300 + ".vec"))
+    with pytest.raises(RejectedError, match=r"file\.is_dir"):
         read_vectors(tmp_path)
+    os.mkfifo(tmp_path / "pipe.vec")
+    with pytest.raises(RejectedError, match=r"file\.not_regular"):
+        read_vectors(tmp_path / "pipe.vec")
+
+
+def peak(call: Callable[[], object]) -> int:
+    tracemalloc.start()
+    try:
+        call()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def wide_rows(count: int) -> bytes:
+    return b"".join(b"w%d" % number + b" 1" * 10_000 + b"\n" for number in range(count))
+
+
+def test_a_packed_file_is_unpacked_chunk_by_chunk(made: Any) -> None:
+    path = made("a.txt.gz", gzip.compress(wide_rows(600), 1))  # 12 MB
+    assert peak(lambda: read_vectors(path, {"w5", "w599"})) < 6_000_000
+    assert read_vectors(path, {"w5", "w599", "w600"}).words == ("w5", "w599")
+
+
+@pytest.mark.parametrize("members", [1, 50])
+def test_a_packed_file_that_holds_far_more_than_it_should_is_refused_in_little_memory(members: int, made: Any) -> None:
+    part = gzip.compress(wide_rows(4_000 // members))  # 80 MB in all
+    path = made("bomb.txt.gz", part * members)
+
+    def read() -> None:
+        with pytest.raises(RejectedError, match=r"txt\.gz: gz\.bomb: unpacks to more than 16,777,216 bytes, 200 times"):
+            read_vectors(path, {"none"})
+
+    assert peak(read) < 6_000_000
+
+
+@pytest.mark.parametrize("width", [1, 7, 300])
+def test_binary_rows_are_read_in_blocks_wherever_these_end(width: int, made: Any, monkeypatch: Any) -> None:
+    rows = [(f"w{number}" + "x" * (number % 97), [float(number)] * width) for number in range(200)]
+    path = made("a.bin", binary(rows))
+    for chunk in (MAX_WORD + 4 * width + 2, MAX_WORD + 4 * width + 33):
+        monkeypatch.setattr(vector_files, "CHUNK", chunk)
+        vectors = read_vectors(path)
+        assert vectors.words == tuple(word for word, _ in rows)
+        np.testing.assert_array_equal(vectors.matrix, np.float32([numbers for _, numbers in rows]))
 
 
 @settings(max_examples=150)

@@ -2,14 +2,32 @@
 
 import io
 import sys
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from seqloom.cli import data, demo, recipes
 from seqloom.errors import RejectedError, SeqloomError
 from seqloom.version import __version__
 
+STOPPED = 130  # what shells expect of a command that was stopped from the keyboard
+
+
+class Verbs(TyperGroup):
+    """Verbs that say one word when they are stopped from the keyboard."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """What the verb returns."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            typer.echo("stopped", err=True)
+            raise typer.Exit(STOPPED) from None
+
+
 app = typer.Typer(
+    cls=Verbs,
     help="A workbench for neural sequence models.",
     no_args_is_help=True,
     add_completion=False,
@@ -36,7 +54,7 @@ def _options(
 
 
 def main() -> None:
-    """Run a command: exit 0 when it is done, 2 for bad input or usage, 1 when the fault is ours."""
+    """Run a command: exit 0 when it is done, 2 for bad input or usage, 130 when stopped, 1 when the fault is ours."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal without our characters shows question marks
     try:

@@ -1,5 +1,7 @@
 """`seqloom data`: look at data before anything is trained on it, and get known sets."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,11 +14,14 @@ from seqloom.cli import data_options as options
 from seqloom.cli.data_sources import get_source, list_sources
 from seqloom.cli.screen import Screen
 from seqloom.data.opening.files import require_writable
-from seqloom.data.problems import Ledger
+from seqloom.data.problems import Ledger, counted
+from seqloom.errors import RejectedError
 
 if TYPE_CHECKING:
     from seqloom.data.report.report import DataReport
     from seqloom.data.survey import Progress as Stage
+
+NARROWEST, WIDEST = 50, 100  # columns of a report
 
 app = typer.Typer(help="Look at data, list and get known sets.", no_args_is_help=True, rich_markup_mode=None)
 app.command("list")(list_sources)
@@ -53,29 +58,48 @@ def check(
     unicode: options.Unicode = "as-is",
     longest: options.Longest = 2**20,
     too_long: options.TooLong = "cut",
-    budget: Annotated[int, typer.Option(min=1, help="Symbols in one batch, padding included.")] = 8_192,
-    html: Annotated[Path | None, typer.Option(help="Also write the report to this HTML file.")] = None,
+    budget: Annotated[
+        int, typer.Option(min=1, metavar="COUNT", help="Symbols in one batch, padding included.")
+    ] = 8_192,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the report to this HTML file.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
     """Read data as training would, and say what is in it and what looks wrong."""
-    if html is not None:
-        require_writable(html, Ledger())
-    config = options.data_config(
-        train=data,
-        dev=dev,
-        test=test,
-        reading=options.reading(format_, encoding, delimiter, header, template, unit),
-        task=task,
-        input=input_,
-        target=target,
-        id=id_,
-        label_separator=label_separator,
-        sequence=sequence,
-        split=options.split(split_column, shares, fold, group, split_seed),
-    )
-    how = options.encoding_config(tokenizer, vocabulary, lower, unicode, longest, too_long)
-    report = _report(config, how, options.bad_rows(bad_rows, max_bad), budget)
+    with options.flags_named():
+        config = options.data_config(
+            train=data,
+            dev=dev,
+            test=test,
+            reading=options.reading(format_, encoding, delimiter, header, template, unit),
+            task=task,
+            input=input_,
+            target=target,
+            id=id_,
+            label_separator=label_separator,
+            sequence=sequence,
+            split=options.split(split_column, shares, fold, group, split_seed),
+        )
+        how = options.encoding_config(tokenizer, vocabulary, lower, unicode, longest, too_long)
+    with _refusals(json):
+        if html is not None:
+            require_writable(html, map(Path, (*data, *(dev or ()), *(test or ()))), Ledger())
+        report = _report(config, how, options.bad_rows(bad_rows, max_bad), budget)
     _show(report, html, json)
+
+
+@contextmanager
+def _refusals(json: bool) -> Iterator[None]:
+    """Inside, what is refused is also printed as JSON, if that is wanted: programs read no messages."""
+    try:
+        yield
+    except RejectedError as error:
+        if json:
+            _print_json({"verdict": "refused", "problems": error.details, "total": error.total})
+        raise
+
+
+def _print_json(value: object) -> None:
+    Screen().print(msgspec.json.encode(value).decode(), markup=False, soft_wrap=True)
 
 
 def _report(config: Any, how: Any, rule: Any, budget: int) -> "DataReport":
@@ -87,14 +111,15 @@ def _report(config: Any, how: Any, rule: Any, budget: int) -> "DataReport":
         TextColumn("{task.description}"),
         BarColumn(),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[rows]:,} rows"),
+        TextColumn("{task.fields[rows]}"),
     )
     with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
-        work = bar.add_task("reading", total=None, rows=0)
+        work = bar.add_task("reading", total=None, rows="")
 
         def show(progress: "Stage") -> None:
             total = None if progress.share is None else 1.0  # None leaves what is there
-            bar.update(work, description=progress.stage, rows=progress.rows, total=total, completed=progress.share)
+            rows = counted(progress.rows, "row")
+            bar.update(work, description=progress.stage, rows=rows, total=total, completed=progress.share)
 
         return look(config, how, Ledger(rule), budget=budget, watch=show)
 
@@ -106,10 +131,10 @@ def _show(report: "DataReport", html: Path | None, json: bool) -> None:
 
         write_file(html, report.html())
     if json:
-        screen.print(msgspec.json.encode(report.data()).decode(), markup=False, soft_wrap=True)
+        _print_json(report.data())
     else:
         coloured = screen.color_system is not None and not screen.no_color
-        drawn = report.text(width=max(50, min(100, screen.width)), colour=coloured)
+        drawn = report.text(width=max(NARROWEST, min(WIDEST, screen.width)), colour=coloured)
         screen.print(Text.from_ansi(drawn), soft_wrap=True)
         if html is not None:
             screen.print(f"\nThe report is written to {html}", soft_wrap=True, markup=False)

@@ -1,5 +1,8 @@
 """The options that say what the data is and how it is read: the same for every verb that takes data."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from decimal import Decimal
 from typing import Annotated, Any, cast, get_args
 
 import typer
@@ -21,40 +24,87 @@ from seqloom.config.text import AnyTokenizer, UnicodeForm
 from seqloom.data.problems import BadRows
 from seqloom.errors import ConfigError
 
-Data = Annotated[list[str], typer.Argument(help="A file, a folder, two files of parallel text, or the name of a set.")]
-Dev = Annotated[list[str] | None, typer.Option("--dev", help="The dev file; twice for parallel text.")]
-Test = Annotated[list[str] | None, typer.Option("--test", help="The test file; twice for parallel text.")]
-TaskName = Annotated[str | None, typer.Option("--task", help=f"One of {', '.join(get_args(Task))}; else inferred.")]
-Input = Annotated[list[str] | None, typer.Option("--input", help="The input column; twice for a pair of texts.")]
-Target = Annotated[list[str] | None, typer.Option("--target", help="The target column.")]
-Id = Annotated[str | None, typer.Option("--id", help="A column that names each row.")]
+Data = Annotated[
+    list[str],
+    typer.Argument(metavar="FILE", help="A file, a folder, two files of parallel text, or the name of a set."),
+]
+Dev = Annotated[list[str] | None, typer.Option("--dev", metavar="FILE", help="The dev file; twice for parallel text.")]
+Test = Annotated[
+    list[str] | None, typer.Option("--test", metavar="FILE", help="The test file; twice for parallel text.")
+]
+TaskName = Annotated[
+    str | None, typer.Option("--task", metavar="NAME", help=f"One of {', '.join(get_args(Task))}; else inferred.")
+]
+Input = Annotated[
+    list[str] | None, typer.Option("--input", metavar="COLUMN", help="The input column; twice for a pair of texts.")
+]
+Target = Annotated[list[str] | None, typer.Option("--target", metavar="COLUMN", help="The target column.")]
+Id = Annotated[str | None, typer.Option("--id", metavar="COLUMN", help="A column that names each row.")]
 LabelSeparator = Annotated[
-    str | None, typer.Option("--label-separator", help="Cells hold several labels with this between them.")
+    str | None,
+    typer.Option("--label-separator", metavar="MARK", help="Cells hold several labels with this between them."),
 ]
 Sequence = Annotated[
-    str | None, typer.Option("--sequence", help="Rows that share this column are the steps of one sequence.")
+    str | None,
+    typer.Option("--sequence", metavar="COLUMN", help="Rows that share this column are the steps of one sequence."),
 ]
 FormatName = Annotated[
-    str | None, typer.Option("--format", help=f"One of {', '.join(get_args(Format))}; else by the extension.")
+    str | None,
+    typer.Option("--format", metavar="NAME", help=f"One of {', '.join(get_args(Format))}; else by the extension."),
 ]
-Encoding = Annotated[str, typer.Option("--encoding", help="How characters are stored.")]
-Delimiter = Annotated[str | None, typer.Option("--delimiter", help="What stands between columns.")]
+Encoding = Annotated[str, typer.Option("--encoding", metavar="NAME", help="How characters are stored.")]
+Delimiter = Annotated[str | None, typer.Option("--delimiter", metavar="MARK", help="What stands between columns.")]
 Header = Annotated[bool, typer.Option("--header/--no-header", help="Whether the first row names the columns.")]
-Template = Annotated[str | None, typer.Option("--template", help='How lines of text are cut: "{label} {text}".')]
-UnitName = Annotated[str, typer.Option("--unit", help=f"What one row of text is: {', '.join(get_args(Unit))}.")]
-SplitColumn = Annotated[str | None, typer.Option("--split-column", help="A column that says train, dev or test.")]
-Shares = Annotated[str | None, typer.Option("--shares", help="What is drawn for dev and test, such as 10%,10%.")]
-Folds = Annotated[str | None, typer.Option("--fold", help="One of k folds as dev, such as 0/5.")]
-Group = Annotated[str | None, typer.Option("--group", help="Rows that share this column stay in one part.")]
-Seed = Annotated[int, typer.Option("--split-seed", help="The seed of the drawn parts.")]
-BadRowsRule = Annotated[str, typer.Option("--bad-rows", help="strict, or skip to read over bad rows.")]
-MaxBad = Annotated[str, typer.Option("--max-bad", help="The share of bad rows that may be skipped.")]
-Tokeniser = Annotated[str, typer.Option("--tokenizer", help="words, characters, bytes, bpe or unigram.")]
-Vocabulary = Annotated[int | None, typer.Option("--vocabulary", help="The most symbols of the tokeniser.")]
+Template = Annotated[
+    str | None, typer.Option("--template", metavar="TEXT", help='How lines of text are cut: "{label} {text}".')
+]
+UnitName = Annotated[
+    str, typer.Option("--unit", metavar="NAME", help=f"What one row of text is: {', '.join(get_args(Unit))}.")
+]
+SplitColumn = Annotated[
+    str | None, typer.Option("--split-column", metavar="COLUMN", help="A column that says train, dev or test.")
+]
+Shares = Annotated[
+    str | None, typer.Option("--shares", metavar="DEV,TEST", help="What is drawn for dev and test, such as 10%,10%.")
+]
+Folds = Annotated[
+    str | None, typer.Option("--fold", metavar="NUMBER/COUNT", help="One of k folds as dev, such as 0/5.")
+]
+Group = Annotated[
+    str | None, typer.Option("--group", metavar="COLUMN", help="Rows that share this column stay in one part.")
+]
+Seed = Annotated[int, typer.Option("--split-seed", metavar="NUMBER", help="The seed of the drawn parts.")]
+BadRowsRule = Annotated[str, typer.Option("--bad-rows", metavar="RULE", help="strict, or skip to read over bad rows.")]
+MaxBad = Annotated[str, typer.Option("--max-bad", metavar="SHARE", help="The share of bad rows that may be skipped.")]
+Tokeniser = Annotated[
+    str, typer.Option("--tokenizer", metavar="KIND", help="words, characters, bytes, bpe or unigram.")
+]
+Vocabulary = Annotated[
+    int | None, typer.Option("--vocabulary", metavar="COUNT", help="The most symbols of the tokeniser.")
+]
 Lower = Annotated[bool, typer.Option("--lower", help="Lower-case the text.")]
-Unicode = Annotated[str, typer.Option("--unicode", help=f"The form of the text: {', '.join(get_args(UnicodeForm))}.")]
-Longest = Annotated[int, typer.Option("--longest", help="The most symbols, words or steps of one input.")]
-TooLong = Annotated[str, typer.Option("--too-long", help="cut what is longer, or refuse it.")]
+Unicode = Annotated[
+    str, typer.Option("--unicode", metavar="FORM", help=f"The form of the text: {', '.join(get_args(UnicodeForm))}.")
+]
+Longest = Annotated[
+    int, typer.Option("--longest", metavar="COUNT", help="The most symbols, words or steps of one input.")
+]
+TooLong = Annotated[str, typer.Option("--too-long", metavar="RULE", help="cut what is longer, or refuse it.")]
+
+
+FLAGS = {"limit": "--vocabulary", "longest": "--longest", "too_long": "--too-long", "unicode": "--unicode"}
+FLAGS |= {"format": "--format", "unit": "--unit", "task": "--task", "seed": "--split-seed"}  # by the names of settings
+
+
+@contextmanager
+def flags_named() -> Iterator[None]:
+    """Inside, a setting that is refused is called by the flag that people typed."""
+    try:
+        yield
+    except ConfigError as error:
+        place, colon, rest = error.problem.partition(": ")
+        flag = FLAGS.get(place.rpartition(".")[2])
+        raise (ConfigError(f"{flag}: {rest}", fix=error.fix) if colon and flag else error) from None
 
 
 def share(text: str, flag: str) -> float:
@@ -64,8 +114,8 @@ def share(text: str, flag: str) -> float:
     (0.001, 0.25)
     """
     try:
-        number = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
+        number = float(Decimal(text.removesuffix("%")) / (100 if text.endswith("%") else 1))  # 0.7% is 7 / 1000 exactly
+    except (ArithmeticError, ValueError):
         number = -1.0
     if not 0 <= number <= 1:
         raise ConfigError(f"{flag} {text!r} is no share", fix="write it like 0.1% or 0.001")

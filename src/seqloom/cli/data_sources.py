@@ -1,8 +1,10 @@
 """`seqloom data list` and `seqloom data get NAME`: the data sets that are known by name."""
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Annotated
+from textwrap import fill
+from typing import TYPE_CHECKING, Annotated, NamedTuple, get_args
 
+import msgspec
 import typer
 from rich.markup import escape
 from rich.progress import (
@@ -13,50 +15,90 @@ from rich.progress import (
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
-from rich.table import Table
 
 from seqloom.cli.screen import Screen
+from seqloom.config.data import Task
+from seqloom.data.problems import counted
+from seqloom.data.schema import PARTS
 from seqloom.data.sources import SOURCES, Shelves, Source, usual_shelves
 from seqloom.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
     from seqloom.data.sources.fetching import Event
 
+SEARCH = "search"  # sets of tables, without a task of their own
+TASKS = (*get_args(Task), SEARCH)
+INDENT = "  "
 
-def list_sources() -> None:
+
+class Listed(NamedTuple):
+    """What is said about a set in the list."""
+
+    name: str
+    task: str
+    rows: dict[str, int]
+    here: str  # yes, no (it can be fetched), by hand (it cannot), embedded (it needs no file)
+    description: str
+    licence: str | None
+
+
+def list_sources(
+    task: Annotated[str | None, typer.Option(help=f"Only sets for this task: {', '.join(TASKS)}.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
+) -> None:
     """List the known data sets: what each is, how many rows it has, its licence, and whether it is here."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("name", "task"):
-        table.add_column(heading, no_wrap=True)
-    table.add_column("rows", justify="right", no_wrap=True)
-    table.add_column("here", no_wrap=True)
-    table.add_column("what it is")
-    for row in (*_known(usual_shelves()), *_embedded()):
-        table.add_row(*row)
+    if task is not None and task not in TASKS:
+        raise ConfigError(f"there is no task '{task}'", fix=did_you_mean(task, TASKS))
+    sets = [one for one in (*_known(usual_shelves()), *_embedded()) if task in (None, one.task)]
     console = Screen()
-    console.print(table)
+    if json:
+        plain = [one._asdict() for one in sets]
+        console.print(msgspec.json.encode(plain).decode(), markup=False, soft_wrap=True)
+    else:
+        _print_list(sets, console)
+
+
+def _print_list(sets: list[Listed], console: Screen) -> None:
+    """A line of columns for each set, and what it is below, so that a narrow terminal shows all of it."""
+    name, task, rows = (max(map(len, column)) for column in zip(*map(_columns, sets), strict=True))
+    console.print(f"[bold]{'name':<{name}}  {'task':<{task}}  {'rows':>{rows}}  here[/bold]")
+    for one in sets:
+        first, second, third = _columns(one)
+        console.print(f"\n[bold]{first:<{name}}[/bold]  {second:<{task}}  {third:>{rows}}  {one.here}")
+        console.print(_indented(one.description, console))
+        if one.licence is not None:
+            console.print(f"[dim]{_indented(f'licence: {one.licence}', console)}[/dim]")
     console.print(
-        "\n`seqloom data get NAME` brings a set here; embedded ones are written by a seed and need no file.\n"
-        "A folder of sets of your own is named by SEQLOOM_DATA.",
+        "\n`seqloom data get NAME` brings a set here; for those marked 'by hand' it says which files to put where. "
+        "Embedded ones are written by a seed and need no file. A folder of sets of your own is named by SEQLOOM_DATA."
     )
 
 
-def _known(shelves: Shelves) -> Iterator[tuple[str, ...]]:
+def _indented(text: str, console: Screen) -> str:
+    return escape(fill(text, console.width, initial_indent=INDENT, subsequent_indent=INDENT))
+
+
+def _columns(one: Listed) -> tuple[str, str, str]:
+    return one.name, one.task, f"{sum(one.rows.values()):,}"
+
+
+def _known(shelves: Shelves) -> Iterator[Listed]:
     for source in SOURCES.values():
         here = all(shelves.find(file) for file in source.every_file())
-        rows = sum(source.rows().values())
-        about = f"{escape(source.description)}\n[dim]licence: {escape(source.licence)}[/dim]"
-        yield source.name, source.task or "search", f"{rows:,}", "yes" if here else "no", about
+        state = "yes" if here else "no" if source.has_addresses() else "by hand"
+        yield Listed(source.name, source.task or SEARCH, source.rows(), state, source.description, source.licence)
 
 
-def _embedded() -> Iterator[tuple[str, ...]]:
+def _embedded() -> Iterator[Listed]:
     from seqloom.data.synthetic import NAMES  # needs numpy, and `seqloom --help` does not
 
     for one in NAMES.values():
-        yield one.name, one.task, f"{sum(one.sizes):,}", "embedded", escape(one.description)
+        yield Listed(one.name, one.task, dict(zip(PARTS, one.sizes, strict=True)), "embedded", one.description, None)
 
 
-def get_source(name: Annotated[str, typer.Argument(help="The name of a set; `seqloom data list` shows them.")]) -> None:
+def get_source(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of a set; `seqloom data list` shows them.")],
+) -> None:
     """Bring a known data set here: copied from SEQLOOM_DATA or downloaded, and verified."""
     console = Screen()
     if name in SOURCES:
@@ -112,6 +154,8 @@ def _watch(events: "Iterable[Event]", console: Screen) -> int:
 
 def _summary(source: Source, written: int) -> str:
     count = sum(1 for _ in source.every_file())
+    if not written and count == 1:
+        return f"nothing to do, the file of '{source.name}' was here and is verified"
     if not written:
         return f"nothing to do, all {count} files of '{source.name}' were here and are verified"
-    return f"'{source.name}' is here, {written} of its {count} files are new"
+    return f"'{source.name}' is here, {written} of its {counted(count, 'file')} {'is' if written == 1 else 'are'} new"

@@ -9,18 +9,21 @@ from rich.progress import Progress
 from rich.text import Text
 
 from seqloom.cli.screen import Screen
-from seqloom.errors import DataError
+from seqloom.data.opening.files import require_writable
+from seqloom.data.problems import Ledger
 
 if TYPE_CHECKING:
     from seqloom.figures import Figure
 
 
 def demo(
-    save: Annotated[Path | None, typer.Option(help="Also write the pictures to this HTML file.")] = None,
+    save: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write the pictures to this HTML file.")
+    ] = None,
 ) -> None:
     """Show every family at work: in steps and at once, learning from embedded data, and inside."""
-    if save is not None and (save.is_dir() or not save.absolute().parent.is_dir()):
-        raise DataError(f"{save} is not a file in a folder that exists", fix="give a path like pieces.html")
+    if save is not None:
+        require_writable(save, (), Ledger())
     console = Screen()
     console.print("Building each family and reading 64 symbols at once, then in steps of 1 to 7:")
     import torch  # a second or two

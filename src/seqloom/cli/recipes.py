@@ -30,8 +30,12 @@ def make(name: str, shape: str, size: library.Size) -> Any:
 
 
 def recipes(
-    name: Annotated[str | None, typer.Argument(help="Print this recipe's configuration as TOML.")] = None,
-    shape: Annotated[str | None, typer.Option(help="The shape of model, where a recipe makes several.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Print this recipe's configuration as TOML.")
+    ] = None,
+    shape: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The shape of model, where a recipe makes several.")
+    ] = None,
     size: Annotated[library.Size | None, typer.Option(help="How large; without it all are listed.")] = None,
 ) -> None:
     """List the families, or print one as TOML."""

@@ -39,6 +39,17 @@ def collate(schema: Schema, columns: Columns, rows: np.ndarray) -> AnyBatch:
     return Batch(inputs, targets, tuple(map(str, rows.tolist())))
 
 
+def unseen_labels(columns: Columns, rows: np.ndarray) -> np.ndarray:
+    """[B] how many labels of each row training never saw.
+
+    They have no column in the targets of a batch, so no model can say them: an evaluation of several labels counts
+    each as one that was missed.
+    """
+    target = columns["target"].select(rows)
+    of_row = np.repeat(np.arange(target.rows), target.lengths)
+    return np.bincount(of_row[target.values < 0], minlength=target.rows)
+
+
 def stream_batch(streams: Streams, cut: Cut) -> Batch[Padded, Tensor]:
     """The batch of one step of contiguous streams; its ids are the numbers of the rows."""
     read, said = streams.read(cut)
@@ -134,7 +145,7 @@ def _label(asked: Question) -> Answer:
 
 
 def _labels(asked: Question) -> Answer:
-    """Labels that training never saw have no column; they are left out here and counted where they were read."""
+    """Labels that training never saw have no column; `unseen_labels` counts them for an evaluation."""
     target, classes = asked.columns["target"], asked.classes
     if target.values.size and not -1 <= int(target.values.min()) <= int(target.values.max()) < classes:
         raise DataError(f"labels are numbers below {classes}, found {int(target.values.max())}")

@@ -3,7 +3,7 @@
 DataConfig ──▶ open_data ──▶ Dataset ──▶ rows() ──▶ (part, Example), (part, Example), ...
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain, islice, takewhile
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, Protocol
@@ -13,7 +13,7 @@ import msgspec
 from seqloom.config.data import AnySplit, ColumnSplit, DataConfig, FoldSplit, GivenSplit, RandomSplit
 from seqloom.data.examples import Example
 from seqloom.data.making import Made, make_examples
-from seqloom.data.opening.files import fingerprint, is_file, require_state, state_of
+from seqloom.data.opening.files import fingerprint, is_file, is_folder, refuse_unreadable, require_state, state_of
 from seqloom.data.problems import BadRows, Ledger, Place
 from seqloom.data.readers import read_table
 from seqloom.data.readers.pictures import load_column
@@ -21,10 +21,11 @@ from seqloom.data.roles import PART_NAMES, Roles, find_roles
 from seqloom.data.schema import PARTS, Part, Schema
 from seqloom.data.sequences import in_sequences
 from seqloom.data.sources import SOURCES, resolve
+from seqloom.data.sources.verifying import require_known
 from seqloom.data.splits import cut_document, divider
 from seqloom.data.synthetic import NAMES, SyntheticSet
 from seqloom.data.tables import Record, Table
-from seqloom.errors import did_you_mean
+from seqloom.errors import ConfigError, did_you_mean
 from seqloom.version import __version__
 
 SAMPLE = 200  # records that are looked at to find out what the columns mean
@@ -90,7 +91,7 @@ class FileSet(NamedTuple):
     schema: Schema
     split: AnySplit
     said: tuple[str, ...]
-    states: dict[Path, str]  # of the files when the columns were looked at
+    states: dict[Path, str]  # of every file when the columns were looked at
 
     def files(self) -> dict[Part, tuple[Path, ...]]:
         """The files of each part that was given."""
@@ -103,14 +104,16 @@ class FileSet(NamedTuple):
 
     def fingerprints(self) -> dict[str, Any]:
         """Size and sha256 of every file, also of those in folders and of pictures that a table names."""
-        given = [path for group in self.files().values() for path in group]
-        paths = [inner for path in given for inner in (sorted(path.rglob("*")) if path.is_dir() else [path])]
-        return {str(path): list(fingerprint(path)) for path in [*paths, *self._pictures()] if is_file(path)}
+        return {str(path): _summed(path) for path in self._every_file()}
+
+    def _every_file(self) -> Iterator[Path]:
+        yield from _stored(self.files())
+        yield from filter(is_file, self._pictures())
 
     def _pictures(self) -> Iterator[Path]:
         """The files that a column of pictures names."""
         groups = self.files().values() if self.schema.input == "picture" else ()
-        for (path,) in (group for group in groups if not group[0].is_dir()):
+        for (path,) in (group for group in groups if not is_folder(group[0])):
             table = _open(self.config, (path,), Ledger())
             column = table.columns.index(self.config.input[0])
             names = (record.values[column] for record in table.records)
@@ -128,9 +131,14 @@ class FileSet(NamedTuple):
                 table = load_column(table, roles.input[0], ledger)
             made = make_examples(table, roles, ledger)
             yield from self._divided(part, made, table, roles, ledger)
-            for path in paths:
-                require_state(path, self.states[path], state_of(path), ledger)
+        self._require_states(ledger)
         ledger.close()
+
+    def _require_states(self, ledger: Ledger) -> None:
+        """Refuse files that were written, added or taken away since the columns were looked at."""
+        now = _states(self._every_file())
+        for path in dict.fromkeys([*self.states, *now]):
+            require_state(path, self.states.get(path, "nothing"), now.get(path, "nothing"), ledger)
 
     def _divided(
         self, part: Part, made: Iterator[Made], table: Table, roles: Roles, ledger: Ledger
@@ -148,28 +156,46 @@ def open_data(config: DataConfig, ledger: Ledger) -> Dataset:
     """A data set whose columns, task and split are known: given, or inferred from the first rows and said."""
     name = config.train[0] if len(config.train) == 1 else ""
     if name in NAMES and not Path(name).exists():
+        _require_no_settings(config, name)
         return EmbeddedSet(config, NAMES[name], (f"data: the embedded set '{name}'",))
     resolved = resolve(config)
     if resolved is config and name.isidentifier() and not Path(name).exists():
         known = did_you_mean(name, [*NAMES, *SOURCES])
         fix = known if known.startswith("did you") else "check the path, or see `seqloom data list`"
         ledger.bad_file("file.missing", "no file and no data set has this name", Place(name), fix)
-    return _open_files(resolved, ledger)
+    if resolved is config:
+        return _open_files(config, ledger)
+    require_known(name, resolved, ledger)
+    return _open_files(resolved, ledger, _left_out(resolved, name))
 
 
-def _open_files(config: DataConfig, ledger: Ledger) -> FileSet:
+def _require_no_settings(config: DataConfig, name: str) -> None:
+    """Refuse to say how an embedded set is read or divided: its seed has decided."""
+    for field in msgspec.structs.fields(config):
+        if field.name != "train" and getattr(config, field.name) != field.default:
+            text = f"the set '{name}' is embedded: its parts, columns and task are fixed, and '{field.name}' is given"
+            raise ConfigError(text, fix=f"leave '{field.name}' out")
+
+
+def _left_out(resolved: DataConfig, name: str) -> tuple[str, ...]:
+    """What of a named set is not read because of the user's rule."""
+    if "dev" not in SOURCES[name].files or resolved.dev:
+        return ()
+    return (f"split: the folds of train are the dev parts, and the dev part of '{name}' is not read",)
+
+
+def _open_files(config: DataConfig, ledger: Ledger, before: tuple[str, ...] = ()) -> FileSet:
     files = _files(config)
     _require_apart(files, ledger)
-    paths = files["train"]
-    states = {path: state_of(path) for group in files.values() for path in group}
+    paths, states = files["train"], _states(_stored(files))
     peeking = Ledger(BadRows(skip=True, share=1.0))  # what is bad is told when all is read
     table = _open(config, paths, peeking)
     sample = list(islice(table.records, SAMPLE))
     if not sample:
         _refuse_all(peeking, paths[0], ledger)
     roles = _roles(config, table, sample, ledger)
-    split = config.split or _usual_split(config, roles, table.columns)
-    said = (*roles.said, *(() if config.split else (f"split: {_described(split)}",)))
+    split = _drawn_only(config.split or _usual_split(config, roles, table.columns), config)
+    said = (*before, *roles.said, *(() if config.split == split else (f"split: {_described(split)}",)))
     known = {
         "input": tuple(table.columns[column] for column in roles.input),
         "target": tuple(table.columns[column] for column in roles.target),
@@ -178,12 +204,35 @@ def _open_files(config: DataConfig, ledger: Ledger) -> FileSet:
     }
     if config.sequence is not None:
         known |= {"input": config.input, "target": config.target}
-    return FileSet(msgspec.structs.replace(config, **known), roles.schema, split, said, states)
+    dataset = FileSet(msgspec.structs.replace(config, **known), roles.schema, split, said, states)
+    return dataset._replace(states=_states(dataset._every_file()) | states)  # the pictures are known only now
+
+
+def _drawn_only(split: AnySplit, config: DataConfig) -> AnySplit:
+    """The same rule, drawing no part that is given as a file."""
+    if isinstance(split, FoldSplit) and config.dev:
+        text = "a fold is the dev part, and files are given for dev as well"
+        raise ConfigError(text, fix="leave out the files for dev, or the fold")
+    if not isinstance(split, RandomSplit):
+        return split
+    given = {part: 0.0 for part, paths in (("dev", config.dev), ("test", config.test)) if paths}
+    return msgspec.structs.replace(split, **given)
 
 
 def _files(config: DataConfig) -> dict[Part, tuple[Path, ...]]:
     given: dict[Part, tuple[str, ...]] = {"train": config.train, "dev": config.dev, "test": config.test}
     return {part: tuple(map(Path, paths)) for part, paths in given.items() if paths}
+
+
+def _stored(files: dict[Part, tuple[Path, ...]]) -> Iterator[Path]:
+    """Every file that is given, those in folders one by one."""
+    given = (path for group in files.values() for path in group)
+    paths = (inner for path in given for inner in (sorted(path.rglob("*")) if is_folder(path) else [path]))
+    return filter(is_file, paths)
+
+
+def _states(paths: Iterable[Path]) -> dict[Path, str]:
+    return {path: state_of(path) for path in paths}
 
 
 def _open(config: DataConfig, paths: tuple[Path, ...], ledger: Ledger) -> Table:
@@ -194,7 +243,7 @@ def _open(config: DataConfig, paths: tuple[Path, ...], ledger: Ledger) -> Table:
 def _roles(config: DataConfig, table: Table, sample: list[Record], ledger: Ledger) -> Roles:
     """What the columns mean; in a table of sequences they are the vectors and their target."""
     if config.sequence is not None:
-        config = msgspec.structs.replace(config, input=table.columns[:1], target=table.columns[1:])
+        config = msgspec.structs.replace(config, input=table.columns[:1], target=table.columns[1:2])
     return find_roles(config, table.columns, table.named, sample, ledger)
 
 
@@ -220,18 +269,25 @@ def _usual_split(config: DataConfig, roles: Roles, columns: tuple[str, ...]) -> 
     """The rule where none was given: the files, a column named for it, or a seeded draw of what is missing."""
     if roles.split is not None:
         return ColumnSplit(column=columns[roles.split])
-    if config.dev:
-        return GivenSplit()
-    return RandomSplit(test=0.0) if config.test else RandomSplit()
+    return GivenSplit() if config.dev else RandomSplit()
 
 
 def _described(split: AnySplit) -> str:
     if isinstance(split, RandomSplit):
-        drawn = " and ".join(
-            f"{share:.0%} {name}" for name, share in (("dev", split.dev), ("test", split.test)) if share
+        shares = {"dev": split.dev, "test": split.test}
+        drawn = " and ".join(f"{share:.0%} {name}" for name, share in shares.items() if share)
+        rest = "".join(f"; {name} is given" for name, share in shares.items() if not share)
+        return (
+            f"{drawn} drawn from train with seed {split.seed}{rest}" if drawn else "the given files; nothing is drawn"
         )
-        return f"{drawn} drawn from train with seed {split.seed}"
     return f"column '{split.column}'" if isinstance(split, ColumnSplit) else "the given files"
+
+
+def _summed(path: Path) -> list[Any]:
+    try:
+        return list(fingerprint(path))
+    except OSError as error:
+        refuse_unreadable(path, error, Ledger())
 
 
 def _by_column(made: Iterator[Made], table: Table, roles: Roles, ledger: Ledger) -> Iterator[tuple[Part, Example]]:

@@ -73,18 +73,19 @@ class Encoder:
         return Ragged(np.array(numbers, np.uint32).reshape(-1, 2), np.arange(len(numbers) + 1))
 
     def _limited(self) -> list[str]:
-        """The columns whose lengths count: symbols of texts, words, steps."""
-        inputs = {"words": ["firsts"], "picture": []}.get(self.schema.input, ["input"])
-        return [*inputs, *(["target"] if self.schema.target in ("text", "tags") else [])]
+        """The columns whose lengths count: symbols of texts, pieces of words, steps."""
+        inputs = [] if self.schema.input == "picture" else ["input"]
+        return [*inputs, *(["target"] if self.schema.target == "text" else [])]
 
     def _cut(self, columns: dict[str, Ragged]) -> dict[str, Ragged]:
         most = self.config.longest
         cut = {name: columns[name].shorten(np.full(columns[name].rows, most)) for name in self._limited()}
-        if self.schema.input == "words":  # the pieces end where the first word that is left out begins
-            firsts, pieces = columns["firsts"], columns["input"]
-            beyond = np.minimum(firsts.starts[:-1] + most, len(firsts.values) - 1)
-            ends = np.where(firsts.lengths > most, firsts.values[beyond], pieces.lengths)
-            cut["input"] = pieces.shorten(ends)
+        if self.schema.input == "pair":
+            cut["input"] = cut_pairs(columns["input"], most)
+        if self.schema.input == "words":
+            cut["input"], cut["firsts"] = cut_words(columns["input"], columns["firsts"], most)
+        if self.schema.target == "tags":  # one for each word or step that is left
+            cut["target"] = columns["target"].shorten(cut.get("firsts", cut["input"]).lengths)
         return columns | cut
 
     def number_of(self, label: str) -> int:
@@ -92,10 +93,10 @@ class Encoder:
         return self.numbers.get(label, UNSEEN)
 
 
-def joined(first: Ragged, second: Ragged, between: int) -> Ragged:
+def paired(first: Ragged, second: Ragged, between: int) -> Ragged:
     """Each row of the first, a symbol, and the same row of the second.
 
-    >>> joined(Ragged.of([[1], [2, 3]], np.int32), Ragged.of([[4, 5], []], np.int32), 9).values.tolist()
+    >>> paired(Ragged.of([[1], [2, 3]], np.int32), Ragged.of([[4, 5], []], np.int32), 9).values.tolist()
     [1, 9, 4, 5, 2, 3, 9]
     """
     starts = first.starts + second.starts + np.arange(first.rows + 1)
@@ -105,6 +106,42 @@ def joined(first: Ragged, second: Ragged, between: int) -> Ragged:
     of_row = np.repeat(np.arange(second.rows), second.lengths)
     values[np.arange(len(second.values)) + (starts[1:] - second.starts[1:])[of_row]] = second.values
     return Ragged(values, starts)
+
+
+def cut_pairs(pairs: Ragged, most: int) -> Ragged:
+    """Rows of at most so many symbols: the longer text is cut first, then both, and SEPARATOR stays.
+
+    >>> pair = paired(Ragged.of([[7, 7, 7, 7]], np.int32), Ragged.of([[8, 8]], np.int32), SEPARATOR)
+    >>> cut_pairs(pair, 5).values.tolist() == [7, 7, SEPARATOR, 8, 8]
+    True
+    """
+    between = np.flatnonzero(pairs.values == SEPARATOR)  # of each row one: no text has it
+    first, second = between - pairs.starts[:-1], pairs.starts[1:] - between - 1
+    room = most - 1
+    kept_first = np.minimum(first, np.maximum(room - second, room - room // 2))
+    kept_second = np.minimum(second, room - kept_first)
+    offset = np.arange(len(pairs.values)) - np.repeat(between, pairs.lengths)  # negative in the first text
+    begins = np.repeat(first, pairs.lengths) + offset < np.repeat(kept_first, pairs.lengths)
+    kept = np.where(offset < 0, begins, offset <= np.repeat(kept_second, pairs.lengths))
+    starts = np.concatenate([[0], np.cumsum(kept_first + 1 + kept_second)])
+    return Ragged(pairs.values[kept], starts)
+
+
+def cut_words(pieces: Ragged, firsts: Ragged, most: int) -> tuple[Ragged, Ragged]:
+    """Rows of at most so many pieces, and where their words begin: cut between words, or inside a first one too long.
+
+    >>> pieces, firsts = Ragged.of([[6, 7, 8, 9]], np.int32), Ragged.of([[0, 2]], np.int32)
+    >>> [column.values.tolist() for column in cut_words(pieces, firsts, 3)]
+    [[6, 7], [0]]
+    """
+    of_row = np.repeat(np.arange(firsts.rows), firsts.lengths)
+    last = np.arange(len(firsts.values)) == firsts.starts[1:][of_row] - 1
+    ends = np.where(last, pieces.lengths[of_row], np.roll(firsts.values, -1))
+    words = np.maximum(np.bincount(of_row[ends <= most], minlength=firsts.rows), np.minimum(firsts.lengths, 1))
+    kept = np.zeros(firsts.rows, np.int64)
+    some = words > 0
+    kept[some] = np.minimum(ends[firsts.starts[:-1][some] + words[some] - 1], most)
+    return pieces.shorten(kept), firsts.shorten(words)
 
 
 def _tokenizer(tokenizer: Tokenizer | None) -> Tokenizer:
@@ -120,7 +157,7 @@ def _encode_text(encoder: Encoder, examples: Sequence[Example]) -> dict[str, Rag
 def _encode_pair(encoder: Encoder, examples: Sequence[Example]) -> dict[str, Ragged]:
     tokenizer, pairs = _tokenizer(encoder.tokenizer), [cast(TextPair, example.input) for example in examples]
     first, second = (tokenizer.encode([pair[side] for pair in pairs]) for side in (0, 1))
-    return {"input": joined(first, second, SEPARATOR)}
+    return {"input": paired(first, second, SEPARATOR)}
 
 
 def _encode_words(encoder: Encoder, examples: Sequence[Example]) -> dict[str, Ragged]:

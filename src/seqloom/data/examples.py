@@ -4,6 +4,7 @@ input     text | a pair of texts | words | vectors [T,D] | a picture [H,W,C]
 target    a label | labels | numbers | a tag per word or step | a text | nothing
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +26,7 @@ class Words(NamedTuple):
     spans: tuple[tuple[int, int], ...]
 
     @classmethod
-    def join(cls, words: list[str] | tuple[str, ...], spaces: list[bool] | None = None) -> "Words":
+    def join(cls, words: Sequence[str], spaces: Sequence[bool] | None = None) -> "Words":
         """Words put together into a text, with a space after each but the last, or only where `spaces` says so.
 
         >>> Words.join(["No", "way", "!"], [True, False, False])

@@ -3,7 +3,8 @@
     plan (Order, Streams, Packs) ──▶ shares in order ──▶ worker threads make batches ──▶ the same order again
 
 Where a run stands is two integers, epoch and index; what comes there is a pure function of them, whatever the number
-of workers and however far ahead they are. A stopped run goes on from its position as if it had not been stopped.
+of workers and however far ahead they are. A stopped run goes on from its position as if it had not been stopped, if its
+plan has the same fingerprint.
 
 Workers are threads, not processes: what they do is copying rows out of arrays and memory maps, during which NumPy and
 torch let other threads run. Nothing is pickled, no memory is copied for each worker, and no process can die unseen.
@@ -37,13 +38,20 @@ class Plan(Protocol[Given]):
     def carried(self, index: int) -> bool:
         """Whether the step goes on where the one before it stopped, so that a model's state goes on too."""
 
+    def fingerprint(self) -> str:
+        """A sum of everything that decides the steps: a position means the same under the same fingerprint only."""
+
 
 @dataclass(frozen=True)
 class Position:
-    """Where a run stands: the next step it will take."""
+    """Where a run stands: the next step it will take. A checkpoint keeps it beside the fingerprint of the plan."""
 
     epoch: int = 0
     index: int = 0
+
+    def __post_init__(self) -> None:
+        if self.epoch < 0 or self.index < 0:
+            raise DataError(f"there is no {_place(self)}", fix="epochs and steps are counted from 0")
 
 
 @dataclass(frozen=True)
@@ -139,6 +147,9 @@ class Loader(Generic[Share, Made]):
             steps = self.plan.count(epoch)
             if steps == 0:
                 raise DataError(f"epoch {epoch} has no steps", fix="give at least one example")
+            if first > steps:  # its end is a position too: the next epoch follows
+                fix = "go on with the data and settings of the run, or begin the epoch anew"
+                raise DataError(f"there is no {_place(start)}, which has {steps} steps", fix=fix)
             for index in range(first, steps):
                 share = self.plan.share(epoch, index, self.rank, self.ranks)
                 yield _Task(Position(epoch, index), share, self.plan.carried(index))

@@ -14,6 +14,7 @@ generators (PCG64: "a fixed seed will always produce the same random integer str
 its like. So raw integers are drawn and sorted, and no floating-point number takes part.
 """
 
+import hashlib
 import math
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -80,6 +81,10 @@ class Order:
     def carried(self, index: int) -> bool:
         """Never: examples do not go on in the next batch."""
         return False
+
+    def fingerprint(self) -> str:
+        """A sum of everything that decides the batches."""
+        return fingerprint_of(self.sizes, "order", self.budget, self.seed, self.most_rows, POOL, JITTER, STRIP)
 
     def summary(self, epoch: int) -> Fill:
         """How well the batches of an epoch are filled, for the data report."""
@@ -172,3 +177,10 @@ def bits_of(seed: int, epoch: int) -> np.random.PCG64:
 def permutation(bits: np.random.PCG64, count: int) -> np.ndarray:
     """The numbers 0..count - 1 in an order drawn from `bits`."""
     return np.argsort(bits.random_raw(count), kind="stable")
+
+
+def fingerprint_of(sizes: np.ndarray, *settings: object) -> str:
+    """A sum of the sizes of all examples and of settings, the same on every machine."""
+    digest = hashlib.sha256(repr((settings, sizes.shape)).encode())
+    digest.update(np.ascontiguousarray(sizes, "<i8").data)
+    return digest.hexdigest()[:32]

@@ -3,13 +3,18 @@
     first start    survey (checks, tokeniser fitted on the training part) ──▶ encode ──▶ cache
     next start     cache, verified; the sources' sums are compared, and another source builds it anew
 
-All rows stand in one set of columns in the order of the files; a part is the list of its rows. So one pass writes
-everything, whatever the split, and in memory or mapped the rows have the same numbers.
+All rows stand in one set of columns; a part is the list of its rows, in the order of its files. Where one file is
+divided, its rows stand in blocks of one part each, so the numbers of rows do not follow the lines of the file;
+`Prepared.place_of` tells where a row stood. One pass writes everything, whatever the split, and in memory or mapped
+the rows have the same numbers.
 """
 
 import hashlib
 import json
+import platform
+import unicodedata
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -55,7 +60,7 @@ class Prepared(NamedTuple):
     tokenizer: Tokenizer | None
     target_tokenizer: Tokenizer | None
     columns: Columns
-    parts: dict[Part, np.ndarray]  # the numbers of the rows, in the order of the files
+    parts: dict[Part, np.ndarray]  # the numbers of the rows, in the order of the part's files
     findings: tuple[Finding, ...]
     split: AnySplit
     places: np.ndarray  # [rows,2] the number of the file and the line of each row
@@ -189,28 +194,44 @@ def _prepared(facts: Facts, columns: Columns) -> Prepared:
 
 
 def _cached(dataset: Dataset, encoding: EncodingConfig, ledger: Ledger, cache: Path, watch: Watch | None) -> Prepared:
-    """From the cache, which is built when it is missing, damaged, or made from something else."""
+    """From the cache, which is built when it is missing, damaged, or made from something else.
+
+    What was asked for names the folder, so that two ways to read one file do not take each other's place. What was
+    found, sources and versions, is compared: when it changes, the folder is built anew.
+    """
     asked = {"data": msgspec.to_builtins(dataset.config), "encoding": msgspec.to_builtins(encoding)}
+    asked |= {"bad_rows": list(ledger.bad_rows)}
     name = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:24]
-    key = asked | {"format": FORMAT, "version": __version__, "sources": dataset.fingerprints()}
-    key |= {"bad_rows": list(ledger.bad_rows)}
+    sources = dataset.fingerprints()
+    key = asked | {"format": FORMAT, "versions": versions(dataset), "sources": sources}
     survey, encoders = Survey(dataset, ledger, watch), list[Encoder]()
 
     def build() -> Iterator[Columns]:
         encoders.append(fitted_encoder(survey, encoding, ledger))
         yield from encoded(survey, encoders[0])
-        _require_unchanged(dataset, key["sources"], ledger)
+        _require_unchanged(dataset, sources, ledger)
 
     def notes() -> dict[str, bytes]:
         return {FACTS: msgspec.json.encode(_facts(survey, encoders[0], ledger))}
 
     store = open_or_build(cache / name, key, build, notes)
-    return _prepared(msgspec.json.decode(store.read(FACTS), type=Facts), store.columns)
+    return _prepared(msgspec.json.decode(store.notes[FACTS], type=Facts), store.columns)
+
+
+def versions(dataset: Dataset) -> dict[str, str]:
+    """The versions of everything that has a say in what is read and encoded."""
+    python = ".".join(platform.python_version_tuple()[:2])
+    own = {"seqloom": __version__, "python": python, "unicode": unicodedata.unidata_version}
+    libraries = ["tokenizers", *(["pillow"] if dataset.schema.input == "picture" else [])]
+    if dataset.config.reading.format == "parquet" or any(".parquet" in path for path in dataset.config.train):
+        libraries.append("pyarrow")
+    return own | {name: metadata.version(name) for name in libraries}
 
 
 def _require_unchanged(dataset: Dataset, before: dict[str, Any], ledger: Ledger) -> None:
-    """Refuse to keep what was read while its files were being changed."""
-    for path, now in dataset.fingerprints().items():
-        if now != before.get(path):
-            text = f"changed while it was read: {before.get(path)} before, {now} after"
+    """Refuse to keep what was read while its files were written, added or taken away."""
+    now = dataset.fingerprints()
+    for path in dict.fromkeys([*before, *now]):
+        if now.get(path) != before.get(path):
+            text = f"changed while it was read: {before.get(path)} before, {now.get(path)} after"
             ledger.bad_file("data.changed", text, Place(path), "wait until nobody writes it")

@@ -5,14 +5,13 @@ use; a column is never taken because it happens to be the only one left.
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, NoReturn
-
-import numpy as np
+from typing import Any, NamedTuple, NoReturn
 
 from seqloom.config.data import ColumnSplit, DataConfig, FoldSplit, RandomSplit, Task
 from seqloom.data.problems import Ledger, Place, escaped
 from seqloom.data.schema import InputKind, Part, Schema, TargetKind
 from seqloom.data.tables import Record
+from seqloom.data.values import Content, content_of, is_number, whole_floats
 from seqloom.errors import did_you_mean
 
 # In the order in which they are looked for.
@@ -44,8 +43,6 @@ PART_NAMES: dict[str, Part] = {
     "test": "test",
 }
 
-Content = Literal["text", "number", "texts", "vectors", "picture", "nothing"]
-
 
 class Roles(NamedTuple):
     """The columns of the input, the target, the id and the part, by their numbers, and the kinds they make."""
@@ -57,6 +54,7 @@ class Roles(NamedTuple):
     split: int | None = None
     spaces: int | None = None  # for words: whether a space follows each
     label_separator: str | None = None
+    whole: bool = False  # labels are whole numbers that were written as floats
     said: tuple[str, ...] = ()  # what was inferred, for people
 
 
@@ -82,6 +80,10 @@ class _Finder:
     def numeric(self, column: int) -> bool:
         """Whether every cell of the first records is a number, or text that spells one."""
         return all(is_number(record.values[column]) for record in self.sample)
+
+    def whole(self, column: int) -> bool:
+        """Whether the numbers of the first records are whole, and all written as floats."""
+        return whole_floats(record.values[column] for record in self.sample)
 
     def measured(self, column: int) -> bool:
         """Whether most cells of the first records are numbers, be it with a decimal comma; the others are then told."""
@@ -116,48 +118,6 @@ def _flagged(guess: str, flag: str) -> str:
     return guess.replace("did you mean '", f"did you mean {flag} '") if "did you" in guess else ""
 
 
-def content_of(value: Any) -> Content:
-    """What one value is.
-
-    >>> content_of("a"), content_of(["a"]), content_of([[1.0, 2.0]]), content_of(3), content_of(None)
-    ('text', 'texts', 'vectors', 'number', 'nothing')
-    """
-    if isinstance(value, str):
-        return "text"
-    if isinstance(value, np.ndarray):
-        return "picture" if value.ndim == 3 else "vectors"
-    if isinstance(value, bool):
-        return "text"
-    if isinstance(value, int | float):
-        return "number"
-    if isinstance(value, list | tuple) and value:
-        inner = content_of(value[0])
-        return "texts" if inner == "text" else "vectors" if inner in ("number", "vectors") else "nothing"
-    return "nothing"
-
-
-def is_number(value: Any) -> bool:
-    """Whether a value is a number or spells one in ASCII digits."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return True
-    return isinstance(value, str) and parse_number(value) is not None
-
-
-def parse_number(cell: str) -> float | None:
-    """The finite number that a cell spells, or None; `int('٣')` and `float('1_0')` would be read by Python.
-
-    >>> parse_number(" 0.5"), parse_number("0,5"), parse_number("1_0"), parse_number("inf"), parse_number("٣")
-    (0.5, None, None, None, None)
-    """
-    if not cell.isascii() or "_" in cell:
-        return None
-    try:
-        number = float(cell)
-    except ValueError:
-        return None
-    return number if np.isfinite(number) else None
-
-
 def find_roles(
     config: DataConfig, columns: Sequence[str], named: bool, sample: Sequence[Record], ledger: Ledger
 ) -> Roles:
@@ -166,6 +126,9 @@ def find_roles(
     inputs = tuple(finder.given(name, "--input") for name in config.input) or _find_input(finder)
     kind = _input_kind(finder, inputs)
     targets, target_kind = _find_target(finder, inputs, kind)
+    if target_kind == "tags" and kind not in ("words", "vectors"):
+        text = f"tags belong to words or steps, and {finder.names(inputs)} holds {'text' if kind == 'pair' else kind}"
+        finder.refuse(text, "--input NAME of a list of words, or another --task")
     schema = Schema(kind, target_kind)
     if config.task is None:
         finder.said.append(f"task: {schema.task} (from the target)")
@@ -176,7 +139,8 @@ def find_roles(
     if isinstance(config.split, RandomSplit | FoldSplit) and config.split.group is not None:
         finder.given(config.split.group, "--group")
     spaces = finder.first(("spaces",)) if kind == "words" else None
-    return Roles(inputs, targets, schema, identity, split, spaces, config.label_separator, tuple(finder.said))
+    whole = target_kind in ("label", "labels", "tags") and finder.whole(targets[0])
+    return Roles(inputs, targets, schema, identity, split, spaces, config.label_separator, whole, tuple(finder.said))
 
 
 def _find_input(finder: _Finder) -> tuple[int, ...]:
@@ -210,11 +174,11 @@ def _shown(values: Sequence[Any]) -> str:
 
 
 def _input_kind(finder: _Finder, inputs: tuple[int, ...]) -> InputKind:
-    contents = {finder.content(column) for column in inputs}
-    if len(inputs) == 2 and contents <= {"text", "nothing"} and not all(map(finder.numeric, inputs)):
+    contents, numeric = {finder.content(column) for column in inputs}, all(map(finder.numeric, inputs))
+    if len(inputs) == 2 and contents <= {"text", "nothing"} and (_named_pair(finder, inputs) or not numeric):
         return "pair"
     if len(inputs) > 1:
-        if not all(map(finder.numeric, inputs)):
+        if not numeric:
             finder.refuse(
                 f"{len(inputs)} input columns are two texts or all numbers; found {_first_row(finder)}",
                 "give one column, two of text, or numeric ones",
@@ -227,9 +191,14 @@ def _input_kind(finder: _Finder, inputs: tuple[int, ...]) -> InputKind:
     if content == "number" or (content == "text" and _meant_as_number(finder, inputs[0])):
         return "vectors"
     named_words = finder.columns[inputs[0]].lower() in WORDS and finder.first(TAGS[:-1]) is not None
-    if content == "text" and (finder.config.task == "tag" or (finder.config.task is None and named_words)):
-        return "words"  # cells of words with spaces between them
+    if finder.config.task == "tag" or (finder.config.task is None and named_words):
+        return kinds.get(content, "words")  # of text: cells of words with spaces between them
     return kinds.get(content, "text")
+
+
+def _named_pair(finder: _Finder, inputs: tuple[int, ...]) -> bool:
+    """Whether two columns are called as pairs of texts are: then digits in them are text."""
+    return tuple(finder.columns[column].lower() for column in inputs) in (*PAIRS, *(pair[::-1] for pair in PAIRS))
 
 
 def _meant_as_number(finder: _Finder, column: int) -> bool:
@@ -283,7 +252,9 @@ def _without_target(finder: _Finder, inputs: tuple[int, ...], kind: InputKind) -
 
 def _target_kind(finder: _Finder, targets: tuple[int, ...], kind: InputKind) -> TargetKind:
     task, content = finder.config.task, finder.content(targets[0])
-    if task == "tag":
+    if len(targets) > 1 and task not in (None, "regress"):
+        finder.refuse(f"{len(targets)} target columns are for regress, and the task is {task}", "give one --target")
+    if task == "tag" or (task is None and finder.config.sequence is not None):
         return "tags"
     if task in ("regress", "translate"):
         return "numbers" if task == "regress" else "text"
@@ -292,7 +263,7 @@ def _target_kind(finder: _Finder, targets: tuple[int, ...], kind: InputKind) -> 
     if len(targets) > 1:
         return "numbers"
     name = finder.columns[targets[0]].lower()
-    if content == "texts":
+    if content == "texts" or (content == "vectors" and task == "classify"):
         return "tags" if kind in ("words", "vectors") and task is None else "labels"
     if finder.config.label_separator is not None:
         return "labels"

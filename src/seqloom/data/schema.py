@@ -4,7 +4,7 @@ Encoded, every example is a row in a few columns (`Ragged`), whatever it was:
 
     input     column "input"                              target    column "target"
     text      symbols                                     label     one label number; -1: not seen in training
-    pair      symbols of both, SEPARATOR between          labels    label numbers, any count
+    pair      symbols of both, SEPARATOR between          labels    label numbers, any count; -1: not seen, each once
     words     symbols of all words, in order,             numbers   one number or several
               and "firsts": where each word begins        tags      a tag number per word or step; -1: not seen
     vectors   vectors [T,D]                               text      symbols

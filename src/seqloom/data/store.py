@@ -24,6 +24,7 @@ import msgspec
 import numpy as np
 
 from seqloom.durable import (
+    Manifest,
     alone,
     grow_folder,
     make_folder,
@@ -64,14 +65,11 @@ class Meta(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Store(NamedTuple):
-    """A verified store: its columns, mapped, in the form they have in memory."""
+    """A verified store: its columns, mapped, in the form they have in memory, and the small files beside them."""
 
     path: Path
     columns: dict[str, Ragged]
-
-    def read(self, name: str) -> bytes:
-        """A small file that was kept with the columns, compared with its sum."""
-        return read_file_of(self.path, name)
+    notes: dict[str, bytes]
 
     @property
     def rows(self) -> int:
@@ -115,9 +113,18 @@ def open_store(path: Path, key: Key, *, verify: bool = True) -> Store | Unusable
         if _canonical(meta.key) != _canonical(key):
             return Unusable(f"{path} was built for another key: {_difference(meta.key, key)}")
         sizes = {name: entry.size for name, entry in manifest.files.items()}
-        return Store(path, {name: _mapped(path, name, column, sizes) for name, column in meta.columns.items()})
-    except DurableError as error:
+        columns = {name: _mapped(path, name, column, sizes) for name, column in meta.columns.items()}
+        notes = {name: read_file_of(path, name) for name in _notes(manifest, meta)}
+        if read_manifest(path) != manifest:  # its files were opened one by one, by name
+            return Unusable(f"{path} was replaced while it was opened")
+        return Store(path, columns, notes)
+    except (DurableError, OSError) as error:
         return Unusable(str(error))
+
+
+def _notes(manifest: Manifest, meta: Meta) -> set[str]:
+    """The files of a store that are neither its columns nor what describes them."""
+    return {*manifest.files} - {f"{name}.{kind}" for name in meta.columns for kind in ("values", "starts")} - {META}
 
 
 def open_or_build(

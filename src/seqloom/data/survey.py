@@ -10,9 +10,9 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol, cast
 
-from seqloom.config.data import RandomSplit
+from seqloom.config.data import AnySplit, FoldSplit, RandomSplit
 from seqloom.data.checks import Checks
-from seqloom.data.checks.blocks import BLOCK_ROWS
+from seqloom.data.checks.blocks import BLOCK_CHARACTERS, BLOCK_ROWS, weight
 from seqloom.data.dataset import Dataset
 from seqloom.data.examples import Example
 from seqloom.data.problems import Ledger, Place
@@ -84,16 +84,15 @@ class Survey:
 
     def _warn_of_uneven_parts(self) -> None:
         """Tell of parts that were to be drawn and came out empty, or far from their share because of groups."""
-        split, total = self.dataset.config.split, sum(self.rows.values())
-        if not isinstance(split, RandomSplit) or total == self.rows["test"]:
-            return
-        for part, share in (("dev", split.dev), ("test", split.test)):
-            drawn = self.rows[cast(Part, part)] / total
-            place = Place(self.dataset.config.train[0])
-            if share and not drawn:
+        split, shares = self.dataset.config.split, _drawn_shares(self.dataset.config.split)
+        total = self.rows["train"] + sum(self.rows[part] for part in shares)  # what is given as a file is not drawn
+        place = Place(self.dataset.config.train[0])
+        for part, share in shares.items():
+            drawn = self.rows[part] / total
+            if not drawn:
                 text = f"no row fell to {part}, which was to have {share:.0%} of {total:,}"
                 self.ledger.warn("split.empty", text, place, f"give --{part}, or --shares")
-            elif share and split.group is not None and abs(drawn - share) > share / 2:
+            elif getattr(split, "group", None) is not None and abs(drawn - share) > share / 2:
                 text = f"{part} has {drawn:.0%} of the rows instead of {share:.0%}, because groups stay together"
                 self.ledger.warn("split.uneven", text, place, "another --split-seed, or smaller groups")
 
@@ -138,7 +137,7 @@ class Survey:
         if self._kept is None:
             return
         self._kept.append((part, block))
-        self._characters += sum(_weight(example) for example in block)
+        self._characters += sum(weight(example) for example in block)
         if sum(self.rows.values()) > MOST_ROWS or self._characters > MOST_CHARACTERS:
             self._kept = None
 
@@ -152,22 +151,23 @@ class Survey:
         return example._replace(target=convert(cast(tuple[str, ...], example.target), READ_AS[scheme]))
 
 
-def _weight(example: Example) -> int:
-    """About how much memory an example takes, in characters."""
-    given, target = example.input, example.target
-    size = (
-        len(given) if isinstance(given, str) else sum(map(len, given[:2])) if isinstance(given, tuple) else given.nbytes
-    )
-    return size + (len(target) if isinstance(target, str) else 0)
+def _drawn_shares(split: AnySplit | None) -> dict[Part, float]:
+    """The shares of the parts that are drawn from the training file."""
+    if isinstance(split, FoldSplit):
+        return {"dev": 1 / split.folds}
+    shares: dict[Part, float] = {"dev": split.dev, "test": split.test} if isinstance(split, RandomSplit) else {}
+    return {part: share for part, share in shares.items() if share}
 
 
 def _in_blocks(rows: Iterator[tuple[Part, Example]]) -> Iterator[Block]:
-    """Rows gathered into blocks of one part each."""
+    """Rows gathered into blocks of one part each, closed by their number or by their size, whichever comes first."""
     waiting: defaultdict[Part, list[Example]] = defaultdict(list)
+    sizes: Counter[Part] = Counter()
     for part, example in rows:
         block = waiting[part]
         block.append(example)
-        if len(block) == BLOCK_ROWS:
+        sizes[part] += weight(example)
+        if len(block) == BLOCK_ROWS or sizes[part] >= BLOCK_CHARACTERS:
             yield part, block
-            del waiting[part]
+            del waiting[part], sizes[part]
     yield from waiting.items()

@@ -5,14 +5,15 @@ symbols   Ġ No  Ġwa y Ġ!          every word is cut by itself
 firsts    0     2     4           tags belong to the first symbol of each word
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from seqloom.errors import DataError
-from seqloom.text.contract import Pieces
+from seqloom.ragged import Ragged, starts_of
+from seqloom.text.contract import BLOCK
 from seqloom.text.symbols import UNKNOWN
 from seqloom.text.words import word_pattern
 
@@ -37,26 +38,58 @@ def split_words(text: str) -> tuple[tuple[int, int], ...]:
     return tuple(found.span() for found in word_pattern().finditer(text))
 
 
-def align(tokenizer: "Tokenizer", text: str, spans: Sequence[tuple[int, int]]) -> Aligned:
-    """The symbols of the words of a text; a word that gives no piece gives UNKNOWN once.
+def encode_words(tokenizer: "Tokenizer", sentences: Sequence[Sequence[str]]) -> tuple[Ragged, Ragged]:
+    """The symbols of each sentence, every word cut by itself, and the place of each word's first one.
 
-    `Tokenizer.encode_words` gives the same symbols for many sentences at once.
+    A word that gives no piece gives UNKNOWN once, so that every word has a place.
     """
+    parts = [_encode_block(tokenizer, block) for block in _blocks(sentences)]
+    symbols, firsts = [symbols for symbols, _ in parts], [firsts for _, firsts in parts]
+    return Ragged.joined(symbols, np.int32), Ragged.joined(firsts, np.int32)
+
+
+def align(tokenizer: "Tokenizer", text: str, spans: Sequence[tuple[int, int]]) -> Aligned:
+    """The symbols that `encode_words` gives for the words of a text, and the part of the text each stands for."""
     _require_spans(text, spans)
-    words = [_pieces(tokenizer, text, start, stop) for start, stop in spans]
-    if not words:
-        return Aligned(np.empty(0, np.int32), np.empty(0, np.int32), np.empty((0, 2), np.int64))
-    counts = [len(word.symbols) for word in words]
-    firsts = (np.cumsum(counts) - counts).astype(np.int32)
-    symbols = np.concatenate([word.symbols for word in words])
-    return Aligned(symbols, firsts, np.concatenate([word.spans for word in words]))
+    symbols, firsts = encode_words(tokenizer, [[text[start:stop] for start, stop in spans]])
+    offsets = [_offsets(tokenizer, text, start, stop) for start, stop in spans]
+    found = np.concatenate(offsets) if offsets else np.empty((0, 2), np.int64)
+    assert len(found) == len(symbols.values), "a word has other pieces with offsets than without"
+    return Aligned(symbols.values, firsts.values, found)
 
 
-def _pieces(tokenizer: "Tokenizer", text: str, start: int, stop: int) -> Pieces:
-    symbols, spans = tokenizer.encode_with_offsets(text[start:stop])
-    if not len(symbols):
-        return Pieces(np.array([UNKNOWN], np.int32), np.array([[start, stop]], np.int64))
-    return Pieces(symbols, spans + start)
+def _offsets(tokenizer: "Tokenizer", text: str, start: int, stop: int) -> np.ndarray:
+    spans = tokenizer.encode_with_offsets(text[start:stop]).spans + start
+    return spans if len(spans) else np.array([[start, stop]], np.int64)
+
+
+def _blocks(sentences: Sequence[Sequence[str]]) -> Iterator[Sequence[Sequence[str]]]:
+    """The sentences in blocks; one that is a text, not a list of words, is refused."""
+    for start in range(0, len(sentences), BLOCK):
+        block = sentences[start : start + BLOCK]
+        for number, words in enumerate(block, start=start):
+            if isinstance(words, str):
+                raise DataError(f"sentence {number:,} is one text", fix="give its words in a list")
+        yield block
+
+
+def _encode_block(tokenizer: "Tokenizer", sentences: Sequence[Sequence[str]]) -> tuple[Ragged, Ragged]:
+    numbers: dict[str, int] = {}  # of the different words, in the order in which they come
+    flat = np.array([numbers.setdefault(word, len(numbers)) for words in sentences for word in words], np.int64)
+    words = _at_least_one(tokenizer.encode(list(numbers))).select(flat)
+    word_counts = np.array([len(words) for words in sentences], np.int64)
+    sentence_words = starts_of(word_counts)
+    starts = words.starts[sentence_words]
+    firsts = (words.starts[:-1] - np.repeat(starts[:-1], word_counts)).astype(np.int32)
+    return Ragged(words.values, starts), Ragged(firsts, sentence_words)
+
+
+def _at_least_one(rows: Ragged) -> Ragged:
+    """The rows, those without a symbol filled with UNKNOWN."""
+    lengths = rows.lengths
+    empty = rows.starts[:-1][lengths == 0]
+    starts = starts_of(np.maximum(lengths, 1))
+    return Ragged(np.insert(rows.values, empty, UNKNOWN), starts)
 
 
 def _require_spans(text: str, spans: Sequence[tuple[int, int]]) -> None:

@@ -9,7 +9,6 @@ its vocabulary is symbol n + COUNT.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -90,18 +89,6 @@ def require_whole(text: str, what: str = "the text") -> None:
             f"{what}, character {error.start + 1:,}: {half} is half of a surrogate pair",
             fix="write the whole character",
         ) from None
-
-
-def ragged(rows: Sequence[Sequence[int]]) -> Ragged:
-    """Lists of symbols as one column of int32."""
-    starts = np.zeros(len(rows) + 1, np.int64)
-    np.cumsum([len(row) for row in rows], out=starts[1:])
-    return Ragged(np.fromiter(chain.from_iterable(rows), np.int32, count=int(starts[-1])), starts)
-
-
-def joined(parts: Sequence[Ragged]) -> Ragged:
-    """Columns of symbols put one behind the other; no column at all is one without rows."""
-    return Ragged.joined(parts or [Ragged.of([], np.int32)])
 
 
 def spans_of_bytes(text: bytes, lengths: np.ndarray) -> np.ndarray:

@@ -8,7 +8,7 @@ import numpy as np
 
 from seqloom.config.text import BytesConfig, CharactersConfig
 from seqloom.errors import DataError
-from seqloom.ragged import Ragged
+from seqloom.ragged import Ragged, starts_of
 from seqloom.text.contract import Pieces, spans_of_bytes
 from seqloom.text.symbols import COUNT, UNKNOWN
 from seqloom.text.words import most_frequent
@@ -42,7 +42,7 @@ class CharacterCutter:
 
     def encode(self, texts: Sequence[str]) -> Ragged:
         """One symbol for each character."""
-        return Ragged(self._symbols[_codes("".join(texts))], _starts([len(text) for text in texts]))
+        return Ragged(self._symbols[_codes("".join(texts))], starts_of([len(text) for text in texts]))
 
     def encode_with_offsets(self, text: str) -> Pieces:
         """One symbol for each character, and its place."""
@@ -64,10 +64,6 @@ class CharacterCutter:
 
 def _codes(text: str) -> np.ndarray:
     return np.frombuffer(text.encode("utf-32-le"), np.uint32)
-
-
-def _starts(lengths: list[int]) -> np.ndarray:
-    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
 
 
 def fit_characters(config: CharactersConfig, texts: Iterator[Sequence[str]]) -> tuple[CharacterCutter, int]:
@@ -100,7 +96,7 @@ class ByteCutter:
         """One symbol for each byte."""
         encoded = [text.encode() for text in texts]
         values = np.frombuffer(b"".join(encoded), np.uint8).astype(np.int32) + COUNT
-        return Ragged(values, _starts([len(text) for text in encoded]))
+        return Ragged(values, starts_of([len(text) for text in encoded]))
 
     def encode_with_offsets(self, text: str) -> Pieces:
         """One symbol for each byte, and the character that it is part of."""

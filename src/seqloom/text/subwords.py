@@ -21,7 +21,7 @@ from tokenizers import Tokenizer as Library
 from seqloom.config.text import BpeConfig, UnigramConfig
 from seqloom.errors import DataError
 from seqloom.ragged import Ragged
-from seqloom.text.contract import Pieces, ragged, spans_of_bytes
+from seqloom.text.contract import Pieces, spans_of_bytes
 from seqloom.text.symbols import COUNT
 from seqloom.text.unigram import count_parts, train_unigram
 
@@ -90,7 +90,7 @@ class SubwordCutter:
     def encode(self, texts: Sequence[str]) -> Ragged:
         """The symbols of each text."""
         found = self._library.encode_batch_fast([_spaced(text) for text in texts], add_special_tokens=False)
-        rows = ragged([encoding.ids for encoding in found])
+        rows = Ragged.of([encoding.ids for encoding in found], np.int32)
         return Ragged(rows.values + np.int32(COUNT), rows.starts)
 
     def encode_with_offsets(self, text: str) -> Pieces:

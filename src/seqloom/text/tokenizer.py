@@ -17,11 +17,12 @@ from seqloom.config.text import AnyTokenizer
 from seqloom.errors import DataError
 from seqloom.ragged import Ragged
 from seqloom.text import storage
-from seqloom.text.contract import BLOCK, Cutter, Pieces, blocks, joined, require_whole
+from seqloom.text.alignment import encode_words
+from seqloom.text.contract import Cutter, Pieces, blocks, require_whole
 from seqloom.text.normalising import Normaliser
 from seqloom.text.plain import ByteCutter, CharacterCutter, fit_bytes, fit_characters
 from seqloom.text.subwords import BpeCutter, UnigramCutter, fit_bpe, fit_unigram
-from seqloom.text.symbols import COUNT, NAMES, UNKNOWN
+from seqloom.text.symbols import COUNT, NAMES
 from seqloom.text.words import WordCutter, fit_words
 
 Fitting = Callable[[Any, Iterator[Sequence[str]]], tuple[Cutter, int]]
@@ -61,7 +62,7 @@ class Tokenizer:
 
     def encode(self, texts: Sequence[str]) -> Ragged:
         """The symbols of each text; no special ones are added."""
-        return joined([self._encode(block) for block in blocks(texts)])
+        return Ragged.joined([self._encode(block) for block in blocks(texts)], np.int32)
 
     def _encode(self, texts: Sequence[str]) -> Ragged:
         return self.cutter.encode(self._normaliser.apply(texts))
@@ -74,24 +75,8 @@ class Tokenizer:
         return pieces._replace(spans=normalised.original(pieces.spans))
 
     def encode_words(self, words: Sequence[Sequence[str]]) -> tuple[Ragged, Ragged]:
-        """The symbols of each sentence, every word cut by itself, and the place of each word's first one.
-
-        A word that gives no piece gives UNKNOWN once, so that every word has a place. `alignment.align` does the same
-        for one text, with offsets.
-        """
-        parts = [self._encode_words(block) for block in _blocks_of_words(words)]
-        return joined([symbols for symbols, _ in parts]), joined([firsts for _, firsts in parts])
-
-    def _encode_words(self, sentences: Sequence[Sequence[str]]) -> tuple[Ragged, Ragged]:
-        numbers: dict[str, int] = {}  # of the different words, in the order in which they come
-        flat = np.array([numbers.setdefault(word, len(numbers)) for words in sentences for word in words], np.int64)
-        pieces = _at_least_one(joined([self._encode(block) for block in blocks(list(numbers))]))
-        symbols, word_starts = _gathered(pieces, flat)
-        word_counts = np.array([len(words) for words in sentences], np.int64)
-        sentence_words = np.concatenate([[0], np.cumsum(word_counts)])
-        starts = word_starts[sentence_words]
-        firsts = (word_starts[:-1] - np.repeat(starts[:-1], word_counts)).astype(np.int32)
-        return Ragged(symbols, starts), Ragged(firsts, sentence_words)
+        """The symbols of each sentence, every word cut by itself, and the place of each word's first one."""
+        return encode_words(self, words)
 
     def decode(self, symbols: Sequence[int] | np.ndarray) -> str:
         """The text of symbols, the special ones left out.
@@ -130,29 +115,3 @@ def fit(config: AnyTokenizer, texts: Iterable[str]) -> Tokenizer:
     normaliser = Normaliser(config)
     cutter, dropped = FITTINGS[config.kind()](config, map(normaliser.apply, blocks(texts)))
     return Tokenizer(config, cutter, dropped)
-
-
-def _blocks_of_words(sentences: Sequence[Sequence[str]]) -> Iterator[Sequence[Sequence[str]]]:
-    """The sentences in blocks; one that is a text, not a list of words, is refused."""
-    for start in range(0, len(sentences), BLOCK):
-        block = sentences[start : start + BLOCK]
-        for number, words in enumerate(block, start=start):
-            if isinstance(words, str):
-                raise DataError(f"sentence {number:,} is one text", fix="give its words in a list")
-        yield block
-
-
-def _at_least_one(rows: Ragged) -> Ragged:
-    """The rows, those without a symbol filled with UNKNOWN."""
-    lengths = rows.lengths
-    empty = rows.starts[:-1][lengths == 0]
-    starts = np.concatenate([[0], np.cumsum(np.maximum(lengths, 1))])
-    return Ragged(np.insert(rows.values, empty, UNKNOWN), starts)
-
-
-def _gathered(rows: Ragged, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The values of the rows one behind the other in the order given, and where each begins."""
-    lengths = rows.lengths[order]
-    starts = np.concatenate([[0], np.cumsum(lengths)])
-    places = np.arange(starts[-1]) + np.repeat(rows.starts[order] - starts[:-1], lengths)
-    return rows.values[places], starts

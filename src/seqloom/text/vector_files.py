@@ -8,21 +8,17 @@ The extension decides (.vec, .bin, .txt, each text also with .gz); a .txt has a 
 numbers. What a header promises is compared with the size of the file before anything is kept.
 """
 
-import gzip
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from io import BufferedReader
 from pathlib import Path
-from typing import Literal, NamedTuple, NoReturn
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from seqloom.config.base import MAX_WIDTH
 from seqloom.config.words import quoted
-from seqloom.errors import RejectedError
+from seqloom.text.vector_bytes import CHUNK, Stream, is_packed, open_bytes, refuse
 
-Stream = BufferedReader | gzip.GzipFile
 VectorFormat = Literal["glove", "word2vec", "word2vec-binary"]
 MAX_LINE = 2**22  # bytes
 MAX_WORD = 4_096  # bytes
@@ -65,14 +61,6 @@ class VectorFile(NamedTuple):
             refuse(self.path, None, "enc.utf8", f"the word {_shown(word)} is not UTF-8", "convert the file to UTF-8")
 
 
-def refuse(path: Path, line: int | None, code: str, text: str, fix: str) -> NoReturn:
-    """Raise RejectedError in the form that all refusals have."""
-    place = str(path) if str(path).isprintable() else quoted(str(path))
-    end = "" if fix.endswith("?") else "."
-    shown = f"{place}:{line}" if line is not None else place
-    raise RejectedError([f"{shown}: {code}: {text}. Fix: {fix}{end}"], codes=[code], total=1)
-
-
 def _shown(word: bytes) -> str:
     return quoted(word.decode("utf-8", "backslashreplace"))
 
@@ -80,26 +68,15 @@ def _shown(word: bytes) -> str:
 @contextmanager
 def open_vectors(path: Path, form: VectorFormat | None, width: int | None) -> Iterator[VectorFile]:
     """The file, open while its rows are read."""
-    if not path.exists():
-        refuse(path, None, "file.missing", "there is no such file", "check the path")
-    if not path.is_file():
-        refuse(path, None, "file.not_regular", "this is no regular file", "give a file of vectors")
-    zipped = path.suffix.lower() == ".gz"
-    try:
-        with gzip.open(path, "rb") if zipped else path.open("rb") as file:
-            yield _opened(path, file, form or _form_by_extension(path), width, None if zipped else path.stat().st_size)
-    except PermissionError:
-        refuse(path, None, "file.permission", "it may not be read", "change its permissions")
-    except EOFError:
-        refuse(path, None, "gz.truncated", "the compressed file ends too early", "copy it again")
-    except (gzip.BadGzipFile, zlib.error):
-        refuse(path, None, "gz.crc", "the compressed file is damaged", "copy it again")
+    with open_bytes(path) as file:
+        size = None if is_packed(path) else path.stat().st_size
+        yield _opened(path, file, form or _form_by_extension(path), width, size)
 
 
 def _form_by_extension(path: Path) -> VectorFormat | None:
     """The format that an extension means; None for .txt, where the first line decides."""
     forms: dict[str, VectorFormat | None] = {".vec": "word2vec", ".bin": "word2vec-binary", ".txt": None}
-    suffix = Path(path.stem).suffix.lower() if path.suffix.lower() == ".gz" else path.suffix.lower()
+    suffix = Path(path.stem).suffix.lower() if is_packed(path) else path.suffix.lower()
     if suffix not in forms:
         fix = "give format='glove', 'word2vec' or 'word2vec-binary'"
         refuse(path, None, "vec.format", f"the extension '{suffix}' does not say what the file holds", fix)
@@ -217,23 +194,20 @@ def _numbers(text: bytes) -> np.ndarray:
 
 
 def _binary_rows(path: Path, file: Stream, count: int, width: int) -> Iterator[Row]:
+    r"""The rows of a binary file, read in blocks; the \n that some programs write behind each row is left out."""
+    held, at, size = b"", 0, 4 * width
     for number in range(1, count + 1):
-        word = _binary_word(path, file, number)
-        numbers = file.read(4 * width)
-        if len(numbers) < 4 * width:
+        if len(held) - at <= MAX_WORD + 1 + size:
+            held, at = held[at:] + file.read(CHUNK), 0  # the widest row is smaller
+        space = held.find(b" ", at, at + MAX_WORD + 1)
+        if space < 0:
+            ends = len(held) - at <= MAX_WORD
+            problem = "the file ends" if ends else f"there is no word of at most {MAX_WORD:,} bytes"
+            refuse(path, number, "vec.truncated", f"{problem} in row {number:,}", "copy the file again")
+        word, numbers, at = held[at:space], held[space + 1 : space + 1 + size], space + 1 + size
+        if len(numbers) < size:
             text = f"the file ends in row {number:,} of {count:,}"
             refuse(path, number, "vec.truncated", text, "copy the file again")
-        yield Row(word, numbers, number)
-    if file.read(2) not in (b"", b"\n"):
+        yield Row(word.removeprefix(b"\n"), numbers, number)
+    if held[at:] + file.read(2) not in (b"", b"\n"):
         refuse(path, count, "vec.header", f"bytes are left behind the last of {count:,} rows", "is the header right?")
-
-
-def _binary_word(path: Path, file: Stream, number: int) -> bytes:
-    r"""The bytes up to the next space; the \n that some programs write behind each row is left out."""
-    word = bytearray()
-    while (byte := file.read(1)) != b" ":
-        word += byte
-        if not byte or len(word) > MAX_WORD:
-            problem = "the file ends" if not byte else f"there is no word of at most {MAX_WORD:,} bytes"
-            refuse(path, number, "vec.truncated", f"{problem} in row {number:,}", "copy the file again")
-    return bytes(word).removeprefix(b"\n")

@@ -18,7 +18,7 @@ import numpy as np
 from seqloom.config.text import WordsConfig
 from seqloom.errors import DataError
 from seqloom.ragged import Ragged
-from seqloom.text.contract import Pieces, ragged
+from seqloom.text.contract import Pieces
 from seqloom.text.symbols import COUNT, UNKNOWN
 
 LONGEST = 256  # characters of a word that can be in a vocabulary; a longer one is a line without spaces
@@ -76,7 +76,7 @@ class WordCutter:
 
     def encode(self, texts: Sequence[str]) -> Ragged:
         """One symbol for each word."""
-        return ragged([self._symbols(self._pattern.findall(text)) for text in texts])
+        return Ragged.of([self._symbols(self._pattern.findall(text)) for text in texts], np.int32)
 
     def _symbols(self, words: Iterable[str]) -> list[int]:
         numbers = self._numbers
@@ -115,12 +115,12 @@ def fit_words(config: WordsConfig, texts: Iterator[Sequence[str]]) -> tuple[Word
     for block in texts:
         counts.update(chain.from_iterable(pattern.findall(text) for text in block))
         if len(counts) > most:
-            forgotten += _forget_rare(counts, most // 2)
+            forgotten += forget_rare(counts, most // 2)
     words = most_frequent(counts, config.limit - COUNT, config.least)
     return WordCutter(config, WordsData(words)), forgotten + len(counts) - len(words)
 
 
-def _forget_rare(counts: Counter[str], most: int) -> int:
+def forget_rare(counts: Counter[str], most: int) -> int:
     """How many of the rarest words were taken out until at most so many are left: memory has an end, and text has none.
 
     A word that comes again is counted anew, so only words rare throughout lose anything (Manku & Motwani 2002).

@@ -60,7 +60,6 @@ ENCODINGS = [
         place="train.txt:1001:1",
         says=("files joined?",),
         rows=1001,
-        also=("uni.invisible",),  # the same mark, seen where the text is read
     ),
     reject(
         "E09",

@@ -183,4 +183,6 @@ FILES: list[Case] = [
     ),
     reject("F14 no folder", "out.unwritable", {}, "train.csv", "--html", "out/report.html", place="out/report.html"),
     reject("F14 a folder", "out.unwritable", {}, "train.csv", "--html", ".", place="."),
+    reject("F14 the data", "out.unwritable", {"train.csv": PLAIN}, "train.csv", "--html", "train.csv"),
+    reject("F14 no page", "out.unwritable", {"train.csv": PLAIN}, "train.csv", "--html", "other.csv"),
 ]

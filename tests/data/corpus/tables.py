@@ -97,7 +97,7 @@ TABLES = [
         "--task",
         "regress",
         place="train.csv:2:3",
-        says=("'0,5'", "50 problems in all", "the first 20 are shown"),
+        says=("'0,5'", "50 problems in all; 5 are shown"),
     ),
     reject(
         "C13",
@@ -190,6 +190,7 @@ TABLES = [
         "C28",
         "label.null_like",
         {"train.csv": with_labels(*["nan", "NULL", "None", "NA", "pos"] * 3)},
+        *("--shares", "0,0"),
         says=("'nan' (3 rows)", "'NULL' (3 rows)", "'None' (3 rows)", "'NA' (3 rows)"),
         rows=15,
     ),

@@ -154,18 +154,60 @@ def test_more_bad_rows_than_allowed_are_refused_with_their_share(tmp_path: Path)
     assert outcome.code == 2
     assert outcome.err.rstrip("\n").split("\n")[3:] == [
         "3 problems in all.",
-        "0.30% of the rows are bad, and --max-bad allows 0.1%.",
+        "3 of 1,000 rows (0.30%) are bad, and --max-bad allows 0.1%. "
+        "Fix: mend the rows, or allow so many with --max-bad 0.3%.",
     ]
     assert skipping(3, tmp_path, "--max-bad", "0.3%").code == 0
 
 
-def test_of_fifty_bad_rows_twenty_are_shown_and_all_are_counted(tmp_path: Path) -> None:
+def test_of_fifty_bad_rows_of_one_kind_five_are_shown_and_all_are_counted(tmp_path: Path) -> None:
     shown = skipping(50, tmp_path).err.rstrip("\n").split("\n")
-    assert [line.split(": ")[0] for line in shown[:20]] == [f"train.csv:{line}" for line in range(2, 22)]
-    assert shown[20:] == [
-        "50 problems in all; the first 20 are shown.",
-        "5.00% of the rows are bad, and --max-bad allows 0.1%.",
-    ]
+    assert [line.split(": ")[0] for line in shown[:5]] == [f"train.csv:{line}" for line in range(2, 7)]
+    assert shown[5] == "50 problems in all; 5 are shown."
+    assert shown[6].startswith("50 of 1,000 rows (5.00%) are bad") and shown[6].endswith(" --max-bad 5%.")
+
+
+def test_what_is_refused_is_json_for_programs_and_words_for_people(tmp_path: Path) -> None:
+    (tmp_path / "train.csv").write_bytes(with_bad_rows(7))
+    outcome = check(tmp_path, "train.csv", "--json")
+    said = json.loads(outcome.out)
+    assert (outcome.code, said["verdict"], said["total"], len(said["problems"])) == (2, "refused", 7, 5)
+    assert [one["line"] for one in said["problems"]] == [2, 3, 4, 5, 6]
+    first = said["problems"][0]
+    assert outcome.err.startswith(f"{first['path']}:{first['line']}: {first['code']}: {first['text']}. Fix: ")
+    assert not check(tmp_path, "train.csv").out
+
+
+def test_the_json_of_a_report_holds_the_data_as_it_stands(tmp_path: Path) -> None:
+    (tmp_path / "train.csv").write_bytes(table(*ROWS[:10], *(f"text {n},:smile: [bold]" for n in range(10))))
+    outcome = check(tmp_path, "train.csv", "--json")
+    assert outcome.report["verdict"] in ("fine", "warned") and ":smile: [bold]" in labels(outcome)
+
+
+def test_rows_that_are_refused_by_readers_and_later_are_told_in_the_order_of_lines(tmp_path: Path) -> None:
+    rows = [f"{text},1.5" for text in sentences(60)]
+    rows[40], rows[44] = "a comma,x", "one field"
+    (tmp_path / "train.csv").write_bytes(table(*rows, header="text,score"))
+    shown = check(tmp_path, "train.csv", "--task", "regress").err.split("\n")
+    assert [line.split(": ")[1] for line in shown[:2]] == ["type.number", "csv.ragged"]
+
+
+def test_a_report_never_replaces_the_data(tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_bytes(table(*ROWS[:10]))
+    (tmp_path / "train.csv").write_bytes(table(*ROWS[:10]))
+    (tmp_path / "link.html").symlink_to("train.csv")
+    before = [path.read_bytes() for path in sorted(tmp_path.iterdir())]
+    for given in (
+        ("page.html", "--format", "csv", "--html", "page.html"),
+        ("train.csv", "--dev", "page.html", "--format", "csv", "--html", "page.html"),
+        ("train.csv", "--html", "train.csv"),
+        ("train.csv", "--html", "link.html"),
+        ("train.csv", "--html", "/dev/full"),
+    ):
+        outcome = check(tmp_path, *given)
+        assert outcome.code == 2 and "out.unwritable" in outcome.err
+    assert [path.read_bytes() for path in sorted(tmp_path.iterdir())] == before
+    assert (tmp_path / "link.html").is_symlink()
 
 
 def test_rows_that_are_too_long_are_bad_rows_like_others(tmp_path: Path) -> None:

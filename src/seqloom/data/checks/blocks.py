@@ -11,6 +11,7 @@ from seqloom.data.problems import Place
 from seqloom.data.schema import Schema
 
 BLOCK_ROWS = 4_096
+BLOCK_CHARACTERS = 4_000_000  # or bytes of arrays: rows may be as large as they like, a block may not
 
 
 class Block:
@@ -64,6 +65,15 @@ def blocks_of(examples: Iterable[Example], rows: int = BLOCK_ROWS) -> Iterator[l
         yield block
 
 
+def weight(example: Example) -> int:
+    """About how much memory an example takes, in characters or bytes."""
+    given, target = example.input, example.target
+    size = len(target) if isinstance(target, str | tuple) else 0
+    if isinstance(given, str):
+        return size + len(given)
+    return size + (sum(map(len, given)) if isinstance(given, tuple) else given.nbytes)
+
+
 class Places:
     """Where every row of a part stands: eight bytes a row instead of an object."""
 
@@ -80,6 +90,10 @@ class Places:
         self._lines.append(np.array([place.line or 0 for place in places], np.uint32))
         self._files.append(np.array(files, np.int32))
         self.rows += len(examples)
+
+    def file_keys(self) -> np.ndarray:
+        """[rows] int64, equal for rows of one file."""
+        return np.take(hashes(self._paths), np.concatenate(self._files))
 
     def __getitem__(self, row: int) -> Place:
         block = 0

@@ -14,22 +14,24 @@ import numpy as np
 from seqloom.data.checks.blocks import Block
 from seqloom.data.problems import SAMPLES, Ledger, Place
 
-BIDI, INVISIBLE, ODD, JOINER, TAG = 1, 2, 3, 4, 5
-CODES = {BIDI: "uni.bidi_control", INVISIBLE: "uni.invisible", ODD: "uni.odd"}
+BIDI, INVISIBLE, ODD, JOINER, TAG, MARK = 1, 2, 3, 4, 5, 6
+CODES = {BIDI: "uni.bidi_control", INVISIBLE: "uni.invisible", ODD: "uni.odd", MARK: "uni.invisible"}
 CURES = {
     BIDI: "remove it unless the text needs it: what is shown is not the order in which it is read",
     INVISIBLE: "remove it unless the text needs it: words that look the same are different to a model",
     ODD: "look where it comes from: it has no meaning outside the program that wrote it",
 }
+CURES[MARK] = CURES[INVISIBLE]
 RANGES = {
     BIDI: ((0x202A, 0x202E), (0x2066, 0x2069)),
     INVISIBLE: (
         *((0xAD, 0xAD), (0x61C, 0x61C), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180E, 0x180E), (0x200B, 0x200B)),
-        *((0x200E, 0x200F), (0x2060, 0x2064), (0x206A, 0x206F), (0x3164, 0x3164), (0xFEFF, 0xFEFF), (0xFFA0, 0xFFA0)),
+        *((0x200E, 0x200F), (0x2060, 0x2064), (0x206A, 0x206F), (0x3164, 0x3164), (0xFFA0, 0xFFA0)),
     ),
     ODD: ((0xE000, 0xF8FF), (0xFDD0, 0xFDEF), (0xF0000, 0x10FFFF)),
     JOINER: ((0x200C, 0x200D),),  # Persian, Indic scripts and emoji need single ones
     TAG: ((0xE0000, 0xE007F),),  # some flags need them behind a black flag
+    MARK: ((0xFEFF, 0xFEFF),),  # the byte order mark, which readers of text tell of themselves
 }
 BLACK_FLAG = 0x1F3F4
 SLICE = 1 << 20  # characters looked at together
@@ -73,6 +75,8 @@ class CharacterCheck:
     def finish(self, ledger: Ledger) -> None:
         """Write how many rows hold such characters."""
         for kind, code in CODES.items():
+            if kind == MARK and ledger.counts["enc.bom_inside"]:
+                continue
             for text, place in (samples := self._samples[kind]):
                 ledger.warn(code, text, place, CURES[kind])
             if more := self._rows[kind] - len(samples):

@@ -2,25 +2,28 @@
 
 *Exact* means the same text but for white space, case and Unicode form; every row is compared, by a 64-bit digest.
 *Near* means in one group of `minhash`; of a part with more rows than MOST_ROWS a sample, drawn by a fixed seed, is
-compared, and of a long text its beginning.
+compared, and of a long text its beginning. Rows that are nearly in another part are a finding, `leak.near`, when they
+are more than one in a hundred.
 """
 
 import hashlib
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
 
 from seqloom.data.checks.minhash import jaccard, near_groups, shingles
+from seqloom.data.checks.repeats import beside
 from seqloom.data.examples import Example, Input, TextPair, Words
-from seqloom.data.problems import Place
+from seqloom.data.problems import Ledger, Place
 from seqloom.data.schema import in_order
 
 MOST_ROWS = 50_000  # of each part, for near duplicates
 LONGEST = 1_000  # characters of a text that are compared, for near duplicates
 SAMPLES = 5
+MANY_NEAR = 0.01  # of the rows that were compared: more of them are told of
 MOST_LOOKS = 12  # at texts of a large group, for a good sample
 SEED = 0
 
@@ -35,6 +38,16 @@ class Repeats(NamedTuple):
     compared: int
 
 
+class Twins(NamedTuple):
+    """Two texts of a group of equal or near ones."""
+
+    group: int  # samples with one number are of one group
+    rows: int  # of the group
+    similarity: float
+    places: tuple[Place, Place]
+    texts: tuple[str, str]
+
+
 class Leak(NamedTuple):
     """How many rows of the second part are in the first, exactly, and nearly among those that were compared."""
 
@@ -44,15 +57,18 @@ class Leak(NamedTuple):
     exact: int
     near: int
     compared: int  # of the second
+    samples: tuple[Twins, ...]  # the first text in the first part, the second in the second; near ones come first
 
-
-class Twins(NamedTuple):
-    """Two texts of a group of equal or near ones."""
-
-    rows: int  # of the group
-    similarity: float
-    places: tuple[Place, Place]
-    texts: tuple[str, str]
+    def tell(self, ledger: Ledger) -> None:
+        """Warn of the near ones, with the place of the first."""
+        twin, place = self.samples[0].places
+        text = (
+            f"{self.near:,} of {self.compared:,} rows of {self.second} ({self.near / self.compared:.1%}) "
+            f"{'is' if self.near == 1 else 'are'} nearly the same as a row of {self.first}; "
+            f"the first is like the one {beside(place, twin)}"
+        )
+        fix = f"if they are copies, take them out of {self.first}, else scores on {self.second} come out too good"
+        ledger.warn("leak.near", text, place, fix, count=self.near)
 
 
 class Duplicates(NamedTuple):
@@ -62,7 +78,12 @@ class Duplicates(NamedTuple):
     leaks: tuple[Leak, ...]
     exact: tuple[Twins, ...]  # the largest groups
     near: tuple[Twins, ...]
-    leaking: tuple[Twins, ...]  # the first text in the first part, the second in the second
+
+    def tell(self, ledger: Ledger) -> None:
+        """Warn of parts that are nearly in one another."""
+        for leak in self.leaks:
+            if leak.near > MANY_NEAR * leak.compared:
+                leak.tell(ledger)
 
 
 def folded(text: str) -> str:
@@ -93,12 +114,26 @@ def digest(value: Input) -> int:
     return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest())
 
 
+class _Row(NamedTuple):
+    """What is kept of a row: some two kilobytes, whatever the row holds."""
+
+    text: str | None  # as it is compared; none of vectors and pictures
+    shown: str
+    place: Place
+
+    @classmethod
+    def of(cls, example: Example) -> "_Row":
+        value = example.input
+        text = None if isinstance(value, np.ndarray) else compared(value)[:LONGEST]
+        return cls(text, shown(value)[:LONGEST], example.place)
+
+
 class _Part:
     """The digests of all rows, and a reservoir of the rows that are compared nearly."""
 
     def __init__(self, draw: np.random.Generator, most_rows: int) -> None:
         self.rows = 0
-        self.kept: list[tuple[int, Example]] = []  # digest and row
+        self.kept: list[tuple[int, _Row]] = []  # with their digests
         self._draw, self._most = draw, most_rows
         self._digests: list[np.ndarray] = []
 
@@ -106,12 +141,12 @@ class _Part:
         digests = [digest(example.input) for example in examples]
         self._digests.append(np.array(digests, np.uint64))
         places = self._draw.random(len(examples))
-        for number, row in enumerate(zip(digests, examples, strict=True)):
+        for key, example, place in zip(digests, examples, places, strict=True):
             self.rows += 1
             if len(self.kept) < self._most:
-                self.kept.append(row)
-            elif (at := int(places[number] * self.rows)) < self._most:  # row n stays with probability most / n
-                self.kept[at] = row
+                self.kept.append((key, _Row.of(example)))
+            elif (at := int(place * self.rows)) < self._most:  # row n stays with probability most / n
+                self.kept[at] = key, _Row.of(example)
 
     @property
     def digests(self) -> np.ndarray:
@@ -134,14 +169,12 @@ class DuplicateSearch:
         """All that was found."""
         self._parts = in_order(self._parts)
         kept = _Kept({name: part.kept for name, part in self._parts.items()})
-        pairs = list(combinations(self._parts, 2))
         exact = np.concatenate([part.digests for part in self._parts.values()] or [np.empty(0, np.uint64)])
         return Duplicates(
             tuple(self._repeats(name, part, kept) for name, part in self._parts.items()),
-            tuple(self._leak(first, second, kept) for first, second in pairs),
+            tuple(self._leak(first, second, kept) for first, second in combinations(self._parts, 2)),
             tuple(kept.exact_samples(exact)),
             tuple(kept.near_samples()),
-            tuple(sample for first, second in pairs for sample in kept.leaking_samples(first, second)),
         )
 
     def _repeats(self, name: str, part: _Part, kept: "_Kept") -> Repeats:
@@ -151,80 +184,99 @@ class DuplicateSearch:
 
     def _leak(self, first: str, second: str, kept: "_Kept") -> Leak:
         one, other = self._parts[first], self._parts[second]
-        exact = set(other.digests[np.isin(other.digests, one.digests)].tolist())
-        rows = int(np.isin(other.digests, one.digests).sum())
-        near = sum(key not in exact and len(kept.others(key, first)) > 0 for key, _ in other.kept)
-        return Leak(first, second, other.rows, rows, near, len(other.kept))
+        inside = np.isin(other.digests, one.digests)
+        exact = set(other.digests[inside].tolist())
+        near = [key for key, _ in other.kept if key not in exact and kept.others(key, first)]
+        samples = kept.leaking_samples(first, second, [*near, *(key for key, _ in other.kept if key in exact)])
+        return Leak(first, second, other.rows, int(inside.sum()), len(near), len(other.kept), tuple(samples))
 
 
 class _Kept:
     """The rows that are compared nearly: where each digest stands, and the near ones around it."""
 
-    def __init__(self, parts: dict[str, list[tuple[int, Example]]]) -> None:
-        self.rows: dict[int, list[tuple[str, Example]]] = {}  # by digest
+    def __init__(self, parts: dict[str, list[tuple[int, _Row]]]) -> None:
+        self.rows: dict[int, list[tuple[str, _Row]]] = {}  # by digest
         for name, rows in parts.items():
-            for key, example in rows:
-                self.rows.setdefault(key, []).append((name, example))
-        keys = [key for key, found in self.rows.items() if not isinstance(found[0][1].input, np.ndarray)]
-        texts = [compared(self.rows[key][0][1].input)[:LONGEST] for key in keys]
-        self.groups = [[keys[number] for number in group] for group in near_groups(texts)]
-        # For each digest of a group and each part, up to two digests of the group that stand in the part.
-        self._in_part: dict[int, dict[str, list[int]]] = {}
-        for group in self.groups:
-            found: dict[str, list[int]] = {}
-            for key in group:
-                for name in {name for name, _ in self.rows[key]}:
-                    found.setdefault(name, []).append(key)
-            few = {name: keys[:2] for name, keys in found.items()}
-            self._in_part |= dict.fromkeys(group, few)
+            for key, row in rows:
+                self.rows.setdefault(key, []).append((name, row))
+        texts = {key: text for key, found in self.rows.items() if (text := found[0][1].text) is not None}
+        keys = list(texts)
+        self.groups = [[keys[number] for number in group] for group in near_groups(list(texts.values()))]
+        self._group = {key: group for group in self.groups for key in group}
+        self._in_part = {group[0]: self._standing(group) for group in self.groups}
+        self._numbers: dict[int, int] = {}  # of the groups that are shown
 
-    def others(self, key: int, part: str) -> list[int]:
-        """Other digests of the same group that stand in the part, if there are any."""
-        return [other for other in self._in_part.get(key, {}).get(part, []) if other != key]
-
-    def exact_samples(self, digests: np.ndarray) -> list[Twins]:
-        keys, counts = np.unique(digests, return_counts=True)
-        largest = np.argsort(-counts, kind="stable")[: 4 * SAMPLES]
-        wanted = [(int(keys[at]), int(counts[at])) for at in largest if counts[at] > 1]
-        known = [(self.rows[key], count) for key, count in wanted if len(self.rows.get(key, ())) > 1]
-        return [_twins(count, rows[0][1], rows[1][1]) for rows, count in known[:SAMPLES]]
-
-    def near_samples(self) -> list[Twins]:
-        sized = [(sum(len(self.rows[key]) for key in group), group) for group in self.groups]
-        largest = sorted(sized, key=lambda entry: -entry[0])[:SAMPLES]
-        return [self._nearest(size, group[:1], group[1:]) for size, group in largest]
-
-    def leaking_samples(self, first: str, second: str) -> list[Twins]:
-        """Near pairs before exact ones: these say more."""
-        found = []
-        for group in [*self.groups, *([key] for key in self.rows)]:
-            ones, others = self._of_part(first, group), self._of_part(second, group)
-            if ones and others:
-                found.append(self._nearest(sum(len(self.rows[key]) for key in group), ones, others, (first, second)))
-            if len(found) == SAMPLES:
-                break
+    def _standing(self, group: list[int]) -> dict[str, list[int]]:
+        """The digests of a group by the parts in which they stand."""
+        found: dict[str, list[int]] = {}
+        for key in group:
+            for name in {name for name, _ in self.rows[key]}:
+                found.setdefault(name, []).append(key)
         return found
 
-    def _of_part(self, part: str, keys: list[int]) -> list[int]:
-        return [key for key in keys if any(name == part for name, _ in self.rows[key])]
+    def others(self, key: int, part: str) -> list[int]:
+        """The first few other digests of the same group that stand in the part, if there are any."""
+        standing = self._in_part.get(self._leader(key), {}).get(part, [])
+        return [other for other in standing[: MOST_LOOKS + 1] if other != key]
 
-    def _nearest(self, size: int, ones: list[int], others: list[int], parts: tuple[str, str] | None = None) -> Twins:
-        """The most similar pair among the first few of both."""
-        examples = [
-            [self._example(key, parts and parts[side]) for key in keys[:MOST_LOOKS]]
-            for side, keys in enumerate((ones, others))
+    def _leader(self, key: int) -> int:
+        return self._group[key][0] if key in self._group else key
+
+    def exact_samples(self, digests: np.ndarray) -> list[Twins]:
+        """Samples of the digests that occur most often."""
+        keys, counts = np.unique(digests, return_counts=True)
+        largest = np.argsort(-counts, kind="stable")[: 4 * SAMPLES]
+        wanted = {int(keys[at]): int(counts[at]) for at in largest if counts[at] > 1}
+        known = [key for key in wanted if len(self.rows.get(key, ())) > 1]
+        rows = {key: [row for _, row in self.rows[key]] for key in self._one_of_each(known)}
+        return [self._sample(key, wanted[key], [(some[0], some[1])]) for key, some in rows.items()]
+
+    def near_samples(self) -> list[Twins]:
+        """Samples of the largest groups of texts that are near one another."""
+        largest = sorted(self.groups, key=lambda group: -self._size(group[0]))[:SAMPLES]
+        return [self._sample(first, self._size(first), self._pairs([first], more)) for first, *more in largest]
+
+    def leaking_samples(self, first: str, second: str, keys: Iterable[int]) -> list[Twins]:
+        """Samples of these digests of the second part, each beside itself or the nearest in the first."""
+        beside = {key: [key] if self._stands(key, first) else self.others(key, first) for key in keys}
+        known = self._one_of_each([key for key, ones in beside.items() if ones])
+        return [self._sample(key, self._size(key), self._pairs(beside[key], [key], (first, second))) for key in known]
+
+    def _one_of_each(self, keys: list[int]) -> list[int]:
+        """The first of each group, for as many groups as are shown."""
+        firsts: dict[int, int] = {}
+        for key in keys:
+            firsts.setdefault(self._leader(key), key)
+        return list(firsts.values())[:SAMPLES]
+
+    def _size(self, key: int) -> int:
+        return sum(len(self.rows[one]) for one in self._group.get(key, [key]))
+
+    def _stands(self, key: int, part: str) -> bool:
+        return any(name == part for name, _ in self.rows[key])
+
+    def _pairs(
+        self, ones: list[int], others: list[int], parts: tuple[str | None, str | None] = (None, None)
+    ) -> list[tuple[_Row, _Row]]:
+        first, second = parts
+        return [
+            (self._row(one, first), self._row(other, second))
+            for one in ones[:MOST_LOOKS]
+            for other in others[:MOST_LOOKS]
         ]
-        pairs = [_twins(size, one, other) for one in examples[0] for other in examples[1]]
-        return max(pairs, key=lambda twins: twins.similarity)
 
-    def _example(self, key: int, part: str | None) -> Example:
-        return next(example for name, example in self.rows[key] if part in (None, name))
+    def _row(self, key: int, part: str | None) -> _Row:
+        return next(row for name, row in self.rows[key] if part in (None, name))
+
+    def _sample(self, key: int, rows: int, pairs: list[tuple[_Row, _Row]]) -> Twins:
+        """The most similar of the pairs."""
+        number = self._numbers.setdefault(self._leader(key), len(self._numbers))
+        return max((_twins(number, rows, *pair) for pair in pairs), key=lambda twins: twins.similarity)
 
 
-def _twins(rows: int, one: Example, other: Example) -> Twins:
-    texts = compared(one.input)[:LONGEST], compared(other.input)[:LONGEST]
-    similarity = jaccard(shingles(texts[0]), shingles(texts[1]))
-    return Twins(rows, similarity, (one.place, other.place), (shown(one.input), shown(other.input)))
+def _twins(group: int, rows: int, one: _Row, other: _Row) -> Twins:
+    similarity = jaccard(shingles(one.text or ""), shingles(other.text or ""))
+    return Twins(group, rows, similarity, (one.place, other.place), (one.shown, other.shown))
 
 
 def shown(value: Input) -> str:

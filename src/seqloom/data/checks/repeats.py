@@ -3,6 +3,8 @@
 Rows are compared by 64-bit hashes, kept as arrays and sorted once at the end. Two different inputs among a million meet
 by chance about three times in a hundred million readings. Of a very large part only the first rows are kept, so that
 memory has an end; a note says so.
+
+An id names one row of its part and of its file. Files of different parts may count their rows alike.
 """
 
 from itertools import combinations
@@ -74,7 +76,9 @@ class RepeatCheck:
         for (first, one), (second, other) in combinations(self._parts.items(), 2):
             _find_overlap(ledger, first, one, second, other)
         for part in self._parts.values():
-            _refuse_repeated_ids(ledger, part)
+            _refuse_repeated_ids(ledger, [part], [part.ids])
+        named = [part for part in self._parts.values() if len(part.ids)]
+        _refuse_repeated_ids(ledger, named, [part.ids ^ part.places.file_keys() for part in named])
 
     def _find_conflicts(self, ledger: Ledger) -> None:
         parts = list(self._parts.values())
@@ -96,11 +100,16 @@ class RepeatCheck:
             ledger.warn("label.conflict", "further rows", self._place(pairs[-1][0]), count=len(pairs) - SAMPLES)
 
     def _place(self, row: int) -> Place:
-        for part in self._parts.values():
-            if row < part.places.rows:
-                return part.places[row]
-            row -= part.places.rows
-        raise IndexError(row)
+        return _place_in(list(self._parts.values()), row)
+
+
+def _place_in(parts: list[_Part], row: int) -> Place:
+    """The place of a row, counted over all these parts."""
+    for part in parts:
+        if row < part.places.rows:
+            return part.places[row]
+        row -= part.places.rows
+    raise IndexError(row)
 
 
 def _find_overlap(ledger: Ledger, first: str, one: _Part, second: str, other: _Part) -> None:
@@ -117,14 +126,15 @@ def _find_overlap(ledger: Ledger, first: str, one: _Part, second: str, other: _P
     ledger.warn("leak.overlap", text, place, fix, count=len(hits))
 
 
-def _refuse_repeated_ids(ledger: Ledger, part: _Part) -> None:
-    ids = part.ids
+def _refuse_repeated_ids(ledger: Ledger, parts: list[_Part], keys: list[np.ndarray]) -> None:
+    """Refuse equal keys among the rows of some parts."""
+    ids = np.concatenate([np.empty(0, np.int64), *keys])
     order = np.argsort(ids, kind="stable")
     repeats = np.flatnonzero(ids[order][1:] == ids[order][:-1])
     if not len(repeats):
         return
     at = repeats[np.argmin(order[repeats + 1])]
-    earlier, later = part.places[int(order[at])], part.places[int(order[at + 1])]
+    earlier, later = (_place_in(parts, int(order[row])) for row in (at, at + 1))
     more = f"; {len(repeats):,} rows repeat an id in all" if len(repeats) > 1 else ""
     text = f"the id is the same as {beside(later, earlier)}{more}"
     ledger.bad_file("id.duplicate", text, later, "give every row an id of its own, or --id '' to use none")

@@ -27,11 +27,17 @@ LOOK_ALIKES = str.maketrans(
 TIMES_RARER = 50  # a typo is that much rarer than the label it is near to
 RARE_SHARE = 0.001
 SHORTEST_TYPO = 4  # letters: shorter labels are often near each other on purpose
+LONGEST_TYPO = 64  # letters: a search makes as many copies of a label as it has letters
+LONGEST_SHOWN = 64  # letters of a label in a message
 
 
 def quoted(label: str) -> str:
-    """The label between quotation marks."""
-    return f"'{label}'"
+    """The label between quotation marks, a long one cut and with its length.
+
+    >>> quoted("pos"), quoted("ab" * 100)[-24:]
+    ("'pos'", "b...' (200 characters)")
+    """
+    return f"'{label}'" if len(label) <= LONGEST_SHOWN else f"'{label[:LONGEST_SHOWN]}...' ({len(label):,} characters)"
 
 
 def rows_said(count: int) -> str:
@@ -158,11 +164,11 @@ def _typos(counts: Counter[str]) -> Iterator[tuple[str, str]]:
     limit = max(1.0, RARE_SHARE * counts.total())
     shortened: defaultdict[str, list[str]] = defaultdict(list)
     for label, count in counts.items():
-        if count >= TIMES_RARER and len(label) >= SHORTEST_TYPO:
+        if count >= TIMES_RARER and SHORTEST_TYPO <= len(label) <= LONGEST_TYPO:
             for piece in _pieces(label):
                 shortened[piece].append(label)
     for label, count in counts.items():
-        if count <= limit and len(label) >= SHORTEST_TYPO:
+        if count <= limit and SHORTEST_TYPO <= len(label) <= LONGEST_TYPO:
             near = {meant for piece in _pieces(label) for meant in shortened.get(piece, ())}
             meant = [one for one in near if counts[one] >= TIMES_RARER * count and is_slip(label, one)]
             if meant:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from seqloom.data.opening.files import HEAD
-from seqloom.data.problems import Ledger, Place
+from seqloom.data.problems import Ledger, Place, counted
 from seqloom.errors import did_you_mean
 
 WIDE = ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"]
@@ -128,7 +128,8 @@ class Reading:
             self.ledger.bad_file("enc.bytes", text, place, fix)
         found = diagnose(bad, at_end=at_end, plain=self.plain)
         if found.windows and (not self.plain or self.line > MANY_LINES):
-            text = f"{found.text}, byte {offset:,} of the file, but the {self.line - 1:,} lines before are UTF-8"
+            before = f"{counted(self.line - 1, 'line')} before {'is' if self.line == 2 else 'are'} UTF-8"
+            text = f"{found.text}, byte {offset:,} of the file, but the {before}"
             self.ledger.bad_file("enc.mixed", text, place, self._one_encoding())
         self.ledger.bad_file("enc.utf8", f"{found.text}, byte {offset:,} of the file", place, found.fix)
 

@@ -9,14 +9,17 @@ import itertools
 import os
 import shutil
 import stat
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from seqloom.config.data import Format
-from seqloom.data.problems import Ledger, Place
+from seqloom.data.problems import Ledger, Place, counted
 
 HEAD = 512  # bytes: enough for every mark below, tar's included
 NAMES_LOOKED_AT = 10_000  # of a folder, for a near name
+PAGES = (".html", ".htm")
+ADDRESSES = ("http:/", "https:/")  # a path has one slash where an address has two
 ARCHIVES = {".zip", ".tar", ".tgz", ".tbz", ".txz", ".7z", ".rar"}
 PACKED = {".gz": ("gzip", b"\x1f\x8b"), ".xz": ("xz", b"\xfd7zXZ\x00")}
 MARKS = [
@@ -41,6 +44,7 @@ MARKS = [
 # What a binary format must begin with, and how it must end.
 BINARY: dict[Format, tuple[bytes, bytes]] = {"npz": (b"PK", b""), "parquet": (b"PAR1", b"PAR1")}
 KINDS = [
+    (stat.S_ISLNK, "a link"),
     (stat.S_ISFIFO, "a named pipe"),
     (stat.S_ISSOCK, "a socket"),
     (stat.S_ISCHR, "a device"),
@@ -69,24 +73,55 @@ def require_regular(path: Path, ledger: Ledger) -> None:
         fix = "give a file, or a folder with one folder of files for each class"
         ledger.bad_file("file.is_dir", "this is a folder without class folders", Place(str(path)), fix)
     if not stat.S_ISREG(mode):
-        kind = next((name for is_kind, name in KINDS if is_kind(mode)), "something else")
         fix = "copy the data into a file first"
-        ledger.bad_file("file.not_regular", f"this is {kind}, not a regular file", Place(str(path)), fix)
+        ledger.bad_file("file.not_regular", f"this is {_kind(mode)}, not a regular file", Place(str(path)), fix)
     if not os.access(path, os.R_OK):
         refuse_forbidden(path, ledger)
 
 
-def require_writable(path: Path, ledger: Ledger) -> None:
-    """Refuse, before any work, a file that could not be written at its end."""
-    folder, place = path.parent, Place(str(path))
+def require_writable(path: Path, inputs: Iterable[Path], ledger: Ledger) -> None:
+    """Refuse, before any work, a page that could not be written at its end, or that would replace something else."""
+    for text, fix in _obstacles(path, inputs):
+        ledger.bad_file("out.unwritable", text, Place(str(path)), fix)
+
+
+def _obstacles(path: Path, inputs: Iterable[Path]) -> Iterator[tuple[str, str]]:
+    """What stands in the way of a page, and the cure of each."""
+    folder, page = path.parent, "give the path of a page, such as report.html"
     if is_folder(path):
-        ledger.bad_file("out.unwritable", "this is a folder", place, "give the path of a file, such as report.html")
+        yield "this is a folder", page
+    if any(_are_same(path, given) for given in inputs):
+        yield "this is the data itself, which the page would replace", page
+    if kind := _other_kind(path):
+        yield f"this is {kind}, which the page would replace", page
+    if path.suffix.lower() not in PAGES:
+        yield f"a page is written to a name that ends in {' or '.join(PAGES)}", page
     if not is_folder(folder):
-        ledger.bad_file("out.unwritable", f"there is no folder {folder}", place, "make the folder first")
-    if not os.access(folder, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
-        ledger.bad_file("out.unwritable", "no permission to write into its folder", place, "choose another folder")
-    if not shutil.disk_usage(folder).free:
-        ledger.bad_file("out.unwritable", "the disk is full", place, "free some space or choose another folder")
+        yield f"there is no folder {folder}", "make the folder first"
+    elif not os.access(folder, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
+        yield "no permission to write into its folder", "choose another folder"
+    elif not shutil.disk_usage(folder).free:
+        yield "the disk is full", "free some space or choose another folder"
+
+
+def _other_kind(path: Path) -> str:
+    """What stands at a path if it is not a regular file; empty if it is one, or if nothing is there."""
+    try:
+        mode = path.lstat().st_mode
+    except (OSError, ValueError):  # the folder is missing, or the name is one that writing will refuse
+        return ""
+    return "" if stat.S_ISREG(mode) else _kind(mode)
+
+
+def _kind(mode: int) -> str:
+    return next((name for is_kind, name in KINDS if is_kind(mode)), "something else")
+
+
+def _are_same(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except (OSError, ValueError):  # one of them is not there, or its name is too strange
+        return False
 
 
 def state_of(path: Path) -> str:
@@ -99,7 +134,7 @@ def state_of(path: Path) -> str:
 
 def describe_state(status: os.stat_result) -> str:
     """Size and time of a file in words."""
-    return f"{status.st_size:,} bytes written at {status.st_mtime_ns}"
+    return f"{counted(status.st_size, 'byte')} written at {status.st_mtime_ns}"
 
 
 def require_state(path: Path, before: str, now: str, ledger: Ledger) -> None:
@@ -136,6 +171,9 @@ def _mode(path: Path, ledger: Ledger) -> int:
     except PermissionError:
         refuse_forbidden(path, ledger)
     except FileNotFoundError:
+        if str(path).startswith(ADDRESSES):
+            fix = "download it first and give the file"
+            ledger.bad_file("file.missing", "this is an address, and only files are read", Place(str(path)), fix)
         ledger.bad_file("file.missing", "there is no such file", Place(str(path)), _near(path))
     except (OSError, ValueError, RuntimeError) as error:  # a name too long, a NUL in it, links in a circle
         reason = getattr(error, "strerror", None) or str(error)
@@ -181,7 +219,8 @@ def require_text_head(path: Path, head: bytes, format: Format, ledger: Ledger) -
     if not (kind := known_kind(head)):
         return
     cures = {"gzip": "add .gz to its name", "xz": "add .xz to its name", "parquet": "--format parquet"}
-    cure = cures.get(kind, f"export it as {format}")
+    sheet = "export it as csv, or unpack it if it is an archive" if "zip" in kind else "export it as csv"
+    cure = cures.get(kind, sheet if "xls" in kind else f"export it as {format}")
     ledger.bad_file("file.magic", f"this is {kind}, not {format}", Place(str(path)), cure)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
-from seqloom.data.problems import Ledger, Place
+from seqloom.data.problems import Ledger, Place, counted
 
 LONGEST_LINE = 16 << 20  # characters
 MOJIBAKE_SHARE = 0.001  # of the lines
@@ -121,7 +121,8 @@ class Lookout:
         """Say what only the whole file shows."""
         place = Place(self.path)
         if self.both and self.feeds > self.both:
-            text = f"{self.both:,} lines end with CR LF and {self.feeds - self.both:,} with LF"
+            ends = f"{counted(self.both, 'line')} {'ends' if self.both == 1 else 'end'}"
+            text = f"{ends} with CR LF and {self.feeds - self.both:,} with LF"
             self.ledger.note("line.mixed", text, place)
         if bare := self.returns - self.both:
             self.ledger.note("line.bare_cr", f"{bare:,} CR inside lines, read as characters", place, count=bare)
@@ -138,4 +139,4 @@ class Lookout:
 
 
 def _amount(size: int) -> str:
-    return f"{size / 1e6:,.1f} MB" if size >= 1e5 else f"{size:,} characters"
+    return f"{size / 1e6:,.1f} MB" if size >= 1e5 else counted(size, "character")

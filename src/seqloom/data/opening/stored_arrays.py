@@ -108,7 +108,8 @@ def _read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
 def _require_plain(name: str, array: StoredArray, ledger: Ledger) -> None:
     place, fix = Place(str(array.path)), "save it with numpy.savez as an array of numbers or texts"
     if array.dtype.hasobject:
-        ledger.bad_file("array.pickle", f"{name!r} is a pickle; we do not read pickles", place, fix)
+        ragged = f"{fix}; sequences of several lengths as one array [total,D] and the array lengths [N]"
+        ledger.bad_file("array.pickle", f"{name!r} is a pickle; we do not read pickles", place, ragged)
     if not any(array.dtype.kind == kind and 0 < array.dtype.itemsize <= most for kind, most in WIDEST.items()):
         ledger.bad_file("array.dtype", f"{name!r} is {array}; expected numbers or texts", place, fix)
     if min(array.shape, default=0) < 0 or math.prod(array.shape) * array.dtype.itemsize != array.stored:

@@ -19,7 +19,7 @@ import numpy as np
 
 from seqloom.config.data import ReadingConfig
 from seqloom.data.opening.stored_arrays import StoredArray, stored_arrays
-from seqloom.data.problems import Ledger, Place
+from seqloom.data.problems import Ledger, Place, counted
 from seqloom.data.tables import Record, Table
 
 PICTURES = ("pictures", "images")
@@ -116,7 +116,7 @@ def _require_sequences(array: StoredArray, lengths: StoredArray | None, ledger: 
     if len(lengths.shape) != 1 or lengths.shape[0] == 0 or lengths.dtype.kind not in "iu":
         _refuse(lengths, "integers [N]", ledger)
     if axes == 3 and lengths.shape[0] != array.shape[0]:
-        _refuse(lengths, f"one length for each of {array.shape[0]:,} rows", ledger)
+        _refuse(lengths, f"one length for each of {counted(array.shape[0], 'row')}", ledger)
 
 
 def _rows(part: Part) -> int:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from seqloom.config.data import ReadingConfig
 from seqloom.data.opening.blocks import blocks_of
-from seqloom.data.problems import Ledger, Place
+from seqloom.data.problems import Ledger, Place, counted
 from seqloom.data.tables import Record, Table
 
 LONGEST = 10_000  # words of a sentence
@@ -183,5 +183,5 @@ def _fault(cells: list[str], line: str, number: int, layout: Layout) -> Fault | 
         return Fault(number, "conll.separator", text, "use one separator throughout")
     if len(cells) == width:
         return Fault(number, "conll.columns", f"column {cells.index('') + 1} is empty", "give every word all columns")
-    text = f"{len(cells)} column{'s' * (len(cells) > 1)}, line {shown} has {width}"
+    text = f"{counted(len(cells), 'column')}, line {shown} has {width}"
     return Fault(number, "conll.columns", text, "give every word all columns, the tag last")

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from seqloom.config.data import ReadingConfig
-from seqloom.data.problems import Ledger, Place
+from seqloom.data.problems import Ledger, Place, counted
 from seqloom.data.readers.conll import Fault, Sentence, sentences_of
 from seqloom.data.tables import Record, Table
 
@@ -120,7 +120,7 @@ def _range_stop(number: str, following: int, before: int) -> int:
 
 def _fault(cells: list[str], number: int) -> Fault | None:
     if len(cells) != len(CELLS):
-        text = f"{len(cells)} column{'s' * (len(cells) > 1)}, CoNLL-U has {len(CELLS)}, separated by tabs"
+        text = f"{counted(len(cells), 'column')}, CoNLL-U has {len(CELLS)}, separated by tabs"
         return Fault(number, "conll.columns", text, "write _ for what is not known")
     if all(cells):
         return None

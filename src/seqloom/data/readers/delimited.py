@@ -1,22 +1,25 @@
 """csv and tsv: a header, then rows with as many fields as it has. A tsv file has no quoting: a quote is a character.
 
-Lines without a quote are split, a megabyte at a time; a line with one goes through the rules of `quotes`.
+Lines without a quote are split, a megabyte at a time; a line with one goes through the rules of `quotes`. What
+spreadsheets leave behind is understood: lines of delimiters alone are blank, columns at the end may have no name.
 """
 
 import itertools
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from seqloom.config.data import ReadingConfig
 from seqloom.data.opening.blocks import Passage, lines_in, open_passages
-from seqloom.data.problems import Ledger, Place
+from seqloom.data.problems import Ledger, Place, counted
 from seqloom.data.readers.quotes import QuotedRows, Row
 from seqloom.data.tables import Record, Table
 from seqloom.errors import ConfigError
 
 MOST_COLUMNS = 1_024
 NAMES = {",": "comma", "\t": "tab", ";": "semicolon"}
+SEPARATOR_LINE = re.compile(r'"?sep=([^\w"]|\\t)"?', re.IGNORECASE)
 
 
 class Dialect(NamedTuple):
@@ -40,7 +43,7 @@ def read(paths: tuple[Path, ...], reading: ReadingConfig, ledger: Ledger) -> Tab
     (path,) = paths
     file = Delimited(path, reading, ledger)
     columns = file.first.fields if reading.header else [str(number) for number in range(1, file.width + 1)]
-    return Table(tuple(columns), file.records(), file.locate, named=reading.header)
+    return Table(tuple(columns[: file.used]), file.records(), file.locate, named=reading.header)
 
 
 def _rows(passages: Iterator[Passage], dialect: Dialect, parser: QuotedRows) -> Iterator[Row]:
@@ -82,8 +85,11 @@ class Delimited:
         self.parser = QuotedRows(self.dialect.delimiter, self.path, ledger)
         self.rows = _rows(open_passages(path, reading, ledger), self.dialect, self.parser)
         self.first = self._find_first()
-        self.width = len(self.first.fields)
+        self.width = self.used = len(self.first.fields)
         self._require_columns()
+        if reading.header:
+            named = (number for number, name in enumerate(self.first.fields, 1) if name.strip())
+            self.used = max(named, default=self.width)
 
     def _find_first(self) -> Row:
         if self.reading.header:
@@ -93,19 +99,30 @@ class Delimited:
             fix = "give a file with rows"
             self.ledger.bad_file("data.empty", "there is nothing in the file", Place(self.path), fix)
         self.parser.refuse = self.ledger.bad_row
+        self._require_no_separator_line(first)
         return first
 
+    def _require_no_separator_line(self, first: Row) -> None:
+        if found := SEPARATOR_LINE.fullmatch(first.raw):
+            mark = found[1].replace("\t", "\\t")
+            same = found[1] == self.dialect.delimiter
+            fix = "delete this line" if same else f"delete this line and give --delimiter '{mark}'"
+            text = f"'sep={mark}' tells Excel the delimiter; it is neither a header nor a row"
+            self.ledger.bad_file("csv.sep_line", text, Place(self.path, first.line), fix)
+
     def _pass_over(self, row: Row) -> bool:
-        """Whether this is a blank line, which is noted."""
-        blank = not row.raw or (row.raw.isspace() and self.dialect.delimiter not in row.raw)
+        """Whether this line is blank or holds nothing but delimiters, which is noted."""
+        marks = self.dialect.delimiter in row.raw
+        blank = not row.raw.replace(self.dialect.delimiter, "") if marks else not row.raw or row.raw.isspace()
         if blank:
-            self.ledger.note("csv.blank", "a blank line, passed over", Place(self.path, row.line))
+            text = "a line of delimiters alone, passed over" if marks else "a blank line, passed over"
+            self.ledger.note("csv.blank", text, Place(self.path, row.line))
         return blank
 
     def _require_columns(self) -> None:
         place = Place(self.path, self.first.line)
         if self.width > MOST_COLUMNS:
-            text = f"{self.width:,} columns; the limit is {MOST_COLUMNS:,}"
+            text = f"{counted(self.width, 'column')}; the limit is {MOST_COLUMNS:,}"
             self.ledger.bad_file("csv.too_many_columns", text, place, "keep the columns that are needed")
         if self.width == 1 and self.reading.delimiter is None:
             self._require_delimiter(place)
@@ -123,38 +140,46 @@ class Delimited:
 
     def _require_names(self, header: Row) -> None:
         for number, name in enumerate(header.fields):
-            if (before := header.fields.index(name)) < number:
+            if (before := header.fields.index(name)) < number and name.strip():
                 text = f"columns {before + 1} and {number + 1} are both named '{name}'"
                 fix = "give each column a name of its own"
                 self.ledger.bad_file("csv.dup_header", text, self._place(header, number), fix)
 
     def records(self) -> Iterator[Record]:
         """The rows that have the right width."""
-        path, width, ledger, good, bad = self.path, self.width, self.ledger, 0, 0
+        path, width, used, ledger, good, bad = self.path, self.width, self.used, self.ledger, 0, 0
         for line, raw, fields in self.rows if self.reading.header else itertools.chain([self.first], self.rows):
-            if len(fields) != width or (width == 1 and not raw):
-                bad += self._refuse(Row(line, raw, fields))
-                continue
+            if len(fields) != width or not fields[0]:
+                row = Row(line, raw, fields)
+                if self._pass_over(row):
+                    continue
+                if len(fields) != width:
+                    self._refuse(row)
+                    bad += 1
+                    continue
+            if used < width:
+                fields = self._cut(Row(line, raw, fields))
             good += 1
             ledger.rows += 1
             yield Record(tuple(fields), path, line, raw)
         if not good + bad + self.parser.refused:
             ledger.bad_file("data.no_rows", "a header and no rows", Place(path), "give a file with rows")
 
-    def _refuse(self, row: Row) -> int:
-        """Note a blank line, refuse any other; how many rows that is."""
-        if self._pass_over(row):
-            return 0
+    def _cut(self, row: Row) -> list[str]:
+        """The fields of the columns up to the last that has a name; a filled one behind it is warned about."""
+        filled = next((number for number in range(self.used, self.width) if row.fields[number].strip()), None)
+        if filled is not None:
+            text, fix = f"column {filled + 1} has no name and is not used", "name it in the header, or empty it"
+            self.ledger.warn("csv.unnamed", text, self._place(row, filled), fix)
+        return row.fields[: self.used]
+
+    def _refuse(self, row: Row) -> None:
         count, first = len(row.fields), "header" if self.reading.header else "first row"
-        text, fix = (
-            f"{count:,} field{'s' if count != 1 else ''}, the {first} has {self.width:,}",
-            "add the missing ones",
-        )
+        text, fix = f"{counted(count, 'field')}, the {first} has {self.width:,}", "add the missing ones"
         if count > self.width:
             text = f"{text}; is a {NAMES.get(self.dialect.delimiter, 'delimiter')} unquoted?"
             fix = "put quotes around the field that holds it" if self.dialect.quoted else "take it out of the field"
         self.ledger.bad_row("csv.ragged", text, Place(self.path, row.line), fix)
-        return 1
 
     def locate(self, record: Record, column: int) -> Place:
         """The place of the first character of a field."""

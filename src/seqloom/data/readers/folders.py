@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from seqloom.config.data import ReadingConfig
-from seqloom.data.problems import Ledger, Place
+from seqloom.data.problems import Ledger, Place, counted
 from seqloom.data.readers.text import whole_text
 from seqloom.data.tables import Record, Table
 
@@ -76,7 +76,7 @@ class FolderScan:
         """The folders in a folder; files beside them are noted."""
         entries = self._visible(parent)
         if loose := [path for path in entries if not path.is_dir()]:
-            text = f"{len(loose):,} files beside the class folders, passed over"
+            text = f"{counted(len(loose), 'file')} beside the class folders, passed over"
             self.ledger.note("folder.loose", text, Place(str(loose[0])), count=len(loose))
         return [path for path in entries if path.is_dir()]
 
@@ -85,7 +85,8 @@ class FolderScan:
         entries = self._visible(folder)
         found = [path for path in entries if path.name.lower().endswith(suffixes) and not path.is_dir()]
         if other := sorted(set(entries) - set(found)):
-            text = f"{len(other):,} in class '{folder.name}' that are not {suffixes[0]} files, passed over"
+            kind = f"no {suffixes[0]} file{'s' if len(other) > 1 else ''}"
+            text = f"{len(other):,} in class '{folder.name}' {'are' if len(other) > 1 else 'is'} {kind}, passed over"
             self.ledger.warn("folder.other", text, Place(str(other[0])), count=len(other))
         if not found:
             text = f"the class '{folder.name}' has no files"
@@ -98,7 +99,7 @@ class FolderScan:
         except PermissionError:
             self.ledger.bad_file("file.permission", "no permission to read this", Place(str(folder)), "chmod u+rx")
         if hidden := [name for name in names if name.startswith(".")]:
-            text = f"{len(hidden):,} hidden files, passed over"
+            text = f"{counted(len(hidden), 'hidden file')}, passed over"
             self.ledger.note("folder.hidden", text, Place(str(folder / hidden[0])), count=len(hidden))
         paths = [folder / name for name in names if not name.startswith(".")]
         for path in paths:

@@ -27,6 +27,7 @@ from seqloom.data.tables import Record, Table
 
 DEPTH = 32  # objects and lists within one another, the line's own object being the first
 AROUND = 20  # characters shown on either side of a mistake
+MEND = "write one JSON object: double quotes, commas between pairs and none at the end, no comments"
 CONTAINERS = frozenset({list, dict})
 SURROGATE = re.compile("[\ud800-\udfff]")
 LONE_ESCAPE = re.compile(r"\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F]")
@@ -84,7 +85,7 @@ def _content(path: Path, reading: ReadingConfig, ledger: Ledger) -> Iterator[Lin
 
 def _require_lines(text: str, place: Place, ledger: Ledger) -> None:
     """Refuse a file that is one JSON value over many lines."""
-    fix = "write each object on a line of its own, without line breaks"
+    fix = "write one object per line (.jsonl), without line breaks inside"
     if text.startswith("["):
         ledger.bad_file("json.array", "expected one object per line, found an array", place, fix)
     if text.startswith("{") and text.endswith(("{", "[", ",", ":")):
@@ -135,7 +136,7 @@ def _explained(error: Exception, text: str, first: First) -> LineError:
         _require_keys(careful(text), first)
     except LineError as mistake:
         return mistake
-    return LineError("json.syntax", str(error))  # msgspec knows a reason that the careful parser does not
+    return LineError("json.syntax", str(error), MEND)  # msgspec knows a reason that the careful parser does not
 
 
 def _refuse(error: LineError, line: Line, path: Path, ledger: Ledger) -> None:
@@ -204,7 +205,7 @@ def _syntax(error: json.JSONDecodeError) -> LineError:
         text = f"something follows the first value, near {around!r}"
         return LineError("json.trailing", text, "write one object per line", error.pos + 1)
     what = error.msg[0].lower() + error.msg[1:].removesuffix(" at")
-    return LineError("json.syntax", f"{what}, near {around!r}", at=error.pos + 1)
+    return LineError("json.syntax", f"{what}, near {around!r}", MEND, error.pos + 1)
 
 
 def _too_deep() -> LineError:

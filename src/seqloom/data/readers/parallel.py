@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from seqloom.config.data import ReadingConfig
 from seqloom.data.opening.blocks import lines_of, require_regular
-from seqloom.data.problems import Ledger, Place
+from seqloom.data.problems import Ledger, Place, counted
 from seqloom.data.tables import Record, Table
 
 SIDES = ("source", "target")
@@ -60,7 +60,7 @@ def _require_equal(counts: list[int], paths: tuple[Path, Path], ledger: Ledger) 
     if counts == [0, 0]:
         ledger.bad_file("data.empty", "there are no lines in either file", Place(str(paths[0])), "give files with text")
     if counts[0] != counts[1]:
-        text = f"{counts[0]:,} lines, but {counts[1]:,} in {paths[1]}"
+        text = f"{counted(counts[0], 'line')}, but {counts[1]:,} in {paths[1]}"
         fix = "line n of one file must be the translation of line n of the other"
         ledger.bad_file("par.count", text, Place(str(paths[0]), min(counts) + 1), fix)
 

@@ -1,7 +1,7 @@
 """Parquet: columns of texts, numbers, truth values, or lists of these, read a batch at a time.
 
 Nulls become None. A NaN or an infinity makes a bad row, since no model can be trained on one. Types that have no plain
-meaning for a sequence (dates, decimals, maps, bytes) are refused by name.
+meaning for a sequence (dates, decimals, maps, bytes) are left out, and a note names each.
 """
 
 from collections.abc import Iterator
@@ -22,11 +22,12 @@ BATCH = 1_024  # rows in memory at a time
 def read(paths: tuple[Path, ...], reading: ReadingConfig, ledger: Ledger) -> Table:  # noqa: ARG001  # as all readers
     """The table of the rows of a file."""
     (path,) = paths
-    return Table(_columns_of(path, ledger), _records(path, ledger))
+    columns = _columns_of(path, ledger)
+    return Table(columns, _records(path, columns, ledger))
 
 
 def _columns_of(path: Path, ledger: Ledger) -> tuple[str, ...]:
-    """The names of the columns, once their types are known to be plain."""
+    """The names of the columns whose types are plain; the others are left out and noted."""
     require_regular(path, ledger)
     require_magic(path, "parquet", ledger)
     schema = _opened(path, ledger).schema_arrow
@@ -34,11 +35,13 @@ def _columns_of(path: Path, ledger: Ledger) -> tuple[str, ...]:
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
         ledger.bad_file("parquet.dup_column", f"two columns are named {twice!r}", Place(str(path)), "rename one")
-    for field in schema:
-        if not _is_plain(field.type):
-            text = f"the column {field.name!r} holds {field.type}; expected text, numbers, truth values or lists"
-            ledger.bad_file("parquet.type", text, Place(str(path)), "convert the column, or leave it out")
-    return names
+    odd = {field.name: f"the column {field.name!r} holds {field.type}" for field in schema if not _is_plain(field.type)}
+    if odd and len(odd) == len(names):
+        text = f"{next(iter(odd.values()))}, and no other holds what we read: text, numbers, truth values or lists"
+        ledger.bad_file("parquet.type", text, Place(str(path)), "convert the columns that are needed")
+    for text in odd.values():
+        ledger.note("parquet.left_out", f"{text} and was left out", Place(str(path)))
+    return tuple(name for name in names if name not in odd)
 
 
 def _opened(path: Path, ledger: Ledger) -> Any:
@@ -65,9 +68,9 @@ def _is_plain(kind: Any) -> bool:
     return types.is_null(kind) or any(is_kind(kind) for is_kind in plain)
 
 
-def _records(path: Path, ledger: Ledger) -> Iterator[Record]:
+def _records(path: Path, names: tuple[str, ...], ledger: Ledger) -> Iterator[Record]:
     name, number = str(path), 0
-    for columns, finite in _batches(path, ledger):
+    for columns, finite in _batches(path, names, ledger):
         for values in zip(*columns, strict=True):
             number += 1
             if not (finite or all(map(_is_finite, values))):
@@ -79,15 +82,15 @@ def _records(path: Path, ledger: Ledger) -> Iterator[Record]:
         ledger.bad_file("data.no_rows", "the file has columns, but no rows", Place(name), "give at least one row")
 
 
-def _batches(path: Path, ledger: Ledger) -> Iterator[tuple[list[list[Any]], bool]]:
+def _batches(path: Path, names: tuple[str, ...], ledger: Ledger) -> Iterator[tuple[list[list[Any]], bool]]:
     """The columns of some rows at a time as Python values, and whether all their numbers are known to be finite."""
     with _opened(path, ledger) as file:
-        batches = file.iter_batches(BATCH, use_threads=False)
+        batches = file.iter_batches(BATCH, columns=names, use_threads=False)
         while True:
             try:
                 batch = next(batches, None)
-                columns = [] if batch is None else [column.to_pylist() for column in batch.columns]
-                finite = batch is None or all(map(_all_finite, batch.columns))
+                arrays = [] if batch is None else [batch.column(name) for name in names]
+                columns, finite = [array.to_pylist() for array in arrays], all(map(_all_finite, arrays))
             except Exception as error:
                 _refuse_damaged(path, error, ledger)
             if batch is None:

@@ -26,6 +26,21 @@ class Finding(NamedTuple):
     rows: int  # 0 where it concerns the whole
     samples: tuple[Sample, ...]
 
+    def shown(self, count: int) -> tuple[list[Sample], list[Sample]]:
+        """The samples that are shown and the rest: the first `count`, and the first of every further cure.
+
+        A cure is told once, behind the last of the neighbours that have it.
+        """
+        fixes = [sample.fix for sample in self.samples]
+        chosen = [at for at, fix in enumerate(fixes) if at < count or fix not in ("", *fixes[:at])]
+        rest = [sample for at, sample in enumerate(self.samples) if at not in chosen]
+        following = [*(fixes[at] for at in chosen[1:]), None]
+        samples = [self.samples[at] for at in chosen]
+        return [
+            sample._replace(fix="") if sample.fix == after else sample
+            for sample, after in zip(samples, following, strict=True)
+        ], rest
+
 
 def refusals(checks: Checks, ledger: Ledger) -> list[Finding]:
     """What the checks refuse; what they only warn of is written into the ledger."""

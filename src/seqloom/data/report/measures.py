@@ -13,7 +13,7 @@ from seqloom.data.schema import Schema, in_order
 from seqloom.figures.axis import linear_axis
 
 MOST_BINS = 12
-TAIL = 0.99  # the last bin of a histogram holds all that is above this quantile
+TAIL = 0.99  # the first and the last bin of a histogram also hold what is beyond this quantile on either side
 
 
 class Summary(NamedTuple):
@@ -23,16 +23,24 @@ class Summary(NamedTuple):
     least: float
     median: float
     mean: float
-    most: float  # 95 % are at most so much
-    greatest: float
+    p95: float  # 95 % are at most so much
+    most: float
+
+
+class Bin(NamedTuple):
+    """A bin of a histogram: one value, or all from `low` to `high`; of whole numbers `high` is the last one in it."""
+
+    low: float
+    high: float | None  # None where it has no end
 
 
 class Measure(NamedTuple):
     """A length or value: its summary and its histogram for each part."""
 
     name: str
+    whole: bool  # all values are whole numbers
     summaries: tuple[Summary, ...]
-    edges: tuple[float, ...]  # bin i is edges[i] <= value < edges[i + 1]; the last one has no upper end
+    bins: tuple[Bin, ...]
     counts: tuple[tuple[int, ...], ...]  # of each part, of each bin
 
 
@@ -104,10 +112,12 @@ def _lengths(rows: Sequence[Sequence[object]]) -> np.ndarray:
 
 def _measure(name: str, parts: Mapping[str, np.ndarray]) -> Measure:
     summaries = tuple(_summary(part, values) for part, values in parts.items())
-    edges = _edges(np.concatenate(list(parts.values())))
-    closed = np.append(edges, np.inf)
-    counts = tuple(tuple(np.histogram(values, closed)[0].tolist()) for values in parts.values())
-    return Measure(name, summaries, tuple(edges.tolist()), counts)
+    every = np.concatenate(list(parts.values()))
+    whole = bool(np.all(every == np.round(every)))
+    bins = _bins(every, whole)
+    edges = [*(one.low for one in bins), np.inf]
+    counts = tuple(tuple(np.histogram(values, edges)[0].tolist()) for values in parts.values())
+    return Measure(name, whole, summaries, bins, counts)
 
 
 def _summary(part: str, values: np.ndarray) -> Summary:
@@ -115,13 +125,33 @@ def _summary(part: str, values: np.ndarray) -> Summary:
     return Summary(part, values.min().item(), middle.item(), values.mean().item(), most.item(), values.max().item())
 
 
-def _edges(values: np.ndarray) -> np.ndarray:
-    """The lower ends of at most MOST_BINS bins, round numbers; whole ones for whole values."""
-    whole = np.issubdtype(values.dtype, np.integer)
-    low, high = float(values.min()), float(np.quantile(values, TAIL))
-    axis = linear_axis(
-        low, max(high, low + 1) if whole else high, count=MOST_BINS - 1, least_step=1.0 if whole else 0.0
+def _bins(values: np.ndarray, whole: bool) -> tuple[Bin, ...]:
+    alone = _values_alone(values, whole)
+    return tuple(Bin(value, value) for value in alone) if alone else _ranges(values, whole)
+
+
+def _values_alone(values: np.ndarray, whole: bool) -> list[float]:
+    """Values that have a bin each: a few that come again and again, or a few neighbouring whole numbers; else none."""
+    different = np.unique(values).astype(float)
+    if whole and different[-1] - different[0] < MOST_BINS:
+        different = np.arange(different[0], different[-1] + 1)  # with those that do not occur in between
+    elif len(different) > max(1, min(MOST_BINS, len(values) // 2)):
+        return []
+    return list(map(float, different))
+
+
+def _ranges(values: np.ndarray, whole: bool) -> tuple[Bin, ...]:
+    """Bins between round numbers: the first begins at the least value, and the last may have no end."""
+    ticks = _ticks(values, 1.0 if whole else 0.0)
+    least, most = float(values.min()), float(values.max())
+    lows = [least, *(tick for tick in ticks[:-1] if tick > least)]
+    highs = [*lows[1:], None if most >= ticks[-1] else ticks[-1]]
+    return tuple(
+        Bin(low, high - 1 if whole and high is not None else high) for low, high in zip(lows, highs, strict=True)
     )
-    ticks = np.array(axis.ticks)
-    lower: np.ndarray = ticks[ticks <= max(high, ticks[0])]
-    return lower
+
+
+def _ticks(values: np.ndarray, least_step: float) -> tuple[float, ...]:
+    """Round numbers around all but the tails, so that a stray value leaves no empty bins before the others."""
+    low, high = np.quantile(values, [1 - TAIL, TAIL]).tolist()
+    return linear_axis(low, high, count=MOST_BINS - 1, least_step=least_step).ticks

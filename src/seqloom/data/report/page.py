@@ -14,10 +14,13 @@ from seqloom.data.report.words import (
     described,
     label_shown,
     labels_title,
+    leak_said,
     number,
     percent,
+    plural,
     repeated,
     sampled_said,
+    samples_of,
     share,
     shares,
     title_of,
@@ -49,16 +52,18 @@ RULES = (
     "table{border-collapse:collapse;width:100%;font-size:14px}th{font-weight:500;color:var(--soft);text-align:left}"
     "th,td{padding:7px 14px 7px 0;border-bottom:1px solid var(--rule);vertical-align:top}"
     ".number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap;width:1%;padding-left:14px}"
-    ".name{white-space:nowrap;width:1%}.wide{overflow-wrap:anywhere}"
+    ".name,.label{white-space:nowrap;width:1%}.wide{overflow-wrap:anywhere}.scroll{overflow-x:auto}"
     "td p{margin:0 0 2px}"
     "code{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;font-size:13px}"
     "i.dot{display:inline-block;width:9px;height:9px;border-radius:50%;margin-right:9px;background:var(--note)}"
     "i.warn{background:var(--warn)}i.reject{background:var(--reject)}"
     ".track{display:block;height:12px;margin-top:5px;min-width:120px}.track span{display:block;height:12px;"
     "border-radius:2px;background:var(--bar);min-width:2px}"
-    ".fix{color:var(--soft)}details{margin-top:4px}summary{color:var(--soft);cursor:pointer}"
+    "td .fix{color:var(--soft);margin-bottom:8px}details{margin-top:4px}summary{color:var(--soft);cursor:pointer}"
     ".twins{border-left:3px solid var(--rule);padding:2px 0 2px 14px;margin:12px 0}.twins p{overflow-wrap:anywhere}"
     "ul{margin:4px 0;padding-left:20px}figure{margin:16px -20px}"
+    "@media (max-width:640px){.label{white-space:normal;min-width:90px;overflow-wrap:anywhere;width:auto}"
+    ".track{min-width:50px}.number{padding-left:6px}th,td{padding-right:6px}th.number{white-space:normal}}"
 )
 
 
@@ -96,15 +101,16 @@ def _section(title: str, content: Sequence[Markup]) -> list[Markup]:
 
 def _cards(report: "DataReport") -> list[Markup]:
     found = report.duplicates
-    cards = [_card(number(part.rows), f"rows of {part.name}") for part in report.parts]
-    cards += (
-        [_card(number(len(report.labels)), f"different {labels_title(report.target).lower()}")] if report.labels else []
-    )
+    cards = [_card(number(part.rows), f"{plural(part.rows, 'row', 'rows')} of {part.name}") for part in report.parts]
+    if report.labels:
+        title = labels_title(report.target).lower()
+        count = len(report.labels)
+        cards.append(_card(number(count), f"different {plural(count, title.removesuffix('s'), title)}"))
     cards += [_card(number(one.summaries[0].median), f"{one.name}, median") for one in report.measures[:1]]
     cards.append(_card(percent(sum(one.exact for one in found.repeats), report.rows), "rows repeat another"))
     first = report.parts[0].name
     leaks = [leak for leak in found.leaks if leak.first == first]
-    return cards + [_card(percent(leak.exact, leak.rows), f"of {leak.second} is in {first} too") for leak in leaks]
+    return cards + [_card(percent(leak.exact, leak.rows), leak_said(leak)) for leak in leaks]
 
 
 def _card(figure: str, text: str) -> Markup:
@@ -114,7 +120,7 @@ def _card(figure: str, text: str) -> Markup:
 def _table(heads: Sequence[str], rows: Iterable[Sequence[Markup]], classes: Sequence[str]) -> Markup:
     head = tag("tr", *(tag("th", text or Markup(""), class_=look) for text, look in zip(heads, classes, strict=True)))
     lines = [tag("tr", *(tag("td", c, class_=look) for c, look in zip(row, classes, strict=True))) for row in rows]
-    return tag("table", tag("thead", head), tag("tbody", *lines))
+    return tag("div", tag("table", tag("thead", head), tag("tbody", *lines)), class_="scroll")
 
 
 def _findings(found: Sequence[Finding]) -> list[Markup]:
@@ -122,11 +128,11 @@ def _findings(found: Sequence[Finding]) -> list[Markup]:
         [
             together([tag("i", Markup(""), class_=f"dot {one.severity}"), tag("code", one.code)]),
             together([f"{one.rows:,}" if one.rows else ""]),
-            together([_sample(one.samples[0]), *_more(one.samples[1:])]),
+            together([*map(_sample, one.shown(1)[0]), *_more(one.shown(1)[1])]),
         ]
         for one in found
     ]
-    return [_table(["finding", "rows", "first case"], rows, ["name", "number", "wide"])] if rows else []
+    return [_table(["finding", "rows", "cases"], rows, ["name", "number", "wide"])] if rows else []
 
 
 def _sample(sample: Sample) -> Markup:
@@ -153,7 +159,7 @@ def _labels(report: "DataReport") -> list[Markup]:
     largest = max(entry.counts[0] for entry in report.labels) or 1
     heads = ["", f"share of {report.parts[0].name}", *(part.name for part in report.parts)]
     rows = [_label(entry, largest, totals) for entry in report.labels[:MOST_LABELS]]
-    classes = ["name", "", *("number" for _ in report.parts)]
+    classes = ["label", "", *("number" for _ in report.parts)]
     more = len(report.labels) - MOST_LABELS
     note = [tag("p", f"and {more:,} more", class_="soft")] if more > 0 else []
     return [_table(heads, rows, classes), *note]
@@ -167,7 +173,7 @@ def _label(entry: LabelCount, largest: int, totals: Sequence[int]) -> list[Marku
 
 
 def _measure(measure: Measure) -> list[Markup]:
-    heads = ["", "least", "median", "mean", "95 % are at most", "most"]
+    heads = ["", "least", "median", "mean", "95 %", "most"]
     rows = [
         [isolate(summary.part, LONGEST_LABEL), *(together([number(value)]) for value in summary[1:])]
         for summary in measure.summaries
@@ -183,10 +189,9 @@ def _duplicates(report: "DataReport") -> list[Markup]:
     rows = [[together([text]) for text in line] for line in repeated(found)]
     table = _table(["", "rows", "repeat another", "have a near twin"], rows, ["wide", *["number"] * 3])
     note = [tag("p", said, class_="soft")] if (said := sampled_said(found)) else []
-    kinds = {"between parts": found.leaking, "near twins": found.near, "repeated": found.exact}
     samples = [
         tag("details", tag("summary", f"samples: {name}"), *map(_twins, twins))
-        for name, twins in kinds.items()
+        for name, twins in samples_of(found).items()
         if twins
     ]
     return [table, *note, *samples]
@@ -202,7 +207,7 @@ def _batches(report: "DataReport") -> list[Markup]:
         return []
     padding, fill, batches, again = report.batching
     figures = [
-        (number(batches), "batches in an epoch"),
+        (number(batches), f"{plural(batches, 'batch', 'batches')} in an epoch"),
         (f"{fill:.1%}", "full"),
         (f"{padding:.1%}", "padding"),
         (f"{again:.0%}", "of neighbours meet again in the next epoch"),

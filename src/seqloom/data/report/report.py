@@ -23,6 +23,8 @@ from seqloom.data.schema import InputKind, Schema, TargetKind, in_order
 from seqloom.errors import DataError
 from seqloom.figures.page import document
 
+FORMAT = 1  # of the plain values
+
 Verdict = Literal["refused", "warned", "fine"]
 
 
@@ -87,8 +89,9 @@ class DataReport:
         return document(self.name, body(self), RULES)
 
     def data(self) -> dict[str, object]:
-        """The report as plain values that JSON can hold."""
-        return {name: _plain(getattr(self, name)) for name in self.__dataclass_fields__}
+        """The report as plain values that JSON can hold; `format` changes when what programs read does."""
+        fields = {name: _plain(getattr(self, name)) for name in self.__dataclass_fields__}
+        return {"format": FORMAT, "verdict": self.verdict, **fields}
 
     def _repr_html_(self) -> str:
         return framed(self.html())
@@ -107,6 +110,7 @@ class Reporter:
         self._schema = schema
         self._checks, self._search, self._measures = Checks(schema), DuplicateSearch(), Measures(schema)
         self._refused: list[Finding] = []
+        self._duplicates = Duplicates((), (), (), ())
 
     def see(self, part: str, examples: Sequence[Example]) -> None:
         """Look at further examples of a part."""
@@ -116,6 +120,8 @@ class Reporter:
     def finish(self, ledger: Ledger) -> None:
         """Keep what a check refuses: it is told in the report and not raised. The rest stands in the ledger."""
         self._refused = refusals(self._checks, ledger)
+        self._duplicates = self._search.finish()
+        self._duplicates.tell(ledger)
 
     def report(
         self,
@@ -142,6 +148,6 @@ class Reporter:
             skipped=ledger.skipped,
             labels=self._measures.label_counts(),
             measures=self._measures.finish(symbols or {}),
-            duplicates=self._search.finish(),
+            duplicates=self._duplicates,
             batching=batching,
         )

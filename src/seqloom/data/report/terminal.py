@@ -9,12 +9,14 @@ from seqloom.data.report.measures import Measure
 from seqloom.data.report.words import (
     VERDICTS,
     bin_names,
+    counted,
     described,
     label_shown,
     labels_title,
     number,
     repeated,
     sampled_said,
+    samples_of,
     shares,
     title_of,
     twin_texts,
@@ -86,18 +88,18 @@ def _head(report: "DataReport", width: int, colour: bool) -> list[str]:
         isolated(excerpt(report.name, width)),
         *(_tinted(line, kind, colour) for line in verdict),
         *_wrapped(described(report), width),
-        *_wrapped(f"{report.rows:,} rows: {parts}", width),
+        *_wrapped(f"{counted(report.rows, 'row', 'rows')}: {parts}", width),
     ]
 
 
 def _finding(finding: Finding, width: int, colour: bool) -> Iterator[str]:
     count = f" × {finding.rows:,}" if finding.rows > 1 else ""
     yield f"{_tinted(MARKS[finding.severity], finding.severity, colour)} {finding.code}{count}"
-    for sample in finding.samples[:MOST_SAMPLES]:
+    for sample in finding.shown(MOST_SAMPLES)[0]:
         place = f"{sample.place}: " if sample.place else ""
         yield from _wrapped(f"{place}{sample.text}", width, "    ", "    ")
-    if fix := finding.samples[0].fix:
-        yield from _wrapped(f"Fix: {fix}", width, "    ", "    ")
+        if sample.fix:
+            yield from _wrapped(f"Fix: {sample.fix}", width, "    ", "    ")
 
 
 def _labels(report: "DataReport", width: int, colour: bool) -> list[str]:
@@ -112,7 +114,7 @@ def _labels(report: "DataReport", width: int, colour: bool) -> list[str]:
         f"{name}{' ' * (longest - columns(name))} {count:>{digits}}" for name, count in zip(names, counts, strict=True)
     ]
     rest = sum(entry.counts[0] for entry in more)
-    note = f"and {len(more):,} more, {rest:,} times together" if more else ""
+    note = f"and {len(more):,} more, {counted(rest, 'time', 'times')} together" if more else ""
     values = shares([entry.counts[0] for entry in report.labels])[:MOST_LABELS]
     return _bars(lines, values, report.parts[0].name, width, colour, note)
 
@@ -148,7 +150,8 @@ def _duplicates(report: "DataReport", width: int) -> Iterator[str]:
     yield from _table(["", "rows", "repeat another", "near twins"], rows, width)
     if note := sampled_said(found):
         yield from _wrapped(note, width)
-    for twins in [*found.leaking[:MOST_SAMPLES], *found.near[:MOST_SAMPLES]]:
+    samples = samples_of(found)
+    for twins in [*samples["between parts"][:MOST_SAMPLES], *samples["near twins"][:MOST_SAMPLES]]:
         yield from ("", excerpt(twins_said(twins), width))
         yield from (f"  {isolated(text)}" for text in twin_texts(twins, width - 2))
 

@@ -1,12 +1,12 @@
 """How the report puts things, in the terminal and on the page alike."""
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from seqloom.data.checks.duplicates import Duplicates, Leak, Repeats, Twins
 from seqloom.data.report.excerpts import excerpt, excerpt_from
-from seqloom.data.report.measures import Measure
+from seqloom.data.report.measures import Bin, Measure
 from seqloom.data.schema import TargetKind
 from seqloom.figures.axis import brief
 from seqloom.figures.words import visible
@@ -37,7 +37,12 @@ def counted(count: int, one: str, many: str) -> str:
     >>> counted(1, "row", "rows"), counted(4500, "row", "rows")
     ('1 row', '4,500 rows')
     """
-    return f"{count:,} {one if count == 1 else many}"
+    return f"{count:,} {plural(count, one, many)}"
+
+
+def plural(count: int, one: str, many: str) -> str:
+    """The word for so many."""
+    return one if count == 1 else many
 
 
 def described(report: "DataReport") -> str:
@@ -94,19 +99,17 @@ def title_of(measure: Measure) -> str:
 
 
 def bin_names(measure: Measure) -> list[str]:
-    """The bins of a histogram in words: '0–9', '10–19', '20 and more'; those of values '-1 to 0', '0 and more'."""
-    whole = measure.name != "target"  # lengths are
-    lows = [*measure.edges, 2 * measure.edges[-1] - measure.edges[-2]] if len(measure.edges) > 1 else measure.edges
-    names = [_bin_name(low, high, whole) for low, high in pairwise(lows)]
-    greatest = max(summary.greatest for summary in measure.summaries)
-    closed = len(measure.edges) > 1 and greatest < lows[-1]
-    return names if closed else [*names[: len(measure.edges) - 1], f"{number(measure.edges[-1])} and more"]
+    """The bins of a histogram in words: '3', '0–9', '-1 to 0', '20 and more'."""
+    return [_bin_name(one, measure.whole) for one in measure.bins]
 
 
-def _bin_name(low: float, high: float, whole: bool) -> str:
-    if whole:
-        return number(low) if high - low == 1 else f"{number(low)}–{number(high - 1)}"
-    return f"{number(low)} to {number(high)}"
+def _bin_name(one: Bin, whole: bool) -> str:
+    if one.high is None:
+        return f"{number(one.low)} and more"
+    if one.low == one.high:
+        return number(one.low)
+    mark = "–" if whole and one.low >= 0 else " to "
+    return f"{number(one.low)}{mark}{number(one.high)}"
 
 
 class Repeated(NamedTuple):
@@ -132,6 +135,22 @@ def sampled_said(found: Duplicates) -> str:
     """Which parts were too large to compare all of their rows; '' if none was."""
     parts = [f"{one.compared:,} of {one.rows:,} rows of {one.part}" for one in found.repeats if one.compared < one.rows]
     return f"Near twins were looked for in a sample: {', '.join(parts)}." if parts else ""
+
+
+def leak_said(leak: Leak) -> str:
+    """How much of a part is in another one, behind the share of exact repeats."""
+    nearly = f"; {percent(leak.near, leak.compared)} nearly" if leak.near else ""
+    return f"of {leak.second} is in {leak.first} too{nearly}"
+
+
+def samples_of(found: Duplicates) -> dict[str, list[Twins]]:
+    """Samples under their titles, one of each group of equal and near texts."""
+    between = [twins for leak in found.leaks for twins in leak.samples]
+    kinds = {"between parts": between, "near twins": found.near, "repeated": found.exact}
+    firsts: dict[int, Twins] = {}
+    for twins in chain.from_iterable(kinds.values()):
+        firsts.setdefault(twins.group, twins)
+    return {title: [one for one in samples if firsts[one.group] is one] for title, samples in kinds.items()}
 
 
 def twins_said(twins: Twins) -> str:

@@ -6,8 +6,9 @@
     source.py    what is known about a set        classes, tagging, pairs, running, meaning: the sets
     shelves.py   where files are looked for       sums.py: their files, each with its sum
     fetching.py  copying and downloading          reading.py: one part or table of a set, read by name
+    verifying.py  whether a file still holds what its name promises
 
-Looking for a set never downloads anything.
+Looking for a set never downloads anything, and nothing is read under its name that it does not hold.
 """
 
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from seqloom.config.data import DataConfig, ReadingConfig
+from seqloom.config.data import DataConfig, FoldSplit, ReadingConfig
 from seqloom.data.sources.registry import SOURCES
 from seqloom.data.sources.shelves import Shelves, usual_shelves
 from seqloom.data.sources.source import Files, Source, SourceFile
@@ -53,13 +54,19 @@ def source_config(name: str, shelves: Shelves | None = None) -> DataConfig:
 
 
 def resolve(config: DataConfig, shelves: Shelves | None = None) -> DataConfig:
-    """The configuration of the set that `train` names, with the user's own settings on top; paths stay as they are."""
+    """The configuration of the set that `train` names, with the user's own settings on top; paths stay as they are.
+
+    A setting that equals its default counts as not given: of a set whose files have no header, `header=True` says
+    nothing. Such a set is read in another way by the paths of its files.
+    """
     if len(config.train) != 1 or config.train[0] not in SOURCES or Path(config.train[0]).exists():
         return config
     known = source_config(config.train[0], shelves)
     own = _settings(config) | {"train": known.train, "reading": _on_top(known.reading, config.reading)}
     if own.keys() & {"dev", "test"}:  # the set's own rule would still draw what is given now
         own = {"split": None} | own
+    if isinstance(config.split, FoldSplit):  # the folds of train take turns as dev
+        own = {"dev": ()} | own
     return msgspec.structs.replace(known, **own)
 
 

@@ -2,7 +2,8 @@
 
 from seqloom.data.problems import Ledger
 from seqloom.data.readers import read_table
-from seqloom.data.sources import Shelves, find_source, source_named
+from seqloom.data.sources import Shelves, find_source, source_named, usual_shelves
+from seqloom.data.sources.verifying import require_content
 from seqloom.data.tables import Table
 from seqloom.errors import ConfigError, did_you_mean
 
@@ -12,4 +13,8 @@ def read_source(name: str, part: str, ledger: Ledger, shelves: Shelves | None = 
     source = source_named(name)
     if part not in source.files:
         raise ConfigError(f"the set '{name}' has no part '{part}'", fix=did_you_mean(part, source.files))
-    return read_table(find_source(name, shelves)[part], source.reading, ledger)
+    where = shelves or usual_shelves()
+    paths = find_source(name, where)[part]
+    for path, file in zip(paths, source.files[part], strict=True):
+        require_content(path, file, source, where, ledger)
+    return read_table(paths, source.reading, ledger)

@@ -1,0 +1,102 @@
+"""The ledger: refusals stand in the order of files and lines, in as many kinds as fit; all are counted."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from seqloom.cli.data_options import share
+from seqloom.data.problems import SAMPLES, SHOWN, BadRows, Ledger, Place
+from seqloom.errors import RejectedError
+
+FILES = ("b.csv", "a.csv")  # in the order in which they are read
+rows = st.lists(st.tuples(st.integers(0, 1), st.integers(1, 60), st.integers(0, 7)), min_size=1, max_size=90)
+
+
+def refusal(ledger: Ledger) -> RejectedError:
+    with pytest.raises(RejectedError) as caught:
+        ledger.close()
+    return caught.value
+
+
+def bad(ledger: Ledger, *lines: int, code: str = "csv.ragged", path: str = "a.csv") -> None:
+    for line in lines:
+        ledger.bad_row(code, "wrong", Place(path, line), "mend it")
+
+
+def test_bad_rows_are_shown_in_the_order_of_their_lines() -> None:
+    ledger = Ledger()
+    bad(ledger, 46, 12)
+    bad(ledger, 42, 3, code="type.number")
+    shown = str(refusal(ledger)).split("\n")
+    assert [line.split(":")[1] for line in shown[:-1]] == ["3", "12", "42", "46"]
+    assert shown[-1] == "4 problems in all: 2 csv.ragged, 2 type.number."
+
+
+def test_of_one_kind_five_are_shown_and_of_several_their_counts_are_said() -> None:
+    ledger = Ledger()
+    bad(ledger, *range(2, 17), code="type.number")
+    assert str(refusal(ledger)).endswith("\n15 problems in all; 5 are shown.")
+    bad(ledger, *range(17, 23), code="row.empty_text")
+    error = refusal(ledger)
+    assert str(error).endswith("\n21 problems in all: 15 type.number, 6 row.empty_text; 10 are shown.")
+    assert error.codes == ("type.number",) * 5 + ("row.empty_text",) * 5 and error.total == 21
+
+
+def test_what_stops_the_reading_is_shown_last() -> None:
+    ledger = Ledger()
+    bad(ledger, *range(100, 130))
+    with pytest.raises(RejectedError) as caught:
+        ledger.bad_file("enc.nul", "a NUL character", Place("a.csv", 1))
+    assert caught.value.codes == ("csv.ragged",) * 5 + ("enc.nul",)
+    assert str(caught.value).endswith("31 problems in all: 30 csv.ragged, 1 enc.nul; 6 are shown.")
+
+
+@given(rows)
+def test_as_many_kinds_as_possible_are_shown_the_first_of_each_in_order(found: list[tuple[int, int, int]]) -> None:
+    ledger, found = Ledger(), sorted(found, key=lambda row: row[0])
+    for file, line, kind in found:
+        bad(ledger, line, code=f"kind.{kind}", path=FILES[file])
+    order = [FILES.index(path) for path in dict.fromkeys(FILES[file] for file, _, _ in found)]
+    shown = [(FILES.index(one.place.path), one.place.line, int(one.code[-1])) for one in ledger.refused]
+    assert len(shown) <= SHOWN and [(order.index(file), line) for file, line, _ in shown] == sorted(
+        (order.index(file), line) for file, line, _ in shown
+    )
+    kinds = Counter(kind for *_, kind in found)
+    counts = Counter(kind for *_, kind in shown)
+    assert counts.keys() == kinds.keys() and max(counts.values()) <= SAMPLES
+    cut_short = [count for kind, count in counts.items() if count < min(kinds[kind], SAMPLES)]
+    assert not cut_short or (len(shown) == SHOWN and max(counts.values()) <= min(cut_short) + 1)
+    for kind in kinds:
+        first = sorted(row for row in found if row[2] == kind)
+        assert [row for row in shown if row[2] == kind] == first[: counts[kind]]
+    assert refusal(ledger).total == len(found)
+
+
+def test_refusals_are_plain_values_too() -> None:
+    ledger = Ledger()
+    bad(ledger, 7)
+    expected = {"code": "csv.ragged", "path": "a.csv", "line": 7, "column": None, "text": "wrong", "fix": "mend it"}
+    assert refusal(ledger).details == (expected,)
+
+
+@example(7, 993)  # 0.7 / 100 is less than 7 / 1000 in floats
+@given(st.integers(1, 300), st.integers(0, 100_000))
+def test_the_share_that_is_named_is_enough(skipped: int, good: int) -> None:
+    ledger = Ledger(BadRows(skip=True, share=0.0))
+    bad(ledger, *range(skipped))
+    ledger.rows = good
+    message = str(refusal(ledger))
+    assert message.split("Fix: ")[-1].startswith("mend the rows")
+    if skipped / (skipped + good) <= 0.0999:
+        ledger.bad_rows = BadRows(skip=True, share=share(message.rpartition(" ")[2].removesuffix("."), "--max-bad"))
+        ledger.close()
+
+
+def test_most_rows_being_bad_is_no_case_for_reading_over_them() -> None:
+    ledger = Ledger(BadRows(skip=True))
+    bad(ledger, 1, 2, 3)
+    ledger.rows = 1
+    expected = "3 of 4 rows (75.00%) are bad, and --max-bad allows 0.1%. Fix: mend the rows."
+    assert str(refusal(ledger)).split("\n")[-1] == expected

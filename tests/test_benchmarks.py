@@ -1,0 +1,74 @@
+"""Every benchmark still runs, with tiny sizes, and `make bench` runs every one."""
+
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from fitting_common import Plan
+
+ROOT = Path(__file__).parents[1]
+BENCHMARKS = sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py"))
+# For each the constants that make it small, its arguments, and words of its last line.
+SMALL: dict[str, tuple[dict[str, Any], list[list[str]], str]] = {
+    "batches": ({"STEPS": 2}, [], "PTB streams"),
+    "crf": ({"ROUNDS": 2, "TIMES": (4,)}, [], "x  ("),
+    "difficulty": ({"SEEDS": (0,)}, [["questions"]], "questions"),
+    "layers": ({"ROUNDS": 1, "BATCH": 2, "TIME": 8, "WIDTH": 16, "VOCABULARY": 50}, [], "lm loss"),
+    "long_sequences": ({}, [["window", "64"]], "peak_mib"),
+    "reading": ({"ROUNDS": 1}, [["200", "0"]], "second"),
+    "tokenising": ({"ROUNDS": 1}, [["200"]], "bytes"),
+}
+
+
+def loaded(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The benchmark as a module, its constants made small."""
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")  # they import one another
+    spec = importlib.util.spec_from_file_location(f"benchmark_{name}", ROOT / "benchmarks" / f"{name}.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    for constant, value in SMALL[name][0].items():
+        assert hasattr(module, constant)
+        monkeypatch.setattr(module, constant, value)
+    return module
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_every_benchmark_runs(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    module = loaded(name, monkeypatch)
+    _, arguments, last = SMALL[name]
+    if name == "difficulty":
+        row = module._classes("questions", "bag", "<= 1", Plan(1e-2, 1), count=200)
+        monkeypatch.setattr(module, "ROWS", (row, *module.ROWS[-1:]))
+    module.main(*arguments)
+    assert last in capsys.readouterr().out.splitlines()[-1]
+
+
+@pytest.mark.slow
+def test_the_memory_of_reading_short_and_long_rows_is_measured(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loaded("reading", monkeypatch).main(["200", "1"])
+    short, long = capsys.readouterr().out.splitlines()[-2:]
+    assert short.startswith("1 MB of short rows: peak ") and long.startswith("1 MB of 150 kB rows: peak ")
+    assert re.search(r"peak \d+ MiB for [1-9] rows", long)
+
+
+@pytest.mark.slow
+def test_the_table_of_long_sequences_has_a_row_for_each_process(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = loaded("long_sequences", monkeypatch)
+    monkeypatch.setattr(module, "LENGTHS", (64,))
+    monkeypatch.setattr(module, "MIXERS", {"window": module.MIXERS["window"]})
+    module.main([])
+    assert capsys.readouterr().out.splitlines()[-1].startswith("window        64 ")
+
+
+def test_make_bench_runs_every_benchmark() -> None:
+    target = (ROOT / "Makefile").read_text(encoding="utf-8").partition("\nbench:")[2].partition("\n\n")[0]
+    assert sorted(Path(line.split()[-1]).stem for line in target.split("\n")[1:]) == BENCHMARKS
