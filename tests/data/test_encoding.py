@@ -11,6 +11,7 @@ from seqloom.data.encoding import UNSEEN, Encoder, cut_pairs, cut_words, paired
 from seqloom.data.examples import Example, Input, Target, TextPair, Words
 from seqloom.data.problems import BadRows, Ledger, Place
 from seqloom.data.schema import Schema
+from seqloom.errors import RejectedError
 from seqloom.ragged import Ragged
 from seqloom.text.symbols import SEPARATOR
 
@@ -138,6 +139,30 @@ def test_one_endless_word_is_cut_inside() -> None:
     columns = encoder(Schema("words", "tags", ("O", "B-X")), ledger, longest=7).columns(rows)
     assert texts(columns["input"]) == ["a" * 7] and columns["firsts"].row(0).tolist() == [0]
     assert columns["target"].row(0).tolist() == [0] and "5,001 long; cut to 7" in str(ledger.samples)
+
+
+@pytest.mark.parametrize(
+    ("schema", "first", "second", "words"),
+    [
+        (
+            Schema("vectors", "nothing"),
+            (np.ones((2, 3), np.float32), None),
+            (np.ones((2, 4), np.float32), None),
+            "4 wh",
+        ),
+        (Schema("picture", "nothing"), (np.ones((2, 3, 1)), None), (np.ones((9, 3, 1)), None), "9 x 3 x 1"),
+        (Schema("picture", "nothing"), (np.ones((2, 3, 1)), None), (np.ones((2, 3, 1), np.uint8), None), "x uint8"),
+        (Schema("text", "numbers"), ("a", (1.0,)), ("a", (1.0, 2.0)), "2 where another one has 1"),
+    ],
+)
+def test_parts_with_arrays_or_numbers_of_different_sizes_are_refused(
+    schema: Schema, first: tuple[Input, Target], second: tuple[Input, Target], words: str
+) -> None:
+    ready = encoder(schema)
+    ready.columns(examples(first))
+    with pytest.raises(RejectedError, match=r"^a:1: ") as refused:
+        ready.columns(examples(second))
+    assert words in str(refused.value)
 
 
 def test_what_is_too_long_is_a_bad_row_when_the_user_says_so() -> None:

@@ -120,9 +120,10 @@ def _seeded(folder: Path, split: RandomSplit | FoldSplit, seed: int) -> Dataset:
 def test_a_part_that_groups_made_too_large_is_told_and_rows_that_are_given_do_not_count(tmp_path: Path) -> None:
     even = grouped(tmp_path, [str(number) for number in range(400)], RandomSplit(dev=0.5, test=0.0, group="who"))
     assert "split.uneven" not in surveyed(even).counts
-    (tmp_path / "test.csv").write_text((tmp_path / "g.csv").read_text().replace("text ", "other "))
+    others = [f"other {number}" for number in range(1_600)]
+    (tmp_path / "test.csv").write_text(table(others, ["pos", "neg"] * 800, others, header="text label who"))
     given = DataConfig(train=even.train, test=(str(tmp_path / "test.csv"),), input=("text",), target=("label",))
-    half = RandomSplit(dev=0.5, group="who")  # of train: a quarter of all rows
+    half = RandomSplit(dev=0.5, group="who")  # of train: a tenth of all rows
     ledger = surveyed(DataConfig(**{**_settings(given), "split": half}))
     assert "split.uneven" not in ledger.counts and "split.empty" not in ledger.counts
     uneven = grouped(tmp_path, ["one"] * 300 + [str(number) for number in range(100)], half)

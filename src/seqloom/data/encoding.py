@@ -43,6 +43,7 @@ class Encoder:
         self.schema, self.config, self.ledger = schema, config, ledger
         self.tokenizer, self.target_tokenizer = tokenizer, target_tokenizer
         self.files: dict[str, int] = {}  # in the order in which they were read
+        self.shapes: dict[str, tuple[int | str, ...]] = {}  # by code: of the first arrays and numbers of all parts
         self.numbers = {label: number for number, label in enumerate(schema.labels)}
 
     def columns(self, examples: Sequence[Example]) -> dict[str, Ragged]:
@@ -91,6 +92,14 @@ class Encoder:
     def number_of(self, label: str) -> int:
         """The number of a label; UNSEEN for one that training never saw."""
         return self.numbers.get(label, UNSEEN)
+
+    def require_alike(self, code: str, shape: tuple[int | str, ...], example: Example) -> None:
+        """Refuse a part whose arrays are unlike those of the parts before; inside one part rows were compared."""
+        before = self.shapes.setdefault(code, shape)
+        if shape != before:
+            found, wanted = (" x ".join(map(str, one)) for one in (shape, before))
+            text = f"this part begins with {found} where another one has {wanted}"
+            self.ledger.bad_file(code, text, example.place, "give all parts arrays of one size and kind")
 
 
 def paired(first: Ragged, second: Ragged, between: int) -> Ragged:
@@ -166,9 +175,21 @@ def _encode_words(encoder: Encoder, examples: Sequence[Example]) -> dict[str, Ra
     return {"input": pieces, "firsts": firsts}
 
 
-def _encode_array(_: Encoder, examples: Sequence[Example]) -> dict[str, Ragged]:
+def _encode_vectors(encoder: Encoder, examples: Sequence[Example]) -> dict[str, Ragged]:
+    columns = _encode_array(examples)
+    encoder.require_alike("array.width", columns["input"].values.shape[1:], examples[0])
+    return columns
+
+
+def _encode_picture(encoder: Encoder, examples: Sequence[Example]) -> dict[str, Ragged]:
+    first = cast(np.ndarray, examples[0].input)
+    encoder.require_alike("picture.size", (*first.shape, first.dtype.name), examples[0])
+    return _encode_array(examples)
+
+
+def _encode_array(examples: Sequence[Example]) -> dict[str, Ragged]:
     arrays = [cast(np.ndarray, example.input) for example in examples]
-    return {"input": Ragged.of(arrays, arrays[0].dtype if arrays else np.float32)}
+    return {"input": Ragged.of(arrays, arrays[0].dtype)}
 
 
 def _encode_label(encoder: Encoder, examples: Sequence[Example]) -> dict[str, Ragged]:
@@ -181,8 +202,10 @@ def _encode_labels(encoder: Encoder, examples: Sequence[Example]) -> dict[str, R
     return {"target": Ragged.of(rows, np.int32)}
 
 
-def _encode_numbers(_: Encoder, examples: Sequence[Example]) -> dict[str, Ragged]:
-    return {"target": Ragged.of([cast(tuple[float, ...], example.target) for example in examples], np.float32)}
+def _encode_numbers(encoder: Encoder, examples: Sequence[Example]) -> dict[str, Ragged]:
+    numbers = [cast(tuple[float, ...], example.target) for example in examples]
+    encoder.require_alike("type.number", (len(numbers[0]),), examples[0])
+    return {"target": Ragged.of(numbers, np.float32)}
 
 
 def _encode_target_text(encoder: Encoder, examples: Sequence[Example]) -> dict[str, Ragged]:
@@ -199,8 +222,8 @@ _INPUTS: Mapping[str, _Encode] = {
     "text": _encode_text,
     "pair": _encode_pair,
     "words": _encode_words,
-    "vectors": _encode_array,
-    "picture": _encode_array,
+    "vectors": _encode_vectors,
+    "picture": _encode_picture,
 }
 _TARGETS: Mapping[str, _Encode] = {
     "label": _encode_label,

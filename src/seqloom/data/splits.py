@@ -1,14 +1,13 @@
 """Which part each row belongs to: the files say it, a column says it, or a seed does.
 
-A drawn split is a pure function of the seed and the rows, decided while they stream by. The rows of one class are taken
-in blocks of ten. Each of the ten places goes to the part that lacks most, in the class and in the whole set, and a
-seeded draw shuffles the places:
+A drawn split is a pure function of the seed and the rows, decided while they stream by. Every class has a hand of ten
+places, shuffled by the seed, and draws a new one when it is used up:
 
-    class 0    t t d t t t e t t t        ten classes share one draw and begin it at ten places, so that classes of
-    class 1    t d t t t e t t t t        a few rows, too, have among them what every part is to have
-    class 2    d t t t e t t t t t        (the first row of a class trains: d and t at its beginning change places)
+    hand      train train dev train train train test train train train      each place dealt to the part that lacks most
+    row ──▶   the first place in the hand of its class whose part is not ahead of its share of all rows
 
-So every class, and the set, has its share in every part to within a few rows, and nothing is kept in memory.
+So every class, and the set as a whole, has its share in every part to within a few rows, also where classes have only
+a few rows each; and nothing is kept in memory. The first row of a class trains.
 
 Rows of one group (a column, or neighbouring lines of running text) are drawn together. Runs of lines are short at the
 beginning of a text and grow with it, so that a short text has all its parts as well.
@@ -24,7 +23,8 @@ from seqloom.config.data import AnySplit, FoldSplit, RandomSplit
 from seqloom.data.examples import Example
 from seqloom.data.schema import PARTS, Part, Schema
 
-BLOCK = 10  # rows of one class that are drawn among together
+BLOCK = 10  # places of a hand
+ALMOST = 0.75  # of the first row that a part is to have: two parts with a tenth of ten rows each must both come to it
 RUN = 100  # neighbouring lines of running text that stay together, behind the beginning
 
 
@@ -45,60 +45,65 @@ def draw(*parts: object) -> int:
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big")
 
 
-def _shuffled(bits: int) -> list[int]:
-    """The places of a block in an order (Fisher and Yates); 64 bits are enough for 10! of them."""
-    places = list(range(BLOCK))
-    for place in range(BLOCK - 1, 0, -1):
-        bits, other = divmod(bits, place + 1)
-        places[place], places[other] = places[other], places[place]
-    return places
-
-
-class _Dealt:
-    """How many places were dealt to each part."""
+class _Counts:
+    """How many of something each part has."""
 
     def __init__(self, shares: tuple[float, ...]) -> None:
-        self.shares, self.counts, self.places = shares, [0] * len(shares), 0
+        self.shares, self.counts, self.total = shares, [0] * len(shares), 0
 
     def lack(self, part: int) -> float:
-        """What a part lacks of its share when the next place is dealt."""
-        return self.shares[part] * (self.places + 1) - self.counts[part]
+        """What a part lacks of its share when there is one more; negative where it is ahead."""
+        return self.shares[part] * (self.total + 1) - self.counts[part]
 
-    def deal(self, part: int) -> None:
-        self.places += 1
+    def add(self, part: int) -> None:
+        self.total += 1
         self.counts[part] += 1
 
 
-class _Class:
-    """Draws a part for each row of one class, block by block."""
+class _Hands:
+    """The hands of all classes."""
 
-    def __init__(self, number: int, split: RandomSplit | FoldSplit, whole: _Dealt) -> None:
-        self.number, self.split, self.whole = number, split, whole
-        self.own, self.block = _Dealt(whole.shares), list[int]()
+    def __init__(self, split: RandomSplit | FoldSplit, shares: tuple[float, ...]) -> None:
+        self.split, self.dealt, self.used = split, _Counts(shares), _Counts(shares)
+        self.hands: dict[str, tuple[_Counts, list[int]]] = {}  # what a class was dealt, and what is left of it
 
-    def next(self) -> int:
-        """The number of the part of the next row."""
-        if not self.block:
-            self.block = self._drawn()
-        return self.block.pop()
-
-    def _drawn(self) -> list[int]:
-        """The parts of the next rows, the last one first."""
-        first, group = not self.own.places, self.number // BLOCK
-        order = _shuffled(draw(self.split.seed, group, self.own.places))
-        parts = sorted(self._lacking() for _ in range(BLOCK))
-        rows = [parts[order[(place + self.number) % BLOCK]] for place in range(BLOCK)]
-        if first and isinstance(self.split, RandomSplit) and 0 in rows:  # no class is in dev or test alone
-            trained = rows.index(0)
-            rows[0], rows[trained] = rows[trained], rows[0]
-        return rows[::-1]
-
-    def _lacking(self) -> int:
-        """The part that lacks most, which has one place more now."""
-        part = max(range(len(self.own.shares)), key=lambda part: self.own.lack(part) + self.whole.lack(part))
-        self.own.deal(part)
-        self.whole.deal(part)
+    def next(self, name: str) -> int:
+        """The number of the part of the next row of a class."""
+        if name not in self.hands:
+            self.hands[name] = (_Counts(self.dealt.shares), [])
+        own, hand = self.hands[name]
+        if hand:
+            part = self._chosen(hand)
+        else:
+            hand.extend(self._new(name, own))
+            trains = own.total == BLOCK and isinstance(self.split, RandomSplit) and 0 in hand
+            part = 0 if trains else self._chosen(hand)  # no class is in dev or test alone
+        hand.remove(part)
+        self.used.add(part)
         return part
+
+    def _chosen(self, hand: list[int]) -> int:
+        """The first place whose part is not ahead of its share of all rows; a part without any row comes before."""
+        for part in hand:
+            if not self.used.counts[part] and self.used.lack(part) >= ALMOST:
+                return part
+        for part in hand:
+            if self.used.lack(part) >= 0:
+                return part
+        return max(hand, key=self.used.lack)
+
+    def _new(self, name: str, own: _Counts) -> list[int]:
+        """Ten places: each goes to the part that lacks most, in the class and in the set; then they are shuffled."""
+        bits, hand = draw(self.split.seed, name, own.total), list[int]()
+        for _ in range(BLOCK):
+            part = max(range(len(own.shares)), key=lambda part: own.lack(part) + self.dealt.lack(part))
+            own.add(part)
+            self.dealt.add(part)
+            hand.append(part)
+        for place in range(BLOCK - 1, 0, -1):  # Fisher and Yates; 64 bits are enough for 10! orders
+            bits, other = divmod(bits, place + 1)
+            hand[place], hand[other] = hand[other], hand[place]
+        return hand
 
 
 Divider = Callable[[Example, object], Part]
@@ -109,13 +114,11 @@ def divider(split: RandomSplit | FoldSplit, schema: Schema) -> Divider:
     shares, names = _shares(split)
     if split.group is not None:
         return lambda _, group: names[_by_hash(draw("group", split.seed, group) / 2**64, shares)]
-    strata, whole = dict[str, _Class](), _Dealt(shares)
+    hands = _Hands(split, shares)
 
     def part_of_class(example: Example, _: object) -> Part:
         name = str(example.target) if schema.target == "label" else ""  # numbers, tags and texts make no classes
-        if name not in strata:
-            strata[name] = _Class(len(strata), split, whole)
-        return names[strata[name].next()]
+        return names[hands.next(name)]
 
     return _in_runs(split) if schema.target == "nothing" else part_of_class
 
@@ -123,13 +126,13 @@ def divider(split: RandomSplit | FoldSplit, schema: Schema) -> Divider:
 def _in_runs(split: RandomSplit | FoldSplit) -> Divider:
     """Ten runs of one line, ten of two, of four, ... up to RUN: a run is about a tenth of what stands before it."""
     shares, names = _shares(split)
-    drawn = _Class(0, split, _Dealt(shares))
+    hands = _Hands(split, shares)
     runs, left, part = 0, 0, names[0]
 
     def part_of_run(_: Example, __: object) -> Part:
         nonlocal runs, left, part
         if not left:
-            left, part = run_length(runs), names[drawn.next()]
+            left, part = run_length(runs), names[hands.next("")]
             runs += 1
         left -= 1
         return part

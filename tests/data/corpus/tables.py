@@ -131,6 +131,7 @@ TABLES = [
         "C17 in over 1 % of the rows",
         "label.unseen",
         {"train.csv": table(*PLAIN), "test.csv": table(*labelled(197, 10), *["a stranger,odd"] * 3)},
+        *("--shares", "0,0"),
         place="test.csv:199",
         says=("3 of 200", "'odd' (3)"),
     ),
