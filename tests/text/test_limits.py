@@ -43,11 +43,11 @@ def own_seconds(call: Callable[[], object]) -> float:
 def is_linear(call: Callable[[str], object], unit: str, size: int) -> bool:
     """Whether twice the text takes at most 2.3 times as long, in user time, the least of three, in one of three looks.
 
-    Medians of processor time do not hold here, larger texts or not: of the 160 cases below, all linear, 20 came out
-    above 2.3 on a quiet machine, and 36 with twice the sizes, up to 5.6. The time the system takes to find memory grows
-    faster than the text (nfkd of ligatures: 0.06 to 2.6 s over four doublings, in which user time goes 0.12, 0.28, 0.58,
-    1.20, 2.39 s), and where a text outgrows a cache there is a step. What is quadratic takes four times as long at every
-    look.
+    Medians of processor time do not hold, larger texts or not: of the 160 cases below, all linear, 20 came out above
+    2.3 on two cores with little else to do, and 36 with twice the sizes, up to 5.6. The time the system takes to find
+    memory grows faster than the text (nfkd of ligatures: 0.06 to 2.6 s over four doublings, in which user time goes
+    0.12, 0.28, 0.58, 1.20, 2.39 s), and where a text outgrows a cache there is a step. What is quadratic takes four
+    times as long at every look.
     """
     short, long = unit * (size // len(unit)), unit * (2 * size // len(unit))
     for _ in range(3):
