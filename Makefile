@@ -28,6 +28,7 @@ types: $(VENV)/.developing
 soak: $(VENV)/.developing
 	SEQLOOM_SOAK=1 $(PYTEST) -m "soak or not slow" tests
 
+# All but benchmarks/difficulty.py, which trains for an hour.
 bench: $(VENV)/.developing
 	$(BIN)/python benchmarks/crf.py
 	$(BIN)/python benchmarks/layers.py
@@ -35,7 +36,6 @@ bench: $(VENV)/.developing
 	$(BIN)/python benchmarks/tokenising.py
 	$(BIN)/python benchmarks/batches.py
 	$(BIN)/python benchmarks/reading.py
-	$(BIN)/python benchmarks/difficulty.py
 
 docs: $(VENV)/.developing
 	$(BIN)/zensical build --clean --strict

@@ -69,6 +69,7 @@ def test_the_table_of_long_sequences_has_a_row_for_each_process(
     assert capsys.readouterr().out.splitlines()[-1].startswith("window        64 ")
 
 
-def test_make_bench_runs_every_benchmark() -> None:
+def test_make_bench_runs_every_benchmark_but_the_hour_of_training() -> None:
     target = (ROOT / "Makefile").read_text(encoding="utf-8").partition("\nbench:")[2].partition("\n\n")[0]
-    assert sorted(Path(line.split()[-1]).stem for line in target.split("\n")[1:]) == BENCHMARKS
+    run = {Path(line.split()[-1]).stem for line in target.split("\n")[1:]}
+    assert run == set(BENCHMARKS) - {"difficulty"}
