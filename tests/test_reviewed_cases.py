@@ -235,6 +235,7 @@ def test_the_chunked_loss_keeps_small_slopes_under_autocast() -> None:
     assert weight.grad[1, 0] == pytest.approx(float(65536 * torch.tensor(-18.0).exp()), rel=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", ["plain", "blocked"])
 @pytest.mark.parametrize("asked_for", ["t5", "additive"])
 def test_gradients_that_are_long_sums_do_not_stand_still_in_bfloat16(

@@ -262,7 +262,9 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path, name: str, content: b
 
 
 def test_a_name_with_zip_in_its_middle_is_no_archive(tmp_path: Path) -> None:
-    require_magic(write(tmp_path / "how.zip.works.txt", b"text"), "text", Ledger())
+    path = write(tmp_path / "how.zip.works.txt", b"text")
+    require_magic(path, "text", Ledger())
+    assert list(lines_of(path, UTF8, Ledger())) == [(1, "text")]
 
 
 def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:

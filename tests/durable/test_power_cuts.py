@@ -148,7 +148,7 @@ def accepts(judge: Judge, state: Path, tree: Tree, returned: bool) -> bool:
     ("scenario", "number_of_states"),
     [
         (save_config, 15),
-        (save_checkpoint, 753),
+        pytest.param(save_checkpoint, 753, marks=pytest.mark.slow),
         (retain_checkpoints, 99),
         (log_a_line, 8),
         (repair_a_log, 9),

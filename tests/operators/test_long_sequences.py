@@ -56,6 +56,7 @@ def test_time_grows_with_the_length_from_16k_to_32k(name: str) -> None:
     assert _growth(MIXERS[name].build_causal(64), 16_384, 9) <= 2.3
 
 
+@pytest.mark.slow
 def test_the_plain_operator_is_quadratic_and_says_so() -> None:
     mixer = AttentionConfig(num_heads=4).build_causal(64)
     with using(attention="plain"):
