@@ -225,7 +225,7 @@ def test_a_packed_file_that_holds_far_more_than_it_should_is_refused_in_little_m
     path = made("bomb.txt.gz", part * members)
 
     def read() -> None:
-        with pytest.raises(RejectedError, match=r"txt\.gz: gz\.bomb: unpacks to more than 16,777,216 bytes, 200 times"):
+        with pytest.raises(RejectedError, match=r"txt\.gz: gz\.bomb: unpacks to more than [0-9,]+ bytes, 200 times"):
             read_vectors(path, {"none"})
 
     assert peak(read) < 6_000_000
