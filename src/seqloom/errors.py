@@ -14,8 +14,13 @@ Errors are for people; `assert` is for our own bugs.
 """
 
 import difflib
+import itertools
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+
+NAMES_LOOKED_AT = 10_000  # of a folder, for a near name
 
 
 class SeqloomError(Exception):
@@ -110,3 +115,16 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     near = [other for other in names if other.lower() == name.lower()]
     near = near or difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     return f"did you mean '{near[0]}'?" if near else f"choose from {', '.join(names)}"
+
+
+def near_name(path: Path) -> str:
+    """The cure for a file that is not there: the nearest name beside it, or what else to look at."""
+    if not path.parent.is_dir():
+        return f"check the path: the folder {path.parent} is missing too"
+    try:
+        with os.scandir(path.parent) as entries:
+            names = [entry.name for entry in itertools.islice(entries, NAMES_LOOKED_AT)]
+    except OSError:
+        names = []
+    near = difflib.get_close_matches(path.name, sorted(names), n=1, cutoff=0.6)
+    return f"did you mean {near[0]}?" if near else "check the path"

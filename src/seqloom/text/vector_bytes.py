@@ -3,10 +3,8 @@
 The words and the limits are those of `seqloom.data.opening`, which stands above this package and cannot be asked.
 """
 
-import difflib
 import gzip
 import io
-import itertools
 import os
 import stat
 import zlib
@@ -16,7 +14,7 @@ from pathlib import Path
 from typing import IO, NoReturn
 
 from seqloom.config.words import quoted
-from seqloom.errors import RejectedError
+from seqloom.errors import RejectedError, near_name
 
 Stream = io.BufferedReader
 CHUNK = 1 << 20  # bytes, unpacked
@@ -24,7 +22,6 @@ RATIO = 200  # of the unpacked size to what was read
 FLOOR = 16 << 20  # bytes that a small and very regular file reaches honestly
 LARGEST = 64 << 30  # bytes, unpacked
 GZIP = b"\x1f\x8b"
-NAMES_LOOKED_AT = 10_000  # of a folder, for a near name
 
 
 def refuse(path: Path, line: int | None, code: str, text: str, fix: str) -> NoReturn:
@@ -95,7 +92,7 @@ def _require_regular(path: Path) -> None:
     except PermissionError:
         refuse(path, None, "file.permission", "no permission to read this", "change its rights: chmod u+r")
     except FileNotFoundError:
-        refuse(path, None, "file.missing", "there is no such file", _near(path))
+        refuse(path, None, "file.missing", "there is no such file", near_name(path))
     except (OSError, ValueError, RuntimeError) as error:  # a name too long, a NUL in it, links in a circle
         reason = getattr(error, "strerror", None) or str(error)
         refuse(path, None, "file.missing", f"this name leads nowhere: {reason}", "check the path")
@@ -103,15 +100,3 @@ def _require_regular(path: Path) -> None:
         refuse(path, None, "file.is_dir", "this is a folder", "give a file of vectors")
     if not stat.S_ISREG(mode):
         refuse(path, None, "file.not_regular", "this is no regular file", "copy the vectors into a file first")
-
-
-def _near(path: Path) -> str:
-    if not path.parent.is_dir():
-        return f"check the path: the folder {path.parent} is missing too"
-    try:
-        with os.scandir(path.parent) as entries:
-            names = [entry.name for entry in itertools.islice(entries, NAMES_LOOKED_AT)]
-    except OSError:
-        names = []
-    near = difflib.get_close_matches(path.name, sorted(names), n=1, cutoff=0.6)
-    return f"did you mean {near[0]}?" if near else "check the path"

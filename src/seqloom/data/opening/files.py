@@ -3,9 +3,7 @@
 Nothing is unpacked that holds other files (zip, tar): an archive can write anywhere and hide anything.
 """
 
-import difflib
 import hashlib
-import itertools
 import os
 import shutil
 import stat
@@ -15,9 +13,9 @@ from typing import NamedTuple, NoReturn
 
 from seqloom.config.data import Format
 from seqloom.data.problems import Ledger, Place, counted
+from seqloom.errors import near_name
 
 HEAD = 512  # bytes: enough for every mark below, tar's included
-NAMES_LOOKED_AT = 10_000  # of a folder, for a near name
 PAGES = (".html", ".htm")
 ADDRESSES = ("http:/", "https:/")  # a path has one slash where an address has two
 ARCHIVES = {".zip", ".tar", ".tgz", ".tbz", ".txz", ".7z", ".rar"}
@@ -174,22 +172,10 @@ def _mode(path: Path, ledger: Ledger) -> int:
         if str(path).startswith(ADDRESSES):
             fix = "download it first and give the file"
             ledger.bad_file("file.missing", "this is an address, and only files are read", Place(str(path)), fix)
-        ledger.bad_file("file.missing", "there is no such file", Place(str(path)), _near(path))
+        ledger.bad_file("file.missing", "there is no such file", Place(str(path)), near_name(path))
     except (OSError, ValueError, RuntimeError) as error:  # a name too long, a NUL in it, links in a circle
         reason = getattr(error, "strerror", None) or str(error)
         ledger.bad_file("file.missing", f"this name leads nowhere: {reason}", Place(str(path)), "check the path")
-
-
-def _near(path: Path) -> str:
-    if not path.parent.is_dir():
-        return f"check the path: the folder {path.parent} is missing too"
-    try:
-        with os.scandir(path.parent) as entries:
-            names = [entry.name for entry in itertools.islice(entries, NAMES_LOOKED_AT)]
-    except OSError:
-        names = []
-    near = difflib.get_close_matches(path.name, sorted(names), n=1, cutoff=0.6)
-    return f"did you mean {near[0]}?" if near else "check the path"
 
 
 def require_magic(path: Path, format: Format, ledger: Ledger) -> None:  # noqa: A002  # the name in ReadingConfig

@@ -61,7 +61,7 @@ RULES = (
     "border-radius:2px;background:var(--bar);min-width:2px}"
     "td .fix{color:var(--soft);margin-bottom:8px}details{margin-top:4px}summary{color:var(--soft);cursor:pointer}"
     ".twins{border-left:3px solid var(--rule);padding:2px 0 2px 14px;margin:12px 0}.twins p{overflow-wrap:anywhere}"
-    "ul{margin:4px 0;padding-left:20px}figure{margin:16px -20px}"
+    "ul{margin:4px 0;padding-left:20px}figure{margin:16px -16px}"
     "@media (max-width:640px){.label{white-space:normal;min-width:90px;overflow-wrap:anywhere;width:auto}"
     ".track{min-width:50px}.number{padding-left:6px}th,td{padding-right:6px}th.number{white-space:normal}}"
 )
