@@ -1,0 +1,126 @@
+"""The contract of a task, and what its model's numbers mean.
+
+    examples ──▶ batch ──▶ loss                    training
+                   │
+                   └─────▶ judge ──▶ statistics of each example ──▶ summed ──▶ measure ──▶ metrics
+
+Every metric is a function of sums of statistics over examples: right answers, entities found, squared errors, counts
+of n-grams. So a metric of a million examples needs one row of numbers, ranks add theirs up, and a confidence interval
+resamples the rows (Koehn 2004) without asking the model again.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from torch import nn
+
+from seqloom.config.data import Task as TaskName
+from seqloom.config.models import AnyModel
+from seqloom.config.training import AnyFeed
+from seqloom.data.loader import Loader
+from seqloom.data.preparing import Prepared
+from seqloom.data.schema import Part, Schema
+from seqloom.recipes import Size
+from seqloom.text.tokenizer import Tokenizer
+from seqloom.types import Batch, Loss
+
+
+class Meaning(NamedTuple):
+    """What the numbers that a model reads and writes mean; stored beside its weights."""
+
+    schema: Schema
+    tokenizer: Tokenizer | None
+    target_tokenizer: Tokenizer | None
+    sizes: tuple[int, ...] = ()  # of inputs that are no text: (D,) of vectors, (H, W, C) of pictures
+    numbers: int = 0  # of a target of numbers: how many
+
+    @classmethod
+    def of(cls, prepared: Prepared) -> "Meaning":
+        """What the numbers of prepared data mean."""
+        raise NotImplementedError
+
+
+class Metric(NamedTuple):
+    """The name of a metric, and whether more of it is better."""
+
+    name: str
+    higher_is_better: bool = True
+
+    def better(self, value: float, than: float | None) -> bool:
+        """Whether a value is strictly better; anything finite is better than nothing."""
+        if not np.isfinite(value):
+            return False
+        return than is None or (value > than if self.higher_is_better else value < than)
+
+
+class Prediction(ABC):
+    """An answer of a model to one example."""
+
+    @abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """The answer as programs read it: `label` and `scores`, `spans`, `text`, ..."""
+
+    @abstractmethod
+    def shown(self) -> str:
+        """The answer as people read it, in one line."""
+
+
+class Judged(NamedTuple):
+    """One example and what came of it."""
+
+    id: str
+    said: str  # the prediction in one line
+    true: str  # what would have been right, in one line
+    right: bool  # whether the two agree; for metrics without right and wrong, whether it is better than most
+    statistics: np.ndarray  # [S] float64, to be summed over examples
+
+
+class HeadSettings(NamedTuple):
+    """What training wants of a head."""
+
+    smoothing: float = 0.0
+    class_weights: tuple[float, ...] = ()  # one for each label; empty: all count the same
+
+
+class Task(ABC):
+    """What a model is asked: one small class for each task, the only place that knows it."""
+
+    name: ClassVar[TaskName]
+    metric: ClassVar[Metric]  # what decides which model is the best
+
+    def __init__(self, meaning: Meaning) -> None:
+        self.meaning = meaning
+
+    @abstractmethod
+    def recipes(self) -> list[str]:
+        """The recipes that make a model for it, the default first."""
+
+    @abstractmethod
+    def model(self, recipe: str, size: Size, head: HeadSettings) -> AnyModel:
+        """The model that a recipe makes; ConfigError where it makes none, with the reason."""
+
+    @abstractmethod
+    def require(self, model: AnyModel) -> None:
+        """Raise ConfigError if a model of somebody's own cannot answer: another shape, or another number of labels."""
+
+    def loader(self, prepared: Prepared, part: Part, feed: AnyFeed, *, seed: int, **how: Any) -> Loader[Any, Any]:
+        """The steps of a part; `how` goes to the `Loader`. ConfigError for a feed that makes no sense here."""
+        raise NotImplementedError
+
+    def loss(self, model: nn.Module, batch: Batch[Any, Any], state: Any) -> tuple[Loss, Any]:
+        """The summed loss, and the state that the next step goes on from: None where nothing is carried."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def judge(self, model: nn.Module, batch: Batch[Any, Any]) -> list[Judged]:
+        """Each row of a batch judged; the last statistics are always the loss and its weight."""
+
+    @abstractmethod
+    def measure(self, sums: np.ndarray) -> dict[str, np.ndarray]:
+        """The metrics of summed statistics [...,S], each [...]; `loss` and the name of `metric` are among them."""
+
+    @abstractmethod
+    def predict(self, model: nn.Module, inputs: Any) -> Sequence[Prediction]:
+        """The answers to the rows of a batch of inputs."""

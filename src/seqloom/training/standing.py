@@ -1,0 +1,75 @@
+"""Where a run stands: everything besides tensors that decides how it goes on. A checkpoint keeps it as JSON.
+
+Nothing random is kept, because nothing random goes on: the order of examples is a function of (seed, epoch, index),
+and whatever a step draws (dropout) comes from a generator seeded by (seed, step, piece, rank).
+"""
+
+import msgspec
+
+FORMAT = 1
+
+
+class Environment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What bit-equality depends on besides the configuration: recorded, and compared when a run goes on."""
+
+    seqloom: str
+    torch: str
+    python: str
+    device: str  # "cpu", "cuda: NVIDIA H200", "mps"
+    capability: str  # of the processor: "AVX512"
+    threads: int
+    ranks: int
+    sharded: bool
+
+
+class Machine(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """What a checkpoint keeps that is not the same in two equal runs; bit-equality is not claimed for it."""
+
+    environment: Environment
+    seconds: float = 0.0  # of training, stops not counted
+
+
+class Sums(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """What was added up since the last report."""
+
+    steps: int = 0
+    loss: float = 0.0
+    weight: float = 0.0
+    norm: float = 0.0
+    largest: float = 0.0
+    clipped: int = 0
+    skipped: int = 0
+    elements: int = 0  # with padding
+    symbols: int = 0  # without
+
+
+class Best(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The best validation so far."""
+
+    step: int
+    metrics: dict[str, float]
+
+
+class Standing(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Where a run stands after a step. It changes in one place, `training.loop`, together with the weights."""
+
+    format: int = FORMAT
+    step: int = 0  # optimiser steps taken, skipped ones counted
+    epoch: int = 0  # the next position in the plan
+    index: int = 0
+    plan: str = ""  # fingerprint of the plan in which epoch and index are a position
+    seed: int = 0  # with `step` the state of every generator
+    examples: int = 0
+    symbols: int = 0
+    order: str = ""  # running sha256 over the ids of all examples, in order
+    sums: Sums = msgspec.field(default_factory=Sums)
+    not_finite: int = 0  # steps in a row
+    pieces: int = 1  # micro-batches of a step; doubles when memory runs out
+    factor: float = 1.0  # what the plateau schedule made of the rate
+    plateau: int = 0  # validations in a row that were not better, for the schedule
+    waited: int = 0  # the same for patience
+    best: Best | None = None
+    scale: float = 0.0  # of the losses in fp16; 0: not scaled
+    grown: int = 0  # steps since the scale last changed
+    lines: int = 0  # of metrics.jsonl
+    ended: str = ""  # why, if it is over
