@@ -25,7 +25,7 @@ types: $(VENV)/.developing
 	$(BIN)/mypy
 
 # Long campaigns with fresh seeds; a failing seed is printed.
-soak: $(VENV)/.developing
+soak: $(VENV)/.soaking
 	SEQLOOM_SOAK=1 $(PYTEST) -m "soak or not slow" tests
 
 # All but benchmarks/difficulty.py, which trains for an hour.
@@ -50,4 +50,8 @@ $(VENV)/.installed: pyproject.toml requirements.lock
 
 $(VENV)/.developing: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock --editable '.[dev]'
+	touch $@
+
+$(VENV)/.soaking: $(VENV)/.developing
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock --editable '.[soak]'
 	touch $@

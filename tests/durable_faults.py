@@ -51,8 +51,14 @@ class Recorder(QuickFiles):
         return handle
 
     def open_to_append(self, path: Path) -> int:
+        return self._opened(path, super().open_to_append)
+
+    def open_to_hold(self, path: Path) -> int:
+        return self._opened(path, super().open_to_hold)
+
+    def _opened(self, path: Path, opening: Callable[[Path], int]) -> int:
         new = not path.exists()
-        handle = super().open_to_append(path)
+        handle = opening(path)
         self._paths[handle] = path
         if new:
             self.trace.append(("create", path))
@@ -113,6 +119,10 @@ class FailingFiles(QuickFiles):
     def open_to_append(self, path: Path) -> int:
         self._strike()
         return super().open_to_append(path)
+
+    def open_to_hold(self, path: Path) -> int:
+        self._strike()
+        return super().open_to_hold(path)
 
     def write(self, handle: int, data: memoryview) -> None:
         self._strike(lambda: os.write(handle, data[: len(data) // 2]) and None)

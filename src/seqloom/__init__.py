@@ -12,18 +12,21 @@ if TYPE_CHECKING:
     from seqloom.config.models import model_from_json, model_from_toml, read_model
     from seqloom.data.front import check_data, load_data
     from seqloom.errors import SeqloomError
+    from seqloom.loaded import LoadedModel, load
     from seqloom.operators.kernels import using
     from seqloom.taps import recording
     from seqloom.types import Batch, Loss, Padded, Pair
 
 __all__ = [
     "Batch",
+    "LoadedModel",
     "Loss",
     "Padded",
     "Pair",
     "SeqloomError",
     "__version__",
     "check_data",
+    "load",
     "load_data",
     "model_from_json",
     "model_from_toml",
@@ -47,6 +50,10 @@ def __getattr__(name: str) -> Any:
         from seqloom.data import front
 
         return getattr(front, name)
+    if name in ("LoadedModel", "load"):
+        from seqloom import loaded
+
+        return getattr(loaded, name)
     if name == "SeqloomError":
         from seqloom import errors
 

@@ -4,6 +4,8 @@ A head reads a sequence and answers at every element; one answer for a whole seq
 vector, as a sequence of length one.
 """
 
+from typing import NamedTuple
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -30,6 +32,23 @@ from seqloom.packing import unpack
 from seqloom.taps import Tap
 from seqloom.types import Loss, Padded
 
+CHUNK = 1024  # elements whose scores of a whole vocabulary are held at a time
+
+
+class Losses(NamedTuple):
+    """The plain loss of each element, for judging: no smoothing, no class weights, no gradient needed.
+
+    The weight is what the loss of an element counts: 0 in the padding, and where the target is negative, which stands
+    for a class that training never saw.
+    """
+
+    values: Tensor  # [B,T]
+    weights: Tensor  # [B,T]
+
+    def of_rows(self) -> tuple[Tensor, Tensor]:
+        """[B] the loss of each row and its weight, on the host: summed in float64, which some devices lack."""
+        return self.values.cpu().double().sum(dim=1), self.weights.cpu().double().sum(dim=1)
+
 
 class Head(nn.Module):
     """Base of the heads."""
@@ -40,6 +59,10 @@ class Head(nn.Module):
 
     def loss(self, x: Padded, targets: Tensor) -> Loss:
         """The loss summed over the real elements, and the weight it was summed over; targets [B,T,...]."""
+        raise NotImplementedError
+
+    def losses(self, x: Padded, targets: Tensor) -> Losses:
+        """The plain loss of every element; negative classes count nothing."""
         raise NotImplementedError
 
     def predict(self, x: Padded) -> Tensor:
@@ -65,12 +88,31 @@ def require_numbers(targets: Tensor, x: Padded, size: int) -> None:
         raise DataError(f"targets {list(expected)} were expected, found {list(targets.shape)}")
 
 
+def _known(x: Padded, targets: Tensor) -> Tensor:
+    """[B,T] true where an element is real and its class was seen in training."""
+    return x.valid & (targets >= 0)
+
+
+def _wide(scores: Tensor) -> Tensor:
+    """The scores in float32 or wider: under autocast they may come in less."""
+    return scores.to(torch.promote_types(scores.dtype, torch.float32))
+
+
 class ClassHead(Head):
     """softmax(W x + b)."""
 
+    class_weights: Tensor | None
+
     def __init__(self, config: ClassHeadConfig, width: int) -> None:
         super().__init__()
-        self.linear, self.smoothing = nn.Linear(width, config.num_classes), config.smoothing
+        self.linear = nn.Linear(width, config.num_classes)
+        self._weigh(config)
+
+    def _weigh(self, config: ClassHeadConfig | ScoresHeadConfig) -> None:
+        """Take over what the loss needs; the weights of classes are settings, so they are not stored with the model."""
+        weights = torch.tensor(config.class_weights) if config.class_weights else None
+        self.smoothing = config.smoothing
+        self.register_buffer("class_weights", weights, persistent=False)
 
     def forward(self, x: Padded) -> Padded:
         return x.with_values(self.linear(x.values))
@@ -78,7 +120,14 @@ class ClassHead(Head):
     def loss(self, x: Padded, targets: Tensor) -> Loss:
         scores = self(x).values
         require_classes(targets, x, scores.shape[-1])
-        return cross_entropy(scores, targets, weights=x.valid, smoothing=self.smoothing)
+        return cross_entropy(
+            scores, targets, weights=x.valid, smoothing=self.smoothing, class_weights=self.class_weights
+        )
+
+    def losses(self, x: Padded, targets: Tensor) -> Losses:
+        scores, known = _wide(self(x).values), _known(x, targets)
+        values = -scores.log_softmax(dim=-1).gather(-1, targets.clamp(min=0)[..., None]).squeeze(-1)
+        return Losses(values.masked_fill(~known, 0), known.to(values.dtype))
 
     def predict(self, x: Padded) -> Tensor:
         return x.with_values(self(x).values.argmax(dim=-1)).values
@@ -89,7 +138,8 @@ class ScoresHead(ClassHead):
 
     def __init__(self, config: ScoresHeadConfig) -> None:
         Head.__init__(self)
-        self.bias, self.smoothing = nn.Parameter(torch.zeros(config.num_classes)), config.smoothing
+        self.bias = nn.Parameter(torch.zeros(config.num_classes))
+        self._weigh(config)
 
     def forward(self, x: Padded) -> Padded:
         return x.with_values(x.values + self.bias)
@@ -110,6 +160,12 @@ class LabelsHead(Head):
         require_numbers(targets, x, scores.shape[-1])
         return binary_cross_entropy(scores, targets, weights=x.valid[:, :, None].expand_as(scores))
 
+    def losses(self, x: Padded, targets: Tensor) -> Losses:
+        scores = _wide(self(x).values)
+        require_numbers(targets, x, scores.shape[-1])
+        values = F.binary_cross_entropy_with_logits(scores, targets.to(scores.dtype), reduction="none").sum(dim=-1)
+        return Losses(values.masked_fill(~x.valid, 0), x.valid * float(scores.shape[-1]))
+
     def predict(self, x: Padded) -> Tensor:
         return x.with_values(self(x).values > 0).values
 
@@ -128,6 +184,12 @@ class NumberHead(Head):
         numbers = self(x).values
         require_numbers(targets, x, numbers.shape[-1])
         return squared_error(numbers, targets, weights=x.valid[:, :, None].expand_as(numbers))
+
+    def losses(self, x: Padded, targets: Tensor) -> Losses:
+        numbers = _wide(self(x).values)
+        require_numbers(targets, x, numbers.shape[-1])
+        values = (numbers - targets).square().sum(dim=-1)
+        return Losses(values.masked_fill(~x.valid, 0), x.valid * float(numbers.shape[-1]))
 
     def predict(self, x: Padded) -> Tensor:
         numbers: Padded = self(x)
@@ -167,6 +229,17 @@ class CrfHead(Head):
         likelihood = crf.fast_log_likelihood(self(rows).values, tags, rows.lengths, self.transitions)
         return Loss(-likelihood.sum(), rows.lengths.sum().to(likelihood.dtype))
 
+    def losses(self, x: Padded, targets: Tensor) -> Losses:
+        """A chain has one loss, which stands at its first element; one that training could not learn counts nothing."""
+        unpacked, known = unpack(x), unpack(x.with_values(targets)).rows
+        rows, tags = unpacked.rows, known.values.clamp(min=0)
+        bad = (known.valid & (known.values < 0)).any(dim=1) | crf.forbidden(tags, rows.lengths, self.transitions)
+        likelihood = crf.fast_log_likelihood(_wide(self(rows).values), tags, rows.lengths, self.transitions)
+        values = torch.zeros_like(tags, dtype=likelihood.dtype)
+        values[:, :1] = -likelihood.masked_fill(bad, 0)[:, None]
+        counted = rows.with_values((rows.valid & ~bad[:, None]).to(likelihood.dtype))
+        return Losses(unpacked.repack(rows.with_values(values), x).values, unpacked.repack(counted, x).values)
+
     def predict(self, x: Padded) -> Tensor:
         unpacked = unpack(x)
         tags, _ = crf.viterbi(self(unpacked.rows).values, unpacked.rows.lengths, self.transitions)
@@ -184,8 +257,11 @@ class NextTokenHead(Head):
         self.table, self.bias = fresh, nn.Parameter(torch.zeros(config.vocab_size))
         self.smoothing = config.smoothing
 
+    def _scores(self, features: Tensor) -> Tensor:
+        return F.linear(features, self.table, self.bias)
+
     def forward(self, x: Padded) -> Padded:
-        return x.with_values(F.linear(x.values, self.table, self.bias))
+        return x.with_values(self._scores(x.values))
 
     def loss(self, x: Padded, targets: Tensor) -> Loss:
         require_classes(targets, x, len(self.table))
@@ -194,6 +270,14 @@ class NextTokenHead(Head):
             real = x.valid.flatten()
             features, symbols = features[real], symbols[real]
         return chunked_linear_cross_entropy(features, self.table, self.bias, symbols, smoothing=self.smoothing)
+
+    def losses(self, x: Padded, targets: Tensor) -> Losses:
+        known = _known(x, targets)
+        chunks = zip(torch.split(x.values[known], CHUNK), torch.split(targets[known], CHUNK), strict=True)
+        found = [F.cross_entropy(_wide(self._scores(one)), said, reduction="none") for one, said in chunks]
+        values = torch.zeros(targets.shape, dtype=found[0].dtype, device=targets.device)
+        values[known] = torch.cat(found)
+        return Losses(values, known.to(values.dtype))
 
     def predict(self, x: Padded) -> Tensor:
         return x.with_values(self(x).values.argmax(dim=-1)).values

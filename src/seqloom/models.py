@@ -19,7 +19,7 @@ from seqloom.heads import Pooler
 from seqloom.inputs import Tokens
 from seqloom.mixers.contract import CausalMixer, ConditionedMixer
 from seqloom.operators.activations import ACTIVATIONS
-from seqloom.types import Batch, Loss, Padded, Pair, Subwords
+from seqloom.types import Batch, Loss, Padded, Pair, Subwords, map_state
 
 
 class SequenceModel(nn.Module):
@@ -120,20 +120,38 @@ class LanguageModel(CausalMixer[Any]):
         y, after = self.decoder.extend(x, inner)
         return self.head(y), after
 
+    def features(self, inputs: Padded) -> Padded:
+        """The vectors that the head reads, [B,T,D]."""
+        x: Padded = self.decoder(inputs)
+        return x
+
+    def continued_features(self, inputs: Padded, state: Any) -> tuple[Padded, Any]:
+        """The same for further elements of each row, and the state after them; without a state they are the first."""
+        return self.decoder.step(inputs, self.initial_state(len(inputs.lengths)) if state is None else state)
+
     def forward(self, x: Padded) -> Padded:
         """The scores of the next symbol at each element, [B,T,V]."""
-        scores: Padded = self.head(self.decoder(x))
+        scores: Padded = self.head(self.features(x))
         return scores
 
     def loss(self, batch: Batch[Padded, Tensor]) -> Loss:
         """The negative log-likelihood summed over the real elements; targets [B,T] are the symbols that came next."""
         _require_batch(batch)
-        x = self.decoder(batch.inputs)
+        x = self.features(batch.inputs)
         return self.head.loss(x, _fitting(batch.targets, x))
+
+    def continued_loss(self, batch: Batch[Padded, Tensor], state: Any) -> tuple[Loss, Any]:
+        """The loss of reading on from a state, and the state after it, detached: the next step goes on from there.
+
+        So gradients end at the borders of steps while the memory does not: truncated back-propagation through time.
+        """
+        _require_batch(batch)
+        x, after = self.continued_features(batch.inputs, state)
+        return self.head.loss(x, _fitting(batch.targets, x)), map_state(Tensor.detach, after)
 
     def predict(self, inputs: Padded) -> Tensor:
         """The likeliest next symbol at each element, [B,T]."""
-        return self.head.predict(self.decoder(inputs))
+        return self.head.predict(self.features(inputs))
 
 
 class EncoderDecoder(ConditionedMixer[Any]):
@@ -157,22 +175,26 @@ class EncoderDecoder(ConditionedMixer[Any]):
         """The state before the first target symbol."""
         return self.decoder.initial_state(self.encoder(source))
 
+    def features(self, inputs: Pair) -> Padded:
+        """The vectors that the head reads, [B,T,D]."""
+        _require_pair(inputs)
+        y: Padded = self.decoder(inputs.target, self.encoder(inputs.source))
+        return y
+
     def forward(self, target: Padded, source: Any) -> Padded:
         """The scores of the next target symbol at each element, [B,T,V]."""
-        scores: Padded = self.head(self.decoder(target, self.encoder(source)))
+        scores: Padded = self.head(self.features(Pair(source, target)))
         return scores
 
     def loss(self, batch: Batch[Pair, Tensor]) -> Loss:
         """The negative log-likelihood summed over the real target elements."""
         _require_batch(batch)
-        _require_pair(batch.inputs)
-        y = self.decoder(batch.inputs.target, self.encoder(batch.inputs.source))
+        y = self.features(batch.inputs)
         return self.head.loss(y, _fitting(batch.targets, y))
 
     def predict(self, inputs: Pair) -> Tensor:
         """The likeliest next target symbol at each element, given the true ones before it, [B,T]."""
-        _require_pair(inputs)
-        return self.head.predict(self.decoder(inputs.target, self.encoder(inputs.source)))
+        return self.head.predict(self.features(inputs))
 
 
 class Embedder(nn.Module):

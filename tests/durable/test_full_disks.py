@@ -137,7 +137,7 @@ def test_a_failed_removal_never_leaves_half_a_checkpoint_under_its_name(tmp_path
 
 
 def test_twin_without_the_clean_up_a_failed_save_leaves_rubbish(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folders, "_delete", lambda *_: None)
+    monkeypatch.setattr(folders, "delete", lambda *_: None)
     with pytest.raises(DurableError):
         commit_folder(run / "step-000030", checkpoint(30), files=FailingFiles(9, errno.EIO))
     assert listing(run)[0].startswith(".step-000030.partial-")

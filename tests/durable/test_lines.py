@@ -18,7 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from durable_common import QUICK, RECORDS, flipped, properties
-from seqloom.durable import append_line, disk, lines, read_lines, write_lines
+from durable_faults import Recorder
+from seqloom.durable import append_line, append_lines, disk, lines, read_lines, write_lines
 from seqloom.errors import DamagedError, DurableError
 
 
@@ -223,3 +224,35 @@ def test_four_writers_lose_no_record_in_fifty_kills(tmp_path: Path) -> None:
     for number in range(25):
         kills = [moments.random() / 5, moments.random() / 5]
         assert lost_records(tmp_path / f"log-{number}", 500, kills) == 0, f"seed {seed}"
+
+
+def test_a_group_of_lines_has_the_bytes_of_single_ones_and_one_sync(tmp_path: Path) -> None:
+    records = [{"step": i, "text": "é" * i} for i in range(50)]
+    for record in records:
+        append_line(tmp_path / "single", record, files=QUICK)
+    recorder = Recorder(lambda *_: False)
+    append_lines(tmp_path / "group", records, files=recorder)
+    append_lines(tmp_path / "group", [], files=recorder)
+    assert (tmp_path / "group").read_bytes() == (tmp_path / "single").read_bytes()
+    assert [operation for operation, *_ in recorder.trace].count("sync") == 1
+
+
+def test_a_group_is_never_longer_than_a_line_may_be_so_that_its_tear_is_found(tmp_path: Path) -> None:
+    log, big = tmp_path / "log", {"text": "x" * (lines.LINE_LIMIT // 3)}
+    recorder = Recorder(lambda *_: False)
+    append_lines(log, [big] * 7, files=recorder)
+    sizes = [len(entry[2]) for entry in recorder.trace if entry[0] == "write"]
+    assert len(sizes) == 4 and max(sizes) <= lines.LINE_LIMIT
+    whole = log.read_bytes()
+    for torn in (whole[:-1], whole[: -sizes[-1]] + bytes(sizes[-1]), whole[: -sizes[-1] + 9]):
+        log.write_bytes(torn)
+        assert read_lines(log).records == (big,) * 6 and read_lines(log).torn
+        append_line(log, big, files=QUICK)
+        assert log.read_bytes() == whole
+
+
+def test_a_group_with_a_record_that_cannot_be_written_adds_none_of_it(tmp_path: Path) -> None:
+    append_line(tmp_path / "log", {"a": 1}, files=QUICK)
+    with pytest.raises(DurableError):
+        append_lines(tmp_path / "log", [{"a": 2}, {"a": float("nan")}], files=QUICK)
+    assert read_lines(tmp_path / "log").records == ({"a": 1},)

@@ -10,13 +10,22 @@ from durable_common import NEW, OLD, QUICK, RECORDS, checkpoint, listing
 from durable_faults import Recorder, Tree, crash_states, read_tree, write_tree
 from seqloom.durable import (
     append_line,
+    append_lines,
+    begin_shared,
     commit_folder,
     folders,
+    hold,
     make_folder,
     newest_verified,
     prune,
+    put_shared,
     read_file_of,
+    read_folder,
     read_lines,
+    recover,
+    replace_folder,
+    replacing,
+    seal_shared,
     steps,
     sweep,
     verify_folder,
@@ -113,6 +122,62 @@ def begin_a_log(root: Path) -> tuple[Callable[[Recorder], object], Judge]:
     return lambda files: append_line(root / "log", RECORDS[0], files=files), judge
 
 
+def log_a_group(root: Path) -> tuple[Callable[[Recorder], object], Judge]:
+    write_lines(root / "log", RECORDS[:1])
+
+    def judge(state: Path, returned: bool) -> None:
+        found = list(read_lines(state / "log").records)
+        assert found in ([RECORDS] if returned else [RECORDS[:count] for count in range(1, 5)])
+        append_lines(state / "log", [{"next": 1}, {"next": 2}], files=QUICK)
+        assert read_lines(state / "log").records == (*found, {"next": 1}, {"next": 2})
+
+    return lambda files: append_lines(root / "log", RECORDS[1:], files=files), judge
+
+
+def replace_a_model(root: Path) -> tuple[Callable[[Recorder], object], Judge]:
+    old, new = {"model.bin": OLD, "card.md": b"old"}, {"model.bin": NEW, "labels.json": b"[]"}
+    commit_folder(root / "model", old, files=QUICK)
+
+    def judge(state: Path, returned: bool) -> None:
+        recover(state, files=QUICK)
+        assert listing(state) == ["model"]
+        assert dict(read_folder(state / "model")) in ([new] if returned else [old, new])
+
+    return lambda files: replace_folder(root / "model", new, files=files), judge
+
+
+def save_in_two_processes(root: Path) -> tuple[Callable[[Recorder], object], Judge]:
+    old, new = {"model-1": OLD, "model-2": OLD[::-1]}, {"model-1": NEW, "model-2": NEW[::-1]}
+    commit_folder(root / "step-000010", old, files=QUICK)
+
+    def act(files: Recorder) -> None:
+        partial = begin_shared(root / "step-000020", files=files)
+        entries = put_shared(partial, {"model-2": new["model-2"]}, files=files)
+        entries |= put_shared(partial, {"model-1": new["model-1"]}, files=files)
+        seal_shared(partial, root / "step-000020", entries, files=files)
+
+    def judge(state: Path, returned: bool) -> None:
+        newest = newest_verified(state).step
+        assert newest.number in ([20] if returned else [10, 20])
+        assert dict(read_folder(newest.path)) == {10: old, 20: new}[newest.number]
+        assert len(list(state.glob("step-*"))) == newest.number // 10
+
+    return act, judge
+
+
+def hold_a_run(root: Path) -> tuple[Callable[[Recorder], object], Judge]:
+    def act(files: Recorder) -> None:
+        with hold(root / "run", files=files):
+            write_file(root / "run/config.toml", NEW, files=files)
+
+    def judge(state: Path, returned: bool) -> None:
+        with hold(state / "run", files=QUICK):
+            config = state / "run/config.toml"
+            assert config.read_bytes() == NEW if returned or config.exists() else not returned
+
+    return act, judge
+
+
 def make_deep_folders(root: Path) -> tuple[Callable[[Recorder], object], Judge]:
     def judge(state: Path, returned: bool) -> None:
         assert not returned or (state / "runs/first/checkpoints").is_dir()
@@ -154,6 +219,10 @@ def accepts(judge: Judge, state: Path, tree: Tree, returned: bool) -> bool:
         (repair_a_log, 9),
         (begin_a_log, 9),
         (make_deep_folders, 5),
+        (log_a_group, 8),
+        (replace_a_model, 67),
+        (save_in_two_processes, 53),
+        (hold_a_run, 74),
     ],
 )
 def test_every_power_cut_leaves_the_old_or_the_new_state(
@@ -178,6 +247,13 @@ def test_every_power_cut_leaves_the_old_or_the_new_state(
         (begin_a_log, no_sync),
         (begin_a_log, no_folder_sync),
         (make_deep_folders, no_folder_sync),
+        (log_a_group, no_sync),
+        (replace_a_model, no_sync),
+        (replace_a_model, no_inner_folder_sync),
+        (replace_a_model, no_outer_folder_sync),
+        (save_in_two_processes, no_sync),
+        (save_in_two_processes, no_inner_folder_sync),
+        (save_in_two_processes, no_outer_folder_sync),
     ],
 )
 def test_twin_without_that_sync_some_power_cut_is_fatal(
@@ -187,8 +263,27 @@ def test_twin_without_that_sync_some_power_cut_is_fatal(
 
 
 def test_twin_a_folder_deleted_in_place_is_found_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(steps, "remove_folder", lambda path, files: folders._delete(path, files))
+    monkeypatch.setattr(steps, "remove_folder", lambda path, files: folders.delete(path, files))
     assert not all(judged_states(retain_checkpoints, tmp_path, never))
+
+
+def test_twin_a_model_deleted_before_the_new_one_has_its_name_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def careless(partial: Path, path: Path, files: Recorder) -> None:
+        folders.remove_folder(path, files=files)
+        files.rename(partial, path)
+        files.sync_folder(path.parent)
+
+    monkeypatch.setattr(replacing, "take_name", careless)
+    assert not all(judged_states(replace_a_model, tmp_path, never))
+
+
+def test_twin_without_recovery_a_cut_between_the_renames_leaves_no_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(globals(), "recover", lambda *_, **__: ())
+    assert not all(judged_states(replace_a_model, tmp_path, never))
 
 
 def test_a_leftover_of_a_crash_does_not_stop_the_next_save_and_is_swept(run: Path) -> None:

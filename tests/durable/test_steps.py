@@ -108,7 +108,7 @@ def test_twin_without_the_name_in_the_manifest_a_renamed_folder_is_the_newest(
 ) -> None:
     (run / "step-000010").rename(run / "step-000099")
     assert newest_verified(run).step.number == 20
-    monkeypatch.setattr(steps, "_require_own_name", lambda *_: None)
+    monkeypatch.setattr(steps, "require_own_name", lambda *_: None)
     assert newest_verified(run).step.number == 99
 
 

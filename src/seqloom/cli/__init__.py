@@ -7,7 +7,9 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from seqloom.cli import data, demo, recipes
+from seqloom.cli import data, demo, doctor, evaluate, predict, recipes, train
+from seqloom.cli.exits import exit_code_of
+from seqloom.cli.panels import Panels
 from seqloom.errors import RejectedError, SeqloomError
 from seqloom.version import __version__
 
@@ -37,6 +39,10 @@ app = typer.Typer(
 )
 app.command("recipes")(recipes.recipes)
 app.command("demo")(demo.demo)
+app.command("train", cls=Panels)(train.train)
+app.command("evaluate")(evaluate.evaluate)
+app.command("predict")(predict.predict)
+app.command("doctor")(doctor.doctor)
 app.add_typer(data.app, name="data")
 
 
@@ -54,17 +60,17 @@ def _options(
 
 
 def main() -> None:
-    """Run a command: exit 0 when it is done, 2 for bad input or usage, 130 when stopped, 1 when the fault is ours."""
+    """Run a command; its exit code is one of those in `seqloom.cli.exits`."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal without our characters shows question marks
     try:
         app()
     except OSError as error:
         typer.echo(f"error: {error.strerror or error}", err=True)
-        sys.exit(2)
+        sys.exit(exit_code_of(error))
     except RejectedError as error:  # begins with the place, as compilers' messages do
         typer.echo(str(error), err=True)
         sys.exit(2)
     except SeqloomError as error:
         typer.echo(f"error: {error}", err=True)
-        sys.exit(2)
+        sys.exit(exit_code_of(error))

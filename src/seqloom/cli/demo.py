@@ -1,72 +1,91 @@
-"""`seqloom demo`: the pieces that exist, at work. Everything shown is computed while you watch."""
+"""`seqloom demo`: the main job from end to end on embedded data, in less than a minute, through the door of `train`."""
 
-import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
-from rich.progress import Progress
 from rich.text import Text
 
+from seqloom.cli.progress import brief, sample_line
 from seqloom.cli.screen import Screen
-from seqloom.data.opening.files import require_writable
-from seqloom.data.problems import Ledger
+from seqloom.cli.train import followed, require_room, summary
+from seqloom.config.data import Task
+from seqloom.durable import make_folder
+from seqloom.errors import ConfigError
+from seqloom.training.reports import Report, Sample, Validated
 
 if TYPE_CHECKING:
-    from seqloom.figures import Figure
+    from seqloom.demonstration import Show
+
+FOLDER = Path("seqloom-demo")
+NARROWEST, WIDEST = 40, 120  # columns of a figure
+TASKS = tuple(task for task in get_args(Task) if task != "regress")
 
 
 def demo(
-    save: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also write the pictures to this HTML file.")
+    what: Annotated[str, typer.Argument(metavar="TASK", help=f"One of {', '.join(TASKS)}.")] = "translate",
+    out: Annotated[
+        Path | None, typer.Option(metavar="RUN", help=f"The run folder; else a new one in {FOLDER}.")
     ] = None,
 ) -> None:
-    """Show every family at work: in steps and at once, learning from embedded data, and inside."""
-    if save is not None:
-        require_writable(save, (), Ledger())
-    console = Screen()
-    console.print("Building each family and reading 64 symbols at once, then in steps of 1 to 7:")
+    """Train a model on embedded data, and show its score, its answers, and where it looks."""
+    if what not in TASKS:
+        raise ConfigError(f"there is no demo of '{what}'", fix=f"choose from {', '.join(TASKS)}")
+    require_room(out if out is not None else FOLDER)
+    screen = Screen()
     import torch  # a second or two
 
-    from seqloom import demonstration, durable, figures
+    from seqloom import demonstration
+    from seqloom.training.front import train_run
 
     torch.set_num_threads(1)  # models as small as these only make several threads wait for one another
+    show = demonstration.SHOWS[what]  # type: ignore[index]  # one of TASKS
+    screen.print(f"Training {show.recipe} on the embedded set '{show.data}': {show.about}.", soft_wrap=True)
+    resolved = demonstration.resolved(show)
+    if out is None:
+        make_folder(FOLDER)
+    folder, samples = out or _fresh(FOLDER / what), list[Sample]()
+    metric = resolved.task.metric.name
+    ended = followed(_kept(train_run(folder, resolved), samples), Screen(stderr=True), metric)
+    _shown(screen, folder, show, samples)
+    summary(folder, ended, metric, json=False)
+    raise typer.Exit(ended.exit_code)
 
-    began = time.perf_counter()
-    names, results = demonstration.families(), []
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("families", total=len(names))
-        for name in names:
-            results.append(demonstration.read_in_steps(name))
-            progress.advance(task)
-    for result in results:
-        verdict = "the same" if result.gap <= result.allowed else "NOT THE SAME"
-        weights = f"{result.parameters:>7,} weights"
-        console.print(f"  {result.name:17} {weights}   largest difference {result.gap:.1e}   {verdict}", soft_wrap=True)
-    data = demonstration.questions()
-    counts = ", ".join(f"{part} {len(rows):,}" for part, rows in data.parts.items())
-    console.print(f"\nTraining four tiny models on the embedded set 'questions' ({counts} sentences):")
-    scores = {}
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("training", total=len(demonstration.LEARNERS))
-        for name in demonstration.LEARNERS:
-            scores[name] = demonstration.learn(name, data)
-            progress.advance(task)
-    pictures: list[Figure] = [
-        demonstration.order_matters(scores),
-        demonstration.soft_lookup(),
-        demonstration.gradient_reach(),
-        demonstration.positions(),
-    ]
-    coloured = console.color_system is not None and not console.no_color
-    for picture in pictures:
-        drawn = picture.text(width=max(40, min(100, console.width)), colour=coloured)
-        console.print("\n", Text.from_ansi(drawn), sep="", end="\n", soft_wrap=True)
-    console.print(
-        f"\nOnly the four models of the first picture were trained. {time.perf_counter() - began:.1f} s in all."
-    )
-    if any(result.gap > result.allowed for result in results):
-        raise typer.Exit(1)
-    if save is not None:
-        durable.write_file(save, figures.page("Seqloom: the pieces", pictures))
-        console.print(f"Pictures written to {save}", soft_wrap=True)
+
+def _fresh(folder: Path) -> Path:
+    """The folder, or the first of its numbered neighbours that is not there."""
+    number = 2
+    found = folder
+    while found.exists():
+        found = folder.with_name(f"{folder.name}-{number}")
+        number += 1
+    return found
+
+
+def _kept(reports: Iterator[Report], samples: list[Sample]) -> Iterator[Report]:
+    """The reports; the samples of the last validation are kept."""
+    for report in reports:
+        if isinstance(report, Validated):
+            samples[:] = report.samples
+        yield report
+
+
+def _shown(screen: Screen, folder: Path, show: "Show", samples: list[Sample]) -> None:
+    """Some unseen examples, what the model says to some more, and where it looks."""
+    screen.print("\nUnseen examples:")
+    for sample in samples:
+        screen.print(sample_line(sample), soft_wrap=True)
+    from seqloom.demonstration import alignment
+    from seqloom.loaded.model import load
+
+    loaded = load(folder)
+    if show.asks:
+        screen.print("\nAsked:")
+    for text, answer in zip(show.asks, loaded.predict(show.asks), strict=True):
+        screen.print(f"  {text} -> {brief(answer.shown())}", markup=False, soft_wrap=True)
+    if show.drawn:
+        coloured = screen.color_system is not None and not screen.no_color
+        figure = alignment(loaded, show.drawn).text(width=max(NARROWEST, min(WIDEST, screen.width)), colour=coloured)
+        screen.print("\n", Text.from_ansi(figure), sep="", soft_wrap=True)
+    screen.print()

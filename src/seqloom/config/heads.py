@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 Scheme = Literal["none", "bio", "bioes"]
 Pooling = Literal["mean", "sum", "max", "last", "first", "attention"]
 Classes = Annotated[int, Meta(ge=2, le=2**20, examples=[3])]
+ClassWeight = Annotated[float, Meta(ge=0.0, le=1e6, examples=[1.0])]
+ClassWeights = Annotated[tuple[ClassWeight, ...], Meta(max_length=2**20, examples=[()])]
 
 
 class HeadConfig(Config):
@@ -39,6 +41,10 @@ class ClassHeadConfig(HeadConfig, tag="class", kw_only=True):
 
     num_classes: Classes
     smoothing: Rate = 0.0
+    class_weights: ClassWeights = ()  # how much each class counts in the loss; empty: all the same
+
+    def check(self) -> None:
+        require_class_weights(self.class_weights, self.num_classes)
 
     def parameters(self, width: int) -> int:
         return (width + 1) * self.num_classes
@@ -54,6 +60,10 @@ class ScoresHeadConfig(HeadConfig, tag="scores", kw_only=True):
 
     num_classes: Classes
     smoothing: Rate = 0.0
+    class_weights: ClassWeights = ()  # how much each class counts in the loss; empty: all the same
+
+    def check(self) -> None:
+        require_class_weights(self.class_weights, self.num_classes)
 
     def fit(self, width: int) -> None:
         if width != self.num_classes:
@@ -69,6 +79,16 @@ class ScoresHeadConfig(HeadConfig, tag="scores", kw_only=True):
         from seqloom.heads import ScoresHead
 
         return ScoresHead(self)
+
+
+def require_class_weights(weights: tuple[float, ...], num_classes: int) -> None:
+    """Raise ConfigError unless there is no weight at all, or one for each class and not all of them zero."""
+    if weights and len(weights) != num_classes:
+        raise ConfigError(
+            f"class_weights: {len(weights):,} weights for {num_classes:,} classes", fix="give one for each class"
+        )
+    if weights and not any(weights):
+        raise ConfigError("class_weights: every class counts nothing", fix="give one class at least a weight above 0")
 
 
 class LabelsHeadConfig(HeadConfig, tag="labels", kw_only=True):

@@ -25,7 +25,7 @@ def load_data(
 
     `settings` are those of `DataConfig`: `dev`, `test`, `task`, `input`, `target`, `split`, `reading` and so on.
     """
-    config, ledger = _config(train, settings), Ledger(_rule(bad_rows))
+    config, ledger = data_config(train, settings), Ledger(_rule(bad_rows))
     folder = None if cache is None else Path(cache)
     return prepare(open_data(config, ledger), encoding, ledger, cache=folder)
 
@@ -38,7 +38,7 @@ def check_data(
     **settings: Any,
 ) -> DataReport:
     """The data report, which draws itself in a notebook; `settings` as for `load_data`."""
-    return look(_config(train, settings), encoding, Ledger(_rule(bad_rows)), budget=budget)
+    return look(data_config(train, settings), encoding, Ledger(_rule(bad_rows)), budget=budget)
 
 
 def _rule(bad_rows: BadRows) -> BadRows:
@@ -49,7 +49,8 @@ def _rule(bad_rows: BadRows) -> BadRows:
     return bad_rows
 
 
-def _config(train: tuple[str | Path, ...], settings: dict[str, Any]) -> DataConfig:
+def data_config(train: tuple[str | Path, ...], settings: dict[str, Any]) -> DataConfig:
+    """What the data is, from files and settings as a call in Python gives them."""
     for name in settings:
         if name in ReadingConfig.__struct_fields__:
             fix = f"reading=ReadingConfig({name}=...)"

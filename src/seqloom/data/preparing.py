@@ -13,7 +13,7 @@ import hashlib
 import json
 import platform
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,6 +24,7 @@ import numpy as np
 from seqloom.config.data import AnySplit, EncodingConfig, GivenSplit
 from seqloom.data.dataset import Dataset
 from seqloom.data.encoding import PLACE, Encoder, texts_of
+from seqloom.data.examples import Example
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.report.findings import Finding, told
 from seqloom.data.schema import PARTS, Part, Schema
@@ -51,6 +52,30 @@ class Facts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     split: AnySplit
     findings: tuple[Finding, ...]
     files: tuple[str, ...]  # in the order in which they were read
+
+
+class Given(NamedTuple):
+    """What a model brings along, to be used instead of being fitted to the training part; None: fitted."""
+
+    labels: tuple[str, ...] | None = None
+    tokenizer: Tokenizer | None = None
+    target_tokenizer: Tokenizer | None = None
+
+    def fingerprint(self) -> str:
+        """A sum of all of it."""
+        tokenizers = (self.tokenizer, self.target_tokenizer)
+        texts = [None if one is None else one.to_json() for one in tokenizers]
+        return hashlib.sha256(json.dumps([self.labels, *texts]).encode()).hexdigest()
+
+
+class Unchecked:
+    """Looks at nothing: whether labels could be learnt from data is no question where it is only judged."""
+
+    def see(self, part: str, examples: Sequence[Example]) -> None:
+        """Nothing."""
+
+    def finish(self, ledger: Ledger) -> None:
+        """Nothing."""
 
 
 class Prepared(NamedTuple):
@@ -84,15 +109,46 @@ class Prepared(NamedTuple):
 
 
 def prepare(
-    dataset: Dataset, encoding: EncodingConfig, ledger: Ledger, *, cache: Path | None = None, watch: Watch | None = None
+    dataset: Dataset,
+    encoding: EncodingConfig,
+    ledger: Ledger,
+    *,
+    cache: Path | None = None,
+    watch: Watch | None = None,
+    given: Given | None = None,
 ) -> Prepared:
     """The encoded data set: from the cache if it holds exactly this, else read, checked, encoded and kept there."""
     if cache is None:
-        survey = Survey(dataset, ledger, watch)
-        encoder = fitted_encoder(survey, encoding, ledger)
+        survey = _survey(dataset, ledger, watch, given)
+        encoder = _encoder(survey, encoding, ledger, given)
         columns = _joined(list(encoded(survey, encoder)))
         return _prepared(_facts(survey, encoder, ledger), columns)
-    return _cached(dataset, encoding, ledger, cache, watch)
+    return _cached(dataset, encoding, ledger, cache, watch, given)
+
+
+def _survey(dataset: Dataset, ledger: Ledger, watch: Watch | None, given: Given | None) -> Survey:
+    judged = given is not None and given.labels is not None
+    return Survey(dataset, ledger, watch, Unchecked() if judged else None)
+
+
+def _encoder(survey: Survey, encoding: EncodingConfig, ledger: Ledger, given: Given | None) -> Encoder:
+    """An encoder for the set, fitted or given; the whole survey is done on the way."""
+    return fitted_encoder(survey, encoding, ledger) if given is None else given_encoder(survey, encoding, ledger, given)
+
+
+def given_encoder(survey: Survey, encoding: EncodingConfig, ledger: Ledger, given: Given) -> Encoder:
+    """An encoder with what a model brings along; what it does not bring comes from the training part."""
+    if given.tokenizer is None and given.target_tokenizer is None:
+        fitted = fitted_encoder(survey, encoding, ledger)
+    else:
+        for _ in survey.blocks():
+            pass
+        said = (given.target_tokenizer or given.tokenizer) if survey.dataset.schema.target == "text" else None
+        fitted = Encoder(survey.schema(), encoding, given.tokenizer, said, ledger)
+    if given.labels is None:
+        return fitted
+    schema = fitted.schema._replace(labels=given.labels)
+    return Encoder(schema, encoding, fitted.tokenizer, fitted.target_tokenizer, ledger)
 
 
 def fitted_encoder(survey: Survey, encoding: EncodingConfig, ledger: Ledger) -> Encoder:
@@ -193,21 +249,23 @@ def _prepared(facts: Facts, columns: Columns) -> Prepared:
     return Prepared(schema, tokenizer, second, kept, parts, facts.findings, facts.split, places, facts.files)
 
 
-def _cached(dataset: Dataset, encoding: EncodingConfig, ledger: Ledger, cache: Path, watch: Watch | None) -> Prepared:
+def _cached(
+    dataset: Dataset, encoding: EncodingConfig, ledger: Ledger, cache: Path, watch: Watch | None, given: Given | None
+) -> Prepared:
     """From the cache, which is built when it is missing, damaged, or made from something else.
 
     What was asked for names the folder, so that two ways to read one file do not take each other's place. What was
     found, sources and versions, is compared: when it changes, the folder is built anew.
     """
     asked = {"data": msgspec.to_builtins(dataset.config), "encoding": msgspec.to_builtins(encoding)}
-    asked |= {"bad_rows": list(ledger.bad_rows)}
+    asked |= {"bad_rows": list(ledger.bad_rows)} | ({} if given is None else {"given": given.fingerprint()})
     name = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:24]
     sources = dataset.fingerprints()
     key = asked | {"format": FORMAT, "versions": versions(dataset), "sources": sources}
-    survey, encoders = Survey(dataset, ledger, watch), list[Encoder]()
+    survey, encoders = _survey(dataset, ledger, watch, given), list[Encoder]()
 
     def build() -> Iterator[Columns]:
-        encoders.append(fitted_encoder(survey, encoding, ledger))
+        encoders.append(_encoder(survey, encoding, ledger, given))
         yield from encoded(survey, encoders[0])
         _require_unchanged(dataset, sources, ledger)
 

@@ -15,15 +15,21 @@ grows beside what is old, is synced, and takes over by one rename, which a file 
     sync the folder                            step-000020/ ───▶ sync the parent: only now it is saved
 
     a folder that goes: step-000010/ ── rename ──▶ .step-000010.trash-77e0/ ── delete piece by piece
+    one that is replaced: model/ ── rename ──▶ .model.old-51c7/, new one ── rename ──▶ model/, sync, delete the old one
 
 A crash before the rename leaves the old state and a hidden leftover, which `sweep` removes; a crash after it leaves the
-new state. Disks also rot, so readers believe nothing but the sums: `verify_folder`, `read_file_of`, `newest_verified`.
+new state. Between the two renames of a replacement the name is nobody's, and `recover` gives it back. Disks also rot,
+so readers believe nothing but the sums: `verify_folder`, `read_file_of`, `read_folder`, `newest_verified`.
 
-    disk.py     the operations that change a disk, their errors, and one file written whole
-    folders.py  write-once folders with a manifest
-    growing.py  such a folder whose files grow side by side, for data beyond memory
-    steps.py    numbered folders: the newest one that verifies, and retention
-    lines.py    append-only JSON lines with a sum each; the one file that grows, so its last line may be torn
+    disk.py       the operations that change a disk, their errors, and one file written whole
+    folders.py    write-once folders with a manifest
+    growing.py    such a folder whose files grow side by side, for data beyond memory
+    sharing.py    such a folder that several processes fill and one commits
+    replacing.py  a folder that takes the place of another
+    steps.py      numbered folders: the newest one that verifies, and retention
+    lines.py      append-only JSON lines with a sum each; the one file that grows, so its last line may be torn
+    holding.py    the lock of a folder in which one process writes for hours
+    failing.py    the places at which a test makes a process die
 
 >>> import tempfile
 >>> from pathlib import Path
@@ -41,14 +47,18 @@ from seqloom.durable.folders import (
     Manifest,
     commit_folder,
     read_file_of,
+    read_folder,
     read_manifest,
     remove_folder,
     sweep,
     verify_folder,
 )
 from seqloom.durable.growing import GrowingFolder, alone, grow_folder
-from seqloom.durable.lines import Lines, append_line, read_lines, write_lines
-from seqloom.durable.steps import Newest, Pruned, Skipped, Step, newest_verified, prune
+from seqloom.durable.holding import hold
+from seqloom.durable.lines import Lines, append_line, append_lines, read_lines, write_lines
+from seqloom.durable.replacing import recover, replace_folder
+from seqloom.durable.sharing import begin_shared, drop_shared, put_shared, seal_shared
+from seqloom.durable.steps import Newest, Pruned, Skipped, Step, newest_verified, numbered, prune
 
 __all__ = [
     "REAL_FILES",
@@ -64,16 +74,26 @@ __all__ = [
     "Step",
     "alone",
     "append_line",
+    "append_lines",
+    "begin_shared",
     "commit_folder",
+    "drop_shared",
     "grow_folder",
+    "hold",
     "make_folder",
     "newest_verified",
+    "numbered",
     "prune",
+    "put_shared",
     "read_file_of",
+    "read_folder",
     "read_lines",
     "read_manifest",
+    "recover",
     "remove_folder",
+    "replace_folder",
     "require_free_space",
+    "seal_shared",
     "sweep",
     "verify_folder",
     "write_file",

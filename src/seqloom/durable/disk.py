@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
+from seqloom.durable.failing import FILE, cut, reached
 from seqloom.errors import DurableError
 
 Chunk = bytes | bytearray | memoryview
@@ -26,6 +27,7 @@ class FileLayer(Protocol):
     def make_folder(self, path: Path) -> None: ...
     def create(self, path: Path, mode: int) -> int: ...
     def open_to_append(self, path: Path) -> int: ...
+    def open_to_hold(self, path: Path) -> int: ...
     def write(self, handle: int, data: memoryview) -> None: ...
     def truncate(self, handle: int, size: int) -> None: ...
     def sync(self, handle: int) -> None: ...
@@ -48,14 +50,12 @@ class RealFiles:
 
     def open_to_append(self, path: Path) -> int:
         """The locked handle of a file that grows; a link is refused, because appending would write through it."""
-        handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o666)
-        try:
-            # Two writers take turns: without this, one could cut off as torn what the other is still writing.
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        except BaseException:
-            os.close(handle)
-            raise
-        return handle
+        # Two writers take turns: without this, one could cut off as torn what the other is still writing.
+        return _locked(path, fcntl.LOCK_EX)
+
+    def open_to_hold(self, path: Path) -> int:
+        """The same for a lock that nobody waits for: BlockingIOError if another process has it."""
+        return _locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def write(self, handle: int, data: memoryview) -> None:
         while data:  # one call may write less than all: Linux stops at 2 GiB
@@ -89,6 +89,16 @@ class RealFiles:
                 raise
         finally:
             os.close(handle)
+
+
+def _locked(path: Path, how: int) -> int:
+    handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+    try:
+        fcntl.flock(handle, how)
+    except BaseException:
+        os.close(handle)
+        raise
+    return handle
 
 
 REAL_FILES = RealFiles()
@@ -139,15 +149,18 @@ def pieces(contents: Contents) -> Iterator[memoryview]:
 def put(path: Path, contents: Contents, mode: int, files: FileLayer) -> tuple[int, str]:
     """The size and sha256 of a new file that is written and synced; its name is not yet synced."""
     size, digest = 0, hashlib.sha256()
+    reached("file-new")
     handle = files.create(path, mode)
     try:
         for piece in pieces(contents):
-            files.write(handle, piece)
+            for part in cut(piece, FILE):
+                files.write(handle, part)
             digest.update(piece)
             size += len(piece)
         files.sync(handle)
     finally:
         files.close(handle)
+    reached("file-synced")
     return size, digest.hexdigest()
 
 
@@ -161,11 +174,13 @@ def write_file(path: Path, data: Contents, *, mode: int = 0o666, files: FileLaye
     with disk_errors("write", path):
         try:
             put(temporary, data, mode, files)
+            reached("before-rename")
             files.rename(temporary, path)
         except BaseException:
             with suppress(OSError):
                 files.remove_file(temporary)
             raise
+        reached("after-rename")
         files.sync_folder(path.parent)
 
 

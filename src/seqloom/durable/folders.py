@@ -22,7 +22,9 @@ from typing import Annotated
 
 import msgspec
 
+from seqloom.durable import failing
 from seqloom.durable.disk import REAL_FILES, Contents, FileLayer, beside, disk_errors, put
+from seqloom.durable.failing import reached
 from seqloom.errors import DamagedError, DurableError
 
 FORMAT = 1
@@ -73,9 +75,14 @@ def commit_folder(path: Path, contents: Mapping[str, Contents], *, files: FileLa
     """
     for name in contents:
         require_name(name, path)
-    folders = _folders_of(contents)
-    with committing(path, files) as partial, disk_errors("commit the folder", path):
-        for folder in folders:
+    with committing(path, files) as partial:
+        return fill(partial, path, contents, files)
+
+
+def fill(partial: Path, path: Path, contents: Mapping[str, Contents], files: FileLayer) -> Manifest:
+    """The manifest of a folder that is whole and synced but for its name, which will be `path`."""
+    with disk_errors("commit the folder", path):
+        for folder in _folders_of(contents):
             files.make_folder(partial / folder)
         entries = {file: FileEntry(*put(partial / file, data, 0o666, files)) for file, data in contents.items()}
         return seal(partial, path.name, entries, files)
@@ -84,24 +91,39 @@ def commit_folder(path: Path, contents: Mapping[str, Contents], *, files: FileLa
 @contextmanager
 def committing(path: Path, files: FileLayer) -> Iterator[Path]:
     """A new folder beside `path`, which takes that name when the block ends well and is deleted when it does not."""
+    with disk_errors("commit the folder", path):
+        if path.exists() or path.is_symlink():
+            raise DurableError(f"{path} exists, and folders are written once", fix="choose another name or remove it")
+    with unfinished(path, files) as partial:
+        yield partial
+        with disk_errors("commit the folder", path):
+            reached("before-rename")
+            files.rename(partial, path)  # refused by the system if a folder with files appeared meanwhile
+    with disk_errors("commit the folder", path):
+        reached("after-rename")
+        files.sync_folder(path.parent)
+
+
+@contextmanager
+def unfinished(path: Path, files: FileLayer) -> Iterator[Path]:
+    """A new folder beside `path` under a hidden name, deleted if the block does not end well."""
+    partial = begin(path, files)
+    try:
+        yield partial
+    except BaseException:
+        with suppress(OSError):
+            delete(partial, files)
+        raise
+
+
+def begin(path: Path, files: FileLayer) -> Path:
+    """A new folder beside `path` under a hidden name."""
     if not path.name.isprintable():  # also refuses names that are not UTF-8, which a manifest could not hold
         raise DurableError(f"{path.name!r} cannot be the name of a folder", fix="use printable characters")
     partial = beside(path, "partial")
     with disk_errors("commit the folder", path):
-        if path.exists() or path.is_symlink():
-            raise DurableError(f"{path} exists, and folders are written once", fix="choose another name or remove it")
-    try:
-        with disk_errors("commit the folder", path):
-            files.make_folder(partial)
-        yield partial
-        with disk_errors("commit the folder", path):
-            files.rename(partial, path)  # refused by the system if a folder with files appeared meanwhile
-    except BaseException:
-        with suppress(OSError):
-            _delete(partial, files)
-        raise
-    with disk_errors("commit the folder", path):
-        files.sync_folder(path.parent)
+        files.make_folder(partial)
+    return partial
 
 
 def seal(partial: Path, name: str, entries: Mapping[str, FileEntry], files: FileLayer) -> Manifest:
@@ -109,7 +131,9 @@ def seal(partial: Path, name: str, entries: Mapping[str, FileEntry], files: File
     manifest = sealed(name, entries)
     if len(manifest.text()) > MANIFEST_LIMIT:
         raise DurableError(f"{len(entries)} files are too many for one folder", fix="join small files into larger ones")
-    put(partial / MANIFEST, manifest.text(), 0o666, files)
+    reached("before-manifest")
+    put(partial / MANIFEST, failing.cut(memoryview(manifest.text()), failing.MANIFEST), 0o666, files)
+    reached("after-manifest")
     for folder in [*reversed(_folders_of(entries)), ""]:
         files.sync_folder(partial / folder)
     return manifest
@@ -149,7 +173,28 @@ def read_file_of(folder: Path, name: str) -> bytes:
     manifest = read_manifest(folder)
     if name not in manifest.files:
         raise DurableError(f"{folder} has no file {name!r}", fix=f"choose from {', '.join(sorted(manifest.files))}")
-    promised = manifest.files[name]
+    return _summed_bytes(folder, name, manifest.files[name])
+
+
+def read_folder(path: Path) -> Iterator[tuple[str, bytes]]:
+    """Name and bytes of every file of a committed folder, verified as `verify_folder` does while they are read."""
+    manifest = read_manifest(path)
+    require_own_name(path, manifest)
+    with disk_errors("list", path):
+        _refuse_strays(path, manifest.files)
+    for name, promised in manifest.files.items():
+        yield name, _summed_bytes(path, name, promised)
+
+
+def require_own_name(path: Path, manifest: Manifest) -> None:
+    """Raise DamagedError for a folder that was committed under another name."""
+    if manifest.folder != path.name:
+        raise DamagedError(
+            f"{path}: expected this folder, found {manifest.folder[:80]!r} renamed", fix="rename it back"
+        )
+
+
+def _summed_bytes(folder: Path, name: str, promised: FileEntry) -> bytes:
     with _open(folder / name) as (handle, size):
         if size != promised.size:  # before a file that grew is read into memory
             _compare(folder / name, promised, size, hashlib.file_digest(handle, "sha256").hexdigest())
@@ -230,7 +275,10 @@ def remove_folder(path: Path, *, files: FileLayer = REAL_FILES) -> None:
     with disk_errors("remove", path):
         files.rename(path, trash)
         files.sync_folder(path.parent)  # before the first piece goes, or the old name could return to a part
-        _delete(trash, files)
+        for entry in sorted(trash.iterdir()) if not trash.is_symlink() else []:
+            delete(entry, files)
+            reached("retention-half")
+        delete(trash, files)
 
 
 def sweep(parent: Path, *, name: str | None = None, files: FileLayer = REAL_FILES) -> tuple[Path, ...]:
@@ -239,13 +287,14 @@ def sweep(parent: Path, *, name: str | None = None, files: FileLayer = REAL_FILE
         found = [(entry, _LEFTOVER.fullmatch(entry.name)) for entry in sorted(parent.iterdir())]
         leftovers = [entry for entry, match in found if match and name in (None, match["name"])]
         for leftover in leftovers:
-            _delete(leftover, files)
+            delete(leftover, files)
     return tuple(leftovers)
 
 
-def _delete(path: Path, files: FileLayer) -> None:
+def delete(path: Path, files: FileLayer) -> None:
+    """Nothing; what stood at the path, under a name that nobody reads, is gone piece by piece."""
     if not path.is_dir() or path.is_symlink():
         return files.remove_file(path)
     for entry in sorted(path.iterdir()):
-        _delete(entry, files)
+        delete(entry, files)
     return files.remove_folder(path)

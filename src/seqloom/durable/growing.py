@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from seqloom.durable.disk import REAL_FILES, Chunk, FileLayer, disk_errors, pieces
+from seqloom.durable.failing import reached
 from seqloom.durable.folders import FileEntry, Manifest, committing, require_name, seal
 from seqloom.errors import DurableError
 
@@ -47,6 +48,7 @@ class GrowingFolder:
             if name not in self._files:
                 self._files[name] = _GrowingFile(self._partial / name, self._layer)
             self._files[name].append(chunk)
+            reached("index-half")
 
     def _seal(self) -> Manifest:
         with disk_errors("commit the folder", self._path):

@@ -1,8 +1,8 @@
 """Append-only JSON lines with a sum each: `{"step": 7, "loss": 0.25, "crc": "602dd470"}`.
 
-A log is the one file that grows in place, so a crash can tear its last line and no other: each line is synced before
-the next begins. A torn line is what remains of a record nobody was told is saved; readers skip it and say so, and the
-next append cuts it off. Damage anywhere else is an error, never skipped.
+A log is the one file that grows in place, so a crash can tear its end and nothing else: what is appended, one line or
+a group of them, is synced before the next begins. A torn line is what remains of a record nobody was told is saved;
+readers skip it and say so, and the next append cuts it off. Damage anywhere else is an error, never skipped.
 """
 
 import io
@@ -10,13 +10,14 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from seqloom.durable.disk import REAL_FILES, FileLayer, disk_errors, write_file
+from seqloom.durable.failing import METRICS, cut
 from seqloom.errors import DamagedError, DurableError
 
 LINE_LIMIT = 1 << 20
@@ -36,26 +37,51 @@ def append_line(path: Path, record: Mapping[str, Any], *, files: FileLayer = REA
 
     A symbolic link is refused, and so is a file whose end is not a log of ours: nothing foreign is ever cut.
     """
-    line = _encode(record)
-    with disk_errors("append to", path):
-        handle = files.open_to_append(path)
+    append_lines(path, [record], files=files)
+
+
+def append_lines(path: Path, records: Iterable[Mapping[str, Any]], *, files: FileLayer = REAL_FILES) -> None:
+    """Nothing; when it returns, the records are on the disk: a sync for all of them, not one for each.
+
+    After a crash the log ends behind one of them, perhaps with a torn line. A failure leaves none of its group.
+    """
+    for group in _groups(map(_encode, records)):
+        with disk_errors("append to", path):
+            _append(path, group, files)
+
+
+def _groups(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines joined; a group is no longer than a line may be, so that readers know how far back a tear may reach."""
+    group = b""
+    for line in lines:
+        if group and len(group) + len(line) > LINE_LIMIT:
+            yield group
+            group = b""
+        group += line
+    if group:
+        yield group
+
+
+def _append(path: Path, group: bytes, files: FileLayer) -> None:
+    handle = files.open_to_append(path)
+    try:
+        size = os.fstat(handle).st_size
+        if size == 0:
+            files.sync_folder(path.parent)  # the name first: a line that is saved must not lose its file
+        whole = _whole_size(handle, size, path)
+        if whole < size:
+            files.truncate(handle, whole)
         try:
-            size = os.fstat(handle).st_size
-            if size == 0:
-                files.sync_folder(path.parent)  # the name first: a line that is saved must not lose its file
-            whole = _whole_size(handle, size, path)
-            if whole < size:
+            for part in cut(memoryview(group), METRICS):
+                files.write(handle, part)
+            files.sync(handle)
+        except BaseException:
+            with suppress(OSError):
                 files.truncate(handle, whole)
-            try:
-                files.write(handle, memoryview(line))
-                files.sync(handle)
-            except BaseException:
-                with suppress(OSError):
-                    files.truncate(handle, whole)
-                raise
-        finally:
-            with suppress(OSError):  # by now the line is synced or cut off again: a close cannot change that
-                files.close(handle)
+            raise
+    finally:
+        with suppress(OSError):  # by now the lines are synced or cut off again: a close cannot change that
+            files.close(handle)
 
 
 def write_lines(path: Path, records: Iterable[Mapping[str, Any]], *, files: FileLayer = REAL_FILES) -> None:

@@ -4,14 +4,14 @@ Newer means a larger number in the name. Times of files are never asked: clocks 
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 from seqloom.durable.disk import REAL_FILES, FileLayer, disk_errors
-from seqloom.durable.folders import Manifest, read_manifest, remove_folder, verify_folder
-from seqloom.errors import DamagedError, DurableError
+from seqloom.durable.folders import Manifest, read_manifest, remove_folder, require_own_name, verify_folder
+from seqloom.errors import DurableError
 
 
 @dataclass(frozen=True)
@@ -50,25 +50,29 @@ class Pruned:
 
 def newest_verified(parent: Path, prefix: str = "step-") -> Newest:
     """The newest folder whose every byte is as committed, with what was skipped on the way to it."""
-    numbered, skipped = _listing(parent, prefix)
-    return Newest(next(_verified(numbered, skipped), None), tuple(skipped))
+    listed, passed = numbered(parent, prefix)
+    skipped = list(passed)
+    return Newest(next(_verified(listed, skipped), None), tuple(skipped))
 
 
-def prune(parent: Path, keep: int, prefix: str = "step-", *, files: FileLayer = REAL_FILES) -> Pruned:
-    """What was kept and removed: the `keep` newest folders that verify stay, older ones go.
+def prune(
+    parent: Path, keep: int, prefix: str = "step-", *, protect: Collection[int] = (), files: FileLayer = REAL_FILES
+) -> Pruned:
+    """What was kept and removed: the `keep` newest folders that verify stay, and those of protected numbers; others go.
 
     Damaged folders are not counted, so they cannot push out a good one. Older folders go only if they carry our
     manifest under their own name; anything else is somebody else's and stays. Each call reads what it keeps.
     """
     if keep < 1:
         raise DurableError(f"asked to keep {keep} folders in {parent}", fix="keep at least 1")
-    numbered, skipped = _listing(parent, prefix)
-    kept = tuple(islice(_verified(numbered, skipped), keep))
+    listed, passed = numbered(parent, prefix)
+    skipped = list(passed)
+    kept = tuple(islice(_verified(listed, skipped), keep))
     removed = []
-    for number, path in numbered:
-        if len(kept) == keep and (number, path) < (kept[-1].number, kept[-1].path):
+    for number, path in listed:
+        if len(kept) == keep and (number, path) < (kept[-1].number, kept[-1].path) and number not in protect:
             try:
-                _require_own_name(path, read_manifest(path))
+                require_own_name(path, read_manifest(path))
             except DurableError as error:
                 skipped.append(Skipped(path, str(error)))
                 continue
@@ -77,34 +81,27 @@ def prune(parent: Path, keep: int, prefix: str = "step-", *, files: FileLayer = 
     return Pruned(kept, tuple(removed), tuple(skipped))
 
 
-def _listing(parent: Path, prefix: str) -> tuple[list[tuple[int, Path]], list[Skipped]]:
-    """The numbered folders, newest first, and those that look like ours but are not."""
-    numbered: list[tuple[int, Path]] = []
+def numbered(parent: Path, prefix: str = "step-") -> tuple[list[tuple[int, Path]], tuple[Skipped, ...]]:
+    """The numbered folders, newest first, not looked into, and those that look like ours but are not."""
+    found: list[tuple[int, Path]] = []
     skipped: list[Skipped] = []
     with disk_errors("list", parent):
         for path in sorted(parent.iterdir()) if parent.exists() else []:
             if re.fullmatch(re.escape(prefix) + "[0-9]{1,18}", path.name) and path.is_dir() and not path.is_symlink():
-                numbered.append((int(path.name[len(prefix) :]), path))
+                found.append((int(path.name[len(prefix) :]), path))
             elif path.name.startswith(f".{prefix}"):
                 skipped.append(Skipped(path, "left by an interrupted write"))
             elif path.name.startswith(prefix):
                 skipped.append(Skipped(path, f"not a folder named {prefix} and a number"))
-    return sorted(numbered, reverse=True), skipped
+    return sorted(found, reverse=True), tuple(skipped)
 
 
-def _verified(numbered: list[tuple[int, Path]], skipped: list[Skipped]) -> Iterator[Step]:
-    for number, path in numbered:
+def _verified(listed: list[tuple[int, Path]], skipped: list[Skipped]) -> Iterator[Step]:
+    for number, path in listed:
         try:
             manifest = verify_folder(path)
-            _require_own_name(path, manifest)
+            require_own_name(path, manifest)
         except DurableError as error:
             skipped.append(Skipped(path, str(error)))
         else:
             yield Step(number, path, manifest)
-
-
-def _require_own_name(path: Path, manifest: Manifest) -> None:
-    if manifest.folder != path.name:
-        raise DamagedError(
-            f"{path}: expected this folder, found {manifest.folder[:80]!r} renamed", fix="rename it back"
-        )

@@ -11,17 +11,19 @@ resamples the rows (Koehn 2004) without asking the model again.
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 from torch import nn
 
 from seqloom.config.data import Task as TaskName
 from seqloom.config.models import AnyModel
-from seqloom.config.training import AnyFeed
+from seqloom.config.training import AnyFeed, ByLengthConfig
+from seqloom.data.feeding import feed as by_length
 from seqloom.data.loader import Loader
 from seqloom.data.preparing import Prepared
 from seqloom.data.schema import Part, Schema
+from seqloom.errors import ConfigError
 from seqloom.recipes import Size
 from seqloom.text.tokenizer import Tokenizer
 from seqloom.types import Batch, Loss
@@ -39,7 +41,11 @@ class Meaning(NamedTuple):
     @classmethod
     def of(cls, prepared: Prepared) -> "Meaning":
         """What the numbers of prepared data mean."""
-        raise NotImplementedError
+        columns, schema = prepared.columns, prepared.schema
+        element = tuple(columns["input"].values.shape[1:])
+        height = (int(columns["input"].lengths[0]),) if schema.input == "picture" else ()
+        numbers = int(columns["target"].lengths[0]) if schema.target == "numbers" else 0
+        return cls(schema, prepared.tokenizer, prepared.target_tokenizer, (*height, *element), numbers)
 
 
 class Metric(NamedTuple):
@@ -66,6 +72,10 @@ class Prediction(ABC):
     def shown(self) -> str:
         """The answer as people read it, in one line."""
 
+    def located(self, given: Any) -> "Prediction":
+        """The same answer to this input: one that speaks of places in it then says where they are, and quotes it."""
+        return self
+
 
 class Judged(NamedTuple):
     """One example and what came of it."""
@@ -84,11 +94,19 @@ class HeadSettings(NamedTuple):
     class_weights: tuple[float, ...] = ()  # one for each label; empty: all count the same
 
 
+def require_by_length(task: TaskName, feed: AnyFeed) -> ByLengthConfig:
+    """The feed, if it keeps examples apart; ConfigError for one of running text."""
+    if not isinstance(feed, ByLengthConfig):
+        raise ConfigError(f"'{feed.kind()}' feeds running text, and the task is {task}", fix="take 'by-length'")
+    return feed
+
+
 class Task(ABC):
     """What a model is asked: one small class for each task, the only place that knows it."""
 
     name: ClassVar[TaskName]
-    metric: ClassVar[Metric]  # what decides which model is the best
+    statistics: ClassVar[int]  # how many numbers are summed over examples
+    metric: Metric  # what decides which model is the best
 
     def __init__(self, meaning: Meaning) -> None:
         self.meaning = meaning
@@ -102,20 +120,41 @@ class Task(ABC):
         """The model that a recipe makes; ConfigError where it makes none, with the reason."""
 
     @abstractmethod
+    def adapted(self, model: AnyModel) -> AnyModel:
+        """The same model with the head that this task needs; ConfigError if it is another shape of model."""
+
+    @abstractmethod
     def require(self, model: AnyModel) -> None:
         """Raise ConfigError if a model of somebody's own cannot answer: another shape, or another number of labels."""
 
+    def require_feed(self, model: nn.Module, feed: AnyFeed) -> None:
+        """Raise ConfigError for a feed that makes no sense here, or not with this model."""
+        require_by_length(self.name, feed)
+
     def loader(self, prepared: Prepared, part: Part, feed: AnyFeed, *, seed: int, **how: Any) -> Loader[Any, Any]:
         """The steps of a part; `how` goes to the `Loader`. ConfigError for a feed that makes no sense here."""
-        raise NotImplementedError
+        feed = require_by_length(self.name, feed)
+        return by_length(prepared, part, budget=feed.budget, seed=seed, **how)
 
     def loss(self, model: nn.Module, batch: Batch[Any, Any], state: Any) -> tuple[Loss, Any]:
         """The summed loss, and the state that the next step goes on from: None where nothing is carried."""
-        raise NotImplementedError
+        return cast(Any, model).loss(batch), None
 
     @abstractmethod
     def judge(self, model: nn.Module, batch: Batch[Any, Any]) -> list[Judged]:
         """Each row of a batch judged; the last statistics are always the loss and its weight."""
+
+    def judge_on(self, model: nn.Module, batch: Batch[Any, Any], state: Any) -> tuple[list[Judged], Any]:
+        """The same for a batch that goes on where the one before it stopped, and the state after it."""
+        return self.judge(model, batch), None
+
+    def settled(self, judged: Sequence[Judged], statistics: np.ndarray) -> tuple[Judged, ...]:
+        """The judged with `right` as the statistics [N,S] of all examples decide it; most tasks know it before."""
+        return tuple(judged)
+
+    def confused(self, judged: Judged) -> tuple[tuple[str, str], ...]:
+        """What an example adds to the table of confusions: pairs of what is true and what was said."""
+        return ()
 
     @abstractmethod
     def measure(self, sums: np.ndarray) -> dict[str, np.ndarray]:
@@ -123,4 +162,16 @@ class Task(ABC):
 
     @abstractmethod
     def predict(self, model: nn.Module, inputs: Any) -> Sequence[Prediction]:
-        """The answers to the rows of a batch of inputs."""
+        """The answers to the rows of a batch of inputs, as `seqloom.data.batches.INPUTS` makes them."""
+
+
+class Graded(Task):
+    """A task whose answers are better or worse, not right or wrong: the better half counts as right."""
+
+    def settled(self, judged: Sequence[Judged], statistics: np.ndarray) -> tuple[Judged, ...]:
+        """The judged, each right if its metric is no worse than the median of all."""
+        sign = 1 if self.metric.higher_is_better else -1
+        median = np.median(sign * self.measure(statistics)[self.metric.name])
+        return tuple(
+            one._replace(right=bool(sign * self.measure(one.statistics)[self.metric.name] >= median)) for one in judged
+        )

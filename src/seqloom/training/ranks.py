@@ -42,6 +42,9 @@ class Ranks(Protocol):
     def apart(self, wrapped: nn.Module) -> AbstractContextManager[None]:
         """A block whose backward passes stay in this process: all but the last of a step."""
 
+    def whole(self, wrapped: nn.Module) -> AbstractContextManager[None]:
+        """A block in which every process has all weights, as validation and shipping need them."""
+
 
 class Alone:
     """One process."""
@@ -69,4 +72,8 @@ class Alone:
 
     def apart(self, wrapped: nn.Module) -> AbstractContextManager[None]:
         """Nothing to hold back."""
+        return nullcontext()
+
+    def whole(self, wrapped: nn.Module) -> AbstractContextManager[None]:
+        """They are."""
         return nullcontext()

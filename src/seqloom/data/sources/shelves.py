@@ -72,13 +72,15 @@ def usual_shelves(environment: Mapping[str, str] | None = None) -> Shelves:
     """The folders that the environment names."""
     given = os.environ if environment is None else environment
     mirror = given.get("SEQLOOM_DATA")
-    return Shelves(Path(mirror) if mirror else None, _cache(given) / "data")
+    return Shelves(Path(mirror) if mirror else None, cache_folder(given) / "data")
 
 
-def _cache(environment: Mapping[str, str]) -> Path:
-    if named := environment.get("SEQLOOM_CACHE"):
+def cache_folder(environment: Mapping[str, str] | None = None) -> Path:
+    """The folder for what can be had again: fetched sets, prepared data."""
+    given = os.environ if environment is None else environment
+    if named := given.get("SEQLOOM_CACHE"):
         return Path(named)
-    general = Path(environment.get("XDG_CACHE_HOME", ""))
+    general = Path(given.get("XDG_CACHE_HOME", ""))
     if general.is_absolute():  # a relative one is to be ignored, says the XDG standard
         return general / "seqloom"
     try:

@@ -1,0 +1,116 @@
+"""What a step of ours costs beside a bare PyTorch loop that does the same maths: ratios of medians, in turns.
+
+Bare: zero_grad, loss, backward, clip_grad_norm_, fused AdamW in two groups, LambdaLR. Ours does more: it sums losses
+and norms for the report, seeds dropout, guards against NaN, counts symbols, and on a processor is read after every step.
+
+python benchmarks/training.py [cpu|cuda]
+"""
+
+import copy
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from itertools import count
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from seqloom import recipes
+from seqloom.config.inputs import TokensConfig
+from seqloom.config.training import AdamWConfig, LinearConfig, TrainingConfig
+from seqloom.recipes import Size
+from seqloom.training.devices import choose_device
+from seqloom.training.pieces import moved
+from seqloom.training.ranks import Alone
+from seqloom.training.schedules import rate_at
+from seqloom.training.standing import Standing
+from seqloom.training.update import Update
+from seqloom.types import Batch, Loss, Padded
+
+PAIRS, STEPS = 30, 10
+VOCABULARY, CLASSES, ROWS, TIME = 2_000, 4, 32, 32
+RUN = 100_000  # steps of the schedule
+CONFIG = TrainingConfig(optimiser=AdamWConfig(decay=0.01), schedule=LinearConfig(warm_up=100), clip=1.0)
+MODELS: dict[str, tuple[str, Size]] = {"lstm, tiny": ("lstm", "tiny"), "transformer, small": ("transformer", "small")}
+
+AnyBatch = Batch[Any, Any]
+
+
+class Classified(NamedTuple):
+    """As much of a task as a step asks for."""
+
+    def loss(self, model: nn.Module, batch: AnyBatch, state: None) -> tuple[Loss, None]:
+        """The loss of a batch; nothing is carried."""
+        return model.loss(batch), None
+
+
+def bare(model: nn.Module, batch: AnyBatch, device: torch.device) -> Callable[[], None]:
+    """A step as everybody writes it."""
+    with_decay = [weight for weight in model.parameters() if weight.ndim > 1]
+    without = [weight for weight in model.parameters() if weight.ndim == 1]
+    groups = [{"params": with_decay, "weight_decay": 0.01}, {"params": without, "weight_decay": 0.0}]
+    optimiser = torch.optim.AdamW(groups, lr=CONFIG.rate, fused=True)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: rate_at(CONFIG, step, step / RUN, 1.0))
+
+    def step() -> None:
+        optimiser.zero_grad(set_to_none=True)
+        loss = model.loss(moved(batch, device))
+        (loss.total / loss.weight).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()
+        schedule.step()
+
+    return step
+
+
+def ours(model: nn.Module, batch: AnyBatch, name: str) -> Callable[[], None]:
+    """A step as the loop takes it."""
+    update = Update(Classified(), model, CONFIG, Alone(), choose_device(name, "float32"))
+    standing, numbers = Standing(), count()
+
+    def step() -> None:
+        standing.step = next(numbers)
+        rate = rate_at(CONFIG, standing.step, standing.step / RUN, 1.0)
+        update.step(batch, carried=False, standing=standing, rate=rate)
+        if name == "cpu" or standing.step % 10 == 0:
+            update.read()
+
+    return step
+
+
+def seconds(step: Callable[[], None], name: str) -> float:
+    """How long a step takes, over several."""
+    began = time.process_time()
+    for _ in range(STEPS):
+        step()
+    if name == "cuda":
+        torch.cuda.synchronize()
+    return (time.process_time() - began) / STEPS
+
+
+def ragged() -> AnyBatch:
+    """A batch of texts of different lengths."""
+    lengths = torch.randint(TIME // 2, TIME + 1, (ROWS,))
+    return Batch(Padded.of(torch.randint(VOCABULARY, (ROWS, TIME)), lengths), torch.randint(CLASSES, (ROWS,)))
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Print one line for each model."""
+    name = (arguments or ["cpu"])[0]
+    print(f"{PAIRS} pairs of {STEPS} steps in turns, {ROWS} rows of up to {TIME} symbols, {name}")
+    for what, (recipe, size) in MODELS.items():
+        inputs, device = TokensConfig(vocab_size=VOCABULARY), torch.device(name)
+        torch.manual_seed(0)
+        model, batch = recipes.classifier(recipe, inputs=inputs, num_classes=CLASSES, size=size).build(), ragged()
+        steps = [ours(copy.deepcopy(model).to(device), batch, name), bare(model.to(device), batch, device)]
+        rounds = [[seconds(step, name) for step in steps] for _ in range(PAIRS + 1)][1:]
+        mine, other = (statistics.median(column) * 1e3 for column in zip(*rounds, strict=True))
+        ratios = sorted(one / two for one, two in rounds)
+        spread = f"{ratios[0]:.2f} to {ratios[-1]:.2f}"
+        print(f"{what:<20} ours {mine:8.2f} ms, bare {other:8.2f} ms a step: {mine / other:.3f} ({spread})")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,298 @@
+"""What a run looks like while it goes on: a live display in a terminal, plain lines everywhere else.
+
+    ━━━━━━━━━━━━━━━━━━━━━╸━━━━━━━━━━ 63 %                      validations scroll above, with two samples each
+    step 126 of 200 · epoch 2 · 0:07 · 0:04 left               as many lines as the terminal's width asks for
+    loss 0.231 ▇▅▃▂▁ · exact 98.1 % · best 98.4 % at 120 · 52,300 symbols/s · padding 3 % · memory 412 MB
+
+It only reads reports. Words of the data are shown with everything invisible written out: a text may hold escapes.
+"""
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from rich.console import Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from seqloom.cli.screen import Screen
+from seqloom.data.problems import escaped
+from seqloom.training.reports import Begun, Ended, Noticed, Report, Sample, Saved, Stepped, Validated
+
+LEVELS = "▁▂▃▄▅▆▇█"
+SPARKS = 12  # points of the tiny curve
+SAMPLES = 2  # of each validation
+BETWEEN_LINES = 10.0  # seconds between plain lines about steps
+GAP = " · "
+
+
+class Display(Protocol):
+    """Something that shows reports."""
+
+    def take(self, report: Report) -> None:
+        """Show one report."""
+
+
+@contextmanager
+def display(screen: Screen, metric: str) -> Iterator[Display]:
+    """The display that the screen allows, for as long as the block lasts; `metric` is the one that decides."""
+    if not screen.is_terminal or screen.is_dumb_terminal:
+        yield PlainLines(screen, metric)
+        return
+    with Live(console=screen, refresh_per_second=8, transient=True, redirect_stdout=False) as live:
+        yield LiveLines(screen, metric, live)
+
+
+def shown(reports: Iterable[Report], screen: Screen, metric: str) -> Ended | None:
+    """The last report, after all were shown; None if they stopped before the end."""
+    last: Ended | None = None
+    with display(screen, metric) as lines:
+        for report in reports:
+            lines.take(report)
+            last = report if isinstance(report, Ended) else last
+    return last
+
+
+class PlainLines:
+    """One line for each validation and notice, and one every ten seconds; for logs and pipes."""
+
+    def __init__(self, screen: Screen, metric: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self.screen, self.metric, self.clock = screen, metric, clock
+        self.facts = Facts(metric)
+        self._last = clock()
+
+    def take(self, report: Report) -> None:
+        """Show one report."""
+        self.facts.take(report)
+        match report:
+            case Begun():
+                self._print(*begun_lines(report))
+            case Stepped() if self.clock() - self._last >= BETWEEN_LINES:
+                self._last = self.clock()
+                self._print(Text(GAP.join([percent(report.share), *self.facts.words()])))
+            case Validated():
+                self._last = self.clock()
+                self._print(*validation_lines(report, self.metric))
+            case Noticed() | Saved():
+                self._print(*notice_lines(report))
+
+    def _print(self, *lines: Text) -> None:
+        for line in lines:
+            self.screen.print(line, soft_wrap=True)
+
+
+class LiveLines:
+    """A bar and its numbers that change in place, under the validations."""
+
+    def __init__(self, screen: Screen, metric: str, live: Live) -> None:
+        self.screen, self.metric, self.live = screen, metric, live
+        self.facts = Facts(metric)
+
+    def take(self, report: Report) -> None:
+        """Show one report."""
+        self.facts.take(report)
+        if isinstance(report, Begun):
+            self._above(begun_lines(report))
+        elif isinstance(report, Validated):
+            self._above(validation_lines(report, self.metric))
+        elif isinstance(report, Noticed | Saved):
+            self._above(notice_lines(report))
+        self.live.update(self._picture())
+
+    def _above(self, lines: list[Text]) -> None:
+        for line in lines:
+            line.truncate(max(1, self.screen.width), overflow="ellipsis")
+            self.live.console.print(line)
+
+    def _picture(self) -> Group:
+        width = max(8, self.screen.width)
+        bar = Table.grid(padding=(0, 1), expand=True)
+        bar.add_column(ratio=1)
+        bar.add_column(justify="right")
+        bar.add_row(ProgressBar(total=1.0, completed=self.facts.share), percent(self.facts.share))
+        sparks = "" if self.screen.options.ascii_only else sparkline(self.facts.losses)
+        return Group(bar, *packed(self.facts.words(sparks), width))
+
+
+class Facts:
+    """The newest of everything that a display tells."""
+
+    def __init__(self, metric: str) -> None:
+        self.metric = metric
+        self.losses: deque[float] = deque(maxlen=SPARKS)
+        self.share = 0.0
+        self.begun: Begun | None = None
+        self.stepped: Stepped | None = None
+        self.validated: Validated | None = None
+        self.best: Validated | None = None
+
+    def take(self, report: Report) -> None:
+        """Remember one report."""
+        match report:
+            case Begun():
+                self.begun = report
+                if report.steps:
+                    self.share = min(1.0, report.step / report.steps)
+            case Stepped():
+                self.stepped, self.share = report, report.share
+                self.losses.append(report.loss)
+            case Validated():
+                self.validated = report
+                self.best = report if report.best else self.best
+
+    def words(self, sparks: str = "") -> list[str]:
+        """Everything worth telling, the most wanted first."""
+        if self.stepped is None:
+            return (
+                ["the first steps"] if self.begun is None or not self.begun.step else [f"from step {self.begun.step:,}"]
+            )
+        now, pace = self.stepped, self.stepped.pace
+        left = [] if pace.remaining is None else [f"{duration(pace.remaining)} left"]
+        waiting = [f"waiting for data {percent(pace.waited)}"] if pace.waited >= 0.01 else []
+        return [
+            self._step(now),
+            f"epoch {now.epoch + (now.share < 1)}",
+            duration(pace.seconds),
+            *left,
+            f"loss {number(now.loss)}{sparks and ' '}{sparks}",
+            *self._scores(),
+            f"{pace.symbols_per_second:,.0f} symbols/s",
+            f"padding {percent(now.padding)}",
+            f"memory {size(pace.memory)}",
+            *waiting,
+        ]
+
+    def _step(self, now: Stepped) -> str:
+        steps = self.begun.steps if self.begun is not None else None
+        return f"step {now.step:,}" if steps is None else f"step {now.step:,} of {max(steps, now.step):,}"
+
+    def _scores(self) -> list[str]:
+        if self.validated is None or self.best is None or self.metric not in self.validated.metrics:
+            return []
+        current, best = (
+            f"dev {score(self.validated.metrics, self.metric)}",
+            self.best.metrics.get(self.metric, math.nan),
+        )
+        return [current] if self.validated is self.best else [current, f"best {number(best)} at {self.best.step:,}"]
+
+
+def begun_lines(report: Begun) -> list[Text]:
+    """What was chosen, how big it is, and what it will take."""
+    trained = "" if report.trained == report.parameters else f", {report.trained:,} of them trained"
+    steps = "" if report.steps is None else f"{GAP}{report.steps:,} steps"
+    place = f"{GAP}from step {report.step:,}" if report.step else ""
+    disk = f"{GAP}a checkpoint takes {size(report.checkpoint_bytes)}"
+    sizes = f"{report.parameters:,} parameters{trained}{steps}{place}{disk}"
+    return [
+        *(Text(escaped(line)) for line in report.said),
+        Text(sizes),
+        Text(f"run folder: {escaped(str(report.folder))}"),
+    ]
+
+
+def validation_lines(report: Validated, metric: str) -> list[Text]:
+    """A line of scores, the deciding one first, and a line for each sample."""
+    names = [name for name in (metric, *report.metrics) if name in report.metrics]
+    scores = GAP.join(score(report.metrics, name) for name in dict.fromkeys(names)) or "no dev part"
+    head = Text(f"step {report.step:,}{GAP}epoch {report.epoch}{GAP}dev {scores}")
+    if report.best and names:
+        head.append(f"{GAP}best so far", style="green")
+    return [head, *map(sample_line, report.samples[:SAMPLES])]
+
+
+def sample_line(sample: Sample) -> Text:
+    """An input, what the model said, and what is true if that differs."""
+    line = Text("  ").append("+ " if sample.right else "- ", style="green" if sample.right else "red")
+    line.append(brief(sample.input), style="dim").append(" -> ").append(brief(sample.said))
+    return line if sample.right else line.append(f"   true: {brief(sample.true)}", style="dim")
+
+
+def notice_lines(report: Noticed | Saved) -> list[Text]:
+    """Something that people should know, in colour; a checkpoint that was written is no news."""
+    if isinstance(report, Saved):
+        return []
+    cure = f" Fix: {escaped(report.fix)}." if report.fix else ""
+    return [Text(f"step {report.step:,}: {report.code}: {escaped(report.text)}.{cure}", style="yellow")]
+
+
+def packed(words: list[str], width: int) -> list[Text]:
+    """The words in as few lines as the width allows; a word that is wider than all is cut."""
+    lines: list[Text] = []
+    for word in words:
+        longer = lines[-1].plain + GAP + word if lines else word
+        if lines and Text(longer).cell_len <= width:
+            lines[-1] = Text(longer)
+        else:
+            lines.append(Text(word))
+            lines[-1].truncate(width, overflow="ellipsis")
+    return lines
+
+
+def sparkline(values: Iterable[float]) -> str:
+    """A tiny curve of the finite values.
+
+    >>> sparkline([4.0, 2.0, float("nan"), 1.0, 0.5])
+    '█▄▂▁'
+    """
+    finite = [value for value in values if math.isfinite(value)]
+    if len(finite) < 2:
+        return ""
+    low, high = min(finite), max(finite)
+    scale = (len(LEVELS) - 1) / (high - low) if high > low else 0.0
+    return "".join(LEVELS[int((value - low) * scale)] for value in finite)
+
+
+def brief(text: str, longest: int = 60) -> str:
+    """The beginning of a text, in one line, with nothing invisible in it."""
+    text = escaped(text[: longest + 1].replace("\n", " "))
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def score(metrics: dict[str, float], name: str) -> str:
+    """A metric by its name."""
+    return f"{name} {number(metrics[name])}"
+
+
+def number(value: float) -> str:
+    """Four digits that matter.
+
+    >>> number(0.98765), number(123456.7), number(1e-7), number(float("nan"))
+    ('0.9877', '123,457', '1e-07', 'nan')
+    """
+    return f"{value:,.0f}" if 10_000 <= abs(value) < 1e12 else f"{value:.4g}"
+
+
+def percent(share: float) -> str:
+    """A share.
+
+    >>> percent(0.631)
+    '63 %'
+    """
+    return f"{share:.0%}".replace("%", " %")
+
+
+def duration(seconds: float) -> str:
+    """Minutes and seconds, with hours where there are any.
+
+    >>> duration(7.4), duration(3_725), duration(200_000)
+    ('0:07', '1:02:05', '55:33:20')
+    """
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}" if minutes >= 60 else f"{minutes}:{rest:02}"
+
+
+def size(count: float) -> str:
+    """Bytes, rounded.
+
+    >>> size(999), size(412_300_000), size(2.5e9)
+    ('999 B', '412 MB', '2.5 GB')
+    """
+    units = ["B", "kB", "MB", "GB", "TB"]
+    while count >= 1_000 and len(units) > 1:
+        count, units = count / 1_000, units[1:]
+    return f"{count:.1f} {units[0]}" if units[0] in ("GB", "TB") and count < 100 else f"{count:.0f} {units[0]}"

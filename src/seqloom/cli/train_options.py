@@ -1,0 +1,275 @@
+"""The options that say how a model is trained, and the typed configurations they become.
+
+What was not given stays None, and is left to be inferred; what is given twice or cannot mean anything is refused here,
+before a file is read.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, get_args
+
+import typer
+
+from seqloom.cli import data_options
+from seqloom.config.base import Config
+from seqloom.config.models import AnyModel
+from seqloom.config.reading import from_data, read
+from seqloom.config.training import (
+    AdamWConfig,
+    AnyFeed,
+    AnyLength,
+    AnyOptimiser,
+    AnySchedule,
+    ByLengthConfig,
+    EpochsConfig,
+    PacksConfig,
+    SecondsConfig,
+    StepsConfig,
+    StreamsConfig,
+    SymbolsConfig,
+    TrainingConfig,
+)
+from seqloom.errors import ConfigError, did_you_mean
+from seqloom.recipes import RECIPES, SIZES
+
+MODEL, LENGTH, BATCHES = "Model", "How long", "Batches"
+OPTIMISER, RUN, MACHINE = "Optimiser", "The run folder, and what is seen", "Machine"
+OPTIMISERS: dict[str, type[AnyOptimiser]] = {kind.kind(): kind for kind in get_args(AnyOptimiser)}
+SCHEDULES: dict[str, type[AnySchedule]] = {kind.kind(): kind for kind in get_args(AnySchedule)}
+LENGTHS: dict[str, type[AnyLength]] = {
+    "epochs": EpochsConfig,
+    "steps": StepsConfig,
+    "symbols": SymbolsConfig,
+    "seconds": SecondsConfig,
+}
+BALANCED = "balanced"
+AnyPart = TypeVar("AnyPart", bound=Config)
+
+
+def _option(name: str, metavar: str, panel: str, text: str) -> Any:
+    return typer.Option(name, metavar=metavar, rich_help_panel=panel, help=text)
+
+
+def _switch(name: str, panel: str, text: str) -> Any:
+    return typer.Option(name, rich_help_panel=panel, help=text)
+
+
+Data = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="FILE", help="A file, a folder, two files of parallel text, or the name of a set."),
+]
+
+Model = Annotated[
+    str | None, _option("--model", "NAME", MODEL, "A recipe (see seqloom recipes) or a .toml file; else by the task.")
+]
+SizeName = Annotated[str | None, _option("--size", "NAME", MODEL, f"One of {', '.join(SIZES)}; else by the data.")]
+Dropout = Annotated[float | None, _option("--dropout", "RATE", MODEL, "The share of units left out of each step.")]
+Smoothing = Annotated[float | None, _option("--smoothing", "RATE", MODEL, "What each true label gives to the others.")]
+ClassWeights = Annotated[
+    str | None,
+    _option("--class-weights", "LIST", MODEL, "How much each label counts: balanced, or numbers such as 1,2.5."),
+]
+Init = Annotated[str | None, _option("--init", "MODEL", MODEL, "Start from the weights of this run or model folder.")]
+Freeze = Annotated[
+    list[str] | None, _option("--freeze", "PATTERN", MODEL, "Weights that stay, by name: 'encoder.*'; may be repeated.")
+]
+
+Epochs = Annotated[int | None, _option("--epochs", "COUNT", LENGTH, "Go so many times over the data.")]
+Steps = Annotated[int | None, _option("--steps", "COUNT", LENGTH, "Or take so many steps.")]
+Symbols = Annotated[int | None, _option("--symbols", "COUNT", LENGTH, "Or read so many symbols.")]
+Seconds = Annotated[float | None, _option("--seconds", "COUNT", LENGTH, "Or train for so long.")]
+Patience = Annotated[
+    int | None, _option("--patience", "COUNT", LENGTH, "End early after so many validations without a better one.")
+]
+
+Batch = Annotated[int | None, _option("--batch", "SYMBOLS", BATCHES, "Symbols in one step, padding included.")]
+Streams = Annotated[
+    str | None, _option("--streams", "ROWSxLENGTH", BATCHES, "Or running text in rows whose state is carried (lm).")
+]
+Packs = Annotated[
+    str | None, _option("--packs", "ROWSxLENGTH", BATCHES, "Or whole documents side by side, kept apart (lm).")
+]
+Pieces = Annotated[
+    int | None, _option("--pieces", "COUNT", BATCHES, "Compute each step in so many pieces: less memory, same result.")
+]
+
+Rate = Annotated[float | None, _option("--rate", "NUMBER", OPTIMISER, "The learning rate; see --find-lr.")]
+Optimiser = Annotated[str | None, _option("--optimiser", "NAME", OPTIMISER, f"One of {', '.join(OPTIMISERS)}.")]
+Momentum = Annotated[float | None, _option("--momentum", "RATE", OPTIMISER, "Of sgd.")]
+Decay = Annotated[
+    float | None, _option("--decay", "NUMBER", OPTIMISER, "Weight decay; L2 of sgd and adam, decoupled of adamw.")
+]
+Schedule = Annotated[str | None, _option("--schedule", "NAME", OPTIMISER, f"One of {', '.join(SCHEDULES)}.")]
+WarmUp = Annotated[int | None, _option("--warm-up", "STEPS", OPTIMISER, "Steps in which the rate rises from zero.")]
+Clip = Annotated[float | None, _option("--clip", "NORM", OPTIMISER, "The largest norm of a gradient; 0: no limit.")]
+Average = Annotated[
+    float | None, _option("--average", "DECAY", OPTIMISER, "Ship a moving average of the weights, such as 0.999.")
+]
+AverageLast = Annotated[
+    int | None, _option("--average-last", "COUNT", OPTIMISER, "Ship the mean of so many last checkpoints.")
+]
+SeedNumber = Annotated[int | None, _option("--seed", "NUMBER", OPTIMISER, "Of the first weights, order and dropout.")]
+
+Out = Annotated[
+    Path | None, _option("--out", "RUN", RUN, "The run folder; alone, it goes on with the run that is there.")
+]
+ConfigFile = Annotated[
+    Path | None, _option("--config", "FILE", RUN, "Everything from the config.toml of a run, instead of options.")
+]
+ValidateEvery = Annotated[
+    int | None, _option("--validate-every", "STEPS", RUN, "Look at the dev part; else after each epoch.")
+]
+SaveEvery = Annotated[
+    int | None, _option("--save-every", "STEPS", RUN, "Write a checkpoint; else after each validation.")
+]
+Keep = Annotated[int | None, _option("--keep", "COUNT", RUN, "Newest checkpoints to keep, beside the best one.")]
+TensorBoard = Annotated[bool, _switch("--tensorboard", RUN, "Also write curves for TensorBoard into the run folder.")]
+FindRate = Annotated[bool, _switch("--find-lr", RUN, "Train nothing: try rates from small to large, and draw it.")]
+Json = Annotated[bool, _switch("--json", RUN, "Print how it ended as JSON.")]
+
+DeviceName = Annotated[str, _option("--device", "NAME", MACHINE, "auto, cpu, cuda or mps.")]
+Precision = Annotated[str, _option("--precision", "NAME", MACHINE, "auto, float32, bf16 or fp16.")]
+Compile = Annotated[bool, _switch("--compile", MACHINE, "Compile the model; for batches of one shape.")]
+Deterministic = Annotated[
+    bool, _switch("--deterministic", MACHINE, "Refuse kernels whose sums depend on the timing of a GPU.")
+]
+Workers = Annotated[int, _option("--workers", "COUNT", MACHINE, "Threads that make batches ahead of time.")]
+Processes = Annotated[int, _option("--processes", "COUNT", MACHINE, "Train in so many processes on this machine.")]
+MaxRestarts = Annotated[
+    int, _option("--max-restarts", "COUNT", MACHINE, "How often processes that died are started again.")
+]
+Shard = Annotated[bool, _switch("--shard", MACHINE, "Each process keeps only its part of the weights.")]
+
+
+def model_wishes(values: dict[str, Any]) -> dict[str, Any]:
+    """What the options say about the model, by the names of `Wishes`; what was not given is not in it."""
+    if values["size"] is not None and values["size"] not in SIZES:
+        raise ConfigError(f"--size {values['size']!r}", fix=did_you_mean(values["size"], SIZES))
+    for name in ("dropout", "smoothing"):
+        if values[name] is not None and not 0 <= values[name] < 1:
+            raise ConfigError(f"--{name} {values[name]:g} is no rate", fix="give a number from 0 to below 1")
+    wishes = {name: values[name] for name in ("size", "dropout", "smoothing") if values[name] is not None}
+    if values["class_weights"] is not None:
+        wishes["class_weights"] = class_weights(values["class_weights"])
+    own = str(values["model"]).endswith((".toml", ".json"))
+    if wishes and (own or (values["init"] and not values["model"])):
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in wishes)
+        source = values["model"] if own else "the model of --init"
+        raise ConfigError(f"{flags} would change {source}", fix="name a recipe with --model, or change it in a file")
+    if values["model"] is not None:
+        wishes["model"] = read(values["model"], AnyModel) if own else _recipe(values["model"])
+    return wishes
+
+
+def _recipe(name: str) -> str:
+    if name not in RECIPES:
+        raise ConfigError(f"--model {name!r} is no recipe", fix=f"{did_you_mean(name, RECIPES)} Or give a .toml file")
+    return name
+
+
+def training_settings(values: dict[str, Any]) -> dict[str, Any]:
+    """The settings of `TrainingConfig` that options gave, checked; what was not given is not in it."""
+    plain = ("rate", "clip", "pieces", "validate_every", "patience", "save_every", "keep", "average", "average_last")
+    settings: dict[str, Any] = {name: values[name] for name in (*plain, "init", "seed") if values[name] is not None}
+    parts = {
+        "length": length(values),
+        "feed": feed(values["batch"], values["streams"], values["packs"]),
+        "optimiser": optimiser(values["optimiser"], values["momentum"], values["decay"]),
+        "schedule": schedule(values["schedule"], values["warm_up"]),
+        "freeze": tuple(values["freeze"]) if values["freeze"] else None,
+        "compile": values["compile_"] or None,
+        "deterministic": values["deterministic"] or None,
+    }
+    settings |= {name: part for name, part in parts.items() if part is not None}
+    with flags_named():
+        from_data(settings, TrainingConfig)  # what is out of range is refused now, by the name of its flag
+    return settings
+
+
+def length(values: dict[str, Any]) -> AnyLength | None:
+    """How long a run is; one of the four options may say so."""
+    given = [name for name in LENGTHS if values[name] is not None]
+    if len(given) > 1:
+        raise ConfigError(f"{' and '.join(f'--{name}' for name in given)} both say how long", fix="give one of them")
+    return _made(LENGTHS[given[0]], f"--{given[0]}", count=values[given[0]]) if given else None
+
+
+def feed(batch: int | None, streams: str | None, packs: str | None) -> AnyFeed | None:
+    """How batches are made; one of the three options may say so."""
+    given = {"--batch": batch, "--streams": streams, "--packs": packs}
+    named = [flag for flag, value in given.items() if value is not None]
+    if len(named) > 1:
+        raise ConfigError(f"{' and '.join(named)} both say how batches are made", fix="give one of them")
+    if batch is not None:
+        return _made(ByLengthConfig, "--batch", budget=batch)
+    if streams is not None:
+        return _made(StreamsConfig, "--streams", **_rectangle(streams, "--streams"))
+    return None if packs is None else _made(PacksConfig, "--packs", **_rectangle(packs, "--packs"))
+
+
+def _rectangle(text: str, flag: str) -> dict[str, int]:
+    """The rows and symbols of a size such as 32x64."""
+    rows, across, symbols = text.partition("x")
+    if not (across and rows.isdecimal() and symbols.isdecimal()):
+        raise ConfigError(f"{flag} {text!r} is no size", fix="write it like 32x64: rows x symbols")
+    return {"rows": int(rows), "length": int(symbols)}
+
+
+def optimiser(name: str | None, momentum: float | None, decay: float | None) -> AnyOptimiser | None:
+    """The optimiser; its settings alone mean the usual one."""
+    if name is not None and name not in OPTIMISERS:
+        raise ConfigError(f"--optimiser {name!r}", fix=did_you_mean(name, OPTIMISERS))
+    if momentum is not None and name != "sgd":
+        raise ConfigError("--momentum is a setting of sgd", fix="add --optimiser sgd, or leave it out")
+    if name is None and decay is None:
+        return None
+    settings = {"momentum": momentum, "decay": decay}
+    given = {setting: value for setting, value in settings.items() if value is not None}
+    kind = OPTIMISERS[name] if name is not None else AdamWConfig
+    return _made(kind, "--momentum" if "momentum" in given else "--decay", **given)
+
+
+def schedule(name: str | None, warm_up: int | None) -> AnySchedule | None:
+    """The schedule of the rate; a warm-up alone keeps the usual one."""
+    if name is not None and name not in SCHEDULES:
+        raise ConfigError(f"--schedule {name!r}", fix=did_you_mean(name, SCHEDULES))
+    if name is None and warm_up is None:
+        return None
+    kind = SCHEDULES[name] if name is not None else type(TrainingConfig().schedule)
+    return _made(kind, "--warm-up", **({} if warm_up is None else {"warm_up": warm_up}))
+
+
+def class_weights(text: str) -> str | tuple[float, ...]:
+    """How much each label counts."""
+    if text == BALANCED:
+        return text
+    try:
+        weights = tuple(float(number) for number in text.split(","))
+    except ValueError:
+        weights = ()
+    if not weights or not all(0 <= weight <= 1e6 for weight in weights):
+        raise ConfigError(f"--class-weights {text!r}", fix="write balanced, or a number for each label such as 1,2.5")
+    return weights
+
+
+def _made(kind: type[AnyPart], flag: str, **settings: Any) -> AnyPart:
+    """A configuration; what it refuses is called by its flag."""
+    try:
+        return kind(**settings)
+    except ConfigError as error:
+        raise ConfigError(f"{flag}: {error.problem.partition(': ')[2] or error.problem}", fix=error.fix) from None
+
+
+@contextmanager
+def flags_named() -> Iterator[None]:
+    """Inside, a setting of training that is refused is called by the flag that people typed."""
+    try:
+        with data_options.flags_named():
+            yield
+    except ConfigError as error:
+        place, colon, rest = error.problem.partition(": ")
+        name = place.rpartition(".")[2].partition("[")[0]
+        if not colon or name not in TrainingConfig.__struct_fields__:
+            raise
+        raise ConfigError(f"--{name.replace('_', '-')}: {rest}", fix=error.fix) from None

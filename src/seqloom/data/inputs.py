@@ -1,0 +1,183 @@
+"""Inputs without targets, for a model that is trained: a file, standard input, or values from Python.
+
+    reviews.csv  ──▶ the column that training read, one of a usual name, the only one, or --input NAME
+    lines.txt    ──▶ one text a line; so is standard input, `-`
+    x.npz        ──▶ vectors or pictures
+    1.png, a folder of pictures
+
+What else is in a file, also the targets, is passed over. Nothing is learnt here, so nothing is inferred but the column.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn, Protocol
+
+from seqloom.config.data import ReadingConfig
+from seqloom.data.examples import Example
+from seqloom.data.making import make_examples
+from seqloom.data.opening.blocks import lines_in
+from seqloom.data.opening.characters import text_of
+from seqloom.data.opening.files import is_file, is_folder
+from seqloom.data.opening.lines import passages_of
+from seqloom.data.problems import Ledger, Place, escaped
+from seqloom.data.readers import read_table
+from seqloom.data.readers.pictures import FORMATS, load_column, read_picture
+from seqloom.data.roles import ARRAYS, IDS, PAIRS, SOURCES, TEXTS, WORDS, Roles
+from seqloom.data.schema import InputKind, Schema
+from seqloom.data.tables import Record, Table
+from seqloom.errors import ConfigError, did_you_mean
+
+STANDARD_INPUT = "standard input"  # how messages call it
+CHUNK = 1 << 16  # bytes
+NAMES: dict[InputKind, tuple[str, ...]] = {
+    "text": (*TEXTS, *SOURCES),
+    "pair": (),
+    "words": (*WORDS, *TEXTS),
+    "vectors": ARRAYS[:2],
+    "picture": ARRAYS[2:],
+}
+
+
+class Stream(Protocol):
+    """Bytes as they come."""
+
+    def read1(self, size: int, /) -> bytes:
+        """Up to so many bytes; none at the end."""
+
+
+class Columns(NamedTuple):
+    """Which columns hold the input: those that the user named, else those that training read, if the file has them."""
+
+    named: tuple[str, ...] = ()
+    usual: tuple[str, ...] = ()
+
+
+def read_inputs(
+    path: Path,
+    kind: InputKind,
+    ledger: Ledger,
+    *,
+    columns: Columns = Columns(),  # noqa: B008  # an immutable value
+    reading: ReadingConfig = ReadingConfig(),  # noqa: B008
+) -> Iterator[Example]:
+    """The inputs in a file, a folder of pictures or a file of one, in order and without targets."""
+    pictures = _pictures(path, ledger) if kind == "picture" else None
+    return _examples(pictures or read_table((path,), reading, ledger), kind, columns, path, ledger)
+
+
+def read_lines_of(stream: Stream, kind: InputKind, ledger: Ledger) -> Iterator[Example]:
+    """The inputs in a stream of UTF-8, one text a line; blank lines are passed over and counted."""
+    path = Path(STANDARD_INPUT)
+    if kind not in ("text", "words"):
+        raise ConfigError(f"{path} holds lines of text, and the model reads {_wanted(kind)}", fix="give a file")
+    return _examples(Table(("text",), _lines(stream, path, ledger)), kind, Columns(), path, ledger)
+
+
+def given_inputs(values: Iterable[Any], kind: InputKind, ledger: Ledger) -> Iterator[Example]:
+    """The same values as inputs; the n-th one's place is `inputs:n`, counted from 1."""
+    paired = kind == "pair"
+    rows = enumerate(values, 1)
+    records = (Record(_two(value) if paired else (value,), "inputs", number) for number, value in rows)
+    columns = ("first", "second") if paired else ("input",)
+    return _made(Table(columns, _counted(records, ledger)), kind, tuple(range(len(columns))), ledger)
+
+
+def _two(value: Any) -> tuple[Any, ...]:
+    """The two values of a pair; what is no pair is told as a first text that is none."""
+    return (
+        tuple(value)
+        if isinstance(value, list | tuple) and len(value) == 2
+        else (value if value is None else [value], "")
+    )
+
+
+def _counted(records: Iterator[Record], ledger: Ledger) -> Iterator[Record]:
+    for record in records:
+        ledger.rows += 1
+        yield record
+
+
+def _lines(stream: Stream, path: Path, ledger: Ledger) -> Iterator[Record]:
+    chunks = iter(lambda: stream.read1(CHUNK), b"")
+    for passage in passages_of(text_of(chunks, "utf-8", path, ledger), path, ledger):
+        for number, line in enumerate(lines_in(passage.text), passage.first_line):
+            if line and not line.isspace():
+                ledger.rows += 1
+                yield Record((line,), str(path), number)
+            else:
+                ledger.note("text.blank", "a blank line, passed over", Place(str(path), number))
+
+
+def _pictures(path: Path, ledger: Ledger) -> Table | None:
+    """The table of one picture, or of those in a folder without class folders; None for anything else."""
+    if is_file(path) and path.suffix.lower() in FORMATS:
+        return Table(("picture",), _decoded([path], ledger))
+    if not is_folder(path) or any(entry.is_dir() for entry in path.iterdir()):
+        return None
+    files = sorted(entry for entry in path.iterdir() if entry.suffix.lower() in FORMATS)
+    if not files:
+        fix = f"name them {', '.join(FORMATS)}"
+        ledger.bad_file("data.empty", "no pictures in this folder", Place(str(path)), fix)
+    return Table(("picture",), _decoded(files, ledger))
+
+
+def _decoded(files: Sequence[Path], ledger: Ledger) -> Iterator[Record]:
+    for file in files:
+        if (picture := read_picture(file, ledger)) is not None:
+            ledger.rows += 1
+            yield Record((picture,), str(file), 1)
+
+
+def _examples(table: Table, kind: InputKind, columns: Columns, path: Path, ledger: Ledger) -> Iterator[Example]:
+    found = _find(table, kind, columns, path, ledger)
+    if kind == "picture":
+        table = load_column(table, found[0], ledger)
+    return _made(table, kind, found, ledger)
+
+
+def _made(table: Table, kind: InputKind, columns: tuple[int, ...], ledger: Ledger) -> Iterator[Example]:
+    lower = [name.lower() for name in table.columns]
+    identity = next((lower.index(name) for name in IDS if name in lower), None)
+    spaces = lower.index("spaces") if kind == "words" and "spaces" in lower else None
+    roles = Roles(columns, (), Schema(kind, "nothing"), identity, spaces=spaces)
+    return (made.example for made in make_examples(table, roles, ledger))
+
+
+def _find(table: Table, kind: InputKind, columns: Columns, path: Path, ledger: Ledger) -> tuple[int, ...]:
+    """The numbers of the columns that hold the input."""
+    names = columns.named or _known(table, kind, columns.usual)
+    for name in names:
+        if name not in table.columns:
+            near = did_you_mean(name, table.columns).replace("did you mean '", "did you mean --input '")
+            _refuse(f"no column '{name}'; found {_shown(table)}", path, near, ledger)
+    needed = 2 if kind == "pair" else 1
+    if not names or (len(names) != needed and kind != "vectors"):
+        asked = f"--input names {len(names)}" if names else "none has a usual name"
+        text = f"the model reads {_wanted(kind)}; {asked}. The columns are {_shown(table)}"
+        _refuse(text, path, "--input NAME" + " --input NAME" * (needed - 1), ledger)
+    return tuple(table.columns.index(name) for name in names)
+
+
+def _known(table: Table, kind: InputKind, usual: tuple[str, ...]) -> tuple[str, ...]:
+    """The names of the input where the user gave none: as in training, by a usual name, or the only one there is."""
+    if usual and set(usual) <= set(table.columns):
+        return usual
+    lower = {name.lower(): name for name in reversed(table.columns)}
+    if kind == "pair":
+        found = next((pair for pair in PAIRS if set(pair) <= lower.keys()), ())
+        return tuple(lower[name] for name in found) or (table.columns if len(table.columns) == 2 else ())
+    known = next(((lower[name],) for name in NAMES[kind] if name in lower), ())
+    return known or (table.columns if len(table.columns) == 1 else ())
+
+
+def _wanted(kind: InputKind) -> str:
+    words = {"text": "one text", "pair": "two texts", "words": "words", "vectors": "vectors", "picture": "pictures"}
+    return words[kind]
+
+
+def _shown(table: Table) -> str:
+    return ", ".join(f"'{escaped(name)}'" for name in table.columns[:20])
+
+
+def _refuse(text: str, path: Path, fix: str, ledger: Ledger) -> NoReturn:
+    ledger.bad_file("data.column", text, Place(str(path), 1), fix)

@@ -1,0 +1,308 @@
+"""What the curves of a run say: the advice of the lectures (deck D), as rules on numbers.
+
+    jagged          ╱╲╱╲╱╲    lower the rate              nearly linear   ╲       raise the rate
+    gap             ╲__╱      regularise                  plateau         ╲____   another schedule, or a larger model
+    flat            ─────     nothing is learnt           unfinished      ‾‾╲     train longer
+    exploding       norms far above the clip
+
+Each rule is a pure function of the story and the configuration. All are measured on one scale, the loss at the
+beginning: a loss of 0.01 that doubles is still a loss of nearly nothing.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from statistics import fmean, linear_regression, median
+from typing import NamedTuple
+
+from seqloom.config.training import ByLengthConfig, TrainingConfig
+from seqloom.diagnosis.findings import Advice, Finding
+from seqloom.diagnosis.story import Story, losses_drawn
+from seqloom.figures import Line, Series
+
+# Ten steps of 16 rows average 160 losses: a spread of one loss over their root is 0.08 of it. More than twice that is
+# no chance any more, but the steps themselves.
+ROUGH, VERY_ROUGH = 0.2, 0.5
+# A training loss that has gone down and then climbs by a third of where it began is not coming back by itself.
+CLIMBED = 1 / 3
+# A healthy curve bends: the second half of the way brings less than a third of the descent. A line brings half.
+LINE = (0.35, 0.75)  # beyond it the loss begins to fall only at the end
+SEEN = 6.0  # so many times its own error a descent must be, to have a form at all
+SLOW = 0.5  # of the loss must still be there: who has come further was not slow
+FLAT = 0.03  # a descent below this share of the first loss is none
+STILL = 0.01  # the same for the second half of a run
+HIGH = 0.3  # a plateau below this share of the first loss is rather the end of the way
+FULL_RATE = 0.5  # of the peak: where the schedule has lowered the rate, standing still is what it is for
+LEARNT = 0.25  # of the first loss: who has learnt less has nothing by heart
+GAP = 0.4  # of what training has gained, the dev part has not; some always is
+RISEN, LESSER_GAP = 0.05, 0.25  # less is enough where the dev loss climbs from its lowest by this share of the gain
+EXPLODED = 20.0  # times the clip, in the middle of all steps; norms of 1 to 5 are usual
+SPIKE = 100.0  # times the median norm, where nothing is clipped
+SKIPPED = 0.01  # of the steps; fp16 skips one in some thousands while it looks for its scale
+
+Rule = Callable[[Story, TrainingConfig], Finding | None]
+
+
+def curve_findings(story: Story, config: TrainingConfig) -> tuple[Finding, ...]:
+    """What the curves say, the gravest first; nothing about a run that is too short to have a form."""
+    if not story.is_long_enough:
+        return ()
+    finite = story._replace(blocks=tuple(block for block in story.blocks if math.isfinite(block.loss)))
+    found = [exploding(story, config), *(rule(finite, config) for rule in RULES if finite.is_long_enough)]
+    return tuple(finding for finding in found if finding is not None)
+
+
+def roughness(losses: Sequence[float]) -> float:
+    """How far a loss lies from the middle of its neighbours, in the mean; of noise, about its standard deviation.
+
+    >>> roughness([3.0, 2.0, 1.0]), roughness([1.0, 3.0, 1.0, 3.0])
+    (0.0, 2.0)
+    """
+    places = range(1, len(losses) - 1)
+    return fmean(abs(losses[at] - (losses[at - 1] + losses[at + 1]) / 2) for at in places)
+
+
+def rounded(rate: float) -> str:
+    """A rate in one or two digits, as people type it.
+
+    >>> rounded(0.001 / 3), rounded(0.03 / 10), rounded(1e-5 * 10)
+    ('0.0003', '0.003', '0.0001')
+    """
+    short = float(f"{rate:.0e}")
+    return f"{short:f}".rstrip("0").rstrip(".") if short >= 1e-6 else f"{short:g}"
+
+
+def jagged(story: Story, config: TrainingConfig) -> Finding | None:
+    """The loss jumps up and down, or climbs back: the steps are too long."""
+    losses = [block.loss for block in story.blocks]
+    scale = max(median(losses), story.first / 4)  # the first loss of a run that explodes at once is no scale
+    rough, lowest = roughness(losses[1:]) / scale, min([*losses, *(loss for _, loss in story.dev_losses)])
+    climbed = (story.last - lowest) / scale
+    if rough < ROUGH and climbed < CLIMBED:
+        return None
+    part = 10 if rough >= VERY_ROUGH or story.last > story.first else 3
+    return Finding(
+        "loss.jagged",
+        "The loss jumps",
+        "From one report to the next the training loss moves up and down by much more than chance does, or has climbed "
+        "back from where it was: the steps are too long and jump over the valley. Take a lower rate.",
+        {
+            "roughness": rough,
+            "usual below": ROUGH,
+            "lowest loss": lowest,
+            "loss at the end": story.last,
+            "rate": config.rate,
+        },
+        losses_drawn(story, "The loss jumps"),
+        (
+            Advice("--rate", rounded(config.rate / part), f"a {'tenth' if part == 10 else 'third'} of {config.rate:g}"),
+            Advice("--find-lr", "", "measures the rate"),
+            *_larger_batches(config),
+        ),
+    )
+
+
+def _larger_batches(config: TrainingConfig) -> tuple[Advice, ...]:
+    feed = config.feed
+    if not isinstance(feed, ByLengthConfig):
+        return ()
+    return (Advice("--batch", str(4 * feed.budget), "means over more examples are smoother"),)
+
+
+def linear(story: Story, config: TrainingConfig) -> Finding | None:
+    """The loss falls along a line, when drawn over the sum of the rates: the steps are too short.
+
+    The sum of the rates is how far the weights may have gone; so a schedule that rises or falls does not bend the line.
+    """
+    way = _way(story)
+    if not way.is_seen or story.last < SLOW * story.first or not LINE[0] <= way.second <= LINE[1]:
+        return None
+    times = 10 if way.descent < 0.2 * story.first else 3
+    return Finding(
+        "loss.linear",
+        "The loss falls along a line",
+        "The training loss falls slowly and evenly and has not begun to bend: each step is short for what there is "
+        "still to learn. Take a higher rate.",
+        {
+            "share of the descent in the second half": way.second,
+            "loss at the start": story.first,
+            "loss at the end": story.last,
+            "rate": config.rate,
+        },
+        losses_drawn(story, "The loss falls along a line"),
+        (
+            Advice("--rate", rounded(config.rate * times), f"{times} times {config.rate:g}"),
+            Advice("--find-lr", "", "measures the rate"),
+        ),
+    )
+
+
+def unfinished(story: Story, config: TrainingConfig) -> Finding | None:
+    """The loss has only begun to fall when the run ends."""
+    way = _way(story)
+    if not way.is_seen or story.last < SLOW * story.first or way.second <= LINE[1]:
+        return None
+    flag, count = f"--{config.length.kind()}", config.length.count
+    return Finding(
+        "loss.unfinished",
+        "The run ends while the loss falls",
+        "Most of the descent came at the end, and most of the loss is still there: the run stops where it should "
+        "begin. Train longer.",
+        {
+            "share of the descent in the second half": way.second,
+            "loss at the start": story.first,
+            "loss at the end": story.last,
+        },
+        losses_drawn(story, "The run ends while the loss falls"),
+        (Advice(flag, f"{3 * count:g}", "three times as long"), Advice("--find-lr", "", "measures the rate")),
+    )
+
+
+class Way(NamedTuple):
+    """How the loss went down over the sum of the rates."""
+
+    descent: float  # of a line through all points
+    error: float  # of that
+    second: float  # the share of the descent in the second half of the way
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether there is a descent at all, and not only noise."""
+        return self.descent > SEEN * self.error
+
+
+def _way(story: Story) -> Way:
+    gone = list(accumulate(block.rate * block.steps for block in story.blocks))
+    points = [(x, block.loss) for x, block in zip(gone, story.blocks, strict=True)]
+    half = (gone[0] + gone[-1]) / 2
+    descent, error = _line(points)
+    first, _ = _line([point for point in points if point[0] <= half])
+    second, _ = _line([point for point in points if point[0] > half])
+    total = first + second
+    return Way(descent, error, second / total if total > 0 else math.nan)
+
+
+def _line(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """How far the line of least squares through the points goes down, and the standard error of that."""
+    if len(points) < 3 or (span := points[-1][0] - points[0][0]) <= 0:
+        return 0.0, math.inf
+    slope, level = linear_regression(*zip(*points, strict=True))
+    left = sum((y - level - slope * x) ** 2 for x, y in points) / (len(points) - 2)
+    spread = sum((x - fmean(x for x, _ in points)) ** 2 for x, _ in points)
+    return -slope * span, math.sqrt(left / spread) * span
+
+
+def flat(story: Story, config: TrainingConfig) -> Finding | None:
+    """The loss is where it began: nothing was learnt."""
+    lowest = min(block.loss for block in story.blocks)
+    rough = roughness([block.loss for block in story.blocks])
+    moved = story.first - story.last >= FLAT * story.first or story.first - lowest >= 2 * FLAT * story.first + 3 * rough
+    if moved or linear(story, config) is not None or unfinished(story, config) is not None:
+        return None
+    return Finding(
+        "loss.flat",
+        "Nothing was learnt",
+        "The training loss at the end is that of the beginning. Either the rate is far too low or far too high, or the "
+        "model cannot reach what it would need: measure the rate first, then look at how far gradients reach.",
+        {"loss at the start": story.first, "loss at the end": story.last, "rate": config.rate},
+        losses_drawn(story, "Nothing was learnt"),
+        (Advice("--find-lr", "", "measures the rate"),),
+    )
+
+
+def plateau(story: Story, _: TrainingConfig) -> Finding | None:
+    """The loss fell and then stood still, high up, while the rate was still at its full height."""
+    half = story.blocks[len(story.blocks) // 2 :]
+    peak = max(block.rate for block in story.blocks)
+    quarter = max(1, len(half) // 2)
+    fell = (
+        fmean(block.loss for block in half[:quarter]) - fmean(block.loss for block in half[-quarter:])
+    ) / story.first
+    learnt = (story.first - story.last) / story.first
+    at_full = all(block.rate >= FULL_RATE * peak for block in half)
+    if not at_full or learnt < 2 * FLAT or story.last < HIGH * story.first or abs(fell) > STILL:
+        return None
+    return Finding(
+        "loss.plateau",
+        "The loss stands still",
+        "In the second half of the run the training loss did not fall, although there is much of it left and the rate "
+        "was still high. A rate that falls lets it settle; if it does not, the model is too small for the task.",
+        {"descent in the second half": fell, "loss at the start": story.first, "loss at the end": story.last},
+        losses_drawn(story, "The loss stands still"),
+        (Advice("--schedule", "cosine", "the rate falls to nothing along the run"),),
+    )
+
+
+def gap(story: Story, config: TrainingConfig) -> Finding | None:
+    """Training goes on getting better, the dev part gets worse: the examples are learnt by heart."""
+    if len(story.dev_losses) < 3:
+        return None
+    losses = [loss for _, loss in story.dev_losses]
+    last, lowest = fmean(losses[-2:]), min(losses)
+    gained = story.first - story.last
+    if gained < LEARNT * story.first:
+        return None
+    apart, risen = (last - story.last) / gained, (last - lowest) / gained
+    if apart < GAP and (apart < LESSER_GAP or risen < RISEN):
+        return None
+    turned = next(step for step, loss in story.dev_losses if loss == lowest)
+    return Finding(
+        "dev.gap",
+        "Training and dev go apart",
+        f"The training loss went on falling, the dev loss was lowest at step {turned:,} and is far above it: the model "
+        "learns its examples by heart. Regularise it, or stop earlier; more data helps most.",
+        {
+            "training loss": story.last,
+            "dev loss": last,
+            "lowest dev loss": lowest,
+            "at step": float(turned),
+            "share of the gain that dev lacks": apart,
+        },
+        losses_drawn(story, "Training and dev go apart"),
+        _regularised(config),
+    )
+
+
+def _regularised(config: TrainingConfig) -> tuple[Advice, ...]:
+    decay = max(0.1, 10 * config.optimiser.decay)
+    stop = (Advice("--patience", "3", "stop when the dev part has not got better"),) if config.patience == 0 else ()
+    return (
+        Advice("--dropout", "0.3", "a part of the units is left out at each step"),
+        Advice("--decay", f"{min(decay, 1.0):g}", "weights stay small"),
+        *stop,
+    )
+
+
+def exploding(story: Story, config: TrainingConfig) -> Finding | None:
+    """Gradients are far larger than what a step can use, or not finite at all."""
+    norms = [block.norm for block in story.blocks if block.norm == block.norm]
+    middle = median(norms) if norms else float("inf")
+    largest = max((block.largest for block in story.blocks if block.largest == block.largest), default=float("inf"))
+    skipped = sum(block.skipped for block in story.blocks) / sum(block.steps for block in story.blocks)
+    above = middle / config.clip >= EXPLODED if config.clip else largest >= SPIKE * middle
+    if not above and skipped < SKIPPED and story.why != "not-finite":
+        return None
+    clip = () if config.clip else (Advice("--clip", "1", "no step is longer than this norm allows"),)
+    return Finding(
+        "gradient.exploding",
+        "Gradients explode",
+        "The norms of the gradient are far above what training can use, or not finite: a few steps throw the weights "
+        "far away. Clip them and take a lower rate; a gated layer (lstm, gru) or a norm keeps them in bounds.",
+        {"median norm": middle, "largest norm": largest, "clip": config.clip, "share of steps skipped": skipped},
+        _norms_drawn(story),
+        (*clip, Advice("--rate", rounded(config.rate / 10), f"a tenth of {config.rate:g}")),
+    )
+
+
+def _norms_drawn(story: Story) -> Line | None:
+    known = [
+        (float(block.step), block.norm) for block in story.blocks if block.norm == block.norm and block.norm > 1e-12
+    ]
+    if not known:
+        return None
+    x, y = zip(*known, strict=True)
+    curve = Series(name="mean norm", x=list(x), y=list(y))
+    return Line(title="Norm of the gradient", series=[curve], x_label="step", y_axis="log")
+
+
+RULES: tuple[Rule, ...] = (jagged, flat, linear, unfinished, gap, plateau)

@@ -1,0 +1,106 @@
+"""A run folder looked at from beginning to end: its lines, its model, and a few batches of its dev part.
+
+    RUN/metrics.jsonl, events.jsonl ──▶ curves, costs
+    RUN/data.json                   ──▶ labels
+    RUN/model + the dev part        ──▶ inside, labels        left out, and said so, where one of them is missing
+
+The test part is never read.
+"""
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from torch import nn
+
+from seqloom.bundle import built, read_bundle
+from seqloom.config.training import RunConfig
+from seqloom.data.dataset import open_data
+from seqloom.data.preparing import Given, Prepared, prepare
+from seqloom.data.problems import Ledger
+from seqloom.data.sources.shelves import cache_folder
+from seqloom.diagnosis.costs import cost_findings
+from seqloom.diagnosis.curves import curve_findings
+from seqloom.diagnosis.findings import Diagnosis, Finding
+from seqloom.diagnosis.inside import Inside, inside_figures, inside_findings, look_inside
+from seqloom.diagnosis.labels import Confusion, label_findings
+from seqloom.diagnosis.story import ENOUGH, STEPS, Story, losses_drawn, told
+from seqloom.errors import ConfigError, SeqloomError, near_name
+from seqloom.figures import Figure
+from seqloom.tasks.choosing import task_of
+from seqloom.tasks.contract import Meaning, Task
+from seqloom.tasks.judging import evaluate
+from seqloom.training.folder import CONFIG, RunFolder
+from seqloom.training.front import sealed
+from seqloom.types import Batch
+
+BATCHES = 8  # of the dev part: enough to see whether units ever wake, and little to wait for
+
+
+class Looked(NamedTuple):
+    """What was seen of a run's model on its dev part."""
+
+    inside: Inside = Inside()
+    confusion: Confusion = ()
+
+
+def diagnose(run: str | Path) -> Diagnosis:
+    """What is wrong with a run, if anything, and what to change."""
+    folder = RunFolder(run)
+    if not (folder.path / CONFIG).is_file():
+        fix = f"give the folder of a run; {near_name(folder.path)}" if not folder.path.exists() else "give a run folder"
+        raise ConfigError(f"{folder.path} is not the folder of a run: it has no {CONFIG}", fix=fix)
+    config, story = folder.config(), told(folder.metrics(), folder.events())
+    said = [] if story.is_long_enough else [_too_short(story)]
+    try:
+        looked = look(folder, config)
+    except SeqloomError as error:
+        looked = Looked()
+        said.append(f"the model was not looked into: {error}")
+    return diagnosis(folder.path.name, config, story, looked, folder.data().findings, said=tuple(said))
+
+
+def diagnosis(
+    name: str, config: RunConfig, story: Story, looked: Looked, data_findings: list[Any], *, said: tuple[str, ...] = ()
+) -> Diagnosis:
+    """The findings of all rules together."""
+    findings: tuple[Finding, ...] = (
+        *curve_findings(story, config.training),
+        *inside_findings(looked.inside, story),
+        *label_findings(looked.confusion, data_findings),
+        *cost_findings(story, config.training),
+    )
+    curves: tuple[Figure, ...] = (losses_drawn(story, "Loss"),) if story.blocks else ()
+    return Diagnosis(name=name, findings=findings, figures=(*curves, *inside_figures(looked.inside)), said=said)
+
+
+def look(folder: RunFolder, config: RunConfig) -> Looked:
+    """What the model of a run does on its dev part; SeqloomError where model or data are not there any more."""
+    bundle = read_bundle(folder.model)
+    model, task = built(bundle), task_of(bundle.meaning)
+    batches = list(islice(_batches(task, dev_of(config, bundle.meaning), config), BATCHES))
+    return looked_at(task, model, batches)
+
+
+def looked_at(task: Task, model: nn.Module, batches: list[Batch[Any, Any]]) -> Looked:
+    """What a model does on some batches."""
+    return Looked(look_inside(task, model, batches), evaluate(task, model, batches).confusion)
+
+
+def dev_of(config: RunConfig, meaning: Meaning) -> Prepared:
+    """The data of a run as its model reads it, without the test part."""
+    ledger = Ledger()
+    dataset = open_data(config.data, ledger)
+    given = Given(meaning.schema.labels, meaning.tokenizer, meaning.target_tokenizer)
+    return sealed(prepare(dataset, config.encoding, ledger, cache=cache_folder() / "prepared", given=given))
+
+
+def _batches(task: Task, prepared: Prepared, config: RunConfig) -> Iterator[Batch[Any, Any]]:
+    loader = task.loader(prepared, "dev", config.training.feed, seed=0, workers=0)
+    return (step.batch for step in loader.steps(until=1) if step.batch is not None)
+
+
+def _too_short(story: Story) -> str:
+    steps = story.blocks[-1].step if story.blocks else 0
+    return f"after {steps:,} steps a curve has no form yet; {STEPS * ENOUGH} steps or more are needed"

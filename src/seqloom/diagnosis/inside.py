@@ -1,0 +1,180 @@
+"""What the inside of a model says: gradients that do not arrive, and units that do nothing.
+
+A gradient that fades with distance is no fault where nothing far away is needed, and a gate that is always open may be
+a memory. So these rules speak about a run that has learnt little (`LEARNT`); the pictures are there for every run.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from torch import nn
+
+from seqloom.diagnosis.findings import Advice, Finding
+from seqloom.diagnosis.flow import Depth, Flow, depths, flows
+from seqloom.diagnosis.story import Story
+from seqloom.diagnosis.units import Units, units
+from seqloom.figures import Bars, Figure, Line, Series
+from seqloom.tasks.contract import Task
+from seqloom.types import Batch
+
+LEARNT = 0.25  # of the first loss: a run that has come so far reaches what it needs
+VANISHED, FADES = 1e-4, 0.8  # of the norm at distance 1 is left; each further element takes a fifth or more
+EXPLODED, GROWS = 1e3, 1.05  # times the norm at distance 1, and steadily
+DEEP = 1e-3  # of the gradient at the last layer reaches the first
+IDLE = 0.5  # of the units of a layer; some dead or saturated ones are usual
+ELEMENTS = 200  # to be looked at before a unit is called dead
+LEAST_SHOWN = 1e-30
+GATED = Advice("--model", "lstm", "its state is added to, so gradients come back along it")
+READS_AT_ONCE = Advice("--model", "transformer", "attention reads any distance at once")
+
+
+class Inside(NamedTuple):
+    """What was measured inside a model; `seqloom.diagnosis.flow` and `units` explain each."""
+
+    flows: tuple[Flow, ...] = ()
+    depths: tuple[Depth, ...] = ()
+    units: tuple[Units, ...] = ()
+
+
+def look_inside(task: Task, model: nn.Module, batches: Sequence[Batch[Any, Any]]) -> Inside:
+    """Flow by distance and depth, and the state of units, of a model over a few batches; the model stays as it is."""
+    return Inside(flows(task, model, batches), depths(task, model, batches[0]), units(task, model, batches))
+
+
+def inside_findings(inside: Inside, story: Story) -> tuple[Finding, ...]:
+    """What is wrong inside a model, given how its training went."""
+    found = [exploding(inside.flows)]
+    if not _has_learnt(story):
+        found += [vanishing(inside.flows), shallow(inside.depths), saturated(inside.units)]
+    found.append(dead(inside.units))
+    return tuple(finding for finding in found if finding is not None)
+
+
+def inside_figures(inside: Inside) -> tuple[Figure, ...]:
+    """The pictures of what was measured."""
+    return (flow_drawn(inside.flows),) if any(len(flow.norms) > 2 for flow in inside.flows) else ()
+
+
+def _has_learnt(story: Story) -> bool:
+    return story.is_long_enough and story.first - story.last >= LEARNT * story.first
+
+
+def vanishing(found: Sequence[Flow]) -> Finding | None:
+    """Gradients fade with distance in every mixer: what is far away cannot be learnt."""
+    fading = [flow for flow in found if flow.left <= VANISHED and flow.factor <= FADES and not flow.has_window]
+    if not fading or len(fading) < len(found):
+        return None
+    best = max(found, key=lambda flow: flow.factor)
+    return Finding(
+        "gradient.vanishing",
+        "Gradients vanish with distance",
+        "What an element sends back through time is multiplied by a factor below one for each element in between. "
+        "After some distance nothing arrives, so nothing that far back can be learnt.",
+        {
+            "layer": best.layer,
+            "factor per element": best.factor,
+            "distance": float(len(best.norms) - 1),
+            "share that is left": best.left,
+            **_radius(best),
+        },
+        flow_drawn(found),
+        (GATED, READS_AT_ONCE),
+    )
+
+
+def exploding(found: Sequence[Flow]) -> Finding | None:
+    """Gradients grow with distance in some mixer."""
+    growing = [flow for flow in found if flow.left >= EXPLODED and flow.factor >= GROWS]
+    if not growing:
+        return None
+    worst = max(growing, key=lambda flow: flow.factor)
+    return Finding(
+        "gradient.grows",
+        "Gradients grow with distance",
+        "What an element sends back through time is multiplied by a factor above one for each element in between: long "
+        "examples throw the weights far away.",
+        {"layer": worst.layer, "factor per element": worst.factor, "times at the end": worst.left, **_radius(worst)},
+        flow_drawn(growing),
+        (Advice("--clip", "1", "no step is longer than this norm allows"), GATED),
+    )
+
+
+def _radius(flow: Flow) -> dict[str, float | str]:
+    return {} if flow.radius is None else {"spectral radius": flow.radius}
+
+
+def shallow(found: Sequence[Depth]) -> Finding | None:
+    """The first layers of a stack get no gradient."""
+    fading = [depth for depth in found if depth.left <= DEEP]
+    if not fading:
+        return None
+    worst = min(fading, key=lambda depth: depth.left)
+    return Finding(
+        "gradient.shallow",
+        "The first layers get no gradient",
+        "On its way down through the layers the gradient fades, so that only the last ones learn. Residual connections "
+        "with a norm before each layer let it through; fewer layers help too.",
+        {"first layer": worst.layers[0], "its share of the last layer's": worst.left},
+        Bars(title="Gradient at each layer", labels=list(worst.layers), values=list(worst.norms)),
+        (READS_AT_ONCE,),
+    )
+
+
+def dead(found: Sequence[Units]) -> Finding | None:
+    """Half of the units of a layer are zero whatever comes."""
+    idle = [one for one in found if one.dead >= IDLE and one.elements >= ELEMENTS]
+    if not idle:
+        return None
+    worst = max(idle, key=lambda one: one.dead)
+    return Finding(
+        "units.dead",
+        "Units are dead",
+        "Units with max(0, z) have been pushed so far below zero that no example wakes them, and a zero sends no "
+        "gradient back. It comes from steps that were too long.",
+        {"layer": worst.name, "share of dead units": worst.dead, "elements looked at": float(worst.elements)},
+        _shares_drawn("Dead units", [(one.name, one.dead) for one in found]),
+        (Advice("--find-lr", "", "measures the rate: these steps were too long"), Advice("--warm-up", "200", "")),
+    )
+
+
+def saturated(found: Sequence[Units]) -> Finding | None:
+    """Half of the units of a layer, or of one gate, stand at an end of their range."""
+    idle = [one for one in found if one.saturated >= IDLE and one.elements >= ELEMENTS]
+    if not idle:
+        return None
+    worst = max(idle, key=lambda one: one.saturated)
+    return Finding(
+        "units.saturated",
+        "Units are saturated",
+        "Units stand at an end of their range for nearly every element: they say the same whatever comes, and a "
+        "gradient through them is nearly nothing. It comes from steps that were too long or inputs too large.",
+        {"layer": worst.name, "share of saturated units": worst.saturated, "elements looked at": float(worst.elements)},
+        _shares_drawn("Saturated units", [(one.name, one.saturated) for one in found]),
+        (Advice("--find-lr", "", "measures the rate: these steps were too long"), Advice("--clip", "1", "")),
+    )
+
+
+def flow_drawn(found: Sequence[Flow]) -> Line:
+    """The norm of dy_t/dx_k against the distance, one curve for each mixer; the caption has the factors and radii."""
+    shown = [flow for flow in found if len(flow.norms) > 2 and max(flow.norms) > LEAST_SHOWN]
+    radii = [f"{flow.layer}: spectral radius {flow.radius:.2f}" for flow in shown if flow.radius is not None]
+    factors = [f"{flow.layer}: times {flow.factor:.3g} for each element" for flow in shown]
+    return Line(
+        title="How far gradients reach",
+        caption="; ".join([*factors, *radii]),
+        series=[
+            Series(
+                name=flow.layer or "layer",
+                x=[float(at) for at in range(len(flow.norms))],
+                y=[norm if norm > LEAST_SHOWN else None for norm in flow.norms],
+            )
+            for flow in shown
+        ],
+        x_label="distance in elements",
+        y_label="norm of the gradient",
+        y_axis="log",
+    )
+
+
+def _shares_drawn(title: str, shares: Sequence[tuple[str, float]]) -> Bars:
+    return Bars(title=title, labels=[name for name, _ in shares], values=[share for _, share in shares])

@@ -1,0 +1,11 @@
+"""A trained model in Python: it predicts, it is judged, and every look at the test set is written down.
+
+model.py        LoadedModel and `load`
+predicting.py   inputs in windows, sorted by length, answered, put back in order
+judging.py      which rows of which data a model is judged on
+looks.py        the record of every look at the test part
+"""
+
+from seqloom.loaded.model import LoadedModel, load
+
+__all__ = ["LoadedModel", "load"]

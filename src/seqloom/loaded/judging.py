@@ -1,0 +1,102 @@
+"""Which rows of which data a model is judged on.
+
+    nothing given        the run's own data, its dev or test part
+    a file               every row of it
+    the name of a set    its dev or test part
+
+Labels, tokenisers and numbers are the model's: what training never saw counts as an error. Where a part has files of
+its own, no other file is read.
+"""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from seqloom.config.data import DataConfig, EncodingConfig, GivenSplit, ReadingConfig
+from seqloom.config.training import RunConfig
+from seqloom.data.dataset import open_data
+from seqloom.data.front import data_config
+from seqloom.data.preparing import Given, Prepared, prepare
+from seqloom.data.problems import Ledger
+from seqloom.data.readers import read_table
+from seqloom.data.schema import PARTS, Part
+from seqloom.data.sources import SOURCES, resolve
+from seqloom.data.synthetic import NAMES
+from seqloom.errors import ConfigError
+from seqloom.tasks.contract import Meaning
+
+Paths = tuple[str | Path, ...]
+
+
+class Source(NamedTuple):
+    """Data, and which part of it is looked at."""
+
+    config: DataConfig
+    part: Part
+
+
+def own_data(run: RunConfig | None, part: Part) -> Source:
+    """The data that a run was trained on, as far as a part needs it."""
+    if run is None:
+        raise ConfigError("a model folder alone has no data", fix="give a file with targets, or the run folder")
+    return narrowed(run.data, part)
+
+
+def narrowed(config: DataConfig, part: Part) -> Source:
+    """The files of one part as the whole of the data; where rows were drawn from train, all but the test files."""
+    paths = {"train": config.train, "dev": config.dev, "test": config.test}[part]
+    if part != "train" and paths:
+        return Source(msgspec.structs.replace(config, train=paths, dev=(), test=(), split=GivenSplit()), "train")
+    sealed = msgspec.structs.replace(config, test=()) if part != "test" and config.split is not None else config
+    return Source(sealed, part)
+
+
+def given_data(paths: Paths, part: Part, meaning: Meaning, run: RunConfig | None, settings: dict[str, Any]) -> Source:
+    """The data that somebody names: all rows of files, or a part of a known set."""
+    name = str(paths[0])
+    if len(paths) == 1 and not Path(name).exists() and name in NAMES:
+        return Source(data_config(paths, settings), part)
+    settings = {"task": meaning.schema.task} | settings
+    if len(paths) == 1 and not Path(name).exists() and name in SOURCES:
+        return narrowed(resolve(data_config(paths, settings)), part)
+    _require_unsealed(paths, part, run)
+    usual = _usual(paths, run, settings)
+    return Source(data_config(paths, {"split": GivenSplit()} | usual | settings), "train")
+
+
+def _require_unsealed(paths: Paths, part: Part, run: RunConfig | None) -> None:
+    """Refuse to look at the run's test files by another name."""
+    sealed = {Path(path).resolve() for path in run.data.test} if run is not None else set()
+    if part != "test" and any(Path(path).resolve() in sealed for path in paths):
+        raise ConfigError(f"{paths[0]} is the test set of this run", fix="--test, which writes the look down")
+
+
+def _usual(paths: Paths, run: RunConfig | None, settings: dict[str, Any]) -> dict[str, Any]:
+    """What training said about its columns, where the file has them and nothing else was said."""
+    if run is None or not run.data.input or settings.keys() & {"input", "target", "reading"}:
+        return {}
+    table = read_table(tuple(map(Path, paths)), ReadingConfig(), Ledger())
+    if not {*run.data.input, *run.data.target} <= set(table.columns):
+        return {}
+    names = ("input", "target", "label_separator", "sequence")
+    return {name: getattr(run.data, name) for name in names}
+
+
+def prepared_for(source: Source, part: Part, meaning: Meaning, encoding: EncodingConfig) -> Prepared:
+    """The data in the numbers of the model, what is looked at as the named part of it, and no other part."""
+    ledger = Ledger()
+    dataset = open_data(source.config, ledger)
+    found, asked = dataset.schema, meaning.schema
+    if (found.input, found.target) != (asked.input, asked.target):
+        raise ConfigError(
+            f"the model goes from {asked.input} to {asked.target}, and the data from {found.input} to {found.target}",
+            fix="name the columns, with --input and --target",
+        )
+    given = Given(asked.labels, meaning.tokenizer, meaning.target_tokenizer)
+    prepared = prepare(dataset, encoding, ledger, given=given)
+    if (sizes := Meaning.of(prepared).sizes) != meaning.sizes:
+        raise ConfigError(f"the model reads {asked.input} of size {meaning.sizes}, found {sizes}", fix="give such data")
+    none = {other: np.empty(0, np.int64) for other in PARTS}
+    return prepared._replace(parts=none | {part: prepared.parts[source.part]})

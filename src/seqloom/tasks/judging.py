@@ -1,0 +1,94 @@
+"""Evaluation: every example judged, and the metrics of all, with intervals that say how sure they are.
+
+Statistics are kept row by row, answers of a few examples only: which ones is decided by their ids, so it is the same
+however the data was cut into batches and whoever looks.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import nn
+
+from seqloom.errors import DataError
+from seqloom.metrics import bootstrap
+from seqloom.metrics.bootstrap import Interval
+from seqloom.tasks.contract import Judged, Task
+from seqloom.types import Batch
+
+Confusion = tuple[tuple[str, str, int], ...]  # what is true, what was said, how often; the most frequent first
+
+
+class Evaluation(NamedTuple):
+    """What came of judging a set of examples."""
+
+    task: str
+    metrics: dict[str, float]
+    rows: int
+    statistics: np.ndarray  # [N,S]
+    judged: tuple[Judged, ...]  # a few
+    confusion: Confusion = ()
+
+    def intervals(
+        self, task: Task, *, resamples: int = 1000, seed: int = 0, level: float = 0.95
+    ) -> dict[str, Interval]:
+        """Where each metric would lie with other examples of the same kind."""
+        return bootstrap.intervals(self.statistics, task.measure, resamples=resamples, seed=seed, level=level)
+
+
+def evaluate(task: Task, model: nn.Module, batches: Iterable[Batch[Any, Any]], *, keep: int = 20) -> Evaluation:
+    """The metrics of a model on batches, which lie on its device; the model is left as it was."""
+    statistics: list[np.ndarray] = []
+    kept, confusion, state = _Kept(keep), Counter[tuple[str, str]](), None
+    with answering(model):
+        for batch in batches:
+            judged, state = task.judge_on(model, batch, state)
+            statistics.extend(one.statistics for one in judged)
+            kept.add(judged)
+            confusion.update(pair for one in judged for pair in task.confused(one))
+    if not statistics:
+        raise DataError("there is no example to judge", fix="give at least one batch")
+    table = np.stack(statistics)
+    metrics = {name: float(value) for name, value in task.measure(table.sum(axis=0)).items()}
+    chosen = task.settled(kept.judged(), table)
+    return Evaluation(task.name, metrics, len(table), table, chosen, _ordered(confusion))
+
+
+def _ordered(confusion: Counter[tuple[str, str]]) -> Confusion:
+    pairs = sorted(confusion.items(), key=lambda item: (-item[1], item[0]))
+    return tuple((true, said, count) for (true, said), count in pairs)
+
+
+@contextmanager
+def answering(model: nn.Module) -> Iterator[None]:
+    """Inside the `with`, a model answers: no dropout, no gradient; afterwards each of its parts is as it was."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+class _Kept:
+    """The examples whose ids have the smallest sums: a sample that does not depend on any order."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.chosen: list[tuple[bytes, int, Judged]] = []
+        self.seen = 0
+
+    def add(self, judged: Sequence[Judged]) -> None:
+        for one in judged:
+            self.chosen.append((hashlib.sha256(one.id.encode()).digest(), self.seen, one))
+            self.seen += 1
+        self.chosen = sorted(self.chosen, key=lambda item: item[:2])[: self.most]
+
+    def judged(self) -> list[Judged]:
+        return [one for _, _, one in self.chosen]

@@ -1,0 +1,116 @@
+"""Predictions: what a model answers, as programs and as people read it."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from seqloom.data.examples import Words
+from seqloom.data.tags import Span, spans
+from seqloom.tasks.contract import Prediction
+
+SHOWN_NUMBERS = 6  # digits
+
+
+@dataclass(frozen=True)
+class LabelPrediction(Prediction):
+    """The likeliest label, and the probability of each."""
+
+    label: str
+    scores: dict[str, float]
+
+    def to_json(self) -> dict[str, Any]:
+        """`label` and `scores`."""
+        return {"label": self.label, "scores": self.scores}
+
+    def shown(self) -> str:
+        """The label."""
+        return self.label
+
+
+@dataclass(frozen=True)
+class LabelsPrediction(Prediction):
+    """The labels that are more likely than not, and the probability of each."""
+
+    labels: tuple[str, ...]
+    scores: dict[str, float]
+
+    def to_json(self) -> dict[str, Any]:
+        """`labels` and `scores`."""
+        return {"labels": list(self.labels), "scores": self.scores}
+
+    def shown(self) -> str:
+        """The labels, with commas between."""
+        return ", ".join(self.labels)
+
+
+@dataclass(frozen=True)
+class NumbersPrediction(Prediction):
+    """One number or several."""
+
+    numbers: tuple[float, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """`numbers`, always a list."""
+        return {"numbers": list(self.numbers)}
+
+    def shown(self) -> str:
+        """The numbers, with commas between."""
+        return numbers_shown(self.numbers)
+
+
+@dataclass(frozen=True)
+class TagsPrediction(Prediction):
+    """A tag for each word or step, and the spans that the tags mean, if they mean any.
+
+    Where the text is known, spans are counted in its characters and quote it; else in words or steps.
+    """
+
+    tags: tuple[str, ...]
+    marked: tuple[Span, ...] = ()
+    words: Words | None = None
+
+    @classmethod
+    def of(cls, tags: tuple[str, ...], *, in_scheme: bool) -> "TagsPrediction":
+        """The prediction of these tags; plain ones mark no spans."""
+        return cls(tags, tuple(spans(tags)) if in_scheme else ())
+
+    def located(self, given: Any) -> "TagsPrediction":
+        """The same with the text that was tagged; vectors have none."""
+        return replace(self, words=given) if isinstance(given, Words) else self
+
+    def to_json(self) -> dict[str, Any]:
+        """`tags`, and `spans` with start, end, label and, where it is known, text."""
+        return {"tags": list(self.tags), "spans": [self._span(span) for span in self.marked]}
+
+    def _span(self, span: Span) -> dict[str, Any]:
+        if self.words is None:
+            return {"start": span.start, "end": span.stop, "label": span.label}
+        start, end = self.words.spans[span.start][0], self.words.spans[span.stop - 1][1]
+        return {"start": start, "end": end, "label": span.label, "text": self.words.text[start:end]}
+
+    def shown(self) -> str:
+        """The tags, with spaces between."""
+        return " ".join(self.tags)
+
+
+@dataclass(frozen=True)
+class TextPrediction(Prediction):
+    """A text: a translation, or what follows a prompt."""
+
+    text: str
+
+    def to_json(self) -> dict[str, Any]:
+        """`text`."""
+        return {"text": self.text}
+
+    def shown(self) -> str:
+        """The text in one line."""
+        return " ".join(self.text.split())
+
+
+def numbers_shown(numbers: tuple[float, ...]) -> str:
+    """Numbers for people.
+
+    >>> numbers_shown((0.5, 1234.5678))
+    '0.5, 1234.57'
+    """
+    return ", ".join(f"{number:.{SHOWN_NUMBERS}g}" for number in numbers)

@@ -1,0 +1,93 @@
+"""What the tasks with one answer per sequence share: the recipes, and what a model of one's own must be.
+
+The default is `cnn` for text: it needs little data, trains in seconds on a processor, and order matters to it only
+where it should. Vectors are measured over time, so a memory reads them (`gru`); pictures have filters (`conv2d`).
+"""
+
+from abc import abstractmethod
+
+import msgspec
+
+from seqloom import recipes
+from seqloom.config.heads import SequenceHead
+from seqloom.config.models import AnyModel, SequenceModelConfig
+from seqloom.errors import ConfigError
+from seqloom.recipes import Size
+from seqloom.tasks.contract import HeadSettings, Task
+from seqloom.tasks.reading import require_input, stepped_input_of, wrong_shape
+
+DEFAULTS = {"vectors": "gru", "picture": "conv2d"}
+
+
+class SequenceTask(Task):
+    """One answer per sequence of symbols or vectors, or per picture."""
+
+    linear = True  # whether the recipe of that name can answer
+
+    def recipes(self) -> list[str]:
+        """The recipes that make a classifier of this kind of input."""
+        kind = self.meaning.schema.input
+        names = recipes.names("picture-classifier" if kind == "picture" else "classifier")
+        default = DEFAULTS.get(kind, "cnn")
+        possible = [name for name in names if name != "linear" or (self.linear and kind != "vectors")]
+        return [default, *(name for name in possible if name != default)]
+
+    def model(self, recipe: str, size: Size, head: HeadSettings) -> SequenceModelConfig:
+        """The model that a recipe makes."""
+        if recipe == "linear" and not self.linear:
+            raise ConfigError(
+                f"'linear' gives one score to each class, and {self.name} of {self.meaning.schema.target} has none",
+                fix=f"choose from {', '.join(self.recipes())}",
+            )
+        return self._with_head(self._body(recipe, size), head)
+
+    def _body(self, recipe: str, size: Size) -> SequenceModelConfig:
+        classes = self.classes()
+        if self.meaning.schema.input != "picture":
+            inputs = stepped_input_of(self.meaning)
+            return recipes.classifier(recipe, inputs=inputs, num_classes=classes, size=size)
+        height, width, channels = self.meaning.sizes
+        return recipes.picture_classifier(
+            recipe, height=height, width=width, channels=channels, num_classes=classes, size=size
+        )
+
+    def _with_head(self, model: SequenceModelConfig, settings: HeadSettings) -> SequenceModelConfig:
+        return msgspec.structs.replace(model, head=self.head(model.head, settings))
+
+    def adapted(self, model: AnyModel) -> SequenceModelConfig:
+        """The same model with the head that this task needs."""
+        if not isinstance(model, SequenceModelConfig):
+            raise wrong_shape(self.name, SequenceModelConfig.kind(), model)
+        require_input(self.meaning, model.encoder.input)
+        return self._with_head(model, HeadSettings())
+
+    def require(self, model: AnyModel) -> None:
+        """Raise ConfigError for another shape of model, input or answer."""
+        if not isinstance(model, SequenceModelConfig):
+            raise wrong_shape(self.name, SequenceModelConfig.kind(), model)
+        require_input(self.meaning, model.encoder.input)
+        self.require_head(model.head)
+
+    def classes(self) -> int:
+        """The number of classes of the recipe's own head, which may be replaced afterwards."""
+        return 2
+
+    @abstractmethod
+    def head(self, made: SequenceHead, settings: HeadSettings) -> SequenceHead:
+        """The head that answers, in place of the one that the recipe made."""
+
+    @abstractmethod
+    def require_head(self, head: SequenceHead) -> None:
+        """Raise ConfigError if a head cannot answer."""
+
+    def refuse_settings(self, settings: HeadSettings) -> None:
+        """Raise ConfigError for settings that are about one class of several, where there is none."""
+        if settings.smoothing:
+            raise ConfigError(
+                f"smoothing is for one label of several, and {self.name} has none here", fix="leave it out"
+            )
+        if settings.class_weights:
+            raise ConfigError(
+                f"class weights are for one label of several, not for {self.meaning.schema.target}",
+                fix="leave them out",
+            )

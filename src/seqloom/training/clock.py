@@ -1,0 +1,65 @@
+"""How fast a run goes: seconds, symbols per second, the share of waiting for data, memory, and what remains."""
+
+import resource
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from seqloom.training.reports import Pace
+
+
+class Clock:
+    """Measures a run from now on; `before` are the seconds of earlier starts."""
+
+    def __init__(self, before: float, device: torch.device) -> None:
+        self.before, self.device = before, device
+        self.started = self.marked = time.monotonic()
+        self.begun_share: float | None = None
+        self.symbols = 0  # since the last pace
+        self.waiting = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Of training since the run began, stops not counted."""
+        return self.before + time.monotonic() - self.started
+
+    @contextmanager
+    def data(self) -> Iterator[None]:
+        """A block in which a step waits for its data."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.waiting += time.monotonic() - began
+
+    def pace(self, share: float) -> Pace:
+        """The pace since the last one was asked for."""
+        now = time.monotonic()
+        passed = max(now - self.marked, 1e-9)
+        pace = Pace(
+            seconds=self.seconds,
+            symbols_per_second=self.symbols / passed,
+            waited=min(1.0, self.waiting / passed),
+            memory=peak_memory(self.device),
+            remaining=self._remaining(share),
+        )
+        self.marked, self.symbols, self.waiting = now, 0, 0.0
+        return pace
+
+    def _remaining(self, share: float) -> float | None:
+        if self.begun_share is None:
+            self.begun_share = share
+            return None
+        done = share - self.begun_share
+        return (time.monotonic() - self.started) * (1 - share) / done if done > 0 else None
+
+
+def peak_memory(device: torch.device) -> int:
+    """Bytes: the peak of the GPU's memory, or of this process."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

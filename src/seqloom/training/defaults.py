@@ -1,0 +1,50 @@
+"""Settings that nobody named: good starting points from the task, the recipe and the size of the data.
+
+They are rules of thumb, written into `config.toml` like everything else, and `seqloom doctor`, `--find-lr` and
+`seqloom tune` go on from them.
+"""
+
+from typing import Any
+
+from seqloom.config.data import EncodingConfig, Task
+from seqloom.config.text import BpeConfig, WordsConfig
+from seqloom.config.training import ByLengthConfig, ConstantConfig, EpochsConfig, LinearConfig
+from seqloom.data.preparing import Prepared
+from seqloom.data.sizes import sizes_of
+from seqloom.recipes import Size
+
+STEPS = 2_000  # in all, for data of middling size: minutes on a processor for a small model
+STEPS_OF_EPOCH = 100  # at least, for small data: batches are made smaller
+FEWEST, MOST = 3, 30  # epochs
+SMALLEST_BATCH, LARGEST_BATCH = 256, 8_192  # symbols
+
+# The wider a model, the smaller its rate; attention wants less than recurrence, and counting wants more.
+_RATES: dict[Size, float] = {"tiny": 5e-3, "small": 1e-3, "base": 5e-4, "big": 2e-4}
+_FASTER = {"linear": 10.0, "bag": 3.0, "mlp": 1.0, "lstm": 2.0, "gru": 2.0, "rnn": 1.0, "bilstm": 2.0}
+
+
+def default_encoding(task: Task | None) -> EncodingConfig:
+    """Subwords where new words must be written, words elsewhere."""
+    return EncodingConfig(tokenizer=BpeConfig() if task == "translate" else WordsConfig())
+
+
+def default_rate(recipe: str, size: Size) -> float:
+    """A rate at which this family usually learns."""
+    return _RATES[size] * _FASTER.get(recipe, 1.0)
+
+
+def default_training(prepared: Prepared, recipe: str, size: Size) -> dict[str, Any]:
+    """The settings of `TrainingConfig` that depend on the data and the model."""
+    symbols = int(sizes_of(prepared.schema, prepared.columns)[prepared.parts["train"]].sum())
+    budget = max(SMALLEST_BATCH, min(LARGEST_BATCH, symbols // STEPS_OF_EPOCH))
+    steps = max(1, symbols // budget)
+    epochs = max(FEWEST, min(MOST, round(STEPS / steps)))
+    rate = default_rate(recipe, size)
+    schedule = ConstantConfig() if recipe == "linear" else LinearConfig(warm_up=min(100, epochs * steps // 10))
+    return {
+        "feed": ByLengthConfig(budget=budget),
+        "length": EpochsConfig(count=epochs),
+        "rate": rate,
+        "schedule": schedule,
+        "patience": 5,
+    }

@@ -1,0 +1,140 @@
+"""Where to compute and in which precision: chosen once, and said aloud.
+
+auto        a CUDA device, else Apple's (mps), else the processor
+precision   auto: bf16 where the device has units for it (CUDA, capability 8 and above), else float32
+            bf16, fp16: as asked; weights, moments and sums stay float32 (autocast)
+"""
+
+import os
+import platform
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Literal, NamedTuple
+
+import torch
+
+from seqloom.config.training import TrainingConfig
+from seqloom.errors import ConfigError
+from seqloom.training.ranks import Ranks
+from seqloom.training.standing import Environment
+from seqloom.version import __version__
+
+DeviceName = Literal["auto", "cpu", "cuda", "mps"]
+Precision = Literal["float32", "bf16", "fp16"]
+AnyPrecision = Literal["auto", "float32", "bf16", "fp16"]
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+CUBLAS = "CUBLAS_WORKSPACE_CONFIG"  # without it matrix products on CUDA are refused as not deterministic
+
+
+class Device(NamedTuple):
+    """A device and a precision, and one sentence for each about why."""
+
+    torch: torch.device
+    precision: Precision = "float32"
+    said: tuple[str, ...] = ()
+
+    def mixed(self) -> AbstractContextManager[object]:
+        """A block in which matrix products are computed in the precision; nothing changes for float32."""
+        if self.precision == "float32":
+            return nullcontext()
+        return torch.autocast(self.torch.type, dtype=DTYPES[self.precision])
+
+
+def choose_device(name: DeviceName, precision: AnyPrecision = "auto", deterministic: bool = False) -> Device:
+    """The device and precision for a request; ConfigError with the reason where it cannot be met."""
+    device, why = _device(name)
+    chosen, because = _precision(precision, device)
+    said = [f"computing on {describe(device)} ({why}) in {chosen} ({because})"]
+    if deterministic:
+        said.append("only kernels whose sums do not depend on timing are used: slower, and some layers may be refused")
+    return Device(device, chosen, tuple(said))
+
+
+def environment(device: Device, ranks: Ranks) -> Environment:
+    """What bit-equality depends on besides the configuration."""
+    return Environment(
+        seqloom=__version__,
+        torch=str(torch.__version__),
+        python=platform.python_version(),
+        device=describe(device.torch),
+        capability=torch.backends.cpu.get_cpu_capability(),
+        threads=torch.get_num_threads(),
+        ranks=ranks.count,
+        sharded=ranks.sharded,
+    )
+
+
+def describe(device: torch.device) -> str:
+    """The device in a few words: "cpu", "cuda: NVIDIA H200", "mps"."""
+    return f"cuda: {torch.cuda.get_device_name(device)}" if device.type == "cuda" else device.type
+
+
+@contextmanager
+def deterministic(config: TrainingConfig) -> Iterator[None]:
+    """A block in which torch refuses kernels whose sums depend on timing, if the configuration asks for it.
+
+    Afterwards everything is as it was.
+    """
+    if not config.deterministic:
+        yield
+        return
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    benchmark, workspace = torch.backends.cudnn.benchmark, os.environ.get(CUBLAS)
+    os.environ.setdefault(CUBLAS, ":4096:8")
+    torch.use_deterministic_algorithms(True)
+    torch.backends.cudnn.benchmark = False
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+        torch.backends.cudnn.benchmark = benchmark
+        if workspace is None:
+            os.environ.pop(CUBLAS, None)
+
+
+def _device(name: DeviceName) -> tuple[torch.device, str]:
+    if name == "auto":
+        return _best()
+    if name == "cuda" and not torch.cuda.is_available():
+        raise ConfigError(f"the device cuda was asked for, but {_no_cuda()}", fix="take --device cpu or auto")
+    if name == "mps" and not torch.backends.mps.is_available():
+        raise ConfigError("the device mps was asked for, but this is no Mac with one", fix="take --device cpu or auto")
+    return _named(name), "as asked"
+
+
+def _best() -> tuple[torch.device, str]:
+    if torch.cuda.is_available():
+        return _named("cuda"), "the fastest device here"
+    if torch.backends.mps.is_available():
+        return _named("mps"), f"the fastest device here; {_no_cuda()}"
+    return _named("cpu"), _no_cuda()
+
+
+def _named(name: str) -> torch.device:
+    """The device with its number: with several processes each has made another one its current one."""
+    return torch.device(name, torch.cuda.current_device()) if name == "cuda" else torch.device(name)
+
+
+def _no_cuda() -> str:
+    if torch.version.cuda is None:
+        return "this build of torch has no CUDA"
+    return "torch finds no CUDA device: no card, no driver, or CUDA_VISIBLE_DEVICES hides it"
+
+
+def _precision(asked: AnyPrecision, device: torch.device) -> tuple[Precision, str]:
+    if asked == "auto":
+        if device.type == "cuda" and torch.cuda.get_device_capability(device)[0] >= 8:
+            return "bf16", "the device has units for it"
+        return "float32", "nothing narrower is faster here"
+    if asked != "float32" and device.type == "cpu" and not _native(asked):
+        return asked, "as asked; this processor has no instructions for it, so it is slower than float32"
+    return asked, "as asked"
+
+
+def _native(precision: Precision) -> bool:
+    """Whether the processor multiplies matrices in a narrow precision by itself."""
+    return bool(
+        torch.ops.mkldnn._is_mkldnn_bf16_supported()
+        if precision == "bf16"
+        else torch.ops.mkldnn._is_mkldnn_fp16_supported()
+    )

@@ -1,0 +1,82 @@
+"""The easy front door to several processes on one machine: what `seqloom train --processes 2` does.
+
+    seqloom train --processes 2 ──▶ agent (torchrun's) ──▶ rank 0, rank 1: seqloom train
+                 ◀── exit code ───          ◀── exit codes ──
+                 ─── signals ────▶          ─── signals ────▶ save and stop
+
+Several machines need no front door of ours: `torchrun ... -m seqloom train ...` on each of them.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from seqloom.errors import ConfigError
+
+FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+MEETING = "SEQLOOM_MEETING"  # where ranks meet: a folder that `processes` looks for
+MOST = 1_024
+
+
+def launch(
+    arguments: Sequence[str],
+    processes: int,
+    *,
+    max_restarts: int = 0,
+    module: str = "seqloom",
+    environment: Mapping[str, str] | None = None,
+) -> int:
+    """The exit code of `python -m seqloom ARGUMENTS` in so many processes: 0, or that of the first that failed.
+
+    With `max_restarts` all are started again, so many times, when one of them ends in any other way than with 0.
+    """
+    if not 1 <= processes <= MOST or max_restarts < 0:
+        raise ConfigError(
+            f"{processes} processes, started again {max_restarts} times",
+            fix=f"take 1 to {MOST} processes and 0 or more restarts",
+        )
+    with tempfile.TemporaryDirectory(prefix="seqloom-") as folder:
+        own = ["-m", "seqloom.training.agent", str(processes), str(max_restarts), folder]
+        command = [sys.executable, *own, "-m", module, *arguments]
+        surroundings = {**os.environ, **_surroundings(processes, folder), **(environment or {})}
+        # In a session of its own: a Ctrl-C reaches it once, through us, and not a second time from the terminal.
+        with subprocess.Popen(command, env=surroundings, start_new_session=True) as agent, _forwarding(agent):
+            code = agent.wait()
+    return code if code >= 0 else 128 - code  # as shells count an end by a signal
+
+
+def _surroundings(processes: int, folder: str) -> dict[str, str]:
+    """What ranks find in their environment; what somebody has set stays."""
+    threads = max(1, (os.cpu_count() or 1) // processes)
+    loopback = "lo0" if sys.platform == "darwin" else "lo"
+    chosen = {
+        "OMP_NUM_THREADS": str(threads),
+        "GLOO_SOCKET_IFNAME": loopback,
+        "NCCL_SOCKET_IFNAME": loopback,
+        "TORCH_CPP_LOG_LEVEL": "FATAL",  # what its collectives log, the rank that fails says in one line
+    }
+    return {name: value for name, value in chosen.items() if name not in os.environ} | {MEETING: folder}
+
+
+@contextmanager
+def _forwarding(agent: "subprocess.Popen[bytes]") -> Iterator[None]:
+    """A block in which signals to this process go to the agent; only a main thread can do that."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def forward(number: int, _: Any) -> None:
+        agent.send_signal(number)
+
+    before = {number: signal.signal(number, forward) for number in FORWARDED}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

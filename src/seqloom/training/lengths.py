@@ -1,0 +1,47 @@
+"""How far a run is: the share of its length that is done, and whether it is over."""
+
+from typing import Any
+
+from seqloom.config.training import AnyLength, EpochsConfig, SecondsConfig, StepsConfig, SymbolsConfig
+from seqloom.data.loader import Plan
+from seqloom.training.standing import Standing
+
+
+def share_done(length: AnyLength, standing: Standing, plan: Plan[Any], seconds: float) -> float:
+    """The share of the run that is done, 0..1: what schedules and the display go by."""
+    match length:
+        case EpochsConfig():
+            done = standing.epoch + standing.index / plan.count(standing.epoch) if standing.index else standing.epoch
+        case StepsConfig():
+            done = standing.step
+        case SymbolsConfig():
+            done = standing.symbols
+        case SecondsConfig():
+            done = seconds
+    return min(1.0, done / length.count) if length.count else 1.0
+
+
+def is_over(length: AnyLength, standing: Standing, seconds: float) -> bool:
+    """Whether nothing is left to do."""
+    match length:
+        case EpochsConfig():
+            return standing.epoch >= length.count
+        case StepsConfig():
+            return standing.step >= length.count
+        case SymbolsConfig():
+            return standing.symbols >= length.count
+        case SecondsConfig():
+            return seconds >= length.count
+
+
+def expected_steps(length: AnyLength, plan: Plan[Any], symbols: int) -> int | None:
+    """About how many steps there will be; None where a clock decides. `symbols` are those of one epoch."""
+    match length:
+        case EpochsConfig():
+            return length.count * plan.count(0)
+        case StepsConfig():
+            return length.count
+        case SymbolsConfig():
+            return max(1, round(length.count / max(1, symbols) * plan.count(0)))
+        case SecondsConfig():
+            return None

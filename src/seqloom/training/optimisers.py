@@ -1,0 +1,111 @@
+"""Optimisers: SGD with momentum, Adam and AdamW of torch, set up so that a step can be held back on the device.
+
+    w <- w - rate * direction(gradient / divisor)         or nothing at all, where `hold` is 1
+
+The fused kernels of torch divide the gradients by `divisor` and look at `hold` themselves (there the two are called
+`grad_scale` and `found_inf`), so nobody has to wait until the device has said whether the gradient was finite. Where
+a device has no such kernel, the host asks.
+
+Decay is for matrices and larger: the gains of norms and the biases have one axis, and pulling them to zero does harm.
+"""
+
+from functools import singledispatch
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from seqloom.config.training import AdamConfig, AdamWConfig, SgdConfig, TrainingConfig
+from seqloom.errors import ConfigError
+
+HOLDING = ("cpu", "cuda")  # kinds of device whose fused kernels look at `found_inf`
+
+
+def build_optimiser(config: TrainingConfig, model: nn.Module) -> Optimizer:
+    """The optimiser of the weights that are not frozen, its moments there from the start."""
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
+    if not weights:
+        raise ConfigError("every weight is frozen, so there is nothing to train", fix="freeze fewer weights")
+    fused = weights[0].device.type in HOLDING
+    optimiser = _build(config.optimiser, _groups(weights, config.optimiser.decay), lr=config.rate, fused=fused)
+    _fill(optimiser)
+    return optimiser
+
+
+def apply(optimiser: Optimizer, rate: float, divisor: Tensor, hold: Tensor) -> None:
+    """Nothing; the weights have taken a step by their gradients over `divisor`, or none if `hold` is 1."""
+    for group in optimiser.param_groups:
+        group["lr"] = rate
+    if optimiser.param_groups[0]["fused"]:
+        optimiser.grad_scale, optimiser.found_inf = divisor, hold  # type: ignore[attr-defined]  # torch.amp does so too
+        optimiser.step()
+    elif not bool(hold):
+        for gradient in gradients_of(optimiser):
+            gradient.div_(divisor)
+        optimiser.step()
+
+
+def gradients_of(optimiser: Optimizer) -> list[Tensor]:
+    """The gradients there are, in the order of the weights."""
+    return [weight.grad for group in optimiser.param_groups for weight in group["params"] if weight.grad is not None]
+
+
+def moments_of(optimiser: Optimizer, model: nn.Module) -> dict[str, Tensor]:
+    """What the optimiser remembers, as `name of the weight.what it is`."""
+    return {
+        f"{name}.{what}": value
+        for name, weight in model.named_parameters()
+        for what, value in optimiser.state.get(weight, {}).items()
+    }
+
+
+def _groups(weights: list[nn.Parameter], decay: float) -> list[dict[str, Any]]:
+    """Weights with decay and weights without; one group where nothing decays."""
+    if not decay:
+        return [{"params": weights, "weight_decay": 0.0}]
+    with_decay = [weight for weight in weights if weight.ndim > 1]
+    without = [weight for weight in weights if weight.ndim <= 1]
+    groups = [{"params": with_decay, "weight_decay": decay}, {"params": without, "weight_decay": 0.0}]
+    return [group for group in groups if group["params"]]
+
+
+@singledispatch
+def _build(config: Any, groups: list[dict[str, Any]], *, lr: float, fused: bool) -> Optimizer:
+    raise NotImplementedError(type(config))
+
+
+@_build.register
+def _sgd(config: SgdConfig, groups: list[dict[str, Any]], *, lr: float, fused: bool) -> Optimizer:
+    return torch.optim.SGD(groups, lr=lr, momentum=config.momentum, nesterov=config.nesterov, fused=fused)
+
+
+@_build.register
+def _adam(config: AdamConfig, groups: list[dict[str, Any]], *, lr: float, fused: bool) -> Optimizer:
+    return torch.optim.Adam(groups, lr=lr, betas=(config.beta1, config.beta2), eps=config.epsilon, fused=fused)
+
+
+@_build.register
+def _adamw(config: AdamWConfig, groups: list[dict[str, Any]], *, lr: float, fused: bool) -> Optimizer:
+    return torch.optim.AdamW(groups, lr=lr, betas=(config.beta1, config.beta2), eps=config.epsilon, fused=fused)
+
+
+def _fill(optimiser: Optimizer) -> None:
+    """Give every weight its moments, zero, as the first step would.
+
+    So a checkpoint has the same tensors at every step. And torch's SGD takes *uninitialised* memory for momentum if the
+    very first step is held back: its kernel would have filled it.
+    """
+    for group in optimiser.param_groups:
+        for weight in group["params"]:
+            for name in _moments(optimiser, group):
+                optimiser.state[weight][name] = torch.zeros_like(weight, requires_grad=False)
+            if isinstance(optimiser, torch.optim.Adam):  # AdamW is one
+                where = weight.device if group["fused"] else "cpu"
+                optimiser.state[weight]["step"] = torch.zeros((), dtype=torch.float32, device=where)
+
+
+def _moments(optimiser: Optimizer, group: dict[str, Any]) -> tuple[str, ...]:
+    if isinstance(optimiser, torch.optim.Adam):
+        return ("exp_avg", "exp_avg_sq")
+    return ("momentum_buffer",) if group["momentum"] else ()

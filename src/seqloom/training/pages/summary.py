@@ -1,0 +1,163 @@
+"""A run in one value: all that its folder says, read once, typed. The page, the card and notebooks draw it.
+
+config.toml ─┐
+data.json ───┤
+metrics.jsonl┼──▶ RunSummary ──▶ report.html, card.md, JSON, notebook
+events.jsonl ┤
+scores.json ─┤
+looks.jsonl ─┘
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from seqloom.config.reading import read
+from seqloom.config.training import RunConfig
+from seqloom.data.report.page import framed
+from seqloom.errors import DataError, near_name
+from seqloom.tasks.choosing import task_of
+from seqloom.tasks.contract import Metric
+from seqloom.training.folder import RunFolder
+from seqloom.training.pages.facts import DataSummary, data_summary
+from seqloom.training.pages.html import report_html
+from seqloom.training.pages.lines import (
+    BegunLine,
+    EndLine,
+    Look,
+    NoticeLine,
+    PaceLine,
+    SavedLine,
+    StepLine,
+    ValidationLine,
+    of_kind,
+    records_of,
+    typed,
+)
+from seqloom.training.pages.scores import Scores, read_scores, scores_of
+
+
+class HasPath(Protocol):
+    """A run folder, as `training.folder` has it."""
+
+    @property
+    def path(self) -> Path:
+        """Where it lies."""
+
+
+AnyRun = str | Path | HasPath
+
+
+class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run is, how it went, and what came out."""
+
+    name: str
+    config: RunConfig
+    metric: Metric  # the one that decides which weights are the best
+    data: DataSummary
+    begun: BegunLine | None
+    steps: tuple[StepLine, ...]
+    validations: tuple[ValidationLine, ...]
+    end: EndLine | None  # None while it goes on, or where it was cut off
+    paces: tuple[PaceLine, ...]
+    notices: tuple[NoticeLine, ...]
+    saves: tuple[SavedLine, ...]
+    scores: Scores | None
+    looks: tuple[Look, ...]
+    disk: dict[str, int]  # bytes of each part of the folder
+
+    @property
+    def best(self) -> ValidationLine | None:
+        """The validation whose weights are shipped."""
+        return next((one for one in reversed(self.validations) if one.best), None)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of training, stops not counted."""
+        return self.paces[-1].seconds if self.paces else 0.0
+
+    @property
+    def best_scores(self) -> Scores | None:
+        """The metrics of the best weights: with intervals where the shipped ones are those, else of the validation."""
+        if self.best is None:
+            return None
+        if self.scores is not None and self.scores.step == self.best.step:
+            return self.scores
+        return Scores(step=self.best.step, dev=self.best.metrics, dev_rows=self.data.rows.get("dev", 0))
+
+    def to_json(self) -> str:
+        """The summary as JSON text."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=2).decode()
+
+    def _repr_html_(self) -> str:
+        return framed(report_html(self))
+
+
+def path_of(run: AnyRun) -> Path:
+    """The folder of a run."""
+    return Path(run) if isinstance(run, str | Path) else run.path
+
+
+def summary_of(run: AnyRun, notes: Mapping[str, Any] | None = None) -> RunSummary:
+    """The summary of a run, finished or not; `notes` are those of a model that is about to be shipped."""
+    path = path_of(run)
+    if not (path / "config.toml").is_file():
+        fix = near_name(path) if not path.exists() else "name the folder that `seqloom train --out` made"
+        raise DataError(f"{path} is no run folder: it has no config.toml", fix=fix)
+    config: RunConfig = read(path / "config.toml", RunConfig)
+    looks = path / "looks.jsonl"
+    return RunSummary(
+        name=path.resolve().name,
+        config=config,
+        metric=task_of(RunFolder(path).meaning()).metric,
+        data=data_summary(path),
+        scores=read_scores(path / "model") if notes is None else scores_of(notes),
+        looks=tuple(typed(record, Look, looks) for record in records_of(looks)),
+        disk=_disk(path),
+        **_metrics(path / "metrics.jsonl"),
+        **_events(path / "events.jsonl"),
+    )
+
+
+def _metrics(path: Path) -> dict[str, Any]:
+    records = records_of(path)
+    ended = records[-1:] if records and records[-1].get("kind") == "end" else ()  # a run that went on has not ended
+    return {
+        "steps": of_kind(records, "step", StepLine, path),
+        "validations": of_kind(records, "validation", ValidationLine, path),
+        "end": next(iter(of_kind(ended, "end", EndLine, path)), None),
+    }
+
+
+def _events(path: Path) -> dict[str, Any]:
+    records = records_of(path)
+    begun = of_kind(records, "begun", BegunLine, path)
+    # a run that was killed takes some steps again, and tells of them twice: the last time counts
+    paces = {pace.step: pace for pace in of_kind(records, "pace", PaceLine, path)}
+    notices = {(one.step, one.code, one.text): one for one in of_kind(records, "notice", NoticeLine, path)}
+    return {
+        "begun": begun[-1] if begun else None,
+        "paces": tuple(paces[step] for step in sorted(paces)),
+        "notices": tuple(notices.values()),
+        "saves": of_kind(records, "saved", SavedLine, path),
+    }
+
+
+def _disk(run: Path) -> dict[str, int]:
+    """Bytes of the folders of a run, and of its other files together."""
+    sizes = {folder: _size(run / folder) for folder in ("checkpoints", "model", "vocabulary")}
+    sizes["journals and pages"] = sum(_file_size(path) for path in run.iterdir())
+    return {name: size for name, size in sizes.items() if size}
+
+
+def _size(folder: Path) -> int:
+    return sum(map(_file_size, folder.rglob("*"))) if folder.is_dir() else 0
+
+
+def _file_size(path: Path) -> int:
+    try:
+        return path.stat().st_size if path.is_file() else 0
+    except OSError:  # a checkpoint that retention takes away while we look
+        return 0

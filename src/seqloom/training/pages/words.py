@@ -1,0 +1,76 @@
+"""How the page and the card put numbers: scores with intervals, bytes, seconds, shares."""
+
+from collections.abc import Mapping
+
+from seqloom.figures.axis import brief
+
+Interval = tuple[float | None, float | None]
+ENDINGS = {
+    "done": "Finished",
+    "patience": "Finished early: no better score on dev for as long as `patience` says",
+    "stopped": "Stopped by a signal; the same command goes on",
+    "not-finite": "Stopped: losses or gradients were not finite three times in a row",
+    "disk": "Stopped: checkpoints could not be written",
+}
+
+
+def value(number: float | None) -> str:
+    """A metric in four digits.
+
+    >>> value(0.93333333), value(None), value(1234567.0)
+    ('0.9333', 'not finite', '1.235e+06')
+    """
+    return "not finite" if number is None else f"{number:.4g}"
+
+
+def with_interval(number: float | None, interval: Interval | None) -> str:
+    """A metric with its 95 % interval, where there is one.
+
+    >>> with_interval(0.9, (0.8766, 0.92)), with_interval(0.9, None)
+    ('0.9 [0.8766, 0.92]', '0.9')
+    """
+    return value(number) + ("" if interval is None else f" [{value(interval[0])}, {value(interval[1])}]")
+
+
+def metrics_said(metrics: Mapping[str, float | None], intervals: Mapping[str, Interval]) -> str:
+    """All metrics in one line."""
+    return ", ".join(f"{name} {with_interval(number, intervals.get(name))}" for name, number in metrics.items())
+
+
+def size(count: float) -> str:
+    """Bytes for people.
+
+    >>> size(900), size(25_000_000)
+    ('900 bytes', '25.0 MB')
+    """
+    if count < 1_000:
+        return f"{count:,.0f} bytes"
+    for unit in ("kB", "MB", "GB"):
+        count /= 1_000
+        if count < 999.95:
+            return f"{count:.1f} {unit}"
+    return f"{count / 1_000:,.1f} TB"
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people.
+
+    >>> duration(7.25), duration(250), duration(7_500), duration(200_000)
+    ('7.2 s', '4 min 10 s', '2 h 5 min', '2 d 7 h')
+    """
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours < 24 else f"{hours // 24} d {hours % 24} h"
+
+
+def share(part: float) -> str:
+    """A share; what is there is never nothing.
+
+    >>> share(0.0), share(0.0001), share(0.25)
+    ('0 %', '<0.1 %', '25 %')
+    """
+    return "<0.1 %" if 0 < part < 0.001 else f"{brief(round(100 * part, 1))} %"

@@ -1,0 +1,302 @@
+"""Several processes that train one model: `Ranks` over torch.distributed, under torchrun.
+
+    torchrun ──▶ rank 0 ─┐ every step: each computes the gradient of its share of the examples; gradients and
+             ──▶ rank 1 ─┤ sums are added up over all; all take the same step
+             ──▶ rank 2 ─┘
+
+Bytes travel as tensors of uint8: nothing is pickled, so a peer cannot send code. What a step needs must come within
+`timeout` seconds; a checkpoint or a validation may take `PATIENCE` times as long. A peer that ends or stays silent ends
+the others, each with one line; torchrun, told so, starts all again from the newest checkpoint.
+"""
+
+import inspect
+import json
+import os
+import re
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch._C._distributed_c10d import FileStore, GradBucket, PrefixStore, Store
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.rendezvous import rendezvous
+from torch.distributed.tensor import DTensor
+from torch.nn.parallel import DistributedDataParallel
+
+from seqloom.errors import ConfigError
+from seqloom.training.launching import MEETING
+from seqloom.training.ranks import Alone, Ranks
+from seqloom.training.watching import Peer, Watch, show_stacks
+
+TIMEOUT = 60.0  # seconds for what belongs to a step
+PATIENCE = 10  # times as long for what does not
+JOINING = timedelta(minutes=30)  # until the last process has read its data
+
+LOOPBACK = re.compile(r"localhost|127\.[\d.]+|::1")
+LINGERING = 1.0  # seconds: whoever watches should see the first that failed before those that it took with it
+
+
+class LostRank(SystemExit):  # an exit: Python writes its line to stderr and ends with 1
+    """The end of this process, because another one is gone or stays silent."""
+
+
+class Processes:
+    """The processes of this run, as one of them sees them."""
+
+    def __init__(self, *, sharded: bool, timeout: float, device: str) -> None:
+        self.rank, self.count, self.sharded = dist.get_rank(), dist.get_world_size(), sharded
+        self.name = f"rank {self.rank} of {self.count}"
+        self.timeout, self.device = timeout, device
+        self.host = dist.new_group(backend="gloo", timeout=timedelta(seconds=timeout)) if device == "cuda" else None
+        self.watch = Watch(self.name, timeout + 5)  # what raises comes first, and names the peer
+        self.peers = [Peer(*json.loads(data)) for data in self.gather(json.dumps(Peer.own(self.rank)).encode())]
+        self.watch.peers = self.peers
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """The sum over all processes, in place."""
+        dist.all_reduce(tensor, group=None if tensor.is_cuda else self.host)
+        self.watch.alive()
+        return tensor
+
+    def share(self, data: bytes) -> bytes:
+        """What process 0 gave, on all."""
+        self.wait("data of rank 0")
+        size = torch.tensor([len(data)])
+        dist.broadcast(size, 0, group=self.host)
+        sent = _tensor(data, int(size)) if self.rank == 0 else torch.empty(int(size), dtype=torch.uint8)
+        dist.broadcast(sent, 0, group=self.host)
+        return sent.numpy().tobytes()
+
+    def gather(self, data: bytes) -> list[bytes]:
+        """What each process gave, on all, in the order of their numbers."""
+        self.wait("data of all ranks")
+        sizes = [torch.empty(1, dtype=torch.int64) for _ in range(self.count)]
+        dist.all_gather(sizes, torch.tensor([len(data)]), group=self.host)
+        longest = max(int(size) for size in sizes)
+        found = [torch.empty(longest, dtype=torch.uint8) for _ in range(self.count)]
+        dist.all_gather(found, _tensor(data, longest), group=self.host)
+        return [each[: int(size)].numpy().tobytes() for each, size in zip(found, sizes, strict=True)]
+
+    def wait(self, what: str) -> None:
+        """Nothing, when all have come here; they may come late, for what they do in between is no step."""
+        seconds = self.timeout * PATIENCE
+        with self.watch.patient(seconds + 5):
+            dist.monitored_barrier(group=self.host, timeout=timedelta(seconds=seconds))
+
+    def wrap(self, module: nn.Module) -> nn.Module:
+        """The module such that a backward pass sums (or shards) gradients over processes; it must be called itself."""
+        return _sharded(module, self.count) if self.sharded else _replicated(module)
+
+    def apart(self, wrapped: nn.Module) -> AbstractContextManager[None]:
+        """A block whose backward passes stay in this process: all but the last of a step."""
+        if isinstance(wrapped, DistributedDataParallel):
+            held: AbstractContextManager[None] = wrapped.no_sync()
+            return held
+        assert isinstance(wrapped, FSDPModule), "a module that `wrap` has not made"
+        return _held_back(wrapped)
+
+    @contextmanager
+    def whole(self, wrapped: nn.Module) -> Iterator[None]:
+        """A block in which every process has all weights; it is given time."""
+        with self.watch.patient(self.timeout * PATIENCE), _unsharded(wrapped):
+            yield
+
+    def lost(self, error: Exception) -> LostRank:
+        """The end of this process after a collective that failed: who is gone, or the stacks of who stays silent."""
+        until = time.monotonic() + LINGERING
+        while not (ended := [peer for peer in self.peers if peer.ended]) and time.monotonic() < until:
+            time.sleep(0.05)
+        stopped = [peer for peer in self.peers if peer.stopped]
+        if not ended and "imed out" in str(error):
+            show_stacks(self.name, self.peers)
+        time.sleep(max(0.0, until - time.monotonic()))
+        found = _named(ended, "has ended") or _named(stopped, "was stopped") or f"another rank is gone ({_said(error)})"
+        return LostRank(f"error: {self.name}: {found}. Fix: start again; the run goes on from its newest checkpoint.")
+
+
+def _named(peers: list[Peer], what: str) -> str:
+    return f"{' and '.join(f'rank {peer.rank}' for peer in peers)} {what} before the run was over" if peers else ""
+
+
+def _said(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
+
+
+def _tensor(data: bytes, size: int) -> Tensor:
+    """Bytes as a tensor of at least the given size, and of one byte at least."""
+    tensor = torch.zeros(size, dtype=torch.uint8)
+    if data:
+        tensor[: len(data)] = torch.frombuffer(bytearray(data), dtype=torch.uint8)
+    return tensor
+
+
+def _replicated(module: nn.Module) -> DistributedDataParallel:
+    known = inspect.signature(DistributedDataParallel).parameters
+    unsynced = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"  # torch 2.13 and 2.11
+    settings: dict[str, Any] = {unsynced: False, "gradient_as_bucket_view": True}
+    wrapped = DistributedDataParallel(module, **settings)
+    wrapped.register_comm_hook(None, _total)
+    _settle(wrapped)
+    return wrapped
+
+
+def _total(_: None, bucket: GradBucket) -> torch.futures.Future[Tensor]:
+    """The sum of a bucket's gradients; the loss is divided once, by the weight of all examples of all processes."""
+    work = dist.all_reduce(bucket.buffer(), async_op=True)
+    return work.get_future()
+
+
+def _settle(wrapped: DistributedDataParallel) -> None:
+    """Nothing; the layout of the buckets is final.
+
+    It follows the order in which the first backward pass reaches the weights. The layout decides in which order three
+    and more processes add up, so a run that goes on must not begin with another one than it had before.
+    """
+    wrapped.reducer.prepare_for_backward([])
+    trained = [weight for weight in wrapped.parameters() if weight.requires_grad]
+    torch.stack([weight.sum() * 0 for weight in trained]).sum().backward()  # type: ignore[no-untyped-call]
+    wrapped.reducer._rebuild_buckets()
+    for weight in trained:
+        weight.grad = None
+
+
+def _sharded(module: nn.Module, count: int) -> nn.Module:
+    """The module with each weight cut over the processes; whole from the first piece of a step to the last."""
+    device = next(module.parameters()).device.type
+    fully_shard(module, mesh=init_device_mesh(device, (count,)), reshard_after_forward=False)
+    assert isinstance(module, FSDPModule)
+    module.set_gradient_divide_factor(1.0)  # sums, as above
+    module.set_force_sum_reduction_for_comms(True)
+    return module
+
+
+@contextmanager
+def _held_back(wrapped: FSDPModule) -> Iterator[None]:
+    wrapped.set_requires_gradient_sync(False)
+    wrapped.set_reshard_after_backward(False)
+    try:
+        yield
+    finally:
+        wrapped.set_requires_gradient_sync(True)
+        wrapped.set_reshard_after_backward(True)
+
+
+@contextmanager
+def _unsharded(wrapped: nn.Module) -> Iterator[None]:
+    """A block in which the module's weights are plain and whole, for any method of it and for its `state_dict`."""
+    if not isinstance(wrapped, FSDPModule):
+        yield
+        return
+    wrapped.reshard()
+    held = [
+        (owner, name, weight)
+        for owner in wrapped.modules()
+        for name, weight in owner._parameters.items()
+        if weight is not None
+    ]
+    whole = {weight: nn.Parameter(_full(weight), weight.requires_grad) for weight in wrapped.parameters()}
+    try:
+        for owner, name, weight in held:
+            owner._parameters[name] = whole[weight]  # one that is shared stays shared
+        yield
+    finally:
+        for owner, name, weight in held:
+            owner._parameters[name] = weight
+
+
+def _full(weight: Tensor) -> Tensor:
+    if not isinstance(weight, DTensor):
+        return weight.detach()
+    with torch.no_grad():
+        full: Tensor = weight.full_tensor()
+    return full
+
+
+@contextmanager
+def joined(*, sharded: bool = False, timeout: float = TIMEOUT, device: str = "cpu") -> Iterator[Ranks]:
+    """The processes that torchrun started, this one among them; `Alone` without it.
+
+    Whoever prepares data before this block may take half an hour longer than the others.
+    """
+    if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
+        if sharded:
+            raise ConfigError("sharded weights need several processes", fix="start with --processes 2, or by torchrun")
+        yield Alone()
+        return
+    _join(timeout, device)
+    try:
+        ranks = Processes(sharded=sharded, timeout=timeout, device=device)
+        with ranks.watch, _losses_told(ranks):
+            yield ranks
+    finally:
+        with suppress(RuntimeError):  # of peers that are gone
+            dist.destroy_process_group()
+
+
+@contextmanager
+def _losses_told(ranks: Processes) -> Iterator[None]:
+    try:
+        yield
+    except (RuntimeError, dist.DistError) as error:
+        if not isinstance(error, dist.DistError) and not re.search("gloo|onnection|monitoredBarrier", str(error)):
+            raise
+        lost = ranks.lost(error)
+    else:
+        return
+    raise lost from None
+
+
+def _join(timeout: float, device: str) -> None:
+    """Nothing; the group of processes stands, when the last one has come."""
+    rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    local = int(os.environ.get("LOCAL_RANK", "0"))
+    if device == "cuda":
+        if local >= torch.cuda.device_count():
+            raise ConfigError(
+                f"process {local} of this machine has no GPU of its own, there are {torch.cuda.device_count()}",
+                fix="start one process for each GPU",
+            )
+        torch.cuda.set_device(local)
+    store = _store(rank, count)
+    _meet(store, count)
+    # NCCL ends a process that waits too long by an abort; our watch-dog comes first and says where it was.
+    limit = timeout + 30 if device == "cuda" else timeout
+    dist.init_process_group(
+        "nccl" if device == "cuda" else "gloo",
+        store=store,
+        rank=rank,
+        world_size=count,
+        timeout=timedelta(seconds=limit),
+    )
+
+
+def _store(rank: int, count: int) -> Store:
+    """The place where processes tell each other their addresses; on one machine nobody else can reach it."""
+    again = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    if folder := os.environ.get(MEETING):
+        return FileStore(str(Path(folder, f"ranks-{again}")), count)
+    address = os.environ.get("MASTER_ADDR", "")
+    if rank == 0 and not LOOPBACK.fullmatch(address):
+        warnings.warn(
+            f"the processes meet at {address}, which every machine that reaches it may join: keep it in a network "
+            "that you trust",
+            stacklevel=2,
+        )
+    store, *_ = next(rendezvous("env://", timeout=JOINING))
+    return PrefixStore(f"seqloom-{again}", store)
+
+
+def _meet(store: Store, count: int) -> None:
+    """Nothing, when all have come."""
+    if store.add("came", 1) == count:
+        store.set("all", "yes")
+    store.wait(["all"], JOINING)

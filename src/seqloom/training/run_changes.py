@@ -1,0 +1,85 @@
+"""What is different when a run is asked for again: the answer decides whether it goes on, goes on with a word, or not.
+
+another configuration, data or vocabulary      refused: the weights would be those of neither
+a greater length of the same kind              goes on, also behind its end
+`keep`                                         goes on: it decides which checkpoints stay, not what is in them
+torch, python, device, threads, processes      goes on and says so: right, but perhaps not to the last bit
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from seqloom.config.training import CosineConfig, LinearConfig, RunConfig
+from seqloom.training.standing import Environment
+
+FREE = {"training.keep"}
+LENGTH = "training.length.count"
+
+
+def changed_settings(before: RunConfig, now: RunConfig) -> Iterator[str]:
+    """The settings whose change would change the weights or the log, each with both values."""
+    old, new = _flat(msgspec.to_builtins(before), ""), _flat(msgspec.to_builtins(now), "")
+    free = FREE | {LENGTH} if is_longer(before, now) else FREE
+    for name in dict.fromkeys([*old, *new]):
+        if name not in free and old.get(name) != new.get(name):
+            yield f"{name} was {_shown(old.get(name))} and is now {_shown(new.get(name))}"
+
+
+def is_longer(before: RunConfig, now: RunConfig) -> bool:
+    """Whether a run is asked for that goes on longer, measured in the same way."""
+    old, new = before.training.length, now.training.length
+    return type(old) is type(new) and old.count < new.count
+
+
+def lengthened(before: RunConfig, now: RunConfig) -> Iterator[str]:
+    """What is said about a run that becomes longer."""
+    if is_longer(before, now):
+        old, new = before.training.length, now.training.length
+        text = f"the run goes on to {new.count:,} {new.kind()}; it was begun for {old.count:,}"
+        stretched = isinstance(now.training.schedule, LinearConfig | CosineConfig)
+        yield f"{text}, and its rate follows the longer course from here on" if stretched else text
+
+
+def changed_entries(what: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    """The entries that are different, new or missing, each with both values."""
+    for name in dict.fromkeys([*before, *now]):
+        if before.get(name) != now.get(name):
+            yield f"{what} {name} was {_shown(before.get(name))} and is now {_shown(now.get(name))}"
+
+
+def changed_environment(before: Environment, now: Environment) -> tuple[str, ...]:
+    """What is different about the machine and the libraries, one warning for each."""
+    old, new = msgspec.to_builtins(before), msgspec.to_builtins(now)
+    return tuple(
+        f"{name}: {old[name]} when the checkpoint was saved, {new[name]} now; "
+        "the run goes on, but not to the last bit as it would have"
+        for name in old
+        if old[name] != new[name]
+    )
+
+
+def _flat(data: Any, place: str) -> dict[str, Any]:
+    """The leaves of nested tables and arrays of tables by their dotted names.
+
+    >>> _flat({"model": {"width": 8, "blocks": [{"kind": "gru"}]}}, "")
+    {'model.width': 8, 'model.blocks.0.kind': 'gru'}
+    """
+    if isinstance(data, list | tuple) and any(isinstance(item, dict) for item in data):
+        data = {str(number): item for number, item in enumerate(data)}
+    if not isinstance(data, dict):
+        return {place: data}
+    inner = f"{place}." if place else ""
+    return {name: leaf for key, item in data.items() for name, leaf in _flat(item, f"{inner}{key}").items()}
+
+
+def _shown(value: Any) -> str:
+    """A value in a few words; a long one by its size and sum."""
+    if value is None:
+        return "not there"
+    if isinstance(value, bytes):
+        return f"{len(value):,} bytes, sha256 {hashlib.sha256(value).hexdigest()[:12]}"
+    text = str(value)
+    return text if len(text) <= 100 else f"{text[:97]}..."

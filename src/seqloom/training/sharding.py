@@ -1,0 +1,102 @@
+"""Weights in parts: what one of several processes holds, and the whole again from the parts of all.
+
+`fully_shard` cuts each tensor along its first axis, one part for each process; tensors that are not cut (counters,
+and everything of a run that is not sharded) are whole everywhere. The place of a part is three numbers, so a checkpoint
+of two processes opens in one or in three: its parts are put together, and each process takes its own again.
+
+    rank 0  [rows 0..4)  ┐                    ┌ rank 0 of 3  [0..3)
+    rank 1  [rows 4..7)  ┘──▶ whole [7 rows] ─┼ rank 1 of 3  [3..6)
+                                              └ rank 2 of 3  [6..7)
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.distributed.tensor import DTensor, Shard
+from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+
+from seqloom.errors import DamagedError
+
+
+class Place(NamedTuple):
+    """Where a part lies in the whole: its first row, and the shape of the whole."""
+
+    first: int
+    shape: tuple[int, ...]
+
+
+class Part(NamedTuple):
+    """The tensors that one process holds; those that have a place are parts of larger ones."""
+
+    tensors: dict[str, Tensor]
+    places: dict[str, Place]
+
+
+def local(tensor: Tensor) -> Tensor:
+    """What this process holds of a tensor, sharing its memory."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+def part_of(tensors: Mapping[str, Tensor]) -> Part:
+    """What this process holds of each tensor, and where it lies."""
+    places = {name: _place(tensor) for name, tensor in tensors.items() if isinstance(tensor, DTensor)}
+    return Part({name: local(tensor.detach()) for name, tensor in tensors.items()}, places)
+
+
+def shard_of(module: torch.nn.Module) -> Part:
+    """What this process holds of the weights of a module."""
+    return part_of(dict(module.named_parameters()) | dict(module.named_buffers()))
+
+
+def _place(tensor: DTensor) -> Place:
+    if tensor.placements != (Shard(0),):
+        raise NotImplementedError(f"a tensor cut as {tensor.placements}")  # fully_shard on one axis of devices cuts so
+    offset = compute_local_shape_and_global_offset(tensor.shape, tensor.device_mesh, tensor.placements)[1]
+    return Place(min(offset[0], tensor.shape[0]), tuple(tensor.shape))
+
+
+def whole_of(parts: Sequence[Part]) -> dict[str, Tensor]:
+    """The whole tensors that the parts of all processes make; DamagedError if rows are missing or there twice."""
+    first, whole = parts[0], {}
+    for name, tensor in first.tensors.items():
+        if name in first.places:
+            pieces = sorted(((part.places[name].first, part.tensors[name]) for part in parts), key=lambda one: one[0])
+            whole[name] = _joined(name, first.places[name].shape, pieces)
+        else:
+            whole[name] = tensor
+    return whole
+
+
+def _joined(name: str, shape: tuple[int, ...], pieces: Sequence[tuple[int, Tensor]]) -> Tensor:
+    row = 0
+    for first, piece in pieces:
+        if len(piece) and first != row:
+            raise DamagedError(f"{name}: expected a part from row {row} on, found one from row {first} on")
+        row += len(piece)
+    joined = torch.cat([piece for _, piece in pieces])
+    if tuple(joined.shape) != shape:
+        raise DamagedError(f"{name}: expected {list(shape)}, found parts that make {list(joined.shape)}")
+    return joined
+
+
+def put(target: Tensor, whole: Tensor) -> None:
+    """Nothing; a weight, or this process's part of it, has the values of the whole tensor."""
+    with torch.no_grad():
+        if isinstance(target, DTensor):
+            own, first = target.to_local(), _place(target).first
+            own.copy_(whole[first : first + len(own)])
+        else:
+            target.copy_(whole)
+
+
+def like(target: Tensor, whole: Tensor) -> Tensor:
+    """A new tensor with the values of the whole, cut as the target is; for what an optimiser keeps beside a weight."""
+    if not isinstance(target, DTensor) or whole.shape != target.shape:
+        return whole.to(target.device, copy=True)
+    first, own = _place(target).first, target.to_local()
+    mine = whole[first : first + len(own)].to(own.device, copy=True)
+    return DTensor.from_local(
+        mine, target.device_mesh, target.placements, run_check=False, shape=target.shape, stride=target.stride()
+    )

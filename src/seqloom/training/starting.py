@@ -1,0 +1,66 @@
+"""Where training starts when it does not start at random: the weights of another model, some of them held fast.
+
+    --init MODEL        weights with equal names and shapes are copied; the others stay fresh, and are named
+    --freeze PATTERN    weights whose names fit are never changed: "encoder.*", "*.table"
+
+A fine-tuned model usually has another head than the one it starts from. That is no error; that nothing fits at all is.
+"""
+
+import difflib
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+
+from torch import nn
+
+from seqloom.bundle import Bundle
+from seqloom.errors import ConfigError
+from seqloom.training.keeping import put, weights_of
+
+SHOWN = 3  # names in a sentence
+
+
+def start_from(model: nn.Module, bundle: Bundle) -> tuple[str, ...]:
+    """What was taken over from a bundle and what stayed fresh, in sentences; ConfigError if nothing fits."""
+    mine, given = weights_of(model), bundle.weights
+    fitting = {name: mine[name] for name in mine if name in given and mine[name].shape == given[name].shape}
+    if not fitting:
+        raise ConfigError(
+            f"none of the {len(mine)} weights of this model has the name and shape of one of the {len(given)} given",
+            fix="start from a model of the same recipe and size, or leave --init out",
+        )
+    put(fitting, given)
+    said = [f"{len(fitting)} of {len(mine)} weights start from the given model"]
+    if fresh := [name for name in mine if name not in fitting]:
+        said.append(f"fresh: {_some([_why(name, mine[name].shape, bundle) for name in fresh])}")
+    return tuple(said)
+
+
+def freeze(model: nn.Module, patterns: Sequence[str]) -> tuple[str, ...]:
+    """What is held fast, in sentences; ConfigError for a pattern that fits nothing, and if nothing is left to train."""
+    weights = dict(model.named_parameters())
+    held: set[str] = set()
+    for pattern in patterns:
+        fitting = {name for name in weights if fnmatchcase(name, pattern)}
+        if not fitting:
+            raise ConfigError(f"no weight has a name like '{pattern}'", fix=_near(pattern, list(weights)))
+        held |= fitting
+    if len(held) == len(weights):
+        raise ConfigError(f"{', '.join(patterns)} freeze all {len(weights)} weights", fix="leave some to be trained")
+    for name in held:
+        weights[name].requires_grad_(False)
+    return (f"{len(held)} of {len(weights)} weights are frozen: {_some(sorted(held))}",) if held else ()
+
+
+def _why(name: str, shape: Sequence[int], bundle: Bundle) -> str:
+    given = bundle.weights.get(name)
+    return f"{name} (not given)" if given is None else f"{name} ({list(given.shape)} given, {list(shape)} needed)"
+
+
+def _near(pattern: str, names: list[str]) -> str:
+    near = difflib.get_close_matches(pattern, names, n=SHOWN, cutoff=0.3)
+    return f"take a name, or a pattern as in shells ('encoder.*'), such as fits {_some(near or names)}"
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more

@@ -1,0 +1,261 @@
+"""One step of training: from a batch to changed weights, for every family and task.
+
+    batch ─▶ pieces ─▶ loss ─▶ backward ─┐ summed over pieces and ranks
+                                         ▼
+                 gradient = sum of d total / sum of weights ─▶ clip ─▶ optimiser ─▶ average
+                                         │
+                                         └─ not finite: weights, moments, average and carried state stay as they are
+
+The loss is divided once, by the weight (real symbols, rows) of the whole step: however a batch is cut, the gradient is
+that of the whole batch. Nothing here asks the device for a number until `read`; whether a step counts is decided there,
+by a tensor that is 0 or 1.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import get_total_norm
+
+from seqloom.config.training import ByLengthConfig, TrainingConfig
+from seqloom.errors import ConfigError
+from seqloom.tasks.contract import Task
+from seqloom.training.averaging import Average
+from seqloom.training.devices import Device
+from seqloom.training.drawing import drawing
+from seqloom.training.keeping import copy_all, leaves_of, plain, put, weights_of
+from seqloom.training.memory import OutOfMemoryError, ran_out, release
+from seqloom.training.optimisers import apply, build_optimiser, gradients_of, moments_of
+from seqloom.training.pieces import cut, cut_state, elements_of, join_states, moved, rows_of, spans
+from seqloom.training.ranks import Ranks
+from seqloom.training.scaling import Scale
+from seqloom.training.standing import Standing
+from seqloom.training.tallying import Seen, Tallies, Tally
+from seqloom.types import Batch, count_rows, map_state, merge_rows
+
+__all__ = ["LossOf", "Tally", "Update"]
+
+COMPILER = "inductor"
+TINY = torch.finfo(torch.float32).tiny  # what has no weight has no loss either: 0 by anything is 0
+
+AnyBatch = Batch[Any, Any]
+Tensors = dict[str, Tensor]
+
+
+class LossOf(nn.Module):
+    """The loss of a task as a module, so that whatever wraps modules (DDP, sharding, compilation) can wrap it."""
+
+    def __init__(self, task: Task, model: nn.Module, device: Device) -> None:
+        super().__init__()
+        self.task, self.model, self.device = task, model, device
+
+    def forward(self, batch: AnyBatch | None, state: Any) -> tuple[Tensor, Tensor, Any]:
+        """The summed loss, its weight, and the state to go on from, cut off from the gradient.
+
+        A rank that has nothing to read takes part with a loss of zero over all weights.
+        """
+        if batch is None:
+            total = torch.stack([weight.sum() * 0 for weight in self.model.parameters() if weight.requires_grad]).sum()
+            return total, total.detach(), state
+        with self.device.mixed():
+            loss, after = self.task.loss(self.model, batch, state)
+        return loss.total, loss.weight.detach(), None if after is None else map_state(Tensor.detach, after)
+
+
+class _Summed(NamedTuple):
+    """What the pieces of a step come to."""
+
+    total: Tensor
+    weight: Tensor
+    state: Any
+
+
+class Update:
+    """Takes the steps of a run, and keeps all its tensors."""
+
+    def __init__(self, task: Task, model: nn.Module, config: TrainingConfig, ranks: Ranks, device: Device) -> None:
+        self._model, self._config, self._ranks, self._device = model, config, ranks, device
+        loss = LossOf(task, model, device)
+        if config.compile:
+            _require_one_shape(task, config)
+            loss.compile(backend=COMPILER)
+        self._loss = ranks.wrap(loss)
+        self._optimiser = build_optimiser(config, model)  # after the wrapping, which may shard the weights
+        self._average = Average(model, config.average) if config.average else None
+        self._scale = Scale(device.torch) if device.precision == "fp16" else None
+        self._carried: Any = None
+        self._tallies = Tallies(config.clip, ranks, device.torch)
+        model.train()
+
+    def step(
+        self, batch: AnyBatch | None, *, carried: bool, standing: Standing, rate: float, stop: bool = False
+    ) -> None:
+        """Nothing; the weights have changed by one step, or not at all if something was not finite.
+
+        When memory runs out, `standing.pieces` doubles, and the step is computed again from the same draws.
+        """
+        state = self._carried if carried else None
+        while (summed := self._gradients(batch, state, standing)) is None:
+            self._halve(batch, standing)
+        hold = self._change(summed, rate, (0, 0) if batch is None else elements_of(batch), stop)
+        if self._average is not None:
+            self._average.follow(standing.step, hold)
+        self._carried = self._kept(hold, state, summed.state)
+
+    def read(self) -> Tally:
+        """What happened since the last call: the only place where the host waits for the device."""
+        scale, grown = (0.0, 0) if self._scale is None else self._scale.read()
+        return self._tallies.read()._replace(scale=scale, grown=grown)
+
+    def tensors(self) -> dict[str, Tensors]:
+        """All tensors of the run, as they are (not copied): what a checkpoint keeps beside the standing."""
+        named = {"model": weights_of(self._model), "optimiser": moments_of(self._optimiser, self._model)}
+        if self._average is not None:
+            named["average"] = self._average.values
+        if self._carried is not None:
+            named["carried"] = {f"{number:04}": leaf for number, leaf in enumerate(leaves_of(self._carried))}
+        return named
+
+    @torch.no_grad()
+    def load(self, tensors: Mapping[str, Mapping[str, Tensor]], standing: Standing) -> None:
+        """Nothing; the run is where it was when these tensors and this standing were kept."""
+        for part, mine in self.tensors().items():
+            if part != "carried":
+                copy_all(part, mine, tensors.get(part, {}))
+        carried = [leaf.to(self._device.torch) for _, leaf in sorted(tensors.get("carried", {}).items())]
+        self._carried = self._nested(carried) if carried else None
+        self._tallies.load(standing.not_finite)
+        if self._scale is not None:
+            self._scale.load(standing.scale, standing.grown)
+
+    def shipped(self) -> AbstractContextManager[None]:
+        """A block in which the model has the weights that are validated and shipped: the average, or its own."""
+        return self.replaced({} if self._average is None else self._average.values)
+
+    @contextmanager
+    def replaced(self, weights: Mapping[str, Tensor]) -> Iterator[None]:
+        """A block in which the model has other weights where names are given; afterwards its own, bit for bit."""
+        mine = {name: tensor for name, tensor in weights_of(self._model).items() if name in weights}
+        before = {name: tensor.clone() for name, tensor in mine.items()}
+        put(mine, weights)
+        try:
+            with self._ranks.whole(self._loss):
+                yield
+        finally:
+            put(mine, before)
+
+    def finite(self) -> list[str]:
+        """The names of the tensors that hold something not finite; a checkpoint with one is never written."""
+        named = {f"{part}.{name}": tensor for part, all_ in self.tensors().items() for name, tensor in all_.items()}
+        floats = {name: tensor for name, tensor in named.items() if tensor.is_floating_point() and tensor.numel()}
+        flags = torch.stack([plain(tensor).isfinite().all() for tensor in floats.values()])
+        return [name for name, fine in zip(floats, flags.tolist(), strict=True) if not fine]
+
+    def _gradients(self, batch: AnyBatch | None, state: Any, standing: Standing) -> _Summed | None:
+        """The sums over the pieces, the gradients lying with the weights; None if memory ran out."""
+        self._optimiser.zero_grad(set_to_none=True)
+        try:
+            return self._backward(batch, state, standing)
+        except (RuntimeError, MemoryError) as error:
+            if not ran_out(error):
+                raise
+        return None  # outside the block: the traceback would keep the tensors of the step alive
+
+    def _backward(self, batch: AnyBatch | None, state: Any, standing: Standing) -> _Summed:
+        device, done = self._device.torch, []
+        pieces = [None] if batch is None else cut(moved(batch, device), standing.pieces)
+        parts = [state] if batch is None else cut_state(state, spans(rows_of(batch), standing.pieces))
+        for number, (piece, part) in enumerate(zip(pieces, parts, strict=True)):
+            apart = nullcontext() if number + 1 == len(pieces) else self._ranks.apart(self._loss)
+            with apart, drawing(standing.seed, standing.step, number, self._ranks.rank, device):
+                total, weight, after = self._loss(piece, part)
+                self._scaled(total).backward()  # type: ignore[no-untyped-call]
+            done.append(_Summed(total.detach(), weight, after))
+        totals, weights, states = zip(*done, strict=True)
+        return _Summed(sum(totals[1:], totals[0]), sum(weights[1:], weights[0]), join_states(states))
+
+    def _change(self, summed: _Summed, rate: float, counts: tuple[int, int], stop: bool) -> Tensor:
+        """1 if nothing has changed because something was not finite, else 0; the weights have taken their step."""
+        total, weight = self._ranks.sum(torch.stack([summed.total, summed.weight])).unbind()
+        norm, scale = plain(get_total_norm(gradients_of(self._optimiser))), self._factor()
+        if scale is not None:
+            norm = norm / scale
+        hold = self._tallies.hold(total, norm)
+        # To the mean, and on to the norm that is allowed: norm / weight > clip means norm / clip > weight.
+        divisor = torch.maximum(weight, norm / self._config.clip) if self._config.clip else weight
+        divisor = divisor.clamp(min=TINY) if scale is None else divisor.clamp(min=TINY) * scale
+        apply(self._optimiser, rate, divisor, hold)
+        self._tallies.add(Seen(total, weight, norm, hold), self._errs(hold), counts, stop)
+        return hold
+
+    def _errs(self, hold: Tensor) -> Tensor:
+        """1 if a step that was held back is an error, and not a sign that the scale of fp16 is too large."""
+        if self._scale is None:
+            return hold
+        errs = hold * (1 - self._scale.searching())
+        self._scale.follow(hold)
+        return errs
+
+    def _factor(self) -> Tensor | None:
+        """What the loss is multiplied by before the backward pass, in fp16: else small gradients would vanish."""
+        return None if self._scale is None else self._scale.value / self._nominal
+
+    def _scaled(self, total: Tensor) -> Tensor:
+        factor = self._factor()
+        return total if factor is None else total * factor
+
+    @property
+    def _nominal(self) -> int:
+        """About how many elements a step has: the scale of fp16 is that of a mean, and the same on all ranks."""
+        feed = self._config.feed
+        return feed.budget if isinstance(feed, ByLengthConfig) else feed.rows * feed.length
+
+    def _kept(self, hold: Tensor, before: Any, after: Any) -> Any:
+        """The state to go on from: the one after the step, or the one before it where the step did not count."""
+        if after is None or after is before:
+            return after
+        if before is None:
+            before = self._fresh(after)
+        old, new = leaves_of(before), leaves_of(after)
+        if all(one.shape == other.shape for one, other in zip(old, new, strict=True)):
+            return merge_rows(hold.bool().expand(len(new[0])), before, after)
+        return before if bool(hold) else after  # memories that grow cannot be chosen between on the device
+
+    def _fresh(self, state: Any) -> Any:
+        """The state of as many rows that have read nothing."""
+        return self._model.initial_state(count_rows(state))  # type: ignore[operator]  # only causal models carry one
+
+    def _nested(self, leaves: list[Tensor]) -> Any:
+        """The tensors of a checkpoint as the state that they were."""
+        rest = iter(leaves)
+        return map_state(lambda _: next(rest), self._model.initial_state(len(leaves[0])))  # type: ignore[operator]
+
+    def _halve(self, batch: AnyBatch | None, standing: Standing) -> None:
+        """Nothing; the next attempt needs half the memory. OutOfMemoryError if there is nothing left to halve."""
+        self._optimiser.zero_grad(set_to_none=True)
+        release(self._device.torch)
+        pieces, rows = standing.pieces * 2, 1 if batch is None else rows_of(batch)
+        if standing.pieces >= rows:
+            raise OutOfMemoryError(
+                f"memory ran out in step {standing.step + 1} with one row at a time",
+                pieces=standing.pieces,
+                fix="take a smaller model, shorter sequences, or --precision bf16",
+            )
+        if self._ranks.count > 1:  # the others are in the middle of the same step, and cannot go back
+            raise OutOfMemoryError(
+                f"memory ran out in step {standing.step + 1} on rank {self._ranks.rank}",
+                pieces=pieces,
+                fix=f"go on with --pieces {pieces}: less memory, the same gradient",
+            )
+        standing.pieces = pieces
+
+
+def _require_one_shape(task: Task, config: TrainingConfig) -> None:
+    """Raise ConfigError where batches have many shapes: each new one would be compiled anew, for minutes."""
+    if isinstance(config.feed, ByLengthConfig) and task.meaning.schema.input != "picture":
+        raise ConfigError(
+            "compile needs batches of one shape, and rows of about one length have another one at nearly every step",
+            fix="leave compile out, or feed a language model by streams or packs",
+        )

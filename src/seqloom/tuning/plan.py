@@ -1,0 +1,63 @@
+"""A tuning as a value: what is searched, on which data, how long, and where it is kept. Workers get it as JSON."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from seqloom.config.data import DataConfig, EncodingConfig, RandomSplit
+from seqloom.config.tuning import SpaceConfig
+from seqloom.errors import ConfigError
+
+MOST_TRIALS, MOST_JOBS = 1_000_000, 256
+
+PrunerName = Literal["median", "hyperband", "none"]
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything that a worker needs to know."""
+
+    data: DataConfig  # as people gave it; trials get it without its test files
+    out: str
+    storage: str  # sqlite:///FILE or postgresql://...
+    study: str
+    space: SpaceConfig = SpaceConfig()
+    trials: int = 20  # in all, over all processes and machines
+    seconds: float = 0.0  # after which no trial begins or goes on; 0: no limit
+    pruner: PrunerName = "median"
+    seed: int = 0  # of the draws
+    settings: dict[str, Any] = {}  # of `TrainingConfig`: the same in every trial, and not searched
+    encoding: EncodingConfig | None = None
+    device: str = "auto"
+    workers: int = 0  # processes that load data, for each trial
+    cache: str | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.trials <= MOST_TRIALS:
+            raise ConfigError(f"{self.trials:,} trials", fix=f"take 1 to {MOST_TRIALS:,}")
+        if not 0 <= self.seconds < float("inf"):
+            raise ConfigError(f"{self.seconds:g} seconds", fix="take a positive number, or 0 for no limit")
+
+    @property
+    def folder(self) -> Path:
+        """Where trials and results lie."""
+        return Path(self.out)
+
+    def trial_folder(self, number: int) -> Path:
+        """The run folder of a trial."""
+        return self.folder / "trials" / f"{number:03d}"
+
+
+def without_test(data: DataConfig) -> DataConfig:
+    """The same data without its test files; train is divided as if they were there, so dev keeps its rows.
+
+    A test part that is drawn from one file, or is part of a known set, is sealed where the data is prepared.
+    """
+    if not data.test:
+        return data
+    split = data.split
+    if split is None and not data.dev:
+        split = RandomSplit()
+    if isinstance(split, RandomSplit):
+        split = msgspec.structs.replace(split, test=0.0)
+    return msgspec.structs.replace(data, test=(), split=split)

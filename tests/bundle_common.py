@@ -1,0 +1,44 @@
+"""Runs without training: a folder as training leaves it, its model as it is drawn or with weights that answer."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from seqloom.bundle import Bundle, bundle_files
+from seqloom.config.data import DataConfig, EncodingConfig
+from seqloom.config.training import RunConfig, TrainingConfig
+from seqloom.data.dataset import open_data
+from seqloom.data.preparing import prepare
+from seqloom.data.problems import Ledger
+from seqloom.durable import commit_folder
+from seqloom.tasks.choosing import task_of
+from seqloom.tasks.contract import HeadSettings, Meaning
+
+TRAIN = "text,label\na good film,good\na bad film,bad\ngood,good\nbad bad,bad\n"
+DEV = "text,label\nbad,bad\ngood film,good\na film good,good\n"
+TEST = "text,label\na good good film,good\nbad film,bad\n"
+
+
+def make_run(folder: Path, recipe: str = "bag", **settings: Any) -> Path:
+    """A run folder with a model that was never trained; settings are those of the data."""
+    config = open_data(DataConfig(**settings), Ledger()).config
+    encoding = EncodingConfig()
+    prepared = prepare(open_data(config, Ledger()), encoding, Ledger())
+    task = task_of(Meaning.of(prepared))
+    model = task.model(recipe, "tiny", HeadSettings())
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        weights = model.build().state_dict()
+    run = RunConfig(task=task.name, data=config, encoding=encoding, model=model, training=TrainingConfig())
+    folder.mkdir()
+    (folder / "config.toml").write_text(run.to_toml())
+    commit_folder(folder / "model", bundle_files(Bundle(model, task.meaning, weights, {}), "# A model\n"))
+    return folder
+
+
+def make_reviews(place: Path) -> dict[str, Any]:
+    """The three files of a small set of reviews, as settings of the data."""
+    for name, text in {"train": TRAIN, "dev": DEV, "test": TEST}.items():
+        (place / f"{name}.csv").write_text(text)
+    return {part: (str(place / f"{part}.csv"),) for part in ("train", "dev", "test")}

@@ -1,0 +1,186 @@
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from diagnosis_common import falling, looks, steps
+from seqloom.config.training import StreamsConfig, TrainingConfig
+from seqloom.diagnosis import curves
+from seqloom.diagnosis.costs import cost_findings
+from seqloom.diagnosis.curves import curve_findings, roughness
+from seqloom.diagnosis.findings import Finding
+from seqloom.diagnosis.story import told
+
+CONFIG = TrainingConfig(rate=1e-3)
+
+
+def found(records: list[dict[str, Any]], config: TrainingConfig = CONFIG) -> dict[str, Finding]:
+    return {finding.code: finding for finding in curve_findings(told(records), config)}
+
+
+def advised(finding: Finding) -> list[str]:
+    return [advice.said for advice in finding.advice]
+
+
+# --- healthy runs ----------------------------------------------------------------------------------------------------
+
+HEALTHY: dict[str, Callable[[float], float]] = {
+    "to a tenth": falling,
+    "to nothing": lambda share: 2.0 * math.exp(-12 * share) + 1e-4,
+    "a language model, to its entropy": lambda share: 7.0 * (0.65 + 0.35 * math.exp(-9 * share)),
+    "late but far": lambda share: 2.0 / (1 + math.exp(20 * (share - 0.4))) + 0.05,
+}
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+@pytest.mark.parametrize("schedule", [lambda share: 1e-3, lambda share: 1e-3 * (1.01 - share)])
+def test_a_healthy_run_has_no_finding(name: str, schedule: Callable[[float], float]) -> None:
+    loss = HEALTHY[name]
+    records = steps(loss, noise=0.05, rate=schedule) + looks([loss(share / 8) * 1.05 for share in range(1, 9)])
+    if name.startswith("a language model") and schedule(1.0) == 1e-3:
+        assert set(found(records)) <= {"loss.plateau"}  # at its entropy a loss stands still, and only the user knows
+    else:
+        assert found(records) == {}
+
+
+@given(noise=st.floats(0.0, 0.1), every=st.sampled_from([1, 2, 5, 10, 20]))
+def test_chance_is_no_finding_however_often_a_run_reports(noise: float, every: int) -> None:
+    assert found(steps(falling, noise=noise, every=every)) == {}
+
+
+def test_a_run_of_few_steps_is_not_judged() -> None:
+    assert found(steps(lambda share: 1.0)[:7]) == {}
+    assert found(steps(lambda share: 1.0)[:8]) != {}
+
+
+# --- each fault ------------------------------------------------------------------------------------------------------
+
+
+def jagged(share: float) -> float:
+    return falling(share) + (1.5 if round(share * 40) % 2 else 0.0)
+
+
+def test_a_jagged_loss_asks_for_a_lower_rate() -> None:
+    finding = found(steps(jagged))["loss.jagged"]
+    assert advised(finding)[:2] == ["--rate 0.0001", "--find-lr"]
+    assert finding.evidence["roughness"] > curves.ROUGH
+    assert finding.figure is not None
+
+
+def test_a_slightly_jagged_loss_asks_for_a_third_of_the_rate() -> None:
+    wave = found(steps(lambda share: falling(share) + (0.3 if round(share * 40) % 2 else 0.0), noise=0.0))
+    assert advised(wave["loss.jagged"])[0] == "--rate 0.0003"
+
+
+def test_a_loss_that_climbs_back_asks_for_a_lower_rate() -> None:
+    assert "loss.jagged" in found(steps(lambda share: 2.0 - 1.5 * math.sin(math.pi * share)))
+
+
+@pytest.mark.parametrize("rate", [lambda share: 1e-3, lambda share: 1e-3 * (1.01 - share)])
+def test_a_straight_loss_asks_for_a_higher_rate_whatever_the_schedule(rate: Callable[[float], float]) -> None:
+    def gone(share: float) -> float:  # the integral of the rate, as a share of the whole
+        return share if rate(1.0) == 1e-3 else 1 - (1 - share) ** 2
+
+    finding = found(steps(lambda share: 2.0 - 0.3 * gone(share), noise=0.005, rate=rate))["loss.linear"]
+    assert advised(finding) == ["--rate 0.01", "--find-lr"]
+    assert found(steps(lambda share: 2.0 - 0.3 * (1 - math.exp(-6 * gone(share))), noise=0.005, rate=rate)) == {}
+
+
+def test_a_loss_that_begins_to_fall_at_the_end_asks_for_more_epochs() -> None:
+    finding = found(steps(lambda share: 2.0 - 0.8 * share**4))["loss.unfinished"]
+    assert advised(finding)[0] == "--epochs 30"
+
+
+def test_a_flat_loss_asks_to_measure_the_rate() -> None:
+    assert advised(found(steps(lambda share: 0.7))["loss.flat"]) == ["--find-lr"]
+
+
+def test_a_loss_that_stands_still_at_a_high_rate_asks_for_another_schedule() -> None:
+    stands = steps(lambda share: 2.0 * max(0.6, 1 - 2 * share), noise=0.01)
+    assert advised(found(stands)["loss.plateau"]) == ["--schedule cosine"]
+    lowered = steps(lambda share: 2.0 * max(0.6, 1 - 2 * share), noise=0.01, rate=lambda share: 1e-3 * (1.01 - share))
+    assert "loss.plateau" not in found(lowered)
+
+
+def test_a_gap_between_training_and_dev_asks_to_regularise() -> None:
+    finding = found(steps(falling) + looks([1.5, 1.2, 1.0, 1.1, 1.3, 1.5]))["dev.gap"]
+    assert advised(finding) == ["--dropout 0.3", "--decay 0.1", "--patience 3"]
+    assert finding.evidence["at step"] == 198
+    assert found(steps(falling) + looks([1.5, 1.2, 0.8, 0.6, 0.5, 0.4])) == {}
+
+
+def test_norms_far_above_the_clip_ask_for_a_lower_rate() -> None:
+    assert advised(found(steps(falling, norm=30.0))["gradient.exploding"]) == ["--rate 0.0001"]
+    assert found(steps(falling, norm=4.0, clipped=1.0)) == {}
+
+
+def test_spikes_without_a_clip_ask_for_one() -> None:
+    open_ = TrainingConfig(rate=1e-3, clip=0.0)
+    spiky = steps(falling, largest=lambda share: 900.0 if share > 0.9 else 1.0)
+    assert advised(found(spiky, open_)["gradient.exploding"]) == ["--clip 1", "--rate 0.0001"]
+    assert found(steps(falling, largest=3.0), open_) == {}
+
+
+def test_skipped_steps_are_an_explosion_and_a_rare_one_is_not() -> None:
+    assert "gradient.exploding" in found(steps(falling, skipped=1))
+    assert found(steps(falling, skipped=lambda share: int(share == 0.5))) == {}
+
+
+def test_a_run_that_ended_without_finite_numbers_is_an_explosion() -> None:
+    records = steps(falling)
+    for record in records[-20:]:
+        record |= {"loss": None, "norm": None, "largest": None}
+    records.append({"kind": "end", "step": 400, "why": "not-finite", "best_step": 0, "metrics": {}})
+    finding = found(records)["gradient.exploding"]
+    assert finding.figure is not None
+
+
+# --- the guards ------------------------------------------------------------------------------------------------------
+
+
+def test_without_blocks_a_report_of_every_step_would_look_jagged(monkeypatch: pytest.MonkeyPatch) -> None:
+    records = steps(falling, noise=0.15, every=1)
+    assert found(records) == {}
+    monkeypatch.setattr("seqloom.diagnosis.story.STEPS", 1)
+    assert "loss.jagged" in found(records)
+
+
+def test_without_its_error_a_descent_of_noise_would_look_like_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def codes() -> list[str]:
+        drifts = [steps(lambda share, at=at: 2 - 0.002 * at * share, noise=0.03) for at in range(20)]
+        return [code for records in drifts for code in found(records)]
+
+    assert set(codes()) == {"loss.flat"}
+    monkeypatch.setattr(curves, "SEEN", 0.0)
+    assert set(codes()) - {"loss.flat"}
+
+
+@given(st.lists(st.floats(0, 10), min_size=3, max_size=20), st.floats(0.1, 10), st.floats(-5, 5), st.floats(-1, 1))
+def test_roughness_does_not_see_a_line_and_scales_with_the_loss(
+    losses: list[float], scale: float, level: float, slope: float
+) -> None:
+    other = [scale * loss + level + slope * at for at, loss in enumerate(losses)]
+    assert roughness(other) == pytest.approx(scale * roughness(losses), abs=1e-9)
+
+
+# --- what is wasted --------------------------------------------------------------------------------------------------
+
+
+def paces(waited: float) -> list[dict[str, Any]]:
+    return [{"kind": "pace", "step": 10 * at, "waited": waited} for at in range(5)]
+
+
+def test_padding_and_waiting_are_found_where_they_are_large() -> None:
+    wasteful = told(steps(falling, padding=0.6), paces(0.5))
+    findings = {finding.code: finding for finding in cost_findings(wasteful, CONFIG)}
+    assert advised(findings["cost.padding"])[0] == "--batch 1024"
+    assert advised(findings["cost.waiting"]) == ["--workers 4"]
+    assert cost_findings(told(steps(falling), paces(0.02)), CONFIG) == ()
+
+
+def test_a_feed_without_a_budget_is_not_told_to_change_it() -> None:
+    (finding,) = cost_findings(told(steps(falling, padding=0.6)), TrainingConfig(feed=StreamsConfig()))
+    assert [advice.flag for advice in finding.advice] == ["--longest"]

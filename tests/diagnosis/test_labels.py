@@ -1,0 +1,45 @@
+from typing import Any
+
+import pytest
+
+from seqloom.diagnosis import labels
+from seqloom.diagnosis.labels import Confusion, label_findings
+
+
+def codes(confusion: Confusion, data: tuple[dict[str, Any], ...] = ()) -> list[str]:
+    return [finding.code for finding in label_findings(confusion, data)]
+
+
+def test_one_label_for_everything_is_found() -> None:
+    said_a = (("a", "a", 60), ("b", "a", 39), ("b", "b", 1))
+    (finding,) = label_findings(said_a)
+    assert finding.code == "label.dominates" and finding.evidence["label"] == "a"
+    assert finding.advice[0].said == "--class-weights balanced"
+
+
+def test_a_label_that_is_nearly_all_of_the_truth_may_be_nearly_all_that_is_said() -> None:
+    assert codes((("a", "a", 95), ("b", "a", 5))) == []
+
+
+def test_labels_that_are_never_said_are_found() -> None:
+    (finding,) = label_findings((("a", "a", 700), ("b", "b", 250), ("c", "a", 50)))
+    assert finding.code == "label.never-said" and "c" in finding.text
+    assert codes((("a", "a", 900), ("b", "b", 90), ("c", "a", 10))) == []  # one in a hundred may be missed
+
+
+def test_good_answers_and_few_answers_have_no_finding() -> None:
+    assert codes((("a", "a", 40), ("b", "b", 35), ("a", "b", 5))) == []
+    assert codes((("a", "a", 20), ("b", "a", 20))) == []
+    assert codes(()) == []
+
+
+def test_what_the_data_check_warned_of_is_told_again() -> None:
+    unseen = {"severity": "warn", "code": "label.unseen", "rows": 12, "samples": [{"text": "label 'x' is new"}]}
+    (finding,) = label_findings((), (unseen,))
+    assert finding.code == "label.data" and finding.evidence == {"label.unseen": 12.0} and "label 'x'" in finding.text
+    assert codes((), (unseen | {"severity": "note"}, unseen | {"code": "leak.overlap"})) == []
+
+
+def test_without_its_limit_the_truth_would_be_called_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(labels, "AT_MOST", 1.0)
+    assert codes((("a", "a", 96), ("b", "a", 4))) == ["label.dominates"]

@@ -1,0 +1,89 @@
+"""What the tests of the tasks share: small data of every kind, and tiny models."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from data_settings import BY_NAME, Setting, objects, one
+from seqloom.config.data import EncodingConfig, RandomSplit
+from seqloom.config.training import AnyFeed, ByLengthConfig
+from seqloom.data.dataset import open_data
+from seqloom.data.front import load_data
+from seqloom.data.preparing import Prepared, prepare
+from seqloom.data.problems import Ledger
+from seqloom.data.schema import Part
+from seqloom.models import EncoderDecoder, LanguageModel
+from seqloom.tasks.choosing import task_of
+from seqloom.tasks.contract import HeadSettings, Meaning, Task
+from seqloom.text.symbols import END
+from seqloom.types import Batch
+
+WORDS = Setting(
+    "words with a label",
+    one("a.jsonl", objects(tokens=[["a", "good" if n % 2 else "bad", f"w{n}"] for n in range(40)], label=["x", "y"] * 20)),
+    "words",
+    "label",
+    {"task": "classify"},
+)
+
+
+class Small:
+    """A small set with its task."""
+
+    def __init__(self, prepared: Prepared) -> None:
+        self.prepared = prepared
+        self.task: Task = task_of(Meaning.of(prepared))
+
+    def model(self, recipe: str | None = None, head: HeadSettings = HeadSettings()) -> nn.Module:  # noqa: B008
+        """A tiny model, the same one every time."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(1)
+            model = self.task.model(recipe or self.task.recipes()[0], "tiny", head).build()
+        if isinstance(model, EncoderDecoder | LanguageModel):
+            with torch.no_grad():
+                model.head.bias[END] += 1.0  # or it would write for ever before it has learnt to stop
+        return model
+
+    def batches(self, part: Part = "dev", feed: AnyFeed = ByLengthConfig(budget=64)) -> list[Batch[Any, Any]]:  # noqa: B008
+        """The batches of one epoch."""
+        steps = self.task.loader(self.prepared, part, feed, seed=0, workers=0).steps(until=1)
+        return [step.batch for step in steps if step.batch is not None]
+
+
+@pytest.fixture(scope="session")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Small]:
+    """The set of a name in `data_settings`, a quarter of it dev, read once."""
+    kept: dict[str, Small] = {}
+
+    def find(name: str) -> Small:
+        if name not in kept:
+            setting = WORDS if name == WORDS.name else BY_NAME[name]
+            folder, ledger = tmp_path_factory.mktemp("set"), Ledger()
+            config = setting.config(folder)
+            split = RandomSplit(dev=0.25, test=0.0)
+            fields = {field: getattr(config, field) for field in config.__struct_fields__}
+            dataset = open_data(type(config)(**(fields | {"split": split})), ledger)
+            kept[name] = Small(prepare(dataset, EncodingConfig(), ledger))
+        return kept[name]
+
+    return find
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Callable[..., Small]:
+    """A set of lines that a test writes: a training part and a dev part."""
+    numbers: Iterator[int] = itertools.count()
+
+    def write(name: str, train: str, dev: str, **settings: Any) -> Small:
+        folder = tmp_path / str(next(numbers))
+        for part, text in (("train", train), ("dev", dev)):
+            (folder / part).mkdir(parents=True)
+            (folder / part / name).write_text(text)
+        return Small(load_data(folder / "train" / name, dev=folder / "dev" / name, **settings))
+
+    return write

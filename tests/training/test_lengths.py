@@ -1,0 +1,42 @@
+"""How far a run is."""
+
+import pytest
+
+from seqloom.config.training import EpochsConfig, SecondsConfig, StepsConfig, SymbolsConfig
+from seqloom.training.lengths import expected_steps, is_over, share_done
+from seqloom.training.standing import Standing
+
+LENGTHS = [EpochsConfig(count=4), StepsConfig(count=40), SymbolsConfig(count=400), SecondsConfig(count=4.0)]
+
+
+class TenSteps:
+    """A plan of ten steps an epoch."""
+
+    def count(self, epoch: int) -> int:
+        return 10
+
+
+def standing(done: float) -> tuple[Standing, float]:
+    """Where a run of four epochs of ten steps of ten symbols, one a second, is after so many epochs."""
+    steps = round(done * 10)
+    return Standing(epoch=steps // 10, index=steps % 10, step=steps, symbols=10 * steps), done
+
+
+@pytest.mark.parametrize("length", LENGTHS, ids=lambda length: length.kind())
+@pytest.mark.parametrize("done", [0.0, 0.5, 1.0, 2.7, 3.9])
+def test_every_length_counts_the_same_share(length, done) -> None:
+    where, seconds = standing(done)
+    assert share_done(length, where, TenSteps(), seconds) == pytest.approx(done / 4)
+    assert not is_over(length, where, seconds)
+
+
+@pytest.mark.parametrize("length", LENGTHS, ids=lambda length: length.kind())
+def test_a_run_is_over_at_its_length_and_never_more_than_whole(length) -> None:
+    for done in (4.0, 5.0):
+        where, seconds = standing(done)
+        assert is_over(length, where, seconds)
+        assert share_done(length, where, TenSteps(), seconds) == 1.0
+
+
+def test_all_lengths_but_a_clock_expect_the_same_number_of_steps() -> None:
+    assert [expected_steps(length, TenSteps(), symbols=100) for length in LENGTHS] == [40, 40, 40, None]

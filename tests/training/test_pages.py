@@ -1,0 +1,265 @@
+"""The report and the card of a run say what the folder says: all of it, safely, and the same twice."""
+
+import html
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seqloom import recipes
+from seqloom.config.data import DataConfig, EncodingConfig
+from seqloom.config.inputs import TokensConfig
+from seqloom.config.training import RunConfig, TrainingConfig
+from seqloom.durable import append_line, write_lines
+from seqloom.errors import DamagedError, DataError
+from seqloom.training.pages import html as report_module
+from seqloom.training.pages.card import card_md
+from seqloom.training.pages.html import report_html
+from seqloom.training.pages.samples import followed
+from seqloom.training.pages.summary import RunSummary, summary_of
+from seqloom.training.pages.writing import write_pages
+
+LABELS = ["glad", "angry", "שלום"]
+ENVIRONMENT = {
+    "seqloom": "0.1.0",
+    "torch": "2.13.0",
+    "python": "3.11.2",
+    "device": "cpu",
+    "capability": "AVX512",
+    "threads": 1,
+    "ranks": 1,
+    "sharded": False,
+}
+HOSTILE = ["</style><script>alert(1)</script>", "\u202etxt.exe", "\x1b[31mred\x00", '"><img src=x onerror=alert(1)>']
+
+
+def step_line(step: int, **changes: Any) -> dict[str, Any]:
+    plain = {"kind": "step", "step": step, "epoch": 0, "share": step / 100, "loss": 2 / step, "rate": 0.001}
+    plain |= {"norm": 0.5, "largest": 2.0, "clipped": 0.25, "skipped": 0, "symbols": 50 * step, "padding": 0.1}
+    return plain | changes
+
+
+def validation_line(step: int, accuracy: float, *, best: bool = True, text: str = "a film") -> dict[str, Any]:
+    sample = {"input": text, "said": LABELS[step % 3], "true": "glad", "right": step % 3 == 0}
+    metrics = {"accuracy": accuracy, "loss": 1 / step}
+    return {"kind": "validation", "step": step, "epoch": 1, "metrics": metrics, "best": best, "samples": [sample]}
+
+
+def pace_line(step: int, speed: float = 1000.0) -> dict[str, Any]:
+    pace = {"seconds": step * 0.1, "symbols_per_second": speed, "waited": 0.05, "memory": 10**8, "remaining": None}
+    return {"kind": "pace", "when": "2031-02-03T04:05:06", "step": step, **pace}
+
+
+METRICS = [
+    *(step_line(step) for step in range(10, 101, 10)),
+    validation_line(50, 0.5),
+    validation_line(100, 0.75),
+    {"kind": "end", "step": 100, "why": "done", "best_step": 100, "metrics": {"accuracy": 0.75}},
+]
+EVENTS = [
+    {"kind": "begun", "folder": "x", "step": 0, "parameters": 4321, "trained": 4000, "steps": 100}
+    | {"checkpoint_bytes": 99, "environment": ENVIRONMENT, "said": ["cpu was chosen"]},
+    *(pace_line(step) for step in range(10, 101, 10)),
+    {"kind": "notice", "step": 30, "code": "step.skipped", "text": "not finite", "fix": "lower --rate"},
+]
+NOTES = {
+    "step": 100,
+    "dev": {"accuracy": 0.75, "loss": 0.01},
+    "dev_rows": 40,
+    "intervals": {"accuracy": [0.61, 0.87]},
+    "confusion": [["glad", "glad", 20], ["glad", "angry", 7], ["angry", "angry", 13]],
+}
+
+
+def run_folder(
+    path: Path,
+    *,
+    metrics: list[dict[str, Any]] = METRICS,
+    events: list[dict[str, Any]] = EVENTS,
+    notes: dict[str, Any] | None = NOTES,
+    labels: list[str] = LABELS,
+    file: str = "reviews.csv",
+) -> Path:
+    """A folder such as training leaves."""
+    model = recipes.classifier("gru", inputs=TokensConfig(vocab_size=50), num_classes=3, size="tiny")
+    config = RunConfig(
+        task="classify",
+        data=DataConfig(train=(file[:200],)),
+        encoding=EncodingConfig(),
+        model=model,
+        training=TrainingConfig(),
+    )
+    findings = [["warn", "labels.rare", 12, [[f"{file}:7", "a label has 3 rows", "add rows"]]]]
+    split = {"rule": {"kind": "random"}, "counts": {"train": 400, "dev": 40, "test": 41}}
+    facts = {"fingerprints": {file: "a1"}, "split": split, "findings": findings, "said": ["input: text"]}
+    for folder in ("vocabulary", "model"):
+        (path / folder).mkdir(parents=True)
+    (path / "config.toml").write_text(config.to_toml())
+    (path / "data.json").write_text(json.dumps(facts))
+    (path / "vocabulary" / "labels.json").write_text(json.dumps(labels))
+    if notes is not None:
+        (path / "model" / "config.json").write_text(json.dumps({"notes": notes}))
+    write_lines(path / "metrics.jsonl", metrics)
+    write_lines(path / "events.jsonl", events)
+    return path
+
+
+def look(accuracy: float) -> dict[str, Any]:
+    return {"when": "2031-02-03", "seqloom": "0.1.0", "model_sha256": "ab" * 32} | {
+        "metrics": {"accuracy": accuracy},
+        "intervals": {"accuracy": [accuracy - 0.1, accuracy + 0.1]},
+    }
+
+
+class Elements(HTMLParser):
+    """The names of the elements of a page and their attributes."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+        self.attributes: set[str] = set()
+        self.texts: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+def test_the_report_shows_curves_scores_confusion_answers_data_configuration_and_environment(tmp_path: Path) -> None:
+    page = report_html(summary_of(run_folder(tmp_path / "run")))
+    for title in ("Loss", "Dev accuracy", "Learning rate", "Norm of the gradient", "Symbols per second"):
+        assert title in page
+    for words in ("Clipped in 25 % of the steps", "0.61 to 0.87", "angry", "a film", "labels.rare", "reviews.csv"):
+        assert words in page
+    for words in ("4,321", "kind = &quot;run&quot;", "AVX512", "lower --rate", "Finished after 100 steps", "400"):
+        assert words in page
+
+
+def test_the_report_needs_nothing_from_outside(tmp_path: Path) -> None:
+    page = report_html(summary_of(run_folder(tmp_path / "run")))
+    found = Elements(page)
+    assert found.names.isdisjoint({"script", "link", "img", "iframe", "object", "embed", "form", "base"})
+    assert found.attributes.isdisjoint({"src", "href", "onerror", "onload", "onclick"})
+    assert "url(" not in page and "@import" not in page
+    assert set(re.findall(r"https?://[^\"' ]+", page)) <= {"http://www.w3.org/2000/svg"}
+
+
+@pytest.mark.parametrize("text", [*HOSTILE, "x" * 1_000_000])
+def test_hostile_text_is_shown_and_does_nothing(tmp_path: Path, text: str) -> None:
+    metrics = [validation_line(50, 0.5, text=text[:2000]), validation_line(100, 0.75, text=text[:2000])]
+    events = [*EVENTS, {"kind": "notice", "step": 3, "code": "x", "text": text[:2000], "fix": text[:2000]}]
+    notes = NOTES | {"confusion": [[text, "glad", 2], ["glad", text, 1]]}
+    labels, name = [*LABELS, text], re.sub(r"[/\x00]", "_", text)[:100]
+    run = run_folder(tmp_path / name, metrics=metrics, events=events, notes=notes, labels=labels, file=text)
+    summary = summary_of(run)
+    page, card = report_html(summary), card_md(summary)
+    assert Elements(page).names.isdisjoint({"script", "img"})
+    for written in (page, card):
+        assert len(written) < 200_000
+        assert not re.search(r"[\x00-\x08\x0b-\x1f\u202a-\u202e\u2066-\u2069]", written)
+    spans = re.sub(r"(`+).+?\1", "", card)  # Markdown gives no meaning to what is inside a code span
+    assert "<script" not in spans and "<img" not in spans
+
+
+def test_without_escaping_hostile_text_would_act(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = run_folder(tmp_path / "run", metrics=[validation_line(50, 0.5, text=HOSTILE[0])])
+    monkeypatch.setattr(report_module, "isolate", lambda text, _: report_module.Markup(text))
+    assert "script" in Elements(report_html(summary_of(run))).names
+
+
+def test_a_second_look_at_the_test_set_is_reported_plainly(tmp_path: Path) -> None:
+    run = run_folder(tmp_path / "run")
+    assert "has not been looked at" in card_md(summary_of(run))
+    append_line(run / "looks.jsonl", look(0.7))
+    once = card_md(summary_of(run))
+    assert "looked at **once**" in once and "0.7 [0.6, 0.8]" in once and "Only the first look" not in once
+    append_line(run / "looks.jsonl", look(0.5))
+    twice = card_md(summary_of(run))
+    assert "looked at **2 times**" in twice and "Only the first look is a test" in twice
+    assert "0.7 [0.6, 0.8]" in twice and "0.5 [0.4, 0.6]" in twice
+    assert "only the first look is one" in report_html(summary_of(run))
+
+
+def test_equal_runs_have_equal_cards_wherever_and_whenever_they_ran(tmp_path: Path) -> None:
+    slow = [line | ({"seconds": 9e9, "when": "2099"} if line["kind"] == "pace" else {}) for line in EVENTS]
+    here, there = run_folder(tmp_path / "here"), run_folder(tmp_path / "there", events=slow)
+    for run in (here, there):
+        append_line(run / "looks.jsonl", look(0.7))
+    assert card_md(summary_of(here)) == card_md(summary_of(there))
+    assert "2031" not in card_md(summary_of(here))
+    assert report_html(summary_of(here)) == report_html(summary_of(here))
+
+
+def test_scores_of_other_weights_than_the_best_are_not_shown_as_theirs(tmp_path: Path) -> None:
+    run = run_folder(tmp_path / "run", notes=NOTES | {"step": 50})
+    assert "0.61" not in card_md(summary_of(run)) and "not measured" in card_md(summary_of(run))
+    assert "0.61 to 0.87" in card_md(summary_of(run, NOTES))  # the model that is about to be shipped
+
+
+def test_a_run_that_took_steps_again_has_one_point_for_each(tmp_path: Path) -> None:
+    again = [*(pace_line(step, 1.0) for step in (10, 20, 30)), *(pace_line(step, 2.0) for step in (20, 30, 40))]
+    summary = summary_of(run_folder(tmp_path / "run", events=[EVENTS[0], *again]))
+    assert [(one.step, one.symbols_per_second) for one in summary.paces] == [(10, 1.0), (20, 2.0), (30, 2.0), (40, 2.0)]
+    assert "Symbols per second" in report_html(summary)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "words"),
+    [
+        ([], "Not finished: at step 0"),
+        ([step_line(10)], "Not finished: at step 10"),
+        ([step_line(10, loss=None, norm=None, largest=None)], "Not finished"),
+        ([*METRICS, step_line(110)], "Not finished: at step 110"),
+        ([{"kind": "end", "step": 7, "why": "not-finite", "best_step": 0, "metrics": {}}], "not finite three times"),
+    ],
+)
+def test_runs_that_are_not_finished_have_pages_too(tmp_path: Path, metrics: list[dict[str, Any]], words: str) -> None:
+    run = run_folder(tmp_path / "run", metrics=metrics, events=[], notes=None)
+    write_pages(run)
+    assert words in html.unescape((run / "report.html").read_text())
+    assert (run / "card.md").read_text().startswith("# classify: sequence-model\n")
+
+
+def test_the_same_examples_are_followed_and_wrong_ones_come_first() -> None:
+    from seqloom.training.pages.lines import SampleLine, ValidationLine
+
+    def at(step: int) -> ValidationLine:
+        samples = tuple(SampleLine(name, f"{name}{step}", name, name == "a") for name in "abc")
+        return ValidationLine(step, 0, {}, True, samples)
+
+    shown = followed([at(step) for step in range(1, 101)])
+    assert [one.input for one in shown] == ["b", "c", "a"]
+    assert [step for step, _ in shown[0].answers] == [1, 34, 67, 100]
+    assert [sample.said for _, sample in shown[0].answers] == ["b1", "b34", "b67", "b100"]
+
+
+def test_a_summary_is_whole_as_json_and_draws_itself_in_a_notebook(tmp_path: Path) -> None:
+    summary = summary_of(run_folder(tmp_path / "run"))
+    plain = json.loads(summary.to_json())
+    assert set(plain) == set(RunSummary.__struct_fields__) and len(plain["steps"]) == 10
+    assert summary._repr_html_().startswith("<iframe sandbox srcdoc=")
+
+
+def test_what_is_no_run_is_refused_with_a_cure(tmp_path: Path) -> None:
+    run = run_folder(tmp_path / "run")
+    with pytest.raises(DataError, match=r"no config\.toml.*did you mean run\?"):
+        summary_of(tmp_path / "rum")
+    with pytest.raises(DataError, match="seqloom train --out"):
+        summary_of(tmp_path)
+    (run / "data.json").write_text("[")
+    with pytest.raises(DamagedError, match=r"data\.json is not JSON"):
+        summary_of(run)
+    (run / "data.json").write_text('{"findings": [7]}')
+    with pytest.raises(DamagedError, match=r"data\.json is not what training wrote"):
+        summary_of(run)
+    (run / "data.json").unlink()
+    write_lines(run / "metrics.jsonl", [{"kind": "step", "step": "ten"}])
+    with pytest.raises(DamagedError, match=r"metrics\.jsonl: a line is not what training writes"):
+        summary_of(run)
