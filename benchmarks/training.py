@@ -1,7 +1,7 @@
 """What a step of ours costs beside a bare PyTorch loop that does the same maths: ratios of medians, in turns.
 
 Bare: zero_grad, loss, backward, clip_grad_norm_, fused AdamW in two groups, LambdaLR. Ours does more: it sums losses
-and norms for the report, seeds dropout, guards against NaN, counts symbols, and on a processor is read after every step.
+and norms for the report, seeds dropout, guards against NaN, counts symbols, and on a processor is read at every step.
 
 python benchmarks/training.py [cpu|cuda]
 """
@@ -82,12 +82,12 @@ def ours(model: nn.Module, batch: AnyBatch, name: str) -> Callable[[], None]:
 
 def seconds(step: Callable[[], None], name: str) -> float:
     """How long a step takes, over several."""
-    began = time.process_time()
+    began = time.perf_counter()
     for _ in range(STEPS):
         step()
     if name == "cuda":
         torch.cuda.synchronize()
-    return (time.process_time() - began) / STEPS
+    return (time.perf_counter() - began) / STEPS
 
 
 def ragged() -> AnyBatch:

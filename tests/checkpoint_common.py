@@ -38,6 +38,7 @@ def tensors_of(seed: int) -> dict[str, dict[str, Tensor]]:
     return {
         "model": model,
         "optimiser": {**moments, "0/step": torch.tensor(float(seed))},
+        "average": {"embedding.weight": weight / 2},
         "carried": {"0": torch.randn(2, 3, generator=draw)},
     }
 

@@ -12,9 +12,11 @@ from seqloom.types import Batch, Loss
 STEPS = 400
 
 
-def steps(loss: Callable[[float], float], *, every: int = 10, noise: float = 0.01, **fields: Any) -> list[dict[str, Any]]:
+def steps(
+    loss: Callable[[float], float], *, every: int = 10, noise: float = 0.01, seed: int = 0, **fields: Any
+) -> list[dict[str, Any]]:
     """The step records of a run whose loss is a function of the share of the run, with noise of its own seed."""
-    draws = np.random.default_rng(0).normal(size=STEPS // every)
+    draws = np.random.default_rng(seed).normal(size=STEPS // every).tolist()
     usual = {"epoch": 0, "rate": 1e-3, "norm": 0.5, "largest": 1.0, "clipped": 0.1, "skipped": 0, "symbols": 0}
     usual |= {"padding": 0.05}
     scale = noise * math.sqrt(10 / every)
@@ -34,6 +36,11 @@ def looks(losses: Sequence[float]) -> list[dict[str, Any]]:
         {"kind": "validation", "step": every * at, "epoch": at, "metrics": {"loss": loss}, "best": False, "samples": []}
         for at, loss in enumerate(losses, start=1)
     ]
+
+
+def constant(value: float) -> Callable[[float], float]:
+    """The same at every share of a run."""
+    return lambda _: value
 
 
 def falling(share: float) -> float:

@@ -232,9 +232,11 @@ def test_numbers_that_are_not_finite_are_neither_written_nor_read(classifier, wr
         read_bundle(path)
 
 
-def test_notes_that_are_no_json_are_refused(classifier) -> None:
-    with pytest.raises(ConfigError, match="notes are JSON of finite numbers"):
-        bundle_files(classifier._replace(notes={"loss": float("nan")}), "")
+def test_notes_that_are_no_json_are_refused_and_an_infinite_score_is_null(classifier, write) -> None:
+    with pytest.raises(ConfigError, match="notes are not JSON"):
+        bundle_files(classifier._replace(notes={"model": torch.zeros(1)}), "")
+    noted = classifier._replace(notes={"perplexity": float("inf"), "f1": float("nan"), "loss": 0.5})
+    assert read_bundle(write(noted)).notes == {"perplexity": None, "f1": None, "loss": 0.5}
 
 
 @pytest.mark.parametrize("name", ["weights.pt", "model.bin", "last.ckpt", "model.safetensors", "model.pkl"])
@@ -288,3 +290,12 @@ def test_without_the_guard_the_large_model_would_be_built(large, monkeypatch) ->
     monkeypatch.setattr(folder, "outline_of", _refuse_to_build)
     with pytest.raises(BuiltError):
         read_bundle(large)
+
+
+def test_without_the_sums_a_changed_weight_is_believed(classifier, write, monkeypatch) -> None:
+    monkeypatch.setattr(folder, "read_file_of", lambda path, name: (path / name).read_bytes())
+    path = write(classifier)
+    data = (path / "model.safetensors").read_bytes()
+    (path / "model.safetensors").write_bytes(data[:-4] + bytes(3) + b"\x3f")
+    found = read_bundle(path).weights
+    assert any(not torch.equal(weight, classifier.weights[name]) for name, weight in found.items())

@@ -11,7 +11,7 @@ def codes(confusion: Confusion, data: tuple[dict[str, Any], ...] = ()) -> list[s
 
 
 def test_one_label_for_everything_is_found() -> None:
-    said_a = (("a", "a", 60), ("b", "a", 39), ("b", "b", 1))
+    said_a = (("a", "a", 76), ("b", "a", 23), ("b", "b", 1))
     (finding,) = label_findings(said_a)
     assert finding.code == "label.dominates" and finding.evidence["label"] == "a"
     assert finding.advice[0].said == "--class-weights balanced"
@@ -25,6 +25,12 @@ def test_labels_that_are_never_said_are_found() -> None:
     (finding,) = label_findings((("a", "a", 700), ("b", "b", 250), ("c", "a", 50)))
     assert finding.code == "label.never-said" and "c" in finding.text
     assert codes((("a", "a", 900), ("b", "b", 90), ("c", "a", 10))) == []  # one in a hundred may be missed
+
+
+def test_even_labels_need_no_weights() -> None:
+    (finding,) = label_findings((("a", "a", 50), ("b", "a", 50)))
+    assert [advice.said for advice in finding.advice] == ["--find-lr"]
+    assert codes((("a", "a", 50), ("b", "b", 50), ("c", "b", 40))) == []
 
 
 def test_good_answers_and_few_answers_have_no_finding() -> None:

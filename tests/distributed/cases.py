@@ -95,7 +95,7 @@ def rewrapped(steps: int, settled: bool) -> list[list[float]]:
     from seqloom.training import processes
 
     if not settled:
-        processes._settle = lambda wrapped: None
+        processes._settle = lambda _: None
     with joined() as ranks:
         model = wide()
         wrapped = ranks.wrap(model)

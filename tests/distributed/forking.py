@@ -64,10 +64,7 @@ class Forks:
 
 def serve() -> None:
     import torch
-
     import torch._dynamo  # what takes seconds, once
-
-    import seqloom.training.processes
 
     torch.set_num_threads(1)
     for line in sys.stdin:

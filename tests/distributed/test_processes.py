@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 import torch
+
 from distributed.cases import gradient_alone, whole_again
 from distributed.forking import Forks
-
 from seqloom.errors import ConfigError
 from seqloom.training.processes import joined
 from seqloom.training.ranks import Alone

@@ -23,6 +23,7 @@ from seqloom.durable import (
 from seqloom.errors import DamagedError, DurableError
 
 OLD, NEW = checkpoint(10), checkpoint(20)
+SOME_ERRORS = [ERRORS[0], *(pytest.param(code, marks=pytest.mark.slow) for code in ERRORS[1:])]
 
 
 def test_a_folder_is_replaced_as_a_whole_also_a_damaged_one(tmp_path: Path) -> None:
@@ -53,8 +54,8 @@ def test_what_is_not_ours_is_not_replaced(tmp_path: Path, what: str) -> None:
     assert listing(tmp_path) == before
 
 
-@pytest.mark.parametrize("lasting", [False, True])
-@pytest.mark.parametrize("code", ERRORS, ids=errno.errorcode.get)
+@pytest.mark.parametrize("lasting", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("code", SOME_ERRORS, ids=errno.errorcode.get)
 def test_a_failed_replacement_leaves_the_old_one_or_the_new_one(tmp_path: Path, code: int, lasting: bool) -> None:
     points = 0
     for at in range(1, 200):

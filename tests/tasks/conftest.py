@@ -25,7 +25,10 @@ from seqloom.types import Batch
 
 WORDS = Setting(
     "words with a label",
-    one("a.jsonl", objects(tokens=[["a", "good" if n % 2 else "bad", f"w{n}"] for n in range(40)], label=["x", "y"] * 20)),
+    one(
+        "a.jsonl",
+        objects(tokens=[["a", "good" if n % 2 else "bad", f"w{n}"] for n in range(40)], label=["x", "y"] * 20),
+    ),
     "words",
     "label",
     {"task": "classify"},
@@ -75,8 +78,9 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Small]:
 
 
 @pytest.fixture
-def written(tmp_path: Path) -> Callable[..., Small]:
-    """A set of lines that a test writes: a training part and a dev part."""
+def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Small]:
+    """A set of lines that a test writes: a training part and a dev part, where any share of labels may be new."""
+    monkeypatch.setattr("seqloom.data.checks.labels.UNSEEN_SHARE", 1.0)
     numbers: Iterator[int] = itertools.count()
 
     def write(name: str, train: str, dev: str, **settings: Any) -> Small:

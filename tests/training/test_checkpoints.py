@@ -25,6 +25,8 @@ from seqloom.training import checkpoints
 from seqloom.training.checkpoints import Checkpoint, estimated_bytes, newest, read, retain, save
 from seqloom.training.sharding import Part, Place
 
+SOME_ERRORS = [ERRORS[0], *(pytest.param(code, marks=pytest.mark.slow) for code in ERRORS[1:])]
+
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
@@ -100,12 +102,12 @@ def saved_while_recorded(root: Path, forgets: Callable[[str, Path], bool]) -> tu
     return before, recorder.trace
 
 
-def bad_states(folder: Path, forgets: Callable[[str, Path], bool], since: int = 0) -> Iterator[bool]:
+def bad_states(folder: Path, forgets: Callable[[str, Path], bool], *, returned_only: bool = False) -> Iterator[bool]:
     """For every crash state of a save, whether a wrong checkpoint, none, or a traceback is what a start finds."""
     before, trace = saved_while_recorded(folder / "root", forgets)
     known = {step: checkpoint(step) for step in (10, 20)}
-    start = len(trace) + since if since < 0 else since
-    for number, (tree, returned) in enumerate(crash_states(folder / "root", before, trace, start)):
+    since = len(trace) if returned_only else 0
+    for number, (tree, returned) in enumerate(crash_states(folder / "root", before, trace, since)):
         state = folder / str(number)
         write_tree(state, tree)
         try:
@@ -121,12 +123,12 @@ def bad_states(folder: Path, forgets: Callable[[str, Path], bool], since: int = 
 def test_after_every_power_cut_the_newest_whole_checkpoint_is_found(tmp_path: Path) -> None:
     verdicts = list(bad_states(tmp_path, lambda *_: False))
     assert verdicts.count(True) == 0
-    assert len(verdicts) >= 100
+    assert len(verdicts) >= 500  # different ones
 
 
 @pytest.mark.parametrize("lost", ["sync", "sync_folder"])
 def test_twin_without_its_syncs_a_save_is_lost_in_some_power_cut(tmp_path: Path, lost: str) -> None:
-    assert any(bad_states(tmp_path, lambda operation, _: operation == lost, since=-1))
+    assert any(bad_states(tmp_path, lambda operation, _: operation == lost, returned_only=True))
 
 
 # R4: damage
@@ -255,8 +257,8 @@ def test_a_checkpoint_of_another_version_is_refused_with_the_cure(run: Path, cha
 # R5: full disks
 
 
-@pytest.mark.parametrize("lasting", [False, True])
-@pytest.mark.parametrize("code", ERRORS, ids=errno.errorcode.get)
+@pytest.mark.parametrize("lasting", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("code", SOME_ERRORS, ids=errno.errorcode.get)
 def test_a_failed_save_leaves_the_previous_checkpoint(run: Path, code: int, lasting: bool) -> None:
     points = 0
     for at in range(1, 200):
@@ -265,8 +267,8 @@ def test_a_failed_save_leaves_the_previous_checkpoint(run: Path, code: int, last
             save(run, checkpoint(30), ALONE, files=files)
         except DurableError as error:
             message = str(error)
-            assert errno.errorcode[code] in message  # noqa: PT017
-            assert "Fix: " in message  # noqa: PT017
+            assert errno.errorcode[code] in message
+            assert "Fix: " in message
         if not files.failed:
             break
         points += 1
@@ -320,7 +322,7 @@ def test_the_last_whole_one_is_never_deleted_also_when_all_newer_ones_are_damage
 
 def test_twin_without_protection_the_best_one_goes(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     prune = durable.prune
-    monkeypatch.setattr(durable, "prune", lambda folder, keep, *, protect, files: prune(folder, keep, files=files))
+    monkeypatch.setattr(durable, "prune", lambda folder, keep, **how: prune(folder, keep, files=how["files"]))
     retain(run, 1, 10, files=QUICK)
     assert steps_of(run) == [20]
 
@@ -424,7 +426,7 @@ def test_a_process_that_cannot_write_is_an_error_of_all_and_nothing_is_left(tmp_
         durable.recover(tmp_path, files=QUICK)
         shutil.rmtree(tmp_path / "step-00000020", ignore_errors=True)
         assert listing(tmp_path) == ["step-00000010"]
-    assert at > (5 if culprit else 20)
+    assert at >= (5 if culprit else 20)
 
 
 def test_damage_that_process_0_sees_is_told_to_all(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from seqloom import recipes
 from seqloom.config.data import DataConfig, EncodingConfig
 from seqloom.config.inputs import TokensConfig
 from seqloom.config.training import RunConfig, TrainingConfig
-from seqloom.durable import append_line, write_lines
+from seqloom.durable import append_line, commit_folder, write_lines
 from seqloom.errors import DamagedError, DataError
 from seqloom.training.pages import html as report_module
 from seqloom.training.pages.card import card_md
@@ -95,11 +95,10 @@ def run_folder(
     findings = [["warn", "labels.rare", 12, [[f"{file}:7", "a label has 3 rows", "add rows"]]]]
     split = {"rule": {"kind": "random"}, "counts": {"train": 400, "dev": 40, "test": 41}}
     facts = {"fingerprints": {file: "a1"}, "split": split, "findings": findings, "said": ["input: text"]}
-    for folder in ("vocabulary", "model"):
-        (path / folder).mkdir(parents=True)
+    (path / "model").mkdir(parents=True)
     (path / "config.toml").write_text(config.to_toml())
     (path / "data.json").write_text(json.dumps(facts))
-    (path / "vocabulary" / "labels.json").write_text(json.dumps(labels))
+    commit_folder(path / "vocabulary", {"labels.json": json.dumps(labels)})
     if notes is not None:
         (path / "model" / "config.json").write_text(json.dumps({"notes": notes}))
     write_lines(path / "metrics.jsonl", metrics)
@@ -253,13 +252,14 @@ def test_what_is_no_run_is_refused_with_a_cure(tmp_path: Path) -> None:
         summary_of(tmp_path / "rum")
     with pytest.raises(DataError, match="seqloom train --out"):
         summary_of(tmp_path)
+    facts = (run / "data.json").read_text()
     (run / "data.json").write_text("[")
     with pytest.raises(DamagedError, match=r"data\.json is not JSON"):
         summary_of(run)
     (run / "data.json").write_text('{"findings": [7]}')
     with pytest.raises(DamagedError, match=r"data\.json is not what training wrote"):
         summary_of(run)
-    (run / "data.json").unlink()
+    (run / "data.json").write_text(facts)
     write_lines(run / "metrics.jsonl", [{"kind": "step", "step": "ten"}])
     with pytest.raises(DamagedError, match=r"metrics\.jsonl: a line is not what training writes"):
         summary_of(run)

@@ -118,11 +118,10 @@ def _config_file(bundle: Bundle) -> bytes:
         notes=bundle.notes,
     )
     try:
-        return (
-            json.dumps(msgspec.to_builtins(document), allow_nan=False, ensure_ascii=False, indent=1) + "\n"
-        ).encode()
+        text = msgspec.json.encode(document)  # a score that is not finite becomes null: JSON has no word for it
     except (TypeError, ValueError, RecursionError) as error:
-        raise ConfigError(f"notes are JSON of finite numbers: {error}", fix="note finite numbers and text") from None
+        raise ConfigError(f"notes are not JSON: {error}", fix="note numbers, text, lists and objects") from None
+    return msgspec.json.format(text, indent=1) + b"\n"
 
 
 def read_bundle(path: str | Path) -> Bundle:

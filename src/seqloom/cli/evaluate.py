@@ -74,7 +74,8 @@ def _show(found: dict[str, Any], evaluation: "Evaluation", data: list[str]) -> N
         often = sorted(wrong, key=lambda one: -one[2])[:CONFUSIONS]
         lines += ["", "most often mistaken:"]
         lines += [
-            f"  {escaped(str(true))} for {escaped(str(said))}, {counted(count, 'time')}" for true, said, count in often
+            f"  {escaped(str(true))} taken for {escaped(str(said))}, {counted(count, 'time')}"
+            for true, said, count in often
         ]
     if "looks" in found:
         lines += ["", f"The test set was looked at {counted(found['looks'], 'time')} with this model."]

@@ -209,7 +209,8 @@ def sample_line(sample: Sample) -> Text:
     """An input, what the model said, and what is true if that differs."""
     line = Text("  ").append("+ " if sample.right else "- ", style="green" if sample.right else "red")
     line.append(brief(sample.input), style="dim").append(" -> ").append(brief(sample.said))
-    return line if sample.right else line.append(f"   true: {brief(sample.true)}", style="dim")
+    told = sample.right or sample.true == sample.input
+    return line if told else line.append(f"   true: {brief(sample.true)}", style="dim")
 
 
 def notice_lines(report: Noticed | Saved) -> list[Text]:

@@ -36,6 +36,7 @@ FULL_RATE = 0.5  # of the peak: where the schedule has lowered the rate, standin
 LEARNT = 0.25  # of the first loss: who has learnt less has nothing by heart
 GAP = 0.4  # of what training has gained, the dev part has not; some always is
 RISEN, LESSER_GAP = 0.05, 0.25  # less is enough where the dev loss climbs from its lowest by this share of the gain
+MOST_DROPOUT, STRONG_DECAY = 0.5, 0.1  # beyond these something else is wrong
 EXPLODED = 20.0  # times the clip, in the middle of all steps; norms of 1 to 5 are usual
 SPIKE = 100.0  # times the median norm, where nothing is clipped
 SKIPPED = 0.01  # of the steps; fp16 skips one in some thousands while it looks for its scale
@@ -43,12 +44,17 @@ SKIPPED = 0.01  # of the steps; fp16 skips one in some thousands while it looks 
 Rule = Callable[[Story, TrainingConfig], Finding | None]
 
 
-def curve_findings(story: Story, config: TrainingConfig) -> tuple[Finding, ...]:
-    """What the curves say, the gravest first; nothing about a run that is too short to have a form."""
+def curve_findings(story: Story, config: TrainingConfig, *, dropout: float = 0.0) -> tuple[Finding, ...]:
+    """What the curves say, the gravest first; nothing about a run that is too short to have a form.
+
+    `dropout` is the largest one of the model.
+    """
     if not story.is_long_enough:
         return ()
     finite = story._replace(blocks=tuple(block for block in story.blocks if math.isfinite(block.loss)))
-    found = [exploding(story, config), *(rule(finite, config) for rule in RULES if finite.is_long_enough)]
+    found = [exploding(story, config)]
+    if finite.is_long_enough:
+        found += [*(rule(finite, config) for rule in RULES), gap(finite, config, dropout)]
     return tuple(finding for finding in found if finding is not None)
 
 
@@ -233,7 +239,7 @@ def plateau(story: Story, _: TrainingConfig) -> Finding | None:
     )
 
 
-def gap(story: Story, config: TrainingConfig) -> Finding | None:
+def gap(story: Story, config: TrainingConfig, dropout: float) -> Finding | None:
     """Training goes on getting better, the dev part gets worse: the examples are learnt by heart."""
     if len(story.dev_losses) < 3:
         return None
@@ -259,18 +265,21 @@ def gap(story: Story, config: TrainingConfig) -> Finding | None:
             "share of the gain that dev lacks": apart,
         },
         losses_drawn(story, "Training and dev go apart"),
-        _regularised(config),
+        _regularised(config, dropout),
     )
 
 
-def _regularised(config: TrainingConfig) -> tuple[Advice, ...]:
-    decay = max(0.1, 10 * config.optimiser.decay)
-    stop = (Advice("--patience", "3", "stop when the dev part has not got better"),) if config.patience == 0 else ()
-    return (
-        Advice("--dropout", "0.3", "a part of the units is left out at each step"),
-        Advice("--decay", f"{min(decay, 1.0):g}", "weights stay small"),
-        *stop,
-    )
+def _regularised(config: TrainingConfig, dropout: float) -> tuple[Advice, ...]:
+    """More of each cure than there is, as long as more of it is usual."""
+    advice = []
+    if dropout < MOST_DROPOUT:
+        more = 0.3 if dropout < 0.3 else MOST_DROPOUT
+        advice.append(Advice("--dropout", f"{more:g}", f"it is {dropout:g}; units are left out of each step"))
+    if config.optimiser.decay < STRONG_DECAY:
+        advice.append(Advice("--decay", f"{STRONG_DECAY:g}", f"it is {config.optimiser.decay:g}; weights stay small"))
+    if config.patience == 0:
+        advice.append(Advice("--patience", "3", "stop when the dev part has not got better"))
+    return tuple(advice)
 
 
 def exploding(story: Story, config: TrainingConfig) -> Finding | None:
@@ -305,4 +314,4 @@ def _norms_drawn(story: Story) -> Line | None:
     return Line(title="Norm of the gradient", series=[curve], x_label="step", y_axis="log")
 
 
-RULES: tuple[Rule, ...] = (jagged, flat, linear, unfinished, gap, plateau)
+RULES: tuple[Rule, ...] = (jagged, flat, linear, unfinished, plateau)

@@ -15,11 +15,9 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from seqloom.bundle import built, read_bundle
+from seqloom.config.base import Config
 from seqloom.config.training import RunConfig
-from seqloom.data.dataset import open_data
-from seqloom.data.preparing import Given, Prepared, prepare
-from seqloom.data.problems import Ledger
-from seqloom.data.sources.shelves import cache_folder
+from seqloom.data.preparing import Prepared
 from seqloom.diagnosis.costs import cost_findings
 from seqloom.diagnosis.curves import curve_findings
 from seqloom.diagnosis.findings import Diagnosis, Finding
@@ -28,11 +26,11 @@ from seqloom.diagnosis.labels import Confusion, label_findings
 from seqloom.diagnosis.story import ENOUGH, STEPS, Story, losses_drawn, told
 from seqloom.errors import ConfigError, SeqloomError, near_name
 from seqloom.figures import Figure
+from seqloom.loaded.judging import own_data, prepared_for
 from seqloom.tasks.choosing import task_of
-from seqloom.tasks.contract import Meaning, Task
+from seqloom.tasks.contract import Task
 from seqloom.tasks.judging import evaluate
 from seqloom.training.folder import CONFIG, RunFolder
-from seqloom.training.front import sealed
 from seqloom.types import Batch
 
 BATCHES = 8  # of the dev part: enough to see whether units ever wake, and little to wait for
@@ -66,7 +64,7 @@ def diagnosis(
 ) -> Diagnosis:
     """The findings of all rules together."""
     findings: tuple[Finding, ...] = (
-        *curve_findings(story, config.training),
+        *curve_findings(story, config.training, dropout=largest_dropout(config.model)),
         *inside_findings(looked.inside, story),
         *label_findings(looked.confusion, data_findings),
         *cost_findings(story, config.training),
@@ -79,7 +77,8 @@ def look(folder: RunFolder, config: RunConfig) -> Looked:
     """What the model of a run does on its dev part; SeqloomError where model or data are not there any more."""
     bundle = read_bundle(folder.model)
     model, task = built(bundle), task_of(bundle.meaning)
-    batches = list(islice(_batches(task, dev_of(config, bundle.meaning), config), BATCHES))
+    prepared = prepared_for(own_data(config, "dev"), "dev", bundle.meaning, config.encoding)
+    batches = list(islice(_batches(task, prepared, config), BATCHES))
     return looked_at(task, model, batches)
 
 
@@ -88,12 +87,14 @@ def looked_at(task: Task, model: nn.Module, batches: list[Batch[Any, Any]]) -> L
     return Looked(look_inside(task, model, batches), evaluate(task, model, batches).confusion)
 
 
-def dev_of(config: RunConfig, meaning: Meaning) -> Prepared:
-    """The data of a run as its model reads it, without the test part."""
-    ledger = Ledger()
-    dataset = open_data(config.data, ledger)
-    given = Given(meaning.schema.labels, meaning.tokenizer, meaning.target_tokenizer)
-    return sealed(prepare(dataset, config.encoding, ledger, cache=cache_folder() / "prepared", given=given))
+def largest_dropout(config: Any) -> float:
+    """The largest dropout in any part of a configuration."""
+    if isinstance(config, tuple):
+        return max(map(largest_dropout, config), default=0.0)
+    if not isinstance(config, Config):
+        return 0.0
+    parts = [getattr(config, name) for name in config.__struct_fields__]
+    return max(float(getattr(config, "dropout", 0.0)), largest_dropout(tuple(parts)))
 
 
 def _batches(task: Task, prepared: Prepared, config: RunConfig) -> Iterator[Batch[Any, Any]]:

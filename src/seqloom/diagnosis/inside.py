@@ -18,7 +18,7 @@ from seqloom.tasks.contract import Task
 from seqloom.types import Batch
 
 LEARNT = 0.25  # of the first loss: a run that has come so far reaches what it needs
-VANISHED, FADES = 1e-4, 0.8  # of the norm at distance 1 is left; each further element takes a fifth or more
+VANISHED, FADES = 1e-2, 0.8  # of the norm at distance 1 is left; each further element takes a fifth or more
 EXPLODED, GROWS = 1e3, 1.05  # times the norm at distance 1, and steadily
 DEEP = 1e-3  # of the gradient at the last layer reaches the first
 IDLE = 0.5  # of the units of a layer; some dead or saturated ones are usual
@@ -78,7 +78,7 @@ def vanishing(found: Sequence[Flow]) -> Finding | None:
             **_radius(best),
         },
         flow_drawn(found),
-        (GATED, READS_AT_ONCE),
+        (*((GATED,) if best.radius is not None else ()), READS_AT_ONCE),  # without a radius it has gates already
     )
 
 

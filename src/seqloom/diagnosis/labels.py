@@ -8,8 +8,9 @@ from seqloom.diagnosis.findings import Advice, Finding
 from seqloom.figures import Bars
 
 ENOUGH = 50  # judged examples
-DOMINATES, AT_MOST = 0.95, 0.8  # one label is nearly all that is said, though so much is not all that is true
+DOMINATES, AT_MOST = 0.95, 0.9  # one label is nearly all that is said, though so much is not all that is true
 NEVER, RARE = 20, 0.02  # a label that stands so many times, and in such a share, should be said once
+UNEVEN = 3.0  # times as frequent: among even labels a missing one is a sign of little learning, not of rarity
 SHOWN = 12
 
 Confusion = Sequence[tuple[str, str, int]]  # true, said, how often
@@ -30,6 +31,7 @@ def dominating(confusion: Confusion) -> Finding | None:
     label, count = said.most_common(1)[0]
     if count < DOMINATES * total or true[label] > AT_MOST * total:
         return None
+    uneven = max(true.values()) >= UNEVEN * min(true.values())
     return Finding(
         "label.dominates",
         "One label is said for everything",
@@ -37,7 +39,7 @@ def dominating(confusion: Confusion) -> Finding | None:
         "about the examples.",
         {"label": label, "share of the answers": count / total, "share of the truth": true[label] / total},
         _drawn(true, said, total),
-        (BALANCED, Advice("--find-lr", "", "measures the rate")),
+        (*((BALANCED,) if uneven else ()), Advice("--find-lr", "", "measures the rate")),
     )
 
 
@@ -48,6 +50,8 @@ def never_said(confusion: Confusion) -> Finding | None:
     if total < ENOUGH or not missing:
         return None
     most = true.most_common(1)[0][1] / min(true[label] for label in missing)
+    if most < UNEVEN:
+        return None
     return Finding(
         "label.never-said",
         "Some labels are never said",

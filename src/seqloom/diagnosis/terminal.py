@@ -38,7 +38,8 @@ def _head(diagnosis: "Diagnosis", width: int, colour: bool) -> Iterator[str]:
 def _finding(finding: "Finding", width: int, colour: bool) -> Iterator[str]:
     mark = in_colour("!", WARN) if colour else "!"
     title = f"\x1b[1m{visible(finding.title)}\x1b[0m" if colour else visible(finding.title)
-    yield f"{mark} {title} ({finding.code})"
+    yield f"{mark} {title}"
+    yield f"{INDENT}{finding.code}"
     yield from _wrapped(finding.text, width, INDENT)
     yield from _wrapped(evidence_said(finding.evidence), width, INDENT)
     for advice in finding.advice:

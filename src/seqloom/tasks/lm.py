@@ -42,7 +42,7 @@ from seqloom.types import Batch, Loss, Padded, places_of
 
 DEFAULT = "lstm"
 CONTINUATION = 64  # symbols that follow a prompt, at most
-PROBE, PROBES = 1_024, 4  # symbols that are read, so many times, to see whether a memory grows
+PROBE, PROBES = 512, 3  # symbols that are read, so many times, to see whether a memory grows
 
 
 class Running(NamedTuple):

@@ -79,7 +79,7 @@ def _contents(checkpoint: Checkpoint, ranks: Ranks) -> dict[str, bytes]:
     for group, tensors in checkpoint.tensors.items():
         apart = ranks.sharded or (group == OWN and ranks.count > 1)
         if apart or ranks.rank == 0:
-            part = part_of(tensors) if ranks.sharded else Part(tensors, {})
+            part = part_of(tensors) if ranks.sharded and group != OWN else Part(tensors, {})
             if bad := not_finite(part.tensors):
                 raise DurableError(
                     f"{group}: {', '.join(bad[:3])} hold numbers that are not finite", fix="lower --rate"

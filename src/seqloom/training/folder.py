@@ -23,11 +23,9 @@ from seqloom.config import reading
 from seqloom.config.training import RunConfig
 from seqloom.data.dataset import Dataset
 from seqloom.data.preparing import Prepared
-from seqloom.data.schema import InputKind, Schema, TargetKind
 from seqloom.durable import failing
 from seqloom.errors import ConfigError, DamagedError, DurableError, near_name
 from seqloom.tasks.contract import Meaning
-from seqloom.text.tokenizer import Tokenizer
 from seqloom.training import checkpoints
 from seqloom.training.devices import Device, environment
 from seqloom.training.journal import EVENTS, METRICS
@@ -40,6 +38,7 @@ from seqloom.training.run_changes import (
     lengthened,
 )
 from seqloom.training.standing import Environment, Machine, Standing
+from seqloom.training.vocabulary import meaning_of, vocabulary_of
 
 CONFIG, DATA, VOCABULARY, LOOKS = "config.toml", "data.json", "vocabulary", "looks.jsonl"
 BEFORE_CONFIG = (DATA, VOCABULARY)  # what a start that was interrupted may leave
@@ -55,37 +54,17 @@ class DataFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     split: dict[str, Any]  # the rule, and the rows of each part
     findings: list[Any] = []
     said: list[str] = []
-    input: InputKind = "text"
-    target: TargetKind = "label"
-    sizes: tuple[int, ...] = ()  # as in `Meaning`
-    numbers: int = 0
 
     @classmethod
     def of(cls, dataset: Dataset, prepared: Prepared) -> "DataFacts":
         """The facts about prepared data."""
-        meaning = Meaning.of(prepared)
         plain = {
             "fingerprints": dataset.fingerprints(),
             "split": json.loads(prepared.divided.to_json()),
             "findings": prepared.findings,
             "said": dataset.said,
-            "input": meaning.schema.input,
-            "target": meaning.schema.target,
-            "sizes": meaning.sizes,
-            "numbers": meaning.numbers,
         }
         return msgspec.json.decode(msgspec.json.encode(plain), type=cls)
-
-
-def vocabulary_of(meaning: Meaning) -> dict[str, bytes]:
-    """The files of a vocabulary: tokenisers and labels, those that there are."""
-    first, second = meaning.tokenizer, meaning.target_tokenizer
-    files = {"labels.json": json.dumps(meaning.schema.labels, ensure_ascii=False).encode()}
-    if first is not None:
-        files["tokenizer.json"] = first.to_json().encode()
-    if second is not None and second is not first:
-        files["target_tokenizer.json"] = second.to_json().encode()
-    return files
 
 
 class RunFolder:
@@ -116,16 +95,7 @@ class RunFolder:
 
     def meaning(self) -> Meaning:
         """What the numbers that its model reads and writes mean."""
-        files, facts = self.vocabulary(), self.data()
-        texts = {name: data.decode() for name, data in files.items()}
-        first, second = (
-            Tokenizer.from_json(texts[name]) if name in texts else None
-            for name in ("tokenizer.json", "target_tokenizer.json")
-        )
-        labels = tuple(json.loads(texts["labels.json"]))
-        if second is None and facts.target == "text":
-            second = first
-        return Meaning(Schema(facts.input, facts.target, labels), first, second, facts.sizes, facts.numbers)
+        return meaning_of(self.vocabulary())
 
     def metrics(self) -> list[dict[str, Any]]:
         """The records that equal runs share: step, validation, end."""

@@ -41,6 +41,10 @@ PATIENCE = 10  # times as long for what does not
 JOINING = timedelta(minutes=30)  # until the last process has read its data
 
 LOOPBACK = re.compile(r"localhost|127\.[\d.]+|::1")
+# A thread of gloo may need the interpreter to let a tensor go, while whoever drops the last reference to its group
+# waits for that thread. A reference of Python's lets the interpreter go meanwhile, one of a module in C++ does not, and
+# both wait for ever. So the last reference is one of Python's, here, until the process ends.
+GROUPS: list[object] = []
 LINGERING = 1.0  # seconds: whoever watches should see the first that failed before those that it took with it
 
 
@@ -56,6 +60,7 @@ class Processes:
         self.name = f"rank {self.rank} of {self.count}"
         self.timeout, self.device = timeout, device
         self.host = dist.new_group(backend="gloo", timeout=timedelta(seconds=timeout)) if device == "cuda" else None
+        GROUPS.append(self.host)
         self.watch = Watch(self.name, timeout + 5)  # what raises comes first, and names the peer
         self.peers = [Peer(*json.loads(data)) for data in self.gather(json.dumps(Peer.own(self.rank)).encode())]
         self.watch.peers = self.peers
@@ -152,7 +157,8 @@ def _replicated(module: nn.Module) -> DistributedDataParallel:
 def _total(_: None, bucket: GradBucket) -> torch.futures.Future[Tensor]:
     """The sum of a bucket's gradients; the loss is divided once, by the weight of all examples of all processes."""
     work = dist.all_reduce(bucket.buffer(), async_op=True)
-    return work.get_future()
+    done: torch.futures.Future[Tensor] = work.get_future().then(lambda future: future.value()[0])
+    return done
 
 
 def _settle(wrapped: DistributedDataParallel) -> None:
@@ -277,6 +283,7 @@ def _join(timeout: float, device: str) -> None:
         world_size=count,
         timeout=timedelta(seconds=limit),
     )
+    GROUPS.append(dist.group.WORLD)
 
 
 def _store(rank: int, count: int) -> Store:

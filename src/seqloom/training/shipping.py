@@ -37,6 +37,8 @@ def _notes(session: Session, standing: Standing, found: Look) -> dict[str, Any]:
         "examples": standing.examples,
         "dev": found.metrics,
         "dev_rows": len(session.prepared.parts["dev"]),
+        "columns": list(session.config.data.input),
+        "longest": session.config.encoding.longest,
         "intervals": {name: list(interval) for name, interval in intervals.items()},
     }
 

@@ -48,15 +48,17 @@ class Tallies:
     def __init__(self, clip: float, ranks: Ranks, device: torch.device) -> None:
         self.clip, self.ranks, self.device = clip, ranks, device
         self.in_a_row = torch.zeros((), device=device)
-        self._forget()
+        self.seen: list[Seen] = []
+        self.together: list[Tensor] = []  # each [steps, 4]
+        self.elements, self.symbols, self.stop = 0, 0, False
 
     def load(self, not_finite: int) -> None:
         """Nothing; so many steps in a row were not finite up to now."""
         self.in_a_row.fill_(float(not_finite))
 
-    def hold(self, total: Tensor, norm: Tensor) -> Tensor:
-        """1 if a step must change nothing: it is not finite, or three in a row were not."""
-        return ((total + norm).isfinite().logical_not_() | (self.in_a_row >= LATCH)).float()
+    def hold(self, loss: Tensor, norm: Tensor) -> Tensor:
+        """1 if a step must change nothing: its loss [2] or norm is not finite, or three steps in a row were not."""
+        return ((loss.sum() + norm).isfinite().logical_not_() | (self.in_a_row >= LATCH)).float()
 
     def add(self, seen: Seen, errs: Tensor, counts: tuple[int, int], stop: bool) -> None:
         """Nothing; a step is noted. `errs` is 1 if it was held back, and not only because fp16 looks for its scale."""
@@ -88,7 +90,7 @@ class Tallies:
             symbols=int(symbols),
             stop=stop > 0,
         )
-        self._forget()
+        self.together, self.elements, self.symbols, self.stop = [], 0, 0, False
         return tally
 
     def _put_together(self) -> None:
@@ -97,9 +99,3 @@ class Tallies:
                 torch.stack([number for one in self.seen for number in one]).view(-1, len(Seen._fields))
             )
             self.seen = []
-
-    def _forget(self) -> None:
-        self.seen: list[Seen] = []
-        self.together: list[Tensor] = []  # each [steps, 4]
-        self.elements = self.symbols = 0
-        self.stop = False

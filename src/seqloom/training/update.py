@@ -178,11 +178,12 @@ class Update:
 
     def _change(self, summed: _Summed, rate: float, counts: tuple[int, int], stop: bool) -> Tensor:
         """1 if nothing has changed because something was not finite, else 0; the weights have taken their step."""
-        total, weight = self._ranks.sum(torch.stack([summed.total, summed.weight])).unbind()
+        loss = self._ranks.sum(torch.stack([summed.total, summed.weight]))
+        total, weight = loss.unbind()
         norm, scale = plain(get_total_norm(gradients_of(self._optimiser))), self._factor()
         if scale is not None:
             norm = norm / scale
-        hold = self._tallies.hold(total, norm)
+        hold = self._tallies.hold(loss, norm)
         # To the mean, and on to the norm that is allowed: norm / weight > clip means norm / clip > weight.
         divisor = torch.maximum(weight, norm / self._config.clip) if self._config.clip else weight
         divisor = divisor.clamp(min=TINY) if scale is None else divisor.clamp(min=TINY) * scale

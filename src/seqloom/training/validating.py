@@ -1,6 +1,7 @@
 """A look at the dev part: metrics over all ranks, and a few examples of what the model says."""
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
@@ -26,8 +27,11 @@ class Look(NamedTuple):
 
 def look(session: Session) -> Look:
     """The metrics of the model's present weights on the dev part."""
-    batches = list(_batches(session, "dev"))
-    evaluation = evaluate(session.task, session.model, batches) if batches else None
+    if not len(session.prepared.parts["dev"]):
+        return Look({}, (), None)
+    batches = _batches(session, "dev")
+    first = next(batches, None)  # a rank may have no share in a small part
+    evaluation = None if first is None else evaluate(session.task, session.model, chain([first], batches))
     metrics = _summed(session, evaluation)
     return Look(metrics, _samples(session, evaluation), evaluation)
 
@@ -43,8 +47,6 @@ def _batches(session: Session, part: Part) -> Iterator[Batch[Any, Any]]:
 
 
 def _summed(session: Session, evaluation: Evaluation | None) -> dict[str, float]:
-    if evaluation is None and session.ranks.count == 1:
-        return {}
     sums = torch.zeros(session.task.statistics, dtype=torch.float64)
     if evaluation is not None:
         sums += torch.from_numpy(evaluation.statistics.sum(axis=0))

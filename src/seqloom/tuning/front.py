@@ -1,6 +1,7 @@
 """Tuning from Python in one call, and the generator behind it that the command line shows."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +25,12 @@ def search(plan: Plan, jobs: int = 1) -> Iterator[TuningReport]:
     if not 1 <= jobs <= MOST_JOBS:
         raise ConfigError(f"{jobs} jobs", fix=f"take 1 to {MOST_JOBS}")
     make_folder(plan.folder / "trials")
-    opening = Opening(plan)
-    yield opening.begun()
-    for report in work(opening) if jobs == 1 else watched(opening, jobs):
-        if isinstance(report, TuningEnded):
-            keep(plan, report.results)
-        yield report
+    with closing(Opening(plan)) as opening:
+        yield opening.begun()
+        for report in work(opening) if jobs == 1 else watched(opening, jobs):
+            if isinstance(report, TuningEnded):
+                keep(plan, report.results)
+            yield report
 
 
 def tune(

@@ -8,7 +8,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -60,9 +60,10 @@ def _worker(plan: str, jobs: int, remaining: float) -> None:
         whole = msgspec.structs.replace(whole, seconds=max(0.001, remaining))
     code = 0
     try:
-        for report in work(Opening(whole)):
-            if isinstance(report, TuningEnded):
-                code = report.exit_code
+        with closing(Opening(whole)) as opening:
+            for report in work(opening):
+                if isinstance(report, TuningEnded):
+                    code = report.exit_code
     except SeqloomError:
         code = 1
     raise SystemExit(code)

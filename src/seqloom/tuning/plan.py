@@ -7,6 +7,7 @@ import msgspec
 
 from seqloom.config.data import DataConfig, EncodingConfig, RandomSplit
 from seqloom.config.tuning import SpaceConfig
+from seqloom.data.problems import BadRows
 from seqloom.errors import ConfigError
 
 MOST_TRIALS, MOST_JOBS = 1_000_000, 256
@@ -28,9 +29,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     seed: int = 0  # of the draws
     settings: dict[str, Any] = {}  # of `TrainingConfig`: the same in every trial, and not searched
     encoding: EncodingConfig | None = None
+    bad_rows: BadRows = BadRows()
     device: str = "auto"
     workers: int = 0  # processes that load data, for each trial
-    cache: str | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.trials <= MOST_TRIALS:

@@ -1,7 +1,7 @@
 """What came out of a tuning: the trials, the best of them, and which parameters mattered.
 
-How much a parameter matters is the share of what sets the best tenth of the trials apart (PED-ANOVA, Watanabe et al.
-2023), as Optuna computes it from the trials that were not pruned.
+How much a parameter matters is its share of what sets the best trials apart, five of them or a tenth (PED-ANOVA,
+Watanabe et al. 2023), as Optuna computes it from the trials that were not pruned.
 """
 
 from typing import Literal

@@ -36,6 +36,11 @@ class Opened(NamedTuple):
     shown: str
     said: tuple[str, ...]
 
+    def close(self) -> None:
+        """Let go of all connections."""
+        self.storage.remove_session()
+        self.storage.engine.dispose()
+
 
 def open_storage(url: str) -> Opened:
     """The storage at an address: sqlite:///FILE or postgresql://user@host/name."""

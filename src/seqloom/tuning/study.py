@@ -208,11 +208,13 @@ class Study:
     def _importances(self, trials: tuple[TrialResult, ...]) -> dict[str, float]:
         import optuna
 
-        values = {one.value for one in trials if one.state == "done"}
-        if len([one for one in trials if one.state == "done"]) < FEWEST or len(values) < 2:
+        values = [one.value for one in trials if one.state == "done"]
+        if len(values) < FEWEST or len(set(values)) < 2:
             return {}
+        quantile = min(0.5, max(0.1, FEWEST / len(values)))  # a tenth of few trials is one, and one shows nothing
+        evaluator = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=quantile)
         with quiet():
-            shares = optuna.importance.get_param_importances(self.study)
+            shares = optuna.importance.get_param_importances(self.study, evaluator=evaluator)
         return dict(sorted(shares.items(), key=lambda entry: -entry[1]))
 
 

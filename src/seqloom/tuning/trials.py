@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 from seqloom.durable import read_lines
@@ -44,12 +45,12 @@ def run_trial(
 def _resolved(claimed: Claimed, plan: Plan, models: tuple[str, ...]) -> tuple[Params, Resolved]:
     params = drawn(claimed.trial, plan, models)
     wishes = default_wishes(plan, models) if claimed.is_default else wishes_of(params, plan)
-    return params, resolve(without_test(plan.data), wishes, cache=cache_of(plan))
+    return params, resolve(without_test(plan.data), wishes, bad_rows=plan.bad_rows, cache=cache_of(plan))
 
 
-def cache_of(plan: Plan) -> Any:
-    """Where prepared data is kept between trials: beside them, so that they are read once."""
-    return plan.folder / "prepared" if plan.cache is None else plan.cache
+def cache_of(plan: Plan) -> Path:
+    """Where prepared data is kept between trials: beside them, so that it is read once."""
+    return plan.folder / "prepared"
 
 
 def _trained(claimed: Claimed, study: Study, plan: Plan, resolved: Resolved, deadline: float) -> Iterator[TuningReport]:

@@ -25,9 +25,12 @@ class Opening:
         first = self._resolved()
         self.models = models_of(plan.space, first.task)
         self.study = Study(plan, first.task.metric, open_storage(plan.storage))
-        self.study.require_same(_asked(plan, first, self.models))
-        wishes = default_wishes(plan, self.models)
-        self.study.offer_default(near(first.config, wishes, plan))
+        try:
+            self.study.require_same(_asked(plan, first, self.models))
+            self.study.offer_default(near(first.config, default_wishes(plan, self.models), plan))
+        except BaseException:
+            self.close()
+            raise
         self.said = (*first.said, *self.study.opened.said)
 
     def _resolved(self) -> Resolved:
@@ -35,7 +38,7 @@ class Opening:
         plan = self.plan
         models = plan.space.models[:1] or (None,)
         wishes = default_wishes(plan, models)  # type: ignore[arg-type]  # None: the usual one
-        resolved = resolve(without_test(plan.data), wishes, cache=cache_of(plan))
+        resolved = resolve(without_test(plan.data), wishes, bad_rows=plan.bad_rows, cache=cache_of(plan))
         if not len(resolved.prepared.parts["dev"]):
             raise ConfigError("there is no dev part to tune on", fix="give --dev FILE, or --shares 10%,10%")
         return resolved
@@ -44,6 +47,10 @@ class Opening:
         """The first report."""
         plan, study = self.plan, self.study
         return TuningBegun(plan.folder, plan.study, study.opened.shown, plan.trials, study.finished(), self.said)
+
+    def close(self) -> None:
+        """Let go of the storage."""
+        self.study.opened.close()
 
     @property
     def deadline(self) -> float:

@@ -111,8 +111,8 @@ def summary_of(run: AnyRun, notes: Mapping[str, Any] | None = None) -> RunSummar
     return RunSummary(
         name=path.resolve().name,
         config=config,
-        metric=task_of(RunFolder(path).meaning()).metric,
         data=data_summary(path),
+        metric=task_of(RunFolder(path).meaning()).metric,
         scores=read_scores(path / "model") if notes is None else scores_of(notes),
         looks=tuple(typed(record, Look, looks) for record in records_of(looks)),
         disk=_disk(path),

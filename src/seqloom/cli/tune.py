@@ -1,0 +1,212 @@
+"""`seqloom tune`: many short runs that look for settings with a better score on the dev part."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+from rich.text import Text
+
+from seqloom.cli import data_options as reading
+from seqloom.cli import train_options as options
+from seqloom.cli.progress import duration
+from seqloom.cli.screen import Screen
+from seqloom.config.reading import read
+from seqloom.config.tuning import SpaceConfig
+from seqloom.data.problems import escaped
+from seqloom.errors import ConfigError
+
+if TYPE_CHECKING:
+    from seqloom.tuning.plan import Plan
+    from seqloom.tuning.reports import TuningEnded, TuningReport
+
+NARROWEST, WIDEST = 50, 100  # columns of the results
+PRUNERS = ("median", "hyperband", "none")
+WHY = {
+    "done": "done; a larger --trials goes on",
+    "seconds": "time is up; the same command goes on",
+    "stopped": "stopped; the same command goes on",
+    "disk": "ended: checkpoints could not be written",
+}
+READING = ("format_", "encoding", "delimiter", "header", "template", "unit")
+SPLITTING = ("split_column", "shares", "fold", "group", "split_seed")
+ENCODING = ("tokenizer", "vocabulary", "lower", "unicode", "longest", "too_long")
+
+
+def tune(
+    context: typer.Context,
+    data: reading.Data,
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where trials and results go; what is there goes on.")],
+    models: Annotated[
+        str | None, typer.Option(metavar="NAMES", help="Recipes to choose from, such as cnn,lstm; else the usual one.")
+    ] = None,
+    trials: Annotated[int, typer.Option(metavar="COUNT", help="Trials in all, over all processes and machines.")] = 20,
+    seconds: Annotated[float, typer.Option(metavar="COUNT", help="Stop after so long; 0: when all are done.")] = 0.0,
+    storage: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="sqlite:///FILE, or postgresql://... for several machines; else in --out."),
+    ] = None,
+    study: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The name of the study in the storage; else that of --out.")
+    ] = None,
+    space: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="What is searched, as a .toml file of kind space.")
+    ] = None,
+    pruner: Annotated[str, typer.Option(metavar="NAME", help=f"How trials are given up: {', '.join(PRUNERS)}.")] = (
+        "median"
+    ),
+    jobs: Annotated[int, typer.Option(metavar="COUNT", help="Trials at the same time on this machine.")] = 1,
+    search_seed: Annotated[int, typer.Option(metavar="NUMBER", help="Of the draws of parameters.")] = 0,
+    json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
+    epochs: options.Epochs = None,
+    steps: options.Steps = None,
+    symbols: options.Symbols = None,
+    patience: options.Patience = None,
+    validate_every: options.ValidateEvery = None,
+    seed: options.SeedNumber = None,
+    device: options.DeviceName = "auto",
+    dev: reading.Dev = None,
+    test: reading.Test = None,
+    task: reading.TaskName = None,
+    input_: reading.Input = None,
+    target: reading.Target = None,
+    id_: reading.Id = None,
+    label_separator: reading.LabelSeparator = None,
+    sequence: reading.Sequence = None,
+    format_: reading.FormatName = None,
+    encoding: reading.Encoding = "utf-8",
+    delimiter: reading.Delimiter = None,
+    header: reading.Header = True,
+    template: reading.Template = None,
+    unit: reading.UnitName = "line",
+    split_column: reading.SplitColumn = None,
+    shares: reading.Shares = None,
+    fold: reading.Folds = None,
+    group: reading.Group = None,
+    split_seed: reading.Seed = 0,
+    bad_rows: reading.BadRowsRule = "strict",
+    max_bad: reading.MaxBad = "0.1%",
+    tokenizer: reading.Tokeniser = "words",
+    vocabulary: reading.Vocabulary = None,
+    lower: reading.Lower = False,
+    unicode: reading.Unicode = "as-is",
+    longest: reading.Longest = 2**20,
+    too_long: reading.TooLong = "cut",
+) -> None:
+    """Search settings that score better on the dev part; the test part is never read.
+
+    The same command again goes on with a search that was stopped, on this machine or, with PostgreSQL, on several.
+    """
+    values = dict(locals())
+    plan = _plan(values, _given(context))
+    ended = _followed(plan, jobs, quiet=json)
+    _show(plan, ended, json=json)
+    raise typer.Exit(ended.exit_code)
+
+
+def _given(context: typer.Context) -> set[str]:
+    """The names of the options that were typed."""
+    typed = {name: context.get_parameter_source(name) for name in context.params}
+    return {name for name, source in typed.items() if getattr(source, "name", "") == "COMMANDLINE"}
+
+
+def _plan(values: dict[str, Any], given: set[str]) -> "Plan":
+    """The typed form of the options, checked before anything is read."""
+    if values["pruner"] not in PRUNERS:
+        raise ConfigError(f"--pruner {values['pruner']!r}", fix=f"choose from {', '.join(PRUNERS)}")
+    with reading.flags_named():
+        data = _data(values)
+        how = reading.encoding_config(*(values[name] for name in ENCODING)) if set(ENCODING) & given else None
+    plain = ("patience", "validate_every", "seed")
+    settings = {name: values[name] for name in plain if values[name] is not None}
+    length = options.length(
+        {"epochs": values["epochs"], "steps": values["steps"], "symbols": values["symbols"], "seconds": None}
+    )
+    from seqloom.tuning.front import make_plan
+
+    return make_plan(
+        data,
+        out=values["out"],
+        models=tuple(name.strip() for name in (values["models"] or "").split(",") if name.strip()),
+        storage=values["storage"],
+        study=values["study"],
+        space=SpaceConfig() if values["space"] is None else read(values["space"], SpaceConfig),
+        trials=values["trials"],
+        seconds=values["seconds"],
+        pruner=values["pruner"],
+        seed=values["search_seed"],
+        settings=settings | ({} if length is None else {"length": length}),
+        encoding=how,
+        bad_rows=reading.bad_rows(values["bad_rows"], values["max_bad"]),
+        device=values["device"],
+    )
+
+
+def _data(values: dict[str, Any]) -> Any:
+    plain = ("dev", "test", "task", "target", "label_separator", "sequence")
+    return reading.data_config(
+        train=values["data"],
+        input=values["input_"],
+        id=values["id_"],
+        reading=reading.reading(*(values[name] for name in READING)),
+        split=reading.split(*(values[name] for name in SPLITTING)),
+        **{name: values[name] for name in plain},
+    )
+
+
+def _followed(plan: "Plan", jobs: int, *, quiet: bool) -> "TuningEnded":
+    """The end of a tuning, every report of which was shown."""
+    from seqloom.tuning.front import search
+    from seqloom.tuning.reports import TuningEnded
+
+    screen = Screen(stderr=True)
+    for report in search(plan, jobs):
+        for line in () if quiet else _lines(report):
+            screen.print(line, markup=False, soft_wrap=True)
+    assert isinstance(report, TuningEnded), "the last report"
+    return report
+
+
+def _lines(report: "TuningReport") -> list[str]:
+    """A report in words; steps of a trial are not told."""
+    from seqloom.training.reports import Validated
+    from seqloom.tuning.reports import TrialBegun, TrialEnded, TrialTold, TuningBegun
+    from seqloom.tuning.words import shown
+
+    if isinstance(report, TuningBegun):
+        where = f"study '{report.study}' in {report.storage}: {report.finished} of {report.wanted} trials are finished"
+        return [*report.said, where]
+    if isinstance(report, TrialBegun):
+        params = ", ".join(f"{name} {shown(value)}" for name, value in report.params.items())
+        return [f"trial {report.number}: {'the settings that nobody tuned' if report.is_default else params}"]
+    if isinstance(report, TrialTold) and isinstance(report.report, Validated):
+        seen = report.report
+        scores = ", ".join(f"{name} {value:.4g}" for name, value in seen.metrics.items())
+        return [f"  step {seen.step:,}, {duration(seen.pace.seconds)}: {scores}"]
+    if isinstance(report, TrialEnded):
+        score = "" if report.value is None else f" {report.value:.4g}"
+        best, problem = ", the best so far" if report.best else "", f": {report.problem}" if report.problem else ""
+        return [f"trial {report.number} {report.state}{score}{best}{problem}"]
+    return []
+
+
+def _show(plan: "Plan", ended: "TuningEnded", *, json: bool) -> None:
+    screen = Screen()
+    if json:
+        record = msgspec.json.decode(ended.results.to_json()) | {"why": ended.why}
+        screen.print(msgspec.json.encode(record).decode(), markup=False, soft_wrap=True)
+        return
+    coloured = screen.color_system is not None and not screen.no_color
+    drawn = ended.results.text(width=max(NARROWEST, min(WIDEST, screen.width)), colour=coloured)
+    screen.print(Text.from_ansi(drawn), soft_wrap=True)
+    place = escaped(str(plan.folder))
+    lines = ["", WHY[ended.why], f"  report  {place}/report.html"]
+    if ended.results.best is not None:
+        lines += [f"  best    {place}/best.toml", f"  model   {place}/model"]
+        lines += [
+            "next:",
+            f"  seqloom train --config {place}/best.toml --out RUN",
+            f"  seqloom predict {place}/model TEXT",
+        ]
+    for line in lines:
+        screen.print(line, markup=False, soft_wrap=True)

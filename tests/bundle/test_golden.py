@@ -1,0 +1,24 @@
+"""Bundles of every released format load for ever, and give the numbers that they gave when they were written."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from golden.write import logits
+from seqloom.bundle.folder import FORMAT
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+FOLDERS = sorted(path for path in GOLDEN.glob("bundle-*") if path.is_dir())
+
+
+def test_every_format_up_to_the_present_one_has_a_golden_bundle() -> None:
+    assert [path.name for path in FOLDERS] == [f"bundle-{number}" for number in range(1, FORMAT + 1)]
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
+def test_a_golden_bundle_gives_its_frozen_logits(folder) -> None:
+    frozen = json.loads(folder.with_suffix(".json").read_text())
+    found = logits(folder, frozen["texts"])
+    assert found == [pytest.approx(row, abs=1e-6) for row in frozen["logits"]]
+    assert sum(path.stat().st_size for path in folder.iterdir()) < 30_000

@@ -1,0 +1,168 @@
+"""Runs made to show a fault are diagnosed, following the advice helps, and a healthy run has no finding."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from seqloom.cli import app
+from seqloom.config.training import AdamWConfig, ByLengthConfig, ConstantConfig, EpochsConfig
+from seqloom.data.synthetic import NAMES
+from seqloom.diagnosis.findings import Advice, Diagnosis
+from seqloom.diagnosis.front import diagnose
+from seqloom.errors import ConfigError
+from seqloom.training.front import Trained, train
+
+
+def written(path: Path, rows: list[tuple[str, str]]) -> Path:
+    path.write_text(
+        "".join(json.dumps({"text": text, "label": label}) + "\n" for text, label in rows), encoding="utf-8"
+    )
+    return path
+
+
+def made(folder: Path, name: str, count: int, **parameters: int) -> Path:
+    """The training and dev part of a synthetic set as files in a folder."""
+    folder.mkdir()
+    for part, size in (("train", count), ("dev", 200)):
+        rows = NAMES[name].examples(part, count=size, **parameters)
+        written(folder / f"{part}.jsonl", [(str(row.input), str(row.target)) for row in rows])
+    return folder
+
+
+def noisy(folder: Path, count: int, *, share: float = 0.5, noise: float = 0.2) -> Path:
+    """Texts in which one word of nine decides, and others may be learnt by heart; some training labels are wrong."""
+    folder.mkdir()
+    for part, size, wrong in (("train", count, noise), ("dev", 300, 0.0)):
+        draws, rows = random.Random(part), []
+        for _ in range(size):
+            yes = draws.random() < share
+            words = [f"w{draws.randrange(300)}" for _ in range(8)] + ["good" if yes else "bad"]
+            draws.shuffle(words)
+            rows.append((" ".join(words), "yes" if yes != (draws.random() < wrong) else "no"))
+        written(folder / f"{part}.jsonl", rows)
+    return folder
+
+
+def trained(data: Path, name: str, **settings: Any) -> tuple[Trained, Diagnosis]:
+    usual = {"size": "tiny", "device": "cpu", "patience": 0, "feed": ByLengthConfig(budget=320)}
+    run = train(data / "train.jsonl", out=data / name, dev=(str(data / "dev.jsonl"),), **usual | settings)
+    return run, diagnose(run.folder)
+
+
+def followed(settings: dict[str, Any], advice: tuple[Advice, ...]) -> dict[str, Any]:
+    """The settings of a run with the flags changed as advised; what only measures changes nothing."""
+    changed = dict(settings)
+    for flag, value, _ in advice:
+        if flag in ("--rate", "--dropout", "--clip"):
+            changed[flag[2:]] = float(value)
+        elif flag == "--decay":
+            changed["optimiser"] = AdamWConfig(decay=float(value))
+        elif flag == "--patience":
+            changed["patience"] = int(value)
+        elif flag == "--epochs":
+            changed["length"] = EpochsConfig(count=int(value))
+        elif flag == "--model":
+            changed["model"] = value
+    return changed
+
+
+def improved(data: Path, code: str, settings: dict[str, Any], *flags: str) -> tuple[float, float]:
+    """The dev score of a run that shows a fault, and of the same run with these flags of its advice followed."""
+    before, diagnosis = trained(data, "before", **settings)
+    assert code in diagnosis.codes, diagnosis.text()
+    (finding,) = (finding for finding in diagnosis.findings if finding.code == code)
+    chosen = tuple({advice.flag: advice for advice in reversed(finding.advice) if advice.flag in flags}.values())
+    assert len(chosen) == len(flags)
+    after, _ = trained(data, "after", **followed(settings, chosen))
+    return before.metrics["accuracy"], after.metrics["accuracy"]
+
+
+@pytest.mark.slow
+def test_a_healthy_run_has_no_finding(tmp_path: Path) -> None:
+    run, diagnosis = trained(
+        made(tmp_path / "data", "homographs", 600), "run", model="cnn", rate=0.05, length=EpochsConfig(count=6)
+    )
+    assert run.metrics["accuracy"] > 0.9
+    assert diagnosis.codes == () and diagnosis.said == () and len(diagnosis.figures) == 2
+
+
+@pytest.mark.slow
+def test_a_rate_that_is_too_high_is_found_and_the_lower_one_is_better(tmp_path: Path) -> None:
+    settings = {"model": "cnn", "rate": 0.5, "length": EpochsConfig(count=6)}
+    before, after = improved(made(tmp_path / "data", "homographs", 600), "loss.jagged", settings, "--rate")
+    assert after > before + 0.1
+
+
+@pytest.mark.slow
+def test_a_rate_that_is_too_low_is_found_and_the_higher_one_is_better(tmp_path: Path) -> None:
+    settings = {"model": "bag", "rate": 1e-3, "length": EpochsConfig(count=10), "schedule": ConstantConfig()}
+    before, after = improved(made(tmp_path / "data", "homographs", 600), "loss.linear", settings, "--rate")
+    assert after > before + 0.1
+
+
+@pytest.mark.slow
+def test_examples_learnt_by_heart_are_found_and_regularising_is_better(tmp_path: Path) -> None:
+    settings = {"model": "bag", "size": "small", "rate": 0.01, "length": EpochsConfig(count=15), "dropout": 0.0}
+    settings |= {"optimiser": AdamWConfig(decay=0.0), "feed": ByLengthConfig(budget=160)}
+    flags = "--dropout", "--decay", "--patience"
+    before, after = improved(noisy(tmp_path / "data", 200), "dev.gap", settings, *flags)
+    assert after > before + 0.02
+
+
+@pytest.mark.slow
+def test_a_memory_that_does_not_reach_is_found_and_a_gated_one_is_better(tmp_path: Path) -> None:
+    settings = {"model": "rnn", "rate": 0.02, "length": EpochsConfig(count=10), "feed": ByLengthConfig(budget=640)}
+    data = made(tmp_path / "data", "copy", 1000, distance=10)
+    before, after = improved(data, "gradient.vanishing", settings, "--model")
+    assert after > before + 0.2
+
+
+@pytest.mark.slow
+def test_labels_of_which_one_is_said_for_everything_are_found(tmp_path: Path) -> None:
+    data = noisy(tmp_path / "data", 300, share=0.8, noise=0.0)
+    _, diagnosis = trained(data, "run", model="bag", rate=1e-4, length=EpochsConfig(count=5))
+    assert "label.dominates" in diagnosis.codes
+    assert "--class-weights balanced" in [advice.said for advice in diagnosis.advice]
+
+
+# --- the verb --------------------------------------------------------------------------------------------------------
+
+
+def doctor(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["doctor", *map(str, arguments)])
+
+
+@pytest.mark.slow
+def test_the_verb_shows_a_run_as_text_json_and_page_and_says_what_it_could_not_look_at(tmp_path: Path) -> None:
+    data = noisy(tmp_path / "data", 100)
+    trained(data, "run", model="bag", rate=0.01, length=EpochsConfig(count=2))
+    shown = doctor(data / "run", "--html", tmp_path / "page.html")
+    assert shown.exit_code == 0 and "a curve has no form yet" in shown.output
+    assert "<!DOCTYPE html>" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert json.loads(doctor(data / "run", "--json").output)["format"] == 1
+    (data / "dev.jsonl").unlink()
+    assert "the model was not looked into" in doctor(data / "run").output.replace("\n", " ")
+
+
+def test_a_folder_that_is_no_run_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    for place in (tmp_path, tmp_path / "nothing"):
+        with pytest.raises(ConfigError, match=r"config\.toml"):
+            diagnose(place)
+
+
+def test_every_flag_that_a_finding_names_is_one_of_train() -> None:
+    """The flags stand in the source as texts; each must be an option of `seqloom train`."""
+    source = Path(__file__).parents[2] / "src" / "seqloom" / "diagnosis"
+    named = {
+        part.split('"')[0]
+        for path in source.glob("*.py")
+        for part in path.read_text(encoding="utf-8").split('Advice("')[1:]
+    }
+    shown = CliRunner().invoke(app, ["train", "--help"], env={"COLUMNS": "200"}).output
+    assert {"--rate", "--clip", "--dropout"} <= named
+    assert [flag for flag in sorted(named) if f"{flag} " not in shown] == []

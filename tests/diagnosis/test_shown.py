@@ -1,0 +1,66 @@
+import json
+
+import pytest
+
+from diagnosis_common import falling, looks, steps
+from seqloom.config.training import TrainingConfig
+from seqloom.diagnosis.curves import curve_findings
+from seqloom.diagnosis.findings import Advice, Diagnosis, Finding
+from seqloom.diagnosis.labels import label_findings
+from seqloom.diagnosis.story import losses_drawn, told
+from seqloom.errors import DataError
+from seqloom.figures.words import columns
+
+STORY = told(steps(falling) + looks([1.5, 1.2, 1.0, 1.1, 1.3, 1.5]))
+HOSTILE = "<script>\x1b[31m\u202e"
+ILL = Diagnosis(
+    name=f"run {HOSTILE}",
+    findings=(
+        *curve_findings(STORY, TrainingConfig()),
+        *label_findings(((HOSTILE, HOSTILE, 50), ("b", HOSTILE, 49), ("b", "b", 1))),
+    ),
+    figures=(losses_drawn(STORY, "Loss"),),
+    said=(f"no model {HOSTILE}",),
+)
+WELL = Diagnosis(name="run", figures=(losses_drawn(STORY, "Loss"),))
+
+
+@pytest.mark.parametrize("width", [50, 80, 100])
+@pytest.mark.parametrize("diagnosis", [ILL, WELL])
+def test_no_line_is_wider_than_asked_for_and_nothing_hidden_gets_through(diagnosis: Diagnosis, width: int) -> None:
+    lines = diagnosis.text(width).split("\n")
+    assert max(map(columns, lines)) <= width
+    assert not any("\x1b" in line or "\u202e" in line for line in lines)
+
+
+def test_the_text_has_the_evidence_the_flag_and_the_picture() -> None:
+    text = ILL.text(100)
+    assert "dev.gap" in text and "→ --dropout 0.3" in text and "lowest dev loss 1" in text and "training: " in text
+    assert "nothing that the doctor knows" in WELL.text(100)
+
+
+def test_colour_only_adds_escapes() -> None:
+    assert "\x1b[" in ILL.text(80, colour=True)
+    with pytest.raises(DataError, match="at least 50"):
+        ILL.text(49)
+
+
+def test_the_page_needs_nothing_else_and_escapes_what_it_shows() -> None:
+    page = ILL.html()
+    assert "<script" not in page and "\x1b" not in page and "http-equiv" in page
+    assert page.count("<section>") == len(ILL.findings) + 1
+    assert "&lt;script&gt;" in page and ILL._repr_html_().startswith("<iframe sandbox")
+
+
+def test_plain_values_survive_json() -> None:
+    plain = ILL.to_json()
+    assert json.loads(json.dumps(plain)) == plain
+    assert [finding["code"] for finding in plain["findings"]] == list(ILL.codes) == ["dev.gap", "label.dominates"]
+    assert plain["findings"][0]["advice"][0] == {"flag": "--dropout", "value": "0.3"} | {
+        "why": "it is 0; units are left out of each step"
+    }
+
+
+def test_of_two_pieces_of_advice_for_one_flag_the_first_counts() -> None:
+    two = [Finding("x", "", "", {}, None, (Advice("--rate", value),)) for value in ("1", "2")]
+    assert Diagnosis(name="", findings=tuple(two)).advice == (Advice("--rate", "1"),)

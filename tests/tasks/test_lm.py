@@ -1,0 +1,178 @@
+"""Language modelling: perplexity by its definition, whatever the feed, and state that is carried."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from seqloom.config.training import ByLengthConfig, PacksConfig, StreamsConfig
+from seqloom.errors import ConfigError
+from seqloom.tasks import lm
+from seqloom.tasks.contract import HeadSettings
+from seqloom.tasks.judging import evaluate
+from seqloom.text.symbols import BEGIN, END
+from seqloom.types import Batch, Padded
+
+Find = Callable[[str], Any]
+FEEDS = [ByLengthConfig(budget=50), StreamsConfig(rows=3, length=7), PacksConfig(rows=2, length=30)]
+
+
+@pytest.mark.parametrize("feed", FEEDS, ids=lambda feed: feed.kind())
+def test_every_symbol_and_every_end_is_judged_once(small: Find, feed: Any) -> None:
+    found = small("text")
+    rows, column = found.prepared.parts["dev"], found.prepared.columns["input"]
+    evaluation = evaluate(found.task, found.model("lstm"), found.batches("dev", feed))
+    assert evaluation.statistics[:, 1].sum() == column.lengths[rows].sum() + len(rows)
+
+
+def test_perplexity_is_the_definition_document_by_document(small: Find) -> None:
+    found = small("text")
+    model, total, count = found.model("gru").eval(), 0.0, 0
+    for row in found.prepared.parts["dev"]:
+        symbols = torch.from_numpy(found.prepared.columns["input"].row(int(row)).astype("int64"))
+        read = torch.cat([torch.tensor([BEGIN]), symbols])[None]
+        with torch.no_grad():
+            scores = model(Padded.of(read)).values[0]
+        total += F.cross_entropy(scores, torch.cat([symbols, torch.tensor([END])]), reduction="sum").item()
+        count += len(symbols) + 1
+    expected = math.exp(total / count)
+    for feed in (ByLengthConfig(budget=60), PacksConfig(rows=2, length=64)):  # no document is longer than a row
+        metrics = evaluate(found.task, model, found.batches("dev", feed)).metrics
+        assert metrics["perplexity"] == pytest.approx(expected, rel=1e-5)
+
+
+def test_packed_documents_are_told_apart_and_called_by_their_rows(small: Find) -> None:
+    found = small("text")
+    model = found.model("lstm")
+    packed = evaluate(found.task, model, found.batches("dev", PacksConfig(rows=2, length=64)), keep=1_000)
+    apart = evaluate(found.task, model, found.batches("dev"), keep=1_000)
+    assert [one.id for one in packed.judged] == [one.id for one in apart.judged]
+    assert [one.true for one in packed.judged] == [one.true for one in apart.judged]
+    for one, other in zip(packed.judged, apart.judged, strict=True):
+        assert one.statistics == pytest.approx(other.statistics, rel=1e-4)
+
+
+def test_streams_are_judged_as_one_text_whatever_the_length_of_a_step(small: Find) -> None:
+    found = small("text")
+    model = found.model("lstm")
+    ways = [StreamsConfig(rows=2, length=length) for length in (1, 5, 1_000)]
+    first, *others = (evaluate(found.task, model, found.batches("dev", way)).metrics["loss"] for way in ways)
+    assert others == pytest.approx([first, first], rel=1e-5)
+
+
+def test_without_the_carried_state_the_length_of_a_step_would_matter(small: Find, monkeypatch: Any) -> None:
+    found = small("text")
+    model = found.model("lstm")
+    monkeypatch.setattr(
+        lm.LanguageModelling, "judge_on", lambda self, model, batch, _: (_without_state(self, model, batch), None)
+    )
+    ways = [StreamsConfig(rows=2, length=length) for length in (1, 1_000)]
+    short, long = (evaluate(found.task, model, found.batches("dev", way)).metrics["loss"] for way in ways)
+    assert short != pytest.approx(long, rel=1e-4)
+
+
+def _without_state(task: Any, model: Any, batch: Batch[Any, Any]) -> Any:
+    plain = batch._replace(inputs=batch.inputs.symbols)
+    losses = model.head.losses(model.features(plain.inputs), plain.targets)
+    return list(task._judged(plain, plain.inputs, losses))
+
+
+def test_training_on_streams_goes_on_from_a_detached_state(small: Find) -> None:
+    found = small("text")
+    model = found.model("lstm").eval()
+    first, second = found.batches("train", StreamsConfig(rows=2, length=4))[:2]
+    _, state = found.task.loss(model, first, None)
+    assert not any(tensor.requires_grad for tensor in tensors(state))
+    carried, _ = found.task.loss(model, second, state)
+    alone, _ = found.task.loss(model, second, None)
+    both = torch.cat([first.inputs.symbols.values, second.inputs.symbols.values], dim=1)
+    targets = torch.cat([first.targets, second.targets], dim=1)
+    whole = model.loss(Batch(Padded.of(both), targets)).total
+    begun = model.loss(Batch(first.inputs.symbols, first.targets)).total
+    assert (begun + carried.total).item() == pytest.approx(whole.item(), rel=1e-5)
+    assert (begun + alone.total).item() != pytest.approx(whole.item(), rel=1e-5)
+
+
+def tensors(state: Any) -> list[torch.Tensor]:
+    return [state] if isinstance(state, torch.Tensor) else [one for part in state for one in tensors(part)]
+
+
+def test_a_step_of_examples_carries_nothing(small: Find) -> None:
+    found = small("text")
+    for feed in (FEEDS[0], FEEDS[2]):
+        assert found.task.loss(found.model("lstm"), found.batches("train", feed)[0], None)[1] is None
+
+
+def test_ids_of_streams_are_the_documents_in_which_their_rows_stand(small: Find) -> None:
+    found = small("text")
+    rows, column = found.prepared.parts["train"], found.prepared.columns["input"]
+    text = [symbol for row in rows for symbol in [*column.row(int(row)).tolist(), END]]
+    owner = [int(row) for row in rows for _ in range(int(column.lengths[row]) + 1)]
+    batches = found.batches("train", StreamsConfig(rows=1, length=5))
+    for place, batch in enumerate(batches):
+        assert int(batch.ids[0]) == owner[place * 5]
+        assert batch.targets[0, 0] == text[place * 5]
+
+
+@pytest.mark.parametrize(("recipe", "grows"), [("lstm", False), ("gpt", True)])
+def test_streams_are_refused_where_the_memory_would_grow_for_ever(small: Find, recipe: str, grows: bool) -> None:
+    found = small("text")
+    model = found.model(recipe)
+    found.task.require_feed(model, PacksConfig())
+    if grows:
+        with pytest.raises(ConfigError, match="memory grows with every symbol"):
+            found.task.require_feed(model, StreamsConfig())
+    else:
+        found.task.require_feed(model, StreamsConfig())
+    assert model.training  # looked at, and left as it was
+
+
+@pytest.mark.slow
+def test_attention_to_everything_may_not_read_streams(small: Find) -> None:
+    found = small("text")
+    with pytest.raises(ConfigError, match="memory grows"):
+        found.task.require_feed(found.model("transformer"), StreamsConfig())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", ["bag", "cnn", "rnn", "gru", "window", "linear-attention"])
+def test_families_that_forget_may_read_streams(small: Find, recipe: str) -> None:
+    found = small("text")
+    found.task.require_feed(found.model(recipe), StreamsConfig())
+
+
+def test_a_prompt_is_gone_on_with_whether_or_not_begin_stands_before_it(small: Find) -> None:
+    found = small("text")
+    model = found.model("lstm").eval()
+    with torch.no_grad():
+        model.head.bias[END] = -9.0
+    text = found.task.tokenizer.encode(["the good film", "the"])
+    plain = Padded.stack([torch.from_numpy(text.row(row).astype("int64")) for row in (0, 1)])
+    begun = Padded.stack(
+        [torch.cat([torch.tensor([BEGIN]), plain.values[row, : plain.lengths[row]]]) for row in (0, 1)]
+    )
+    answers = [found.task.predict(model, prompt) for prompt in (plain, begun)]
+    assert answers[0] == answers[1]
+    assert all(len(found.task.tokenizer.encode([one.text]).row(0)) == lm.CONTINUATION for one in answers[0])
+
+
+def test_learned_positions_bound_a_continuation(small: Find) -> None:
+    found = small("text")
+    model = found.model("gpt").eval()
+    with torch.no_grad():
+        model.head.bias[END] = -9.0
+    prompt = torch.full((1, model.config.decoder.max_length - 3), found.task.tokenizer.vocab_size - 1)
+    (said,) = found.task.predict(model, Padded.of(prompt))
+    assert len(found.task.tokenizer.encode([said.text]).row(0)) == 3
+
+
+def test_a_model_of_another_vocabulary_is_refused(small: Find) -> None:
+    task = small("text").task
+    model = task.model("lstm", "tiny", HeadSettings(smoothing=0.1))
+    assert model.head.smoothing == 0.1
+    other = lm.recipes.language_model("lstm", vocab_size=model.head.vocab_size + 1, size="tiny")
+    with pytest.raises(ConfigError, match="symbols"):
+        task.require(other)

@@ -1,0 +1,319 @@
+"""R11: a run goes on only if it is the same one; whatever changed is refused by name, or said aloud."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import torch
+
+from checkpoint_common import ALONE, HERE, checkpoint
+from durable_common import QUICK, listing
+from seqloom import durable, recipes
+from seqloom.config.data import DataConfig, EncodingConfig
+from seqloom.config.inputs import TokensConfig
+from seqloom.config.text import CharactersConfig
+from seqloom.config.training import (
+    ConstantConfig,
+    EpochsConfig,
+    RunConfig,
+    StepsConfig,
+    TrainingConfig,
+)
+from seqloom.data.schema import Schema
+from seqloom.errors import ConfigError, DamagedError, DurableError
+from seqloom.tasks.contract import Meaning
+from seqloom.training import checkpoints, folder
+from seqloom.training.devices import Device
+from seqloom.training.folder import DataFacts, RunFolder
+from seqloom.training.run_changes import changed_environment
+from seqloom.training.standing import Environment
+
+CPU = Device(torch.device("cpu"))
+FACTS = DataFacts(
+    fingerprints={"train.csv": {"size": 120, "sha256": "ab" * 32}},
+    split={"rule": {"kind": "random", "dev": 0.1}, "counts": {"train": 90, "dev": 10}},
+)
+MEANING = Meaning(Schema("text", "label", ("bad", "good")), CharactersConfig().fit(["abc"]), None)
+CONFIG = RunConfig(
+    task="classify",
+    data=DataConfig(train=("train.csv",)),
+    encoding=EncodingConfig(),
+    model=recipes.classifier("gru", inputs=TokensConfig(vocab_size=9), num_classes=2, size="tiny"),
+    training=TrainingConfig(),
+)
+
+OTHER_MODEL = recipes.classifier("lstm", inputs=TokensConfig(vocab_size=9), num_classes=2, size="tiny")
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody pulls the plug here: no sync is waited for."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+def start(run: RunFolder, config: RunConfig = CONFIG, facts: DataFacts = FACTS, meaning: Meaning = MEANING) -> tuple:
+    return run.start(config, facts, meaning, CPU, ALONE)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunFolder:
+    """A run that has been begun."""
+    begun = RunFolder(tmp_path / "run")
+    start(begun)
+    return begun
+
+
+def trained(**settings: Any) -> RunConfig:
+    return msgspec.structs.replace(CONFIG, training=msgspec.structs.replace(CONFIG.training, **settings))
+
+
+def test_a_run_that_begins_says_everything_and_reads_back_as_it_was(run: RunFolder) -> None:
+    assert listing(run.path) == ["checkpoints", "config.toml", "data.json", "vocabulary"]
+    assert run.config() == CONFIG
+    assert run.data() == FACTS
+    found = run.meaning()
+    assert (found.schema, found.sizes, found.numbers) == (MEANING.schema, (), 0)
+    assert found.tokenizer.to_json() == MEANING.tokenizer.to_json() and found.target_tokenizer is None
+    assert (run.metrics(), run.events(), run.looks(), run.standing(), run.machine()) == ([], [], [], None, None)
+
+
+def test_the_same_run_goes_on_without_a_word(run: RunFolder) -> None:
+    before = (run.path / "config.toml").stat().st_mtime_ns
+    assert start(run) == ()
+    assert (run.path / "config.toml").stat().st_mtime_ns == before
+
+
+def other_facts(**changes: Any) -> DataFacts:
+    return msgspec.structs.replace(FACTS, **changes)
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "a changed data file": (
+        {"facts": other_facts(fingerprints={"train.csv": {"size": 121, "sha256": "cd" * 32}})},
+        r"the file train.csv was .*120.*and is now .*121",
+    ),
+    "a data file too many": (
+        {"facts": other_facts(fingerprints={**FACTS.fingerprints, "more.csv": {"size": 1}})},
+        r"the file more.csv was not there and is now \{'size': 1\}",
+    ),
+    "other rows in the parts": (
+        {"facts": other_facts(split={**FACTS.split, "counts": {"train": 89, "dev": 11}})},
+        r"of the split, the counts was \{'train': 90, 'dev': 10\} and is now \{'train': 89, 'dev': 11\}",
+    ),
+    "another rate": ({"config": trained(rate=0.5)}, r"training.rate was 0.001 and is now 0.5"),
+    "another seed": ({"config": trained(seed=9)}, r"training.seed was 0 and is now 9"),
+    "another schedule": (
+        {"config": trained(schedule=ConstantConfig())},
+        r"training.schedule.kind was linear .* constant",
+    ),
+    "fewer epochs": ({"config": trained(length=EpochsConfig(count=9))}, r"training.length.count was 10 and is now 9"),
+    "another kind of length": (
+        {"config": trained(length=StepsConfig(count=1000))},
+        r"training.length.kind was epochs and is now steps",
+    ),
+    "another architecture": (
+        {"config": msgspec.structs.replace(CONFIG, model=OTHER_MODEL)},
+        r"model\.[a-z0-9.]+ was .* and is now ",
+    ),
+    "another vocabulary": (
+        {"meaning": MEANING._replace(tokenizer=CharactersConfig().fit(["abcdef"]))},
+        r"of the vocabulary, tokenizer.json was [0-9,]+ bytes, sha256 [0-9a-f]{12} and is now",
+    ),
+    "other labels": (
+        {"meaning": MEANING._replace(schema=Schema("text", "label", ("bad", "fine")))},
+        r"of the vocabulary, labels.json was",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_another_run_is_refused_with_both_values_and_a_free_folder(run: RunFolder, name: str) -> None:
+    run.path.with_name("run-2").mkdir()
+    before = (run.path / "config.toml").read_bytes()
+    changes, message = REFUSED[name]
+    with pytest.raises(ConfigError, match=rf"run holds another run: .*{message}.*new folder: .*run-3") as raised:
+        start(run, **changes)
+    assert "more" in str(raised.value) or str(raised.value).count(" is now ") <= folder.SHOWN
+    assert (run.path / "config.toml").read_bytes() == before
+
+
+def test_all_that_changed_is_told_at_once(run: RunFolder) -> None:
+    changes = REFUSED["a changed data file"][0] | REFUSED["another rate"][0] | REFUSED["other labels"][0]
+    with pytest.raises(ConfigError, match=r"train.csv was .*training.rate was .*labels.json was "):
+        start(run, **changes)
+
+
+def test_twin_without_the_comparison_another_rate_goes_on_silently(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folder, "changed_settings", lambda *_: ())
+    assert start(run, trained(rate=0.5)) == ()
+
+
+def test_a_longer_run_goes_on_and_a_later_start_finds_the_new_length(run: RunFolder) -> None:
+    longer = trained(length=EpochsConfig(count=25))
+    assert run.is_shorter(longer) and not run.is_shorter(CONFIG)
+    (said,) = start(run, longer)
+    assert said.startswith("the run goes on to 25 epochs; it was begun for 10, and its rate follows the longer course")
+    assert run.config() == longer and not run.is_shorter(longer)
+    assert start(run, longer) == ()
+
+
+def test_a_longer_run_of_a_constant_rate_has_nothing_to_say_about_it(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path / "run")
+    start(run, trained(schedule=ConstantConfig()))
+    (said,) = start(run, trained(schedule=ConstantConfig(), length=EpochsConfig(count=11)))
+    assert said == "the run goes on to 11 epochs; it was begun for 10"
+
+
+def test_how_many_checkpoints_are_kept_may_change(run: RunFolder) -> None:
+    assert start(run, trained(keep=7)) == ()
+    assert run.config().training.keep == 7
+
+
+# What warns: the environment
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("torch", "2.11"),
+        ("python", "3.12"),
+        ("threads", 2),
+        ("ranks", 2),
+        ("sharded", True),
+        ("capability", "AVX512"),
+        ("device", "cuda: NVIDIA H200"),
+        ("seqloom", "0"),
+    ],
+)
+def test_another_machine_or_library_is_said_aloud(field: str, value: Any) -> None:
+    (said,) = changed_environment(HERE, msgspec.structs.replace(HERE, **{field: value}))
+    assert said.startswith(
+        f"{field}: {getattr(HERE, field)} when the checkpoint was saved, {value} now; the run goes on"
+    )
+    assert changed_environment(HERE, HERE) == ()
+
+
+def test_every_field_of_the_environment_is_compared() -> None:
+    other = Environment(**dict.fromkeys(HERE.__struct_fields__, "other"))  # type: ignore[arg-type]
+    assert len(changed_environment(HERE, other)) == len(HERE.__struct_fields__)
+
+
+def test_a_start_compares_with_the_newest_checkpoint_that_can_be_read(run: RunFolder) -> None:
+    for step in (10, 20):
+        checkpoints.save(run.checkpoints, checkpoint(step), ALONE, files=QUICK)
+    assert run.standing().step == 20
+    assert any(said.startswith("torch: 2.13 when") for said in start(run))
+    for name in ("standing.json", "machine.json"):
+        (run.checkpoints / "step-00000020" / name).write_text("{}")
+    assert run.standing().step == 10 and run.machine().seconds == 10
+
+
+# Where a run may be
+
+
+def test_a_file_instead_of_a_folder_a_missing_parent_and_a_folder_of_somebody_else_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis/chapter.tex").write_text("mine")
+    for name, message in {
+        "file": "file is a file, and a run needs a folder",
+        "theses/run": "there is no folder .*theses.*did you mean thesis",
+        "thesis": "thesis holds chapter.tex and no config.toml.*thesis-2",
+    }.items():
+        for act in (start, lambda run: run.held().__enter__()):
+            with pytest.raises(ConfigError, match=message):
+                act(RunFolder(tmp_path / name))
+    assert listing(tmp_path) == ["file", "thesis"] and listing(tmp_path / "thesis") == ["chapter.tex"]
+
+
+def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root may write everywhere
+    with pytest.raises(ConfigError, match=r"cannot be written.*choose another folder"):
+        RunFolder(tmp_path / "run").require_place()
+
+
+def test_a_run_that_lost_its_configuration_is_not_begun_anew(run: RunFolder) -> None:
+    checkpoints.save(run.checkpoints, checkpoint(10), ALONE, files=QUICK)
+    (run.path / "config.toml").unlink()
+    with pytest.raises(ConfigError, match=r"holds checkpoints and no config.toml"):
+        start(run)
+    assert checkpoints.newest(run.checkpoints, ALONE)[0] is not None
+
+
+def test_a_damaged_vocabulary_or_data_file_is_told(run: RunFolder) -> None:
+    whole = (run.path / "data.json").read_bytes()
+    (run.path / "data.json").write_bytes(whole[:-9])
+    with pytest.raises(DamagedError, match=r"data.json: expected the facts about the data"):
+        start(run)
+    (run.path / "data.json").write_bytes(whole)
+    (run.path / "vocabulary/labels.json").write_text('["bad","nice"]')
+    with pytest.raises(DamagedError, match=r"labels.json: expected .* sha256"):
+        start(run)
+
+
+def test_leftovers_of_a_crash_are_recovered_at_the_next_start(run: RunFolder) -> None:
+    durable.replace_folder(run.model, {"a": b"1"}, files=QUICK)
+    run.model.rename(run.path / ".model.old-0123456789abcdef")  # killed between the two renames
+    (run.path / ".config.toml.tmp-0123456789abcdef").write_text("half")
+    checkpoints.save(run.checkpoints, checkpoint(10), ALONE, files=QUICK)
+    step = run.checkpoints / "step-00000010"
+    step.rename(run.checkpoints / ".step-00000010.old-0123456789abcdef")
+    (run.checkpoints / ".step-00000020.partial-0123456789abcdef").mkdir()
+    start(run)
+    assert durable.verify_folder(run.model) and durable.verify_folder(step)
+    assert not [*run.path.glob(".*"), *run.checkpoints.glob(".*")]
+
+
+# Starts that are interrupted
+
+
+def interrupted_at(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """The process ends at its so-manieth rename."""
+    count = [0]
+    rename = Path.rename
+
+    def counted(old: Path, new: Path) -> Path:
+        count[0] += 1
+        if count[0] == number:
+            raise KeyboardInterrupt
+        return rename(old, new)
+
+    monkeypatch.setattr(Path, "rename", counted)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_start_that_was_interrupted_is_taken_up_again_also_with_other_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    run = RunFolder(tmp_path / "run")
+    with monkeypatch.context() as patched:
+        interrupted_at(patched, number)
+        with pytest.raises(KeyboardInterrupt):
+            start(run)
+    assert not (run.path / "config.toml").exists()
+    other = MEANING._replace(schema=Schema("text", "label", ("one", "two")))
+    assert start(run, trained(rate=0.5), meaning=other) == ()
+    assert run.config().training.rate == 0.5 and run.meaning().schema.labels == ("one", "two")
+
+
+def test_twin_a_configuration_written_first_makes_half_a_run_look_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = RunFolder(tmp_path / "run")
+    begin = RunFolder._begin
+
+    def config_first(self: RunFolder, config: RunConfig, *others: Any) -> None:
+        durable.write_file(self.path / "config.toml", config.to_toml())
+        begin(self, config, *others)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RunFolder, "_begin", config_first)
+        interrupted_at(patched, 2)
+        with pytest.raises(KeyboardInterrupt):
+            start(run)
+    with pytest.raises(DurableError):
+        start(run)

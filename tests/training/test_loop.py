@@ -1,0 +1,231 @@
+"""The loop, through the front door: what a run reports, when it ends, and what it leaves behind."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from seqloom import durable
+from seqloom.bundle import read_bundle
+from seqloom.config.training import EpochsConfig, PlateauConfig, SecondsConfig, StepsConfig, SymbolsConfig
+from seqloom.errors import DurableError
+from seqloom.tasks.classify import Classify
+from seqloom.training import checkpoints, loop
+from seqloom.training.front import train_run
+from seqloom.training.ranks import Alone
+from seqloom.training.reports import Begun, Ended, Noticed, Saved, Stepped, Validated
+from seqloom.types import Loss
+from training_common import ended, only, resolved, run, write_data
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return write_data(tmp_path)
+
+
+def newest(out: Path) -> checkpoints.Checkpoint:
+    found, skipped = checkpoints.newest(out / "checkpoints", Alone())
+    assert found is not None and not skipped
+    return found
+
+
+def test_a_run_reports_in_order_and_leaves_a_model_a_report_and_a_card(tmp_path: Path, data: Path) -> None:
+    reports = run(tmp_path / "run", data)
+    kinds = "".join(type(report).__name__[0] for report in reports)
+    assert kinds == "B" + "SSVS" * 3 + "E", kinds  # the third S of each is Saved
+    assert isinstance(reports[0], Begun) and isinstance(reports[-1], Ended)
+    assert [one.step for one in only(reports, Stepped)] == [5, 10, 15, 20, 25, 30]
+    assert [one.step for one in only(reports, Validated)] == [10, 20, 30]
+    assert all(one.samples for one in only(reports, Validated))
+    names = {path.name for path in (tmp_path / "run").iterdir()}
+    assert {"config.toml", "data.json", "metrics.jsonl", "events.jsonl", "model", "report.html", "card.md"} <= names
+
+
+def test_the_shipped_model_is_the_best_one(tmp_path: Path, data: Path) -> None:
+    reports = run(tmp_path / "run", data, keep=9)
+    looked = {one.step: one.metrics["accuracy"] for one in only(reports, Validated)}
+    best = ended(reports).best_step
+    assert looked[best] == max(looked.values())
+    path = next(
+        path for path in checkpoints.steps(tmp_path / "run" / "checkpoints") if path.name.endswith(f"{best:08}")
+    )
+    there = checkpoints.read(path, Alone()).tensors["model"]
+    assert all(
+        torch.equal(there[name], tensor) for name, tensor in read_bundle(tmp_path / "run" / "model").weights.items()
+    )
+
+
+@pytest.mark.parametrize(
+    ("length", "steps"), [(StepsConfig(count=7), 7), (EpochsConfig(count=1), None), (SymbolsConfig(count=100), None)]
+)
+def test_every_length_ends_where_it_says(tmp_path: Path, data: Path, length: Any, steps: int | None) -> None:
+    last = ended(run(tmp_path / "run", data, length=length))
+    standing = newest(tmp_path / "run").standing
+    assert last.why == standing.ended == "done"
+    assert steps is None or last.step == steps
+    if isinstance(length, EpochsConfig):
+        assert (standing.epoch, standing.index) == (1, 0)
+    if isinstance(length, SymbolsConfig):
+        assert 100 <= standing.symbols <= 160  # the step that reaches it is the last
+
+
+def test_a_clock_ends_a_run(tmp_path: Path, data: Path) -> None:
+    last = ended(run(tmp_path / "run", data, length=SecondsConfig(count=0.2), validate_every=1_000))
+    assert last.why == "done" and last.step > 0 and last.pace.seconds < 5
+
+
+def test_patience_ends_a_run_that_gets_no_better(tmp_path: Path, data: Path) -> None:
+    reports = run(tmp_path / "run", data, rate=0.0, patience=2, validate_every=2, length=StepsConfig(count=100))
+    assert ended(reports).why == "patience" and ended(reports).step == 6 and ended(reports).best_step == 2
+
+
+def test_a_plateau_lowers_the_rate(tmp_path: Path, data: Path) -> None:
+    settings: dict[str, Any] = {"schedule": PlateauConfig(factor=0.5, patience=1), "optimiser": {"kind": "sgd"}}
+    reports = run(tmp_path / "run", data, validate_every=2, report_every=1, rate=1e-30, **settings)
+    rates = [one.rate for one in only(reports, Stepped)]
+    assert rates[0] == 1e-30 and rates[4] == pytest.approx(5e-31) and rates[6] == pytest.approx(2.5e-31)
+
+
+def test_a_finished_run_says_so_and_more_epochs_go_on(tmp_path: Path, data: Path) -> None:
+    first = run(tmp_path / "run", data)
+    before = (tmp_path / "run" / "metrics.jsonl").read_bytes()
+    again = run(tmp_path / "run", data)
+    assert [type(one) for one in again] == [Begun, Ended] and ended(again).step == 30 and ended(again).exit_code == 0
+    assert ended(again).metrics == ended(first).metrics
+    assert (tmp_path / "run" / "metrics.jsonl").read_bytes() == before
+    longer = run(tmp_path / "run", data, length=StepsConfig(count=40))
+    assert longer[0].step == 30 and ended(longer).step == 40
+
+
+def test_what_was_reported_is_what_is_logged(tmp_path: Path, data: Path) -> None:
+    reports = run(tmp_path / "run", data)
+    records = durable.read_lines(tmp_path / "run" / "metrics.jsonl").records
+    steps = [record for record in records if record["kind"] == "step"]
+    assert [one["loss"] for one in steps] == [one.loss for one in only(reports, Stepped)]
+    looks = [record for record in records if record["kind"] == "validation"]
+    assert [one["metrics"] for one in looks] == [one.metrics for one in only(reports, Validated)]
+    assert records[-1]["kind"] == "end"
+
+
+class Spoiled:
+    """A loss that is not finite from a step on."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, first: int, last: int) -> None:
+        self.calls, loss = 0, Classify.loss
+
+        def spoiled(task: Any, model: Any, batch: Any, state: Any) -> Any:
+            self.calls += 1
+            found, after = loss(task, model, batch, state)
+            return (
+                (Loss(found.total * math.nan, found.weight), after) if first <= self.calls <= last else (found, after)
+            )
+
+        monkeypatch.setattr(Classify, "loss", spoiled)
+
+
+def test_a_step_that_is_not_finite_is_skipped_and_told(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Spoiled(monkeypatch, 4, 5)
+    reports = run(tmp_path / "run", data)
+    assert ended(reports).why == "done"
+    assert [one.step for one in only(reports, Noticed) if one.code == "step.skipped"] == [4, 5]
+    assert only(reports, Stepped)[0].skipped == 2 and math.isfinite(only(reports, Stepped)[0].loss)
+
+
+def test_three_steps_in_a_row_that_are_not_finite_end_the_run_and_name_the_examples(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Spoiled(monkeypatch, 12, 1_000)
+    reports = run(tmp_path / "run", data)
+    assert (ended(reports).why, ended(reports).step, ended(reports).exit_code) == ("not-finite", 14, 5)
+    examples = durable.read_lines(tmp_path / "run" / "bad_batch.jsonl").records
+    assert {one["step"] for one in examples} >= {12, 13, 14}
+    assert all(one["file"].endswith("data.csv") and one["line"] > 1 and one["input"] for one in examples)
+    assert newest(tmp_path / "run").standing.step == 10
+
+
+def test_weights_that_are_not_finite_are_never_saved(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take = loop.Update.step
+
+    def poisoned(update: Any, *given: Any, **named: Any) -> None:
+        take(update, *given, **named)
+        if named["standing"].step == 9:  # the tenth step, after which a checkpoint is due
+            next(iter(update.tensors()["optimiser"].values())).fill_(math.inf)
+
+    monkeypatch.setattr(loop.Update, "step", poisoned)
+    reports = run(tmp_path / "run", data)
+    assert (ended(reports).why, ended(reports).exit_code) == ("not-finite", 5)
+    assert not only(reports, Saved)
+
+
+def test_a_full_disk_is_told_and_the_third_time_ends_the_run(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save, tries = checkpoints.save, []
+
+    def full(*given: Any, **named: Any) -> Path:
+        tries.append(1)
+        if len(tries) > 1:
+            raise DurableError("cannot write: No space left on device (ENOSPC)", fix="free space")
+        return save(*given, **named)
+
+    monkeypatch.setattr(checkpoints, "save", full)
+    reports = run(tmp_path / "run", data, length=StepsConfig(count=100))
+    assert (ended(reports).why, ended(reports).exit_code, ended(reports).step) == ("disk", 4, 40)
+    assert [bool(one.problem) for one in only(reports, Saved)] == [False, True, True, True]
+    assert newest(tmp_path / "run").standing.step == 10
+
+
+def test_one_failed_save_does_not_end_a_run(tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save, tries = checkpoints.save, []
+
+    def once(*given: Any, **named: Any) -> Path:
+        tries.append(1)
+        if len(tries) == 2:
+            raise DurableError("cannot write", fix="free space")
+        return save(*given, **named)
+
+    monkeypatch.setattr(checkpoints, "save", once)
+    reports = run(tmp_path / "run", data)
+    assert ended(reports).why == "done"
+    assert [one.code for one in only(reports, Noticed)] == ["disk.save"]
+
+
+def test_the_mean_of_checkpoints_is_shipped_when_the_dev_part_likes_it_better(tmp_path: Path, data: Path) -> None:
+    reports = run(tmp_path / "run", data, average_last=3, keep=9)
+    looked = only(reports, Validated)
+    assert [one.step for one in looked] == [10, 20, 30, 30]  # the last one looks at the mean
+    shipped = read_bundle(tmp_path / "run" / "model").weights
+    last = newest(tmp_path / "run").tensors["model"]
+    equal = all(torch.equal(last[name], tensor) for name, tensor in shipped.items())
+    assert not (looked[-1].best and equal)
+
+
+def test_without_a_dev_part_the_last_weights_are_shipped(tmp_path: Path, data: Path) -> None:
+    found = resolved(data)
+    empty = found.prepared._replace(parts={**found.prepared.parts, "dev": found.prepared.parts["test"]})
+    reports = list(train_run(tmp_path / "run", found._replace(prepared=empty), workers=0))
+    assert ended(reports).best_step == 30
+    shipped, last = read_bundle(tmp_path / "run" / "model").weights, newest(tmp_path / "run").tensors["model"]
+    assert all(torch.equal(last[name], tensor) for name, tensor in shipped.items())
+
+
+def test_the_test_part_is_not_there_while_training(data: Path) -> None:
+    found = resolved(data)
+    assert len(found.prepared.parts["test"]) == 0 and len(found.prepared.parts["dev"]) > 0
+    assert found.facts.split["counts"]["test"] > 0  # it is counted, and sealed
+
+
+def test_the_configuration_that_is_written_is_the_run(tmp_path: Path, data: Path) -> None:
+    from seqloom.training.folder import RunFolder
+
+    found = resolved(data)
+    list(train_run(tmp_path / "run", found, workers=0))
+    assert RunFolder(tmp_path / "run").config() == found.config
+    assert json.loads((tmp_path / "run" / "data.json").read_text())["split"]["counts"] == found.facts.split["counts"]

@@ -1,0 +1,137 @@
+"""Optimisers: torch's own numbers, decay only where it belongs, and a step that is held back changes no bit."""
+
+from typing import Any
+
+import pytest
+import torch
+from msgspec.structs import replace
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+from seqloom.config.training import AdamConfig, AdamWConfig, AnyOptimiser, SgdConfig
+from seqloom.errors import ConfigError
+from seqloom.training import optimisers
+from seqloom.training.optimisers import apply, build_optimiser, gradients_of, moments_of
+from update_common import HERE, PLAIN
+
+ALL: dict[str, AnyOptimiser] = {
+    "sgd": SgdConfig(momentum=0.0),
+    "momentum": SgdConfig(momentum=0.9, decay=0.1),
+    "nesterov": SgdConfig(momentum=0.9, nesterov=True),
+    "adam": AdamConfig(decay=0.1),
+    "adamw": AdamWConfig(decay=0.1, beta2=0.98),
+}
+RATE = 0.05
+
+
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 5), nn.LayerNorm(5), nn.Linear(5, 2)).to(HERE)
+
+
+def theirs(config: AnyOptimiser, model: nn.Module) -> torch.optim.Optimizer:
+    """The optimiser as the documentation of torch would have it, not fused."""
+    groups: list[dict[str, Any]] = [
+        {"params": [weight for weight in model.parameters() if weight.ndim > 1], "weight_decay": config.decay},
+        {"params": [weight for weight in model.parameters() if weight.ndim == 1], "weight_decay": 0.0},
+    ]
+    if isinstance(config, SgdConfig):
+        return torch.optim.SGD(groups, lr=RATE, momentum=config.momentum, nesterov=config.nesterov, foreach=False)
+    kind = torch.optim.Adam if isinstance(config, AdamConfig) else torch.optim.AdamW
+    return kind(groups, lr=RATE, betas=(config.beta1, config.beta2), eps=config.epsilon, foreach=False)
+
+
+def slopes(model: nn.Module, number: int) -> None:
+    """Give the weights gradients, the same for the same number."""
+    generator = torch.Generator("cpu").manual_seed(number)
+    for weight in model.parameters():
+        weight.grad = torch.randn(weight.shape, generator=generator, device="cpu").to(HERE)
+
+
+def numbers(*values: float) -> list[Tensor]:
+    return [torch.tensor(value) for value in values]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_ten_steps_equal_those_of_torch(name: str) -> None:
+    mine, other = network(), network()
+    optimiser, reference = build_optimiser(replace(PLAIN, optimiser=ALL[name]), mine), theirs(ALL[name], other)
+    for number in range(10):
+        slopes(mine, number)
+        slopes(other, number)
+        for gradient in gradients_of(optimiser):
+            gradient.mul_(7)
+        apply(optimiser, RATE, *numbers(7.0, 0.0))
+        reference.step()
+    assert_close(list(mine.parameters()), list(other.parameters()), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("name", ALL)
+def test_a_step_that_is_held_back_changes_no_bit_even_if_it_is_the_first(name: str, first: bool) -> None:
+    model = network()
+    optimiser = build_optimiser(replace(PLAIN, optimiser=ALL[name]), model)
+    if not first:
+        slopes(model, 0)
+        apply(optimiser, RATE, *numbers(1.0, 0.0))
+    before = [tensor.clone() for tensor in [*model.parameters(), *moments_of(optimiser, model).values()]]
+    slopes(model, 1)
+    next(model.parameters()).grad.fill_(float("nan"))
+    apply(optimiser, RATE, *numbers(float("nan"), 1.0))
+    after = [*model.parameters(), *moments_of(optimiser, model).values()]
+    assert len(before) == len(after)
+    assert all(torch.equal(one, two) for one, two in zip(before, after, strict=True))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_device_whose_kernels_cannot_hold_back_is_asked_by_the_host(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(optimisers, "HOLDING", ())
+    test_ten_steps_equal_those_of_torch(name)
+    test_a_step_that_is_held_back_changes_no_bit_even_if_it_is_the_first(name, True)
+    test_a_step_that_is_held_back_changes_no_bit_even_if_it_is_the_first(name, False)
+
+
+def test_without_filled_moments_a_first_step_held_back_would_leave_what_was_in_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """torch's SGD allocates its momentum without filling it, and a held back kernel fills nothing."""
+    monkeypatch.setattr(optimisers, "_fill", lambda _: None)
+    model = network()
+    optimiser = build_optimiser(replace(PLAIN, optimiser=ALL["momentum"]), model)
+    slopes(model, 0)
+    empty_like = torch.empty_like
+    monkeypatch.setattr(torch, "empty_like", lambda tensor: empty_like(tensor).fill_(float("inf")))
+    apply(optimiser, RATE, *numbers(1.0, 1.0))
+    assert any(not bool(value.isfinite().all()) for value in moments_of(optimiser, model).values())
+
+
+def test_only_matrices_decay() -> None:
+    model = network()
+    optimiser = build_optimiser(replace(PLAIN, optimiser=AdamWConfig(decay=0.5)), model)
+    before = [weight.detach().clone() for weight in model.parameters()]
+    for weight in model.parameters():
+        weight.grad = torch.zeros_like(weight)
+    apply(optimiser, 0.1, *numbers(1.0, 0.0))
+    for weight, old in zip(model.parameters(), before, strict=True):
+        assert_close(weight.detach(), old * (1 - 0.1 * 0.5) if weight.ndim > 1 else old)
+
+
+def test_frozen_weights_have_no_moments_and_nothing_to_train_is_refused() -> None:
+    model = network()
+    model[0].requires_grad_(False)
+    assert not [name for name in moments_of(build_optimiser(PLAIN, model), model) if name.startswith("0.")]
+    model.requires_grad_(False)
+    with pytest.raises(ConfigError, match="every weight is frozen"):
+        build_optimiser(PLAIN, model)
+
+
+def test_moments_have_the_same_names_before_and_after_the_first_step() -> None:
+    for config in ALL.values():
+        model = network()
+        optimiser = build_optimiser(replace(PLAIN, optimiser=config), model)
+        before = {name: value.shape for name, value in moments_of(optimiser, model).items()}
+        slopes(model, 0)
+        apply(optimiser, RATE, *numbers(1.0, 0.0))
+        assert {name: value.shape for name, value in moments_of(optimiser, model).items()} == before

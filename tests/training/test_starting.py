@@ -1,0 +1,93 @@
+"""Starting from another model, and weights that are held fast."""
+
+import pytest
+import torch
+from torch import nn
+
+from seqloom import recipes
+from seqloom.bundle import Bundle
+from seqloom.errors import ConfigError
+from seqloom.training.standing import Standing
+from seqloom.training.starting import freeze, start_from
+from update_common import CASES, HERE, TOKENS, batch_of, drawn, take, updating
+
+CASE = CASES["classify, lstm"]
+
+
+def bundle_of(model: nn.Module) -> Bundle:
+    return Bundle(config=model.config, meaning=None, weights=dict(model.state_dict()), notes={})
+
+
+def classifier(num_classes: int, recipe: str = "lstm") -> nn.Module:
+    return recipes.classifier(recipe, inputs=TOKENS, num_classes=num_classes, size="tiny").build().to(HERE)
+
+
+def test_weights_that_fit_are_copied_and_those_that_do_not_are_named() -> None:
+    torch.manual_seed(5)
+    given, model = classifier(3), classifier(4)
+    fresh = model.head.linear.weight.detach().clone()
+    said = " ".join(start_from(model, bundle_of(given)))
+    assert "start from the given model" in said and "fresh: head.linear.weight ([3," in said
+    for name, weight in model.encoder.named_parameters():
+        assert torch.equal(weight, given.encoder.get_parameter(name)), name
+    assert torch.equal(model.head.linear.weight, fresh)
+
+
+def test_a_model_of_which_nothing_fits_is_refused_and_nothing_is_changed() -> None:
+    model = CASES["regress, gru"].build().to(HERE)
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    other = Bundle(config=None, meaning=None, weights={"elsewhere": torch.zeros(3)}, notes={})
+    with pytest.raises(ConfigError, match=r"none of the .* weights .* Fix: start from a model of the same recipe"):
+        start_from(model, other)
+    assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())
+
+
+def test_tied_weights_are_copied_once_and_stay_tied() -> None:
+    case = CASES["lm, gpt"]
+    torch.manual_seed(6)
+    given, model = case.build().to(HERE), drawn(case)
+    (said,) = start_from(model, bundle_of(given))
+    assert torch.equal(model.head.table, given.head.table) and model.head.table is model.decoder.input.table
+    assert (
+        said == f"{len(list(model.parameters()))} of {len(list(model.parameters()))} weights start from the given model"
+    )
+
+
+def test_frozen_weights_are_bit_for_bit_the_same_after_training() -> None:
+    model = drawn(CASE)
+    (said,) = freeze(model, ["encoder.*"])
+    before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+    update, standing = updating(model), Standing()
+    for seed in range(3):
+        take(update, batch_of(CASE, 5, seed=seed), standing)
+    changed = {name for name, weight in model.named_parameters() if not torch.equal(weight, before[name])}
+    assert changed == {name for name in before if not name.startswith("encoder.")} and changed
+    assert "weights are frozen: encoder." in said
+
+
+def test_without_freezing_they_change() -> None:
+    model = drawn(CASE)
+    before = {name: weight.detach().clone() for name, weight in model.encoder.named_parameters()}
+    take(updating(model), batch_of(CASE, 5), Standing())
+    assert all(not torch.equal(weight, before[name]) for name, weight in model.encoder.named_parameters())
+
+
+@pytest.mark.parametrize(
+    ("patterns", "message"),
+    [
+        (["encodr.*"], r"no weight has a name like 'encodr\.\*'.*encoder\."),
+        (["zzz"], "no weight has a name like 'zzz'"),
+        (["*"], "freeze all"),
+        (["encoder.*", "head.*", "pooler.*"], "no weight has a name like 'pooler|freeze all"),
+    ],
+)
+def test_patterns_that_fit_nothing_or_everything_are_refused(patterns: list[str], message: str) -> None:
+    model = drawn(CASE)
+    with pytest.raises(ConfigError, match=message):
+        freeze(model, patterns)
+    assert all(weight.requires_grad for weight in model.parameters())
+
+
+def test_no_patterns_freeze_nothing() -> None:
+    model = drawn(CASE)
+    assert freeze(model, ()) == () and all(weight.requires_grad for weight in model.parameters())

@@ -1,0 +1,455 @@
+"""One step: the numbers of a bare loop, nothing changed by what is not finite, and memory that runs out."""
+
+import shutil
+from typing import Any
+
+import pytest
+import torch
+from msgspec.structs import replace
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+from seqloom.config.training import AdamWConfig, PacksConfig, SgdConfig
+from seqloom.errors import ConfigError, DurableError
+from seqloom.training import scaling, tallying
+from seqloom.training import update as update_module
+from seqloom.training.memory import OutOfMemoryError, ran_out
+from seqloom.training.pieces import moved, rows_of
+from seqloom.training.ranks import Alone
+from seqloom.training.standing import Standing
+from seqloom.training.update import Update
+from seqloom.types import Batch, Loss
+from update_common import CASES, HERE, PLAIN, Asked, Continued, assert_same, batch_of, copied, drawn, take, updating
+
+CASE = CASES["classify, cnn"]
+READING = CASES["lm, lstm"]
+EVERYTHING = replace(PLAIN, average=0.9, clip=0.5)
+NAN, INFINITE = float("nan"), float("inf")
+
+
+class Spoilt(Asked):
+    """A task whose loss is spoilt when asked for."""
+
+    def __init__(self) -> None:
+        self.spoil: Any = None
+
+    def loss(self, model: nn.Module, batch: Batch, state: Any) -> tuple[Loss, Any]:
+        loss, after = (
+            model.continued_loss(batch, state) if hasattr(model, "initial_state") else (model.loss(batch), None)
+        )
+        return (loss if self.spoil is None else self.spoil(model, loss)), after
+
+
+def lost(model: nn.Module, loss: Loss) -> Loss:
+    return Loss(loss.total * NAN, loss.weight)
+
+
+def endless(model: nn.Module, loss: Loss) -> Loss:
+    return Loss(loss.total + INFINITE, loss.weight)
+
+
+def one_bad_slope(model: nn.Module, loss: Loss) -> Loss:
+    """A loss that is finite, and a gradient that is not, in one entry: the root has no slope at 0."""
+    entry = next(model.parameters()).flatten()[0]
+    return Loss(loss.total + (entry - entry.detach()).clamp(min=0).sqrt(), loss.weight)
+
+
+def weightless(model: nn.Module, loss: Loss) -> Loss:
+    return Loss(loss.total, loss.weight * NAN)
+
+
+SPOILT = [lost, endless, one_bad_slope, weightless]
+
+
+# --- the numbers of a bare loop --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("clip", [0.0, 0.05])
+def test_ten_steps_equal_a_bare_loop(clip: float) -> None:
+    model, bare = drawn(CASE), drawn(CASE)
+    update, standing = updating(model, replace(PLAIN, clip=clip, optimiser=AdamWConfig(decay=0.0))), Standing()
+    optimiser = torch.optim.AdamW(bare.parameters(), weight_decay=0.0, foreach=False)
+    for step in range(10):
+        batch, rate = batch_of(CASE, 6, seed=step), 0.01 / (step + 1)
+        take(update, batch, standing, rate=rate)
+        optimiser.zero_grad()
+        optimiser.param_groups[0]["lr"] = rate
+        loss = bare.loss(moved(batch, HERE)).mean
+        loss.backward()
+        norm = nn.utils.clip_grad_norm_(bare.parameters(), clip or INFINITE)
+        optimiser.step()
+        tally = update.read()
+        assert tally.loss / tally.weight == pytest.approx(loss.item(), rel=1e-5)
+        assert (tally.norm, tally.largest) == pytest.approx((norm.item(), norm.item()), rel=1e-4)
+        assert tally.clipped == (norm.item() > clip > 0)
+    assert_close(list(model.parameters()), list(bare.parameters()), rtol=1e-3, atol=1e-5)
+
+
+def test_a_clipped_gradient_has_the_norm_that_is_allowed_and_its_direction() -> None:
+    model, free = drawn(CASE), drawn(CASE)
+    batch = batch_of(CASE, 6)
+    take(updating(model, replace(PLAIN, clip=0.01)), batch, Standing())
+    take(updating(free), batch, Standing())
+    short, long = (torch.cat([one.grad.flatten() for one in each.parameters()]) for each in (model, free))
+    assert short.norm().item() == pytest.approx(0.01, rel=1e-5)
+    assert_close(short / short.norm(), long / long.norm())
+
+
+def test_a_tally_adds_up_the_steps_since_the_last_look() -> None:
+    one, all_ = updating(drawn(CASE)), updating(drawn(CASE))
+    standing, other, seen = Standing(), Standing(), []
+    for step in range(4):
+        batch = batch_of(CASE, 3 + step, seed=step)
+        take(one, batch, standing)
+        take(all_, batch, other)
+        seen.append(one.read())
+    total = all_.read()
+    assert total.steps == 4 and [tally.steps for tally in seen] == [1] * 4
+    for field in ("loss", "weight", "norm", "elements", "symbols"):
+        assert getattr(total, field) == pytest.approx(sum(getattr(tally, field) for tally in seen))
+    assert total.largest == max(tally.largest for tally in seen)
+    assert total.weight == 3 + 4 + 5 + 6 and 0 < total.symbols < total.elements == 7 * (3 + 4 + 5 + 6)
+    assert all_.read() == (0, 0, 0, 0, 0, 0, 0, 0, 0, 0, False, 0, 0)
+
+
+def test_a_long_time_without_a_look_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def seen() -> Any:
+        update, standing = updating(drawn(CASE)), Standing()
+        for step in range(7):
+            take(update, batch_of(CASE, 3, seed=step), standing)
+        return update.read()
+
+    plain = seen()
+    monkeypatch.setattr(tallying, "HELD", 2)
+    assert seen() == plain and plain.steps == 7
+
+
+def test_a_wish_to_stop_is_heard_at_the_next_look_and_then_forgotten() -> None:
+    update = updating(drawn(CASE))
+    update.step(batch_of(CASE, 2), carried=False, standing=Standing(), rate=0.0, stop=True)
+    update.step(batch_of(CASE, 2), carried=False, standing=Standing(), rate=0.0)
+    assert update.read().stop and not update.read().stop
+
+
+# --- not finite ------------------------------------------------------------------------------------------------------
+
+
+def begun(case: Any = CASE, config: Any = EVERYTHING) -> tuple[Update, Spoilt, Standing]:
+    """A run after two good steps."""
+    task, standing = Spoilt(), Standing()
+    update = updating(drawn(case), config, task=task)
+    for step in range(2):
+        take(update, batch_of(case, 4, seed=step), standing, carried=step > 0)
+    update.read()
+    return update, task, standing
+
+
+@pytest.mark.parametrize("spoil", SPOILT)
+@pytest.mark.parametrize("optimiser", [AdamWConfig(), SgdConfig()], ids=["adamw", "sgd"])
+@pytest.mark.parametrize("case", [CASE, READING], ids=["classify", "lm"])
+def test_a_step_that_is_not_finite_leaves_every_tensor_bit_for_bit(case: Any, optimiser: Any, spoil: Any) -> None:
+    update, task, standing = begun(case, replace(EVERYTHING, optimiser=optimiser))
+    before = copied(update)
+    assert ("carried" in before) == (case is READING)
+    task.spoil = spoil
+    take(update, batch_of(case, 4), standing, carried=True)
+    tally = update.read()
+    assert (tally.steps, tally.skipped, tally.not_finite, tally.loss, tally.norm) == (1, 1, 1, 0.0, 0.0)
+    assert tally.symbols > 0
+    assert_same(copied(update), before)
+    assert update.finite() == []
+    task.spoil = None
+    take(update, batch_of(case, 4), standing, carried=True)
+    assert update.read().not_finite == 0
+    assert not torch.equal(next(iter(update.tensors()["model"].values())), next(iter(before["model"].values())))
+
+
+@pytest.mark.parametrize("spoil", [lost, one_bad_slope, weightless])
+def test_without_the_guard_the_weights_would_be_lost(spoil: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tallying.Tallies, "hold", lambda *_: torch.zeros(()))
+    update, task, standing = begun()
+    task.spoil = spoil
+    take(update, batch_of(CASE, 4), standing)
+    assert any(name.startswith("model.") for name in update.finite())
+
+
+def test_a_first_step_that_is_not_finite_leaves_a_run_as_if_it_had_not_been() -> None:
+    task = Spoilt()
+    update, standing = updating(drawn(READING), EVERYTHING, task=task), Standing()
+    before = copied(update)
+    task.spoil = lost
+    take(update, batch_of(READING, 4), standing)
+    after = copied(update)
+    for leaf, fresh in zip(after.pop("carried").values(), update._fresh(update._carried)[1:], strict=False):
+        assert leaf.isfinite().all() and fresh is not None
+    assert_same(after, before)
+    task.spoil = None
+    clean = updating(drawn(READING), EVERYTHING, task=Spoilt())
+    take(update, batch_of(READING, 4), standing, carried=True)
+    take(clean, batch_of(READING, 4), Standing(step=1))
+    assert_same(copied(update), copied(clean))
+
+
+def test_three_in_a_row_are_the_end_and_two_are_not() -> None:
+    update, task, standing = begun()
+    for bad in (True, True, False, True, True, True):
+        task.spoil = lost if bad else None
+        take(update, batch_of(CASE, 4), standing)
+    before = copied(update)
+    task.spoil = None
+    for _ in range(2):  # on a device steps go on until somebody looks
+        take(update, batch_of(CASE, 4), standing)
+    tally = update.read()
+    assert (tally.not_finite, tally.skipped) == (3, 7)
+    assert_same(copied(update), before)
+
+
+def test_without_the_latch_training_would_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tallying, "LATCH", 10**6)
+    with pytest.raises(AssertionError):
+        test_three_in_a_row_are_the_end_and_two_are_not()
+
+
+def test_steps_in_a_row_are_counted_across_a_stop() -> None:
+    update, task, standing = begun()
+    task.spoil = lost
+    for _ in range(2):
+        take(update, batch_of(CASE, 4), standing)
+    standing.not_finite = update.read().not_finite
+    other = updating(drawn(CASE), EVERYTHING, task=task)
+    other.load(copied(update), standing)
+    take(other, batch_of(CASE, 4), standing)
+    assert other.read().not_finite == 3
+
+
+class Two(Alone):
+    """This process and another one, of which only its loss is known."""
+
+    count = 2
+
+    def __init__(self, other: float) -> None:
+        self.other = other
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        if tensor.shape == (2,):  # total and weight
+            tensor += torch.tensor([self.other, 1.0])
+        return tensor
+
+
+@pytest.mark.parametrize(("other", "skipped"), [(1.0, 0), (NAN, 1), (INFINITE, 1)])
+def test_what_is_not_finite_on_one_rank_holds_back_all(other: float, skipped: int) -> None:
+    update = updating(drawn(CASE), ranks=Two(other))
+    take(update, batch_of(CASE, 4), Standing())
+    assert update.read().skipped == skipped
+
+
+def test_a_rank_without_a_batch_takes_part_with_gradients_of_zero() -> None:
+    model = drawn(CASE)
+    update = updating(model)
+    take(update, None, Standing())
+    assert all(weight.grad is not None and not weight.grad.any() for weight in model.parameters())
+    tally = update.read()
+    assert (tally.weight, tally.elements, tally.skipped) == (0, 0, 0) and update.finite() == []
+
+
+def test_finite_names_what_is_not() -> None:
+    update = updating(drawn(CASE), EVERYTHING)
+    for part, all_ in update.tensors().items():
+        name, tensor = next(iter(all_.items()))
+        with torch.no_grad():
+            tensor.flatten()[0] = INFINITE
+        assert f"{part}.{name}" in update.finite()
+
+
+# --- fp16 ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_step_that_is_not_finite_halves_the_scale_and_is_no_error_above_one() -> None:
+    task = Spoilt()
+    update, standing = updating(drawn(CASE), task=task, precision="fp16"), Standing(scale=4.0)
+    update.load(copied(update), standing)
+    before = copied(update)
+    task.spoil, found = lost, []
+    for _ in range(5):
+        take(update, batch_of(CASE, 4), standing)
+        tally = update.read()
+        found.append((tally.scale, tally.not_finite, tally.skipped))
+    assert found == [(2.0, 0, 1), (1.0, 0, 1), (1.0, 1, 1), (1.0, 2, 1), (1.0, 3, 1)]
+    assert_same(copied(update), before)
+
+
+def test_the_scale_begins_at_65536_doubles_after_2000_good_steps_and_is_kept() -> None:
+    scale, good = scaling.Scale(HERE), torch.zeros(())
+    assert scale.read() == (65_536.0, 0)
+    for _ in range(1_999):
+        scale.follow(good)
+    assert scale.read() == (65_536.0, 1_999)
+    again = scaling.Scale(HERE)
+    again.load(*scale.read())
+    again.follow(good)
+    assert again.read() == (131_072.0, 0)
+    again.follow(torch.ones(()))
+    assert again.read() == (65_536.0, 0)
+
+
+def test_fp16_gives_the_gradients_of_float32_up_to_its_rounding() -> None:
+    found = {}
+    for precision in ("float32", "fp16", "bf16"):
+        model = drawn(CASES["classify, lstm"])
+        update = updating(model, precision=precision)
+        take(update, batch_of(CASES["classify, lstm"], 8), Standing(pieces=2))
+        assert update.read().skipped == 0
+        found[precision] = torch.cat([weight.grad.flatten() for weight in model.parameters()])
+    for precision, most in (("fp16", 0.02), ("bf16", 0.1)):
+        assert (found[precision] - found["float32"]).norm() < most * found["float32"].norm(), precision
+
+
+# --- memory ----------------------------------------------------------------------------------------------------------
+
+
+class Small(Asked):
+    """A task for which memory ends beyond so many rows."""
+
+    def __init__(self, most: int, error: Exception) -> None:
+        self.most, self.error = most, error
+
+    def loss(self, model: nn.Module, batch: Batch, state: Any) -> tuple[Loss, Any]:
+        if rows_of(batch) > self.most:
+            raise self.error
+        return super().loss(model, batch, state)
+
+
+ERRORS = [
+    torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"),
+    MemoryError(),
+    RuntimeError("[enforce fail at alloc_cpu.cpp:121] data. DefaultCPUAllocator: can't allocate memory: you tried to "),
+]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=["device", "python", "host"])
+def test_a_step_redone_in_halves_is_bit_for_bit_the_step_that_began_so(error: Exception) -> None:
+    batch, ended = batch_of(CASE, 16), []
+    for pieces, most in ((1, 4), (4, 4)):
+        standing = Standing(pieces=pieces)
+        update = updating(drawn(CASE, dropout=0.5), task=Small(most, error))
+        for _ in range(2):
+            take(update, batch, standing)
+        assert standing.pieces == 4
+        ended.append(copied(update))
+    assert_same(*ended)
+
+
+def test_without_halving_the_run_would_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(update_module, "ran_out", lambda _: False)
+    with pytest.raises(torch.OutOfMemoryError):
+        take(updating(drawn(CASE), task=Small(4, ERRORS[0])), batch_of(CASE, 16), Standing())
+
+
+def test_other_errors_are_not_about_memory() -> None:
+    assert not ran_out(RuntimeError("mat1 and mat2 shapes cannot be multiplied")) and not ran_out(ValueError())
+    with pytest.raises(RuntimeError, match="shapes"):
+        take(updating(drawn(CASE), task=Small(4, RuntimeError("shapes"))), batch_of(CASE, 16), Standing())
+
+
+def test_the_hosts_own_allocator_is_understood() -> None:
+    with pytest.raises(RuntimeError) as caught:
+        torch.empty(2**48, dtype=torch.uint8, device="cpu")
+    assert ran_out(caught.value)
+
+
+def test_when_one_row_is_too_large_an_error_says_what_to_do() -> None:
+    standing = Standing()
+    with pytest.raises(OutOfMemoryError, match=r"one row at a time\. Fix: take a smaller model"):
+        take(updating(drawn(CASE), task=Small(0, ERRORS[0])), batch_of(CASE, 3), standing)
+    assert standing.pieces == 4
+
+
+def test_with_several_ranks_an_error_says_how_to_go_on() -> None:
+    with pytest.raises(OutOfMemoryError, match="--pieces 2") as caught:
+        take(updating(drawn(CASE), task=Small(4, ERRORS[0]), ranks=Two(0.0)), batch_of(CASE, 16), Standing())
+    assert caught.value.pieces == 2
+
+
+# --- stopped and taken up again --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", [CASE, READING], ids=["classify", "lm"])
+def test_a_run_taken_up_again_goes_on_bit_for_bit(case: Any) -> None:
+    task = Spoilt()
+    update, standing = updating(drawn(case, dropout=0.3), EVERYTHING, task=task), Standing(seed=7, pieces=2)
+    for step in range(3):
+        take(update, batch_of(case, 4, seed=step), standing, carried=step > 0)
+    kept, other = copied(update), updating(drawn(case), EVERYTHING, task=task)
+    for module, given in zip(other._model.modules(), update._model.modules(), strict=True):
+        if isinstance(module, nn.Dropout) and isinstance(given, nn.Dropout):
+            module.p = given.p
+    resumed = Standing(seed=7, pieces=2, step=3)
+    other.load(kept, resumed)
+    for one, where in ((update, standing), (other, resumed)):
+        for step in range(3, 5):
+            take(one, batch_of(case, 4, seed=step), where, carried=True)
+    assert_same(copied(other), copied(update))
+
+
+@pytest.mark.parametrize("part", ["model", "optimiser", "average"])
+def test_a_part_that_is_missing_or_different_is_refused(part: str) -> None:
+    update = updating(drawn(CASE), EVERYTHING)
+    kept = copied(update)
+    name = next(iter(kept[part]))
+    for wrong in ({}, kept[part] | {"more": torch.zeros(1)}, kept[part] | {name: torch.zeros(9, 9, 9)}):
+        with pytest.raises(DurableError, match=f"the part '{part}' of the checkpoint does not fit"):
+            update.load(kept | {part: wrong}, Standing())
+
+
+# --- compiled --------------------------------------------------------------------------------------------------------
+
+
+def test_compiling_is_refused_where_batches_have_many_shapes() -> None:
+    with pytest.raises(ConfigError, match="compile needs batches of one shape"):
+        updating(drawn(CASE), replace(PLAIN, compile=True))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "compiler",
+    [
+        "aot_eager",
+        pytest.param(
+            "inductor",
+            marks=pytest.mark.skipif(shutil.which("g++") is None, reason="inductor needs a C++ compiler"),
+        ),
+    ],
+)
+def test_a_compiled_step_equals_a_plain_one(compiler: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(update_module, "COMPILER", compiler)
+    ended = []
+    for compiled in (False, True):
+        config = replace(PLAIN, compile=compiled, feed=PacksConfig())
+        update, standing = updating(drawn(READING), config), Standing()
+        for step in range(3):
+            take(update, batch_of(READING, 4, seed=step), standing)
+        ended.append([weight.clone() for weight in update.tensors()["model"].values()])
+    assert_close(*ended, rtol=1e-3, atol=1e-4)
+
+
+# --- no waiting for the device ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(HERE.type != "cuda", reason="SEQLOOM_TEST_DEVICE=cuda runs it")
+@pytest.mark.parametrize("precision", ["float32", "bf16", "fp16"])
+def test_no_step_waits_for_the_device(precision: str) -> None:
+    update, standing = updating(drawn(READING), EVERYTHING, task=Continued(), precision=precision), Standing(pieces=2)
+    torch.manual_seed(0)
+    symbols = torch.randint(11, (4, 8), device="cpu")
+    with torch.device("cpu"):
+        from seqloom.types import Padded
+
+        batch = Batch(Padded.of(symbols), symbols)
+    take(update, batch, standing)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for _ in range(5):
+            take(update, batch, standing, carried=True)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert update.read().steps == 6

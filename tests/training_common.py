@@ -1,0 +1,62 @@
+"""What the tests of whole runs share: a small data set, and a run through the front door."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from seqloom.config.data import DataConfig
+from seqloom.config.training import ByLengthConfig, ConstantConfig, StepsConfig
+from seqloom.training.front import Resolved, Wishes, resolve, train_run
+from seqloom.training.reports import Ended, Report
+
+ROWS = 90
+BASE: dict[str, Any] = {
+    "length": StepsConfig(count=30),
+    "feed": ByLengthConfig(budget=60),
+    "validate_every": 10,
+    "report_every": 5,
+    "schedule": ConstantConfig(),
+    "rate": 0.01,
+    "patience": 0,
+}
+
+
+def write_data(folder: Path, rows: int = ROWS) -> Path:
+    """Sentences whose last word says the label; lengths differ, so batches do too."""
+    words = ["red", "green", "blue", "old", "new", "tall", "flat", "warm"]
+    lines = ["text,label,split"]
+    for row in range(rows):
+        label = "yes" if row * 7 % 3 else "no"
+        text = " ".join(words[(row * step) % 8] for step in range(1, 2 + row % 5)) + (
+            " up" if label == "yes" else " down"
+        )
+        lines.append(f"{text},{label},{'dev' if row % 5 == 0 else 'test' if row % 5 == 1 else 'train'}")
+    path = folder / "data.csv"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def resolved(
+    data: Path, *, model: str = "gru", size: Any = "tiny", dropout: float | None = None, **settings: Any
+) -> Resolved:
+    """A run over that data; `settings` are those of `TrainingConfig`, over `BASE`."""
+    from seqloom.config.data import ColumnSplit
+
+    config = DataConfig(train=(str(data),), split=ColumnSplit(column="split"))
+    wishes = Wishes(model=model, size=size, dropout=dropout, training=BASE | settings)
+    return resolve(config, wishes, cache=data.parent / "cache")
+
+
+def run(out: Path, data: Path, **settings: Any) -> list[Report]:
+    """All reports of a run."""
+    return list(train_run(out, resolved(data, **settings), workers=0))
+
+
+def ended(reports: Iterable[Report]) -> Ended:
+    last = list(reports)[-1]
+    assert isinstance(last, Ended)
+    return last
+
+
+def only(reports: Iterable[Report], kind: type[Any]) -> list[Any]:
+    return [report for report in reports if isinstance(report, kind)]

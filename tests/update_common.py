@@ -1,0 +1,157 @@
+"""What the tests of a step share: models and batches of several families and tasks, and steps taken with them."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from seqloom import recipes
+from seqloom.config.blocks import BlockConfig
+from seqloom.config.heads import CrfHeadConfig, LabelsHeadConfig, NumberHeadConfig
+from seqloom.config.inputs import TokensConfig, VectorsConfig
+from seqloom.config.mixers import GruConfig
+from seqloom.config.models import ElementModelConfig, EncoderConfig, SequenceModelConfig
+from seqloom.config.training import AdamWConfig, ConstantConfig, TrainingConfig
+from seqloom.training.devices import Device
+from seqloom.training.ranks import Alone, Ranks
+from seqloom.training.standing import Standing
+from seqloom.training.update import Update
+from seqloom.types import Batch, Loss, Padded, Pair
+
+AnyBatch = Batch[Any, Any]
+SYMBOLS = 11
+PLAIN = TrainingConfig(optimiser=AdamWConfig(), schedule=ConstantConfig(), rate=0.01, clip=0.0)
+HERE = torch.device(torch.empty(0).device)
+
+
+class Asked:
+    """As much of a task as a step asks for; a model with `continued_loss` carries its state."""
+
+    meaning = SimpleNamespace(schema=SimpleNamespace(input="text"))
+
+    def loss(self, model: nn.Module, batch: AnyBatch, state: Any) -> tuple[Loss, Any]:
+        return model.loss(batch), None
+
+
+class Continued(Asked):
+    """A language model that reads on."""
+
+    def loss(self, model: nn.Module, batch: AnyBatch, state: Any) -> tuple[Loss, Any]:
+        loss, after = model.continued_loss(batch, state)
+        return loss, after
+
+
+class Case(NamedTuple):
+    """A model without dropout, and how to draw a ragged batch for it."""
+
+    build: Callable[[], nn.Module]
+    batch: Callable[[int], AnyBatch]
+
+
+def ragged(rows: int, time: int = 7, *, size: int = 0) -> Padded:
+    """Rows of different lengths, of symbols or of vectors."""
+    lengths = torch.randint(1, time + 1, (rows,))
+    values = torch.randn(rows, time, size) if size else torch.randint(SYMBOLS, (rows, time))
+    return Padded.of(values, lengths)
+
+
+def _classified(rows: int) -> AnyBatch:
+    return Batch(ragged(rows), torch.randint(3, (rows,)), tuple(map(str, range(rows))))
+
+
+def _tagged(rows: int) -> AnyBatch:
+    return Batch(ragged(rows), torch.randint(3, (rows, 7)))
+
+
+def _measured(rows: int) -> AnyBatch:
+    return Batch(ragged(rows, size=4), torch.randn(rows, 2))
+
+
+def _labelled(rows: int) -> AnyBatch:
+    return Batch(ragged(rows), torch.randint(2, (rows, 3)).float())
+
+
+def _said(rows: int) -> AnyBatch:
+    return Batch(ragged(rows), torch.randint(SYMBOLS, (rows, 7)))
+
+
+def _translated(rows: int) -> AnyBatch:
+    return Batch(Pair(ragged(rows, 5), ragged(rows)), torch.randint(SYMBOLS, (rows, 7)))
+
+
+TOKENS = TokensConfig(vocab_size=SYMBOLS)
+
+
+def _encoder(width: int, inputs: Any = TOKENS) -> EncoderConfig:
+    return EncoderConfig(width=width, input=inputs, layers=(BlockConfig(mixer=GruConfig()),))
+
+
+CASES: dict[str, Case] = {
+    "classify, lstm": Case(recipes.classifier("lstm", inputs=TOKENS, num_classes=3, size="tiny").build, _classified),
+    "classify, cnn": Case(recipes.classifier("cnn", inputs=TOKENS, num_classes=3, size="tiny").build, _classified),
+    "labels, gru": Case(SequenceModelConfig(encoder=_encoder(8), head=LabelsHeadConfig(num_labels=3)).build, _labelled),
+    "regress, gru": Case(
+        SequenceModelConfig(encoder=_encoder(8, VectorsConfig(size=4)), head=NumberHeadConfig(size=2)).build, _measured
+    ),
+    "tag, transformer": Case(recipes.tagger("transformer", inputs=TOKENS, num_tags=3, size="tiny").build, _tagged),
+    "tag, crf": Case(
+        ElementModelConfig(encoder=_encoder(8), head=CrfHeadConfig(labels=("O", "B-X", "I-X"))).build, _tagged
+    ),
+    "lm, lstm": Case(recipes.language_model("lstm", vocab_size=SYMBOLS, size="tiny").build, _said),
+    "lm, gpt": Case(recipes.language_model("gpt", vocab_size=SYMBOLS, size="tiny").build, _said),
+    "translate, seq2seq": Case(
+        recipes.translator("seq2seq", source=TOKENS, target_vocab_size=SYMBOLS, size="tiny").build, _translated
+    ),
+}
+
+
+def drawn(case: Case, *, dropout: float = 0.0) -> nn.Module:
+    """A fresh model, always the same one."""
+    torch.manual_seed(0)
+    model = case.build().to(HERE)
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = dropout
+    return model
+
+
+def batch_of(case: Case, rows: int, *, seed: int = 1) -> AnyBatch:
+    """A batch, the same one for the same number."""
+    torch.manual_seed(seed)
+    return case.batch(rows)
+
+
+def updating(
+    model: nn.Module,
+    config: TrainingConfig = PLAIN,
+    *,
+    task: Any = None,
+    ranks: Ranks | None = None,
+    precision: Any = "float32",
+) -> Update:
+    """What takes the steps of a model here."""
+    return Update(task or Asked(), model, config, ranks or Alone(), Device(HERE, precision))
+
+
+def take(
+    update: Update, batch: AnyBatch | None, standing: Standing, *, rate: float = 0.01, carried: bool = False
+) -> None:
+    """One step, counted as the loop counts it."""
+    update.step(batch, carried=carried, standing=standing, rate=rate)
+    standing.step += 1
+
+
+def copied(update: Update) -> dict[str, dict[str, Tensor]]:
+    """All tensors as they are now."""
+    return {part: {name: one.clone() for name, one in all_.items()} for part, all_ in update.tensors().items()}
+
+
+def assert_same(found: dict[str, dict[str, Tensor]], expected: dict[str, dict[str, Tensor]]) -> None:
+    """Fail unless all tensors agree bit for bit."""
+    assert found.keys() == expected.keys()
+    for part, tensors in expected.items():
+        assert found[part].keys() == tensors.keys()
+        for name, tensor in tensors.items():
+            assert torch.equal(found[part][name], tensor), f"{part}: {name}"
