@@ -86,7 +86,7 @@ SHOWS: dict[Task, Show] = {
         "sentences of a small grammar whose next word has a known floor of surprise",
         ("the tall fox that",),
         WORDS,
-        _plan(5, 1e-2, 1_024),
+        _plan(3, 1e-2, 1_024),
     ),
 }
 

@@ -158,7 +158,7 @@ def test_without_its_error_a_descent_of_noise_would_look_like_a_line(monkeypatch
         return [code for seed in range(8) for code in found(steps(constant(2.0), noise=0.03, seed=seed))]
 
     assert set(codes()) == {"loss.flat"}
-    monkeypatch.setattr(curves, "SEEN", 0.0)
+    monkeypatch.setattr("seqloom.diagnosis.descent.SEEN", 0.0)
     assert set(codes()) - {"loss.flat"}
 
 

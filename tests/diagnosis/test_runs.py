@@ -34,13 +34,13 @@ def made(folder: Path, name: str, count: int, **parameters: int) -> Path:
     return folder
 
 
-def noisy(folder: Path, count: int, *, share: float = 0.5, noise: float = 0.2) -> Path:
+def noisy(folder: Path, count: int, *, noise: float = 0.2) -> Path:
     """Texts in which one word of nine decides, and others may be learnt by heart; some training labels are wrong."""
     folder.mkdir()
     for part, size, wrong in (("train", count, noise), ("dev", 300, 0.0)):
         draws, rows = random.Random(part), []
         for _ in range(size):
-            yes = draws.random() < share
+            yes = draws.random() < 0.5
             words = [f"w{draws.randrange(300)}" for _ in range(8)] + ["good" if yes else "bad"]
             draws.shuffle(words)
             rows.append((" ".join(words), "yes" if yes != (draws.random() < wrong) else "no"))
@@ -116,16 +116,19 @@ def test_examples_learnt_by_heart_are_found_and_regularising_is_better(tmp_path:
 
 @pytest.mark.slow
 def test_a_memory_that_does_not_reach_is_found_and_a_gated_one_is_better(tmp_path: Path) -> None:
-    settings = {"model": "rnn", "rate": 0.02, "length": EpochsConfig(count=10), "feed": ByLengthConfig(budget=640)}
-    data = made(tmp_path / "data", "copy", 1000, distance=10)
+    settings = {"model": "rnn", "length": EpochsConfig(count=10), "feed": ByLengthConfig(budget=640)}
+    data = made(tmp_path / "data", "copy", 1000, distance=16)
     before, after = improved(data, "gradient.vanishing", settings, "--model")
-    assert after > before + 0.2
+    assert after > before + 0.1
 
 
 @pytest.mark.slow
 def test_labels_of_which_one_is_said_for_everything_are_found(tmp_path: Path) -> None:
-    data = noisy(tmp_path / "data", 300, share=0.8, noise=0.0)
-    _, diagnosis = trained(data, "run", model="bag", rate=1e-4, length=EpochsConfig(count=5))
+    draws = random.Random(0)
+    for part, size in (("train", 600), ("dev", 200)):  # nothing in a text says which label it has
+        texts = [" ".join(f"w{draws.randrange(50)}" for _ in range(8)) for _ in range(size)]
+        written(tmp_path / f"{part}.jsonl", [(text, "no" if at % 5 == 0 else "yes") for at, text in enumerate(texts)])
+    _, diagnosis = trained(tmp_path, "run", model="bag", rate=5e-3, length=EpochsConfig(count=6))
     assert "label.dominates" in diagnosis.codes
     assert "--class-weights balanced" in [advice.said for advice in diagnosis.advice]
 

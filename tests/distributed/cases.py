@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from seqloom.training.processes import Processes, joined
 from seqloom.training.ranks import Ranks
-from seqloom.training.sharding import part_of, put, shard_of, whole_of
+from seqloom.training.sharding import part_of, put, whole_of
 
 
 def network(seed: int = 0) -> nn.Module:
@@ -129,7 +129,7 @@ def parts() -> dict[str, Any]:
         wrapped = ranks.wrap(model)
         optimiser = trained(model, wrapped, ranks, 2)
         moments = {f"{name}.exp_avg": optimiser.state[weight]["exp_avg"] for name, weight in model.named_parameters()}
-        both = part_of(dict(shard_of(model).tensors) | dict(model.named_parameters()) | moments)
+        both = part_of(dict(model.named_parameters()) | moments)
         with ranks.whole(wrapped):
             whole = {name: weight.tolist() for name, weight in model.state_dict().items()}
         return {

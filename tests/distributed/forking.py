@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 TESTS = Path(__file__).resolve().parent.parent
+PATHS = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
 class Outcome(NamedTuple):
@@ -33,7 +34,7 @@ class Forks:
     """The server, and what is asked of it."""
 
     def __enter__(self) -> "Forks":
-        surroundings = {**os.environ, "PYTHONPATH": str(TESTS), "OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "FATAL"}
+        surroundings = {**os.environ, "PYTHONPATH": PATHS, "OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "FATAL"}
         self.server = subprocess.Popen(
             [sys.executable, "-m", "distributed.forking"],
             stdin=subprocess.PIPE,

@@ -36,6 +36,7 @@ def run(
     data: str,
     out: str,
     steps: int = 20,
+    save_every: int = 5,
     dropout: float = 0.1,
     sharded: bool = False,
     timeout: float = 60.0,
@@ -45,16 +46,16 @@ def run(
 ) -> dict[str, Any]:
     """The losses and the order of examples of a run that goes on where it was; perhaps it fails.
 
-    `place` is a fail point at which rank `who` is killed; `failures` says for each start of all ranks who fails how.
+    `place` is where rank `who` fails, as SEQLOOM_FAIL says it; `failures`: for each start of all ranks, who does how.
     """
     if place and int(os.environ.get("RANK", "0")) == who:
-        os.environ["SEQLOOM_FAIL"] = f"{place}:kill:2"
+        os.environ["SEQLOOM_FAIL"] = place
     seen = _recorded((failures or {}).get(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")))
     settings = {
         "length": StepsConfig(count=steps),
         "feed": ByLengthConfig(budget=160),
         "validate_every": 10,
-        "save_every": 5,
+        "save_every": save_every,
         "report_every": 1,
         "patience": 0,
     }

@@ -44,19 +44,19 @@ CASES = {
     "gru": Case(
         {"train": ("labels.csv",), "split": ColumnSplit(column="split")},
         "gru",
-        {"feed": ByLengthConfig(budget=24), "average": 0.9, "pieces": 2},
+        {"feed": ByLengthConfig(budget=17), "average": 0.9, "pieces": 2},
     ),
     "transformer": Case(
         {"train": ("pairs.csv",), "split": ColumnSplit(column="split"), "task": "translate"}
         | {"input": ("text",), "target": ("said",)},
         "transformer",
-        {"feed": ByLengthConfig(budget=60), "schedule": CosineConfig(warm_up=10), "validate_every": 0},
+        {"feed": ByLengthConfig(budget=41), "schedule": CosineConfig(warm_up=10), "validate_every": 0},
         CharactersConfig(),
     ),
     "lstm": Case(
         {"train": ("train.txt",), "dev": ("dev.txt",), "task": "lm", "reading": ReadingConfig(unit="line")},
         "lstm",
-        {"feed": StreamsConfig(rows=4, length=6), "schedule": PlateauConfig(factor=0.5, patience=1)}
+        {"feed": StreamsConfig(rows=4, length=12), "schedule": PlateauConfig(factor=0.5, patience=1)}
         | {"optimiser": SgdConfig(momentum=0.9), "rate": 0.5},
     ),
 }

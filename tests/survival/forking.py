@@ -1,4 +1,4 @@
-"""The server of `distributed.forking`, with everything imported that a run needs: a kill costs a fraction of a second."""
+"""The server of `distributed.forking` with everything imported that a run needs: a kill costs half a second."""
 
 import os
 import subprocess

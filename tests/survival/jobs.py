@@ -2,21 +2,23 @@
 
 import os
 import random
-import threading
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from seqloom.config.training import StepsConfig
 from seqloom.data.loader import Loader
-from seqloom.durable import failing
+from seqloom.durable import failing, folders
 from seqloom.training import loop
 from seqloom.training.devices import choose_device
 from seqloom.training.front import train_run
 from seqloom.training.reports import Begun, Ended, Report
 from survival.cases import resolved
 from survival.twins import TWINS
+
+SIGNALLED = 30  # the step behind which signals come
 
 
 def train(
@@ -30,20 +32,26 @@ def train(
     prefetch: int = 4,
     draws: bool = False,
     signals: tuple[int, ...] = (),
-    after: int = 30,
-    seconds: float = 0.0,
-    settings: dict[str, Any] | None = None,
+    while_saving: bool = False,
+    steps: int = 0,
+    **settings: Any,
 ) -> dict[str, Any]:
-    """How a run ended that goes on where it was; the ids of each step are appended to OUT.order while it goes."""
+    """How a run ended that goes on where it was; the ids of each step are appended to OUT.order while it goes.
+
+    The second of two signals comes at once, or while the checkpoint is written that the first one asked for.
+    """
     os.environ["SEQLOOM_FAIL"] = fail
     failing._asked.cache_clear()
     if twin:
         TWINS[twin]()
-    Loader.__init__.__kwdefaults__["prefetch"] = prefetch  # type: ignore[attr-defined]
-    _recorded(Path(f"{out}.order"), signals, after, seconds)
+    Loader.__init__.__kwdefaults__["prefetch"] = prefetch
+    _recorded(Path(f"{out}.order"), signals, while_saving)
     reports: list[Report] = []
-    found = resolved(case, Path(data), **(settings or {}))
-    for report in train_run(Path(out), found, device=choose_device("cpu"), workers=workers):
+    if steps:
+        settings["length"] = StepsConfig(count=steps)
+    for report in train_run(
+        Path(out), resolved(case, Path(data), **settings), device=choose_device("cpu"), workers=workers
+    ):
         reports.append(report)
         if draws:
             random.random(), np.random.rand(), torch.rand(())
@@ -52,19 +60,24 @@ def train(
     return {"begun": begun.step, "step": ended.step, "why": ended.why, "code": ended.exit_code}
 
 
-def _recorded(path: Path, signals: tuple[int, ...], after: int, seconds: float) -> None:
-    """Let every step be written down before it counts, and signals come behind one of them."""
+def _recorded(path: Path, signals: tuple[int, ...], while_saving: bool) -> None:
+    """Let every step be written down before anything else happens, and signals come behind one of them."""
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     take = loop._Loop._take
 
     def recorded(self: Any, step: Any) -> None:
         take(self, step)
         os.write(handle, f"{self.standing.step} {' '.join(step.batch.ids)}\n".encode())
-        if signals and self.standing.step == after:
-            os.kill(os.getpid(), signals[0])
-            for number in signals[1:]:
-                threading.Timer(seconds, os.kill, (os.getpid(), number)).start()
+        if signals and self.standing.step == SIGNALLED:
+            _send(signals, while_saving)
 
     loop._Loop._take = recorded  # type: ignore[method-assign]
 
 
+def _send(signals: tuple[int, ...], while_saving: bool) -> None:
+    os.kill(os.getpid(), signals[0])
+    for number in signals[1:]:
+        if while_saving:
+            folders.reached = lambda _: os.kill(os.getpid(), number)  # noqa: B023
+        else:
+            os.kill(os.getpid(), number)

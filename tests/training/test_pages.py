@@ -13,14 +13,17 @@ from seqloom import recipes
 from seqloom.config.data import DataConfig, EncodingConfig
 from seqloom.config.inputs import TokensConfig
 from seqloom.config.training import RunConfig, TrainingConfig
+from seqloom.data.schema import Schema
 from seqloom.durable import append_line, commit_folder, write_lines
 from seqloom.errors import DamagedError, DataError
+from seqloom.tasks.contract import Meaning
 from seqloom.training.pages import html as report_module
 from seqloom.training.pages.card import card_md
 from seqloom.training.pages.html import report_html
 from seqloom.training.pages.samples import followed
 from seqloom.training.pages.summary import RunSummary, summary_of
 from seqloom.training.pages.writing import write_pages
+from seqloom.training.vocabulary import vocabulary_of
 
 LABELS = ["glad", "angry", "שלום"]
 ENVIRONMENT = {
@@ -98,7 +101,8 @@ def run_folder(
     (path / "model").mkdir(parents=True)
     (path / "config.toml").write_text(config.to_toml())
     (path / "data.json").write_text(json.dumps(facts))
-    commit_folder(path / "vocabulary", {"labels.json": json.dumps(labels)})
+    meaning = Meaning(Schema("text", "label", tuple(labels)), None, None)
+    commit_folder(path / "vocabulary", vocabulary_of(meaning))
     if notes is not None:
         (path / "model" / "config.json").write_text(json.dumps({"notes": notes}))
     write_lines(path / "metrics.jsonl", metrics)

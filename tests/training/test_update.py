@@ -18,7 +18,7 @@ from seqloom.training.pieces import moved, rows_of
 from seqloom.training.ranks import Alone
 from seqloom.training.standing import Standing
 from seqloom.training.update import Update
-from seqloom.types import Batch, Loss
+from seqloom.types import Batch, Loss, Padded
 from update_common import CASES, HERE, PLAIN, Asked, Continued, assert_same, batch_of, copied, drawn, take, updating
 
 CASE = CASES["classify, cnn"]
@@ -410,24 +410,30 @@ def test_compiling_is_refused_where_batches_have_many_shapes() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:The .grad attribute:UserWarning")
 @pytest.mark.parametrize(
     "compiler",
     [
         "aot_eager",
         pytest.param(
             "inductor",
-            marks=pytest.mark.skipif(shutil.which("g++") is None, reason="inductor needs a C++ compiler"),
+            marks=[
+                pytest.mark.soak,
+                pytest.mark.skipif(shutil.which("g++") is None, reason="inductor needs a C++ compiler"),
+            ],
         ),
     ],
 )
 def test_a_compiled_step_equals_a_plain_one(compiler: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(update_module, "COMPILER", compiler)
-    ended = []
+    case, ended = CASES["labels, gru"], []
+    torch.manual_seed(0)
+    symbols, labels = torch.randint(11, (3, 4, 7)), torch.randint(2, (3, 4, 3)).float()
     for compiled in (False, True):
         config = replace(PLAIN, compile=compiled, feed=PacksConfig())
-        update, standing = updating(drawn(READING), config), Standing()
+        update, standing = updating(drawn(case), config), Standing()
         for step in range(3):
-            take(update, batch_of(READING, 4, seed=step), standing)
+            take(update, Batch(Padded.of(symbols[step]), labels[step]), standing)
         ended.append([weight.clone() for weight in update.tensors()["model"].values()])
     assert_close(*ended, rtol=1e-3, atol=1e-4)
 
@@ -442,8 +448,6 @@ def test_no_step_waits_for_the_device(precision: str) -> None:
     torch.manual_seed(0)
     symbols = torch.randint(11, (4, 8), device="cpu")
     with torch.device("cpu"):
-        from seqloom.types import Padded
-
         batch = Batch(Padded.of(symbols), symbols)
     take(update, batch, standing)
     torch.cuda.set_sync_debug_mode("error")

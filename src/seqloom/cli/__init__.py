@@ -7,7 +7,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from seqloom.cli import data, demo, doctor, evaluate, predict, recipes, train
+from seqloom.cli import data, demo, doctor, evaluate, predict, recipes, train, tune, verify
 from seqloom.cli.exits import exit_code_of
 from seqloom.cli.panels import Panels
 from seqloom.errors import RejectedError, SeqloomError
@@ -43,7 +43,9 @@ app.command("train", cls=Panels)(train.train)
 app.command("evaluate")(evaluate.evaluate)
 app.command("predict")(predict.predict)
 app.command("doctor")(doctor.doctor)
+app.command("tune", cls=Panels)(tune.tune)
 app.add_typer(data.app, name="data")
+app.add_typer(verify.app, name="verify")
 
 
 def _version(wanted: bool) -> None:

@@ -22,7 +22,7 @@ from rich.text import Text
 
 from seqloom.cli.screen import Screen
 from seqloom.data.problems import escaped
-from seqloom.training.reports import Begun, Ended, Noticed, Report, Sample, Saved, Stepped, Validated
+from seqloom.training.reports import Begun, Noticed, Report, Sample, Saved, Stepped, Validated
 
 LEVELS = "▁▂▃▄▅▆▇█"
 SPARKS = 12  # points of the tiny curve
@@ -46,16 +46,6 @@ def display(screen: Screen, metric: str) -> Iterator[Display]:
         return
     with Live(console=screen, refresh_per_second=8, transient=True, redirect_stdout=False) as live:
         yield LiveLines(screen, metric, live)
-
-
-def shown(reports: Iterable[Report], screen: Screen, metric: str) -> Ended | None:
-    """The last report, after all were shown; None if they stopped before the end."""
-    last: Ended | None = None
-    with display(screen, metric) as lines:
-        for report in reports:
-            lines.take(report)
-            last = report if isinstance(report, Ended) else last
-    return last
 
 
 class PlainLines:
@@ -96,18 +86,18 @@ class LiveLines:
     def take(self, report: Report) -> None:
         """Show one report."""
         self.facts.take(report)
-        if isinstance(report, Begun):
-            self._above(begun_lines(report))
-        elif isinstance(report, Validated):
-            self._above(validation_lines(report, self.metric))
-        elif isinstance(report, Noticed | Saved):
-            self._above(notice_lines(report))
+        match report:
+            case Begun():
+                self._above(begun_lines(report))
+            case Validated():
+                self._above(validation_lines(report, self.metric), cut=True)
+            case Noticed() | Saved():
+                self._above(notice_lines(report))
         self.live.update(self._picture())
 
-    def _above(self, lines: list[Text]) -> None:
+    def _above(self, lines: list[Text], *, cut: bool = False) -> None:
         for line in lines:
-            line.truncate(max(1, self.screen.width), overflow="ellipsis")
-            self.live.console.print(line)
+            self.screen.print(line, no_wrap=cut, overflow="ellipsis" if cut else "fold")
 
     def _picture(self) -> Group:
         width = max(8, self.screen.width)

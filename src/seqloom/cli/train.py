@@ -144,6 +144,7 @@ class _Asked(msgspec.Struct, frozen=True):
 
 def _asked(values: dict[str, Any], given: list[str]) -> _Asked:
     """The typed form of the options, or of the run that they name."""
+    options.require_machine(values)
     written = _written(values, given)
     rule = reading.bad_rows(values["bad_rows"], values["max_bad"])
     if written is not None:
@@ -231,7 +232,7 @@ def _run(values: dict[str, Any], asked: _Asked) -> None:
 
     screen = Screen(stderr=True)
     precision = asked.training.get("precision", values["precision"])
-    device = choose_device(values["device"], precision, values["deterministic"])
+    device = choose_device(values["device"], precision, asked.training.get("deterministic", False))
     wishes = Wishes(training={**asked.training, "precision": device.precision}, encoding=asked.encoding, **asked.model)
     with reading_bar(screen) as watch:
         resolved = resolve(asked.data, wishes, bad_rows=asked.bad_rows, watch=watch)
@@ -343,4 +344,3 @@ def _find_rate(resolved: "Resolved", device: Any, *, json: bool) -> None:
         return
     coloured = screen.color_system is not None and not screen.no_color
     screen.print(Text.from_ansi(found.figure.text(width=max(NARROWEST, screen.width), colour=coloured)), soft_wrap=True)
-    screen.print(f"take --rate {found.suggestion:g}", markup=False)

@@ -44,6 +44,7 @@ LENGTHS: dict[str, type[AnyLength]] = {
     "seconds": SecondsConfig,
 }
 BALANCED = "balanced"
+DEVICES, PRECISIONS = ("auto", "cpu", "cuda", "mps"), ("auto", "float32", "bf16", "fp16")
 AnyPart = TypeVar("AnyPart", bound=Config)
 
 
@@ -185,6 +186,18 @@ def training_settings(values: dict[str, Any]) -> dict[str, Any]:
     with flags_named():
         from_data(settings, TrainingConfig)  # what is out of range is refused now, by the name of its flag
     return settings
+
+
+def require_machine(values: dict[str, Any]) -> None:
+    """Refuse what no machine is or has."""
+    for name, known in (("device", DEVICES), ("precision", PRECISIONS)):
+        if values[name] not in known:
+            raise ConfigError(f"--{name} {values[name]!r}", fix=did_you_mean(values[name], known))
+    for name, least in (("workers", 0), ("processes", 1), ("max_restarts", 0)):
+        if values[name] < least:
+            raise ConfigError(f"--{name.replace('_', '-')} {values[name]}", fix=f"take at least {least}")
+    if values["max_restarts"] and values["processes"] == 1:
+        raise ConfigError("--max-restarts is for several processes", fix="add --processes 2, or leave it out")
 
 
 def length(values: dict[str, Any]) -> AnyLength | None:

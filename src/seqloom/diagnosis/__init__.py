@@ -2,7 +2,7 @@
 
     findings  page  terminal  words     what a diagnosis is, and how it is shown
     story                               the lines of a run as numbers of one kind
-    curves  costs  labels               what the numbers say: pure functions, no model needed
+    curves  descent  costs  labels      what the numbers say: pure functions, no model needed
     flow  units                         what a model says: gradients by layer and by distance, dead and saturated units
     inside                              the findings of those
     front                               a run folder from beginning to end

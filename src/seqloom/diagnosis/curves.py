@@ -11,11 +11,10 @@ beginning: a loss of 0.01 that doubles is still a loss of nearly nothing.
 
 import math
 from collections.abc import Callable, Sequence
-from itertools import accumulate
-from statistics import fmean, linear_regression, median
-from typing import NamedTuple
+from statistics import fmean, median
 
 from seqloom.config.training import ByLengthConfig, TrainingConfig
+from seqloom.diagnosis.descent import way_of
 from seqloom.diagnosis.findings import Advice, Finding
 from seqloom.diagnosis.story import Story, losses_drawn
 from seqloom.figures import Line, Series
@@ -27,7 +26,6 @@ ROUGH, VERY_ROUGH = 0.2, 0.5
 CLIMBED = 1 / 3
 # A healthy curve bends: the second half of the way brings less than a third of the descent. A line brings half.
 LINE = (0.35, 0.75)  # beyond it the loss begins to fall only at the end
-SEEN = 6.0  # so many times its own error a descent must be, to have a form at all
 SLOW = 0.5  # of the loss must still be there: who has come further was not slow
 FLAT = 0.03  # a descent below this share of the first loss is none
 STILL = 0.01  # the same for the second half of a run
@@ -120,7 +118,7 @@ def linear(story: Story, config: TrainingConfig) -> Finding | None:
 
     The sum of the rates is how far the weights may have gone; so a schedule that rises or falls does not bend the line.
     """
-    way = _way(story)
+    way = way_of(story)
     if not way.is_seen or story.last < SLOW * story.first or not LINE[0] <= way.second <= LINE[1]:
         return None
     times = 10 if way.descent < 0.2 * story.first else 3
@@ -145,7 +143,7 @@ def linear(story: Story, config: TrainingConfig) -> Finding | None:
 
 def unfinished(story: Story, config: TrainingConfig) -> Finding | None:
     """The loss has only begun to fall when the run ends."""
-    way = _way(story)
+    way = way_of(story)
     if not way.is_seen or story.last < SLOW * story.first or way.second <= LINE[1]:
         return None
     flag, count = f"--{config.length.kind()}", config.length.count
@@ -162,40 +160,6 @@ def unfinished(story: Story, config: TrainingConfig) -> Finding | None:
         losses_drawn(story, "The run ends while the loss falls"),
         (Advice(flag, f"{3 * count:g}", "three times as long"), Advice("--find-lr", "", "measures the rate")),
     )
-
-
-class Way(NamedTuple):
-    """How the loss went down over the sum of the rates."""
-
-    descent: float  # of a line through all points
-    error: float  # of that
-    second: float  # the share of the descent in the second half of the way
-
-    @property
-    def is_seen(self) -> bool:
-        """Whether there is a descent at all, and not only noise."""
-        return self.descent > SEEN * self.error
-
-
-def _way(story: Story) -> Way:
-    gone = list(accumulate(block.rate * block.steps for block in story.blocks))
-    points = [(x, block.loss) for x, block in zip(gone, story.blocks, strict=True)]
-    half = (gone[0] + gone[-1]) / 2
-    descent, error = _line(points)
-    first, _ = _line([point for point in points if point[0] <= half])
-    second, _ = _line([point for point in points if point[0] > half])
-    total = first + second
-    return Way(descent, error, second / total if total > 0 else math.nan)
-
-
-def _line(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """How far the line of least squares through the points goes down, and the standard error of that."""
-    if len(points) < 3 or (span := points[-1][0] - points[0][0]) <= 0:
-        return 0.0, math.inf
-    slope, level = linear_regression(*zip(*points, strict=True))
-    left = sum((y - level - slope * x) ** 2 for x, y in points) / (len(points) - 2)
-    spread = sum((x - fmean(x for x, _ in points)) ** 2 for x, _ in points)
-    return -slope * span, math.sqrt(left / spread) * span
 
 
 def flat(story: Story, config: TrainingConfig) -> Finding | None:

@@ -34,7 +34,6 @@ from seqloom.training.run_changes import (
     changed_entries,
     changed_environment,
     changed_settings,
-    is_longer,
     lengthened,
 )
 from seqloom.training.standing import Environment, Machine, Standing
@@ -163,10 +162,6 @@ class RunFolder:
         while (other := self.path.with_name(f"{self.path.name}-{number}")).exists():
             number += 1
         return other
-
-    def is_shorter(self, config: RunConfig) -> bool:
-        """Whether the run that is here was begun for less than this configuration asks for."""
-        return (self.path / CONFIG).exists() and is_longer(self.config(), config)
 
     def start(
         self, config: RunConfig, facts: DataFacts, meaning: Meaning, device: Device, ranks: Ranks

@@ -10,6 +10,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 import torch
 from torch import nn
@@ -24,7 +25,7 @@ from seqloom.data.preparing import Given, Prepared, prepare
 from seqloom.data.problems import BadRows, Ledger
 from seqloom.data.sources.shelves import cache_folder
 from seqloom.data.survey import Watch
-from seqloom.errors import ConfigError
+from seqloom.errors import ConfigError, SeqloomError
 from seqloom.recipes import Size
 from seqloom.tasks.choosing import task_of
 from seqloom.tasks.contract import HeadSettings, Meaning, Task
@@ -32,7 +33,6 @@ from seqloom.training import checkpoints
 from seqloom.training.defaults import default_encoding, default_training
 from seqloom.training.devices import Device, DeviceName, choose_device
 from seqloom.training.folder import DataFacts, RunFolder
-from seqloom.training.lengths import is_over
 from seqloom.training.loop import training
 from seqloom.training.pages.writing import write_pages
 from seqloom.training.ranks import Alone, Ranks
@@ -149,12 +149,8 @@ def train_run(
     place = device or choose_device("auto", resolved.config.training.precision)
     folder, main = RunFolder(out), ranks.rank == 0
     with Stopping() as stopping, folder.held() if main else nullcontext():
-        longer = folder.is_shorter(resolved.config)
-        warned = folder.start(resolved.config, resolved.facts, resolved.task.meaning, place, ranks) if main else ()
-        ranks.wait("the run folder")
+        warned = _started(folder, resolved, place, ranks)
         checkpoint, skipped = checkpoints.newest(folder.checkpoints, ranks)
-        if checkpoint is not None and longer and not is_over(resolved.config.training.length, checkpoint.standing, 0):
-            checkpoint.standing.ended = ""
         model, said = _built(resolved, place)
         resolved.task.require_feed(model, resolved.config.training.feed)
         session = Session(
@@ -165,6 +161,22 @@ def train_run(
             if isinstance(report, Ended) and main:
                 write_pages(folder)
             yield report
+
+
+def _started(folder: RunFolder, resolved: Resolved, device: Device, ranks: Ranks) -> tuple[str, ...]:
+    """What process 0 found when it began or took up the run; what it refuses, all refuse."""
+    told: dict[str, Any] = {}
+    if ranks.rank == 0:
+        try:
+            told["warned"] = folder.start(resolved.config, resolved.facts, resolved.task.meaning, device, ranks)
+        except SeqloomError as error:
+            if ranks.count == 1:
+                raise
+            told = {"problem": error.problem, "fix": error.fix}
+    told = msgspec.json.decode(ranks.share(msgspec.json.encode(told)))
+    if "problem" in told:
+        raise ConfigError(told["problem"], fix=told["fix"])
+    return tuple(told["warned"])
 
 
 def _built(resolved: Resolved, device: Device) -> tuple[nn.Module, tuple[str, ...]]:

@@ -75,6 +75,8 @@ class _Loop:
         if resumed is None:
             return Standing(plan=self.plan.fingerprint(), seed=self.config.seed, pieces=self.config.pieces)
         self.update.load(resumed.tensors, resumed.standing)
+        if resumed.standing.asked < self.config.length.count:
+            resumed.standing.ended = ""
         return resumed.standing
 
     def run(self) -> Iterator[Report]:
@@ -268,7 +270,7 @@ class _Loop:
             yield from self._validate()
         if self.config.average_last > 1:
             yield from self._average()
-        self.standing.ended = why
+        self.standing.ended, self.standing.asked = why, float(self.config.length.count)
         for report in self._save():
             yield report
             if isinstance(report, Ended):

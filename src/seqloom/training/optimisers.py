@@ -38,7 +38,7 @@ def apply(optimiser: Optimizer, rate: float, divisor: Tensor, hold: Tensor) -> N
     for group in optimiser.param_groups:
         group["lr"] = rate
     if optimiser.param_groups[0]["fused"]:
-        optimiser.grad_scale, optimiser.found_inf = divisor, hold  # type: ignore[attr-defined]  # torch.amp does so too
+        optimiser.grad_scale, optimiser.found_inf = divisor.float(), hold  # type: ignore[attr-defined]  # as torch.amp
         optimiser.step()
     elif not bool(hold):
         for gradient in gradients_of(optimiser):

@@ -24,7 +24,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch._C._distributed_c10d import FileStore, GradBucket, PrefixStore, Store
+from torch._C._distributed_c10d import FileStore, GradBucket, Store
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.rendezvous import rendezvous
@@ -273,7 +273,7 @@ def _join(timeout: float, device: str) -> None:
             )
         torch.cuda.set_device(local)
     store = _store(rank, count)
-    _meet(store, count)
+    _meet(store, rank, count)
     # NCCL ends a process that waits too long by an abort; our watch-dog comes first and says where it was.
     limit = timeout + 30 if device == "cuda" else timeout
     dist.init_process_group(
@@ -288,8 +288,8 @@ def _join(timeout: float, device: str) -> None:
 
 def _store(rank: int, count: int) -> Store:
     """The place where processes tell each other their addresses; on one machine nobody else can reach it."""
-    again = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     if folder := os.environ.get(MEETING):
+        again = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         return FileStore(str(Path(folder, f"ranks-{again}")), count)
     address = os.environ.get("MASTER_ADDR", "")
     if rank == 0 and not LOOPBACK.fullmatch(address):
@@ -298,12 +298,11 @@ def _store(rank: int, count: int) -> Store:
             "that you trust",
             stacklevel=2,
         )
-    store, *_ = next(rendezvous("env://", timeout=JOINING))
-    return PrefixStore(f"seqloom-{again}", store)
+    store: Store = next(rendezvous("env://", timeout=JOINING))[0]
+    return store
 
 
-def _meet(store: Store, count: int) -> None:
-    """Nothing, when all have come."""
-    if store.add("came", 1) == count:
-        store.set("all", "yes")
-    store.wait(["all"], JOINING)
+def _meet(store: Store, rank: int, count: int) -> None:
+    """Nothing, when all have come: some read their data longer than a step may take."""
+    store.set(f"came-{rank}", "yes")
+    store.wait([f"came-{other}" for other in range(count)], JOINING)

@@ -34,20 +34,14 @@ class Part(NamedTuple):
     places: dict[str, Place]
 
 
-def local(tensor: Tensor) -> Tensor:
-    """What this process holds of a tensor, sharing its memory."""
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
-
-
 def part_of(tensors: Mapping[str, Tensor]) -> Part:
     """What this process holds of each tensor, and where it lies."""
     places = {name: _place(tensor) for name, tensor in tensors.items() if isinstance(tensor, DTensor)}
-    return Part({name: local(tensor.detach()) for name, tensor in tensors.items()}, places)
+    return Part({name: _own(tensor.detach()) for name, tensor in tensors.items()}, places)
 
 
-def shard_of(module: torch.nn.Module) -> Part:
-    """What this process holds of the weights of a module."""
-    return part_of(dict(module.named_parameters()) | dict(module.named_buffers()))
+def _own(tensor: Tensor) -> Tensor:
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
 def _place(tensor: DTensor) -> Place:
@@ -82,21 +76,10 @@ def _joined(name: str, shape: tuple[int, ...], pieces: Sequence[tuple[int, Tenso
 
 
 def put(target: Tensor, whole: Tensor) -> None:
-    """Nothing; a weight, or this process's part of it, has the values of the whole tensor."""
+    """Nothing; a weight, or this process's part of it, has the values of the whole tensor, or of one cut alike."""
     with torch.no_grad():
-        if isinstance(target, DTensor):
+        if isinstance(target, DTensor) and not isinstance(whole, DTensor):
             own, first = target.to_local(), _place(target).first
             own.copy_(whole[first : first + len(own)])
         else:
             target.copy_(whole)
-
-
-def like(target: Tensor, whole: Tensor) -> Tensor:
-    """A new tensor with the values of the whole, cut as the target is; for what an optimiser keeps beside a weight."""
-    if not isinstance(target, DTensor) or whole.shape != target.shape:
-        return whole.to(target.device, copy=True)
-    first, own = _place(target).first, target.to_local()
-    mine = whole[first : first + len(own)].to(own.device, copy=True)
-    return DTensor.from_local(
-        mine, target.device_mesh, target.placements, run_check=False, shape=target.shape, stride=target.stride()
-    )

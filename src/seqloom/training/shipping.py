@@ -40,6 +40,7 @@ def _notes(session: Session, standing: Standing, found: Look) -> dict[str, Any]:
         "columns": list(session.config.data.input),
         "longest": session.config.encoding.longest,
         "intervals": {name: list(interval) for name, interval in intervals.items()},
+        "confusion": [list(one) for one in found.evaluation.confusion] if found.evaluation is not None else [],
     }
 
 

@@ -73,3 +73,4 @@ class Standing(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     grown: int = 0  # steps since the scale last changed
     lines: int = 0  # of metrics.jsonl
     ended: str = ""  # why, if it is over
+    asked: float = 0.0  # the length for which it is over: for a larger one it goes on

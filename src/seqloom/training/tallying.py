@@ -58,7 +58,8 @@ class Tallies:
 
     def hold(self, loss: Tensor, norm: Tensor) -> Tensor:
         """1 if a step must change nothing: its loss [2] or norm is not finite, or three steps in a row were not."""
-        return ((loss.sum() + norm).isfinite().logical_not_() | (self.in_a_row >= LATCH)).float()
+        left = (loss.sum() + norm) * 0  # 0, or NaN: cheaper than isfinite
+        return ((left != 0) | (self.in_a_row >= LATCH)).float()
 
     def add(self, seen: Seen, errs: Tensor, counts: tuple[int, int], stop: bool) -> None:
         """Nothing; a step is noted. `errs` is 1 if it was held back, and not only because fp16 looks for its scale."""
@@ -72,9 +73,8 @@ class Tallies:
     def read(self) -> Tally:
         """The sums over all steps and ranks; every rank must ask."""
         self._put_together()
-        counts = torch.tensor([self.elements, self.symbols, self.stop], dtype=torch.float64)
-        elements, symbols, stop = self.ranks.sum(counts).tolist()
-        steps = torch.cat(self.together).tolist() if self.together else []
+        elements, symbols, stop = self._counts()
+        steps = [step for together in self.together for step in together.tolist()]
         good = [(total, weight, norm / weight if weight else 0.0) for total, weight, norm, hold in steps if not hold]
         norms = [norm for _, _, norm in good]
         tally = Tally(
@@ -86,12 +86,17 @@ class Tallies:
             clipped=sum(norm > self.clip for norm in norms) if self.clip else 0,
             skipped=len(steps) - len(good),
             not_finite=min(LATCH, int(self.in_a_row)),
-            elements=int(elements),
-            symbols=int(symbols),
+            elements=elements,
+            symbols=symbols,
             stop=stop > 0,
         )
         self.together, self.elements, self.symbols, self.stop = [], 0, 0, False
         return tally
+
+    def _counts(self) -> list[int]:
+        """Elements, symbols, and wishes to stop, over all ranks."""
+        counts = [self.elements, self.symbols, int(self.stop)]
+        return counts if self.ranks.count == 1 else self.ranks.sum(torch.tensor(counts)).tolist()
 
     def _put_together(self) -> None:
         if self.seen:

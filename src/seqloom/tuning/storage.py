@@ -99,7 +99,7 @@ def require_local(folder: Path, mounts: Path = Path("/proc/self/mountinfo")) -> 
 def file_system(folder: Path, mounts: Path) -> str:
     """The kind of the file system that holds a folder; empty where nobody tells."""
     try:
-        lines = mounts.read_text(errors="replace").splitlines()
+        lines = mounts.read_text(errors="replace").split("\n")
     except OSError:
         return ""
     found, longest = "", -1
@@ -131,7 +131,7 @@ def _connected(url: str, shown: str, engine: dict[str, object]) -> "RDBStorage":
                 )
         except SQLAlchemyError as error:
             if attempt + 1 == ATTEMPTS:
-                reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
+                reason = str(getattr(error, "orig", None) or error).strip().split("\n")[0]
                 fix = "check that it runs, the name and the password; the database must exist"
                 raise DurableError(f"{shown} cannot be opened: {reason}", fix=fix) from None
             time.sleep(0.2 * 2**attempt)

@@ -94,8 +94,8 @@ def _cards(summary: "RunSummary") -> list[Markup]:
     if summary.begun is not None:
         cards.append(_card(f"{summary.begun.parameters:,}", "parameters"))
     if summary.steps:
-        last = summary.steps[-1]
-        cards.append(_card(f"{last.step:,}", f"steps, {last.symbols:,} symbols read"))
+        last, end = summary.steps[-1], summary.end
+        cards.append(_card(f"{(end or last).step:,}", f"steps, {last.symbols:,} symbols read"))
     if summary.paces:
         cards.append(_card(duration(summary.seconds), "of training"))
     if paces:

@@ -4,8 +4,8 @@ config.toml ─┐
 data.json ───┤
 metrics.jsonl┼──▶ RunSummary ──▶ report.html, card.md, JSON, notebook
 events.jsonl ┤
-scores.json ─┤
-looks.jsonl ─┘
+looks.jsonl ─┤
+model/ ──────┘   the scores of the shipped weights are among its notes
 """
 
 from collections.abc import Mapping

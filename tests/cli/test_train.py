@@ -1,0 +1,307 @@
+"""Claims about `seqloom train`: options become typed settings or one clear error, and a display only tells."""
+
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from rich.text import Text
+from typer.testing import CliRunner
+
+from seqloom.cli import app, progress
+from seqloom.cli.progress import LiveLines, PlainLines, display, packed
+from seqloom.cli.train_options import training_settings
+from seqloom.config.training import (
+    AdamWConfig,
+    ByLengthConfig,
+    CosineConfig,
+    LinearConfig,
+    PacksConfig,
+    SgdConfig,
+    StepsConfig,
+    StreamsConfig,
+)
+from seqloom.errors import SeqloomError
+from seqloom.training.reports import Begun, Ended, Noticed, Pace, Report, Sample, Saved, Stepped, Validated
+from seqloom.training.standing import Environment
+
+ROOT = Path(__file__).parents[2]
+NOTHING: dict[str, Any] = dict.fromkeys(
+    [
+        *("rate", "clip", "pieces", "validate_every", "patience", "save_every", "keep", "average", "average_last"),
+        *("init", "seed", "epochs", "steps", "symbols", "seconds", "batch", "streams", "packs", "optimiser"),
+        *("momentum", "decay", "schedule", "warm_up", "freeze", "compile_", "deterministic"),
+    ]
+)
+ENVIRONMENT = Environment(
+    seqloom="0", torch="2", python="3", device="cpu", capability="AVX2", threads=1, ranks=1, sharded=False
+)
+
+
+# --- options ---------------------------------------------------------------------------------------------------------
+
+
+def test_options_that_were_not_given_set_nothing() -> None:
+    assert training_settings(NOTHING) == {}
+
+
+@pytest.mark.parametrize(
+    ("given", "settings"),
+    [
+        ({"steps": 20}, {"length": StepsConfig(count=20)}),
+        ({"batch": 512}, {"feed": ByLengthConfig(budget=512)}),
+        ({"streams": "8x35"}, {"feed": StreamsConfig(rows=8, length=35)}),
+        ({"packs": "4x256"}, {"feed": PacksConfig(rows=4, length=256)}),
+        ({"optimiser": "sgd", "momentum": 0.5}, {"optimiser": SgdConfig(momentum=0.5)}),
+        ({"decay": 0.1}, {"optimiser": AdamWConfig(decay=0.1)}),
+        ({"schedule": "cosine", "warm_up": 7}, {"schedule": CosineConfig(warm_up=7)}),
+        ({"warm_up": 7}, {"schedule": LinearConfig(warm_up=7)}),
+        ({"freeze": ["encoder.*"]}, {"freeze": ("encoder.*",)}),
+        ({"compile_": True, "deterministic": True}, {"compile": True, "deterministic": True}),
+        ({"rate": 0.5, "clip": 0.0, "seed": 3}, {"rate": 0.5, "clip": 0.0, "seed": 3}),
+    ],
+)
+def test_an_option_becomes_its_setting_and_no_other(given: dict[str, Any], settings: dict[str, Any]) -> None:
+    assert training_settings(NOTHING | given) == settings
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--epochs", "0"], "--epochs: expected a whole number"),
+        (["--epochs", "2", "--steps", "3"], "--epochs and --steps both say how long"),
+        (["--batch", "8", "--packs", "2x2"], "--batch and --packs both say how batches are made"),
+        (["--streams", "3by4"], "--streams '3by4' is no size"),
+        (["--streams", "0x4"], "--streams: expected a whole number"),
+        (["--rate", "-1"], "--rate: expected a number"),
+        (["--pieces", "0"], "--pieces: expected a whole number"),
+        (["--optimiser", "adm"], "did you mean 'adam'?"),
+        (["--momentum", "0.5"], "--momentum is a setting of sgd"),
+        (["--optimiser", "sgd", "--momentum", "1.5"], "--momentum: expected a number"),
+        (["--schedule", "cosin"], "did you mean 'cosine'?"),
+        (["--average", "0.9", "--average-last", "3"], "both say which weights are shipped"),
+        (["--class-weights", "1,x"], "--class-weights '1,x'"),
+        (["--dropout", "1"], "--dropout 1 is no rate"),
+        (["--size", "huge"], "--size 'huge'"),
+        (["--model", "lsmt"], "did you mean 'lstm'?"),
+        (["--model", "nowhere.toml"], "there is no such file"),
+        (["--model", "own.toml", "--size", "tiny"], "--size would change own.toml"),
+        (["--init", "other", "--dropout", "0.1"], "--dropout would change the model of --init"),
+        (["--device", "tpu"], "--device 'tpu'"),
+        (["--precision", "fp8"], "--precision 'fp8'"),
+        (["--workers", "-1"], "--workers -1"),
+        (["--processes", "0"], "--processes 0"),
+        (["--max-restarts", "2"], "--max-restarts is for several processes"),
+        (["--out", "no/such/run"], "there is no folder"),
+        (["--config", "run.toml"], "run.toml says everything, and so would the data"),
+        (["--bad-rows", "maybe"], "--bad-rows 'maybe'"),
+        (["--tokenizer", "letters"], "unknown kind 'letters'"),
+    ],
+)
+def test_what_cannot_mean_anything_is_refused_before_data_is_read(
+    arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = CliRunner().invoke(app, ["train", "nowhere.csv", *arguments])
+    assert isinstance(run.exception, SeqloomError), run.output
+    assert said in str(run.exception)
+    assert "nowhere.csv" not in str(run.exception)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "nothing to train on"),
+        (["--out", "none"], "none holds no run to go on with"),
+        (["--out", "run", "--rate", "3"], "says everything, and so would --rate"),
+        (["--config", "run/config.toml", "--tokenizer", "bpe"], "says everything, and so would --tokenizer"),
+    ],
+)
+def test_without_data_a_run_that_is_written_down_is_wanted_and_nothing_beside_it(
+    arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.toml").touch()
+    run = CliRunner().invoke(app, ["train", *arguments])
+    assert isinstance(run.exception, SeqloomError)
+    assert said in str(run.exception)
+
+
+def _flags() -> set[str]:
+    shown = CliRunner().invoke(app, ["train", "--help"], env={"COLUMNS": "200"}).output
+    return set(re.findall(r"--[a-z][a-z-]+", re.sub(r"  .*  .*", lambda line: line[0][:34], shown)))
+
+
+def test_help_stands_in_panels_and_the_page_tells_every_option() -> None:
+    shown = CliRunner().invoke(app, ["train", "--help"], env={"COLUMNS": "100"}).output
+    panels = re.findall(r"^(\S.*):$", shown, re.MULTILINE)
+    assert {"Model", "How long", "Batches", "Optimiser", "Machine", "Data"} <= set(panels)
+    page = (ROOT / "docs" / "train.md").read_text(encoding="utf-8")
+    flags = {flag for flag in _flags() if flag not in ("--help", "--no-header")}
+    assert len(flags) > 50
+    assert sorted(flag for flag in flags if f"`{flag}" not in page) == []
+
+
+# --- displays --------------------------------------------------------------------------------------------------------
+
+
+def pace(remaining: float | None = 65.0) -> Pace:
+    return Pace(7.5, 52_300.0, 0.02, 412_000_000, remaining)
+
+
+def run(samples: tuple[Sample, ...] = ()) -> Iterator[Report]:
+    yield Begun(Path("runs/a"), 0, 1_000, 900, 40, 12_000, ENVIRONMENT, ("computing on cpu",))
+    for step in range(1, 41):
+        yield Stepped(step, step // 20, step / 40, 2 / step, 1e-3, 1.0, 2.0, 0.5, 0, step * 64, 0.03, pace())
+        if step % 20 == 0:
+            yield Validated(step, step // 20, {"loss": 0.5, "accuracy": step / 40}, True, samples, pace())
+            yield Saved(step, Path("checkpoints"))
+    yield Noticed(40, "memory.halved", "half of the rows at a time", "--pieces 2")
+    yield Ended(40, "done", 40, {"accuracy": 1.0}, pace(), 0)
+
+
+def console(**settings: Any) -> Any:
+    return Console(file=io.StringIO(), highlight=False, emoji=False, **settings)
+
+
+def plain(reports: Iterator[Report], seconds: float) -> list[tuple[float, str]]:
+    """The lines of a log, each with its second, when every report takes so long."""
+    hour, screen, found = [0.0], console(width=80), list[tuple[float, str]]()
+    lines = PlainLines(screen, "accuracy", clock=lambda: hour[0])
+    for report in reports:
+        lines.take(report)
+        found += [(hour[0], line) for line in screen.file.getvalue().splitlines()[len(found) :]]
+        hour[0] += seconds
+    return found
+
+
+def texts(reports: Iterator[Report]) -> list[str]:
+    return [line for _, line in plain(reports, seconds=0.0)]
+
+
+def test_without_a_terminal_there_is_a_line_for_each_validation_and_no_escape() -> None:
+    assert texts(run()) == [
+        "computing on cpu",
+        "1,000 parameters, 900 of them trained · 40 steps · a checkpoint takes 12 kB",
+        "run folder: runs/a",
+        "step 20 · epoch 1 · dev accuracy 0.5 · loss 0.5 · best so far",
+        "step 40 · epoch 2 · dev accuracy 1 · loss 0.5 · best so far",
+        "step 40: memory.halved: half of the rows at a time. Fix: --pieces 2.",
+    ]
+
+
+def test_a_slow_run_says_something_every_ten_seconds() -> None:
+    told = plain(run(), seconds=4.0)
+    moments = [moment for moment, _ in told]
+    assert max(later - moment for moment, later in pairwise(moments)) < 10 + 4
+    steps = [(moment, line) for moment, line in told if "symbols/s" in line]
+    assert len(steps) > 10 and min(later - moment for (moment, _), (later, _) in pairwise(steps)) >= 10
+    assert steps[0][1] == (
+        "8 % · step 3 of 40 · epoch 1 · 0:07 · 1:05 left · loss 0.6667 · 52,300 symbols/s · padding 3 %"
+        " · memory 412 MB · waiting for data 2 %"
+    )
+
+
+EVIL = Sample("a\x1b[2Jb\nc", "\u202eevil", "good\r", False)
+
+
+def test_words_of_the_data_cannot_steer_the_terminal() -> None:
+    text = "\n".join(texts(run((EVIL,))))
+    assert r"a\x1b[2Jb c -> \u202eevil   true: good\r" in text
+    assert not {"\x1b", "\u202e", "\r"} & set(text)
+
+
+def test_without_the_escapes_written_out_they_would_reach_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "escaped", lambda text: text)
+    assert "\u202e" in "\n".join(texts(run((EVIL,))))
+
+
+@pytest.mark.parametrize("width", [8, 20, 40, 79, 200])
+def test_a_live_display_is_never_wider_than_its_terminal(width: int) -> None:
+    sample = Sample("a long question " * 20, "狗" * 200, "cat", False)
+    screen = console(width=width, force_terminal=True, no_color=True, _environ={})
+    with display(screen, "accuracy") as lines:
+        for report in run((sample,)):
+            lines.take(report)
+            assert isinstance(lines, LiveLines)
+            drawn = console(width=width)
+            drawn.print(lines._picture())
+            assert all(Text(line).cell_len <= width for line in drawn.file.getvalue().splitlines())
+    shown = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", screen.file.getvalue())
+    assert "100" in shown and max(Text(line).cell_len for line in re.split(r"[\r\n]+", shown)) <= width
+
+
+def test_a_live_display_tells_all_and_leaves_only_what_scrolled() -> None:
+    screen = console(width=300, force_terminal=True, no_color=True, _environ={})
+    with display(screen, "accuracy") as lines:
+        for report in run():
+            lines.take(report)
+        picture = console(width=300)
+        assert isinstance(lines, LiveLines)
+        picture.print(lines._picture())
+    told = picture.file.getvalue()
+    for word in ("100 %", "step 40 of 40", "epoch 2", "1:05 left", "loss 0.05", "dev accuracy 1", "padding 3 %"):
+        assert word in told
+    assert re.search("[▁▂▃▄▅▆▇█]{12}", told)
+
+
+def test_colours_are_left_out_where_none_are_wanted() -> None:
+    def shown(**environment: str) -> str:
+        screen = console(force_terminal=True, width=80, _environ=environment)
+        with display(screen, "accuracy") as lines:
+            for report in run():
+                lines.take(report)
+        return str(screen.file.getvalue())
+
+    coloured = re.compile(r"\x1b\[[\d;]*3\dm")
+    assert coloured.search(shown(TERM="xterm"))
+    assert not coloured.search(shown(TERM="xterm", NO_COLOR="1"))
+    assert "\x1b" not in shown(TERM="dumb")
+
+
+def test_words_are_packed_into_as_few_lines_as_fit() -> None:
+    assert [line.plain for line in packed(["aaaa", "bb", "cccccccccc", "d"], 9)] == ["aaaa · bb", "cccccccc…", "d"]
+
+
+# --- whole runs ------------------------------------------------------------------------------------------------------
+
+
+def _train(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "seqloom", "train", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "XDG_CACHE_HOME": str(folder / "cache")},
+    )
+
+
+@pytest.mark.slow
+def test_a_file_is_all_that_is_needed_and_the_same_command_goes_on(tmp_path: Path) -> None:
+    words = ["the film was fine", "a lovely plot", "nice cast", "a boring film", "the plot was bad", "poor cast"]
+    rows = [f"{word} {number},{'good' if number % 6 < 3 else 'bad'}" for number, word in enumerate(words * 30)]
+    (tmp_path / "reviews.csv").write_text("\n".join(["text,label", *rows, ""]))
+    first = _train(tmp_path, "reviews.csv", "--size", "tiny", "--epochs", "1", "--tensorboard")
+    assert first.returncode == 0, first.stderr
+    folder = Path("runs", "reviews-classify-cnn")
+    for part in ("model", "report.html", "card.md", "config.toml", "metrics.jsonl", "events.jsonl", "tensorboard"):
+        assert (tmp_path / folder / part).exists(), part
+    assert "task: classify" in first.stderr and "best on the dev part" in first.stdout
+    again = _train(tmp_path, "reviews.csv", "--size", "tiny", "--epochs", "1")
+    assert again.returncode == 0 and "done already" in again.stderr
+    more = _train(tmp_path, "--out", str(folder), "--epochs", "2", "--json")
+    assert more.returncode == 0, more.stderr
+    assert json.loads(more.stdout)["why"] == "done" and json.loads(more.stdout)["model"] == str(folder / "model")
+    other = _train(tmp_path, "reviews.csv", "--size", "tiny", "--epochs", "2", "--rate", "0.5")
+    assert other.returncode == 2 and "training.rate" in other.stderr and "reviews-classify-cnn-2" in other.stderr
