@@ -46,10 +46,10 @@ def evaluate(
     loaded = load_on(model, device)
     evaluation = loaded.evaluate(*(data or ()), part="test" if test else "dev", budget=budget, **settings)
     found = _result(loaded, evaluation, test)
-    if test and loaded.run is not None:  # its report and its card tell of this look too
+    if test and loaded.folder is not None:  # its report and its card tell of this look too
         from seqloom.training.pages.writing import write_pages
 
-        write_pages(loaded.run)
+        write_pages(loaded.folder)
     if json:
         Screen().print(msgspec.json.encode(found).decode(), markup=False, soft_wrap=True)
     else:

@@ -45,8 +45,8 @@ class LoadedModel:
         self.task = task_of(bundle.meaning)
         self.task.require(bundle.config)
         self.model = built(bundle, device)
-        run = run_of(path)
-        self.run: RunConfig | None = None if run is None else cast(RunConfig, read(run / CONFIG, RunConfig))
+        self.folder = run_of(path)  # of its run, if it is still in one
+        self.run = None if self.folder is None else cast(RunConfig, read(self.folder / CONFIG, RunConfig))
 
     def __repr__(self) -> str:
         schema = self.meaning.schema
