@@ -219,7 +219,7 @@ def test_every_command_exists(document: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["`seqloom train`", "`seqloom data chekc x`", "```sh\nmake nothing\n```", "```sh\n.venv/bin/seqloom tune x\n```"],
+    ["`seqloom trian`", "`seqloom data chekc x`", "```sh\nmake nothing\n```", "```sh\n.venv/bin/seqloom tuned x\n```"],
 )
 def test_a_command_that_does_not_exist_is_seen(text: str) -> None:
     assert len(unknown_commands(f"{text}\n\n`make demo`, `seqloom recipes lstm`, `seqloom --version`")) == 1

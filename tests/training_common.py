@@ -6,6 +6,7 @@ from typing import Any
 
 from seqloom.config.data import DataConfig
 from seqloom.config.training import ByLengthConfig, ConstantConfig, StepsConfig
+from seqloom.training.devices import choose_device
 from seqloom.training.front import Resolved, Wishes, resolve, train_run
 from seqloom.training.reports import Ended, Report
 
@@ -49,7 +50,7 @@ def resolved(
 
 def run(out: Path, data: Path, **settings: Any) -> list[Report]:
     """All reports of a run."""
-    return list(train_run(out, resolved(data, **settings), workers=0))
+    return list(train_run(out, resolved(data, **settings), device=choose_device("cpu", "float32"), workers=0))
 
 
 def ended(reports: Iterable[Report]) -> Ended:

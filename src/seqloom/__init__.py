@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from seqloom.loaded import LoadedModel, load
     from seqloom.operators.kernels import using
     from seqloom.taps import recording
+    from seqloom.training.front import Trained, train
     from seqloom.types import Batch, Loss, Padded, Pair
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "Padded",
     "Pair",
     "SeqloomError",
+    "Trained",
     "__version__",
     "check_data",
     "load",
@@ -33,6 +35,7 @@ __all__ = [
     "read_model",
     "recipes",
     "recording",
+    "train",
     "using",
 ]
 
@@ -54,6 +57,10 @@ def __getattr__(name: str) -> Any:
         from seqloom import loaded
 
         return getattr(loaded, name)
+    if name in ("Trained", "train"):
+        from seqloom.training import front as training
+
+        return getattr(training, name)
     if name == "SeqloomError":
         from seqloom import errors
 

@@ -265,11 +265,15 @@ class NextTokenHead(Head):
 
     def loss(self, x: Padded, targets: Tensor) -> Loss:
         require_classes(targets, x, len(self.table))
-        features, symbols = x.values.flatten(0, 1), targets.flatten()
-        if not x.full:
+        features, symbols, weights = x.values.flatten(0, 1), targets.flatten(), None
+        if not x.full and x.values.is_cuda:  # picking rows out would make the host wait for the device
+            weights = x.valid.flatten()
+        elif not x.full:
             real = x.valid.flatten()
             features, symbols = features[real], symbols[real]
-        return chunked_linear_cross_entropy(features, self.table, self.bias, symbols, smoothing=self.smoothing)
+        return chunked_linear_cross_entropy(
+            features, self.table, self.bias, symbols, weights=weights, smoothing=self.smoothing
+        )
 
     def losses(self, x: Padded, targets: Tensor) -> Losses:
         known = _known(x, targets)

@@ -1,7 +1,6 @@
 """What people type: the verbs that exist, their exit codes, and what they say to a typing error."""
 
 import os
-import pty
 import re
 import subprocess
 import sys
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from seqloom import demonstration, recipes
+from seqloom import recipes
 from seqloom.cli import app
 from seqloom.cli.recipes import make
 from seqloom.config.models import model_from_toml
@@ -58,57 +57,11 @@ def test_bad_usage_gets_one_clear_error_and_exit_code_2(arguments: list[str], sa
     assert "Traceback" not in run.stderr
 
 
-def _in_a_terminal(*arguments: str, **environment: str) -> str:
-    """What a command writes to a terminal."""
-    leader, follower = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "seqloom", *arguments],
-        stdout=follower,
-        stderr=follower,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "90", "TERM": "xterm-256color", **environment},
-    )
-    os.close(follower)
-    written = b""
-    while True:
-        try:
-            piece = os.read(leader, 65536)
-        except OSError:  # the other end is closed
-            break
-        if not piece:
-            break
-        written += piece
-    os.close(leader)
-    assert process.wait() == 0
-    return written.decode()
-
-
-ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-
-
-@pytest.mark.slow
-def test_the_demo_draws_in_colour_in_a_terminal() -> None:
-    written = _in_a_terminal("demo", COLORTERM="truecolor")
-    assert "\x1b[38;2;" in written or "\x1b[48;2;" in written
-    plain = ESCAPE.sub("", written)
-    assert "\x1b" not in plain, "a broken escape"
-    assert "[48;" not in plain
-    assert "1 x  0.15" in plain
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
-def test_the_demo_draws_without_colour_where_none_is_wanted(environment: dict[str, str]) -> None:
-    written = _in_a_terminal("demo", **environment)
-    assert "38;2;" not in written
-    assert "48;2;" not in written
-    assert "1 x  0.15" in ESCAPE.sub("", written)
-
-
 def test_a_path_that_cannot_be_saved_to_is_refused_before_any_work(tmp_path: Path) -> None:
     table = tmp_path / "data.csv"
     table.write_text("text")
     for path in (tmp_path, table, tmp_path / "no" / "page.html"):
-        run = _seqloom("demo", "--save", str(path))
+        run = _seqloom("data", "check", "questions", "--html", str(path))
         assert run.returncode == 2
         assert run.stderr.startswith(f"{path}: out.unwritable: ")
         assert not run.stdout
@@ -173,22 +126,3 @@ def test_version() -> None:
     from seqloom.version import __version__
 
     assert _seqloom("--version").stdout == f"seqloom {__version__}\n"
-
-
-@pytest.mark.slow
-def test_the_demo_shows_what_it_computed(tmp_path: Path) -> None:
-    page = tmp_path / "demo.html"
-    run = _seqloom("demo", "--save", str(page))
-    assert run.returncode == 0, run.stderr
-    for name in recipes.names("language-model"):
-        assert f"  {name} " in run.stdout
-    assert "NOT THE SAME" not in run.stdout
-    assert run.stdout.count("the same\n") == len(recipes.names("language-model"))
-    assert page.read_text().count("<svg") == 4
-
-
-@pytest.mark.slow
-def test_the_models_of_the_demo_learn_what_they_can_and_not_what_they_cannot() -> None:
-    data = demonstration.questions()
-    assert demonstration.learn("bag", data) <= 0.55
-    assert demonstration.learn("gru", data) >= 0.98

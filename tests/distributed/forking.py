@@ -88,9 +88,9 @@ def serve() -> None:
 
 
 def _outcome(folder: Path, rank: int, code: int, seconds: float) -> Outcome:
-    answer = folder / f"answer-{rank}"
+    answer, stderr = folder / f"answer-{rank}", folder / f"stderr-{rank}"  # one that is killed early has neither
     found = json.loads(answer.read_text()) if answer.exists() else None
-    return Outcome(code, found, (folder / f"stderr-{rank}").read_text(), seconds)
+    return Outcome(code, found, stderr.read_text() if stderr.exists() else "", seconds)
 
 
 def _fork(rank: int, asked: dict[str, Any]) -> int:

@@ -11,7 +11,7 @@ import torch
 from seqloom.config.training import StepsConfig
 from seqloom.data.loader import Loader
 from seqloom.durable import failing, folders
-from seqloom.training import loop
+from seqloom.training import journal, loop, verifying
 from seqloom.training.devices import choose_device
 from seqloom.training.front import train_run
 from seqloom.training.reports import Begun, Ended, Report
@@ -34,30 +34,44 @@ def train(
     signals: tuple[int, ...] = (),
     while_saving: bool = False,
     steps: int = 0,
+    cache: str = "",
+    eager: bool = False,
     **settings: Any,
 ) -> dict[str, Any]:
     """How a run ended that goes on where it was; the ids of each step are appended to OUT.order while it goes.
 
-    The second of two signals comes at once, or while the checkpoint is written that the first one asked for.
+    The second of two signals comes at once, or while the checkpoint is written that the first one asked for. An eager
+    journal syncs every line, so that a kill leaves many that belong to steps which will be taken again.
     """
-    os.environ["SEQLOOM_FAIL"] = fail
-    failing._asked.cache_clear()
-    if twin:
-        TWINS[twin]()
+    _prepared(fail, twin)
+    if eager:
+        journal.BETWEEN_SYNCS = 0.0
     Loader.__init__.__kwdefaults__["prefetch"] = prefetch
     _recorded(Path(f"{out}.order"), signals, while_saving)
     reports: list[Report] = []
     if steps:
         settings["length"] = StepsConfig(count=steps)
-    for report in train_run(
-        Path(out), resolved(case, Path(data), **settings), device=choose_device("cpu"), workers=workers
-    ):
+    found = resolved(case, Path(data), Path(cache or f"{data}/cache"), **settings)
+    for report in train_run(Path(out), found, device=choose_device("cpu"), workers=workers):
         reports.append(report)
         if draws:
             random.random(), np.random.rand(), torch.rand(())
     begun, ended = reports[0], reports[-1]
     assert isinstance(begun, Begun) and isinstance(ended, Ended)
     return {"begun": begun.step, "step": ended.step, "why": ended.why, "code": ended.exit_code}
+
+
+def short(config: str, out: str, fail: str = "", twin: str = "") -> int:
+    """The exit code of one of the runs that `seqloom verify resume` compares."""
+    _prepared(fail, twin)
+    return verifying.short_run(Path(config), Path(out), "cpu", 2)
+
+
+def _prepared(fail: str, twin: str) -> None:
+    os.environ["SEQLOOM_FAIL"] = fail
+    failing._asked.cache_clear()
+    if twin:
+        TWINS[twin]()
 
 
 def _recorded(path: Path, signals: tuple[int, ...], while_saving: bool) -> None:

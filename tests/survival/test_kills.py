@@ -42,7 +42,7 @@ def campaign(runs: Runs, data: Path, wholes: Wholes, folder: Path, kills: int, s
     draw, struck, number = random.Random(seed), 0, 0
     while struck < kills:
         case = list(CASES)[number % len(CASES)]
-        asked = {"data": str(data), "out": str(folder / f"{case}-{number}"), "case": case}
+        asked = {"data": str(data), "out": str(folder / f"{case}-{number}"), "case": case, "eager": number % 2 == 0}
         struck += chain(runs, asked, draw, draw.randint(1, LONGEST_CHAIN), wholes[case].seconds)
         assert differences(Path(asked["out"]), wholes[case]) == [], f"SEQLOOM_SEED={seed}, run {number}"
         number += 1

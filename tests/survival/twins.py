@@ -4,15 +4,23 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from seqloom import durable
 from seqloom.data.loader import Position
-from seqloom.training import checkpoints, journal, loop, signals, update
+from seqloom.training import checkpoints, journal, loop, shipping, signals, update
 from seqloom.training.checkpoints import Checkpoint
 
 
 def unseeded() -> None:
     """A step draws from wherever torch's generator happens to be."""
     update.drawing = lambda *_: nullcontext()  # type: ignore[assignment]
+
+
+def by_chance() -> None:
+    """What a step draws is different each time."""
+    torch.seed()
+    unseeded()
 
 
 def counted_early() -> None:
@@ -79,6 +87,11 @@ def in_place() -> None:
     )
 
 
+def in_between_counts() -> None:
+    """A checkpoint that a signal asked for is one like all others."""
+    shipping.in_between = loop.in_between = lambda *_: iter(())  # type: ignore[assignment]
+
+
 def deaf() -> None:
     """Signals do what they do in any program."""
     signals.SIGNALS = ()  # type: ignore[assignment]
@@ -91,6 +104,7 @@ def patient() -> None:
 
 TWINS = {
     "unseeded": unseeded,
+    "by chance": by_chance,
     "counted early": counted_early,
     "unshortened": unshortened,
     "off by one": off_by_one,
@@ -100,6 +114,7 @@ TWINS = {
     "without factor": forgetting("factor", 1.0),
     "without sums": forgetting("sums", loop.Sums()),
     "in place": in_place,
+    "in between counts": in_between_counts,
     "deaf": deaf,
     "patient": patient,
 }

@@ -83,11 +83,15 @@ def test_a_step_that_is_held_back_changes_no_bit_even_if_it_is_the_first(name: s
     assert all(torch.equal(one, two) for one, two in zip(before, after, strict=True))
 
 
+@pytest.mark.parametrize(
+    ("fused", "holding"), [((), ()), (("cpu", "cuda"), ("cpu", "cuda"))], ids=["by the host", "by the kernel"]
+)
 @pytest.mark.parametrize("name", ALL)
-def test_a_device_whose_kernels_cannot_hold_back_is_asked_by_the_host(
-    name: str, monkeypatch: pytest.MonkeyPatch
+def test_it_does_not_matter_who_divides_and_who_holds_back(
+    name: str, fused: tuple[str, ...], holding: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(optimisers, "HOLDING", ())
+    monkeypatch.setattr(optimisers, "FUSED", fused)
+    monkeypatch.setattr(optimisers, "HOLDING", holding)
     test_ten_steps_equal_those_of_torch(name)
     test_a_step_that_is_held_back_changes_no_bit_even_if_it_is_the_first(name, True)
     test_a_step_that_is_held_back_changes_no_bit_even_if_it_is_the_first(name, False)
@@ -98,6 +102,7 @@ def test_without_filled_moments_a_first_step_held_back_would_leave_what_was_in_m
 ) -> None:
     """torch's SGD allocates its momentum without filling it, and a held back kernel fills nothing."""
     monkeypatch.setattr(optimisers, "_fill", lambda _: None)
+    monkeypatch.setattr(optimisers, "HOLDING", ("cpu", "cuda"))
     model = network()
     optimiser = build_optimiser(replace(PLAIN, optimiser=ALL["momentum"]), model)
     slopes(model, 0)

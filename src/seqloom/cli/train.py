@@ -332,10 +332,10 @@ def summary(out: Path, ended: Ended, metric: str, *, json: bool) -> None:
 def _find_rate(resolved: "Resolved", device: Any, *, json: bool) -> None:
     """Try rates from small to large, and draw what the loss does."""
     from seqloom.diagnosis.range_test import range_test
-    from seqloom.training.front import _built
+    from seqloom.training.front import built_model
 
     settings, task = resolved.config.training, resolved.task
-    model, _ = _built(resolved, device)
+    model, _ = built_model(resolved, device)
     loader = task.loader(resolved.prepared, "train", settings.feed, seed=settings.seed, workers=0)
     found = range_test(task, model, settings, loader.steps(), device)
     screen = Screen()

@@ -41,7 +41,15 @@ so readers believe nothing but the sums: `verify_folder`, `read_file_of`, `read_
 b'abc'
 """
 
-from seqloom.durable.disk import REAL_FILES, FileLayer, RealFiles, make_folder, require_free_space, write_file
+from seqloom.durable.disk import (
+    REAL_FILES,
+    FileLayer,
+    RealFiles,
+    make_folder,
+    require_free_space,
+    temporary_folder,
+    write_file,
+)
 from seqloom.durable.folders import (
     FileEntry,
     Manifest,
@@ -95,6 +103,7 @@ __all__ = [
     "require_free_space",
     "seal_shared",
     "sweep",
+    "temporary_folder",
     "verify_folder",
     "write_file",
     "write_lines",

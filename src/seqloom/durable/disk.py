@@ -6,6 +6,7 @@ import hashlib
 import os
 import secrets
 import shutil
+import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -194,6 +195,13 @@ def make_folder(path: Path, *, files: FileLayer = REAL_FILES) -> None:
             files.sync_folder(folder.parent)
     if not path.is_dir():
         raise DurableError(f"{path} is a file, not a folder", fix="choose another name")
+
+
+@contextmanager
+def temporary_folder(name: str) -> Iterator[Path]:
+    """A folder for what nobody needs afterwards; it is gone when the block ends."""
+    with tempfile.TemporaryDirectory(prefix=f"seqloom-{name}-") as path:
+        yield Path(path)
 
 
 def require_free_space(path: Path, needed_bytes: int) -> int:

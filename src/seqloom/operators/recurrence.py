@@ -143,6 +143,11 @@ KERNELS = {"plain": plain, "fused": fused}
 
 def recur(cell: Cell, x: Padded, state: Memory, weights: Weights) -> tuple[Tensor, Memory]:
     """A recurrence by the named kernel, or by the fused one where torch has it for the device and type of number."""
+    if x.values.is_cuda and torch.is_autocast_enabled("cuda"):
+        # Under autocast torch gives cuDNN's recurrences float16, whatever type was asked for; sums overflow in it.
+        with torch.autocast("cuda", enabled=False):
+            dtype = weights.input.dtype
+            return recur(cell, x._replace(values=x.values.to(dtype)), tuple(part.to(dtype) for part in state), weights)
     name = named("recurrence")
     if name is None:
         return (plain if _fused_refuses(x.values) else fused)(cell, x, state, weights)

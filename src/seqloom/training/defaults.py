@@ -8,7 +8,14 @@ from typing import Any
 
 from seqloom.config.data import EncodingConfig, Task
 from seqloom.config.text import BpeConfig, WordsConfig
-from seqloom.config.training import ByLengthConfig, ConstantConfig, EpochsConfig, LinearConfig
+from seqloom.config.training import (
+    AnyFeed,
+    ByLengthConfig,
+    ConstantConfig,
+    EpochsConfig,
+    LinearConfig,
+    PacksConfig,
+)
 from seqloom.data.preparing import Prepared
 from seqloom.data.sizes import sizes_of
 from seqloom.recipes import Size
@@ -17,6 +24,7 @@ STEPS = 2_000  # in all, for data of middling size: minutes on a processor for a
 STEPS_OF_EPOCH = 100  # at least, for small data: batches are made smaller
 FEWEST, MOST = 3, 30  # epochs
 SMALLEST_BATCH, LARGEST_BATCH = 256, 8_192  # symbols
+ROW = 256  # symbols of a row of packed documents
 
 # The wider a model, the smaller its rate; attention wants less than recurrence, and counting wants more.
 _RATES: dict[Size, float] = {"tiny": 5e-3, "small": 1e-3, "base": 5e-4, "big": 2e-4}
@@ -42,9 +50,17 @@ def default_training(prepared: Prepared, recipe: str, size: Size) -> dict[str, A
     rate = default_rate(recipe, size)
     schedule = ConstantConfig() if recipe == "linear" else LinearConfig(warm_up=min(100, epochs * steps // 10))
     return {
-        "feed": ByLengthConfig(budget=budget),
+        "feed": _feed(prepared, budget),
         "length": EpochsConfig(count=epochs),
         "rate": rate,
         "schedule": schedule,
         "patience": 5,
     }
+
+
+def _feed(prepared: Prepared, budget: int) -> AnyFeed:
+    """Rows of one length; running text with documents that fill a batch alone is cut into packs instead."""
+    longest = int(prepared.columns["input"].lengths[prepared.parts["train"]].max(initial=0))
+    if prepared.schema.target == "nothing" and longest > budget // 4:
+        return PacksConfig(rows=max(1, budget // ROW), length=ROW)
+    return ByLengthConfig(budget=budget)

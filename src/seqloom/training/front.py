@@ -151,7 +151,7 @@ def train_run(
     with Stopping() as stopping, folder.held() if main else nullcontext():
         warned = _started(folder, resolved, place, ranks)
         checkpoint, skipped = checkpoints.newest(folder.checkpoints, ranks)
-        model, said = _built(resolved, place)
+        model, said = built_model(resolved, place)
         resolved.task.require_feed(model, resolved.config.training.feed)
         session = Session(
             folder, resolved.config, resolved.prepared, resolved.task, model, ranks, place, stopping, workers
@@ -179,7 +179,7 @@ def _started(folder: RunFolder, resolved: Resolved, device: Device, ranks: Ranks
     return tuple(told["warned"])
 
 
-def _built(resolved: Resolved, device: Device) -> tuple[nn.Module, tuple[str, ...]]:
+def built_model(resolved: Resolved, device: Device) -> tuple[nn.Module, tuple[str, ...]]:
     """A model with its first weights, drawn on the processor so that they are the same for every device."""
     settings = resolved.config.training
     with torch.random.fork_rng(devices=[]):

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from seqloom.errors import DurableError
+from seqloom.training import sharding
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
@@ -21,7 +22,7 @@ def weights_of(model: nn.Module) -> dict[str, Tensor]:
 def put(mine: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> None:
     """Nothing; `mine` has the numbers of `given`."""
     for name, tensor in mine.items():
-        tensor.copy_(given[name])
+        sharding.put(tensor, given[name])
 
 
 def copy_all(part: str, mine: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> None:

@@ -11,12 +11,12 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from seqloom.durable import temporary_folder
 from seqloom.errors import ConfigError
 
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -41,7 +41,8 @@ def launch(
             f"{processes} processes, started again {max_restarts} times",
             fix=f"take 1 to {MOST} processes and 0 or more restarts",
         )
-    with tempfile.TemporaryDirectory(prefix="seqloom-") as folder:
+    with temporary_folder("ranks") as place:
+        folder = str(place)
         own = ["-m", "seqloom.training.agent", str(processes), str(max_restarts), folder]
         command = [sys.executable, *own, "-m", module, *arguments]
         surroundings = {**os.environ, **_surroundings(processes, folder), **(environment or {})}

@@ -13,11 +13,12 @@ import hashlib
 import math
 from collections import deque
 from collections.abc import Generator, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
+from pathlib import Path
 from typing import Any, TypeVar
 
 from seqloom.data.loader import Position, Step
-from seqloom.durable import require_free_space
+from seqloom.durable import remove_folder, require_free_space
 from seqloom.durable.failing import reached
 from seqloom.errors import DurableError
 from seqloom.training import checkpoints, lengths
@@ -26,7 +27,9 @@ from seqloom.training.bad_batches import write_bad_batches
 from seqloom.training.checkpoints import Checkpoint
 from seqloom.training.clock import Clock
 from seqloom.training.devices import environment
+from seqloom.training.dues import in_between, save_is_due, validation_is_due
 from seqloom.training.journal import Journal
+from seqloom.training.rehearsing import expected_seconds
 from seqloom.training.reports import Begun, Ended, Noticed, Report, Saved, Stepped, Validated, Why
 from seqloom.training.schedules import plateau, rate_at
 from seqloom.training.session import Session
@@ -81,6 +84,14 @@ class _Loop:
 
     def run(self) -> Iterator[Report]:
         """All reports; the last one is `Ended`."""
+        with closing(self._reports()) as reports:  # type: ignore[type-var]  # a generator
+            for report in reports:
+                yield report
+                if isinstance(report, Ended):
+                    return
+
+    def _reports(self) -> Iterator[Report]:
+        """The reports, which nobody reads beyond the first `Ended`."""
         yield self._told(self._begun())
         if self.standing.ended:
             yield self._ended("done" if self.standing.ended == "done" else "patience", 0)
@@ -91,10 +102,7 @@ class _Loop:
                 with self.clock.data():
                     step = next(steps)
                 self._take(step)
-                for report in self._after(step):
-                    yield report
-                    if isinstance(report, Ended):
-                        return
+                yield from self._after(step)
         yield from self._finish("done")
 
     def _begun(self) -> Begun:
@@ -109,6 +117,7 @@ class _Loop:
             parameters=sum(weight.numel() for weight in weights),
             trained=sum(weight.numel() for weight in weights if weight.requires_grad),
             steps=lengths.expected_steps(self.config.length, self.plan, symbols),
+            seconds=None if self.standing.step or self.standing.ended else expected_seconds(session, symbols),
             checkpoint_bytes=size,
             environment=environment(session.device, session.ranks),
             said=(*session.said, *self.said),
@@ -147,8 +156,7 @@ class _Loop:
         """What follows a step."""
         standing, config = self.standing, self.config
         ends = standing.index == 0  # of an epoch
-        validates = ends if config.validate_every == 0 else standing.step % config.validate_every == 0
-        saves = validates if config.save_every == 0 else standing.step % config.save_every == 0
+        validates, saves = validation_is_due(config, standing), save_is_due(config, standing)
         over = lengths.is_over(config.length, standing, self.clock.seconds)
         if self.halved:
             text = f"memory ran out: each step is now computed in {standing.pieces} pieces; the gradient is the same"
@@ -169,7 +177,8 @@ class _Loop:
         if (saves and not over) or self.stop:
             yield from self._save()
         if self.stop:
-            yield self._ended("stopped", 128 + (self.session.stopping.signal or 0))
+            signals = self.session.ranks.gather(str(self.session.stopping.signal or 0).encode())
+            yield self._ended("stopped", 128 + max(map(int, signals)))  # some rank heard one
 
     def _read(self) -> Iterator[Report]:
         """Add up what the last steps left on the device: the one place where the host waits for it."""
@@ -182,6 +191,11 @@ class _Loop:
             yield self._told(Noticed(self.standing.step, "step.skipped", text, "lower --rate"))
         if tally.not_finite >= MOST_NOT_FINITE:
             yield from self._not_finite("losses or gradients of three steps in a row were not finite")
+
+    def _require_finite(self) -> Iterator[Report]:
+        """The end of the run if one of its tensors holds a number that is not finite: it is never shipped or saved."""
+        if bad := self.update.finite():
+            yield from self._not_finite(f"{', '.join(bad[:3])} hold numbers that are not finite; nothing was saved")
 
     def _not_finite(self, text: str) -> Iterator[Report]:
         path = write_bad_batches(self.session, self.recent)
@@ -212,6 +226,7 @@ class _Loop:
     def _validate(self) -> Generator[Report, None, bool]:
         """Look at the dev part; returns whether it was better than ever before."""
         reached("validation")
+        yield from self._require_finite()
         standing, session = self.standing, self.session
         share = lengths.share_done(self.config.length, standing, self.plan, self.clock.seconds)
         with self.update.shipped():
@@ -234,24 +249,21 @@ class _Loop:
             if better:
                 self._flush()
                 ship(session, standing, found)
+                session.ranks.wait("the model to be shipped")
         return better
 
     def _save(self) -> Iterator[Report]:
         """A checkpoint, or a notice why there is none; three failures in a row end the run."""
+        yield from self._require_finite()
         session, standing = self.session, self.standing
-        if bad := self.update.finite():
-            yield from self._not_finite(f"{', '.join(bad[:3])} hold numbers that are not finite; nothing was saved")
-            return
         problem, path = "", session.folder.checkpoints
         try:
             self._flush()
             machine = Machine(environment=environment(session.device, session.ranks), seconds=self.clock.seconds)
             checkpoint = Checkpoint(standing, machine, self.update.tensors())
             path = checkpoints.save(session.folder.checkpoints, checkpoint, session.ranks)
-            if session.ranks.rank == 0:
-                keep = max(self.config.keep, self.config.average_last)
-                best = standing.best.step if standing.best else None
-                checkpoints.retain(session.folder.checkpoints, keep, best)
+            if session.ranks.rank == 0 and (save_is_due(self.config, standing) or standing.ended):
+                self._retain(path)
         except DurableError as error:
             problem = str(error)
         problems = [text.decode() for text in session.ranks.gather(problem.encode())]
@@ -263,6 +275,14 @@ class _Loop:
             yield self._told(Noticed(standing.step, "disk.save", text, "the checkpoints before it are whole"))
         if self.failed_saves == MOST_FAILED_SAVES:
             yield self._ended("disk", DISK)
+
+    def _retain(self, newest: Path) -> None:
+        """Remove old checkpoints, and those that a signal asked for in between: they change nothing that comes out."""
+        best, folder = self.standing.best, self.session.folder.checkpoints
+        for path in in_between(folder, self.config):
+            if path != newest:
+                remove_folder(path)
+        checkpoints.retain(folder, max(self.config.keep, self.config.average_last), best.step if best else None)
 
     def _finish(self, why: Why) -> Iterator[Report]:
         """The last validation, the last checkpoint, and the end."""
@@ -294,7 +314,8 @@ class _Loop:
             exit_code=code,
         )
         self._told(report)
-        self._flush()
+        with suppress(DurableError):  # a full disk is told by the checkpoints that could not be written
+            self._flush()
         return report
 
     def _told(self, report: AnyReport) -> AnyReport:

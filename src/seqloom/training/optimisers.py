@@ -2,9 +2,9 @@
 
     w <- w - rate * direction(gradient / divisor)         or nothing at all, where `hold` is 1
 
-The fused kernels of torch divide the gradients by `divisor` and look at `hold` themselves (there the two are called
-`grad_scale` and `found_inf`), so nobody has to wait until the device has said whether the gradient was finite. Where
-a device has no such kernel, the host asks.
+The fused kernels of torch divide the gradients by `divisor`, and on a GPU they look at `hold` themselves (the two are
+called `grad_scale` and `found_inf` there), so nobody has to wait until the device has said whether the gradient was
+finite. On a processor asking costs less than that, and where a device has no such kernel, the host must ask.
 
 Decay is for matrices and larger: the gains of norms and the biases have one axis, and pulling them to zero does harm.
 """
@@ -19,7 +19,8 @@ from torch.optim import Optimizer
 from seqloom.config.training import AdamConfig, AdamWConfig, SgdConfig, TrainingConfig
 from seqloom.errors import ConfigError
 
-HOLDING = ("cpu", "cuda")  # kinds of device whose fused kernels look at `found_inf`
+FUSED = ("cpu", "cuda")  # kinds of device whose fused kernels divide by `grad_scale`
+HOLDING = ("cuda",)  # and look at `found_inf`; the processor's do so too, but slower than the host
 
 
 def build_optimiser(config: TrainingConfig, model: nn.Module) -> Optimizer:
@@ -27,7 +28,7 @@ def build_optimiser(config: TrainingConfig, model: nn.Module) -> Optimizer:
     weights = [weight for weight in model.parameters() if weight.requires_grad]
     if not weights:
         raise ConfigError("every weight is frozen, so there is nothing to train", fix="freeze fewer weights")
-    fused = weights[0].device.type in HOLDING
+    fused = weights[0].device.type in FUSED and not (isinstance(config.optimiser, SgdConfig) and _sharded(weights[0]))
     optimiser = _build(config.optimiser, _groups(weights, config.optimiser.decay), lr=config.rate, fused=fused)
     _fill(optimiser)
     return optimiser
@@ -37,13 +38,16 @@ def apply(optimiser: Optimizer, rate: float, divisor: Tensor, hold: Tensor) -> N
     """Nothing; the weights have taken a step by their gradients over `divisor`, or none if `hold` is 1."""
     for group in optimiser.param_groups:
         group["lr"] = rate
-    if optimiser.param_groups[0]["fused"]:
-        optimiser.grad_scale, optimiser.found_inf = divisor.float(), hold  # type: ignore[attr-defined]  # as torch.amp
-        optimiser.step()
-    elif not bool(hold):
+    fused = optimiser.param_groups[0]["fused"]
+    held = hold if fused and hold.device.type in HOLDING else None
+    if held is None and bool(hold):
+        return
+    if fused:
+        optimiser.grad_scale, optimiser.found_inf = divisor.float(), held  # type: ignore[attr-defined]  # as torch.amp
+    else:
         for gradient in gradients_of(optimiser):
             gradient.div_(divisor)
-        optimiser.step()
+    optimiser.step()
 
 
 def gradients_of(optimiser: Optimizer) -> list[Tensor]:
@@ -58,6 +62,11 @@ def moments_of(optimiser: Optimizer, model: nn.Module) -> dict[str, Tensor]:
         for name, weight in model.named_parameters()
         for what, value in optimiser.state.get(weight, {}).items()
     }
+
+
+def _sharded(weight: Tensor) -> bool:
+    """Whether a weight is spread over ranks: torch has no fused SGD for such."""
+    return hasattr(weight, "full_tensor")
 
 
 def _groups(weights: list[nn.Parameter], decay: float) -> list[dict[str, Any]]:

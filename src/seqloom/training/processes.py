@@ -132,7 +132,7 @@ def _named(peers: list[Peer], what: str) -> str:
 
 
 def _said(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = [line.strip() for line in str(error).split("\n") if line.strip()]
     return lines[0] if lines else type(error).__name__
 
 

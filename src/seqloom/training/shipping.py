@@ -8,6 +8,7 @@ from seqloom.bundle import Bundle, bundle_files
 from seqloom.durable import replace_folder
 from seqloom.durable.failing import reached
 from seqloom.training import checkpoints
+from seqloom.training.dues import in_between
 from seqloom.training.pages.card import card_md
 from seqloom.training.pages.summary import summary_of
 from seqloom.training.session import Session
@@ -45,6 +46,8 @@ def _notes(session: Session, standing: Standing, found: Look) -> dict[str, Any]:
 
 
 def last_weights(session: Session, count: int, present: dict[str, Tensor]) -> list[dict[str, Tensor]]:
-    """The weights of the last checkpoints and the present ones, so many in all as there are."""
-    found = checkpoints.steps(session.folder.checkpoints)[-(count - 1) :]
+    """The weights of the last checkpoints that were due and the present ones, so many in all as there are."""
+    folder = session.folder.checkpoints
+    others = set(in_between(folder, session.config.training))
+    found = [path for path in checkpoints.steps(folder) if path not in others][-(count - 1) :]
     return [*(checkpoints.read(path, session.ranks).tensors["model"] for path in found), present]

@@ -13,7 +13,6 @@ import hashlib
 import os
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +20,7 @@ import msgspec
 
 from seqloom.config.training import RunConfig, StepsConfig
 from seqloom.data.problems import BadRows
-from seqloom.durable import write_file
+from seqloom.durable import temporary_folder, write_file
 from seqloom.errors import ConfigError, DurableError, near_name
 from seqloom.training import checkpoints
 from seqloom.training.devices import DeviceName, choose_device
@@ -107,8 +106,8 @@ def verify_resume(run: str | Path, *, steps: int = STEPS, device: DeviceName = "
         raise ConfigError(f"{folder} is no run folder: it has no {CONFIG}", fix=fix)
     short = shortened(RunFolder(folder).config(), schedule)
     choose_device(device, short.training.precision)  # refused here, and not three processes later
-    with tempfile.TemporaryDirectory(prefix="seqloom-verify-") as place:
-        return _proof(folder, Path(place), short, schedule, _Child(Path(place), device, workers))
+    with temporary_folder("verify") as place:
+        return _proof(folder, place, short, schedule, _Child(place, device, workers))
 
 
 def shortened(config: RunConfig, schedule: Schedule) -> RunConfig:
@@ -138,9 +137,9 @@ class _Child(NamedTuple):
         command = [sys.executable, "-m", "seqloom.training.verifying", *arguments]
         done = subprocess.run(command, env=surroundings, capture_output=True, text=True, check=False)
         if done.returncode != (KILLED if killed_in else 0):
-            last = done.stderr.strip().splitlines()[-1:] or ["nothing was said"]
+            last = (done.stderr.strip() or "nothing was said").split("\n")[-1]
             raise ConfigError(
-                f"the run that was to be compared ended with code {done.returncode}: {last[0][:300]}",
+                f"the run that was to be compared ended with code {done.returncode}: {last[:300]}",
                 fix="see that `seqloom train` with this configuration runs, and that its data is still there",
             )
         return self.place / name
