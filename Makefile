@@ -36,6 +36,7 @@ bench: $(VENV)/.developing
 	$(BIN)/python benchmarks/tokenising.py
 	$(BIN)/python benchmarks/batches.py
 	$(BIN)/python benchmarks/reading.py
+	$(BIN)/python benchmarks/training.py
 
 docs: $(VENV)/.developing
 	$(BIN)/zensical build --clean --strict

@@ -21,6 +21,7 @@ SMALL: dict[str, tuple[dict[str, Any], list[list[str]], str]] = {
     "long_sequences": ({}, [["window", "64"]], "peak_mib"),
     "reading": ({"ROUNDS": 1}, [["200", "0"]], "second"),
     "tokenising": ({"ROUNDS": 1}, [["200"]], "bytes"),
+    "training": ({"PAIRS": 1, "STEPS": 1, "ROWS": 2, "TIME": 4, "MODELS": {"lstm": ("lstm", "tiny")}}, [], "a step"),
 }
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from typer.main import get_command
 
 import seqloom
 from seqloom import recipes
@@ -173,7 +174,7 @@ def test_every_row_of_the_lectures_has_its_code_and_proof_or_says_that_it_is_not
     [
         ("| [7](#row-7) |", "| [6](#row-7) |"),
         ("### Row 38", "### Row 39"),
-        (r"(?s)Advice from loss curves \| D \| Not built yet\.(.*?)(### Row 7\n.*?)Proof: not built yet\.", r"\1\2"),
+        (r"(?s)Not built yet: the comparison report\.(.*?)(### Row 30\n.*?)Proof: not built yet\.", r"\1\2"),
         (r"(?s)(### Row 22\n.*?)`tests[^`]*`", r"\1`nothing`"),
         (r"(?s)(### Row 22\n.*?)\.\./src/seqloom/", r"\1"),
     ],
@@ -223,6 +224,53 @@ def test_every_command_exists(document: Path) -> None:
 )
 def test_a_command_that_does_not_exist_is_seen(text: str) -> None:
     assert len(unknown_commands(f"{text}\n\n`make demo`, `seqloom recipes lstm`, `seqloom --version`")) == 1
+
+
+# --- options ---------------------------------------------------------------------------------------------------------
+
+# Where the options of a verb are told; the first page leads to the others.
+TOLD = {
+    "data check": ["data.md"],
+    "demo": ["index.md"],
+    "doctor": ["doctor.md"],
+    "evaluate": ["model-folder.md"],
+    "predict": ["model-folder.md"],
+    "recipes": ["recipes.md"],
+    "train": ["train.md"],
+    "tune": ["tune.md", "train.md"],
+    "verify resume": ["survival.md"],
+}
+EVERY_VERB = pytest.mark.parametrize("verb", TOLD)
+
+
+def options(verb: str) -> list[set[str]]:
+    """The names of each option of a verb but --help; one of them is enough for a page."""
+    command: Any = get_command(app)
+    for word in verb.split():
+        command = command.commands[word]
+    found = [{*one.opts, *one.secondary_opts} for one in command.params if one.param_type_name == "option"]
+    return [names for names in found if "--help" not in names]
+
+
+def untold(text: str, names: list[set[str]]) -> list[str]:
+    said = set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", text))
+    return sorted(max(one, key=len) for one in names if not one & said)
+
+
+@EVERY_VERB
+def test_the_page_of_a_verb_tells_every_option(verb: str) -> None:
+    first, *others = TOLD[verb]
+    text = read(f"docs/{first}")
+    assert all(f"]({page}" in text for page in others)
+    assert untold("".join(read(f"docs/{page}") for page in TOLD[verb]), options(verb)) == []
+
+
+@EVERY_VERB
+def test_an_option_that_is_not_told_is_seen(verb: str) -> None:
+    names = options(verb)
+    assert names and untold("`--models`", [*names, {"--model"}]) == sorted(
+        max(one, key=len) for one in [*names, {"--model"}] if "--models" not in one
+    )
 
 
 # --- lists that must be complete -------------------------------------------------------------------------------------

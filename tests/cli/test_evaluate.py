@@ -7,16 +7,25 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from bundle_common import make_reviews, make_run
+from bundle_common import make_reviews
 from seqloom.cli import app
+from seqloom.config.data import DataConfig
+from seqloom.config.training import StepsConfig
 from seqloom.durable import read_lines
 from seqloom.errors import ConfigError
+from seqloom.training.devices import choose_device
+from seqloom.training.front import Wishes, resolve, train_run
+from training_common import BASE
 
 
 @pytest.fixture(scope="module")
 def shelf(tmp_path_factory) -> Path:
+    """The files of a small set, and a whole run on them: two steps are enough to be judged."""
     place = tmp_path_factory.mktemp("reviews")
-    make_run(place / "run", **make_reviews(place))
+    wishes = Wishes(model="bag", size="tiny", training=BASE | {"length": StepsConfig(count=2)})
+    resolved = resolve(DataConfig(**make_reviews(place)), wishes, cache=place / "cache")
+    for _ in train_run(place / "run", resolved, device=choose_device("cpu", "float32"), workers=0):
+        pass
     return place
 
 
@@ -42,6 +51,16 @@ def test_a_look_at_test_is_on_the_disk_and_counted_aloud(run) -> None:
     assert "The test set was looked at 1 time with this model." in evaluate(run, "--test")
     assert "The test set was looked at 2 times with this model." in evaluate(run, "--test")
     assert len(read_lines(run / "looks.jsonl").records) == 2
+
+
+def test_the_report_and_the_card_tell_of_a_look_at_test_and_stay_as_they_are_after_one_at_dev(run) -> None:
+    pages = [run / "report.html", run / "card.md"]
+    before = [page.read_bytes() for page in pages]
+    evaluate(run)
+    assert [page.read_bytes() for page in pages] == before
+    evaluate(run, "--test")
+    assert all(page.read_bytes() != old for page, old in zip(pages, before, strict=True))
+    assert "has not been looked at" in before[1].decode() and "looked at **" in pages[1].read_text()
 
 
 def test_json_has_the_same_numbers(run) -> None:

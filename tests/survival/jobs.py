@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from seqloom.config.training import StepsConfig
+from seqloom.config.training import ByLengthConfig, StepsConfig
 from seqloom.data.loader import Loader
 from seqloom.durable import failing, folders
 from seqloom.training import journal, loop, verifying
@@ -34,6 +34,7 @@ def train(
     signals: tuple[int, ...] = (),
     while_saving: bool = False,
     steps: int = 0,
+    budget: int = 0,
     cache: str = "",
     eager: bool = False,
     **settings: Any,
@@ -51,6 +52,8 @@ def train(
     reports: list[Report] = []
     if steps:
         settings["length"] = StepsConfig(count=steps)
+    if budget:
+        settings["feed"] = ByLengthConfig(budget=budget)
     found = resolved(case, Path(data), Path(cache or f"{data}/cache"), **settings)
     for report in train_run(Path(out), found, device=choose_device("cpu"), workers=workers):
         reports.append(report)

@@ -36,16 +36,30 @@ HOW: dict[str, Any] = {
 }
 
 
+class Now:
+    """The number of the step that is under way."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.step, step = 0, loop.Update.step
+
+        def stepped(update: Any, *given: Any, **named: Any) -> None:
+            self.step = named["standing"].step + 1
+            step(update, *given, **named)
+
+        patch.setattr(loop.Update, "step", stepped)
+
+
 @contextmanager
 def bad_loss(value: float, steps: range) -> Iterator[None]:
     """The loss of some steps is not finite."""
-    loss, calls = Classify.loss, iter(range(1, 10_000))
+    loss = Classify.loss
 
     def spoiled(task: Any, model: nn.Module, batch: Any, state: Any) -> tuple[Loss, Any]:
         found, after = loss(task, model, batch, state)
-        return (Loss(found.total * value, found.weight) if next(calls) in steps else found), after
+        return (Loss(found.total * value, found.weight) if now.step in steps else found), after
 
     with pytest.MonkeyPatch.context() as patch:
+        now = Now(patch)
         patch.setattr(Classify, "loss", spoiled)
         yield
 
@@ -53,13 +67,13 @@ def bad_loss(value: float, steps: range) -> Iterator[None]:
 @contextmanager
 def bad_gradient(value: float, steps: range) -> Iterator[None]:
     """One number in the gradient of one weight is not finite; the loss is."""
-    loss, change, calls, hooks = Classify.loss, update.Update._change, iter(range(1, 10_000)), []
+    loss, change, hooks = Classify.loss, update.Update._change, []
 
     def hooked(task: Any, model: nn.Module, batch: Any, state: Any) -> tuple[Loss, Any]:
         found, after = loss(task, model, batch, state)
         weight = [one for one in model.parameters() if one.ndim > 1][-1]
         hook = weight.register_hook(lambda gradient: _with_one(gradient, value))
-        hook.remove() if next(calls) not in steps else hooks.append(hook)
+        hook.remove() if now.step not in steps else hooks.append(hook)
         return found, after
 
     def changed(self: Any, *given: Any) -> Tensor:
@@ -68,6 +82,7 @@ def bad_gradient(value: float, steps: range) -> Iterator[None]:
         return change(self, *given)
 
     with pytest.MonkeyPatch.context() as patch:
+        now = Now(patch)
         patch.setattr(Classify, "loss", hooked)
         patch.setattr(update.Update, "_change", changed)
         yield
@@ -82,10 +97,10 @@ def _with_one(tensor: Tensor, value: float) -> Tensor:
 @contextmanager
 def bad_embedding(value: float, steps: range) -> Iterator[None]:
     """What the model reads first has one number that is not finite."""
-    loss, calls = Classify.loss, iter(range(1, 10_000))
+    loss = Classify.loss
 
     def spoiled(task: Any, model: Any, batch: Any, state: Any) -> tuple[Loss, Any]:
-        if next(calls) not in steps:
+        if now.step not in steps:
             return loss(task, model, batch, state)
         hook = model.encoder.input.register_forward_hook(lambda _, __, x: x._replace(values=_with_one(x.values, value)))
         try:
@@ -94,6 +109,7 @@ def bad_embedding(value: float, steps: range) -> Iterator[None]:
             hook.remove()
 
     with pytest.MonkeyPatch.context() as patch:
+        now = Now(patch)
         patch.setattr(Classify, "loss", spoiled)
         yield
 

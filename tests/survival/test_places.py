@@ -11,11 +11,11 @@ from survival.following import JOB, Whole, differences, unverified, whole
 from survival.forking import Runs
 
 pytestmark = pytest.mark.slow
-HOW: dict[str, Any] = {"case": "gru", "steps": 70, "keep": 1}
+HOW: dict[str, Any] = {"case": "gru", "steps": 36, "budget": 40, "validate_every": 8, "keep": 1}
 # At which time that the run comes there: in its middle, where there is something to lose, or the only time.
 TIMES = {"first-batch": 2, "last-batch": 1, "epoch-boundary": 1, "vocabulary-half": 1, "index-half": 1, "signal": 1}
-TIMES |= {"validation": 2, "before-model": 2, "after-model": 1, "retention-half": 2, "between-update-and-count": 33}
-MIDDLE = 9
+TIMES |= {"validation": 2, "before-model": 2, "after-model": 1, "retention-half": 2, "between-update-and-count": 19}
+MIDDLE = 5
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from seqloom.config.training import StepsConfig
+from seqloom.training.front import train_run
+from seqloom.training.reports import Stepped
+from survival.cases import resolved
 from survival.following import Whole, differences, whole
 from survival.forking import Runs
 
@@ -48,3 +53,16 @@ def test_without_seeds_for_each_step_somebody_elses_draws_change_the_bytes(
     alone = whole(runs, data, tmp_path / "alone", **HOW, twin="unseeded")
     disturbed = whole(runs, data, tmp_path / "disturbed", **HOW, twin="unseeded", draws=True)
     assert alone.order == disturbed.order and alone.sums != disturbed.sums
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_kernels_that_depend_on_timing_are_refused_while_a_run_that_asks_for_it_goes_on(
+    data: Path, tmp_path: Path, asked: bool
+) -> None:
+    found = resolved("gru", data, data / "cache", length=StepsConfig(count=4), deterministic=asked)
+    refused = [
+        torch.are_deterministic_algorithms_enabled()
+        for report in train_run(tmp_path / "run", found, workers=0)
+        if isinstance(report, Stepped)
+    ]
+    assert refused == [asked] and not torch.are_deterministic_algorithms_enabled()

@@ -1,6 +1,8 @@
 """One step: the numbers of a bare loop, nothing changed by what is not finite, and memory that runs out."""
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -8,6 +10,7 @@ import torch
 from msgspec.structs import replace
 from torch import Tensor, nn
 from torch.testing import assert_close
+from torch.torch_version import TorchVersion
 
 from seqloom.config.training import AdamWConfig, PacksConfig, SgdConfig
 from seqloom.errors import ConfigError, DurableError
@@ -410,6 +413,7 @@ def test_compiling_is_refused_where_batches_have_many_shapes() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(TorchVersion(torch.__version__) < update_module.COMPILES_FROM, reason="compiling is refused here")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:The .grad attribute:UserWarning")
 @pytest.mark.parametrize(
     "compiler",
@@ -441,7 +445,18 @@ def test_a_compiled_step_equals_a_plain_one(compiler: str, monkeypatch: pytest.M
 # --- no waiting for the device ---------------------------------------------------------------------------------------
 
 
+@contextmanager
+def refusing_to_wait() -> Iterator[None]:
+    """Inside the `with`, whatever makes the host wait for the device raises."""
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
 @pytest.mark.skipif(HERE.type != "cuda", reason="SEQLOOM_TEST_DEVICE=cuda runs it")
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 @pytest.mark.parametrize("precision", ["float32", "bf16", "fp16"])
 def test_no_step_waits_for_the_device(precision: str) -> None:
     update, standing = updating(drawn(READING), EVERYTHING, task=Continued(), precision=precision), Standing(pieces=2)
@@ -450,10 +465,22 @@ def test_no_step_waits_for_the_device(precision: str) -> None:
     with torch.device("cpu"):
         batch = Batch(Padded.of(symbols), symbols)
     take(update, batch, standing)
-    torch.cuda.set_sync_debug_mode("error")
-    try:
+    with refusing_to_wait():
         for _ in range(5):
             take(update, batch, standing, carried=True)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
+    assert update.read().steps == 6
+
+
+@pytest.mark.skipif(HERE.type != "cuda", reason="SEQLOOM_TEST_DEVICE=cuda runs it")
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")
+@pytest.mark.parametrize("name", [name for name in CASES if "crf" not in name])  # a CRF looks at its gold paths
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+def test_no_step_over_ragged_rows_waits_for_the_device(name: str, precision: str) -> None:
+    update, standing = updating(drawn(CASES[name]), EVERYTHING, precision=precision), Standing(pieces=2)
+    with torch.device("cpu"):
+        batch = batch_of(CASES[name], 6)
+    take(update, batch, standing)
+    with refusing_to_wait():
+        for _ in range(5):
+            take(update, batch, standing)
     assert update.read().steps == 6

@@ -177,8 +177,7 @@ def begun_lines(report: Begun) -> list[Text]:
     steps = "" if report.steps is None else f"{GAP}{report.steps:,} steps"
     place = f"{GAP}from step {report.step:,}" if report.step else ""
     disk = f"{GAP}a checkpoint takes {size(report.checkpoint_bytes)}"
-    time = "" if report.seconds is None else f"{GAP}about {duration(report.seconds)}"
-    sizes = f"{report.parameters:,} parameters{trained}{steps}{place}{time}{disk}"
+    sizes = f"{report.parameters:,} parameters{trained}{steps}{place}{disk}"
     return [
         *(Text(escaped(line)) for line in report.said),
         Text(sizes),

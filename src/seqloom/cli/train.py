@@ -242,12 +242,23 @@ def _run(values: dict[str, Any], asked: _Asked) -> None:
     if values["out"] is None:
         make_folder(RUNS)
     with joined(sharded=values["shard"], device=device.torch.type) as ranks:
+        if ranks.count == 1 and not (out / CONFIG).exists():
+            _estimate(resolved, device, screen)
         reports = train_run(out, resolved, ranks=ranks, device=device, workers=values["workers"])
         if ranks.rank != 0:
             raise typer.Exit(last_of(reports).exit_code)
         ended = followed(_told(reports, out, values["tensorboard"]), screen, metric)
     summary(out, ended, metric, json=values["json"])
     raise typer.Exit(ended.exit_code)
+
+
+def _estimate(resolved: "Resolved", device: Any, screen: Screen) -> None:
+    """Tell how long a new run will take, before it begins."""
+    from seqloom.training.rehearsing import expected_seconds
+
+    seconds = expected_seconds(resolved, device)
+    if seconds is not None:
+        screen.print(f"about {duration(seconds)} of training here, by a few steps that were tried", markup=False)
 
 
 @contextmanager
@@ -324,7 +335,7 @@ def summary(out: Path, ended: Ended, metric: str, *, json: bool) -> None:
     lines = [f"{WHY[ended.why]} after {ended.step:,} steps, {duration(ended.pace.seconds)}", best]
     lines += [f"  {name:7} {place}" for name, place in places.items() if place.exists()]
     shown = escaped(str(out))
-    lines += ["next:", f"  seqloom predict {shown} TEXT", f"  seqloom evaluate {shown}", f"  seqloom doctor {shown}"]
+    lines += ["next:", f"  seqloom predict {shown} FILE", f"  seqloom evaluate {shown}", f"  seqloom doctor {shown}"]
     for line in lines:
         Screen().print(line, markup=False, soft_wrap=True)
 

@@ -206,7 +206,7 @@ def _show(plan: "Plan", ended: "TuningEnded", *, json: bool) -> None:
         lines += [
             "next:",
             f"  seqloom train --config {place}/best.toml --out RUN",
-            f"  seqloom predict {place}/model TEXT",
+            f"  seqloom predict {place}/model FILE",
         ]
     for line in lines:
         screen.print(line, markup=False, soft_wrap=True)

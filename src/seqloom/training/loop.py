@@ -26,10 +26,9 @@ from seqloom.training.averaging import mean_of
 from seqloom.training.bad_batches import write_bad_batches
 from seqloom.training.checkpoints import Checkpoint
 from seqloom.training.clock import Clock
-from seqloom.training.devices import environment
+from seqloom.training.devices import deterministic, environment
 from seqloom.training.dues import in_between, save_is_due, validation_is_due
 from seqloom.training.journal import Journal
-from seqloom.training.rehearsing import expected_seconds
 from seqloom.training.reports import Begun, Ended, Noticed, Report, Saved, Stepped, Validated, Why
 from seqloom.training.schedules import plateau, rate_at
 from seqloom.training.session import Session
@@ -84,7 +83,7 @@ class _Loop:
 
     def run(self) -> Iterator[Report]:
         """All reports; the last one is `Ended`."""
-        with closing(self._reports()) as reports:  # type: ignore[type-var]  # a generator
+        with deterministic(self.config), closing(self._reports()) as reports:  # type: ignore[type-var]  # a generator
             for report in reports:
                 yield report
                 if isinstance(report, Ended):
@@ -117,7 +116,6 @@ class _Loop:
             parameters=sum(weight.numel() for weight in weights),
             trained=sum(weight.numel() for weight in weights if weight.requires_grad),
             steps=lengths.expected_steps(self.config.length, self.plan, symbols),
-            seconds=None if self.standing.step or self.standing.ended else expected_seconds(session, symbols),
             checkpoint_bytes=size,
             environment=environment(session.device, session.ranks),
             said=(*session.said, *self.said),
@@ -291,10 +289,7 @@ class _Loop:
         if self.config.average_last > 1:
             yield from self._average()
         self.standing.ended, self.standing.asked = why, float(self.config.length.count)
-        for report in self._save():
-            yield report
-            if isinstance(report, Ended):
-                return
+        yield from self._save()
         yield self._ended(why, 0)
 
     def _average(self) -> Iterator[Report]:

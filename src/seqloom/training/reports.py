@@ -24,7 +24,6 @@ class Begun(NamedTuple):
     checkpoint_bytes: int
     environment: Environment
     said: tuple[str, ...]  # what was chosen and why: device, precision, kernels; what was skipped when resuming
-    seconds: float | None = None  # that all its steps will take, by a few tries; None where it was not tried
 
 
 class Pace(NamedTuple):

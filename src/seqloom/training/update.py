@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
+from torch.torch_version import TorchVersion
 
 from seqloom.config.training import ByLengthConfig, TrainingConfig
 from seqloom.errors import ConfigError
@@ -38,6 +39,7 @@ from seqloom.types import Batch, count_rows, map_state, merge_rows
 __all__ = ["LossOf", "Tally", "Update"]
 
 COMPILER = "inductor"
+COMPILES_FROM = "2.13"
 TINY = torch.finfo(torch.float32).tiny  # what has no weight has no loss either: 0 by anything is 0
 
 AnyBatch = Batch[Any, Any]
@@ -255,6 +257,11 @@ class Update:
 
 def _require_one_shape(task: Task, config: TrainingConfig) -> None:
     """Raise ConfigError where batches have many shapes: each new one would be compiled anew, for minutes."""
+    if TorchVersion(torch.__version__) < COMPILES_FROM:
+        raise ConfigError(
+            f"compile needs torch {COMPILES_FROM}, found {torch.__version__}: older ones fail on named tuples",
+            fix="leave compile out, or take a newer torch",
+        )
     if isinstance(config.feed, ByLengthConfig) and task.meaning.schema.input != "picture":
         raise ConfigError(
             "compile needs batches of one shape, and rows of about one length have another one at nearly every step",

@@ -86,7 +86,7 @@ class ResumeProof(NamedTuple):
     def verdict(self) -> str:
         """One sentence."""
         if self.equal:
-            return "equal: stopped at any time, this run ends with the same bytes"
+            return "equal: killed in the middle of a step, this run ends with the same bytes"
         if not self.repeats:
             return "different, but two runs that were not stopped differ as well: take --deterministic, or --device cpu"
         return f"different: {', '.join(part.part for part in self.parts if not part.equal)}; please report it"
