@@ -79,7 +79,7 @@ def values(annotation: Any, *, wide: bool = False) -> st.SearchStrategy[Any]:
 def _annotated(base: Any, meta: Any, *, wide: bool) -> st.SearchStrategy[Any]:
     examples = st.sampled_from(meta.examples)
     if base is float:
-        return st.floats(meta.ge, meta.lt, exclude_max=True)
+        return st.floats(meta.ge, meta.le) if meta.lt is None else st.floats(meta.ge, meta.lt, exclude_max=True)
     if base is int:
         return st.one_of(examples, examples, st.integers(meta.ge, meta.le)) if wide else examples
     names = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=6), min_size=2, max_size=5, unique=True)
