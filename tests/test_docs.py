@@ -25,6 +25,8 @@ from seqloom.config.heads import ElementHead, Pooling, SequenceHead, VectorHeadC
 from seqloom.config.inputs import AnyInput
 from seqloom.config.mixers import AnyMixer, Pattern
 from seqloom.config.models import AnyModel, model_from_toml
+from seqloom.config.training import AnyFeed, AnyLength, AnyOptimiser, AnySchedule, RunConfig, TrainingConfig
+from seqloom.config.tuning import RangeConfig, SpaceConfig
 from test_import_directions import ORDER
 
 ROOT = Path(__file__).parents[1]
@@ -299,6 +301,8 @@ def test_configuration_names_every_word_and_recipes_every_recipe() -> None:
     heads = kinds(SequenceHead, ElementHead, VectorHeadConfig)
     words = kinds(AnyModel, AnyInput, AnyMixer, Pattern, BlockConfig, AnyConditioned) + stacks + heads
     words += [*POSITIONS, *SCORES, *get_args(Pooling)]
+    words += kinds(AnyLength, AnyFeed, AnyOptimiser, AnySchedule, RangeConfig, SpaceConfig)
+    words += [*TrainingConfig.__struct_fields__, *RunConfig.__struct_fields__]
     assert missing_words(read("docs/configuration.md"), words) == []
     assert missing_words(read("docs/recipes.md"), list(recipes.RECIPES)) == []
 

@@ -1,7 +1,6 @@
 """What the tests of a step share: models and batches of several families and tasks, and steps taken with them."""
 
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
@@ -13,7 +12,7 @@ from seqloom.config.heads import CrfHeadConfig, LabelsHeadConfig, NumberHeadConf
 from seqloom.config.inputs import TokensConfig, VectorsConfig
 from seqloom.config.mixers import GruConfig
 from seqloom.config.models import ElementModelConfig, EncoderConfig, SequenceModelConfig
-from seqloom.config.training import AdamWConfig, ConstantConfig, TrainingConfig
+from seqloom.config.training import AdamWConfig, AnyFeed, ByLengthConfig, ConstantConfig, TrainingConfig
 from seqloom.training.devices import Device
 from seqloom.training.ranks import Alone, Ranks
 from seqloom.training.standing import Standing
@@ -29,7 +28,8 @@ HERE = torch.device(torch.empty(0).device)
 class Asked:
     """As much of a task as a step asks for; a model with `continued_loss` carries its state."""
 
-    meaning = SimpleNamespace(schema=SimpleNamespace(input="text"))
+    def has_one_shape(self, feed: AnyFeed) -> bool:
+        return not isinstance(feed, ByLengthConfig)
 
     def loss(self, model: nn.Module, batch: AnyBatch, state: Any) -> tuple[Loss, Any]:
         return model.loss(batch), None

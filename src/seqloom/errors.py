@@ -6,7 +6,9 @@
     │   └── RejectedError  files or rows that were refused, each with its place and a code
     ├── KernelError        a named kernel was asked for something it cannot express
     ├── DurableError       a file or folder that could not be written or does not verify
-    │   └── DamagedError   bytes on disk differ from what the manifest promised
+    │   ├── DamagedError   bytes on disk differ from what the manifest promised
+    │   └── HeldError      a folder in which another process writes
+    ├── RepeatError        the same command, repeated, goes on: what it needs to know is written down
     └── MissingExtraError  an optional dependency is not installed
 
 An error says what was asked, what was found, and what to do: `SeqloomError(what, fix=...)`.
@@ -77,6 +79,14 @@ class DurableError(SeqloomError):
 
 class DamagedError(DurableError):
     """Stored bytes differ from the sums in their manifest."""
+
+
+class HeldError(DurableError):
+    """A folder in which another process writes now; the same a moment later may succeed."""
+
+
+class RepeatError(SeqloomError):
+    """Work that could not be done in one go; the same command goes on, and will do it another way."""
 
 
 class MissingExtraError(SeqloomError):

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import seqloom
 from bundle_common import TEST, make_reviews, make_run
+from seqloom.config.data import ColumnSplit, RandomSplit
 from seqloom.durable import read_lines
 from seqloom.errors import ConfigError, DurableError, RejectedError
 from seqloom.loaded import LoadedModel, judging, looks
@@ -162,8 +163,43 @@ def test_the_test_file_by_another_name_is_still_sealed(run, shelf, tmp_path) -> 
     link = tmp_path / "innocent.csv"
     link.symlink_to(shelf / "test.csv")
     for path in (shelf / "test.csv", link):
-        with pytest.raises(ConfigError, match=r"is the test set of this run\. Fix: --test"):
+        with pytest.raises(ConfigError, match=r"holds the test part of this run\. .*--test"):
             seqloom.load(run).evaluate(path)
+
+
+ROWS = [f"{'good' if n % 2 else 'bad'} {n},{'good' if n % 2 else 'bad'}" for n in range(60)]
+MARKED = [f"{row},{('train', 'train', 'train', 'dev', 'dev', 'test', 'test')[n % 7]}" for n, row in enumerate(ROWS)]
+
+
+@pytest.mark.parametrize(
+    ("header", "rows", "split"),
+    [
+        ("text,label", ROWS, RandomSplit()),
+        ("text,label", ROWS, RandomSplit(dev=0.3, test=0.2, seed=1)),
+        ("text,label,split", MARKED, ColumnSplit(column="split")),
+    ],
+)
+def test_a_file_with_test_rows_inside_cannot_be_judged_unseen(header, rows, split, tmp_path) -> None:
+    (tmp_path / "all.csv").write_text("\n".join([header, *rows, ""]))
+    run = make_run(tmp_path / "run", train=(str(tmp_path / "all.csv"),), split=split)
+    model = seqloom.load(run)
+    with pytest.raises(ConfigError, match=r"all\.csv holds the test part of this run\. Fix: .*dev part, or add --test"):
+        model.evaluate(tmp_path / "all.csv")
+    assert not model.looks
+    model.evaluate(tmp_path / "all.csv", part="test")
+    assert len(model.looks) == 1
+
+
+def test_a_training_file_without_test_rows_may_be_judged(tmp_path) -> None:
+    (tmp_path / "all.csv").write_text("\n".join(["text,label", *ROWS, ""]))
+    split = RandomSplit(test=0.0)
+    model = seqloom.load(make_run(tmp_path / "run", train=(str(tmp_path / "all.csv"),), split=split))
+    assert model.evaluate(tmp_path / "all.csv").rows == len(ROWS)
+
+
+def test_a_part_of_a_folder_with_test_rows_is_as_sealed_as_the_folder() -> None:
+    for path, other, together in (("/a/b", "/a", True), ("/a", "/a/b", True), ("/a/b", "/a/c", False)):
+        assert judging._overlap(Path(path), Path(other)) == together
 
 
 def test_without_the_guard_the_test_file_is_looked_at_unseen(run, shelf, monkeypatch) -> None:

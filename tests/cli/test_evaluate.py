@@ -79,7 +79,7 @@ def test_data_of_ones_own_is_named_and_its_columns_can_be_said(run, tmp_path) ->
 
 
 def test_the_test_file_needs_the_flag(run, shelf) -> None:
-    with pytest.raises(ConfigError, match=r"is the test set of this run\. Fix: --test"):
+    with pytest.raises(ConfigError, match=r"test\.csv holds the test part of this run\. .*--test"):
         evaluate(run, shelf / "test.csv")
     assert "2 examples" in evaluate(run, shelf / "test.csv", "--test")
     assert len(read_lines(run / "looks.jsonl").records) == 1

@@ -14,11 +14,15 @@ from typing import Any
 import pytest
 from rich.console import Console
 from rich.text import Text
+from typer.main import get_command
 from typer.testing import CliRunner
 
+from seqloom import recipes
 from seqloom.cli import app, progress
+from seqloom.cli.following import summary
 from seqloom.cli.progress import LiveLines, PlainLines, display, packed
 from seqloom.cli.train_options import training_settings
+from seqloom.config.inputs import TokensConfig
 from seqloom.config.training import (
     AdamWConfig,
     ByLengthConfig,
@@ -29,7 +33,8 @@ from seqloom.config.training import (
     StepsConfig,
     StreamsConfig,
 )
-from seqloom.errors import SeqloomError
+from seqloom.durable import hold
+from seqloom.errors import HeldError, SeqloomError
 from seqloom.training.reports import Begun, Ended, Noticed, Pace, Report, Sample, Saved, Stepped, Validated
 from seqloom.training.standing import Environment
 
@@ -93,7 +98,6 @@ def test_an_option_becomes_its_setting_and_no_other(given: dict[str, Any], setti
         (["--size", "huge"], "--size 'huge'"),
         (["--model", "lsmt"], "did you mean 'lstm'?"),
         (["--model", "nowhere.toml"], "there is no such file"),
-        (["--model", "own.toml", "--size", "tiny"], "--size would change own.toml"),
         (["--init", "other", "--dropout", "0.1"], "--dropout would change the model of --init"),
         (["--device", "tpu"], "--device 'tpu'"),
         (["--precision", "fp8"], "--precision 'fp8'"),
@@ -135,6 +139,46 @@ def test_without_data_a_run_that_is_written_down_is_wanted_and_nothing_beside_it
     run = CliRunner().invoke(app, ["train", *arguments])
     assert isinstance(run.exception, SeqloomError)
     assert said in str(run.exception)
+
+
+def test_a_model_from_a_file_is_refused_the_settings_of_a_recipe(tmp_path: Path) -> None:
+    own = tmp_path / "own.toml"
+    own.write_text(recipes.classifier("bag", inputs=TokensConfig(vocab_size=9), num_classes=2, size="tiny").to_toml())
+    run = CliRunner().invoke(app, ["train", "nowhere.csv", "--model", str(own), "--size", "tiny", "--smoothing", "0.1"])
+    assert f"--size, --smoothing would change {own}" in str(run.exception)
+
+
+def test_a_folder_in_use_is_refused_before_data_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "run"
+    with hold(out):
+        run = CliRunner().invoke(app, ["train", "nowhere.csv", "--out", str(out)])
+        assert isinstance(run.exception, HeldError)
+        monkeypatch.setenv("RANK", "1")  # the first of several processes holds it for all
+        run = CliRunner().invoke(app, ["train", "nowhere.csv", "--out", str(out)])
+        assert "nowhere.csv" in str(run.exception)
+
+
+def _options(*verbs: str) -> set[str]:
+    command: Any = get_command(app)
+    for verb in verbs:
+        command = command.commands[verb]
+    return {flag for one in command.params for flag in one.opts if flag.startswith("--")}
+
+
+def test_every_verb_that_reads_data_has_the_options_of_the_data_check() -> None:
+    own = {"--budget", "--html"}
+    assert len(_options("data", "check")) > 25
+    for verb in ("train", "tune"):
+        assert _options("data", "check") - own <= _options(verb)
+    asked = {"--input", "--format", "--encoding", "--delimiter", "--header", "--template", "--unit"}
+    assert asked | {"--budget", "--device"} <= _options("predict") & _options("evaluate")
+
+
+def test_the_page_tells_what_to_type_next_as_the_command_does(capsys: pytest.CaptureFixture[str]) -> None:
+    summary(Path("runs/reviews-classify-cnn"), Ended(48, "done", 48, {}, pace(), 0), "accuracy", json=False)
+    told = capsys.readouterr().out
+    page = (ROOT / "docs" / "train.md").read_text(encoding="utf-8")
+    assert told[told.index("next:") :] in page
 
 
 def _flags() -> set[str]:

@@ -65,17 +65,17 @@ class Hit(NamedTuple):
 
 def hits(text: str, *, source: bool) -> list[Hit]:
     """Everything forbidden in a file; `source`: it belongs to the package itself."""
-    tree = ast.parse(text)
-    names = dict(_bindings(tree))
-    found = [hit for node in ast.walk(tree) for hit in _hits(node, names)]
+    nodes = list(ast.walk(ast.parse(text)))
+    names = dict(_bindings(nodes))
+    found = [hit for node in nodes for hit in _hits(node, names)]
     if source:
-        found += [hit for node in ast.walk(tree) for hit in _line_splitting(node)]
+        found += [hit for node in nodes for hit in _line_splitting(node)]
     return sorted(set(found))
 
 
-def _bindings(tree: ast.AST) -> Iterator[tuple[str, str]]:
+def _bindings(nodes: list[ast.AST]) -> Iterator[tuple[str, str]]:
     """What each imported name stands for: `import numpy as np` makes np stand for numpy."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield (alias.asname, alias.name) if alias.asname else (alias.name.split(".")[0],) * 2

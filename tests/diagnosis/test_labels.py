@@ -1,12 +1,11 @@
-from typing import Any
-
 import pytest
 
+from seqloom.data.report.findings import Finding, Sample
 from seqloom.diagnosis import labels
 from seqloom.diagnosis.labels import Confusion, label_findings
 
 
-def codes(confusion: Confusion, data: tuple[dict[str, Any], ...] = ()) -> list[str]:
+def codes(confusion: Confusion, data: tuple[Finding, ...] = ()) -> list[str]:
     return [finding.code for finding in label_findings(confusion, data)]
 
 
@@ -39,11 +38,20 @@ def test_good_answers_and_few_answers_have_no_finding() -> None:
     assert codes(()) == []
 
 
+def test_weights_are_advised_only_where_they_are_accepted() -> None:
+    rare = (("a", "a", 700), ("b", "b", 250), ("c", "a", 50))
+    (weighed,), (other,) = label_findings(rare), label_findings(rare, weighing=())
+    assert [advice.said for advice in weighed.advice] == ["--class-weights balanced"]
+    assert other.advice == () and "more examples" in other.text and "weight" not in other.text
+    (said_a,) = label_findings((("a", "a", 76), ("b", "a", 24)), weighing=())
+    assert [advice.said for advice in said_a.advice] == ["--find-lr"]
+
+
 def test_what_the_data_check_warned_of_is_told_again() -> None:
-    unseen = {"severity": "warn", "code": "label.unseen", "rows": 12, "samples": [{"text": "label 'x' is new"}]}
+    unseen = Finding("warn", "label.unseen", 12, (Sample("x.csv:3", "label 'x' is new"),))
     (finding,) = label_findings((), (unseen,))
     assert finding.code == "label.data" and finding.evidence == {"label.unseen": 12.0} and "label 'x'" in finding.text
-    assert codes((), (unseen | {"severity": "note"}, unseen | {"code": "leak.overlap"})) == []
+    assert codes((), (unseen._replace(severity="note"), unseen._replace(code="leak.overlap"))) == []
 
 
 def test_without_its_limit_the_truth_would_be_called_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:

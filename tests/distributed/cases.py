@@ -92,10 +92,10 @@ def weights_after(sharded: bool, steps: int) -> list[list[float]]:
 
 def rewrapped(steps: int, settled: bool) -> list[list[float]]:
     """The weights after some steps, the module wrapped anew before each as a run that goes on does."""
-    from seqloom.training import processes
+    from seqloom.training import wrapping
 
     if not settled:
-        processes._settle = lambda _: None
+        wrapping._settle = lambda _: None
     with joined() as ranks:
         model = wide()
         wrapped = ranks.wrap(model)

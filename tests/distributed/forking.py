@@ -31,12 +31,14 @@ class Outcome(NamedTuple):
 
 
 class Forks:
-    """The server, and what is asked of it."""
+    """The server, and what is asked of it; the program that serves has imported what its processes need."""
+
+    program = "distributed.forking"
 
     def __enter__(self) -> "Forks":
         surroundings = {**os.environ, "PYTHONPATH": PATHS, "OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "FATAL"}
         self.server = subprocess.Popen(
-            [sys.executable, "-m", "distributed.forking"],
+            [sys.executable, "-m", self.program],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=surroundings,
@@ -64,8 +66,9 @@ class Forks:
 
 
 def serve() -> None:
+    """Fork ranks as they are asked for, until nobody asks any more; what takes seconds was imported once."""
     import torch
-    import torch._dynamo  # what takes seconds, once
+    import torch._dynamo
 
     torch.set_num_threads(1)
     for line in sys.stdin:
@@ -127,4 +130,6 @@ def _called(rank: int, asked: dict[str, Any]) -> int:
 
 
 if __name__ == "__main__":
+    import distributed.runs  # noqa: F401  # no operator runs here: threads would not survive the fork
+
     serve()

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from distributed.forking import PATHS
+from seqloom.training.launching import MEETING
 
 SURROUNDINGS = {"PYTHONPATH": PATHS, "OMP_NUM_THREADS": "1"}
 FRONT = """
@@ -35,13 +36,14 @@ def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
 
 
 def play(part: str) -> int:
-    """A rank without torch: it ends with a code, or goes on until somebody stops it."""
+    """A rank without torch: it ends with codes, one for each start, or goes on until somebody stops it."""
     from seqloom.training.watching import Watch
 
-    rank = int(os.environ["RANK"])
-    if part == "code" and rank == 1:
-        return 5
+    rank, start = int(os.environ["RANK"]), Path(os.environ[MEETING]).name
     Path(sys.argv[2], f"rank-{rank}").write_text(str(os.getpid()))
+    if part == "codes":
+        codes = {"0": 6, "1": 1, "2": 5}
+        return codes[start] if rank == 1 else 0
     with Watch(f"rank {rank} of 2", patience=60):
         time.sleep(60)
     return 0

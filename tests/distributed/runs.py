@@ -8,16 +8,25 @@ import json
 import os
 import random
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from distributed.cases import FAILURES
+from seqloom.cli.exits import exit_code_of
 from seqloom.config.training import ByLengthConfig, StepsConfig
 from seqloom.data.front import data_config
+from seqloom.errors import SeqloomError
+from seqloom.training import memory
 from seqloom.training.devices import choose_device
 from seqloom.training.front import Wishes, resolve, train_run
+from seqloom.training.launching import MEETING
+from seqloom.training.pieces import cut, rows_of
 from seqloom.training.processes import joined
-from seqloom.training.reports import Ended, Stepped
+from seqloom.training.reports import Begun, Ended, Stepped
+from seqloom.training.standing import Standing
 from seqloom.training.update import Update
 
 WORDS = ("red", "green", "blue", "tall", "small", "old", "new")
@@ -43,14 +52,21 @@ def run(
     place: str = "",
     who: int = 0,
     failures: dict[str, Any] | None = None,
+    room: int = 0,
+    forgetful: bool = False,
 ) -> dict[str, Any]:
     """The losses and the order of examples of a run that goes on where it was; perhaps it fails.
 
     `place` is where rank `who` fails, as SEQLOOM_FAIL says it; `failures`: for each start of all ranks, who does how.
+    From the failing step on, rank `who` has `room` for so many rows at a time; a forgetful run writes none of it down.
     """
-    if place and int(os.environ.get("RANK", "0")) == who:
+    if place and rank() == who:
         os.environ["SEQLOOM_FAIL"] = place
-    seen = _recorded((failures or {}).get(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")))
+    if room and rank() == who:
+        _narrowed(room)
+    if forgetful:
+        memory.remembering = lambda _: nullcontext()
+    seen = _recorded((failures or {}).get(Path(os.environ.get(MEETING, "")).name))
     settings = {
         "length": StepsConfig(count=steps),
         "feed": ByLengthConfig(budget=160),
@@ -61,11 +77,34 @@ def run(
     }
     wishes = Wishes(model="gru", size="tiny", dropout=dropout, training=settings)
     resolved = resolve(data_config((data,), {}), wishes, cache=Path(data).parent / "cache")
-    with joined(sharded=sharded, timeout=timeout) as ranks:
-        reports = list(train_run(Path(out), resolved, ranks=ranks, device=choose_device("cpu"), workers=1))
-    assert isinstance(reports[-1], Ended)
+    try:
+        with joined(sharded=sharded, timeout=timeout) as ranks:
+            reports = list(train_run(Path(out), resolved, ranks=ranks, device=choose_device("cpu"), workers=1))
+    except SeqloomError as error:
+        sys.stderr.write(f"error: {error}\n")
+        sys.stderr.flush()
+        sys.exit(exit_code_of(error))
+    begun, ended = reports[0], reports[-1]
+    assert isinstance(begun, Begun) and isinstance(ended, Ended)
     losses = [report.loss for report in reports if isinstance(report, Stepped)]
-    return {"losses": losses, "seen": seen, "code": reports[-1].exit_code}
+    return {"losses": losses, "seen": seen, "said": begun.said, "code": ended.exit_code}
+
+
+def rank() -> int:
+    """The number of this process."""
+    return int(os.environ.get("RANK", "0"))
+
+
+def _narrowed(room: int) -> None:
+    """Let memory run out where a piece has more rows than there is room for."""
+    backward = Update._backward
+
+    def narrow(self: Update, batch: Any, state: Any, standing: Standing) -> Any:
+        if standing.step + 1 >= FAILING_STEP and max(map(rows_of, cut(batch, standing.pieces))) > room:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+        return backward(self, batch, state, standing)
+
+    Update._backward = narrow  # type: ignore[method-assign]
 
 
 def _recorded(failure: tuple[int, str] | None) -> list[list[str]]:
@@ -75,7 +114,7 @@ def _recorded(failure: tuple[int, str] | None) -> list[list[str]]:
 
     def step(self: Update, batch: Any, **how: Any) -> None:
         seen.append([] if batch is None else list(batch.ids))
-        if failure is not None and len(seen) == FAILING_STEP and int(os.environ.get("RANK", "0")) == failure[0]:
+        if failure is not None and len(seen) == FAILING_STEP and rank() == failure[0]:
             FAILURES[failure[1]]()
         take(self, batch, **how)
 

@@ -1,25 +1,12 @@
 """The server of `distributed.forking` with everything imported that a run needs: a kill costs half a second."""
 
-import os
-import subprocess
-import sys
-
-from distributed.forking import TESTS, Forks, serve
+from distributed.forking import Forks, serve
 
 
 class Runs(Forks):
     """Starts runs, each in a process of its own; one that takes longer than its `limit` is killed."""
 
-    def __enter__(self) -> "Runs":
-        surroundings = {**os.environ, "PYTHONPATH": str(TESTS), "OMP_NUM_THREADS": "1"}
-        self.server = subprocess.Popen(
-            [sys.executable, "-m", "survival.forking"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=surroundings,
-            text=True,
-        )
-        return self
+    program = "survival.forking"
 
 
 if __name__ == "__main__":

@@ -8,8 +8,9 @@ import torch
 
 from seqloom import durable
 from seqloom.data.loader import Position
-from seqloom.training import checkpoints, journal, loop, shipping, signals, update
+from seqloom.training import checkpoints, journal, loop, saving, shipping, signals, update
 from seqloom.training.checkpoints import Checkpoint
+from seqloom.training.standing import Sums
 
 
 def unseeded() -> None:
@@ -89,7 +90,7 @@ def in_place() -> None:
 
 def in_between_counts() -> None:
     """A checkpoint that a signal asked for is one like all others."""
-    shipping.in_between = loop.in_between = lambda *_: iter(())  # type: ignore[assignment]
+    shipping.in_between = saving.in_between = lambda *_: iter(())  # type: ignore[assignment]
 
 
 def deaf() -> None:
@@ -112,7 +113,7 @@ TWINS = {
     "without average": without("average"),
     "without carried": without("carried"),
     "without factor": forgetting("factor", 1.0),
-    "without sums": forgetting("sums", loop.Sums()),
+    "without sums": forgetting("sums", Sums()),
     "in place": in_place,
     "in between counts": in_between_counts,
     "deaf": deaf,

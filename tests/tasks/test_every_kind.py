@@ -18,8 +18,9 @@ from seqloom.tasks.contract import HeadSettings, Meaning
 from seqloom.tasks.judging import evaluate
 from seqloom.tasks.showing import input_shown
 
-FIRST = ["csv", "conll", "text", "parallel"]
+FIRST = ["csv", "conll", "text"]
 FURTHER = [
+    "parallel",
     "labels",
     "numbers",
     "pairs",

@@ -126,7 +126,7 @@ def test_after_every_power_cut_the_newest_whole_checkpoint_is_found(tmp_path: Pa
     assert len(verdicts) >= 500  # different ones
 
 
-@pytest.mark.parametrize("lost", ["sync", "sync_folder"])
+@pytest.mark.parametrize("lost", [pytest.param("sync", marks=pytest.mark.slow), "sync_folder"])
 def test_twin_without_its_syncs_a_save_is_lost_in_some_power_cut(tmp_path: Path, lost: str) -> None:
     assert any(bad_states(tmp_path, lambda operation, _: operation == lost, returned_only=True))
 

@@ -27,6 +27,7 @@ from seqloom.tasks.contract import Meaning
 from seqloom.training import checkpoints, folder
 from seqloom.training.devices import Device
 from seqloom.training.folder import DataFacts, RunFolder
+from seqloom.training.places import require_place
 from seqloom.training.run_changes import changed_environment
 from seqloom.training.standing import Environment
 
@@ -167,6 +168,14 @@ def test_a_longer_run_of_a_constant_rate_has_nothing_to_say_about_it(tmp_path: P
     assert said == "the run goes on to 11 epochs; it was begun for 10"
 
 
+def test_a_step_may_be_cut_finer_with_a_word_but_not_coarser(run: RunFolder) -> None:
+    (said,) = start(run, trained(pieces=4))
+    assert said.startswith("each step is computed in 4 pieces, before in 1: less memory, the same gradient")
+    assert run.config().training.pieces == 4
+    with pytest.raises(ConfigError, match=r"training\.pieces was 4 and is now 2"):
+        start(run, trained(pieces=2))
+
+
 def test_how_many_checkpoints_are_kept_may_change(run: RunFolder) -> None:
     assert start(run, trained(keep=7)) == ()
     assert run.config().training.keep == 7
@@ -232,7 +241,7 @@ def test_a_file_instead_of_a_folder_a_missing_parent_and_a_folder_of_somebody_el
 def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda *_: False)  # root may write everywhere
     with pytest.raises(ConfigError, match=r"cannot be written.*choose another folder"):
-        RunFolder(tmp_path / "run").require_place()
+        require_place(tmp_path / "run")
 
 
 def test_a_run_that_lost_its_configuration_is_not_begun_anew(run: RunFolder) -> None:

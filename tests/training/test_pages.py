@@ -4,22 +4,31 @@ import html
 import json
 import re
 from html.parser import HTMLParser
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from seqloom import recipes
+from seqloom.config.changing import with_setting
 from seqloom.config.data import DataConfig, EncodingConfig
 from seqloom.config.inputs import TokensConfig
+from seqloom.config.models import AnyModel
+from seqloom.config.text import WordsConfig
 from seqloom.config.training import RunConfig, TrainingConfig
 from seqloom.data.schema import Schema
 from seqloom.durable import append_line, commit_folder, write_lines
 from seqloom.errors import DamagedError, DataError
-from seqloom.tasks.contract import Meaning
+from seqloom.tasks.choosing import task_of
+from seqloom.tasks.contract import HeadSettings, Meaning
+from seqloom.text.tokenizer import fit
 from seqloom.training.pages import html as report_module
 from seqloom.training.pages.card import card_md
 from seqloom.training.pages.html import report_html
+from seqloom.training.pages.naming import model_named
+from seqloom.training.pages.paces import paces_of_steps
 from seqloom.training.pages.samples import followed
 from seqloom.training.pages.summary import RunSummary, summary_of
 from seqloom.training.pages.writing import write_pages
@@ -36,6 +45,7 @@ ENVIRONMENT = {
     "ranks": 1,
     "sharded": False,
 }
+TOKENIZER = fit(WordsConfig(), ["a film", "another film"])
 HOSTILE = ["</style><script>alert(1)</script>", "\u202etxt.exe", "\x1b[31mred\x00", '"><img src=x onerror=alert(1)>']
 
 
@@ -85,9 +95,11 @@ def run_folder(
     notes: dict[str, Any] | None = NOTES,
     labels: list[str] = LABELS,
     file: str = "reviews.csv",
+    model: AnyModel | None = None,
 ) -> Path:
     """A folder such as training leaves."""
-    model = recipes.classifier("gru", inputs=TokensConfig(vocab_size=50), num_classes=3, size="tiny")
+    if model is None:
+        model = recipes.classifier("gru", inputs=TokensConfig(vocab_size=50), num_classes=3, size="tiny")
     config = RunConfig(
         task="classify",
         data=DataConfig(train=(file[:200],)),
@@ -101,7 +113,7 @@ def run_folder(
     (path / "model").mkdir(parents=True)
     (path / "config.toml").write_text(config.to_toml())
     (path / "data.json").write_text(json.dumps(facts))
-    meaning = Meaning(Schema("text", "label", tuple(labels)), None, None)
+    meaning = Meaning(Schema("text", "label", tuple(labels)), TOKENIZER, None)
     commit_folder(path / "vocabulary", vocabulary_of(meaning))
     if notes is not None:
         (path / "model" / "config.json").write_text(json.dumps({"notes": notes}))
@@ -227,7 +239,7 @@ def test_runs_that_are_not_finished_have_pages_too(tmp_path: Path, metrics: list
     run = run_folder(tmp_path / "run", metrics=metrics, events=[], notes=None)
     write_pages(run)
     assert words in html.unescape((run / "report.html").read_text())
-    assert (run / "card.md").read_text().startswith("# classify: sequence-model\n")
+    assert (run / "card.md").read_text().startswith("# classify: gru, tiny\n")
 
 
 def test_the_same_examples_are_followed_and_wrong_ones_come_first() -> None:
@@ -267,3 +279,130 @@ def test_what_is_no_run_is_refused_with_a_cure(tmp_path: Path) -> None:
     write_lines(run / "metrics.jsonl", [{"kind": "step", "step": "ten"}])
     with pytest.raises(DamagedError, match=r"metrics\.jsonl: a line is not what training writes"):
         summary_of(run)
+
+
+EARLY = [
+    *(step_line(step) for step in range(10, 51, 10)),
+    validation_line(56, 0.5),
+    *(step_line(step) for step in range(60, 101, 10)),
+    validation_line(104, 0.4, best=False),
+    {"kind": "end", "step": 104, "why": "patience", "best_step": 56, "metrics": {"accuracy": 0.5}},
+]
+
+
+def test_the_card_names_the_step_of_the_weights_and_the_step_that_the_run_came_to(tmp_path: Path) -> None:
+    card = card_md(summary_of(run_folder(tmp_path / "run", metrics=EARLY, notes=NOTES | {"step": 56})))
+    assert "| weights | of step 56 |" in card
+    assert "| the run | came to step 104; 5,000 symbols read by step 100 |" in card
+
+
+def test_the_card_of_a_model_names_its_step_when_it_is_shipped_between_two_reports(tmp_path: Path) -> None:
+    run = run_folder(tmp_path / "run", metrics=EARLY[:6], notes=None)
+    card = card_md(summary_of(run, NOTES | {"step": 56}))
+    assert "| weights | of step 56 |" in card
+    assert "| the run | had come to step 56 when this was written; 2,500 symbols read by step 50 |" in card
+
+
+def test_the_report_counts_the_steps_after_the_last_report_of_steps(tmp_path: Path) -> None:
+    page = report_html(summary_of(run_folder(tmp_path / "run", metrics=EARLY)))
+    assert "<b>104</b><span>steps; 5,000 symbols read by step 100</span>" in page
+    cut_off = report_html(summary_of(run_folder(tmp_path / "cut", metrics=EARLY[:6])))
+    assert "Not finished: at step 56" in cut_off and "<b>56</b><span>steps" in cut_off
+
+
+def test_a_perfect_score_is_shown_with_the_rule_of_three_and_others_without(tmp_path: Path) -> None:
+    perfect = {"dev": {"accuracy": 1.0, "loss": 0.01}, "intervals": {"accuracy": [0.8638, 1.0], "loss": [0.009, 0.02]}}
+    summary = summary_of(run_folder(tmp_path / "perfect", notes=NOTES | perfect))
+    plain = summary_of(run_folder(tmp_path / "plain"))
+    for draw in (card_md, report_html):
+        assert "Not one row differs in accuracy" in draw(summary) and "rule of three" in draw(summary)
+        assert "rule of three" not in draw(plain)
+    append_line(tmp_path / "plain" / "looks.jsonl", look(1.0))
+    for draw in (card_md, report_html):
+        assert "rule of three" in draw(summary_of(tmp_path / "plain"))
+
+
+def paces(*lines: dict[str, Any]) -> list[tuple[int, float | None]]:
+    """What is drawn of them, if the steps 10, 20, ... are reported."""
+    found = paces_of_steps(lines, range(10, 101, 10), Path("events.jsonl"))
+    return [(one.step, one.symbols_per_second) for one in found]
+
+
+BEGUN, VALIDATED = EVENTS[0], 0.0  # a validation tells of a pace over almost no time
+
+
+def test_paces_at_validations_are_left_out() -> None:
+    together = [pace_line(10, 900.0), pace_line(10, VALIDATED)]
+    alone = [pace_line(15, 300.0), pace_line(20, 800.0)]
+    assert paces(BEGUN, *together, *alone) == [(10, 900.0), (20, 800.0)]
+
+
+def test_steps_that_are_taken_again_after_a_kill_have_their_last_pace() -> None:
+    first = [pace_line(10, 1.0), pace_line(10, VALIDATED)]  # killed before its first checkpoint
+    again = [pace_line(10, 2.0), pace_line(10, VALIDATED), pace_line(20, 2.0)]
+    assert paces(BEGUN, *first, BEGUN, *again) == [(10, 2.0), (20, 2.0)]
+
+
+def test_without_the_beginnings_a_step_taken_again_would_pass_for_a_validation() -> None:
+    assert paces(BEGUN, pace_line(10, 1.0), pace_line(10, 2.0)) == [(10, 1.0)]
+
+
+def test_the_time_of_a_run_goes_to_its_last_validation(tmp_path: Path) -> None:
+    events = [BEGUN, pace_line(10, 900.0), pace_line(15, VALIDATED)]
+    assert summary_of(run_folder(tmp_path / "run", events=events)).seconds == pytest.approx(1.5)
+
+
+def test_scores_confusions_and_answers_come_before_curves_and_speed_comes_last(tmp_path: Path) -> None:
+    page = report_html(summary_of(run_folder(tmp_path / "run")))
+    order = ["Scores on dev", "What was taken for what", "Answers over time", ">Loss<", "Configuration"]
+    places = [page.index(words) for words in (*order, ">Symbols per second<")]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize("why", ["done", "patience"])
+def test_an_end_as_asked_for_is_told_in_plain_words_and_a_neutral_colour(tmp_path: Path, why: str) -> None:
+    end = METRICS[-1] | {"why": why, "metrics": {"accuracy": 0.0}}
+    page = report_html(summary_of(run_folder(tmp_path / "run", metrics=[*METRICS[:-1], end])))
+    banner = page.split('class="verdict ')[1].split("</div>")[0]
+    assert banner.startswith('plain">Finished') and "`" not in banner and "after 100 steps" in banner
+
+
+def test_pages_call_a_model_by_its_recipe_and_size(tmp_path: Path) -> None:
+    summary = summary_of(run_folder(tmp_path / "run"))
+    assert "classify with gru, tiny" in report_html(summary)
+    assert card_md(summary).startswith("# classify: gru, tiny\n")
+
+
+MEANINGS = {
+    "classify": Meaning(Schema("text", "label", ("a", "b")), TOKENIZER, None),
+    "tag": Meaning(Schema("text", "tags", ("O", "B-X")), TOKENIZER, None),
+    "lm": Meaning(Schema("text", "nothing", ()), TOKENIZER, None),
+    "translate": Meaning(Schema("text", "text", ()), TOKENIZER, TOKENIZER),
+    "vectors": Meaning(Schema("vectors", "numbers", ()), None, None, (3,), 2),
+    "picture": Meaning(Schema("picture", "label", ("a", "b")), None, None, (28, 28, 1)),
+}
+
+
+@pytest.mark.parametrize("kind", MEANINGS)
+def test_every_recipe_and_size_is_found_again_whatever_dropout_and_head(kind: str) -> None:
+    task = task_of(MEANINGS[kind])
+    head = HeadSettings(smoothing=0.0 if MEANINGS[kind].numbers else 0.1)  # numbers have nothing to smooth
+    for recipe, size in zip(task.recipes(), cycle(recipes.SIZES), strict=False):
+        model = with_setting(task.model(recipe, size, head), "dropout", 0.45)
+        assert model_named(model, task) in (f"{recipe}, {size}", recipe)
+    default = task.recipes()[0]
+    assert model_named(task.model(default, "small", HeadSettings()), task) == f"{default}, small"
+
+
+def test_a_model_of_somebodys_own_is_called_by_its_layers(tmp_path: Path) -> None:
+    made = recipes.classifier("gru", inputs=TokensConfig(vocab_size=50), num_classes=3, size="tiny")
+    own = msgspec.structs.replace(made, encoder=msgspec.structs.replace(made.encoder, repeat=5))
+    summary = summary_of(run_folder(tmp_path / "run", model=own))
+    assert summary.model == "5 x gru, width 12" and "classify: 5 x gru, width 12" in card_md(summary)
+
+
+def test_curves_share_a_row_where_the_window_has_room(tmp_path: Path) -> None:
+    page = report_html(summary_of(run_folder(tmp_path / "run")))
+    assert [group.count("<figure>") for group in page.split('<div class="curves">')[1:]] == [4, 2]
+    narrowest = re.search(r"\.curves,[^}]*minmax\(min\(100%,(\d+)px\),1fr\)", page)
+    assert narrowest is not None and 2 * int(narrowest[1]) + 24 + 32 <= 1100  # with the gap and the margins of the page

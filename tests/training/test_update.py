@@ -16,7 +16,7 @@ from seqloom.config.training import AdamWConfig, PacksConfig, SgdConfig
 from seqloom.errors import ConfigError, DurableError
 from seqloom.training import scaling, tallying
 from seqloom.training import update as update_module
-from seqloom.training.memory import OutOfMemoryError, ran_out
+from seqloom.training.memory import HalvedError, OutOfMemoryError, ran_out
 from seqloom.training.pieces import moved, rows_of
 from seqloom.training.ranks import Alone
 from seqloom.training.standing import Standing
@@ -368,7 +368,7 @@ def test_when_one_row_is_too_large_an_error_says_what_to_do() -> None:
 
 
 def test_with_several_ranks_an_error_says_how_to_go_on() -> None:
-    with pytest.raises(OutOfMemoryError, match="--pieces 2") as caught:
+    with pytest.raises(HalvedError, match=r"on rank 0\. Fix: repeat the command: it goes on in 2 pieces") as caught:
         take(updating(drawn(CASE), task=Small(4, ERRORS[0]), ranks=Two(0.0)), batch_of(CASE, 16), Standing())
     assert caught.value.pieces == 2
 

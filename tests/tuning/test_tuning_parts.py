@@ -11,13 +11,13 @@ import optuna
 import pytest
 from optuna.trial import FixedTrial
 
-from seqloom.config.data import DataConfig, RandomSplit
+from seqloom.config.data import DataConfig
 from seqloom.config.reading import from_toml
 from seqloom.config.training import AdamWConfig, ByLengthConfig, ConstantConfig, CosineConfig, EpochsConfig
 from seqloom.config.tuning import RangeConfig, SpaceConfig
 from seqloom.errors import ConfigError, DurableError, MissingExtraError
 from seqloom.tasks.contract import Metric
-from seqloom.tuning.plan import Plan, without_test
+from seqloom.tuning.plan import Plan
 from seqloom.tuning.results import Results, TrialResult
 from seqloom.tuning.space import drawn, require_searchable, wishes_of
 from seqloom.tuning.storage import NETWORK, file_system, open_storage, require_local, version_said
@@ -65,15 +65,6 @@ def test_a_plan_that_was_written_for_a_worker_reads_back() -> None:
 def test_a_plan_without_trials_or_time_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="take"):
         a_plan(Path("out"), **changes)
-
-
-def test_test_files_are_taken_away_and_dev_keeps_its_rows() -> None:
-    whole = DataConfig(train=("a.csv",), test=("t.csv",))
-    assert without_test(whole) == DataConfig(train=("a.csv",), split=RandomSplit(test=0.0))
-    given = DataConfig(train=("a.csv",), dev=("d.csv",), test=("t.csv",))
-    assert without_test(given) == DataConfig(train=("a.csv",), dev=("d.csv",))
-    drawn_parts = DataConfig(train=("a.csv",), split=RandomSplit(seed=3))
-    assert without_test(drawn_parts) is drawn_parts
 
 
 def test_parameters_become_the_wishes_of_an_ordinary_run(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ symbols that change places would turn every answer into nonsense without changin
     weights.py    tensors to bytes and back, each size checked before memory is taken
     outline.py    the names, shapes and shared weights that a configuration asks for, without memory for any
     folder.py     the files of a bundle, and a bundle from its files
+    places.py     the model of a run, and the run of a model
 """
 
 from seqloom.bundle.folder import Bundle, built, bundle_files, read_bundle

@@ -68,11 +68,19 @@ def main() -> None:
     try:
         app()
     except OSError as error:
-        typer.echo(f"error: {error.strerror or error}", err=True)
+        _say(f"error: {error.strerror or error}")
         sys.exit(exit_code_of(error))
     except RejectedError as error:  # begins with the place, as compilers' messages do
-        typer.echo(str(error), err=True)
+        _say(str(error))
         sys.exit(2)
     except SeqloomError as error:
-        typer.echo(f"error: {error}", err=True)
+        _say(f"error: {error}")
         sys.exit(exit_code_of(error))
+
+
+def _say(text: str) -> None:
+    """Tell people why a command ends; of several processes that end so, one tells."""
+    from seqloom.training.launching import first_to_say
+
+    if first_to_say(text):
+        typer.echo(text, err=True)

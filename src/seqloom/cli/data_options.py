@@ -1,9 +1,12 @@
-"""The options that say what the data is and how it is read: the same for every verb that takes data."""
+"""The options that say what the data is and how it is read: the same for every verb that takes data.
 
-from collections.abc import Iterator
+What was not given is left to be inferred; `DataOptions` turns the rest into typed configurations.
+"""
+
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
-from typing import Annotated, Any, cast, get_args
+from typing import Annotated, Any, NamedTuple, cast, get_args
 
 import typer
 
@@ -90,7 +93,6 @@ Longest = Annotated[
     int, typer.Option("--longest", metavar="COUNT", help="The most symbols, words or steps of one input.")
 ]
 TooLong = Annotated[str, typer.Option("--too-long", metavar="RULE", help="cut what is longer, or refuse it.")]
-
 
 FLAGS = {"limit": "--vocabulary", "longest": "--longest", "too_long": "--too-long", "unicode": "--unicode"}
 FLAGS |= {"format": "--format", "unit": "--unit", "task": "--task", "seed": "--split-seed"}  # by the names of settings
@@ -185,3 +187,84 @@ def encoding_config(
 def unescaped(mark: str | None) -> str | None:
     r"""A delimiter as it is typed: `\t` is a tab."""
     return None if mark is None else mark.replace("\\t", "\t")
+
+
+ENCODING = ("tokenizer", "vocabulary", "lower", "unicode", "longest", "too_long")
+
+
+class DataOptions(NamedTuple):
+    """What a verb that trains is told about its data, in the order of its help."""
+
+    dev: Dev = None
+    test: Test = None
+    task: TaskName = None
+    input_: Input = None
+    target: Target = None
+    id_: Id = None
+    label_separator: LabelSeparator = None
+    sequence: Sequence = None
+    format_: FormatName = None
+    encoding: Encoding = "utf-8"
+    delimiter: Delimiter = None
+    header: Header = True
+    template: Template = None
+    unit: UnitName = "line"
+    split_column: SplitColumn = None
+    shares: Shares = None
+    fold: Folds = None
+    group: Group = None
+    split_seed: Seed = 0
+    bad_rows: BadRowsRule = "strict"
+    max_bad: MaxBad = "0.1%"
+    tokenizer: Tokeniser = "words"
+    vocabulary: Vocabulary = None
+    lower: Lower = False
+    unicode: Unicode = "as-is"
+    longest: Longest = 2**20
+    too_long: TooLong = "cut"
+
+    def data(self, train: list[str]) -> DataConfig:
+        """What the data in these files is, and how it is divided."""
+        with flags_named():
+            return data_config(
+                train=train,
+                dev=self.dev,
+                test=self.test,
+                reading=reading(self.format_, self.encoding, self.delimiter, self.header, self.template, self.unit),
+                task=self.task,
+                input=self.input_,
+                target=self.target,
+                id=self.id_,
+                label_separator=self.label_separator,
+                sequence=self.sequence,
+                split=split(self.split_column, self.shares, self.fold, self.group, self.split_seed),
+            )
+
+    def encoded(self, given: Collection[str]) -> EncodingConfig | None:
+        """How examples become numbers; None, which is by the task, where no option about it was given."""
+        with flags_named():
+            how = encoding_config(*(getattr(self, name) for name in ENCODING))
+        return how if set(ENCODING) & set(given) else None
+
+    def rule(self) -> BadRows:
+        """How bad rows are treated."""
+        return bad_rows(self.bad_rows, self.max_bad)
+
+
+class FileOptions(NamedTuple):
+    """What a verb that asks a model is told about one file, and about the machine."""
+
+    input_: Input = None
+    format_: FormatName = None
+    encoding: Encoding = "utf-8"
+    delimiter: Delimiter = None
+    header: Header = True
+    template: Template = None
+    unit: UnitName = "line"
+    budget: Annotated[int | None, typer.Option("--budget", min=1, metavar="COUNT", help="Symbols in one batch.")] = None
+    device: Annotated[str, typer.Option("--device", metavar="NAME", help="auto, cpu, cuda or mps.")] = "auto"
+
+    def reading(self) -> ReadingConfig:
+        """How the file is read."""
+        with flags_named():
+            return reading(self.format_, self.encoding, self.delimiter, self.header, self.template, self.unit)

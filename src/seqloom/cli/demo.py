@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated, get_args
 import typer
 from rich.text import Text
 
+from seqloom.cli.following import followed, summary
 from seqloom.cli.progress import brief, sample_line
 from seqloom.cli.screen import Screen
-from seqloom.cli.train import followed, require_room, summary
 from seqloom.config.data import Task
 from seqloom.durable import make_folder
 from seqloom.errors import ConfigError
+from seqloom.training.places import new_name, require_free, require_writable
 from seqloom.training.reports import Report, Sample, Validated
 
 if TYPE_CHECKING:
@@ -32,7 +33,10 @@ def demo(
     """Train a model on embedded data, and show its score, its answers, and where it looks."""
     if what not in TASKS:
         raise ConfigError(f"there is no demo of '{what}'", fix=f"choose from {', '.join(TASKS)}")
-    require_room(out if out is not None else FOLDER)
+    if out is None:
+        require_writable(FOLDER)
+    else:
+        require_free(out)
     screen = Screen()
     import torch  # a second or two
 
@@ -45,22 +49,12 @@ def demo(
     resolved = demonstration.resolved(show)
     if out is None:
         make_folder(FOLDER)
-    folder, samples = out or _fresh(FOLDER / what), list[Sample]()
+    folder, samples = out or new_name(FOLDER / what), list[Sample]()
     metric = resolved.task.metric.name
     ended = followed(_kept(train_run(folder, resolved), samples), Screen(stderr=True), metric)
     _shown(screen, folder, show, samples)
     summary(folder, ended, metric, json=False)
     raise typer.Exit(ended.exit_code)
-
-
-def _fresh(folder: Path) -> Path:
-    """The folder, or the first of its numbered neighbours that is not there."""
-    number = 2
-    found = folder
-    while found.exists():
-        found = folder.with_name(f"{folder.name}-{number}")
-        number += 1
-    return found
 
 
 def _kept(reports: Iterator[Report], samples: list[Sample]) -> Iterator[Report]:

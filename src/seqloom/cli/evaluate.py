@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from seqloom.cli import data_options as options
-from seqloom.cli.predict import Budget, Device, Model, load_on
+from seqloom.cli.data_options import FileOptions, LabelSeparator, Target
+from seqloom.cli.predict import Model, load_on
 from seqloom.cli.screen import Screen
+from seqloom.cli.sharing import shares
 from seqloom.config.data import ReadingConfig
 from seqloom.data.problems import counted, escaped
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 CONFUSIONS = 5
 
 
+@shares(FileOptions)
 def evaluate(
     model: Model,
     data: Annotated[
@@ -25,26 +27,18 @@ def evaluate(
         typer.Argument(metavar="FILE", help="Data with targets, or the name of a set; else that of the run."),
     ] = None,
     test: Annotated[bool, typer.Option("--test", help="Look at the test part, and write down that you did.")] = False,
-    input_: options.Input = None,
-    target: options.Target = None,
-    label_separator: options.LabelSeparator = None,
-    format_: options.FormatName = None,
-    encoding: options.Encoding = "utf-8",
-    delimiter: options.Delimiter = None,
-    header: options.Header = True,
-    template: options.Template = None,
-    unit: options.UnitName = "line",
-    budget: Budget = None,
-    device: Device = "auto",
+    target: Target = None,
+    label_separator: LabelSeparator = None,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    *,
+    shared: FileOptions,
 ) -> None:
     """Judge a model on the dev part of its run, on its test part, or on data of your own."""
-    with options.flags_named():
-        reading = options.reading(format_, encoding, delimiter, header, template, unit)
-    wishes = {"input": input_, "target": target, "label_separator": label_separator, "reading": reading}
+    wishes: dict[str, Any] = {"input": shared.input_, "reading": shared.reading()}
+    wishes |= {"target": target, "label_separator": label_separator}
     settings: dict[str, Any] = {name: value for name, value in wishes.items() if value not in (None, ReadingConfig())}
-    loaded = load_on(model, device)
-    evaluation = loaded.evaluate(*(data or ()), part="test" if test else "dev", budget=budget, **settings)
+    loaded = load_on(model, shared.device)
+    evaluation = loaded.evaluate(*(data or ()), part="test" if test else "dev", budget=shared.budget, **settings)
     found = _result(loaded, evaluation, test)
     if test and loaded.folder is not None:  # its report and its card tell of this look too
         from seqloom.training.pages.writing import write_pages

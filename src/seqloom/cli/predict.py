@@ -11,8 +11,9 @@ import msgspec
 import typer
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
-from seqloom.cli import data_options as options
+from seqloom.cli.data_options import FileOptions
 from seqloom.cli.screen import Screen
+from seqloom.cli.sharing import shares
 from seqloom.data.problems import Ledger, counted
 from seqloom.errors import ConfigError
 
@@ -25,35 +26,28 @@ STANDARD_INPUT = "-"
 TOGETHER = 256  # lines that are written at once
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A run folder or a model folder.")]
-Budget = Annotated[int | None, typer.Option("--budget", min=1, metavar="COUNT", help="Symbols in one batch.")]
-Device = Annotated[str, typer.Option("--device", metavar="NAME", help="auto, cpu, cuda or mps.")]
 
 
+@shares(FileOptions)
 def predict(
     model: Model,
     source: Annotated[str, typer.Argument(metavar="FILE", help="A file, or - for lines of standard input.")],
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the answers here.")] = None,
-    input_: options.Input = None,
-    format_: options.FormatName = None,
-    encoding: options.Encoding = "utf-8",
-    delimiter: options.Delimiter = None,
-    header: options.Header = True,
-    template: options.Template = None,
-    unit: options.UnitName = "line",
-    budget: Budget = None,
-    device: Device = "auto",
+    *,
+    shared: FileOptions,
 ) -> None:
     """Answer every input of a file: one JSON object a line, in their order."""
-    with options.flags_named():
-        reading = options.reading(format_, encoding, delimiter, header, template, unit)
+    reading = shared.reading()
     if out is not None and source != STANDARD_INPUT and out.absolute() == Path(source).absolute():
         raise ConfigError(f"--out {out} is the input itself, which the answers would replace", fix="another name")
     from seqloom.loaded.model import BUDGET
 
-    loaded, ledger = load_on(model, device), Ledger()
-    examples = _examples(loaded, source, tuple(input_ or ()), reading, ledger)
+    loaded, ledger = load_on(model, shared.device), Ledger()
+    examples = _examples(loaded, source, tuple(shared.input_ or ()), reading, ledger)
     with _progress(source, ledger) as show:
-        lines = (show(_line(*pair, source)) for pair in loaded.answers(examples, ledger, budget=budget or BUDGET))
+        lines = (
+            show(_line(*pair, source)) for pair in loaded.answers(examples, ledger, budget=shared.budget or BUDGET)
+        )
         _write(lines, out)
     _tell(ledger, out)
 

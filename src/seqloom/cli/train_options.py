@@ -32,6 +32,7 @@ from seqloom.config.training import (
 )
 from seqloom.errors import ConfigError, did_you_mean
 from seqloom.recipes import RECIPES, SIZES
+from seqloom.training.wishes import Wishes
 
 MODEL, LENGTH, BATCHES = "Model", "How long", "Batches"
 OPTIMISER, RUN, MACHINE = "Optimiser", "The run folder, and what is seen", "Machine"
@@ -64,7 +65,7 @@ Data = Annotated[
 Model = Annotated[
     str | None, _option("--model", "NAME", MODEL, "A recipe (see seqloom recipes) or a .toml file; else by the task.")
 ]
-SizeName = Annotated[str | None, _option("--size", "NAME", MODEL, f"One of {', '.join(SIZES)}; else by the data.")]
+SizeName = Annotated[str | None, _option("--size", "NAME", MODEL, f"One of {', '.join(SIZES)}; else small.")]
 Dropout = Annotated[float | None, _option("--dropout", "RATE", MODEL, "The share of units left out of each step.")]
 Smoothing = Annotated[float | None, _option("--smoothing", "RATE", MODEL, "What each true label gives to the others.")]
 ClassWeights = Annotated[
@@ -153,14 +154,20 @@ def model_wishes(values: dict[str, Any]) -> dict[str, Any]:
     wishes = {name: values[name] for name in ("size", "dropout", "smoothing") if values[name] is not None}
     if values["class_weights"] is not None:
         wishes["class_weights"] = class_weights(values["class_weights"])
-    own = str(values["model"]).endswith((".toml", ".json"))
-    if wishes and (own or (values["init"] and not values["model"])):
-        flags = ", ".join(f"--{name.replace('_', '-')}" for name in wishes)
-        source = values["model"] if own else "the model of --init"
-        raise ConfigError(f"{flags} would change {source}", fix="name a recipe with --model, or change it in a file")
     if values["model"] is not None:
+        own = str(values["model"]).endswith((".toml", ".json"))
         wishes["model"] = read(values["model"], AnyModel) if own else _recipe(values["model"])
+    if names := Wishes(training={"init": values["init"]}, **wishes).in_vain():
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in names)
+        source = values["model"] or "the model of --init"
+        raise ConfigError(f"{flags} would change {source}", fix="name a recipe with --model, or change it in a file")
     return wishes
+
+
+def given(context: typer.Context) -> list[str]:
+    """The names of the options that were typed."""
+    typed = {name: context.get_parameter_source(name) for name in context.params}
+    return [name for name, source in typed.items() if getattr(source, "name", "") == "COMMANDLINE"]
 
 
 def _recipe(name: str) -> str:

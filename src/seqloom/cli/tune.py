@@ -1,5 +1,6 @@
 """`seqloom tune`: many short runs that look for settings with a better score on the dev part."""
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -7,10 +8,11 @@ import msgspec
 import typer
 from rich.text import Text
 
-from seqloom.cli import data_options as reading
 from seqloom.cli import train_options as options
+from seqloom.cli.data_options import Data, DataOptions
 from seqloom.cli.progress import duration
 from seqloom.cli.screen import Screen
+from seqloom.cli.sharing import shares
 from seqloom.config.reading import read
 from seqloom.config.tuning import SpaceConfig
 from seqloom.data.problems import escaped
@@ -28,14 +30,12 @@ WHY = {
     "stopped": "stopped; the same command goes on",
     "disk": "ended: checkpoints could not be written",
 }
-READING = ("format_", "encoding", "delimiter", "header", "template", "unit")
-SPLITTING = ("split_column", "shares", "fold", "group", "split_seed")
-ENCODING = ("tokenizer", "vocabulary", "lower", "unicode", "longest", "too_long")
 
 
+@shares(DataOptions)
 def tune(
     context: typer.Context,
-    data: reading.Data,
+    data: Data,
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where trials and results go; what is there goes on.")],
     models: Annotated[
         str | None, typer.Option(metavar="NAMES", help="Recipes to choose from, such as cnn,lstm; else the usual one.")
@@ -65,58 +65,25 @@ def tune(
     validate_every: options.ValidateEvery = None,
     seed: options.SeedNumber = None,
     device: options.DeviceName = "auto",
-    dev: reading.Dev = None,
-    test: reading.Test = None,
-    task: reading.TaskName = None,
-    input_: reading.Input = None,
-    target: reading.Target = None,
-    id_: reading.Id = None,
-    label_separator: reading.LabelSeparator = None,
-    sequence: reading.Sequence = None,
-    format_: reading.FormatName = None,
-    encoding: reading.Encoding = "utf-8",
-    delimiter: reading.Delimiter = None,
-    header: reading.Header = True,
-    template: reading.Template = None,
-    unit: reading.UnitName = "line",
-    split_column: reading.SplitColumn = None,
-    shares: reading.Shares = None,
-    fold: reading.Folds = None,
-    group: reading.Group = None,
-    split_seed: reading.Seed = 0,
-    bad_rows: reading.BadRowsRule = "strict",
-    max_bad: reading.MaxBad = "0.1%",
-    tokenizer: reading.Tokeniser = "words",
-    vocabulary: reading.Vocabulary = None,
-    lower: reading.Lower = False,
-    unicode: reading.Unicode = "as-is",
-    longest: reading.Longest = 2**20,
-    too_long: reading.TooLong = "cut",
+    *,
+    shared: DataOptions,
 ) -> None:
     """Search settings that score better on the dev part; the test part is never read.
 
     The same command again goes on with a search that was stopped, on this machine or, with PostgreSQL, on several.
     """
     values = dict(locals())
-    plan = _plan(values, _given(context))
+    plan = _plan(values, shared, options.given(context))
     ended = _followed(plan, jobs, quiet=json)
     _show(plan, ended, json=json)
     raise typer.Exit(ended.exit_code)
 
 
-def _given(context: typer.Context) -> set[str]:
-    """The names of the options that were typed."""
-    typed = {name: context.get_parameter_source(name) for name in context.params}
-    return {name for name, source in typed.items() if getattr(source, "name", "") == "COMMANDLINE"}
-
-
-def _plan(values: dict[str, Any], given: set[str]) -> "Plan":
+def _plan(values: dict[str, Any], reading: DataOptions, given: Collection[str]) -> "Plan":
     """The typed form of the options, checked before anything is read."""
     if values["pruner"] not in PRUNERS:
         raise ConfigError(f"--pruner {values['pruner']!r}", fix=f"choose from {', '.join(PRUNERS)}")
-    with reading.flags_named():
-        data = _data(values)
-        how = reading.encoding_config(*(values[name] for name in ENCODING)) if set(ENCODING) & given else None
+    data, how = reading.data(values["data"]), reading.encoded(given)
     plain = ("patience", "validate_every", "seed")
     settings = {name: values[name] for name in plain if values[name] is not None}
     length = options.length(
@@ -137,20 +104,8 @@ def _plan(values: dict[str, Any], given: set[str]) -> "Plan":
         seed=values["search_seed"],
         settings=settings | ({} if length is None else {"length": length}),
         encoding=how,
-        bad_rows=reading.bad_rows(values["bad_rows"], values["max_bad"]),
+        bad_rows=reading.rule(),
         device=values["device"],
-    )
-
-
-def _data(values: dict[str, Any]) -> Any:
-    plain = ("dev", "test", "task", "target", "label_separator", "sequence")
-    return reading.data_config(
-        train=values["data"],
-        input=values["input_"],
-        id=values["id_"],
-        reading=reading.reading(*(values[name] for name in READING)),
-        split=reading.split(*(values[name] for name in SPLITTING)),
-        **{name: values[name] for name in plain},
     )
 
 
@@ -170,7 +125,7 @@ def _followed(plan: "Plan", jobs: int, *, quiet: bool) -> "TuningEnded":
 def _lines(report: "TuningReport") -> list[str]:
     """A report in words; steps of a trial are not told."""
     from seqloom.training.reports import Validated
-    from seqloom.tuning.reports import TrialBegun, TrialEnded, TrialTold, TuningBegun
+    from seqloom.tuning.reports import TrialBegun, TrialEnded, TrialTold, TuningBegun, WorkerLost
     from seqloom.tuning.words import shown
 
     if isinstance(report, TuningBegun):
@@ -187,6 +142,8 @@ def _lines(report: "TuningReport") -> list[str]:
         score = "" if report.value is None else f" {report.value:.4g}"
         best, problem = ", the best so far" if report.best else "", f": {report.problem}" if report.problem else ""
         return [f"trial {report.number} {report.state}{score}{best}{problem}"]
+    if isinstance(report, WorkerLost):
+        return [report.problem]
     return []
 
 
@@ -201,8 +158,9 @@ def _show(plan: "Plan", ended: "TuningEnded", *, json: bool) -> None:
     screen.print(Text.from_ansi(drawn), soft_wrap=True)
     place = escaped(str(plan.folder))
     lines = ["", WHY[ended.why], f"  report  {place}/report.html"]
-    if ended.results.best is not None:
+    if (best := ended.results.best) is not None:
         lines += [f"  best    {place}/best.toml", f"  model   {place}/model"]
+        lines += [f"  trials  {place}/trials: settings, curves and pages of each; weights only of trial {best.number}"]
         lines += [
             "next:",
             f"  seqloom train --config {place}/best.toml --out RUN",

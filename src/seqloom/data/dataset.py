@@ -3,7 +3,7 @@
 DataConfig ──▶ open_data ──▶ Dataset ──▶ rows() ──▶ (part, Example), (part, Example), ...
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import chain, islice, takewhile
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, Protocol
@@ -13,7 +13,8 @@ import msgspec
 from seqloom.config.data import AnySplit, ColumnSplit, DataConfig, FoldSplit, GivenSplit, RandomSplit
 from seqloom.data.examples import Example
 from seqloom.data.making import Made, make_examples
-from seqloom.data.opening.files import fingerprint, is_file, is_folder, refuse_unreadable, require_state, state_of
+from seqloom.data.named_files import Files, files_of, require_apart, states, stored, sums
+from seqloom.data.opening.files import is_file, is_folder, require_state
 from seqloom.data.problems import BadRows, Ledger, Place
 from seqloom.data.readers import read_table
 from seqloom.data.readers.pictures import load_column
@@ -46,8 +47,12 @@ class Dataset(Protocol):
     def said(self) -> tuple[str, ...]:
         """What was inferred, for people."""
 
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The parts that may be read; of another one, no row comes out."""
+
     def rows(self, ledger: Ledger) -> Iterator[tuple[Part, Example]]:
-        """Every example with its part; the ledger is closed at the end."""
+        """Every example of these parts with its part; the ledger is closed at the end."""
 
     def size(self) -> int:
         """How many bytes there are to read; 0 where nobody knows."""
@@ -62,6 +67,7 @@ class EmbeddedSet(NamedTuple):
     config: DataConfig
     source: SyntheticSet
     said: tuple[str, ...] = ()
+    parts: tuple[Part, ...] = PARTS
 
     @property
     def schema(self) -> Schema:
@@ -70,7 +76,7 @@ class EmbeddedSet(NamedTuple):
 
     def rows(self, ledger: Ledger) -> Iterator[tuple[Part, Example]]:
         """Every example with its part."""
-        for part in PARTS:
+        for part in self.parts:
             for example in self.source.examples(part):
                 ledger.rows += 1
                 yield part, example
@@ -92,10 +98,11 @@ class FileSet(NamedTuple):
     split: AnySplit
     said: tuple[str, ...]
     states: dict[Path, str]  # of every file when the columns were looked at
+    parts: tuple[Part, ...] = PARTS
 
-    def files(self) -> dict[Part, tuple[Path, ...]]:
-        """The files of each part that was given."""
-        return _files(self.config)
+    def files(self) -> Files:
+        """The files of each part that was given and may be read."""
+        return {part: paths for part, paths in files_of(self.config).items() if part in self.parts}
 
     def size(self) -> int:
         """The bytes of the files as they are stored; a folder is not counted."""
@@ -104,10 +111,10 @@ class FileSet(NamedTuple):
 
     def fingerprints(self) -> dict[str, Any]:
         """Size and sha256 of every file, also of those in folders and of pictures that a table names."""
-        return {str(path): _summed(path) for path in self._every_file()}
+        return sums(self._every_file())
 
     def _every_file(self) -> Iterator[Path]:
-        yield from _stored(self.files())
+        yield from stored(self.files())
         yield from filter(is_file, self._pictures())
 
     def _pictures(self) -> Iterator[Path]:
@@ -130,13 +137,14 @@ class FileSet(NamedTuple):
             if self.schema.input == "picture":
                 table = load_column(table, roles.input[0], ledger)
             made = make_examples(table, roles, ledger)
-            yield from self._divided(part, made, table, roles, ledger)
+            divided = self._divided(part, made, table, roles, ledger)
+            yield from (row for row in divided if row[0] in self.parts)
         self._require_states(ledger)
         ledger.close()
 
     def _require_states(self, ledger: Ledger) -> None:
         """Refuse files that were written, added or taken away since the columns were looked at."""
-        now = _states(self._every_file())
+        now = states(self._every_file())
         for path in dict.fromkeys([*self.states, *now]):
             require_state(path, self.states.get(path, "nothing"), now.get(path, "nothing"), ledger)
 
@@ -152,21 +160,24 @@ class FileSet(NamedTuple):
                 yield part, example
 
 
-def open_data(config: DataConfig, ledger: Ledger) -> Dataset:
-    """A data set whose columns, task and split are known: given, or inferred from the first rows and said."""
+def open_data(config: DataConfig, ledger: Ledger, parts: tuple[Part, ...] = PARTS) -> Dataset:
+    """A data set whose columns, task and split are known: given, or inferred from the first rows and said.
+
+    Only the named parts may be read: files of the others stay shut, and their rows in a divided file are let go.
+    """
     name = config.train[0] if len(config.train) == 1 else ""
     if name in NAMES and not Path(name).exists():
         _require_no_settings(config, name)
-        return EmbeddedSet(config, NAMES[name], (f"data: the embedded set '{name}'",))
+        return EmbeddedSet(config, NAMES[name], (f"data: the embedded set '{name}'",), parts)
     resolved = resolve(config)
     if resolved is config and name.isidentifier() and not Path(name).exists():
         known = did_you_mean(name, [*NAMES, *SOURCES])
         fix = known if known.startswith("did you") else "check the path, or see `seqloom data list`"
         ledger.bad_file("file.missing", "no file and no data set has this name", Place(name), fix)
     if resolved is config:
-        return _open_files(config, ledger)
+        return _open_files(config, ledger, parts)
     require_known(name, resolved, ledger)
-    return _open_files(resolved, ledger, _left_out(resolved, name))
+    return _open_files(resolved, ledger, parts, _left_out(resolved, name))
 
 
 def _require_no_settings(config: DataConfig, name: str) -> None:
@@ -184,10 +195,10 @@ def _left_out(resolved: DataConfig, name: str) -> tuple[str, ...]:
     return (f"split: the folds of train are the dev parts, and the dev part of '{name}' is not read",)
 
 
-def _open_files(config: DataConfig, ledger: Ledger, before: tuple[str, ...] = ()) -> FileSet:
-    files = _files(config)
-    _require_apart(files, ledger)
-    paths, states = files["train"], _states(_stored(files))
+def _open_files(config: DataConfig, ledger: Ledger, parts: tuple[Part, ...], before: tuple[str, ...] = ()) -> FileSet:
+    files = files_of(config)
+    require_apart(files, ledger)
+    paths, first = files["train"], states(stored({part: files[part] for part in files if part in parts}))
     peeking = Ledger(BadRows(skip=True, share=1.0))  # what is bad is told when all is read
     table = _open(config, paths, peeking)
     sample = list(islice(table.records, SAMPLE))
@@ -204,8 +215,8 @@ def _open_files(config: DataConfig, ledger: Ledger, before: tuple[str, ...] = ()
     }
     if config.sequence is not None:
         known |= {"input": config.input, "target": config.target}
-    dataset = FileSet(msgspec.structs.replace(config, **known), roles.schema, split, said, states)
-    return dataset._replace(states=_states(dataset._every_file()) | states)  # the pictures are known only now
+    dataset = FileSet(msgspec.structs.replace(config, **known), roles.schema, split, said, first, parts)
+    return dataset._replace(states=states(dataset._every_file()) | first)  # the pictures are known only now
 
 
 def _drawn_only(split: AnySplit, config: DataConfig) -> AnySplit:
@@ -217,22 +228,6 @@ def _drawn_only(split: AnySplit, config: DataConfig) -> AnySplit:
         return split
     given = {part: 0.0 for part, paths in (("dev", config.dev), ("test", config.test)) if paths}
     return msgspec.structs.replace(split, **given)
-
-
-def _files(config: DataConfig) -> dict[Part, tuple[Path, ...]]:
-    given: dict[Part, tuple[str, ...]] = {"train": config.train, "dev": config.dev, "test": config.test}
-    return {part: tuple(map(Path, paths)) for part, paths in given.items() if paths}
-
-
-def _stored(files: dict[Part, tuple[Path, ...]]) -> Iterator[Path]:
-    """Every file that is given, those in folders one by one."""
-    given = (path for group in files.values() for path in group)
-    paths = (inner for path in given for inner in (sorted(path.rglob("*")) if is_folder(path) else [path]))
-    return filter(is_file, paths)
-
-
-def _states(paths: Iterable[Path]) -> dict[Path, str]:
-    return {path: state_of(path) for path in paths}
 
 
 def _open(config: DataConfig, paths: tuple[Path, ...], ledger: Ledger) -> Table:
@@ -254,17 +249,6 @@ def _refuse_all(peeking: Ledger, path: Path, ledger: Ledger) -> NoReturn:
     ledger.bad_file("data.no_rows", "there are no rows in the file", Place(str(path)), "give a file with rows")
 
 
-def _require_apart(files: dict[Part, tuple[Path, ...]], ledger: Ledger) -> None:
-    """Refuse a file that is given as two parts."""
-    seen: dict[Path, Part] = {}
-    for part, paths in files.items():
-        for path in paths:
-            before = seen.setdefault(path.resolve(), part)
-            if before != part:
-                text = f"the same file is given as {before} and as {part}"
-                ledger.bad_file("data.same_file", text, Place(str(path)), "give another file, or none to draw a part")
-
-
 def _usual_split(config: DataConfig, roles: Roles, columns: tuple[str, ...]) -> AnySplit:
     """The rule where none was given: the files, a column named for it, or a seeded draw of what is missing."""
     if roles.split is not None:
@@ -281,13 +265,6 @@ def _described(split: AnySplit) -> str:
             f"{drawn} drawn from train with seed {split.seed}{rest}" if drawn else "the given files; nothing is drawn"
         )
     return f"column '{split.column}'" if isinstance(split, ColumnSplit) else "the given files"
-
-
-def _summed(path: Path) -> list[Any]:
-    try:
-        return list(fingerprint(path))
-    except OSError as error:
-        refuse_unreadable(path, error, Ledger())
 
 
 def _by_column(made: Iterator[Made], table: Table, roles: Roles, ledger: Ledger) -> Iterator[tuple[Part, Example]]:

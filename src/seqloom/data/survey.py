@@ -84,7 +84,7 @@ class Survey:
 
     def _warn_of_uneven_parts(self) -> None:
         """Tell of parts that were to be drawn and came out empty, or far from their share because of groups."""
-        split, shares = self.dataset.config.split, _drawn_shares(self.dataset.config.split)
+        split, shares = self.dataset.config.split, _drawn_shares(self.dataset.config.split, self.dataset.parts)
         total = self.rows["train"] + sum(self.rows[part] for part in shares)  # what is given as a file is not drawn
         place = Place(self.dataset.config.train[0])
         for part, share in shares.items():
@@ -151,12 +151,13 @@ class Survey:
         return example._replace(target=convert(cast(tuple[str, ...], example.target), READ_AS[scheme]))
 
 
-def _drawn_shares(split: AnySplit | None) -> dict[Part, float]:
-    """The shares of the parts that are drawn from the training file."""
+def _drawn_shares(split: AnySplit | None, parts: Sequence[Part]) -> dict[Part, float]:
+    """The shares of the parts that are drawn from the training file and may be read, of the rows that may be read."""
     if isinstance(split, FoldSplit):
         return {"dev": 1 / split.folds}
     shares: dict[Part, float] = {"dev": split.dev, "test": split.test} if isinstance(split, RandomSplit) else {}
-    return {part: share for part, share in shares.items() if share}
+    seen = 1 - sum(share for part, share in shares.items() if part not in parts)
+    return {part: share / seen for part, share in shares.items() if share and part in parts}
 
 
 def _in_blocks(rows: Iterator[tuple[Part, Example]]) -> Iterator[Block]:

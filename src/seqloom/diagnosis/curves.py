@@ -57,13 +57,16 @@ def curve_findings(story: Story, config: TrainingConfig, *, dropout: float = 0.0
 
 
 def roughness(losses: Sequence[float]) -> float:
-    """How far a loss lies from the middle of its neighbours, in the mean; of noise, about its standard deviation.
+    """How far a loss that turns lies from the middle of its neighbours, in the mean over all; of noise, about its
+    standard deviation. A fall, however steep, is not rough: what lies between its neighbours counts nothing.
 
-    >>> roughness([3.0, 2.0, 1.0]), roughness([1.0, 3.0, 1.0, 3.0])
+    >>> roughness([4.0, 0.5, 0.1]), roughness([1.0, 3.0, 1.0, 3.0])
     (0.0, 2.0)
     """
-    places = range(1, len(losses) - 1)
-    return fmean(abs(losses[at] - (losses[at - 1] + losses[at + 1]) / 2) for at in places)
+    threes = zip(losses, losses[1:], losses[2:], strict=False)
+    return fmean(
+        abs(here - (before + after) / 2) * ((here - before) * (here - after) > 0) for before, here, after in threes
+    )
 
 
 def rounded(rate: float) -> str:

@@ -12,25 +12,27 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 from torch import nn
 
 from seqloom.bundle import built, read_bundle
 from seqloom.config.base import Config
 from seqloom.config.training import RunConfig
 from seqloom.data.preparing import Prepared
+from seqloom.data.report.findings import Finding as DataFinding
 from seqloom.diagnosis.costs import cost_findings
 from seqloom.diagnosis.curves import curve_findings
 from seqloom.diagnosis.findings import Diagnosis, Finding
 from seqloom.diagnosis.inside import Inside, inside_figures, inside_findings, look_inside
-from seqloom.diagnosis.labels import Confusion, label_findings
+from seqloom.diagnosis.labels import BALANCED, Confusion, label_findings
 from seqloom.diagnosis.story import ENOUGH, STEPS, Story, losses_drawn, told
-from seqloom.errors import ConfigError, SeqloomError, near_name
+from seqloom.errors import ConfigError, DamagedError, SeqloomError, near_name
 from seqloom.figures import Figure
 from seqloom.loaded.judging import own_data, prepared_for
 from seqloom.tasks.choosing import task_of
 from seqloom.tasks.contract import Task
 from seqloom.tasks.judging import evaluate
-from seqloom.training.folder import CONFIG, RunFolder
+from seqloom.training.folder import CONFIG, DATA, RunFolder
 from seqloom.types import Batch
 
 BATCHES = 8  # of the dev part: enough to see whether units ever wake, and little to wait for
@@ -41,6 +43,8 @@ class Looked(NamedTuple):
 
     inside: Inside = Inside()
     confusion: Confusion = ()
+    lengths: tuple[int, ...] = ()  # of the rows of the dev part
+    has_weights: bool = False  # whether its labels can be given weights that balance them
 
 
 def diagnose(run: str | Path) -> Diagnosis:
@@ -51,23 +55,41 @@ def diagnose(run: str | Path) -> Diagnosis:
         raise ConfigError(f"{folder.path} is not the folder of a run: it has no {CONFIG}", fix=fix)
     config, story = folder.config(), told(folder.metrics(), folder.events())
     said = [] if story.is_long_enough else [_too_short(story)]
+    looked, warned = Looked(), tuple[DataFinding, ...]()
     try:
+        warned = data_findings(folder)
         looked = look(folder, config)
     except SeqloomError as error:
-        looked = Looked()
         said.append(f"the model was not looked into: {error}")
-    return diagnosis(folder.path.name, config, story, looked, folder.data().findings, said=tuple(said))
+    return diagnosis(folder.path.name, config, story, looked, warned, said=tuple(said))
+
+
+def data_findings(folder: RunFolder) -> tuple[DataFinding, ...]:
+    """What the data check found before training; DamagedError if the folder does not tell."""
+    try:
+        return msgspec.convert(folder.data().findings, tuple[DataFinding, ...])
+    except msgspec.ValidationError as error:
+        raise DamagedError(
+            f"{folder.path / DATA}: expected findings as training writes them, found others ({error})",
+            fix="restore it from a copy, or train again",
+        ) from None
 
 
 def diagnosis(
-    name: str, config: RunConfig, story: Story, looked: Looked, data_findings: list[Any], *, said: tuple[str, ...] = ()
+    name: str,
+    config: RunConfig,
+    story: Story,
+    looked: Looked,
+    warned: tuple[DataFinding, ...] = (),
+    *,
+    said: tuple[str, ...] = (),
 ) -> Diagnosis:
     """The findings of all rules together."""
     findings: tuple[Finding, ...] = (
         *curve_findings(story, config.training, dropout=largest_dropout(config.model)),
         *inside_findings(looked.inside, story),
-        *label_findings(looked.confusion, data_findings),
-        *cost_findings(story, config.training),
+        *label_findings(looked.confusion, warned, weighing=(BALANCED,) if looked.has_weights else ()),
+        *cost_findings(story, config.training, looked.lengths),
     )
     curves: tuple[Figure, ...] = (losses_drawn(story, "Loss"),) if story.blocks else ()
     return Diagnosis(name=name, findings=findings, figures=(*curves, *inside_figures(looked.inside)), said=said)
@@ -79,7 +101,11 @@ def look(folder: RunFolder, config: RunConfig) -> Looked:
     model, task = built(bundle), task_of(bundle.meaning)
     prepared = prepared_for(own_data(config, "dev"), "dev", bundle.meaning, config.encoding)
     batches = list(islice(_batches(task, prepared, config), BATCHES))
-    return looked_at(task, model, batches)
+    if not batches:
+        raise ConfigError("the run has no dev part", fix="train with --dev FILE, or --shares 10%,10%")
+    lengths = prepared.columns["input"].select(prepared.parts["dev"]).lengths
+    weighed = task.can_balance and not config.training.init  # what --init brings keeps its own head
+    return looked_at(task, model, batches)._replace(lengths=tuple(lengths.tolist()), has_weights=weighed)
 
 
 def looked_at(task: Task, model: nn.Module, batches: list[Batch[Any, Any]]) -> Looked:
@@ -103,5 +129,4 @@ def _batches(task: Task, prepared: Prepared, config: RunConfig) -> Iterator[Batc
 
 
 def _too_short(story: Story) -> str:
-    steps = story.blocks[-1].step if story.blocks else 0
-    return f"after {steps:,} steps a curve has no form yet; {STEPS * ENOUGH} steps or more are needed"
+    return f"after {story.steps:,} steps a curve has no form yet; {STEPS * ENOUGH} steps or more are needed"

@@ -23,7 +23,10 @@ EXPLODED, GROWS = 1e3, 1.05  # times the norm at distance 1, and steadily
 DEEP = 1e-3  # of the gradient at the last layer reaches the first
 IDLE = 0.5  # of the units of a layer; some dead or saturated ones are usual
 ELEMENTS = 200  # to be looked at before a unit is called dead
+WARM_UP = 0.1  # of the steps: usual where long steps do harm at the beginning
 LEAST_SHOWN = 1e-30
+MEASURED = Advice("--find-lr", "", "measures the rate: these steps were too long")
+CLIPPED = Advice("--clip", "1", "no step is longer than this norm allows; norms of 1 and less are usual")
 GATED = Advice("--model", "lstm", "its state is added to, so gradients come back along it")
 READS_AT_ONCE = Advice("--model", "transformer", "attention reads any distance at once")
 
@@ -46,7 +49,7 @@ def inside_findings(inside: Inside, story: Story) -> tuple[Finding, ...]:
     found = [exploding(inside.flows)]
     if not _has_learnt(story):
         found += [vanishing(inside.flows), shallow(inside.depths), saturated(inside.units)]
-    found.append(dead(inside.units))
+    found.append(dead(inside.units, story.steps))
     return tuple(finding for finding in found if finding is not None)
 
 
@@ -95,7 +98,7 @@ def exploding(found: Sequence[Flow]) -> Finding | None:
         "examples throw the weights far away.",
         {"layer": worst.layer, "factor per element": worst.factor, "times at the end": worst.left, **_radius(worst)},
         flow_drawn(growing),
-        (Advice("--clip", "1", "no step is longer than this norm allows"), GATED),
+        (CLIPPED, GATED),
     )
 
 
@@ -120,37 +123,49 @@ def shallow(found: Sequence[Depth]) -> Finding | None:
     )
 
 
-def dead(found: Sequence[Units]) -> Finding | None:
+def dead(found: Sequence[Units], steps: int) -> Finding | None:
     """Half of the units of a layer are zero whatever comes."""
-    idle = [one for one in found if one.dead >= IDLE and one.elements >= ELEMENTS]
-    if not idle:
-        return None
-    worst = max(idle, key=lambda one: one.dead)
-    return Finding(
+    warm_up = Advice("--warm-up", str(max(1, round(steps * WARM_UP))), f"a tenth of the {steps:,} steps of this run")
+    return _idle(
+        {one: one.dead for one in found},
         "units.dead",
-        "Units are dead",
+        "dead",
         "Units with max(0, z) have been pushed so far below zero that no example wakes them, and a zero sends no "
         "gradient back. It comes from steps that were too long.",
-        {"layer": worst.name, "share of dead units": worst.dead, "elements looked at": float(worst.elements)},
-        _shares_drawn("Dead units", [(one.name, one.dead) for one in found]),
-        (Advice("--find-lr", "", "measures the rate: these steps were too long"), Advice("--warm-up", "200", "")),
+        (MEASURED, *((warm_up,) if steps else ())),
     )
 
 
 def saturated(found: Sequence[Units]) -> Finding | None:
     """Half of the units of a layer, or of one gate, stand at an end of their range."""
-    idle = [one for one in found if one.saturated >= IDLE and one.elements >= ELEMENTS]
-    if not idle:
-        return None
-    worst = max(idle, key=lambda one: one.saturated)
-    return Finding(
+    return _idle(
+        {one: one.saturated for one in found},
         "units.saturated",
-        "Units are saturated",
+        "saturated",
         "Units stand at an end of their range for nearly every element: they say the same whatever comes, and a "
         "gradient through them is nearly nothing. It comes from steps that were too long or inputs too large.",
-        {"layer": worst.name, "share of saturated units": worst.saturated, "elements looked at": float(worst.elements)},
-        _shares_drawn("Saturated units", [(one.name, one.saturated) for one in found]),
-        (Advice("--find-lr", "", "measures the rate: these steps were too long"), Advice("--clip", "1", "")),
+        (MEASURED, CLIPPED),
+    )
+
+
+def _idle(shares: dict[Units, float], code: str, state: str, text: str, advice: tuple[Advice, ...]) -> Finding | None:
+    """The finding about units of which half or more are in a state that is no use."""
+    idle = [one for one, share in shares.items() if share >= IDLE and one.elements >= ELEMENTS]
+    if not idle:
+        return None
+    worst = max(idle, key=lambda one: shares[one])
+    names, values = [one.name for one in shares], list(shares.values())
+    return Finding(
+        code,
+        f"Units are {state}",
+        text,
+        {
+            "layer": worst.name,
+            f"share of {state} units": shares[worst],
+            "elements looked at": float(worst.elements),
+        },
+        Bars(title=f"{state.capitalize()} units", labels=names, values=values),
+        advice,
     )
 
 
@@ -174,7 +189,3 @@ def flow_drawn(found: Sequence[Flow]) -> Line:
         y_label="norm of the gradient",
         y_axis="log",
     )
-
-
-def _shares_drawn(title: str, shares: Sequence[tuple[str, float]]) -> Bars:
-    return Bars(title=title, labels=[name for name, _ in shares], values=[share for _, share in shares])

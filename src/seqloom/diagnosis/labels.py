@@ -1,9 +1,9 @@
 """Labels: what the data check said about them, and what the model makes of them on the dev part."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
+from seqloom.data.report.findings import Finding as DataFinding
 from seqloom.diagnosis.findings import Advice, Finding
 from seqloom.figures import Bars
 
@@ -15,15 +15,18 @@ SHOWN = 12
 
 Confusion = Sequence[tuple[str, str, int]]  # true, said, how often
 BALANCED = Advice("--class-weights", "balanced", "a rare label counts as much as a frequent one")
+MORE_WEIGHT, MORE_EXAMPLES = "give it more weight", "give more examples of it"
 
 
-def label_findings(confusion: Confusion, data_findings: Iterable[Mapping[str, Any]] = ()) -> tuple[Finding, ...]:
-    """What is wrong with the labels."""
-    found = [dominating(confusion) or never_said(confusion), doubtful(data_findings)]
+def label_findings(
+    confusion: Confusion, data_findings: Iterable[DataFinding] = (), *, weighing: tuple[Advice, ...] = (BALANCED,)
+) -> tuple[Finding, ...]:
+    """What is wrong with the labels; `weighing` is how this run can give a rare label more weight, if it can."""
+    found = [dominating(confusion, weighing) or never_said(confusion, weighing), doubtful(data_findings)]
     return tuple(finding for finding in found if finding is not None)
 
 
-def dominating(confusion: Confusion) -> Finding | None:
+def dominating(confusion: Confusion, weighing: tuple[Advice, ...]) -> Finding | None:
     """Whatever the example, the model says the same label."""
     true, said, total = _counted(confusion)
     if total < ENOUGH:
@@ -39,11 +42,11 @@ def dominating(confusion: Confusion) -> Finding | None:
         "about the examples.",
         {"label": label, "share of the answers": count / total, "share of the truth": true[label] / total},
         _drawn(true, said, total),
-        (*((BALANCED,) if uneven else ()), Advice("--find-lr", "", "measures the rate")),
+        (*(weighing if uneven else ()), Advice("--find-lr", "", "measures the rate")),
     )
 
 
-def never_said(confusion: Confusion) -> Finding | None:
+def never_said(confusion: Confusion, weighing: tuple[Advice, ...]) -> Finding | None:
     """Labels that stand in the dev part and are never the answer."""
     true, said, total = _counted(confusion)
     missing = [label for label, count in true.items() if count >= max(NEVER, RARE * total) and not said[label]]
@@ -56,24 +59,24 @@ def never_said(confusion: Confusion) -> Finding | None:
         "label.never-said",
         "Some labels are never said",
         f"{len(missing)} of {len(true)} labels of the dev part are never the answer: {', '.join(missing[:5])}. Where a "
-        "label is rare, saying another one costs little; give it more weight.",
+        f"label is rare, saying another one costs little; {MORE_WEIGHT if weighing else MORE_EXAMPLES}.",
         {"labels never said": float(len(missing)), "most frequent to such a one": most},
         _drawn(true, said, total),
-        (BALANCED,),
+        weighing,
     )
 
 
-def doubtful(data_findings: Iterable[Mapping[str, Any]]) -> Finding | None:
+def doubtful(data_findings: Iterable[DataFinding]) -> Finding | None:
     """What the data check warned of: labels that nobody learnt, that contradict one another, that look misspelt."""
-    warned = [one for one in data_findings if one["severity"] == "warn" and str(one["code"]).startswith("label.")]
+    warned = [one for one in data_findings if one.severity == "warn" and one.code.startswith("label.")]
     if not warned:
         return None
-    texts = [sample["text"] for one in warned for sample in one["samples"][:1]]
+    texts = [sample.text for one in warned for sample in one.samples[:1]]
     return Finding(
         "label.data",
         "The labels of the data are doubtful",
         f"The data check warned before training: {'; '.join(texts)}. No setting cures that: correct the files.",
-        {str(one["code"]): float(one["rows"]) for one in warned},
+        {one.code: float(one.rows) for one in warned},
         None,
         (),
     )

@@ -51,6 +51,11 @@ class Story(NamedTuple):
         return len(self.blocks) >= ENOUGH
 
     @property
+    def steps(self) -> int:
+        """How many steps were reported."""
+        return self.blocks[-1].step if self.blocks else 0
+
+    @property
     def first(self) -> float:
         """The loss at the beginning."""
         return self.blocks[0].loss

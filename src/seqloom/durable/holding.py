@@ -21,7 +21,7 @@ from pathlib import Path
 import msgspec
 
 from seqloom.durable.disk import REAL_FILES, FileLayer, disk_errors, make_folder
-from seqloom.errors import DurableError
+from seqloom.errors import DurableError, HeldError
 
 LOCK = ".lock"
 LONGEST = 4_096  # bytes of a lock that are read
@@ -38,7 +38,7 @@ class _Holder(msgspec.Struct, frozen=True):
 
 @contextmanager
 def hold(path: Path, *, files: FileLayer = REAL_FILES) -> Iterator[None]:
-    """A block in which this process alone may write in the folder `path`; DurableError at once if another one does.
+    """A block in which this process alone may write in the folder `path`; HeldError at once if another one does.
 
     The folder is made if it is missing.
     """
@@ -92,12 +92,12 @@ def _holder(lock: Path) -> _Holder | None:
         return None
 
 
-def _refusal(lock: Path) -> DurableError:
+def _refusal(lock: Path) -> HeldError:
     until = time.monotonic() + PATIENCE
     while (holder := _holder(lock)) is None and time.monotonic() < until:
         time.sleep(0.01)
     who = f"process {holder.pid} on {holder.host} since {holder.since}" if holder else "another process"
-    return DurableError(f"{lock.parent} is in use by {who}", fix="wait for it, stop it, or choose another folder")
+    return HeldError(f"{lock.parent} is in use by {who}", fix="wait for it, stop it, or choose another folder")
 
 
 def _require_no_other_host(lock: Path) -> None:

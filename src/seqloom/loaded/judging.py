@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from seqloom.config.data import DataConfig, EncodingConfig, GivenSplit, ReadingConfig
+from seqloom.config.data import ColumnSplit, DataConfig, EncodingConfig, GivenSplit, RandomSplit, ReadingConfig
 from seqloom.config.training import RunConfig
 from seqloom.data.dataset import open_data
 from seqloom.data.front import data_config
@@ -67,10 +67,27 @@ def given_data(paths: Paths, part: Part, meaning: Meaning, run: RunConfig | None
 
 
 def _require_unsealed(paths: Paths, part: Part, run: RunConfig | None) -> None:
-    """Refuse to look at the run's test files by another name."""
-    sealed = {Path(path).resolve() for path in run.data.test} if run is not None else set()
-    if part != "test" and any(Path(path).resolve() in sealed for path in paths):
-        raise ConfigError(f"{paths[0]} is the test set of this run", fix="--test, which writes the look down")
+    """Refuse to look, by the name of a file, at the run's test files or at test rows inside its other files."""
+    sealed = () if run is None or part == "test" else _with_test_rows(run.data)
+    for path in map(Path, paths):
+        if any(_overlap(path.resolve(), Path(other).resolve()) for other in sealed):
+            raise ConfigError(
+                f"{path} holds the test part of this run",
+                fix="leave it out to see the dev part, or add --test, which writes the look down",
+            )
+
+
+def _with_test_rows(data: DataConfig) -> tuple[str, ...]:
+    """The files of a run that hold rows of its test part: its test files, and those that its split divides."""
+    if isinstance(data.split, ColumnSplit):
+        return (*data.train, *data.dev, *data.test)
+    drawn = isinstance(data.split, RandomSplit) and data.split.test > 0
+    return (*data.train, *data.test) if drawn else data.test
+
+
+def _overlap(path: Path, other: Path) -> bool:
+    """Whether two files are the same, or one of them is a folder that the other lies in."""
+    return path.is_relative_to(other) or other.is_relative_to(path)
 
 
 def _usual(paths: Paths, run: RunConfig | None, settings: dict[str, Any]) -> dict[str, Any]:

@@ -10,10 +10,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from seqloom.bundle.places import run_of
 from seqloom.durable import append_line, read_lines
 from seqloom.version import __version__
 
-CONFIG, MODEL, LOOKS = "config.toml", "model", "looks.jsonl"  # in a run folder
+LOOKS = "looks.jsonl"  # in a run folder
 
 
 class Looks(NamedTuple):
@@ -41,12 +42,6 @@ class Looks(NamedTuple):
             "intervals": {name: [_finite(low), _finite(high)] for name, (low, high) in intervals.items()},
         }
         append_line(self.path, line)
-
-
-def run_of(folder: Path) -> Path | None:
-    """The run that a model folder lies in, if it lies in one."""
-    run = folder.parent
-    return run if folder.name == MODEL and (run / CONFIG).is_file() else None
 
 
 def _finite(value: float) -> float | None:

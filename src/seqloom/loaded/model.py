@@ -9,6 +9,7 @@ from torch import Tensor
 
 from seqloom.bundle import built, read_bundle
 from seqloom.bundle.folder import WEIGHTS
+from seqloom.bundle.places import RUN_CONFIG, model_folder, run_of
 from seqloom.config.data import EncodingConfig
 from seqloom.config.reading import read
 from seqloom.config.training import AnyFeed, ByLengthConfig, RunConfig
@@ -20,7 +21,7 @@ from seqloom.data.schema import Part
 from seqloom.durable import read_manifest
 from seqloom.errors import ConfigError
 from seqloom.loaded.judging import given_data, own_data, prepared_for
-from seqloom.loaded.looks import CONFIG, MODEL, Looks, run_of
+from seqloom.loaded.looks import Looks
 from seqloom.loaded.predicting import answers, encoder_of, on_device
 from seqloom.models import count_parameters
 from seqloom.tasks.choosing import task_of
@@ -46,7 +47,7 @@ class LoadedModel:
         self.task.require(bundle.config)
         self.model = built(bundle, device)
         self.folder = run_of(path)  # of its run, if it is still in one
-        self.run = None if self.folder is None else cast(RunConfig, read(self.folder / CONFIG, RunConfig))
+        self.run = None if self.folder is None else cast(RunConfig, read(self.folder / RUN_CONFIG, RunConfig))
 
     def __repr__(self) -> str:
         schema = self.meaning.schema
@@ -135,9 +136,4 @@ class LoadedModel:
 
 def load(path: str | Path, *, device: torch.device | str = "cpu") -> LoadedModel:
     """The model in a run folder or a model folder, every byte of it verified."""
-    folder = Path(path)
-    if (folder / CONFIG).is_file():
-        if not (folder / MODEL).is_dir():
-            raise ConfigError(f"{folder} has no model yet", fix="let training come to its first validation")
-        folder = folder / MODEL
-    return LoadedModel(folder.absolute(), device)
+    return LoadedModel(model_folder(path).absolute(), device)

@@ -39,6 +39,7 @@ class Classify(SequenceTask):
     name = "classify"
     metric = Metric("accuracy")
     statistics = 4  # examples, right answers, loss, weight
+    can_balance = True
 
     def __init__(self, meaning: Meaning) -> None:
         super().__init__(meaning)

@@ -106,6 +106,7 @@ class Task(ABC):
 
     name: ClassVar[TaskName]
     statistics: ClassVar[int]  # how many numbers are summed over examples
+    can_balance: ClassVar[bool] = False  # whether each example has one label, so that class weights may be "balanced"
     metric: Metric  # what decides which model is the best
 
     def __init__(self, meaning: Meaning) -> None:
@@ -130,6 +131,10 @@ class Task(ABC):
     def require_feed(self, model: nn.Module, feed: AnyFeed) -> None:
         """Raise ConfigError for a feed that makes no sense here, or not with this model."""
         require_by_length(self.name, feed)
+
+    def has_one_shape(self, feed: AnyFeed) -> bool:
+        """Whether all batches of this feed have one shape, so that compiling once is enough: pictures, full rows."""
+        return not isinstance(feed, ByLengthConfig) or self.meaning.schema.input == "picture"
 
     def loader(self, prepared: Prepared, part: Part, feed: AnyFeed, *, seed: int, **how: Any) -> Loader[Any, Any]:
         """The steps of a part; `how` goes to the `Loader`. ConfigError for a feed that makes no sense here."""

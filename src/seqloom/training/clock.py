@@ -8,14 +8,20 @@ from contextlib import contextmanager
 
 import torch
 
+from seqloom.training.ranks import Ranks
 from seqloom.training.reports import Pace
 
 
 class Clock:
-    """Measures a run from now on; `before` are the seconds of earlier starts."""
+    """Measures a run from now on; `before` are the seconds of earlier starts.
+
+    What a run does may depend on `agreed` only, the seconds of process 0 when all last agreed: no two clocks are alike,
+    and processes that take another rate, or end at another step, do not train one model any more.
+    """
 
     def __init__(self, before: float, device: torch.device) -> None:
-        self.before, self.device = before, device
+        self.before = self.agreed = before
+        self.device = device
         self.started = self.marked = time.monotonic()
         self.begun_share: float | None = None
         self.symbols = 0  # since the last pace
@@ -25,6 +31,11 @@ class Clock:
     def seconds(self) -> float:
         """Of training since the run began, stops not counted."""
         return self.before + time.monotonic() - self.started
+
+    def agree(self, ranks: Ranks) -> None:
+        """Nothing; `agreed` is what process 0 has now. All must come here."""
+        mine = self.seconds if ranks.rank == 0 else 0.0
+        self.agreed = mine if ranks.count == 1 else float(ranks.sum(torch.tensor(mine, dtype=torch.float64)))
 
     @contextmanager
     def data(self) -> Iterator[None]:

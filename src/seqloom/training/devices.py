@@ -23,6 +23,7 @@ DeviceName = Literal["auto", "cpu", "cuda", "mps"]
 Precision = Literal["float32", "bf16", "fp16"]
 AnyPrecision = Literal["auto", "float32", "bf16", "fp16"]
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+LOCAL_RANK = "LOCAL_RANK"  # torchrun's number of a process on its machine, from 0
 CUBLAS = "CUBLAS_WORKSPACE_CONFIG"  # without it matrix products on CUDA are refused as not deterministic
 
 
@@ -69,6 +70,22 @@ def describe(device: torch.device) -> str:
     return f"cuda: {torch.cuda.get_device_name(device)}" if device.type == "cuda" else device.type
 
 
+def own_gpu() -> int:
+    """The number of this process's GPU: that of the process on its machine under torchrun, else the current one.
+
+    It does not matter whether the processes have met already, so nobody can ask for it too early.
+    """
+    if LOCAL_RANK not in os.environ:
+        return torch.cuda.current_device()
+    number, count = int(os.environ[LOCAL_RANK]), torch.cuda.device_count()
+    if number >= count:
+        raise ConfigError(
+            f"process {number} of this machine has no GPU of its own, there are {count}",
+            fix="start one process for each GPU, or take --device cpu",
+        )
+    return number
+
+
 @contextmanager
 def deterministic(config: TrainingConfig) -> Iterator[None]:
     """A block in which torch refuses kernels whose sums depend on timing, if the configuration asks for it.
@@ -111,8 +128,8 @@ def _best() -> tuple[torch.device, str]:
 
 
 def _named(name: str) -> torch.device:
-    """The device with its number: with several processes each has made another one its current one."""
-    return torch.device(name, torch.cuda.current_device()) if name == "cuda" else torch.device(name)
+    """The device with its number: with several processes each has a GPU of its own."""
+    return torch.device(name, own_gpu()) if name == "cuda" else torch.device(name)
 
 
 def _no_cuda() -> str:

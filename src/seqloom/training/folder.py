@@ -10,7 +10,6 @@ changed and the name of a folder that is free.
 """
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,24 +22,28 @@ from seqloom.config import reading
 from seqloom.config.training import RunConfig
 from seqloom.data.dataset import Dataset
 from seqloom.data.preparing import Prepared
+from seqloom.data.sealing import every_sum
 from seqloom.durable import failing
-from seqloom.errors import ConfigError, DamagedError, DurableError, near_name
+from seqloom.errors import ConfigError, DamagedError, DurableError
 from seqloom.tasks.contract import Meaning
 from seqloom.training import checkpoints
 from seqloom.training.devices import Device, environment
 from seqloom.training.journal import EVENTS, METRICS
+from seqloom.training.places import CONFIG, DATA, VOCABULARY, free_name, require_place
 from seqloom.training.ranks import Ranks
 from seqloom.training.run_changes import (
     changed_entries,
     changed_environment,
     changed_settings,
     lengthened,
+    refined,
 )
 from seqloom.training.standing import Environment, Machine, Standing
 from seqloom.training.vocabulary import meaning_of, vocabulary_of
 
-CONFIG, DATA, VOCABULARY, LOOKS = "config.toml", "data.json", "vocabulary", "looks.jsonl"
-BEFORE_CONFIG = (DATA, VOCABULARY)  # what a start that was interrupted may leave
+__all__ = ["CONFIG", "DATA", "DataFacts", "RunFolder"]
+
+LOOKS = "looks.jsonl"
 SHOWN = 6  # changes in one message
 
 Record = TypeVar("Record", Standing, Machine)
@@ -56,10 +59,12 @@ class DataFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
     @classmethod
     def of(cls, dataset: Dataset, prepared: Prepared) -> "DataFacts":
-        """The facts about prepared data."""
+        """The facts about prepared data; of a part that stays shut, not even the number of its rows."""
+        split = json.loads(prepared.divided.to_json())
+        split["counts"] = {part: rows for part, rows in split["counts"].items() if part in dataset.parts}
         plain = {
-            "fingerprints": dataset.fingerprints(),
-            "split": json.loads(prepared.divided.to_json()),
+            "fingerprints": every_sum(dataset),
+            "split": split,
             "findings": prepared.findings,
             "said": dataset.said,
         }
@@ -85,7 +90,7 @@ class RunFolder:
         except (OSError, msgspec.DecodeError) as error:
             raise DamagedError(
                 f"{self.path / DATA}: expected the facts about the data, found that they cannot be read ({error})",
-                fix=f"restore it from a copy, or train in a new folder: {self.free_name()}",
+                fix=f"restore it from a copy, or train in a new folder: {free_name(self.path)}",
             ) from error
 
     def vocabulary(self) -> dict[str, bytes]:
@@ -95,6 +100,10 @@ class RunFolder:
     def meaning(self) -> Meaning:
         """What the numbers that its model reads and writes mean."""
         return meaning_of(self.vocabulary())
+
+    def has_begun(self) -> bool:
+        """Whether a run is here that may go on."""
+        return (self.path / CONFIG).is_file()
 
     def metrics(self) -> list[dict[str, Any]]:
         """The records that equal runs share: step, validation, end."""
@@ -127,41 +136,9 @@ class RunFolder:
     @contextmanager
     def held(self) -> Iterator[None]:
         """A block in which this process alone writes here; the place is looked at first, the folder made if missing."""
-        self.require_place()
+        require_place(self.path)
         with durable.hold(self.path):
             yield
-
-    def require_place(self) -> None:
-        """Raise ConfigError where no run can be: before any work, and without writing anything."""
-        if self.path.exists() and not self.path.is_dir():
-            raise ConfigError(f"{self.path} is a file, and a run needs a folder", fix="choose another name")
-        if not self.path.parent.is_dir():
-            raise ConfigError(
-                f"{self.path}: there is no folder {self.path.parent}", fix=f"make it, or {near_name(self.path.parent)}"
-            )
-        existing = self.path if self.path.exists() else self.path.parent
-        if not os.access(existing, os.W_OK | os.X_OK):
-            raise ConfigError(f"{existing} cannot be written", fix="choose another folder, or change its permissions")
-        self._require_ours()
-
-    def _require_ours(self) -> None:
-        """Refuse a folder in which somebody keeps other things."""
-        if not self.path.exists() or (self.path / CONFIG).exists():
-            return
-        names = sorted(path.name for path in self.path.iterdir())
-        strays = [name for name in names if name not in BEFORE_CONFIG and not name.startswith(".")]
-        if strays:
-            raise ConfigError(
-                f"{self.path} holds {strays[0]} and no {CONFIG}, so it is not the folder of a run",
-                fix=f"train in a new folder: {self.free_name()}",
-            )
-
-    def free_name(self) -> Path:
-        """A folder beside this one that is not there yet: RUN-2, RUN-3, ..."""
-        number = 2
-        while (other := self.path.with_name(f"{self.path.name}-{number}")).exists():
-            number += 1
-        return other
 
     def start(
         self, config: RunConfig, facts: DataFacts, meaning: Meaning, device: Device, ranks: Ranks
@@ -170,11 +147,11 @@ class RunFolder:
 
         ConfigError, with all that changed and the name of a free folder, if the run that is here is another one.
         """
-        self.require_place()
+        require_place(self.path)
         durable.make_folder(self.path)
         durable.recover(self.path)
         vocabulary = vocabulary_of(meaning)
-        if not (self.path / CONFIG).exists():
+        if not self.has_begun():
             self._begin(config, facts, vocabulary)
             said: tuple[str, ...] = ()
         else:
@@ -203,10 +180,10 @@ class RunFolder:
             more = f"; and {len(changes) - SHOWN} more" if len(changes) > SHOWN else ""
             raise ConfigError(
                 f"{self.path} holds another run: {'; '.join(changes[:SHOWN])}{more}",
-                fix=f"ask for what it was, or train in a new folder: {self.free_name()}",
+                fix=f"ask for what it was, or train in a new folder: {free_name(self.path)}",
             )
         if before != config:
             durable.write_file(self.path / CONFIG, config.to_toml())
         machine = self.machine()
         warned = changed_environment(machine.environment, now) if machine is not None else ()
-        return (*lengthened(before, config), *warned)
+        return (*lengthened(before, config), *refined(before, config), *warned)

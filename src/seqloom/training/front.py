@@ -11,130 +11,29 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-import numpy as np
 import torch
 from torch import nn
 
-from seqloom.bundle import Bundle, read_bundle
-from seqloom.config.changing import with_setting
-from seqloom.config.data import DataConfig, EncodingConfig
+from seqloom.config.data import DataConfig
 from seqloom.config.models import AnyModel
-from seqloom.config.training import RunConfig, TrainingConfig
-from seqloom.data.dataset import Dataset, open_data
-from seqloom.data.preparing import Given, Prepared, prepare
-from seqloom.data.problems import BadRows, Ledger
-from seqloom.data.sources.shelves import cache_folder
-from seqloom.data.survey import Watch
+from seqloom.data.front import data_config
 from seqloom.errors import ConfigError, SeqloomError
 from seqloom.recipes import Size
-from seqloom.tasks.choosing import task_of
-from seqloom.tasks.contract import HeadSettings, Meaning, Task
 from seqloom.training import checkpoints
-from seqloom.training.defaults import default_encoding, default_training
 from seqloom.training.devices import Device, DeviceName, choose_device
-from seqloom.training.folder import DataFacts, RunFolder
+from seqloom.training.folder import RunFolder
 from seqloom.training.loop import training
 from seqloom.training.pages.writing import write_pages
+from seqloom.training.places import require_free
 from seqloom.training.ranks import Alone, Ranks
 from seqloom.training.reports import Ended, Report
+from seqloom.training.resolving import Resolved, init_bundle, resolve
 from seqloom.training.session import Session
 from seqloom.training.signals import Stopping
 from seqloom.training.starting import freeze, start_from
+from seqloom.training.wishes import Wishes
 
-
-class Wishes(NamedTuple):
-    """What somebody wants; what is None is chosen and said aloud."""
-
-    model: str | AnyModel | None = None  # a recipe, or a model of one's own
-    size: Size | None = None
-    dropout: float | None = None
-    smoothing: float = 0.0
-    class_weights: str | tuple[float, ...] = ()  # "balanced": as rare labels deserve
-    training: dict[str, Any] = {}  # noqa: RUF012  # settings of `TrainingConfig` that were named
-    encoding: EncodingConfig | None = None
-
-
-class Resolved(NamedTuple):
-    """A run with nothing left open."""
-
-    config: RunConfig
-    prepared: Prepared  # its test part is sealed: no row of it is here
-    task: Task
-    facts: DataFacts
-    said: tuple[str, ...]
-    init: Bundle | None = None
-
-
-def resolve(
-    data: DataConfig,
-    wishes: Wishes,
-    *,
-    bad_rows: BadRows = BadRows(),  # noqa: B008  # frozen
-    cache: Path | None = None,
-    watch: Watch | None = None,
-) -> Resolved:
-    """The data read and encoded, and everything chosen that was left open; nothing is written but the cache."""
-    ledger = Ledger(bad_rows)
-    dataset = open_data(data, ledger)
-    init = read_bundle(Path(name)) if (name := wishes.training.get("init")) else None
-    encoding = wishes.encoding or default_encoding(dataset.schema.task)
-    given = None if init is None else _given(init, dataset)
-    place = cache if cache is not None else cache_folder() / "prepared"
-    prepared = prepare(dataset, encoding, ledger, cache=place, watch=watch, given=given)
-    facts = DataFacts.of(dataset, prepared)
-    prepared = sealed(prepared)
-    task = task_of(Meaning.of(prepared))
-    model, recipe, said = _model(task, wishes, prepared, init)
-    settings = default_training(prepared, recipe, wishes.size or "small") | wishes.training
-    config = RunConfig(
-        task=task.name, data=dataset.config, encoding=encoding, model=model, training=TrainingConfig(**settings)
-    )
-    return Resolved(config, prepared, task, facts, (*dataset.said, *said), init)
-
-
-def sealed(prepared: Prepared) -> Prepared:
-    """The same data without its test part: training and tuning cannot read what they do not have."""
-    return prepared._replace(parts={**prepared.parts, "test": np.empty(0, np.int64)})
-
-
-def _given(init: Bundle, dataset: Dataset) -> Given:
-    """The tokenisers of a model that training starts from; labels are those of the data."""
-    if init.meaning.schema.input != dataset.schema.input:
-        raise ConfigError(
-            f"--init reads {init.meaning.schema.input}, and the data has {dataset.schema.input}",
-            fix="start from a model of the same kind of input",
-        )
-    return Given(None, init.meaning.tokenizer, init.meaning.target_tokenizer)
-
-
-def _model(
-    task: Task, wishes: Wishes, prepared: Prepared, init: Bundle | None
-) -> tuple[AnyModel, str, tuple[str, ...]]:
-    """The configuration of the model, the name of its recipe, and what was chosen."""
-    if wishes.model is not None and not isinstance(wishes.model, str):
-        task.require(wishes.model)
-        return wishes.model, "", ()
-    if init is not None and wishes.model is None:
-        model = task.adapted(init.config)
-        return model, "", (f"the model is that of --init: {type(model).__name__}",)
-    recipe, size = wishes.model or task.recipes()[0], wishes.size or "small"
-    weights = class_weights(wishes.class_weights, prepared)
-    model = task.model(recipe, size, HeadSettings(wishes.smoothing, weights))
-    if wishes.dropout is not None:
-        model = with_setting(model, "dropout", wishes.dropout)
-    said = () if wishes.model and wishes.size else (f"model: {recipe}, size {size}, {model.parameters():,} parameters",)
-    return model, recipe, said
-
-
-def class_weights(asked: str | tuple[float, ...], prepared: Prepared) -> tuple[float, ...]:
-    """The weight of each label: as given, or such that all labels weigh the same together."""
-    if not isinstance(asked, str):
-        return asked
-    if asked != "balanced" or prepared.schema.target != "label":
-        raise ConfigError(f"class weights {asked!r}", fix="'balanced', for data with one label each, or numbers")
-    labels = prepared.columns["target"].select(prepared.parts["train"]).values
-    counts = np.bincount(labels[labels >= 0], minlength=len(prepared.schema.labels))
-    return tuple((counts.sum() / np.maximum(1, counts) / len(counts)).tolist())
+__all__ = ["Resolved", "Trained", "Wishes", "built_model", "resolve", "train", "train_run"]
 
 
 def train_run(
@@ -151,7 +50,7 @@ def train_run(
     with Stopping() as stopping, folder.held() if main else nullcontext():
         warned = _started(folder, resolved, place, ranks)
         checkpoint, skipped = checkpoints.newest(folder.checkpoints, ranks)
-        model, said = built_model(resolved, place)
+        model, said = built_model(_started_from(resolved, new=checkpoint is None), place)
         resolved.task.require_feed(model, resolved.config.training.feed)
         session = Session(
             folder, resolved.config, resolved.prepared, resolved.task, model, ranks, place, stopping, workers
@@ -177,6 +76,14 @@ def _started(folder: RunFolder, resolved: Resolved, device: Device, ranks: Ranks
     if "problem" in told:
         raise ConfigError(told["problem"], fix=told["fix"])
     return tuple(told["warned"])
+
+
+def _started_from(resolved: Resolved, *, new: bool) -> Resolved:
+    """The run with the model that it starts from if it has no weights yet, and without it if it has."""
+    init = resolved.config.training.init
+    if not (new and init):
+        return resolved._replace(init=None)
+    return resolved if resolved.init is not None else resolved._replace(init=init_bundle(init))
 
 
 def built_model(resolved: Resolved, device: Device) -> tuple[nn.Module, tuple[str, ...]]:
@@ -217,7 +124,8 @@ def train(
     `Wishes` (dropout, encoding, ...), each by its name.
     """
     config, wishes = _sorted(data, model, size, settings)
-    resolved = resolve(config, wishes)
+    require_free(Path(out))
+    resolved = resolve(config, wishes, out=Path(out))
     chosen = choose_device(device, resolved.config.training.precision)
     for report in train_run(Path(out), resolved, device=chosen):
         if show is not None:
@@ -230,8 +138,6 @@ def _sorted(
     data: tuple[str | Path, ...], model: str | AnyModel | None, size: Size | None, settings: dict[str, Any]
 ) -> tuple[DataConfig, Wishes]:
     """The settings by where they belong."""
-    from seqloom.data.front import data_config
-
     of_data = {name: value for name, value in settings.items() if name in DataConfig.__struct_fields__}
     of_wishes = {name: value for name, value in settings.items() if name in Wishes._fields and name != "training"}
     of_training = {name: settings[name] for name in settings if name not in of_data and name not in of_wishes}

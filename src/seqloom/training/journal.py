@@ -64,6 +64,21 @@ class Journal:
         self._synced = self._clock()
 
 
+class Silent:
+    """The journal of a process that keeps none: process 0 writes for all."""
+
+    lines = 0
+
+    def take(self, report: Report) -> None:
+        """Nothing."""
+
+    def flush(self) -> None:
+        """Nothing to write."""
+
+
+AnyJournal = Journal | Silent
+
+
 def metrics_of(report: Report) -> list[dict[str, Any]]:
     """The records of a report that equal runs share.
 

@@ -45,3 +45,8 @@ def expected_steps(length: AnyLength, plan: Plan[Any], symbols: int) -> int | No
             return max(1, round(length.count / max(1, symbols) * plan.count(0)))
         case SecondsConfig():
             return None
+
+
+def goes_by_clock(length: AnyLength) -> bool:
+    """Whether time decides, of which several processes have several."""
+    return isinstance(length, SecondsConfig)

@@ -9,7 +9,6 @@ Bytes travel as tensors of uint8: nothing is pickled, so a peer cannot send code
 the others, each with one line; torchrun, told so, starts all again from the newest checkpoint.
 """
 
-import inspect
 import json
 import os
 import re
@@ -19,22 +18,19 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch._C._distributed_c10d import FileStore, GradBucket, Store
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch._C._distributed_c10d import FileStore, Store
 from torch.distributed.rendezvous import rendezvous
-from torch.distributed.tensor import DTensor
-from torch.nn.parallel import DistributedDataParallel
 
 from seqloom.errors import ConfigError
+from seqloom.training.devices import own_gpu
 from seqloom.training.launching import MEETING
 from seqloom.training.ranks import Alone, Ranks
 from seqloom.training.watching import Peer, Watch, show_stacks
+from seqloom.training.wrapping import cut_over, held_back, replicated, unsharded
 
 TIMEOUT = 60.0  # seconds for what belongs to a step
 PATIENCE = 10  # times as long for what does not
@@ -98,20 +94,16 @@ class Processes:
 
     def wrap(self, module: nn.Module) -> nn.Module:
         """The module such that a backward pass sums (or shards) gradients over processes; it must be called itself."""
-        return _sharded(module, self.count) if self.sharded else _replicated(module)
+        return cut_over(module, self.count) if self.sharded else replicated(module)
 
     def apart(self, wrapped: nn.Module) -> AbstractContextManager[None]:
         """A block whose backward passes stay in this process: all but the last of a step."""
-        if isinstance(wrapped, DistributedDataParallel):
-            held: AbstractContextManager[None] = wrapped.no_sync()
-            return held
-        assert isinstance(wrapped, FSDPModule), "a module that `wrap` has not made"
-        return _held_back(wrapped)
+        return held_back(wrapped)
 
     @contextmanager
     def whole(self, wrapped: nn.Module) -> Iterator[None]:
         """A block in which every process has all weights; it is given time."""
-        with self.watch.patient(self.timeout * PATIENCE), _unsharded(wrapped):
+        with self.watch.patient(self.timeout * PATIENCE), unsharded(wrapped):
             yield
 
     def lost(self, error: Exception) -> LostRank:
@@ -142,89 +134,6 @@ def _tensor(data: bytes, size: int) -> Tensor:
     if data:
         tensor[: len(data)] = torch.frombuffer(bytearray(data), dtype=torch.uint8)
     return tensor
-
-
-def _replicated(module: nn.Module) -> DistributedDataParallel:
-    known = inspect.signature(DistributedDataParallel).parameters
-    unsynced = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"  # torch 2.13 and 2.11
-    settings: dict[str, Any] = {unsynced: False, "gradient_as_bucket_view": True}
-    wrapped = DistributedDataParallel(module, **settings)
-    wrapped.register_comm_hook(None, _total)
-    _settle(wrapped)
-    return wrapped
-
-
-def _total(_: None, bucket: GradBucket) -> torch.futures.Future[Tensor]:
-    """The sum of a bucket's gradients; the loss is divided once, by the weight of all examples of all processes."""
-    work = dist.all_reduce(bucket.buffer(), async_op=True)
-    done: torch.futures.Future[Tensor] = work.get_future().then(lambda future: future.value()[0])
-    return done
-
-
-def _settle(wrapped: DistributedDataParallel) -> None:
-    """Nothing; the layout of the buckets is final.
-
-    It follows the order in which the first backward pass reaches the weights. The layout decides in which order three
-    and more processes add up, so a run that goes on must not begin with another one than it had before.
-    """
-    wrapped.reducer.prepare_for_backward([])
-    trained = [weight for weight in wrapped.parameters() if weight.requires_grad]
-    torch.stack([weight.sum() * 0 for weight in trained]).sum().backward()  # type: ignore[no-untyped-call]
-    wrapped.reducer._rebuild_buckets()
-    for weight in trained:
-        weight.grad = None
-
-
-def _sharded(module: nn.Module, count: int) -> nn.Module:
-    """The module with each weight cut over the processes; whole from the first piece of a step to the last."""
-    device = next(module.parameters()).device.type
-    fully_shard(module, mesh=init_device_mesh(device, (count,)), reshard_after_forward=False)
-    assert isinstance(module, FSDPModule)
-    module.set_gradient_divide_factor(1.0)  # sums, as above
-    module.set_force_sum_reduction_for_comms(True)
-    return module
-
-
-@contextmanager
-def _held_back(wrapped: FSDPModule) -> Iterator[None]:
-    wrapped.set_requires_gradient_sync(False)
-    wrapped.set_reshard_after_backward(False)
-    try:
-        yield
-    finally:
-        wrapped.set_requires_gradient_sync(True)
-        wrapped.set_reshard_after_backward(True)
-
-
-@contextmanager
-def _unsharded(wrapped: nn.Module) -> Iterator[None]:
-    """A block in which the module's weights are plain and whole, for any method of it and for its `state_dict`."""
-    if not isinstance(wrapped, FSDPModule):
-        yield
-        return
-    wrapped.reshard()
-    held = [
-        (owner, name, weight)
-        for owner in wrapped.modules()
-        for name, weight in owner._parameters.items()
-        if weight is not None
-    ]
-    whole = {weight: nn.Parameter(_full(weight), weight.requires_grad) for weight in wrapped.parameters()}
-    try:
-        for owner, name, weight in held:
-            owner._parameters[name] = whole[weight]  # one that is shared stays shared
-        yield
-    finally:
-        for owner, name, weight in held:
-            owner._parameters[name] = weight
-
-
-def _full(weight: Tensor) -> Tensor:
-    if not isinstance(weight, DTensor):
-        return weight.detach()
-    with torch.no_grad():
-        full: Tensor = weight.full_tensor()
-    return full
 
 
 @contextmanager
@@ -264,14 +173,8 @@ def _losses_told(ranks: Processes) -> Iterator[None]:
 def _join(timeout: float, device: str) -> None:
     """Nothing; the group of processes stands, when the last one has come."""
     rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    local = int(os.environ.get("LOCAL_RANK", "0"))
     if device == "cuda":
-        if local >= torch.cuda.device_count():
-            raise ConfigError(
-                f"process {local} of this machine has no GPU of its own, there are {torch.cuda.device_count()}",
-                fix="start one process for each GPU",
-            )
-        torch.cuda.set_device(local)
+        torch.cuda.set_device(own_gpu())
     store = _store(rank, count)
     _meet(store, rank, count)
     # NCCL ends a process that waits too long by an abort; our watch-dog comes first and says where it was.
@@ -289,8 +192,7 @@ def _join(timeout: float, device: str) -> None:
 def _store(rank: int, count: int) -> Store:
     """The place where processes tell each other their addresses; on one machine nobody else can reach it."""
     if folder := os.environ.get(MEETING):
-        again = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-        return FileStore(str(Path(folder, f"ranks-{again}")), count)
+        return FileStore(str(Path(folder, "ranks")), count)
     address = os.environ.get("MASTER_ADDR", "")
     if rank == 0 and not LOOPBACK.fullmatch(address):
         warnings.warn(

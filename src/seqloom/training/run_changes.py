@@ -2,6 +2,7 @@
 
 another configuration, data or vocabulary      refused: the weights would be those of neither
 a greater length of the same kind              goes on, also behind its end
+a step in more pieces                          goes on: less memory, the same gradient
 `keep`                                         goes on: it decides which checkpoints stay, not what is in them
 torch, python, device, threads, processes      goes on and says so: right, but perhaps not to the last bit
 """
@@ -16,13 +17,13 @@ from seqloom.config.training import CosineConfig, LinearConfig, RunConfig
 from seqloom.training.standing import Environment
 
 FREE = {"training.keep"}
-LENGTH = "training.length.count"
+LENGTH, PIECES = "training.length.count", "training.pieces"
 
 
 def changed_settings(before: RunConfig, now: RunConfig) -> Iterator[str]:
     """The settings whose change would change the weights or the log, each with both values."""
     old, new = _flat(msgspec.to_builtins(before), ""), _flat(msgspec.to_builtins(now), "")
-    free = FREE | {LENGTH} if is_longer(before, now) else FREE
+    free = FREE | ({LENGTH} if is_longer(before, now) else set()) | ({PIECES} if is_finer(before, now) else set())
     for name in dict.fromkeys([*old, *new]):
         if name not in free and old.get(name) != new.get(name):
             yield f"{name} was {_shown(old.get(name))} and is now {_shown(new.get(name))}"
@@ -32,6 +33,18 @@ def is_longer(before: RunConfig, now: RunConfig) -> bool:
     """Whether a run is asked for that goes on longer, measured in the same way."""
     old, new = before.training.length, now.training.length
     return type(old) is type(new) and old.count < new.count
+
+
+def is_finer(before: RunConfig, now: RunConfig) -> bool:
+    """Whether a run is asked for that computes each step in more pieces."""
+    return before.training.pieces < now.training.pieces
+
+
+def refined(before: RunConfig, now: RunConfig) -> Iterator[str]:
+    """What is said about a run whose steps are cut finer."""
+    if is_finer(before, now):
+        old, new = before.training.pieces, now.training.pieces
+        yield f"each step is computed in {new} pieces, before in {old}: less memory, the same gradient, other dropout"
 
 
 def lengthened(before: RunConfig, now: RunConfig) -> Iterator[str]:

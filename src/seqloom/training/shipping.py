@@ -1,15 +1,26 @@
-"""RUN/model: the best weights so far as a bundle, replaced as a whole whenever better ones are found."""
+"""RUN/model: the best weights so far as a bundle, replaced as a whole whenever better ones are found.
 
-from typing import Any
+At its end a run may also look at the mean of its last checkpoints, whose weights are read here.
+"""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
 from seqloom.bundle import Bundle, bundle_files
-from seqloom.durable import replace_folder
+from seqloom.durable import replace_folder, verify_folder
 from seqloom.durable.failing import reached
+from seqloom.errors import DurableError
 from seqloom.training import checkpoints
+from seqloom.training.agreeing import agreed
 from seqloom.training.dues import in_between
+from seqloom.training.keeping import plain
 from seqloom.training.pages.card import card_md
+from seqloom.training.pages.scores import read_scores
 from seqloom.training.pages.summary import summary_of
 from seqloom.training.session import Session
 from seqloom.training.standing import Standing
@@ -45,9 +56,39 @@ def _notes(session: Session, standing: Standing, found: Look) -> dict[str, Any]:
     }
 
 
-def last_weights(session: Session, count: int, present: dict[str, Tensor]) -> list[dict[str, Tensor]]:
-    """The weights of the last checkpoints that were due and the present ones, so many in all as there are."""
-    folder = session.folder.checkpoints
-    others = set(in_between(folder, session.config.training))
+def shipped_step(session: Session) -> int | None:
+    """The step whose weights lie in RUN/model, as process 0 finds it; None where there is no whole bundle."""
+    told = b""
+    if session.ranks.rank == 0:
+        with suppress(DurableError):
+            verify_folder(session.folder.model)
+            scores = read_scores(session.folder.model)
+            told = b"" if scores is None else str(scores.step).encode()
+    told = session.ranks.share(told)
+    return int(told) if told else None
+
+
+class Last(NamedTuple):
+    """The weights of the last checkpoints, and what was said of those that could not be read."""
+
+    weights: list[dict[str, Tensor]]
+    problems: list[str]
+
+
+def last_weights(session: Session, standing: Standing, present: Mapping[str, Tensor]) -> Last:
+    """The weights of the last checkpoints that were due, and the present ones: `average_last`, or as many as there are.
+
+    Those that are damaged are left out: a mean of fewer is a mean as well.
+    """
+    folder, count = session.folder.checkpoints, session.config.training.average_last
+    others = {path_of(session, standing.step), *in_between(folder, session.config.training)}
     found = [path for path in checkpoints.steps(folder) if path not in others][-(count - 1) :]
-    return [*(checkpoints.read(path, session.ranks).tensors["model"] for path in found), present]
+    tried = [agreed(session.ranks, partial(checkpoints.read, path, session.ranks)) for path in found]
+    weights = [checkpoint.tensors["model"] for checkpoint, _ in tried if checkpoint is not None]
+    whole = {name: plain(tensor) for name, tensor in present.items()}
+    return Last([*weights, whole], [problem for _, problem in tried if problem])
+
+
+def path_of(session: Session, step: int) -> Path:
+    """Where the checkpoint of a step lies, if there is one."""
+    return session.folder.checkpoints / f"step-{step:08d}"

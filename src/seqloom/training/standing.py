@@ -6,6 +6,8 @@ and whatever a step draws (dropout) comes from a generator seeded by (seed, step
 
 import msgspec
 
+from seqloom.errors import ConfigError
+
 FORMAT = 1
 
 
@@ -68,9 +70,20 @@ class Standing(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     factor: float = 1.0  # what the plateau schedule made of the rate
     plateau: int = 0  # validations in a row that were not better, for the schedule
     waited: int = 0  # the same for patience
+    validated: int = -1  # the step of the last validation: none is looked at twice
     best: Best | None = None
     scale: float = 0.0  # of the losses in fp16; 0: not scaled
     grown: int = 0  # steps since the scale last changed
     lines: int = 0  # of metrics.jsonl
     ended: str = ""  # why, if it is over
     asked: float = 0.0  # the length for which it is over: for a larger one it goes on
+
+
+def require_plan(standing: Standing, plan: str) -> None:
+    """Raise ConfigError where the steps to come are not those of the run: its position would be another place."""
+    if standing.plan != plan:
+        raise ConfigError(
+            f"the run stands in the plan of batches {standing.plan[:12]}, and now the plan is {plan[:12]}: the batches "
+            "to come would not be those it has not read yet",
+            fix="go on with the data and the Seqloom that it began with, or train in another folder",
+        )

@@ -27,7 +27,7 @@ from seqloom.training.averaging import Average
 from seqloom.training.devices import Device
 from seqloom.training.drawing import drawing
 from seqloom.training.keeping import copy_all, leaves_of, plain, put, weights_of
-from seqloom.training.memory import OutOfMemoryError, ran_out, release
+from seqloom.training.memory import HalvedError, OutOfMemoryError, ran_out, release
 from seqloom.training.optimisers import apply, build_optimiser, gradients_of, moments_of
 from seqloom.training.pieces import cut, cut_state, elements_of, join_states, moved, rows_of, spans
 from seqloom.training.ranks import Ranks
@@ -236,22 +236,20 @@ class Update:
         return map_state(lambda _: next(rest), self._model.initial_state(len(leaves[0])))  # type: ignore[operator]
 
     def _halve(self, batch: AnyBatch | None, standing: Standing) -> None:
-        """Nothing; the next attempt needs half the memory. OutOfMemoryError if there is nothing left to halve."""
+        """Nothing; the next attempt needs half the memory.
+
+        OutOfMemoryError if there is nothing left to halve, HalvedError if only all ranks together could try again.
+        """
         self._optimiser.zero_grad(set_to_none=True)
         release(self._device.torch)
         pieces, rows = standing.pieces * 2, 1 if batch is None else rows_of(batch)
         if standing.pieces >= rows:
             raise OutOfMemoryError(
                 f"memory ran out in step {standing.step + 1} with one row at a time",
-                pieces=standing.pieces,
                 fix="take a smaller model, shorter sequences, or --precision bf16",
             )
         if self._ranks.count > 1:  # the others are in the middle of the same step, and cannot go back
-            raise OutOfMemoryError(
-                f"memory ran out in step {standing.step + 1} on rank {self._ranks.rank}",
-                pieces=pieces,
-                fix=f"go on with --pieces {pieces}: less memory, the same gradient",
-            )
+            raise HalvedError(f"memory ran out in step {standing.step + 1} on rank {self._ranks.rank}", pieces=pieces)
         standing.pieces = pieces
 
 
@@ -262,7 +260,7 @@ def _require_one_shape(task: Task, config: TrainingConfig) -> None:
             f"compile needs torch {COMPILES_FROM}, found {torch.__version__}: older ones fail on named tuples",
             fix="leave compile out, or take a newer torch",
         )
-    if isinstance(config.feed, ByLengthConfig) and task.meaning.schema.input != "picture":
+    if not task.has_one_shape(config.feed):
         raise ConfigError(
             "compile needs batches of one shape, and rows of about one length have another one at nearly every step",
             fix="leave compile out, or feed a language model by streams or packs",

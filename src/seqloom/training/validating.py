@@ -1,13 +1,21 @@
-"""A look at the dev part: metrics over all ranks, and a few examples of what the model says."""
+"""A look at the dev part: metrics over all ranks, and a few examples of what the model says.
 
-from collections.abc import Iterator
+Each rank judges its share, and only sums travel. What is shipped says more - intervals, and what was taken for what -
+and needs the rows of all: they are gathered when weights turn out to be the best.
+"""
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from seqloom.data.schema import Part
-from seqloom.tasks.judging import Evaluation, evaluate
+from seqloom.tasks.judging import Confusion, Evaluation, evaluate
 from seqloom.tasks.showing import input_shown
 from seqloom.training.pieces import moved
 from seqloom.training.reports import Sample
@@ -23,6 +31,25 @@ class Look(NamedTuple):
     metrics: dict[str, float]
     samples: tuple[Sample, ...]
     evaluation: Evaluation | None  # of this rank's share; None if it has none
+
+    def value(self, session: Session) -> float:
+        """The metric that decides which weights are the best; NaN without a dev part."""
+        return self.metrics.get(session.task.metric.name, math.nan)
+
+    def gathered(self, session: Session) -> "Look":
+        """The same with the evaluation of all ranks together, on all of them."""
+        ranks = session.ranks
+        if not self.metrics or ranks.sharded or ranks.count == 1:
+            return self
+        mine = self.evaluation
+        rows = ranks.gather(b"" if mine is None else mine.statistics.astype(np.float64).tobytes())
+        confused = ranks.gather(json.dumps(() if mine is None else mine.confusion).encode())
+        table = np.frombuffer(b"".join(rows)).reshape(-1, session.task.statistics)
+        confusion = _added(json.loads(data) for data in confused)
+        judged = () if mine is None else mine.judged
+        return self._replace(
+            evaluation=Evaluation(session.task.name, self.metrics, len(table), table, judged, confusion)
+        )
 
 
 def look(session: Session) -> Look:
@@ -53,6 +80,13 @@ def _summed(session: Session, evaluation: Evaluation | None) -> dict[str, float]
     if not session.ranks.sharded:
         sums = session.ranks.sum(sums)
     return {name: float(value) for name, value in session.task.measure(sums.numpy()).items()}
+
+
+def _added(shares: Iterable[Confusion]) -> Confusion:
+    counted = Counter[tuple[str, str]]()
+    for true, said, count in chain.from_iterable(shares):
+        counted[true, said] += count
+    return tuple((*pair, count) for pair, count in sorted(counted.items(), key=lambda item: (-item[1], item[0])))
 
 
 def _samples(session: Session, evaluation: Evaluation | None) -> tuple[Sample, ...]:

@@ -13,7 +13,7 @@ from seqloom.data.front import data_config
 from seqloom.durable import make_folder
 from seqloom.errors import ConfigError
 from seqloom.tuning.jobs import watched
-from seqloom.tuning.keeping import keep
+from seqloom.tuning.keeping import keep, tidy
 from seqloom.tuning.plan import MOST_JOBS, Plan, PrunerName
 from seqloom.tuning.reports import TuningEnded, TuningReport
 from seqloom.tuning.results import Results
@@ -30,6 +30,7 @@ def search(plan: Plan, jobs: int = 1) -> Iterator[TuningReport]:
         for report in work(opening) if jobs == 1 else watched(opening, jobs):
             if isinstance(report, TuningEnded):
                 keep(plan, report.results)
+                tidy(plan, report.results)
             yield report
 
 

@@ -1,6 +1,7 @@
 """Several workers on this machine: processes with the same plan, which share nothing but the storage.
 
-The one who started them watches the storage and tells what happens there, trials of other machines included.
+The one who started them watches the storage and tells what happens there, trials of other machines included. A worker
+that cannot go on says why through a pipe; the others take up its trial, and only when all are gone that is an error.
 """
 
 import multiprocessing
@@ -9,15 +10,18 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
-from seqloom.errors import SeqloomError
+from seqloom.errors import RepeatError, SeqloomError
 from seqloom.training.signals import Stopping
 from seqloom.tuning.plan import Plan
-from seqloom.tuning.reports import State, TrialBegun, TrialEnded, TuningEnded, TuningReport, Why
+from seqloom.tuning.reports import State, TrialBegun, TrialEnded, TuningEnded, TuningReport, Why, WorkerLost
 from seqloom.tuning.results import Results, TrialResult
 from seqloom.tuning.working import Opening, work
 
@@ -26,20 +30,42 @@ STOPPED, DISK = 128, 4
 ENDED: dict[str, State] = {"done": "done", "pruned": "pruned", "failed": "failed"}
 
 
+class Worker(NamedTuple):
+    """A process, and the end of the pipe on which its last words come."""
+
+    process: BaseProcess
+    words: Connection
+
+    @classmethod
+    def of(cls, context: SpawnContext, *given: object) -> "Worker":
+        """A worker that is not started yet."""
+        words, mouth = context.Pipe(duplex=False)
+        return cls(context.Process(target=_worker, args=(mouth, *given), daemon=False), words)
+
+    def lost(self) -> str:
+        """Why it ended before its time; empty if it did not."""
+        code = self.process.exitcode or 0
+        with suppress(EOFError):  # it said nothing
+            return self.words.recv_bytes().decode()
+        if code in (0, DISK):
+            return ""
+        number = -code if code < 0 else code - STOPPED
+        named = signal.Signals(number).name if number in signal.valid_signals() else f"an error, exit code {code}"
+        return f"a worker was ended by {named}"
+
+
 def watched(opening: Opening, jobs: int) -> Iterator[TuningReport]:
-    """The reports of all trials of a study while workers are at it."""
+    """The reports of all trials of a study while workers are at it; RepeatError if they ended before their work."""
     context = multiprocessing.get_context("spawn")  # nothing of this process is in them but the text of the plan
     plan = msgspec.json.encode(opening.plan).decode()
     remaining = max(0.0, opening.deadline - time.monotonic())
-    workers: list[BaseProcess] = [
-        context.Process(target=_worker, args=(plan, jobs, remaining), daemon=False) for _ in range(jobs)
-    ]
+    workers = [Worker.of(context, plan, jobs, remaining) for _ in range(jobs)]
     seen: dict[int, str] = {one.number: one.state for one in opening.study.results().trials}
     with Stopping() as stopping:
         for worker in workers:
-            worker.start()
+            worker.process.start()
         try:
-            while any(worker.is_alive() for worker in workers):
+            while any(worker.process.is_alive() for worker in workers):
                 time.sleep(POLL)
                 if stopping.signal is not None:
                     _end(workers)
@@ -47,11 +73,18 @@ def watched(opening: Opening, jobs: int) -> Iterator[TuningReport]:
         finally:
             _end(workers)
     yield from _news(opening.study.results(), seen)
-    yield _ended(opening, [worker.exitcode or 0 for worker in workers], stopping.signal)
+    lost = [words for worker in workers if (words := worker.lost()) and stopping.signal is None]
+    yield from map(WorkerLost, lost)
+    ended = _ended(opening, [worker.process.exitcode or 0 for worker in workers], stopping.signal)
+    yield ended
+    if lost and ended.why == "done" and opening.study.finished() < opening.plan.trials:
+        raise RepeatError(f"workers ended before all trials did: {lost[0]}", fix="mend that; the same command goes on")
 
 
-def _worker(plan: str, jobs: int, remaining: float) -> None:
+def _worker(mouth: Connection, plan: str, jobs: int, remaining: float) -> None:
     """Trials until none is left; the exit code says why it ended."""
+    for number in (signal.SIGINT, signal.SIGHUP):  # a terminal sends them to all; who watches says it once, by SIGTERM
+        signal.signal(number, signal.SIG_IGN)
     import torch
 
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // jobs))
@@ -64,31 +97,32 @@ def _worker(plan: str, jobs: int, remaining: float) -> None:
             for report in work(opening):
                 if isinstance(report, TuningEnded):
                     code = report.exit_code
-    except SeqloomError:
+    except SeqloomError as error:
+        mouth.send_bytes(str(error).encode(errors="replace"))
         code = 1
     raise SystemExit(code)
 
 
-def _end(workers: list[BaseProcess]) -> None:
+def _end(workers: list[Worker]) -> None:
     """Ask those that still run to save and leave, and wait for them."""
-    for worker in workers:
-        if worker.is_alive() and worker.pid is not None:
+    for process, _ in workers:
+        if process.is_alive() and process.pid is not None:
             with suppress(ProcessLookupError):
-                os.kill(worker.pid, signal.SIGTERM)
-    for worker in workers:
-        worker.join()
+                os.kill(process.pid, signal.SIGTERM)
+    for process, _ in workers:
+        process.join()
 
 
 def _news(results: Results, seen: dict[int, str]) -> Iterator[TuningReport]:
     """What changed since the last look."""
     for one in results.trials:
         before = seen.get(one.number)
-        if one.state == before or not one.config:
+        if one.state == before or not (one.config or one.problem):
             continue
         if before in (None, "waiting"):
             yield TrialBegun(one.number, Path(one.folder), one.params, one.is_default)
         if one.state in ENDED:
-            yield TrialEnded(one.number, ENDED[one.state], one.value, best=_is_best(one, results))
+            yield TrialEnded(one.number, ENDED[one.state], one.value, _is_best(one, results), one.problem)
         seen[one.number] = one.state
 
 
@@ -103,6 +137,5 @@ def _ended(opening: Opening, codes: list[int], stopped: int | None) -> TuningEnd
     if any(code == DISK for code in codes):
         why = "disk"
     if stopped is not None:
-        why = "stopped"
-    failed = next((code for code in codes if code > 0 and why != "stopped"), 0)
-    return TuningEnded(why, opening.study.results(), STOPPED + stopped if stopped is not None else failed)
+        return TuningEnded("stopped", opening.study.results(), STOPPED + stopped)
+    return TuningEnded(why, opening.study.results(), DISK if why == "disk" else 0)

@@ -1,17 +1,23 @@
-"""What a tuning leaves in its folder: best.toml, the model of the best trial, and the report."""
+"""What a tuning leaves in its folder: best.toml, the model of the best trial, and the report.
+
+    of every trial          config.toml, metrics, its own report and card: enough to look at it, or to train it again
+    of the best one too     its model and its checkpoints
+
+Weights are large and trials are many, so those of a trial go as soon as another one is better. Which is the best is
+asked of the trials in this folder: those of other machines keep theirs.
+"""
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from socket import gethostname
 
 import msgspec
 
-from seqloom.config.reading import from_toml
-from seqloom.config.training import RunConfig
-from seqloom.durable import read_file_of, read_manifest, replace_folder, write_file
+from seqloom.durable import read_file_of, read_manifest, remove_folder, replace_folder, write_file
 from seqloom.durable.holding import hold
-from seqloom.errors import DurableError
+from seqloom.errors import HeldError
 from seqloom.tuning.plan import Plan
 from seqloom.tuning.results import Results, TrialResult
 
@@ -26,14 +32,34 @@ def keep(plan: Plan, results: Results) -> tuple[str, ...]:
         best = results.best
         if best is None:
             return ()
-        write_file(plan.folder / "best.toml", best_config(best, plan).to_toml())
+        write_file(plan.folder / "best.toml", best.config)
         return _model(best, plan.folder)
 
 
-def best_config(best: TrialResult, plan: Plan) -> RunConfig:
-    """The configuration of the best trial, with the test files that no trial was given."""
-    config: RunConfig = from_toml(best.config, RunConfig)
-    return msgspec.structs.replace(config, data=msgspec.structs.replace(config.data, test=plan.data.test))
+def tidy(plan: Plan, results: Results) -> tuple[int, ...]:
+    """The numbers of the trials whose weights were removed: they are over, and one of this folder was better."""
+    mine = tuple(one for one in results.trials if one.host == gethostname() and _folder(plan, one) == Path(one.folder))
+    best = msgspec.structs.replace(results, trials=mine).best
+    over = [one for one in mine if one.state in ("done", "pruned", "failed") and one != best]
+    with suppress(HeldError), hold(plan.folder):  # whoever holds it tidies up as well, or copies the model
+        return tuple(one.number for one in over if _without_weights(Path(one.folder)))
+    return ()
+
+
+def _folder(plan: Plan, trial: TrialResult) -> Path:
+    return plan.trial_folder(trial.number).resolve()
+
+
+def _without_weights(run: Path) -> bool:
+    """Whether there were any, and they are gone."""
+    found = [run / name for name in ("checkpoints", "model") if (run / name).is_dir()]
+    if not found:
+        return False
+    with suppress(HeldError), hold(run):  # its worker may not have left yet; the next one finds it
+        for folder in found:
+            remove_folder(folder)
+        return True
+    return False
 
 
 def _model(best: TrialResult, folder: Path) -> tuple[str, ...]:
@@ -54,7 +80,7 @@ def _alone(folder: Path) -> Iterator[None]:
             with hold(folder):
                 yield
             return
-        except DurableError as error:
-            if " in use by " not in error.problem or time.monotonic() > until:
+        except HeldError:
+            if time.monotonic() > until:
                 raise
             time.sleep(0.2)

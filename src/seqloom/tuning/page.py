@@ -43,7 +43,8 @@ def _table(results: Results) -> Markup:
 
 
 def _row(trial: TrialResult, names: list[str]) -> Markup:
-    fixed = [marked(trial), trial.state, score(trial), duration(trial.seconds)]
+    state = f"{trial.state}: {trial.problem[:LONGEST]}" if trial.problem else trial.state
+    fixed = [marked(trial), state, score(trial), duration(trial.seconds)]
     params = [isolate(shown(trial.params[name]), LONGEST) if name in trial.params else Markup("") for name in names]
     return tag("tr", *(tag("td", text or Markup("")) for text in (*fixed, *params)))
 

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from seqloom.config.data import DataConfig, EncodingConfig, RandomSplit
+from seqloom.config.data import DataConfig, EncodingConfig
 from seqloom.config.tuning import SpaceConfig
 from seqloom.data.problems import BadRows
 from seqloom.errors import ConfigError
@@ -18,7 +18,7 @@ PrunerName = Literal["median", "hyperband", "none"]
 class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything that a worker needs to know."""
 
-    data: DataConfig  # as people gave it; trials get it without its test files
+    data: DataConfig  # as people gave it; trials open it sealed, as all training does
     out: str
     storage: str  # sqlite:///FILE or postgresql://...
     study: str
@@ -47,18 +47,3 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     def trial_folder(self, number: int) -> Path:
         """The run folder of a trial."""
         return self.folder / "trials" / f"{number:03d}"
-
-
-def without_test(data: DataConfig) -> DataConfig:
-    """The same data without its test files; train is divided as if they were there, so dev keeps its rows.
-
-    A test part that is drawn from one file, or is part of a known set, is sealed where the data is prepared.
-    """
-    if not data.test:
-        return data
-    split = data.split
-    if split is None and not data.dev:
-        split = RandomSplit()
-    if isinstance(split, RandomSplit):
-        split = msgspec.structs.replace(split, test=0.0)
-    return msgspec.structs.replace(data, test=(), split=split)

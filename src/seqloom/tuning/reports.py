@@ -47,6 +47,12 @@ class TrialEnded(NamedTuple):
     problem: str = ""
 
 
+class WorkerLost(NamedTuple):
+    """One of several workers ended before its time; the others go on."""
+
+    problem: str
+
+
 Why = Literal["done", "seconds", "stopped", "disk"]
 
 
@@ -58,4 +64,4 @@ class TuningEnded(NamedTuple):
     exit_code: int  # 0, 128 + signal, 4 for a disk
 
 
-TuningReport = TuningBegun | TrialBegun | TrialTold | TrialEnded | TuningEnded
+TuningReport = TuningBegun | TrialBegun | TrialTold | TrialEnded | WorkerLost | TuningEnded

@@ -26,6 +26,7 @@ class TrialResult(msgspec.Struct, frozen=True, kw_only=True):
     host: str = ""
     folder: str = ""
     config: str = ""  # TOML
+    problem: str = ""  # why it failed
 
 
 class Results(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
     RUNNING, claimed here by nobody     a worker of this machine died: its run folder goes on
     RUNNING, silent for ten minutes     a worker of another machine died: its parameters are asked for again
+    RUNNING, of nobody for a while      a worker died between asking and claiming: the same
     fewer trials than wanted            a new one is drawn from what the others gave
 
 A claim is the lock of a folder, `claims/007`; the system lets go of it when its holder dies.
@@ -9,8 +10,9 @@ A claim is the lock of a folder, `claims/007`; the system lets go of it when its
 
 import math
 import socket
+import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,7 +21,7 @@ import msgspec
 from seqloom.data.splits import draw
 from seqloom.durable import make_folder
 from seqloom.durable.holding import hold
-from seqloom.errors import ConfigError, DurableError
+from seqloom.errors import ConfigError, HeldError
 from seqloom.tasks.contract import Metric
 from seqloom.tuning.plan import Plan
 from seqloom.tuning.reports import Params
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial, Trial
 
 ASKED, CONFIG, DEFAULT, HOST, FOLDER, SURPLUS = "asked", "config", "default", "host", "folder", "surplus"
+PROBLEM = "problem"
+NAMELESS = 30.0  # seconds: whoever asks for a trial puts its name there within milliseconds
+POLL = 0.2  # seconds
 
 
 class Claimed(NamedTuple):
@@ -58,6 +63,7 @@ class Study:
         import optuna
 
         self.plan, self.metric, self.opened = plan, metric, opened
+        self._nameless: dict[int, float] = {}  # trials that are nobody's, and since when we have known
         with quiet():
             self.study: OptunaStudy = optuna.create_study(
                 storage=opened.storage,
@@ -95,10 +101,38 @@ class Study:
         """A block with the next trial, or with None when there is none to begin."""
         from optuna.storages import fail_stale_trials
 
-        with quiet():
-            fail_stale_trials(self.study)
         with ExitStack() as held:
-            yield self._left(held) or self._asked(held)
+            while True:
+                with quiet():
+                    fail_stale_trials(self.study)
+                claimed = self._left(held) or self._asked(held)
+                if claimed is not None or not self._healed():
+                    break
+                time.sleep(POLL)  # a trial that is nobody's may yet be ours
+            yield claimed
+
+    def _healed(self) -> bool:
+        """Whether some trial is nobody's; one that has been so for long is asked for again, as a new trial.
+
+        Times are our own, for the clocks of other machines may differ.
+        """
+        now, trials = time.monotonic(), self.study.get_trials(deepcopy=False)
+        found = [one for one in trials if _state(one) == "running" and HOST not in one.user_attrs]
+        self._nameless = {one.number: self._nameless.get(one.number, now) for one in found}
+        for one in found:
+            if now - self._nameless[one.number] >= NAMELESS:
+                self._ask_again(one)
+        return bool(found)
+
+    def _ask_again(self, found: "FrozenTrial") -> None:
+        from optuna.exceptions import UpdateFinishedTrialError
+        from optuna.trial import TrialState as OptunaState
+
+        storage = self.opened.storage
+        with suppress(UpdateFinishedTrialError):  # another worker was faster
+            storage.set_trial_state_values(found._trial_id, OptunaState.FAIL)
+            if fixed := found.system_attrs.get("fixed_params"):
+                self.study.enqueue_trial(fixed, user_attrs=found.user_attrs)
 
     def _left(self, held: ExitStack) -> Claimed | None:
         """A trial whose worker on this machine died."""
@@ -117,10 +151,14 @@ class Study:
         import optuna
 
         self._seed(found.number)
-        return Claimed(optuna.trial.Trial(self.study, found._trial_id), resumed=True)
+        trial = optuna.trial.Trial(self.study, found._trial_id)
+        self._sign(trial)
+        return Claimed(trial, resumed=True)
 
     def _asked(self, held: ExitStack) -> Claimed | None:
         """A new trial; None when as many are finished or under way as are wanted."""
+        from optuna.exceptions import UpdateFinishedTrialError
+
         if self._count(math.inf) >= self.plan.trials:
             return None
         with quiet():
@@ -129,13 +167,20 @@ class Study:
         if not _is_held(self._claim_folder(trial.number), held):  # another worker took it for one that was left
             return self._asked(held)
         self._seed(trial.number)
-        self.alive(trial)
-        trial.set_user_attr(HOST, socket.gethostname())
+        try:
+            self._sign(trial)
+        except UpdateFinishedTrialError:  # we were so slow that others took it for nobody's
+            return self._asked(held)
         if self._count(trial.number) >= self.plan.trials:  # two workers asked for the last one
             trial.set_user_attr(SURPLUS, True)
             self._tell(trial, None, "FAIL")
             return None
         return Claimed(trial, resumed=False)
+
+    def _sign(self, trial: "Trial") -> None:
+        """Say that a trial is ours."""
+        self.alive(trial)
+        trial.set_user_attr(HOST, socket.gethostname())
 
     def _count(self, below: float) -> int:
         """Trials with a smaller number that are finished or under way."""
@@ -166,8 +211,9 @@ class Study:
         """Tell that a trial was given up."""
         self._tell(trial, None, "PRUNED")
 
-    def failed(self, trial: "Trial") -> None:
-        """Tell that a trial came to nothing; it does not count."""
+    def failed(self, trial: "Trial", problem: str) -> None:
+        """Tell that a trial came to nothing, and why; it does not count."""
+        trial.set_user_attr(PROBLEM, problem)
         self._tell(trial, None, "FAIL")
 
     def _tell(self, trial: "Trial", value: float | None, state: str) -> None:
@@ -178,9 +224,8 @@ class Study:
 
     def results(self) -> Results:
         """The study as it stands."""
-        trials = tuple(
-            self._result(one) for one in self.study.get_trials(deepcopy=False) if SURPLUS not in one.user_attrs
-        )
+        known = self.study.get_trials(deepcopy=False)
+        trials = tuple(self._result(one) for one in known if SURPLUS not in one.user_attrs and not _is_lost(one))
         return Results(
             study=self.plan.study,
             metric=self.metric.name,
@@ -203,6 +248,7 @@ class Study:
             host=str(trial.user_attrs.get(HOST, "")),
             folder=str(trial.user_attrs.get(FOLDER, "")),
             config=str(trial.user_attrs.get(CONFIG, "")),
+            problem=str(trial.user_attrs.get(PROBLEM, "")),
         )
 
     def _importances(self, trials: tuple[TrialResult, ...]) -> dict[str, float]:
@@ -222,11 +268,14 @@ def _is_held(folder: Path, held: ExitStack) -> bool:
     """Whether the claim is ours now; it is let go with the stack."""
     try:
         held.enter_context(hold(folder))
-    except DurableError as error:
-        if " in use by " in error.problem:
-            return False
-        raise
+    except HeldError:
+        return False
     return True
+
+
+def _is_lost(trial: "FrozenTrial") -> bool:
+    """Whether it failed before anybody had begun it."""
+    return _state(trial) == "failed" and HOST not in trial.user_attrs
 
 
 def _state(trial: "FrozenTrial") -> TrialState:

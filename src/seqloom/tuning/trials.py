@@ -12,7 +12,7 @@ from seqloom.training.devices import choose_device
 from seqloom.training.front import Resolved, resolve, train_run
 from seqloom.training.journal import METRICS
 from seqloom.training.reports import Begun, Ended, Validated
-from seqloom.tuning.plan import Plan, without_test
+from seqloom.tuning.plan import Plan
 from seqloom.tuning.reports import Params, TrialBegun, TrialEnded, TrialTold, TuningReport
 from seqloom.tuning.space import default_wishes, drawn, wishes_of
 from seqloom.tuning.storage import HEARTBEAT
@@ -38,14 +38,14 @@ def run_trial(
         yield TrialBegun(claimed.number, folder, params, claimed.is_default)
         yield from _trained(claimed, study, plan, resolved, deadline)
     except (ConfigError, DataError, KernelError) as error:  # a disk concerns the whole tuning
-        study.failed(claimed.trial)
+        study.failed(claimed.trial, str(error))
         yield TrialEnded(claimed.number, "failed", None, False, str(error))
 
 
 def _resolved(claimed: Claimed, plan: Plan, models: tuple[str, ...]) -> tuple[Params, Resolved]:
     params = drawn(claimed.trial, plan, models)
     wishes = default_wishes(plan, models) if claimed.is_default else wishes_of(params, plan)
-    return params, resolve(without_test(plan.data), wishes, bad_rows=plan.bad_rows, cache=cache_of(plan))
+    return params, resolve(plan.data, wishes, bad_rows=plan.bad_rows, cache=cache_of(plan))
 
 
 def cache_of(plan: Plan) -> Path:

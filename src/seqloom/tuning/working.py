@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from seqloom.errors import ConfigError
 from seqloom.training.front import Resolved, resolve
-from seqloom.tuning.plan import Plan, without_test
+from seqloom.tuning.keeping import tidy
+from seqloom.tuning.plan import Plan
 from seqloom.tuning.reports import TrialEnded, TuningBegun, TuningEnded, TuningReport, Why
 from seqloom.tuning.space import default_wishes, models_of, near, require_searchable
 from seqloom.tuning.storage import open_storage
@@ -38,7 +39,7 @@ class Opening:
         plan = self.plan
         models = plan.space.models[:1] or (None,)
         wishes = default_wishes(plan, models)  # type: ignore[arg-type]  # None: the usual one
-        resolved = resolve(without_test(plan.data), wishes, bad_rows=plan.bad_rows, cache=cache_of(plan))
+        resolved = resolve(plan.data, wishes, bad_rows=plan.bad_rows, cache=cache_of(plan))
         if not len(resolved.prepared.parts["dev"]):
             raise ConfigError("there is no dev part to tune on", fix="give --dev FILE, or --shares 10%,10%")
         return resolved
@@ -89,6 +90,7 @@ def work(opening: Opening) -> Iterator[TuningReport]:
                     if isinstance(report, TrialEnded):
                         failures = failures + 1 if report.state == "failed" else 0
                         _require_some_success(failures, report)
+            tidy(opening.plan, study.results())
     except Interrupted as interruption:
         why, code = interruption.why, interruption.exit_code
     yield TuningEnded(why, study.results(), code)

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from seqloom.data.report.excerpts import excerpt
-from seqloom.training.pages.words import metrics_said, value
+from seqloom.training.pages.naming import layers_said
+from seqloom.training.pages.words import alike_said, metrics_said, value
 
 if TYPE_CHECKING:
     from seqloom.training.pages.summary import RunSummary
@@ -19,11 +20,11 @@ LONGEST_NAME, MOST_LABELS, MOST_FINDINGS = 80, 30, 10
 
 def card_md(summary: "RunSummary") -> str:
     """The card as Markdown; names from outside stand in code spans, where nothing in them has a meaning."""
-    config = summary.config
+    task = summary.config.task
     lines = [
-        f"# {config.task}: {config.model.kind()}",
+        f"# {task}: {summary.model}",
         "",
-        f"A model for the task **{config.task}**, trained with Seqloom.",
+        f"A model for the task **{task}**, trained with Seqloom.",
         *_section("Scores", _scores(summary)),
         *_section("The test set", _looks(summary)),
         *_section("Data", _data(summary)),
@@ -65,7 +66,12 @@ def _scores(summary: "RunSummary") -> list[str]:
         f"On {scores.dev_rows:,} rows of dev, with the weights of step {scores.step:,}, which these scores chose:",
         "",
         *_table(["metric", "value", "95 % confidence interval"], rows),
+        *_note(alike_said(scores.dev) if scores.intervals else ""),
     ]
+
+
+def _note(text: str) -> list[str]:
+    return ["", text] if text else []
 
 
 def _ends(intervals: Mapping[str, tuple[float | None, float | None]], name: str) -> str:
@@ -82,12 +88,13 @@ def _looks(summary: "RunSummary") -> list[str]:
         [f"{number}", metrics_said(one.metrics, one.intervals), code(one.model_sha256[:12])]
         for number, one in enumerate(looks, start=1)
     ]
-    warning = ["", "Only the first look is a test: whoever saw it could choose by it what came after."]
+    warning = "Only the first look is a test: whoever saw it could choose by it what came after."
     return [
         f"The test set was looked at **{times}**:",
         "",
         *_table(["look", "metrics with 95 % confidence intervals", "weights"], rows),
-        *(warning if len(looks) > 1 else []),
+        *_note(next(filter(None, (alike_said(one.metrics) for one in looks)), "")),
+        *_note(warning if len(looks) > 1 else ""),
     ]
 
 
@@ -103,17 +110,23 @@ def _data(summary: "RunSummary") -> list[str]:
 
 def _model(summary: "RunSummary") -> list[str]:
     training, begun = summary.config.training, summary.begun
-    rows = [["kind", code(summary.config.model.kind())]]
+    rows = [["layers", layers_said(summary.config.model)], ["kind", code(summary.config.model.kind())]]
     if begun is not None:
         frozen = begun.parameters - begun.trained
         rows += [["parameters", f"{begun.parameters:,}" + (f", {frozen:,} of them frozen" if frozen else "")]]
         rows += [["made with", f"seqloom {begun.environment.seqloom}, torch {begun.environment.torch}"]]
     rows += [["optimiser", code(training.optimiser.kind())], ["rate", f"{training.rate:g}"]]
     rows += [["seed", f"{training.seed}"]]
-    if summary.steps:
-        last = summary.steps[-1]
-        rows += [["trained for", f"{last.step:,} steps, {last.symbols:,} symbols"]]
-    return _table(["", ""], rows)
+    rows += [["weights", f"of step {summary.best.step:,}"]] if summary.best is not None else []
+    return _table(["", ""], [*rows, ["the run", _progress(summary)]])
+
+
+def _progress(summary: "RunSummary") -> str:
+    """How far the run has come: in the model's own card, when it was shipped."""
+    came, written = ("came", "") if summary.end is not None else ("had come", " when this was written")
+    reached = f"{came} to step {summary.reached:,}{written}"
+    read = [f"{one.symbols:,} symbols read by step {one.step:,}" for one in summary.steps[-1:]]
+    return "; ".join([reached, *read])
 
 
 def _use() -> list[str]:

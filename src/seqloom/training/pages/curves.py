@@ -1,4 +1,4 @@
-"""The curves of a run: loss, the dev metric, the rate, gradients, speed, and waiting for data."""
+"""The curves of a run: how it learned (loss, the dev metric, the rate, gradients), and how fast it went."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -14,10 +14,14 @@ if TYPE_CHECKING:
 STEP = "step"
 
 
-def curves(summary: "RunSummary") -> list[Figure]:
-    """The figures for which the run has points."""
-    drawn = [_loss(summary), _metric(summary), _rate(summary), _gradient(summary), _speed(summary), _waiting(summary)]
-    return [figure for figure in drawn if figure is not None]
+def learning_curves(summary: "RunSummary") -> list[Figure]:
+    """The figures of learning for which the run has points."""
+    return list(filter(None, [_loss(summary), _metric(summary), _rate(summary), _gradient(summary)]))
+
+
+def speed_curves(summary: "RunSummary") -> list[Figure]:
+    """The figures of speed and of waiting for which the run has points."""
+    return list(filter(None, [_speed(summary), _waiting(summary)]))
 
 
 def _line(title: str, series: Sequence[Series | None], caption: str = "") -> Figure | None:

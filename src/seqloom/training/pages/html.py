@@ -4,13 +4,13 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from seqloom.data.report.page import RULES, isolate
-from seqloom.figures import Matrix
+from seqloom.figures import Figure, Matrix
 from seqloom.figures.markup import Markup, tag, together
 from seqloom.figures.page import document
-from seqloom.training.pages.curves import curves
+from seqloom.training.pages.curves import learning_curves, speed_curves
 from seqloom.training.pages.lines import SampleLine
 from seqloom.training.pages.samples import followed
-from seqloom.training.pages.words import ENDINGS, duration, metrics_said, share, size, value
+from seqloom.training.pages.words import ENDINGS, alike_said, duration, metrics_said, share, size, value
 
 if TYPE_CHECKING:
     from seqloom.training.pages.scores import Confused, Scores
@@ -20,9 +20,13 @@ LONGEST_TEXT, LONGEST_LABEL, LONGEST_CONFIG = 400, 60, 40_000
 LARGEST_CONFUSION = 20  # labels; with more a table of the most frequent confusions is clearer
 MOST_CONFUSIONS, MOST_LABELS, MOST_NOTICES = 10, 40, 50
 STYLES = RULES + (
-    "main{max-width:1240px}.curves{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,560px),1fr))}"
-    ".curves figure{margin:8px 0}.sample{border-left:3px solid var(--rule);padding:2px 0 2px 14px;margin:14px 0;"
-    "overflow-wrap:anywhere}.right{color:var(--fine)}.wrong{color:var(--reject)}"
+    "main{max-width:1400px}.verdict.plain{border-color:var(--soft)}"
+    ".cards{grid-template-columns:repeat(auto-fit,minmax(160px,1fr))}"
+    ".curves,.samples{display:grid;gap:8px 24px;grid-template-columns:repeat(auto-fit,minmax(min(100%,480px),1fr))}"
+    ".curves figure{margin:8px 0;min-width:0}.curves svg{width:100%}"
+    ".curves text[text-anchor]{font-size:14px}"  # ticks: two figures beside each other are drawn smaller than made
+    ".sample{border-left:3px solid var(--rule);padding:2px 0 2px 14px;margin:6px 0;overflow-wrap:anywhere}"
+    ".right{color:var(--fine)}.wrong{color:var(--reject)}"
     "pre{background:var(--panel);padding:14px 18px;border-radius:8px;overflow:auto;max-height:480px;font-size:13px}"
     ".step{display:inline-block;min-width:92px;color:var(--soft)}"
 )
@@ -39,28 +43,32 @@ def isolated_title(name: str) -> str:
 
 
 def _body(summary: "RunSummary") -> list[Markup]:
-    config = summary.config
-    figures = [tag("figure", figure.drawn(styled=False)) for figure in curves(summary)]
     return [
         tag("h1", isolate(summary.name, LONGEST_TEXT)),
-        tag("p", f"{config.task} with a {config.model.kind()}", class_="soft"),
+        tag("p", f"{summary.config.task} with {summary.model}", class_="soft"),
         _verdict(summary),
         tag("div", *_cards(summary), class_="cards"),
-        *_section("Notices", _notices(summary)),
-        *_section("Curves", [tag("div", *figures, class_="curves")] if figures else []),
         *_section("Scores on dev", _scores(summary)),
+        *_section("Notices", _notices(summary)),
         *_section("What was taken for what", _confusion(summary.best_scores)),
         *_section("Answers over time", _answers(summary)),
         *_section("Looks at the test set", _looks(summary)),
+        *_section("Curves", _drawn(learning_curves(summary))),
         *_section("Data", _data(summary)),
         *_section("Configuration", _configuration(summary)),
         *_section("Environment", _environment(summary)),
-        *_section("Time and disk", _time_and_disk(summary)),
+        *_section("Speed, time and disk", [*_drawn(speed_curves(summary)), *_time_and_disk(summary)]),
     ]
 
 
 def _section(title: str, content: Sequence[Markup]) -> list[Markup]:
     return [tag("h2", title), *content] if content else []
+
+
+def _drawn(figures: Sequence[Figure]) -> list[Markup]:
+    """The figures beside each other, as many as the window has room for."""
+    drawn = [tag("figure", figure.drawn(styled=False)) for figure in figures]
+    return [tag("div", *drawn, class_="curves")] if drawn else []
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], looks: Sequence[str]) -> Markup:
@@ -76,11 +84,14 @@ def _card(figure: str, text: str) -> Markup:
 def _verdict(summary: "RunSummary") -> Markup:
     end = summary.end
     if end is None:
-        last = summary.steps[-1].step if summary.steps else 0
-        said, look = f"Not finished: at step {last:,} it goes on, or was cut off; the same command goes on", "warn"
+        said, look = (
+            f"Not finished: at step {summary.reached:,} it goes on, or was cut off; the same command goes on",
+            "warn",
+        )
     else:
         said = f"{ENDINGS.get(end.why, end.why)} after {end.step:,} steps"
-        look = {"done": "fine", "patience": "fine", "stopped": "warn"}.get(end.why, "reject")
+        # how good the model is stands below: an end as it was asked for is neither good nor bad
+        look = {"done": "plain", "patience": "plain", "stopped": "warn"}.get(end.why, "reject")
     return tag("div", said, class_=f"verdict {look}")
 
 
@@ -89,14 +100,14 @@ def _cards(summary: "RunSummary") -> list[Markup]:
     paces = [one.symbols_per_second for one in summary.paces if one.symbols_per_second]
     cards = []
     if scores is not None:
-        sure = f", 95 % in {_ends(scores.intervals[name])}" if name in scores.intervals else ""
+        sure = f", 95\u00a0% interval {_ends(scores.intervals[name])}" if name in scores.intervals else ""
         cards.append(_card(value(scores.dev.get(name)), f"{name} on dev at step {scores.step:,}{sure}"))
     if summary.begun is not None:
         cards.append(_card(f"{summary.begun.parameters:,}", "parameters"))
     if summary.steps:
-        last, end = summary.steps[-1], summary.end
-        cards.append(_card(f"{(end or last).step:,}", f"steps, {last.symbols:,} symbols read"))
-    if summary.paces:
+        last = summary.steps[-1]
+        cards.append(_card(f"{summary.reached:,}", f"steps; {last.symbols:,} symbols read by step {last.step:,}"))
+    if summary.seconds:
         cards.append(_card(duration(summary.seconds), "of training"))
     if paces:
         cards.append(_card(f"{sorted(paces)[len(paces) // 2]:,.0f}", "symbols per second, median"))
@@ -133,8 +144,13 @@ def _scores(summary: "RunSummary") -> list[Markup]:
     note = "The weights were chosen by these scores, so they flatter a little; only a sealed test set does not."
     return [
         _table(["metric", "value", "95 % interval"], rows, ["name", "number", "wide"]),
-        tag("p", note, class_="soft"),
+        *_softly(alike_said(scores.dev) if scores.intervals else ""),
+        *_softly(note),
     ]
+
+
+def _softly(text: str) -> list[Markup]:
+    return [tag("p", text, class_="soft")] if text else []
 
 
 def _ends(interval: tuple[float | None, float | None] | None) -> str:
@@ -163,7 +179,7 @@ def _matrix(confusion: Sequence["Confused"], names: Sequence[str]) -> Matrix:
 
 
 def _answers(summary: "RunSummary") -> list[Markup]:
-    return [
+    samples = [
         tag(
             "div",
             tag("p", isolate(one.input, LONGEST_TEXT)),
@@ -173,6 +189,7 @@ def _answers(summary: "RunSummary") -> list[Markup]:
         )
         for one in followed(summary.validations)
     ]
+    return [tag("div", *samples, class_="samples")] if samples else []
 
 
 def _answer(step: int, sample: SampleLine) -> Markup:
@@ -189,7 +206,8 @@ def _looks(summary: "RunSummary") -> list[Markup]:
         return [tag("p", "Nobody has looked yet; seqloom evaluate RUN --test does, and writes it down.", class_="soft")]
     table = _table(["look", "when", "metrics with 95 % intervals", "model"], rows, ["number", "name", "wide", "name"])
     note = "A score that others were chosen by is no longer a test score: only the first look is one."
-    return [table, *([tag("p", note, class_="soft")] if len(rows) > 1 else [])]
+    alike = next(filter(None, (alike_said(one.metrics) for one in summary.looks)), "")
+    return [table, *_softly(alike), *_softly(note if len(rows) > 1 else "")]
 
 
 def _data(summary: "RunSummary") -> list[Markup]:
@@ -236,7 +254,7 @@ def _environment(summary: "RunSummary") -> list[Markup]:
 
 
 def _time_and_disk(summary: "RunSummary") -> list[Markup]:
-    rows = [["training", duration(summary.seconds)]] if summary.paces else []
+    rows = [["training", duration(summary.seconds)]] if summary.seconds else []
     rows += [["most memory", size(max(one.memory for one in summary.paces))]] if summary.paces else []
     waits = [one.waited for one in summary.paces if one.waited is not None]
     rows += [["waiting for data, mean", share(sum(waits) / len(waits))]] if waits else []

@@ -8,7 +8,7 @@ looks.jsonl ─┤
 model/ ──────┘   the scores of the shipped weights are among its notes
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -36,6 +36,8 @@ from seqloom.training.pages.lines import (
     records_of,
     typed,
 )
+from seqloom.training.pages.naming import model_named
+from seqloom.training.pages.paces import paces_of_steps
 from seqloom.training.pages.scores import Scores, read_scores, scores_of
 
 
@@ -55,13 +57,15 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     config: RunConfig
+    model: str  # its recipe and size, or its layers
     metric: Metric  # the one that decides which weights are the best
     data: DataSummary
     begun: BegunLine | None
     steps: tuple[StepLine, ...]
     validations: tuple[ValidationLine, ...]
     end: EndLine | None  # None while it goes on, or where it was cut off
-    paces: tuple[PaceLine, ...]
+    paces: tuple[PaceLine, ...]  # of reports of steps
+    seconds: float  # of training, stops not counted
     notices: tuple[NoticeLine, ...]
     saves: tuple[SavedLine, ...]
     scores: Scores | None
@@ -74,9 +78,10 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
         return next((one for one in reversed(self.validations) if one.best), None)
 
     @property
-    def seconds(self) -> float:
-        """Seconds of training, stops not counted."""
-        return self.paces[-1].seconds if self.paces else 0.0
+    def reached(self) -> int:
+        """The step that the run came to; steps are reported every so often, so the last report may lie before it."""
+        ends = () if self.end is None else (self.end,)
+        return max((one.step for one in (*self.steps, *self.validations, *ends)), default=0)
 
     @property
     def best_scores(self) -> Scores | None:
@@ -107,17 +112,19 @@ def summary_of(run: AnyRun, notes: Mapping[str, Any] | None = None) -> RunSummar
         fix = near_name(path) if not path.exists() else "name the folder that `seqloom train --out` made"
         raise DataError(f"{path} is no run folder: it has no config.toml", fix=fix)
     config: RunConfig = read(path / "config.toml", RunConfig)
-    looks = path / "looks.jsonl"
+    task, looks = task_of(RunFolder(path).meaning()), path / "looks.jsonl"
+    metrics = _metrics(path / "metrics.jsonl")
     return RunSummary(
         name=path.resolve().name,
         config=config,
+        model=model_named(config.model, task),
         data=data_summary(path),
-        metric=task_of(RunFolder(path).meaning()).metric,
+        metric=task.metric,
         scores=read_scores(path / "model") if notes is None else scores_of(notes),
         looks=tuple(typed(record, Look, looks) for record in records_of(looks)),
         disk=_disk(path),
-        **_metrics(path / "metrics.jsonl"),
-        **_events(path / "events.jsonl"),
+        **metrics,
+        **_events(path / "events.jsonl", {one.step for one in metrics["steps"]}),
     )
 
 
@@ -131,15 +138,15 @@ def _metrics(path: Path) -> dict[str, Any]:
     }
 
 
-def _events(path: Path) -> dict[str, Any]:
+def _events(path: Path, steps: Collection[int]) -> dict[str, Any]:
     records = records_of(path)
     begun = of_kind(records, "begun", BegunLine, path)
-    # a run that was killed takes some steps again, and tells of them twice: the last time counts
-    paces = {pace.step: pace for pace in of_kind(records, "pace", PaceLine, path)}
+    paces = of_kind(records, "pace", PaceLine, path)
     notices = {(one.step, one.code, one.text): one for one in of_kind(records, "notice", NoticeLine, path)}
     return {
         "begun": begun[-1] if begun else None,
-        "paces": tuple(paces[step] for step in sorted(paces)),
+        "paces": paces_of_steps(records, steps, path),
+        "seconds": paces[-1].seconds if paces else 0.0,
         "notices": tuple(notices.values()),
         "saves": of_kind(records, "saved", SavedLine, path),
     }

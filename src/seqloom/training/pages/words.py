@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 
 from seqloom.figures.axis import brief
+from seqloom.metrics.bootstrap import is_extreme
 
 Interval = tuple[float | None, float | None]
 ENDINGS = {
     "done": "Finished",
-    "patience": "Finished early: no better score on dev for as long as `patience` says",
+    "patience": "Finished early, because the score on dev got no better for as long as --patience allows,",
     "stopped": "Stopped by a signal; the same command goes on",
     "not-finite": "Stopped: losses or gradients were not finite three times in a row",
     "disk": "Stopped: checkpoints could not be written",
@@ -35,6 +36,21 @@ def with_interval(number: float | None, interval: Interval | None) -> str:
 def metrics_said(metrics: Mapping[str, float | None], intervals: Mapping[str, Interval]) -> str:
     """All metrics in one line."""
     return ", ".join(f"{name} {with_interval(number, intervals.get(name))}" for name, number in metrics.items())
+
+
+def alike_said(metrics: Mapping[str, float | None]) -> str:
+    """What the intervals of shares of 0 or 1 are; empty where there are none.
+
+    >>> print(alike_said({"accuracy": 1.0, "loss": 0.1}))
+    Not one row differs in accuracy, so drawing rows again shows no spread. The interval is the rule of three: of \
+as many further rows up to 3 may differ.
+    >>> alike_said({"accuracy": 0.9})
+    ''
+    """
+    names = [name for name, number in metrics.items() if is_extreme(name, number)]
+    same = f"Not one row differs in {' or '.join(names)}, so drawing rows again shows no spread."
+    rule = "The interval is the rule of three: of as many further rows up to 3 may differ."
+    return f"{same} {rule}" if names else ""
 
 
 def size(count: float) -> str:

@@ -1,0 +1,62 @@
+"""What the options of `seqloom train` ask for, checked and typed, before any data is read.
+
+A run that is written down, in the folder of `--out` or in the file of `--config`, says everything itself; only options
+that do not decide which weights come out may stand beside it.
+"""
+
+from typing import Any
+
+import msgspec
+
+from seqloom.cli import train_options as options
+from seqloom.cli.data_options import DataOptions
+from seqloom.config.data import DataConfig, EncodingConfig
+from seqloom.config.reading import read
+from seqloom.config.training import RunConfig
+from seqloom.data.problems import BadRows
+from seqloom.errors import ConfigError
+from seqloom.training.places import CONFIG
+
+# Beside a run that is written down: where, how long, and what does not decide which weights come out.
+FREE = {"out", "config", *options.LENGTHS, "bad_rows", "max_bad", "tensorboard", "find_lr", "json", "device", "workers"}
+FREE |= {"processes", "max_restarts", "shard"}
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What the options say, checked, and nothing read yet but configurations."""
+
+    data: DataConfig
+    encoding: EncodingConfig | None  # None: by the task
+    model: dict[str, Any]  # by the names of `Wishes`
+    training: dict[str, Any]  # by the names of `TrainingConfig`
+    bad_rows: BadRows
+
+
+def asked_for(values: dict[str, Any], reading: DataOptions, given: list[str]) -> Asked:
+    """The typed form of the options, or of the run that they name."""
+    options.require_machine(values)
+    written = _written(values, given)
+    if written is not None:
+        length = options.length(values)
+        training = msgspec.structs.asdict(written.training) | ({} if length is None else {"length": length})
+        return Asked(written.data, written.encoding, {"model": written.model}, training, reading.rule())
+    model, training = options.model_wishes(values), options.training_settings(values)
+    return Asked(reading.data(values["data"]), reading.encoded(given), model, training, reading.rule())
+
+
+def _written(values: dict[str, Any], given: list[str]) -> RunConfig | None:
+    """The configuration that was written down, if the options name one instead of data."""
+    if values["data"] and values["config"] is None:
+        return None
+    path = values["config"]
+    if path is None:
+        if values["out"] is None:
+            raise ConfigError("nothing to train on", fix="name a file of data, or a run to go on with: --out RUN")
+        path = values["out"] / CONFIG
+        if not path.is_file():
+            raise ConfigError(f"{values['out']} holds no run to go on with", fix="name a file of data before --out")
+    if others := [name for name in given if name not in FREE]:
+        flags = ", ".join("the data" if name == "data" else f"--{name.strip('_').replace('_', '-')}" for name in others)
+        raise ConfigError(f"{path} says everything, and so would {flags}", fix="leave one out, or change the file")
+    config: RunConfig = read(path, RunConfig)
+    return config

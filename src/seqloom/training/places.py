@@ -1,0 +1,57 @@
+"""Where a run may be: asked before any work, so that nobody waits for data to be read and is refused then."""
+
+import os
+from pathlib import Path
+
+from seqloom import durable
+from seqloom.durable.holding import LOCK
+from seqloom.errors import ConfigError, near_name
+
+CONFIG, DATA, VOCABULARY = "config.toml", "data.json", "vocabulary"
+BEFORE_CONFIG = (DATA, VOCABULARY)  # what a start that was interrupted may leave
+
+
+def require_free(path: Path) -> None:
+    """Raise ConfigError where no run can be, and HeldError where another process is at one."""
+    require_place(path)
+    if (path / LOCK).exists():
+        with durable.hold(path):
+            pass
+
+
+def require_place(path: Path) -> None:
+    """Raise ConfigError where no run can be, without writing anything."""
+    require_writable(path)
+    if not path.exists() or (path / CONFIG).exists():
+        return
+    names = sorted(inner.name for inner in path.iterdir())
+    strays = [name for name in names if name not in BEFORE_CONFIG and not name.startswith(".")]
+    if strays:
+        raise ConfigError(
+            f"{path} holds {strays[0]} and no {CONFIG}, so it is not the folder of a run",
+            fix=f"train in a new folder: {free_name(path)}",
+        )
+
+
+def require_writable(path: Path) -> None:
+    """Raise ConfigError where no folder can be made, or none can be written in."""
+    if path.exists() and not path.is_dir():
+        raise ConfigError(f"{path} is a file, and a run needs a folder", fix="choose another name")
+    if not path.parent.is_dir():
+        raise ConfigError(f"{path}: there is no folder {path.parent}", fix=f"make it, or {near_name(path.parent)}")
+    existing = path if path.exists() else path.parent
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise ConfigError(f"{existing} cannot be written", fix="choose another folder, or change its permissions")
+
+
+def new_name(path: Path) -> Path:
+    """This folder, or one beside it that is not there yet."""
+    return free_name(path) if path.exists() else path
+
+
+def free_name(path: Path) -> Path:
+    """A folder beside this one that is not there yet: RUN-2, RUN-3, ..."""
+    number = 2
+    while (other := path.with_name(f"{path.name}-{number}")).exists():
+        number += 1
+    return other

@@ -1,0 +1,163 @@
+"""From wishes to a run with nothing left open: data read without its test part, model and settings chosen.
+
+A run that starts from another model (`init`) takes that model's tokenisers. Once it has begun they are in its own
+folder, and the other model is not needed any more.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from seqloom.bundle import Bundle, read_bundle
+from seqloom.bundle.places import model_folder
+from seqloom.config.changing import with_setting
+from seqloom.config.data import DataConfig
+from seqloom.config.models import AnyModel
+from seqloom.config.training import RunConfig, TrainingConfig
+from seqloom.data.preparing import Given, Prepared, prepare
+from seqloom.data.problems import BadRows, Ledger, escaped
+from seqloom.data.schema import Schema
+from seqloom.data.sealing import open_sealed
+from seqloom.data.sources.shelves import cache_folder
+from seqloom.data.survey import Watch
+from seqloom.errors import ConfigError
+from seqloom.tasks.choosing import task_of
+from seqloom.tasks.contract import HeadSettings, Meaning, Task
+from seqloom.training.defaults import default_encoding, default_training
+from seqloom.training.folder import DataFacts, RunFolder
+from seqloom.training.wishes import Wishes
+
+SHOWN = 5  # labels in a sentence
+NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
+
+
+class Resolved(NamedTuple):
+    """A run with nothing left open."""
+
+    config: RunConfig
+    prepared: Prepared  # its test part is sealed: no row of it is here
+    task: Task
+    facts: DataFacts
+    said: tuple[str, ...]
+    init: Bundle | None = None  # what a new run starts from
+
+
+class _Start(NamedTuple):
+    """What a run starts from: the model of `init`, or what the run itself has kept of it."""
+
+    model: AnyModel
+    meaning: Meaning
+    bundle: Bundle | None
+    said: tuple[str, ...] = ()
+
+
+def resolve(
+    data: DataConfig,
+    wishes: Wishes,
+    *,
+    out: Path | None = None,
+    bad_rows: BadRows = BadRows(),  # noqa: B008  # frozen
+    cache: Path | None = None,
+    watch: Watch | None = None,
+) -> Resolved:
+    """The data read and encoded, and everything chosen that was left open; nothing is written but the cache.
+
+    A run that has begun in `out` takes what it started from out of its own folder.
+    """
+    _require_changeable(wishes)
+    start, ledger = _start(wishes, out), Ledger(bad_rows)
+    dataset = open_sealed(data, ledger)
+    encoding = wishes.encoding or default_encoding(dataset.schema.task)
+    given = None if start is None else _given(start.meaning, dataset.schema)
+    place = cache if cache is not None else cache_folder() / "prepared"
+    prepared = prepare(dataset, encoding, ledger, cache=place, watch=watch, given=given)
+    task = task_of(Meaning.of(prepared))
+    model, recipe, said = _model(task, wishes, prepared, start)
+    settings = default_training(prepared, recipe, wishes.size or "small") | wishes.training
+    config = RunConfig(
+        task=task.name, data=dataset.config, encoding=encoding, model=model, training=TrainingConfig(**settings)
+    )
+    said = (*dataset.said, *_labels_said(prepared.schema), *said)
+    return Resolved(config, prepared, task, DataFacts.of(dataset, prepared), said, start.bundle if start else None)
+
+
+def _require_changeable(wishes: Wishes) -> None:
+    """Refuse settings of a recipe for a model that is ready: they would change nothing, and nobody would notice."""
+    if names := wishes.in_vain():
+        source = "the model of init" if wishes.model is None else "the given model"
+        raise ConfigError(f"{', '.join(names)} would change {source}", fix="name a recipe, or change the model itself")
+
+
+def init_bundle(name: str) -> Bundle:
+    """The model that a run starts from: a run folder or a model folder."""
+    return read_bundle(model_folder(name))
+
+
+def _start(wishes: Wishes, out: Path | None) -> _Start | None:
+    """What the run starts from; None where that is nothing."""
+    name = wishes.training.get("init")
+    if not name:
+        return None
+    run = None if out is None else RunFolder(out)
+    if run is not None and run.has_begun() and (before := run.config()).training.init == name:
+        return _Start(before.model, run.meaning(), None)
+    bundle = init_bundle(name)
+    return _Start(bundle.config, bundle.meaning, bundle, (f"the model is that of --init: {bundle.config.kind()}",))
+
+
+def _given(meaning: Meaning, found: Schema) -> Given:
+    """The tokenisers of a model that training starts from; labels are those of the data."""
+    if meaning.schema.input != found.input:
+        raise ConfigError(
+            f"--init reads {meaning.schema.input}, and the data has {found.input}",
+            fix="start from a model of the same kind of input",
+        )
+    return Given(None, meaning.tokenizer, meaning.target_tokenizer)
+
+
+def _labels_said(schema: Schema) -> Iterator[str]:
+    """How many labels there are, the first of them, and what numbers among them might have been meant as."""
+    if not schema.labels:
+        return
+    first = ", ".join(escaped(label) for label in schema.labels[:SHOWN])
+    more = ", ..." if len(schema.labels) > SHOWN else ""
+    numbers = len(schema.labels) > 2 and all(map(NUMBER.fullmatch, schema.labels))
+    hint = "; each number is a name here, --task regress would learn how large they are" if numbers else ""
+    yield f"labels: {len(schema.labels):,} ({first}{more}){hint}"
+
+
+def _model(
+    task: Task, wishes: Wishes, prepared: Prepared, start: _Start | None
+) -> tuple[AnyModel, str, tuple[str, ...]]:
+    """The configuration of the model, the name of its recipe, and what was chosen."""
+    if wishes.model is not None and not isinstance(wishes.model, str):
+        task.require(wishes.model)
+        return wishes.model, "", ()
+    if start is not None and wishes.model is None:
+        return task.adapted(start.model), "", start.said
+    recipe, size = wishes.model or task.recipes()[0], wishes.size or "small"
+    weights = class_weights(wishes.class_weights, prepared)
+    model = task.model(recipe, size, HeadSettings(wishes.smoothing, weights))
+    if wishes.dropout is not None:
+        model = with_setting(model, "dropout", wishes.dropout)
+    said = () if wishes.model and wishes.size else (f"model: {recipe}, size {size}, {model.parameters():,} parameters",)
+    return model, recipe, said
+
+
+def class_weights(asked: str | tuple[float, ...], prepared: Prepared) -> tuple[float, ...]:
+    """The weight of each label: as given, or such that all labels weigh the same together."""
+    if not isinstance(asked, str):
+        return asked
+    if asked != "balanced":
+        raise ConfigError(f"class weights {asked!r}", fix="'balanced', or a number for each label")
+    if prepared.schema.target != "label":
+        raise ConfigError(
+            f"balanced class weights are for data with one label each, and its target is {prepared.schema.target}",
+            fix="leave them out",
+        )
+    labels = prepared.columns["target"].select(prepared.parts["train"]).values
+    counts = np.bincount(labels[labels >= 0], minlength=len(prepared.schema.labels))
+    return tuple((counts.sum() / np.maximum(1, counts) / len(counts)).tolist())

@@ -1,0 +1,106 @@
+"""The doctor on runs that `seqloom train` made, of every task, and on what is left of one when parts of it are gone."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from seqloom.cli import app
+from seqloom.data.synthetic import NAMES
+from seqloom.diagnosis.front import diagnose
+from seqloom.training.journal import METRICS
+
+pytestmark = pytest.mark.slow
+
+RUNS = {
+    "classify": ("classify.csv", "--model", "bag"),
+    "regress": ("scores.csv", "--task", "regress", "--model", "cnn"),
+    "tag": ("tags.conll", "--task", "tag"),
+    "lm": ("text.txt", "--task", "lm", "--model", "lstm"),
+    "translate": ("dates.tsv", "--task", "translate", "--input", "source", "--target", "target"),
+}
+SHORT = ("--size", "tiny", "--device", "cpu", "--steps", "12", "--workers", "0", "--patience", "0")
+
+
+def verb(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def doubtful(path: Path) -> None:
+    """Texts of which some have two labels, and some labels are written in two ways: the data check warns of both."""
+    rows = [(f"the {word} tree", label) for word in ("oak", "elm", "fir", "ash") for label in ("yes", "no")] * 6
+    rows += [(f"tree number {number}", "Yes" if number == 7 else "yes") for number in range(40)]
+    path.write_text("text,label\n" + "".join(f"{text},{label}\n" for text, label in rows), encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A short run of each task, all by the command line."""
+    place = tmp_path_factory.mktemp("runs")
+    doubtful(place / "classify.csv")
+    made = {name: list(NAMES[name].examples("train", count=200)) for name in ("dates", "grammar", "movies")}
+    lines = {
+        "dates.tsv": ["source\ttarget", *(f"{one.input}\t{one.target}" for one in made["dates"])],
+        "scores.csv": ["text,score", *(f"{'very ' * (number % 7)}good {number},{number % 7}" for number in range(200))],
+        "text.txt": [str(one.input) for one in made["grammar"]],
+        "tags.conll": [line for one in made["movies"] for line in _conll(one)],
+    }
+    for name, content in lines.items():
+        (place / name).write_text("\n".join(content) + "\n", encoding="utf-8")
+    for task, (data, *how) in RUNS.items():
+        shown = verb("train", place / data, *how, *SHORT, "--out", place / task)
+        assert shown.exit_code == 0, shown.output
+    return {task: place / task for task in RUNS}
+
+
+def _conll(example: Any) -> list[str]:
+    words = zip(example.input.text.split(" "), example.target, strict=True)
+    return [*(f"{word} {tag}" for word, tag in words), ""]
+
+
+@pytest.mark.parametrize("task", RUNS)
+def test_the_doctor_looks_into_a_real_run_of_every_task(runs: dict[str, Path], task: str) -> None:
+    shown = verb("doctor", runs[task], "--json")
+    assert shown.exit_code == 0, shown.output
+    said = json.loads(shown.output)["said"]
+    assert len(said) == 1 and "after 0 steps" not in said[0] and "has no form yet" in said[0]  # and nothing else
+    assert verb("doctor", runs[task]).exit_code == 0
+
+
+def test_what_the_data_check_warned_of_reaches_the_doctor(runs: dict[str, Path]) -> None:
+    (finding,) = (one for one in diagnose(runs["classify"]).findings if one.code == "label.data")
+    assert {"label.conflict", "label.case"} <= finding.evidence.keys() and "correct the files" in finding.text
+
+
+def test_what_is_left_of_a_run_is_looked_at(runs: dict[str, Path], tmp_path: Path) -> None:
+    run = Path(shutil.copytree(runs["classify"], tmp_path / "run"))
+    lines = (run / METRICS).read_bytes().splitlines(keepends=True)
+    (run / METRICS).write_bytes(lines[0])
+    assert "has no form yet" in diagnose(run).said[0]
+    (run / METRICS).write_bytes(lines[0][:-3])  # as a machine that lost its power leaves it
+    assert "after 0 steps" in diagnose(run).said[0]
+    (run / METRICS).unlink()
+    (run / "events.jsonl").unlink()
+    assert "after 0 steps" in diagnose(run).said[0]
+    shutil.rmtree(run / "model")
+    said = " ".join(verb("doctor", run).output.split())
+    assert "the model was not looked into" in said
+    assert diagnose(run).codes == ("label.data",)
+
+
+@pytest.mark.parametrize(
+    "content", [None, b"not JSON", b'{"fingerprints": {}, "split": {}, "findings": [{"code": 1}]}']
+)
+def test_facts_about_the_data_that_cannot_be_read_are_said(
+    runs: dict[str, Path], content: bytes | None, tmp_path: Path
+) -> None:
+    run = Path(shutil.copytree(runs["classify"], tmp_path / "run"))
+    if content is None:
+        (run / "data.json").unlink()
+    else:
+        (run / "data.json").write_bytes(content)
+    assert any("data.json" in line for line in diagnose(run).said)

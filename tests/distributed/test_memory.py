@@ -1,0 +1,74 @@
+"""Memory that runs out on one of several ranks: the same command goes on in more pieces, without any option."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from distributed.forking import Forks, Outcome
+from distributed.runs import FAILING_STEP, write_data
+from seqloom.errors import DamagedError
+from seqloom.training.memory import REMEMBERED, HalvedError, fitting, remembering
+
+RUN = "distributed.runs:run"
+ROOM = 4  # rows; a rank has more of nearly every batch
+
+
+def test_a_run_remembers_in_how_many_pieces_a_step_fits(tmp_path: Path) -> None:
+    assert fitting(tmp_path).pieces == 1 and not fitting(tmp_path).said
+    with pytest.raises(HalvedError, match="goes on in 4 pieces"), remembering(tmp_path):
+        raise HalvedError("memory ran out in step 3 on rank 1", pieces=4)
+    assert fitting(tmp_path).pieces == 4 and "in 4 pieces" in fitting(tmp_path).said[0]
+
+
+def test_other_errors_leave_nothing_to_remember(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="else"), remembering(tmp_path):
+        raise ValueError("something else")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("content", ["", "{}}", '{"pieces": 0}', '{"pieces": "4"}', '{"rows": 2}'])
+def test_a_note_that_cannot_be_read_says_what_to_do(tmp_path: Path, content: str) -> None:
+    (tmp_path / REMEMBERED).write_text(content)
+    with pytest.raises(DamagedError, match="remove it: the run finds out again"):
+        fitting(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("data") / "colours.csv"
+    write_data(path)
+    return str(path)
+
+
+def starts(forks: Forks, settings: dict[str, object], count: int) -> list[list[Outcome]]:
+    """How the ranks ended, each time that the same command was given."""
+    return [forks.run(RUN, 2, settings) for _ in range(count)]
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_in_pieces_that_fit_and_loses_the_same(forks: Forks, data: str, tmp_path: Path) -> None:
+    settings = {"data": data, "dropout": 0.0, "steps": 12}
+    clean = forks.answers(RUN, 2, {**settings, "out": str(tmp_path / "clean")})[0]["losses"]
+    out = tmp_path / "run"
+    tight = {**settings, "out": str(out), "room": ROOM, "who": 1}
+    *failed, last = starts(forks, tight, 3)
+    for pieces, outcomes in zip((2, 4), failed, strict=True):
+        assert [outcome.code for outcome in outcomes] == [1, 6]
+        assert f"memory ran out in step {FAILING_STEP} on rank 1" in outcomes[1].stderr
+        assert f"repeat the command: it goes on in {pieces} pieces" in outcomes[1].stderr
+        assert max(outcome.seconds for outcome in outcomes) < 15
+    assert [outcome.code for outcome in last] == [0, 0], last[0].stderr + last[1].stderr
+    assert json.loads((out / REMEMBERED).read_text()) == {"pieces": 4}
+    assert any("each step is computed in 4 pieces" in said for said in last[0].answer["said"])
+    losses = last[0].answer["losses"]
+    assert len(losses) == 12 - 5  # from the checkpoint before it
+    np.testing.assert_allclose(losses, clean[5:], rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_run_that_forgets_never_comes_further(forks: Forks, data: str, tmp_path: Path) -> None:
+    tight = {"data": data, "out": str(tmp_path / "run"), "steps": 12, "room": ROOM, "who": 1, "forgetful": True}
+    for outcomes in starts(forks, tight, 2):
+        assert outcomes[1].code == 6 and "goes on in 2 pieces" in outcomes[1].stderr
