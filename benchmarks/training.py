@@ -1,4 +1,4 @@
-"""What a step of ours costs beside a bare PyTorch loop that does the same maths: ratios of medians, in turns.
+"""What a step of ours costs beside a bare PyTorch loop that does the same maths: the median of ratios, in turns.
 
 Bare: zero_grad, loss, backward, clip_grad_norm_, fused AdamW in two groups, LambdaLR. Ours does more: it sums losses
 and norms for the report, seeds dropout, guards against NaN, counts symbols, and on a processor is read at every step.
@@ -96,20 +96,37 @@ def ragged() -> AnyBatch:
     return Batch(Padded.of(torch.randint(VOCABULARY, (ROWS, TIME)), lengths), torch.randint(CLASSES, (ROWS,)))
 
 
+class Pair(NamedTuple):
+    """Seconds of a step of ours and of a bare one, taken one after the other."""
+
+    ours: float
+    bare: float
+
+    @property
+    def ratio(self) -> float:
+        """What ours costs, as a multiple of the bare one."""
+        return self.ours / self.bare
+
+
+def pairs(recipe: str, size: Size, name: str) -> list[Pair]:
+    """Pairs of one model on a device; what the first steps cost in memory and kernels is left out."""
+    inputs, device = TokensConfig(vocab_size=VOCABULARY), torch.device(name)
+    torch.manual_seed(0)
+    model, batch = recipes.classifier(recipe, inputs=inputs, num_classes=CLASSES, size=size).build(), ragged()
+    mine, other = ours(copy.deepcopy(model).to(device), batch, name), bare(model.to(device), batch, device)
+    return [Pair(seconds(mine, name), seconds(other, name)) for _ in range(PAIRS + 1)][1:]
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Print one line for each model."""
     name = (arguments or ["cpu"])[0]
     print(f"{PAIRS} pairs of {STEPS} steps in turns, {ROWS} rows of up to {TIME} symbols, {name}")
     for what, (recipe, size) in MODELS.items():
-        inputs, device = TokensConfig(vocab_size=VOCABULARY), torch.device(name)
-        torch.manual_seed(0)
-        model, batch = recipes.classifier(recipe, inputs=inputs, num_classes=CLASSES, size=size).build(), ragged()
-        steps = [ours(copy.deepcopy(model).to(device), batch, name), bare(model.to(device), batch, device)]
-        rounds = [[seconds(step, name) for step in steps] for _ in range(PAIRS + 1)][1:]
-        mine, other = (statistics.median(column) * 1e3 for column in zip(*rounds, strict=True))
-        ratios = sorted(one / two for one, two in rounds)
-        spread = f"{ratios[0]:.2f} to {ratios[-1]:.2f}"
-        print(f"{what:<20} ours {mine:8.2f} ms, bare {other:8.2f} ms a step: {mine / other:.3f} ({spread})")
+        taken = pairs(recipe, size, name)
+        mine, other = (statistics.median(column) * 1e3 for column in zip(*taken, strict=True))
+        ratios = sorted(pair.ratio for pair in taken)
+        spread = f"{statistics.median(ratios):.3f} ({ratios[0]:.2f} to {ratios[-1]:.2f})"
+        print(f"{what:<20} ours {mine:8.2f} ms, bare {other:8.2f} ms a step: {spread}")
 
 
 if __name__ == "__main__":

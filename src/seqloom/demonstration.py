@@ -4,8 +4,10 @@ Each is small enough for a minute on two cores, and learns what its data asks fo
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
+import numpy as np
+import torch
 from msgspec.structs import replace
 
 from seqloom.config.changing import with_setting
@@ -13,11 +15,15 @@ from seqloom.config.data import DataConfig, EncodingConfig, Task
 from seqloom.config.models import AnyModel, EncoderDecoderConfig
 from seqloom.config.text import CharactersConfig, WordsConfig
 from seqloom.config.training import ByLengthConfig, EpochsConfig, LinearConfig
+from seqloom.data.synthetic.grammar import worth
+from seqloom.decoding.alignment import alignment as weights_of
 from seqloom.figures import Matrix
 from seqloom.loaded.model import LoadedModel
-from seqloom.operators.attention import weights
-from seqloom.taps import recording
+from seqloom.models import EncoderDecoder
+from seqloom.tasks.translate import Translate
+from seqloom.text.symbols import BEGIN
 from seqloom.training.front import Resolved, Wishes, resolve
+from seqloom.types import Padded
 
 SPACE = "_"  # in the names of columns, where nothing would be seen
 
@@ -34,12 +40,25 @@ class Show(NamedTuple):
     training: dict[str, Any]
     drawn: str = ""  # an input whose alignment is drawn
     shaped: Callable[[Any], AnyModel] = lambda model: model  # what else the recipe needs to be small
+    limit: Callable[[], str] = lambda: ""  # what no model can do better than, told beside the score
 
 
 def _shallow(model: EncoderDecoderConfig) -> EncoderDecoderConfig:
     """The translator with one recurrent layer on each side: alignments are found in a third of the steps."""
     encoder = replace(model.encoder, repeat=1)
     return replace(model, encoder=encoder, decoder=replace(model.decoder, layers=model.decoder.layers[-2:]))
+
+
+def _floor() -> str:
+    """The lowest perplexity on the grammar.
+
+    >>> _floor()
+    'no model can have a perplexity below 5.13 here in the long run: so much of the grammar is chance'
+    """
+    return (
+        f"no model can have a perplexity below {worth().perplexity:.2f} here in the long run: "
+        "so much of the grammar is chance"
+    )
 
 
 def _plan(epochs: int, rate: float, budget: int) -> dict[str, Any]:
@@ -87,6 +106,7 @@ SHOWS: dict[Task, Show] = {
         ("the tall fox that",),
         WORDS,
         _plan(3, 1e-2, 1_024),
+        limit=_floor,
     ),
 }
 
@@ -101,17 +121,18 @@ def resolved(show: Show) -> Resolved:
 
 def alignment(loaded: LoadedModel, text: str) -> Matrix:
     """Where a translator looks while it writes: a row for each symbol that it says, in hundredths of its attention."""
-    tokenizer = loaded.meaning.tokenizer
-    assert tokenizer is not None, "the show reads text"
-    with recording(loaded.model, "decoder.*weights") as heard:
-        (said,) = loaded.predict([text])
-    (requests,) = heard.values()  # one for each step of writing
-    looks = [weights(request)[0, 0, 0] for request in requests]  # [S] each
-    symbols = tokenizer.encode([text]).values
+    task, tokenizer = loaded.task, loaded.meaning.tokenizer
+    assert isinstance(task, Translate) and tokenizer is not None, "the show reads and writes text"
+    symbols = torch.from_numpy(tokenizer.encode([text]).values.astype(np.int64)).to(loaded.device)
+    source = Padded.of(symbols[None])
+    (written,) = task.written(loaded.model, source)
+    looks = weights_of(cast(EncoderDecoder, loaded.model), source, Padded.of(symbols.new_tensor([[BEGIN, *written]])))
+    assert looks is not None, "the show has a model that aligns"
+    said = task.tokenizer.decode(written)
     return Matrix(
-        title=f'Where the model looks while it writes "{said.shown()}"',
-        rows=[*said.shown(), "end"],
-        columns=[tokenizer.piece(int(symbol)).replace(" ", SPACE) for symbol in symbols],
-        values=[[round(100 * share) for share in look[: len(symbols)].tolist()] for look in looks],
+        title=f'Where the model looks while it writes "{said}"',
+        rows=[*said, "end"],
+        columns=[tokenizer.piece(symbol).replace(" ", SPACE) for symbol in symbols.tolist()],
+        values=[[round(100 * share) for share in look] for look in looks.tolist()],
         caption="Hundredths of the attention of each written character (down) to each character read (across).",
     )

@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 NAMES_LOOKED_AT = 10_000  # of a folder, for a near name
+ALIKE = 0.6  # the share of letters that a name has in common with what was meant
 
 
 class SeqloomError(Exception):
@@ -123,7 +124,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """
     names = sorted(known)
     near = [other for other in names if other.lower() == name.lower()]
-    near = near or difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    near = near or difflib.get_close_matches(name, names, n=1, cutoff=ALIKE)
     return f"did you mean '{near[0]}'?" if near else f"choose from {', '.join(names)}"
 
 
@@ -136,5 +137,23 @@ def near_name(path: Path) -> str:
             names = [entry.name for entry in itertools.islice(entries, NAMES_LOOKED_AT)]
     except OSError:
         names = []
-    near = difflib.get_close_matches(path.name, sorted(names), n=1, cutoff=0.6)
-    return f"did you mean {near[0]}?" if near else "check the path"
+    near = _nearest(path.name, sorted(names))
+    return f"did you mean {near}?" if near else "check the path"
+
+
+def _nearest(name: str, others: Sequence[str]) -> str:
+    """The name most like another; '' if none is. An ending that many files share makes no two names alike.
+
+    >>> _nearest("tran.csv", ["dev.csv", "train.csv", "train.tsv"]), _nearest("nope.csv", ["ans.csv"])
+    ('train.csv', '')
+    """
+    by_stem: dict[str, list[str]] = {}
+    for other in others:
+        by_stem.setdefault(_stem(other), []).append(other)
+    stems = difflib.get_close_matches(_stem(name), by_stem, n=1, cutoff=ALIKE)
+    return difflib.get_close_matches(name, by_stem[stems[0]], n=1, cutoff=0.0)[0] if stems else ""
+
+
+def _stem(name: str) -> str:
+    """A name up to its first ending, in small letters."""
+    return (name.partition(".")[0] or name).lower()

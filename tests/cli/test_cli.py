@@ -13,6 +13,8 @@ from seqloom import recipes
 from seqloom.cli import app
 from seqloom.cli.recipes import make
 from seqloom.config.models import model_from_toml
+from seqloom.diagnosis.range_test import RangeTest
+from seqloom.errors import near_name
 
 
 def _seqloom(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -101,6 +103,55 @@ seqloom.cli.main()
 def test_a_bad_value_is_named_with_its_flag(flag: str, value: str, tmp_path: Path) -> None:
     refused = CliRunner().invoke(app, ["data", "check", str(_films(tmp_path)), flag, value]).exception
     assert str(refused).startswith(f"{flag}: ")
+
+
+def test_the_check_speaks_of_rows_and_batches_and_not_of_pairs(tmp_path: Path) -> None:
+    def batches(budget: int) -> str:
+        arguments = ["data", "check", str(_films(tmp_path)), "--budget", str(budget)]
+        told = CliRunner().invoke(app, arguments, env={"COLUMNS": "100"}).stdout.partition("Batches\n")[2]
+        return " ".join(told.split())
+
+    assert batches(10_000).endswith("all rows are in one batch: an epoch is one step")
+    said = r"rows that share a batch: \d+% of them share one in the next epoch too, the others meet new rows$"
+    assert re.search(said, batches(40))
+
+
+@pytest.mark.parametrize(
+    ("missing", "there", "near"),
+    [
+        ("nope.csv", ["ans.csv", "dev.csv"], ""),
+        ("trian.csv", ["ans.csv", "train.csv"], "train.csv"),
+        ("train.csv", ["dev.csv", "train.jsonl", "train.csv.gz"], "train.csv.gz"),
+        ("Train.CSV", ["dev.CSV", "train.csv"], "train.csv"),
+        ("rum", ["run", "runs.txt"], "run"),
+        (".hiden", ["other", ".hidden"], ".hidden"),
+    ],
+)
+def test_a_near_name_is_near_without_its_ending(missing: str, there: list[str], near: str, tmp_path: Path) -> None:
+    for name in there:
+        (tmp_path / name).touch()
+    assert near_name(tmp_path / missing) == (f"did you mean {near}?" if near else "check the path")
+
+
+def test_with_its_ending_any_two_tables_would_be_near(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "ans.csv").touch()
+    monkeypatch.setattr("seqloom.errors._stem", lambda name: name)
+    assert near_name(tmp_path / "nope.csv") == "did you mean ans.csv?"
+
+
+def _range_test(*blow_up: float) -> RangeTest:
+    losses = (*[1.0] * 10, *[1.0 - 0.05 * number for number in range(10)], *[0.5] * 10, *blow_up)
+    rates = tuple(10.0 ** (number / 10 - 4) for number in range(len(losses)))
+    return RangeTest(rates, losses, losses, 1e-3, rates[-1] if blow_up else None)
+
+
+def test_a_blow_up_takes_no_more_of_a_picture_of_rates_than_the_fall() -> None:
+    figure = _range_test(1.4, 20.0, 3_000.0).figure
+    for series in figure.series:
+        assert max(series.known) == 1.5 and len(series.known) == 32  # the step that is too high, and no further one
+    assert "the loss blows up at 0.16" in figure.caption
+    calm = _range_test().figure
+    assert max(calm.series[0].known) == 1.0 and "blows up" not in calm.caption
 
 
 def test_help_names_what_is_wanted_in_capitals() -> None:

@@ -10,6 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from seqloom.cli import app
+from seqloom.data.synthetic.grammar import worth
+from seqloom.demonstration import SHOWS
 from seqloom.errors import ConfigError
 
 
@@ -35,6 +37,13 @@ def test_an_unknown_demo_is_refused_with_those_that_are_there(what: str) -> None
     run = CliRunner().invoke(app, ["demo", what])
     assert isinstance(run.exception, ConfigError)
     assert "translate" in run.exception.fix
+
+
+def test_only_the_demo_of_a_grammar_has_a_limit_and_it_is_the_floor_of_that_grammar() -> None:
+    limits = {task: show.limit() for task, show in SHOWS.items()}
+    assert [task for task, limit in limits.items() if limit] == ["lm"]
+    (floor,) = map(float, re.findall(r"below ([\d.]+)", limits["lm"]))
+    assert floor == pytest.approx(worth().perplexity, abs=0.005)
 
 
 @pytest.mark.slow
@@ -69,4 +78,8 @@ def test_the_demo_of_a_language_model_comes_near_the_floor_of_its_grammar(tmp_pa
     run = _demo(tmp_path, "lm", "--out", "here")
     assert run.returncode == 0, run.stderr
     assert _best(run.stdout, "perplexity") < 5.6
+    lines = run.stdout.splitlines()
+    (best,) = (at for at, line in enumerate(lines) if line.startswith("best on the dev part"))
+    assert any("no model can have a perplexity below 5.13" in line for line in lines[best - 3 : best])
+    assert " -> perplexity" in run.stderr and not re.search(r"^  [+-] ", run.stderr + run.stdout, re.MULTILINE)
     assert (tmp_path / "here" / "model").exists()

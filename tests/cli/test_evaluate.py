@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -13,6 +14,8 @@ from seqloom.config.data import DataConfig
 from seqloom.config.training import StepsConfig
 from seqloom.durable import read_lines
 from seqloom.errors import ConfigError
+from seqloom.loaded import LoadedModel
+from seqloom.tasks.judging import Evaluation
 from seqloom.training.devices import choose_device
 from seqloom.training.front import Wishes, resolve, train_run
 from training_common import BASE
@@ -61,6 +64,19 @@ def test_the_report_and_the_card_tell_of_a_look_at_test_and_stay_as_they_are_aft
     evaluate(run, "--test")
     assert all(page.read_bytes() != old for page, old in zip(pages, before, strict=True))
     assert "has not been looked at" in before[1].decode() and "looked at **" in pages[1].read_text()
+
+
+@pytest.mark.parametrize("accuracy", [0.5, 1.0])
+def test_the_interval_of_a_perfect_score_is_explained_under_the_table(run, monkeypatch, accuracy) -> None:
+    known = LoadedModel.evaluate
+
+    def evaluated(model: LoadedModel, *data: Any, **settings: Any) -> Evaluation:
+        found = known(model, *data, **settings)
+        return found._replace(metrics=found.metrics | {"accuracy": accuracy})
+
+    monkeypatch.setattr(LoadedModel, "evaluate", evaluated)
+    explained = "\n\nNot one row differs in accuracy, so drawing rows again shows no spread. The interval is the rule"
+    assert (explained in evaluate(run)) == (accuracy == 1.0)
 
 
 def test_json_has_the_same_numbers(run) -> None:

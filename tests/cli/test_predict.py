@@ -35,7 +35,8 @@ def predict(*arguments: object, given: str | bytes | None = None) -> list[dict]:
 def test_lines_of_standard_input_are_answered_in_order(run) -> None:
     found = predict(run, "-", given="a good film\n\nbad\n")
     assert [one["line"] for one in found] == [1, 3]  # a blank line is passed over, and nobody is put off by it
-    assert all(one["label"] in ("bad", "good") and sum(one["scores"].values()) == pytest.approx(1) for one in found)
+    assert {one["label"] for one in found} <= {"bad", "good"}
+    assert [sum(one["scores"].values()) for one in found] == [pytest.approx(1, abs=1e-5)] * 2
 
 
 @pytest.mark.parametrize(
@@ -92,7 +93,10 @@ def test_a_bad_row_leaves_the_old_output_as_it_was(run, tmp_path) -> None:
         ),
         (("a.csv", "--input", "body", "--input", "title"), r"the model reads one text; --input names 2"),
         (("a.csv", "-o", "a.csv"), r"is the input itself"),
-        (("b.csv",), r"b\.csv: file\.missing.*did you mean a\.csv\?"),
+        (("aa.csv",), r"aa\.csv: file\.missing.*did you mean a\.csv\?"),
+        (("nope.csv",), r"nope\.csv: file\.missing: there is no such file\. Fix: check the path\.$"),
+        (("a.csv", "-o", "out.csv"), r"the answers are JSON, one object a line, and not \.csv\. Fix: --out out\.jsonl"),
+        (("a.csv", "-o", "out.JSON"), r"not \.JSON\. Fix: --out out\.jsonl"),
         (("a.csv", "--device", "tpu"), r"--device 'tpu'. Fix: choose from auto, cpu, cuda, mps"),
     ],
 )
@@ -102,6 +106,46 @@ def test_what_cannot_be_answered_is_refused_with_the_cure(run, tmp_path, monkeyp
     done = CliRunner().invoke(app, ["predict", str(run), *arguments])
     assert isinstance(done.exception, SeqloomError) and done.stdout == ""
     assert re.search(said, str(done.exception))
+
+
+@pytest.mark.parametrize("name", ["out.jsonl", "out.ndjson", "out.txt", "out"])
+def test_a_name_that_promises_no_other_format_is_taken(run, tmp_path, name) -> None:
+    assert predict(run, "-", "-o", tmp_path / name, given="good\n") == []
+    assert json.loads((tmp_path / name).read_text())["line"] == 1
+
+
+def test_no_score_has_more_than_six_digits(run) -> None:
+    found = predict(run, "-", given="good\nbad film\n")
+    scores = [score for one in found for score in one["scores"].values()]
+    assert all(score == float(f"{score:.6g}") for score in scores)
+
+
+def test_without_rounding_a_score_would_have_more_digits(run, monkeypatch) -> None:
+    monkeypatch.setattr("seqloom.cli.predict.rounded", lambda value: value)
+    found = predict(run, "-", given="good\nbad film\n")
+    assert any(score != float(f"{score:.6g}") for one in found for score in one["scores"].values())
+
+
+def test_the_input_stands_beside_its_answer_only_if_that_is_wanted(run) -> None:
+    plain, repeated = (predict(run, "-", *more, given="a good film\n") for more in ((), ("--with-input",)))
+    assert sorted(plain[0]) == ["label", "line", "scores"]
+    assert repeated == [plain[0] | {"input": "a good film"}]
+
+
+def test_the_code_of_a_warning_is_told_once_and_a_count_only_of_several(run) -> None:
+    def told(given: str) -> str:
+        return CliRunner().invoke(app, ["predict", str(run), "-", "--device", "cpu"], input=given).stderr
+
+    assert told("good\n\n") == "standard input:2: text.blank: a blank line, passed over.\n"
+    assert told("good\n\n\n") == "standard input:2: text.blank: a blank line, passed over. (2 times)\n"
+
+
+@pytest.mark.parametrize(("terminal", "device"), [(False, "auto"), (True, "cpu"), (True, "auto")])
+def test_the_device_is_told_to_people_who_left_its_choice_open(run, monkeypatch, terminal, device) -> None:
+    monkeypatch.setattr("seqloom.cli.predict.Screen.is_terminal", terminal)
+    said = CliRunner().invoke(app, ["evaluate", str(run), "--device", device], env={"TERM": "dumb"}).stderr
+    assert ("computing on " in said) == (terminal and device == "auto")
+    assert "as asked" not in said
 
 
 def test_bytes_that_are_no_utf8_are_refused_with_their_place(run) -> None:
@@ -117,6 +161,10 @@ def test_vectors_come_from_arrays(tmp_path) -> None:
     run = make_run(tmp_path / "run", "gru", **files)
     np.savez(tmp_path / "a.npz", x=np.ones((3, 5, 2), np.float32))
     assert len(predict(run, tmp_path / "a.npz")) == 3
+    with pytest.raises(
+        ConfigError, match=r"--with-input repeats texts, and the model reads vectors\. Fix: leave it out"
+    ):
+        predict(run, tmp_path / "a.npz", "--with-input")
     with pytest.raises(ConfigError, match="standard input holds lines of text, and the model reads vectors"):
         predict(run, "-", given="1\n")
 

@@ -20,14 +20,14 @@ from seqloom.training.launching import launch
 pytestmark = pytest.mark.slow
 RUN = "distributed.runs:run"
 PLACES = [
-    ("file-50:kill:9", 0),
     ("before-rename:kill:5", 0),
     ("before-manifest:kill:2", 0),
-    ("after-model:kill", 0),
     ("between-update-and-count:kill:8", 1),
     ("validation:kill:2", 1),
-    ("last-batch:kill:2", 0),
     ("metrics-half:kill:3", 0),
+    pytest.param("file-50:kill:9", 0, marks=pytest.mark.soak),
+    pytest.param("after-model:kill", 0, marks=pytest.mark.soak),
+    pytest.param("last-batch:kill:2", 0, marks=pytest.mark.soak),
 ]
 
 

@@ -107,10 +107,7 @@ def test_a_disk_that_refuses_the_model_to_the_end_ends_with_code_4_and_the_next_
     full.refuses = lambda _: False
     again = run(tmp_path / "run", data, average=average)
     assert (ended(again).why, ended(again).exit_code) == ("done", 0) and not only(again, Validated)
-    best = kept(tmp_path / "run", ended(again).best_step)
-    assert same(
-        shipped(tmp_path / "run"), best | (kept(tmp_path / "run", ended(again).best_step, "average") if average else {})
-    )
+    assert same(shipped(tmp_path / "run"), kept(tmp_path / "run", ended(again).best_step))
 
 
 def test_a_disk_that_is_full_for_good_lets_three_saves_fail_and_ends_the_run_with_code_4(

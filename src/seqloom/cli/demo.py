@@ -8,7 +8,7 @@ import typer
 from rich.text import Text
 
 from seqloom.cli.following import followed, summary
-from seqloom.cli.progress import brief, sample_line
+from seqloom.cli.progress import brief, sample_lines
 from seqloom.cli.screen import Screen
 from seqloom.config.data import Task
 from seqloom.durable import make_folder
@@ -68,8 +68,8 @@ def _kept(reports: Iterator[Report], samples: list[Sample]) -> Iterator[Report]:
 def _shown(screen: Screen, folder: Path, show: "Show", samples: list[Sample]) -> None:
     """Some unseen examples, what the model says to some more, and where it looks."""
     screen.print("\nUnseen examples:")
-    for sample in samples:
-        screen.print(sample_line(sample), soft_wrap=True)
+    for line in sample_lines(samples, samples):
+        screen.print(line, soft_wrap=True)
     from seqloom.demonstration import alignment
     from seqloom.loaded.model import load
 
@@ -83,3 +83,5 @@ def _shown(screen: Screen, folder: Path, show: "Show", samples: list[Sample]) ->
         figure = alignment(loaded, show.drawn).text(width=max(NARROWEST, min(WIDEST, screen.width)), colour=coloured)
         screen.print("\n", Text.from_ansi(figure), sep="", soft_wrap=True)
     screen.print()
+    if limit := show.limit():
+        screen.print(limit, markup=False, soft_wrap=True)

@@ -59,6 +59,8 @@ def _result(loaded: "LoadedModel", evaluation: "Evaluation", test: bool) -> dict
 
 
 def _show(found: dict[str, Any], evaluation: "Evaluation", data: list[str]) -> None:
+    from seqloom.training.pages.words import alike_said
+
     screen = Screen()
     where = " ".join(map(escaped, data)) or f"the {found['part']} part"
     lines = [f"{counted(found['rows'], 'example')} of {where}", ""]
@@ -67,6 +69,8 @@ def _show(found: dict[str, Any], evaluation: "Evaluation", data: list[str]) -> N
         low, high = found["intervals"].get(name, (None, None))
         between = "" if low is None or high is None else f"   95 % between {low:.4f} and {high:.4f}"
         lines.append(f"  {name:<{width}}  {value:.4f}{between}")
+    if alike := alike_said(found["metrics"]):
+        lines += ["", alike]
     wrong = [one for one in evaluation.confusion if one[0] != one[1]]
     if wrong:
         often = sorted(wrong, key=lambda one: -one[2])[:CONFUSIONS]

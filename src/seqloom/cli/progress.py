@@ -1,6 +1,6 @@
 """What a run looks like while it goes on: a live display in a terminal, plain lines everywhere else.
 
-    ━━━━━━━━━━━━━━━━━━━━━╸━━━━━━━━━━ 63 %                      validations scroll above, with two samples each
+    ━━━━━━━━━━━━━━━━━━━━━╸━━━━━━━━━━ 63 %                      validations scroll above, the best with two samples
     step 126 of 200 · epoch 2 · 0:07 · 0:04 left               as many lines as the terminal's width asks for
     loss 0.231 ▇▅▃▂▁ · exact 98.1 % · best 98.4 % at 120 · 52,300 symbols/s · padding 3 % · memory 412 MB
 
@@ -10,7 +10,7 @@ It only reads reports. Words of the data are shown with everything invisible wri
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -26,7 +26,7 @@ from seqloom.training.reports import Begun, Noticed, Report, Sample, Saved, Step
 
 LEVELS = "▁▂▃▄▅▆▇█"
 SPARKS = 12  # points of the tiny curve
-SAMPLES = 2  # of each validation
+SAMPLES = 2  # of a validation that is the best so far
 BETWEEN_LINES = 10.0  # seconds between plain lines about steps
 GAP = " · "
 
@@ -186,20 +186,38 @@ def begun_lines(report: Begun) -> list[Text]:
 
 
 def validation_lines(report: Validated, metric: str) -> list[Text]:
-    """A line of scores, the deciding one first, and a line for each sample."""
+    """A line of scores, the deciding one first; where they are the best so far, some samples, wrong ones first."""
     names = [name for name in (metric, *report.metrics) if name in report.metrics]
     scores = GAP.join(score(report.metrics, name) for name in dict.fromkeys(names)) or "no dev part"
     head = Text(f"step {report.step:,}{GAP}epoch {report.epoch}{GAP}dev {scores}")
-    if report.best and names:
-        head.append(f"{GAP}best so far", style="green")
-    return [head, *map(sample_line, report.samples[:SAMPLES])]
+    if not (report.best and names):
+        return [head]  # the same examples again would be no news
+    head.append(f"{GAP}best so far", style="green")
+    wrong_first = sorted(report.samples, key=lambda sample: sample.right)
+    return [head, *sample_lines(report.samples, wrong_first[:SAMPLES])]
+
+
+def sample_lines(samples: Sequence[Sample], shown: Sequence[Sample]) -> list[Text]:
+    """A line for each of the samples that are shown, with a mark where all samples are right or wrong."""
+    marked = are_right_or_wrong(samples)
+    return [Text.assemble("  ", *([_mark(sample)] if marked else []), sample_line(sample)) for sample in shown]
+
+
+def are_right_or_wrong(samples: Sequence[Sample]) -> bool:
+    """Whether an answer is right by saying what is true; a surprise or a number is only better or worse than others."""
+    if any(sample.right for sample in samples):
+        return all(sample.said == sample.true for sample in samples if sample.right)
+    return not all(sample.true == sample.input for sample in samples)  # no answer: running text read by itself
+
+
+def _mark(sample: Sample) -> Text:
+    return Text("+ ", style="green") if sample.right else Text("- ", style="red")
 
 
 def sample_line(sample: Sample) -> Text:
-    """An input, what the model said, and what is true if that differs."""
-    line = Text("  ").append("+ " if sample.right else "- ", style="green" if sample.right else "red")
-    line.append(brief(sample.input), style="dim").append(" -> ").append(brief(sample.said))
-    told = sample.right or sample.true == sample.input
+    """An input, what the model said, and what is true if neither has told it."""
+    line = Text.assemble((brief(sample.input), "dim"), " -> ", brief(sample.said))
+    told = sample.true in (sample.said, sample.input)
     return line if told else line.append(f"   true: {brief(sample.true)}", style="dim")
 
 

@@ -34,6 +34,7 @@ LOWEST, HIGHEST, STEPS = 1e-6, 10.0, 120
 SMOOTHED = 0.9  # what is kept of the mean at each step: about ten steps are seen together
 EXPLODED = 2.0  # times the lowest mean: the test is over
 BELOW = 10.0  # at least so many times below the blow-up lies a rate that holds for a whole run
+SHOWN = 1.5  # times the first loss, which is as high as a picture goes
 NOT_FINITE = 3  # steps in a row, after which nothing changes any more
 FEWEST = 10  # steps with a finite loss
 
@@ -49,13 +50,15 @@ class RangeTest(NamedTuple):
 
     @property
     def figure(self) -> Line:
-        """The loss over the logarithm of the rate."""
-        x = [math.log10(rate) for rate in self.rates]
-        top = 3 * max(self.smoothed[0], min(self.smoothed))  # a blow-up must not flatten the rest
-        curves = {"loss": self.losses, "smoothed": self.smoothed}
+        """The loss over the logarithm of the rate, up to where it blows up: that must not flatten the rest."""
+        top = SHOWN * self.smoothed[0]
+        falling = max(range(len(self.smoothed)), key=lambda at: (self.smoothed[at] <= top, at))
+        x = [math.log10(rate) for rate in self.rates[: falling + 2]]
+        curves = {"loss": self.losses[: len(x)], "smoothed": self.smoothed[: len(x)]}
+        blown = "" if self.exploded is None else f"; the loss blows up at {self.exploded:.2g}"
         return Line(
             title="Learning-rate range test",
-            caption=f"Suggested: --rate {self.suggestion:g}",
+            caption=f"Suggested: --rate {self.suggestion:g}{blown}",
             series=[Series(name=name, x=x, y=[min(y, top) for y in values]) for name, values in curves.items()],
             x_label="rate, as a power of ten",
             y_label="loss",

@@ -15,6 +15,7 @@ from seqloom.config.training import (
     EpochsConfig,
     LinearConfig,
     PacksConfig,
+    TrainingConfig,
 )
 from seqloom.data.preparing import Prepared
 from seqloom.data.sizes import sizes_of
@@ -25,6 +26,8 @@ STEPS_OF_EPOCH = 100  # at least, for small data: batches are made smaller
 FEWEST, MOST = 3, 30  # epochs
 SMALLEST_BATCH, LARGEST_BATCH = 256, 8_192  # symbols
 ROW = 256  # symbols of a row of packed documents
+PATIENCE = 5  # validations
+WARM_UP = 100  # steps, or a tenth of all
 
 # The wider a model, the smaller its rate; attention wants less than recurrence, and counting wants more.
 _RATES: dict[Size, float] = {"tiny": 5e-3, "small": 1e-3, "base": 5e-4, "big": 2e-4}
@@ -48,14 +51,29 @@ def default_training(prepared: Prepared, recipe: str, size: Size) -> dict[str, A
     steps = max(1, symbols // budget)
     epochs = max(FEWEST, min(MOST, round(STEPS / steps)))
     rate = default_rate(recipe, size)
-    schedule = ConstantConfig() if recipe == "linear" else LinearConfig(warm_up=min(100, epochs * steps // 10))
+    schedule = ConstantConfig() if recipe == "linear" else LinearConfig(warm_up=min(WARM_UP, epochs * steps // 10))
     return {
         "feed": _feed(prepared, budget),
         "length": EpochsConfig(count=epochs),
         "rate": rate,
         "schedule": schedule,
-        "patience": 5,
+        "patience": PATIENCE,
     }
+
+
+def told(settings: TrainingConfig) -> str:
+    """How long, by which batches and at which rate a run learns, in one line.
+
+    >>> told(TrainingConfig(patience=5))
+    'training: 10 epochs, batches of 4,096 symbols, rate 0.001 (adamw, linear, warm-up 100), patience 5'
+    """
+    length, feed, schedule = settings.length, settings.feed, settings.schedule
+    size = f"{feed.budget:,}" if isinstance(feed, ByLengthConfig) else f"{feed.rows:,} x {feed.length:,}"
+    kind = "" if isinstance(feed, ByLengthConfig) else f" in {feed.kind()}"
+    rises = f", warm-up {schedule.warm_up:,}" if schedule.warm_up else ""
+    rate = f"rate {settings.rate:g} ({settings.optimiser.kind()}, {schedule.kind()}{rises})"
+    patience = f"patience {settings.patience}" if settings.patience else "no end before that"
+    return f"training: {length.count:,} {length.kind()}, batches of {size} symbols{kind}, {rate}, {patience}"
 
 
 def _feed(prepared: Prepared, budget: int) -> AnyFeed:

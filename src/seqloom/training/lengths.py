@@ -6,6 +6,8 @@ from seqloom.config.training import AnyLength, EpochsConfig, SecondsConfig, Step
 from seqloom.data.loader import Plan
 from seqloom.training.standing import Standing
 
+COUNTED = 10  # epochs whose steps are counted one by one; the rest are taken to be like them
+
 
 def share_done(length: AnyLength, standing: Standing, plan: Plan[Any], seconds: float) -> float:
     """The share of the run that is done, 0..1: what schedules and the display go by."""
@@ -38,13 +40,19 @@ def expected_steps(length: AnyLength, plan: Plan[Any], symbols: int) -> int | No
     """About how many steps there will be; None where a clock decides. `symbols` are those of one epoch."""
     match length:
         case EpochsConfig():
-            return length.count * plan.count(0)
+            return _steps_of(length.count, plan)
         case StepsConfig():
             return length.count
         case SymbolsConfig():
             return max(1, round(length.count / max(1, symbols) * plan.count(0)))
         case SecondsConfig():
             return None
+
+
+def _steps_of(epochs: int, plan: Plan[Any]) -> int:
+    """The steps of so many epochs: batches are drawn anew in each, so one may have a step more than another."""
+    counted = [plan.count(epoch) for epoch in range(min(COUNTED, epochs))]
+    return round(epochs * sum(counted) / len(counted))
 
 
 def goes_by_clock(length: AnyLength) -> bool:

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import NamedTuple
 
 from seqloom import durable
 from seqloom.durable.holding import LOCK
@@ -9,6 +10,34 @@ from seqloom.errors import ConfigError, near_name
 
 CONFIG, DATA, VOCABULARY = "config.toml", "data.json", "vocabulary"
 BEFORE_CONFIG = (DATA, VOCABULARY)  # what a start that was interrupted may leave
+RUNS = Path("runs")
+
+
+class Home(NamedTuple):
+    """Where a run shall be: in the folder that was named, else in runs/NAME-TASK-MODEL."""
+
+    named: Path | None = None
+
+    def folder(self, data: str, task: str, model: str) -> Path:
+        """The folder of the run.
+
+        >>> Home().folder("data/reviews.csv", "classify", "cnn").as_posix()
+        'runs/reviews-classify-cnn'
+        """
+        name = Path(data).name.partition(".")[0] or "data"
+        return self.named or RUNS / f"{name}-{task}-{model}"
+
+    def require_room(self) -> None:
+        """Raise ConfigError where no run can be, and HeldError where another process is at one."""
+        if self.named is None:
+            require_writable(RUNS)
+        else:
+            require_free(self.named)
+
+    def make(self) -> None:
+        """Make the folder of runs, where one is needed that nobody named."""
+        if self.named is None:
+            durable.make_folder(RUNS)
 
 
 def require_free(path: Path) -> None:

@@ -26,8 +26,9 @@ from seqloom.data.survey import Watch
 from seqloom.errors import ConfigError
 from seqloom.tasks.choosing import task_of
 from seqloom.tasks.contract import HeadSettings, Meaning, Task
-from seqloom.training.defaults import default_encoding, default_training
+from seqloom.training.defaults import default_encoding, default_training, told
 from seqloom.training.folder import DataFacts, RunFolder
+from seqloom.training.places import Home
 from seqloom.training.wishes import Wishes
 
 SHOWN = 5  # labels in a sentence
@@ -43,6 +44,8 @@ class Resolved(NamedTuple):
     facts: DataFacts
     said: tuple[str, ...]
     init: Bundle | None = None  # what a new run starts from
+    folder: Path | None = None  # where it belongs, if it has a home
+    before: RunConfig | None = None  # of the run that is there already
 
 
 class _Start(NamedTuple):
@@ -58,30 +61,50 @@ def resolve(
     data: DataConfig,
     wishes: Wishes,
     *,
-    out: Path | None = None,
+    home: Home | None = None,
     bad_rows: BadRows = BadRows(),  # noqa: B008  # frozen
     cache: Path | None = None,
     watch: Watch | None = None,
 ) -> Resolved:
     """The data read and encoded, and everything chosen that was left open; nothing is written but the cache.
 
-    A run that has begun in `out` takes what it started from out of its own folder.
+    What the wishes leave open about a run that has begun in its home is as it is there: its settings, its model, and
+    the tokenisers that it started from.
     """
     _require_changeable(wishes)
-    start, ledger = _start(wishes, out), Ledger(bad_rows)
+    before = _begun(home.named if home is not None else None)
+    asked, wishes = wishes, wishes if before is None else wishes.filled(before)
+    start, ledger = _start(wishes, home), Ledger(bad_rows)
     dataset = open_sealed(data, ledger)
     encoding = wishes.encoding or default_encoding(dataset.schema.task)
     given = None if start is None else _given(start.meaning, dataset.schema)
     place = cache if cache is not None else cache_folder() / "prepared"
     prepared = prepare(dataset, encoding, ledger, cache=place, watch=watch, given=given)
     task = task_of(Meaning.of(prepared))
-    model, recipe, said = _model(task, wishes, prepared, start)
+    folder = None if home is None else home.folder(dataset.config.train[0], task.name, _name(task, wishes, start))
+    if before is None and _begun(folder) is not None:  # a home that nobody named, and a run is there
+        return resolve(data, asked, home=Home(folder), bad_rows=bad_rows, cache=cache, watch=watch)
+    model, recipe, said = _model(task, wishes, prepared, start, before)
     settings = default_training(prepared, recipe, wishes.size or "small") | wishes.training
     config = RunConfig(
         task=task.name, data=dataset.config, encoding=encoding, model=model, training=TrainingConfig(**settings)
     )
-    said = (*dataset.said, *_labels_said(prepared.schema), *said)
-    return Resolved(config, prepared, task, DataFacts.of(dataset, prepared), said, start.bundle if start else None)
+    said = (*dataset.said, *_labels_said(prepared.schema), *said, told(config.training))
+    facts, bundle = DataFacts.of(dataset, prepared), start.bundle if start else None
+    return Resolved(config, prepared, task, facts, said, bundle, folder, before)
+
+
+def _begun(folder: Path | None) -> RunConfig | None:
+    """The configuration of the run in a folder, if one has begun there."""
+    return RunFolder(folder).config() if folder is not None and RunFolder(folder).has_begun() else None
+
+
+def _name(task: Task, wishes: Wishes, start: _Start | None) -> str:
+    """What the model is called in the name of a folder."""
+    if isinstance(wishes.model, str):
+        return wishes.model
+    model = wishes.model or (start.model if start is not None else None)
+    return task.recipes()[0] if model is None else model.kind()
 
 
 def _require_changeable(wishes: Wishes) -> None:
@@ -96,12 +119,12 @@ def init_bundle(name: str) -> Bundle:
     return read_bundle(model_folder(name))
 
 
-def _start(wishes: Wishes, out: Path | None) -> _Start | None:
+def _start(wishes: Wishes, home: Home | None) -> _Start | None:
     """What the run starts from; None where that is nothing."""
     name = wishes.training.get("init")
     if not name:
         return None
-    run = None if out is None else RunFolder(out)
+    run = None if home is None or home.named is None else RunFolder(home.named)
     if run is not None and run.has_begun() and (before := run.config()).training.init == name:
         return _Start(before.model, run.meaning(), None)
     bundle = init_bundle(name)
@@ -130,9 +153,11 @@ def _labels_said(schema: Schema) -> Iterator[str]:
 
 
 def _model(
-    task: Task, wishes: Wishes, prepared: Prepared, start: _Start | None
+    task: Task, wishes: Wishes, prepared: Prepared, start: _Start | None, before: RunConfig | None
 ) -> tuple[AnyModel, str, tuple[str, ...]]:
     """The configuration of the model, the name of its recipe, and what was chosen."""
+    if before is not None and wishes.model is before.model:  # if the data is not, the folder says so
+        return before.model, "", (f"model: that of the run, {before.model.parameters():,} parameters",)
     if wishes.model is not None and not isinstance(wishes.model, str):
         task.require(wishes.model)
         return wishes.model, "", ()

@@ -3,30 +3,61 @@
 another configuration, data or vocabulary      refused: the weights would be those of neither
 a greater length of the same kind              goes on, also behind its end
 a step in more pieces                          goes on: less memory, the same gradient
+another patience                               goes on: it decides when to stop, not what was trained
 `keep`                                         goes on: it decides which checkpoints stay, not what is in them
 torch, python, device, threads, processes      goes on and says so: right, but perhaps not to the last bit
 """
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from seqloom.config.training import CosineConfig, LinearConfig, RunConfig
-from seqloom.training.standing import Environment
+from seqloom.config.training import CosineConfig, LinearConfig, RunConfig, TrainingConfig
+from seqloom.errors import ConfigError
+from seqloom.training.standing import Environment, Standing
 
-FREE = {"training.keep"}
+FREE = {"training.keep", "training.patience"}
 LENGTH, PIECES = "training.length.count", "training.pieces"
 
 
+class Change(NamedTuple):
+    """A setting that is another one now."""
+
+    setting: str  # "training.rate"
+    before: Any
+    now: Any
+
+    def __str__(self) -> str:
+        """Both values, in words."""
+        return f"{self.setting} was {_shown(self.before)} and is now {_shown(self.now)}"
+
+    def called(self, name: str) -> "Change":
+        """The same change of something that people call by another name."""
+        return self._replace(setting=name)
+
+
+class OtherRunError(ConfigError):
+    """A folder holds another run than the one that is asked for: both are here, to be told in words of one's own."""
+
+    def __init__(self, problem: str, *, fix: str, before: RunConfig, now: RunConfig) -> None:
+        super().__init__(problem, fix=fix)
+        self.before, self.now = before, now
+
+
 def changed_settings(before: RunConfig, now: RunConfig) -> Iterator[str]:
-    """The settings whose change would change the weights or the log, each with both values."""
+    """What changed, each with both values."""
+    return map(str, changed(before, now))
+
+
+def changed(before: RunConfig, now: RunConfig) -> Iterator[Change]:
+    """The settings whose change would change the weights or the log."""
     old, new = _flat(msgspec.to_builtins(before), ""), _flat(msgspec.to_builtins(now), "")
     free = FREE | ({LENGTH} if is_longer(before, now) else set()) | ({PIECES} if is_finer(before, now) else set())
     for name in dict.fromkeys([*old, *new]):
         if name not in free and old.get(name) != new.get(name):
-            yield f"{name} was {_shown(old.get(name))} and is now {_shown(new.get(name))}"
+            yield Change(name, old.get(name), new.get(name))
 
 
 def is_longer(before: RunConfig, now: RunConfig) -> bool:
@@ -48,12 +79,33 @@ def refined(before: RunConfig, now: RunConfig) -> Iterator[str]:
 
 
 def lengthened(before: RunConfig, now: RunConfig) -> Iterator[str]:
-    """What is said about a run that becomes longer."""
+    """What is said about a run that may become longer."""
+    yield from _patience(before.training.patience, now.training.patience)
     if is_longer(before, now):
         old, new = before.training.length, now.training.length
         text = f"the run goes on to {new.count:,} {new.kind()}; it was begun for {old.count:,}"
         stretched = isinstance(now.training.schedule, LinearConfig | CosineConfig)
         yield f"{text}, and its rate follows the longer course from here on" if stretched else text
+
+
+def _patience(before: int, now: int) -> Iterator[str]:
+    if now != before:
+        waits = f"ends early after {now} validations without a better one" if now else "does not end early"
+        yield f"the run {waits}; its patience was {before or 'without end'}"
+
+
+def has_patience(standing: Standing, now: TrainingConfig) -> bool:
+    """Whether a run waits on for a better validation."""
+    return not now.patience or standing.waited < now.patience
+
+
+def out_of_patience(standing: Standing, now: TrainingConfig) -> Iterator[str]:
+    """What is said about a run that patience ended and that was made longer, but not more patient."""
+    if standing.ended == "patience" and standing.asked < now.length.count and not has_patience(standing, now):
+        yield (
+            f"patience ended this run: {standing.waited} validations in a row saw nothing better. It ends again at the "
+            "next one that does not, unless --patience is larger"
+        )
 
 
 def changed_entries(what: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:

@@ -7,10 +7,10 @@ A fine-tuned model usually has another head than the one it starts from. That is
 """
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 
-from torch import nn
+from torch import Tensor, nn
 
 from seqloom.bundle import Bundle
 from seqloom.errors import ConfigError
@@ -29,7 +29,7 @@ def start_from(model: nn.Module, bundle: Bundle) -> tuple[str, ...]:
             fix="start from a model of the same recipe and size, or leave --init out",
         )
     put(fitting, given)
-    said = [f"{len(fitting)} of {len(mine)} weights start from the given model"]
+    said = [_taken(mine, fitting)]
     if fresh := [name for name in mine if name not in fitting]:
         said.append(f"fresh: {_some([_why(name, mine[name].shape, bundle) for name in fresh])}")
     return tuple(said)
@@ -49,6 +49,14 @@ def freeze(model: nn.Module, patterns: Sequence[str]) -> tuple[str, ...]:
     for name in held:
         weights[name].requires_grad_(False)
     return (f"{len(held)} of {len(weights)} weights are frozen: {_some(sorted(held))}",) if held else ()
+
+
+def _taken(mine: Mapping[str, Tensor], fitting: Mapping[str, Tensor]) -> str:
+    """How much of a model is not fresh, in numbers: a name that fits may be of three numbers or of three million."""
+    taken, of = (sum(weight.numel() for weight in weights.values()) for weights in (fitting, mine))
+    text = f"{taken:,} of {of:,} weights ({taken / of:.1%}) start from the given model"
+    another = "; most are fresh: it is of another kind or size, and little of what it learned is left"
+    return text if 2 * taken >= of else text + another
 
 
 def _why(name: str, shape: Sequence[int], bundle: Bundle) -> str:

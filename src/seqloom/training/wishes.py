@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 from seqloom.config.data import EncodingConfig
 from seqloom.config.models import AnyModel
+from seqloom.config.training import RunConfig
 from seqloom.recipes import Size
 
 
@@ -22,5 +23,21 @@ class Wishes(NamedTuple):
         """The settings of a recipe that were named although the model is ready: one's own, or that of `init`."""
         if isinstance(self.model, str) or (self.model is None and not self.training.get("init")):
             return ()
-        names = ("size", "dropout", "smoothing", "class_weights")
+        return self._said("size", "dropout", "smoothing", "class_weights")
+
+    def filled(self, before: RunConfig) -> "Wishes":
+        """The same wishes for a run that has begun: what they leave open is as it is there.
+
+        A model of which anything is said is made anew, and compared with the one that is there.
+        """
+        training = {name: getattr(before.training, name) for name in before.training.__struct_fields__}
+        said = self._said("model", "size", "dropout", "smoothing", "class_weights") or self.training.get("init")
+        return self._replace(
+            training=training | self.training,
+            encoding=self.encoding or before.encoding,
+            model=self.model if said else before.model,
+        )
+
+    def _said(self, *names: str) -> tuple[str, ...]:
+        """Those of the names that are not left open."""
         return tuple(name for name in names if getattr(self, name) != self._field_defaults[name])

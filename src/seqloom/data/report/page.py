@@ -210,6 +210,6 @@ def _batches(report: "DataReport") -> list[Markup]:
         (number(batches), f"{plural(batches, 'batch', 'batches')} in an epoch"),
         (f"{fill:.1%}", "full"),
         (f"{padding:.1%}", "padding"),
-        (f"{again:.0%}", "of neighbours meet again in the next epoch"),
+        (f"{again:.0%}", "of the rows that share a batch share one in the next epoch too"),
     ]
     return [tag("div", *(_card(figure, text) for figure, text in figures), class_="cards")]

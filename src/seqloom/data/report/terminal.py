@@ -13,6 +13,7 @@ from seqloom.data.report.words import (
     described,
     label_shown,
     labels_title,
+    mixing_said,
     number,
     repeated,
     sampled_said,
@@ -55,7 +56,7 @@ def written(report: "DataReport", width: int, colour: bool) -> str:
         f"{labels_title(report.target)}, {len(report.labels):,} different": _labels(report, room, colour),
         **{title_of(measure): _measure(measure, room, colour) for measure in report.measures},
         "Duplicates": list(_duplicates(report, room)),
-        "Batches": _batches(report),
+        "Batches": list(_batches(report, room)),
     }
     shown = [_head(report, width, colour)]
     shown += [[_heading(title, colour), *_indented(lines)] for title, lines in sections.items() if lines]
@@ -156,11 +157,9 @@ def _duplicates(report: "DataReport", width: int) -> Iterator[str]:
         yield from (f"  {isolated(text)}" for text in twin_texts(twins, width - 2))
 
 
-def _batches(report: "DataReport") -> list[str]:
+def _batches(report: "DataReport", width: int) -> Iterator[str]:
     if report.batching is None:
-        return []
+        return
     padding, fill, batches, again = report.batching
-    return [
-        f"{batches:,} in an epoch, {fill:.1%} full, {padding:.1%} padding",
-        f"{again:.0%} of the pairs in a batch meet again in the next epoch",
-    ]
+    yield f"{batches:,} in an epoch, {fill:.1%} full, {padding:.1%} padding"
+    yield from _wrapped(mixing_said(batches, again), width)

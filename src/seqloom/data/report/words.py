@@ -112,6 +112,18 @@ def _bin_name(one: Bin, whole: bool) -> str:
     return f"{number(one.low)}{mark}{number(one.high)}"
 
 
+def mixing_said(batches: int, again: float) -> str:
+    """How well rows are mixed from epoch to epoch, `again` being the share of pairs of a batch that stay together.
+
+    >>> mixing_said(1, 1.0), mixing_said(40, 0.031)
+    ('all rows are in one batch: an epoch is one step', 'rows that share a batch: 3% of them share one in the next \
+epoch too, the others meet new rows')
+    """
+    if batches == 1:
+        return "all rows are in one batch: an epoch is one step"
+    return f"rows that share a batch: {again:.0%} of them share one in the next epoch too, the others meet new rows"
+
+
 class Repeated(NamedTuple):
     """A line of the table of duplicates."""
 

@@ -1,0 +1,72 @@
+"""Claims about what a run shows: samples where they are news, marks where there is right and wrong, warnings first."""
+
+from pathlib import Path
+
+import pytest
+
+from seqloom.cli.progress import sample_lines, validation_lines
+from seqloom.cli.warnings import warnings_said
+from seqloom.data.front import load_data
+from seqloom.data.report.findings import Finding
+from seqloom.data.report.findings import Sample as Case
+from seqloom.training.reports import Pace, Sample, Validated
+
+RIGHT, WRONG = Sample("a fine film", "good", "good", True), Sample("a film", "good", "bad", False)
+BETTER, WORSE = Sample("a fox", "perplexity 4", "a fox", True), Sample("the fox", "perplexity 9", "the fox", False)
+NEAR, FAR = Sample("warm", "21.2", "21.5", True), Sample("cold", "9.1", "2.5", False)
+
+
+def shown(*samples: Sample, best: bool = True) -> list[str]:
+    """The lines under the scores of a validation."""
+    report = Validated(20, 1, {"accuracy": 0.5}, best, samples, Pace(1.0, 1.0, 0.0, 1, None))
+    return [line.plain for line in validation_lines(report, "accuracy")[1:]]
+
+
+def test_samples_are_shown_when_the_best_changes() -> None:
+    assert shown(WRONG, best=False) == []
+    assert shown(WRONG, best=True) == ["  - a film -> good   true: bad"]
+
+
+def test_two_samples_are_shown_and_wrong_ones_come_first() -> None:
+    assert shown(RIGHT, RIGHT, WRONG, RIGHT) == ["  - a film -> good   true: bad", "  + a fine film -> good"]
+
+
+@pytest.mark.parametrize("samples", [(BETTER, WORSE), (WORSE,), (WORSE, WORSE)])
+def test_a_surprise_has_no_mark_since_no_text_is_right_or_wrong(samples: tuple[Sample, ...]) -> None:
+    assert all(line.startswith(("  a fox -> ", "  the fox -> ")) and "true" not in line for line in shown(*samples))
+
+
+def test_a_number_has_no_mark_and_the_true_one_is_told_of_the_better_ones_too() -> None:
+    assert shown(NEAR, FAR) == ["  cold -> 9.1   true: 2.5", "  warm -> 21.2   true: 21.5"]
+
+
+def test_copying_a_text_is_right_or_wrong_though_the_truth_is_the_input() -> None:
+    copied, missed = Sample("abc", "abc", "abc", True), Sample("abd", "abb", "abd", False)
+    assert shown(copied, missed) == ["  - abd -> abb", "  + abc -> abc"]
+
+
+def test_what_the_samples_are_is_judged_by_all_of_them_and_not_by_those_that_are_shown() -> None:
+    (line,) = sample_lines([NEAR, FAR], [FAR])
+    assert line.plain == "  cold -> 9.1   true: 2.5"
+
+
+# --- warnings about data ---------------------------------------------------------------------------------------------
+
+
+def test_a_warning_of_prepared_data_is_told_with_its_code_its_place_and_its_count(tmp_path: Path) -> None:
+    for part, rows in {"train": range(20), "dev": range(15, 30)}.items():
+        table = "".join(f"film number {number},{'good' if number % 2 else 'bad'}\n" for number in rows)
+        (tmp_path / f"{part}.csv").write_text(f"text,label\n{table}")
+    prepared = load_data(tmp_path / "train.csv", dev=(str(tmp_path / "dev.csv"),))
+    (line,) = (line for line in warnings_said(prepared.findings) if "leak.overlap" in line)
+    assert line.startswith(
+        f"warning: leak.overlap: {tmp_path / 'dev.csv'}:2: 5 of 15 rows of dev (33.3%) have an input"
+    )
+    assert " Fix: take these rows out of train, " in line and line.endswith(" (5 rows in all)")
+
+
+def test_only_warnings_are_told_and_no_word_of_the_data_can_steer_the_terminal() -> None:
+    evil = Case("a\x1b[2J.csv:3", "the label '\u202e' has one row?", "")
+    findings = [Finding("warn", "label.rare", 1, (evil,)), Finding("note", "text.blank", 3, (evil,))]
+    assert warnings_said(findings) == [r"warning: label.rare: a\x1b[2J.csv:3: the label '\u202e' has one row?"]
+    assert warnings_said([Finding("warn", "data.few", 0, ())]) == ["warning: data.few"]
