@@ -71,6 +71,12 @@ def test_a_jagged_loss_asks_for_a_lower_rate() -> None:
     assert finding.figure is not None
 
 
+def test_a_steep_fall_is_not_jagged() -> None:
+    """A loss that is nearly nothing after two reports lies far below the middle of its neighbours, once."""
+    fast = steps(lambda share: 0.7 if share < 0.04 else 0.3 if share < 0.07 else 1e-4, noise=0.0)
+    assert "loss.jagged" not in found(fast)
+
+
 def test_a_slightly_jagged_loss_asks_for_a_third_of_the_rate() -> None:
     wave = found(steps(lambda share: falling(share) + (0.15 if round(share * 40) % 2 else 0.0), noise=0.0))
     assert advised(wave["loss.jagged"])[0] == "--rate 0.0003"
@@ -187,5 +193,23 @@ def test_padding_and_waiting_are_found_where_they_are_large() -> None:
 
 
 def test_a_feed_without_a_budget_is_not_told_to_change_it() -> None:
-    (finding,) = cost_findings(told(steps(falling, padding=0.6)), TrainingConfig(feed=StreamsConfig()))
-    assert [advice.flag for advice in finding.advice] == ["--longest"]
+    story, config = told(steps(falling, padding=0.6)), TrainingConfig(feed=StreamsConfig())
+    (finding,) = cost_findings(story, config)
+    assert finding.advice == ()
+
+
+def test_the_length_to_cut_at_is_one_that_few_rows_of_the_data_have() -> None:
+    story, rows = told(steps(falling, padding=0.6)), [*range(10, 110), *[900] * 3]
+    (finding,) = cost_findings(story, CONFIG, rows)
+    (longest,) = (advice for advice in finding.advice if advice.flag == "--longest")
+    assert sum(length > int(longest.value) for length in rows) == 6 and "up to 900" in longest.why  # one in twenty
+    (finding,) = cost_findings(story, CONFIG, range(10, 110))  # no row is far longer than the others
+    assert [advice.flag for advice in finding.advice] == ["--batch"]
+
+
+@settings(max_examples=25)
+@given(waited=st.floats(0.3, 1.0))
+def test_so_many_workers_are_advised_that_nobody_would_wait(waited: float) -> None:
+    (finding,) = cost_findings(told(steps(falling), paces(waited)), CONFIG)
+    count = int(finding.advice[0].value)
+    assert count == 32 or 2 <= count * (1 - waited) < 2 + 1  # two workers kept up with 1 - waited of the need

@@ -10,12 +10,15 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from seqloom.cli import app
+from seqloom.config.data import Task
 from seqloom.config.training import AdamWConfig, ByLengthConfig, ConstantConfig, EpochsConfig
 from seqloom.data.synthetic import NAMES
+from seqloom.demonstration import SHOWS, resolved
 from seqloom.diagnosis.findings import Advice, Diagnosis
 from seqloom.diagnosis.front import diagnose
 from seqloom.errors import ConfigError
-from seqloom.training.front import Trained, train
+from seqloom.training.devices import choose_device
+from seqloom.training.front import Trained, train, train_run
 
 
 def written(path: Path, rows: list[tuple[str, str]]) -> Path:
@@ -89,6 +92,29 @@ def test_a_healthy_run_has_no_finding(tmp_path: Path) -> None:
     )
     assert run.metrics["accuracy"] > 0.9
     assert diagnosis.codes == () and diagnosis.said == () and len(diagnosis.figures) == 2
+
+
+@pytest.mark.slow
+def test_healthy_runs_of_taggers_and_of_numbers_have_no_finding(tmp_path: Path) -> None:
+    usual: dict[str, Any] = {"size": "tiny", "device": "cpu", "patience": 0, "rate": 0.01}
+    tagged = train("movies", out=tmp_path / "tag", model="bilstm", length=EpochsConfig(count=3), **usual)
+    assert tagged.metrics["f1"] > 0.9 and diagnose(tagged.folder).codes == ()
+    draws, lines = random.Random(0), ["text,score"]
+    for _ in range(2_000):
+        words = draws.choices(["a", "b", "c", "good", "bad"], k=draws.randint(3, 12))
+        lines.append(f"{' '.join(words)},{words.count('good') - words.count('bad') + draws.gauss(0, 0.1):.3f}")
+    (tmp_path / "scores.csv").write_text("\n".join(lines) + "\n")
+    usual |= {"task": "regress", "model": "gru", "length": EpochsConfig(count=6)}
+    numbers = train(tmp_path / "scores.csv", out=tmp_path / "regress", **usual)
+    assert numbers.metrics["mse"] < 0.3 and diagnose(numbers.folder).codes == ()
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("task", SHOWS)
+def test_the_runs_of_the_demo_have_no_finding(tmp_path: Path, task: Task) -> None:
+    for _ in train_run(tmp_path / "run", resolved(SHOWS[task]), device=choose_device("cpu", "float32"), workers=0):
+        pass
+    assert diagnose(tmp_path / "run").codes == ()
 
 
 @pytest.mark.slow

@@ -18,6 +18,7 @@ from seqloom.recipes import SIZES
 from seqloom.training import front, resolving
 from seqloom.training.folder import RunFolder
 from seqloom.training.front import Resolved, Wishes, resolve, train
+from seqloom.training.places import Home
 from seqloom.training.resolving import class_weights
 from training_common import BASE, ended, resolved, run, write_data
 
@@ -123,7 +124,7 @@ def started(taught: Path, out: Path, first: Path, steps: int) -> list[Any]:
     """A run that starts from another one, or goes on."""
     wishes = Wishes(training=BASE | {"init": str(first), "length": StepsConfig(count=steps), "validate_every": 2})
     data = DataConfig(train=(str(taught / "data.csv"),), split=ColumnSplit(column="split"))
-    found = resolve(data, wishes, out=out, cache=taught / "cache")
+    found = resolve(data, wishes, home=Home(out), cache=taught / "cache")
     return list(front.train_run(out, found, device=front.choose_device("cpu", "float32"), workers=0))
 
 
@@ -156,7 +157,7 @@ def test_a_folder_in_use_is_refused_before_data_is_read(tmp_path: Path, monkeypa
     with durable.hold(out):
         with pytest.raises(HeldError, match="in use by process"):
             train("nowhere.csv", out=out)
-        monkeypatch.setattr(front, "require_free", lambda _: None)  # the twin
+        monkeypatch.setattr(Home, "require_room", lambda _: None)  # the twin
         with pytest.raises(RejectedError, match=r"nowhere\.csv"):
             train("nowhere.csv", out=out)
 

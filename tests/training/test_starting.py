@@ -48,9 +48,20 @@ def test_tied_weights_are_copied_once_and_stay_tied() -> None:
     given, model = case.build().to(HERE), drawn(case)
     (said,) = start_from(model, bundle_of(given))
     assert torch.equal(model.head.table, given.head.table) and model.head.table is model.decoder.input.table
-    assert (
-        said == f"{len(list(model.parameters()))} of {len(list(model.parameters()))} weights start from the given model"
-    )
+    weights = list(model.parameters())
+    count, numbers = len(weights), sum(weight.numel() for weight in weights)
+    assert said == f"{count} of {count} weights ({numbers:,} of {numbers:,} numbers) start from the given model"
+
+
+def test_a_model_that_is_almost_all_fresh_is_said_to_be() -> None:
+    given, model = classifier(3, "gru"), classifier(3, "lstm")
+    (said, _) = start_from(model, bundle_of(given))
+    mine, theirs = dict(model.named_parameters()), dict(given.named_parameters())
+    same = [name for name in mine if name in theirs and mine[name].shape == theirs[name].shape]
+    taken, of = sum(mine[name].numel() for name in same), sum(weight.numel() for weight in mine.values())
+    assert 2 * taken < of, "else the models are alike"
+    assert said.startswith(f"{len(same)} of {len(mine)} weights ({taken:,} of {of:,} numbers) start")
+    assert "; most are fresh: it is of another kind or size" in said
 
 
 def test_frozen_weights_are_bit_for_bit_the_same_after_training() -> None:

@@ -18,8 +18,8 @@ from seqloom.errors import ConfigError
 from seqloom.training.places import CONFIG
 
 # Beside a run that is written down: where, how long, and what does not decide which weights come out.
-FREE = {"out", "config", *options.LENGTHS, "bad_rows", "max_bad", "tensorboard", "find_lr", "json", "device", "workers"}
-FREE |= {"processes", "max_restarts", "shard"}
+FREE = {"out", "config", *options.LENGTHS, "patience", "pieces", "keep", "bad_rows", "max_bad"}
+FREE |= {"tensorboard", "find_lr", "json", "device", "workers", "processes", "max_restarts", "shard"}
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -37,8 +37,7 @@ def asked_for(values: dict[str, Any], reading: DataOptions, given: list[str]) ->
     options.require_machine(values)
     written = _written(values, given)
     if written is not None:
-        length = options.length(values)
-        training = msgspec.structs.asdict(written.training) | ({} if length is None else {"length": length})
+        training = msgspec.structs.asdict(written.training) | options.training_settings(values)
         return Asked(written.data, written.encoding, {"model": written.model}, training, reading.rule())
     model, training = options.model_wishes(values), options.training_settings(values)
     return Asked(reading.data(values["data"]), reading.encoded(given), model, training, reading.rule())

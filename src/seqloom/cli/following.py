@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 from seqloom.cli.progress import display, duration, score
 from seqloom.cli.screen import Screen
 from seqloom.data.problems import counted, escaped
+from seqloom.data.schema import InputKind
 from seqloom.training.reports import Begun, Ended, Report, Stepped
 
 if TYPE_CHECKING:
@@ -25,6 +26,11 @@ WHY = {
     "not-finite": "ended: numbers were not finite",
     "disk": "ended: checkpoints could not be written",
 }
+ALREADY = {
+    "done": "this run is done already; a larger --epochs (or --steps, ... as it was begun) goes on with it",
+    "patience": "patience ended this run already: the dev part saw nothing better; a larger --patience goes on with it",
+}
+ASKING = 'echo "some text" | '  # one text from the shell
 
 
 @contextmanager
@@ -60,22 +66,24 @@ def last_of(reports: Iterator[Report]) -> Ended:
     return last
 
 
-def followed(reports: Iterator[Report], screen: Screen, metric: str) -> Ended:
-    """The end of a run, every report of which was shown."""
+def followed(reports: Iterator[Report], screen: Screen, metric: str, then: tuple[str, ...] = ()) -> Ended:
+    """The end of a run, every report of which was shown; `then` are lines that follow the first one."""
     begun, stepped = None, False
     with display(screen, metric) as lines:
         for report in reports:
             lines.take(report)
-            begun = report if isinstance(report, Begun) else begun
+            if isinstance(report, Begun):
+                begun = report
+                screen.print(*then, sep="\n", end="\n" if then else "", markup=False, soft_wrap=True)
             stepped = stepped or isinstance(report, Stepped)
     assert isinstance(report, Ended), "a run ends with its end"
     if begun is not None and report.why in ("done", "patience") and report.step == begun.step and not stepped:
-        screen.print("this run is done already; a larger --epochs goes on with it", markup=False)
+        screen.print(ALREADY[report.why], markup=False, soft_wrap=True)
     return report
 
 
-def summary(out: Path, ended: Ended, metric: str, *, json: bool) -> None:
-    """Tell how a run ended, where everything lies, and what to type next."""
+def summary(out: Path, ended: Ended, metric: str, *, json: bool, asks: InputKind = "text") -> None:
+    """Tell how a run ended, where everything lies, and what to type next; `asks` is what the model reads."""
     places = {"model": out / "model", "report": out / "report.html", "card": out / "card.md"}
     if json:
         facts = {"run": str(out), "why": ended.why, "step": ended.step, "best_step": ended.best_step}
@@ -90,6 +98,7 @@ def summary(out: Path, ended: Ended, metric: str, *, json: bool) -> None:
     lines = [f"{WHY[ended.why]} after {ended.step:,} steps, {duration(ended.pace.seconds)}", best]
     lines += [f"  {name:7} {place}" for name, place in places.items() if place.exists()]
     shown = escaped(str(out))
-    lines += ["next:", f"  seqloom predict {shown} FILE", f"  seqloom evaluate {shown}", f"  seqloom doctor {shown}"]
+    lines += ["next:", *([f"  {ASKING}seqloom predict {shown} -"] if asks == "text" else [])]
+    lines += [f"  seqloom {rest}" for rest in (f"predict {shown} FILE", f"evaluate {shown}", f"doctor {shown}")]
     for line in lines:
         Screen().print(line, markup=False, soft_wrap=True)

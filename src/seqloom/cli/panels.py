@@ -1,14 +1,19 @@
-"""Help in groups: a command with many options tells them panel by panel, in plain text."""
+"""Help in groups: a command with many options tells them panel by panel, in plain text.
+
+What is given by its place comes first, then the panels in the order of the signature, and what every verb with data has
+last. `--help` stands in the first panel: at the end of a long list nobody finds it.
+"""
 
 from typing import Any
 
 from typer.core import TyperCommand
 
+GIVEN = "Arguments"  # what has no name
 REST = "Data"  # options that name no panel are those that every verb with data has
 
 
 class Panels(TyperCommand):
-    """A command whose options stand under the names of their panels, in the order in which these first come."""
+    """A command whose options stand under the names of their panels."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the options, a section for each panel."""
@@ -16,7 +21,15 @@ class Panels(TyperCommand):
         for option in self.get_params(ctx):
             record = option.get_help_record(ctx)
             if record is not None:
-                panels.setdefault(getattr(option, "rich_help_panel", None) or REST, []).append(record)
-        for panel, records in panels.items():
+                panels.setdefault(self._panel(option), []).append(record)
+        for panel in sorted(panels, key=lambda name: (name != GIVEN, name == REST)):  # stable: else as they came
             with formatter.section(panel):
-                formatter.write_dl(records)
+                formatter.write_dl(panels[panel])
+
+    def _panel(self, option: Any) -> str:
+        """The name of the panel of an option."""
+        if option.param_type_name == "argument":
+            return GIVEN
+        named = [panel for one in self.params if (panel := getattr(one, "rich_help_panel", None))]
+        own = named[0] if option.name == "help" else getattr(option, "rich_help_panel", None)
+        return own or REST

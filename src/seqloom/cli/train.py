@@ -2,7 +2,6 @@
 
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,15 +13,16 @@ from seqloom.cli.asking import Asked, asked_for
 from seqloom.cli.data_options import DataOptions
 from seqloom.cli.following import drawn, followed, last_of, reading_bar, summary
 from seqloom.cli.progress import duration
+from seqloom.cli.refusing import require_same, told_in_flags, without
 from seqloom.cli.screen import Screen
 from seqloom.cli.sharing import shares
-from seqloom.durable import make_folder
-from seqloom.training.places import CONFIG, require_free, require_writable
+from seqloom.training.places import Home
+from seqloom.training.run_changes import OtherRunError
 
 if TYPE_CHECKING:
-    from seqloom.training.front import Resolved, Wishes
+    from seqloom.training.devices import Device
+    from seqloom.training.front import Resolved
 
-RUNS = Path("runs")
 NARROWEST = 40  # columns of a figure
 
 
@@ -81,40 +81,38 @@ def train(
     """
     values = dict(locals())
     asked = asked_for(values, shared, options.given(context))
-    _require_room(out, find_lr=find_lr)
+    if not find_lr:
+        _require_room(Home(out), asked)
+    _require_data(asked)
     if processes > 1:
         raise typer.Exit(_launched(values))
-    _run(values, asked)
+    try:
+        _run(values, asked)
+    except OtherRunError as error:
+        raise told_in_flags(error, options.given(context)) from None
 
 
-def _require_room(out: Path | None, *, find_lr: bool) -> None:
-    """Refuse a run folder in which this command may not write, before anything is read."""
-    if out is None:
-        require_writable(RUNS)
-    elif not find_lr and os.environ.get("RANK", "0") == "0":  # of several processes the first one holds it
-        require_free(out)
+def _require_room(home: Home, asked: Asked) -> None:
+    """Refuse a run folder in which this command may not write, or which holds another run, before anything is read."""
+    if os.environ.get("RANK", "0") == "0":  # of several processes the first one holds it
+        home.require_room()
+    require_same(home, asked.training)
+
+
+def _require_data(asked: Asked) -> None:
+    """Refuse data that is not there or cannot be understood, before torch is loaded: that takes seconds."""
+    from seqloom.data.problems import Ledger
+    from seqloom.data.sealing import open_sealed
+
+    open_sealed(asked.data, Ledger(asked.bad_rows))
 
 
 def _launched(values: dict[str, Any]) -> int:
     """The exit code of so many processes, each of which runs this command alone."""
     from seqloom.training.launching import launch
 
-    rest = _without(sys.argv[1:], "--processes", "--max-restarts")
+    rest = without(sys.argv[1:], "--processes", "--max-restarts")
     return launch(rest, values["processes"], max_restarts=values["max_restarts"])
-
-
-def _without(arguments: list[str], *flags: str) -> list[str]:
-    """The arguments without some flags and their values.
-
-    >>> _without(["train", "a.csv", "--processes", "2", "--max-restarts=1", "--json"], "--processes", "--max-restarts")
-    ['train', 'a.csv', '--json']
-    """
-    kept, skip = [], False
-    for argument in arguments:
-        if not skip and argument not in flags and argument.partition("=")[0] not in flags:
-            kept.append(argument)
-        skip = not skip and argument in flags
-    return kept
 
 
 def _run(values: dict[str, Any], asked: Asked) -> None:
@@ -123,44 +121,45 @@ def _run(values: dict[str, Any], asked: Asked) -> None:
     from seqloom.training.front import Wishes, resolve, train_run
     from seqloom.training.processes import joined
 
-    screen = Screen(stderr=True)
-    precision = asked.training.get("precision", values["precision"])
-    device = choose_device(values["device"], precision, asked.training.get("deterministic", False))
-    wishes = Wishes(training={**asked.training, "precision": device.precision}, encoding=asked.encoding, **asked.model)
-    begun = None if values["find_lr"] else values["out"]
+    screen, home = Screen(stderr=True), Home(values["out"])
+    choose_device(values["device"])  # refused before data is read
+    wishes = Wishes(training=asked.training, encoding=asked.encoding, **asked.model)
     with reading_bar(screen) as watch:
-        resolved = resolve(asked.data, wishes, out=begun, bad_rows=asked.bad_rows, watch=watch)
+        place = None if values["find_lr"] else home
+        resolved = resolve(asked.data, wishes, home=place, bad_rows=asked.bad_rows, watch=watch)
+    resolved, device = _placed(resolved, values["device"], asked.training.get("precision", values["precision"]))
     if values["find_lr"]:
         return _find_rate(resolved, device, json=values["json"])
-    out, metric = values["out"] or default_folder(resolved, wishes), resolved.task.metric.name
-    if values["out"] is None:
-        make_folder(RUNS)
+    assert resolved.folder is not None, "a run with a home has a folder"
+    out, metric = resolved.folder, resolved.task.metric.name
+    home.make()
     with joined(sharded=values["shard"], device=device.torch.type) as ranks:
-        if ranks.count == 1 and not (out / CONFIG).exists():
-            _estimate(resolved, device, screen)
+        estimate = _estimate(resolved, device) if ranks.count == 1 and resolved.before is None else ()
         reports = train_run(out, resolved, ranks=ranks, device=device, workers=values["workers"])
         if ranks.rank != 0:
             raise typer.Exit(last_of(reports).exit_code)
-        ended = followed(drawn(reports, out) if values["tensorboard"] else reports, screen, metric)
-    summary(out, ended, metric, json=values["json"])
+        ended = followed(drawn(reports, out) if values["tensorboard"] else reports, screen, metric, estimate)
+    summary(out, ended, metric, json=values["json"], asks=resolved.prepared.schema.input)
     raise typer.Exit(ended.exit_code)
 
 
-def _estimate(resolved: "Resolved", device: Any, screen: Screen) -> None:
-    """Tell how long a new run will take, before it begins."""
+def _placed(resolved: "Resolved", name: str, precision: str) -> "tuple[Resolved, Device]":
+    """The run in the precision that was asked for, else that of the run which is there, else what its device likes."""
+    from seqloom.training.devices import choose_device
+
+    if precision == "auto" and resolved.before is not None:
+        precision = resolved.before.training.precision
+    device = choose_device(name, precision, resolved.config.training.deterministic)  # type: ignore[arg-type]  # checked
+    training = msgspec.structs.replace(resolved.config.training, precision=device.precision)
+    return resolved._replace(config=msgspec.structs.replace(resolved.config, training=training)), device
+
+
+def _estimate(resolved: "Resolved", device: "Device") -> tuple[str, ...]:
+    """How long a new run will take, in one line; none where that cannot be known."""
     from seqloom.training.rehearsing import expected_seconds
 
     seconds = expected_seconds(resolved, device)
-    if seconds is not None:
-        screen.print(f"about {duration(seconds)} of training here, by a few steps that were tried", markup=False)
-
-
-def default_folder(resolved: "Resolved", wishes: "Wishes") -> Path:
-    """Where a run goes that was given no folder: runs/NAME-TASK-MODEL."""
-    name = Path(resolved.config.data.train[0]).name.partition(".")[0] or "data"
-    model = wishes.model if isinstance(wishes.model, str) else resolved.config.model.kind()
-    recipe = resolved.task.recipes()[0] if wishes.model is None and resolved.init is None else model
-    return RUNS / f"{name}-{resolved.task.name}-{recipe}"
+    return () if seconds is None else (f"about {duration(seconds)} of training here, by a few steps that were tried",)
 
 
 def _find_rate(resolved: "Resolved", device: Any, *, json: bool) -> None:

@@ -66,7 +66,9 @@ Model = Annotated[
     str | None, _option("--model", "NAME", MODEL, "A recipe (see seqloom recipes) or a .toml file; else by the task.")
 ]
 SizeName = Annotated[str | None, _option("--size", "NAME", MODEL, f"One of {', '.join(SIZES)}; else small.")]
-Dropout = Annotated[float | None, _option("--dropout", "RATE", MODEL, "The share of units left out of each step.")]
+Dropout = Annotated[
+    float | None, _option("--dropout", "RATE", MODEL, "The share of units left out of each step; else by the recipe.")
+]
 Smoothing = Annotated[float | None, _option("--smoothing", "RATE", MODEL, "What each true label gives to the others.")]
 ClassWeights = Annotated[
     str | None,
@@ -77,15 +79,21 @@ Freeze = Annotated[
     list[str] | None, _option("--freeze", "PATTERN", MODEL, "Weights that stay, by name: 'encoder.*'; may be repeated.")
 ]
 
-Epochs = Annotated[int | None, _option("--epochs", "COUNT", LENGTH, "Go so many times over the data.")]
+Epochs = Annotated[
+    int | None, _option("--epochs", "COUNT", LENGTH, "Go so many times over the data; else 3 to 30 times, by its size.")
+]
 Steps = Annotated[int | None, _option("--steps", "COUNT", LENGTH, "Or take so many steps.")]
 Symbols = Annotated[int | None, _option("--symbols", "COUNT", LENGTH, "Or read so many symbols.")]
 Seconds = Annotated[float | None, _option("--seconds", "COUNT", LENGTH, "Or train for so long.")]
 Patience = Annotated[
-    int | None, _option("--patience", "COUNT", LENGTH, "End early after so many validations without a better one.")
+    int | None,
+    _option("--patience", "COUNT", LENGTH, "End after so many validations without a better one; else 5; 0: never."),
 ]
 
-Batch = Annotated[int | None, _option("--batch", "SYMBOLS", BATCHES, "Symbols in one step, padding included.")]
+Batch = Annotated[
+    int | None,
+    _option("--batch", "SYMBOLS", BATCHES, "Symbols in one step, with padding; else 256 to 8,192, by the data."),
+]
 Streams = Annotated[
     str | None, _option("--streams", "ROWSxLENGTH", BATCHES, "Or running text in rows whose state is carried (lm).")
 ]
@@ -96,15 +104,27 @@ Pieces = Annotated[
     int | None, _option("--pieces", "COUNT", BATCHES, "Compute each step in so many pieces: less memory, same result.")
 ]
 
-Rate = Annotated[float | None, _option("--rate", "NUMBER", OPTIMISER, "The learning rate; see --find-lr.")]
-Optimiser = Annotated[str | None, _option("--optimiser", "NAME", OPTIMISER, f"One of {', '.join(OPTIMISERS)}.")]
+Rate = Annotated[
+    float | None,
+    _option("--rate", "NUMBER", OPTIMISER, "The learning rate; else by model and size, 0.001 or so; see --find-lr."),
+]
+Optimiser = Annotated[
+    str | None, _option("--optimiser", "NAME", OPTIMISER, f"One of {', '.join(OPTIMISERS)}; else adamw.")
+]
 Momentum = Annotated[float | None, _option("--momentum", "RATE", OPTIMISER, "Of sgd.")]
 Decay = Annotated[
     float | None, _option("--decay", "NUMBER", OPTIMISER, "Weight decay; L2 of sgd and adam, decoupled of adamw.")
 ]
-Schedule = Annotated[str | None, _option("--schedule", "NAME", OPTIMISER, f"One of {', '.join(SCHEDULES)}.")]
-WarmUp = Annotated[int | None, _option("--warm-up", "STEPS", OPTIMISER, "Steps in which the rate rises from zero.")]
-Clip = Annotated[float | None, _option("--clip", "NORM", OPTIMISER, "The largest norm of a gradient; 0: no limit.")]
+Schedule = Annotated[
+    str | None, _option("--schedule", "NAME", OPTIMISER, f"One of {', '.join(SCHEDULES)}; else linear.")
+]
+WarmUp = Annotated[
+    int | None,
+    _option("--warm-up", "STEPS", OPTIMISER, "Steps in which the rate rises; else a tenth of all, 100 at most."),
+]
+Clip = Annotated[
+    float | None, _option("--clip", "NORM", OPTIMISER, "The largest norm of a gradient; else 1; 0: no limit.")
+]
 Average = Annotated[
     float | None, _option("--average", "DECAY", OPTIMISER, "Ship a moving average of the weights, such as 0.999.")
 ]
@@ -125,7 +145,9 @@ ValidateEvery = Annotated[
 SaveEvery = Annotated[
     int | None, _option("--save-every", "STEPS", RUN, "Write a checkpoint; else after each validation.")
 ]
-Keep = Annotated[int | None, _option("--keep", "COUNT", RUN, "Newest checkpoints to keep, beside the best one.")]
+Keep = Annotated[
+    int | None, _option("--keep", "COUNT", RUN, "Newest checkpoints to keep, beside the best one; else 2.")
+]
 TensorBoard = Annotated[bool, _switch("--tensorboard", RUN, "Also write curves for TensorBoard into the run folder.")]
 FindRate = Annotated[bool, _switch("--find-lr", RUN, "Train nothing: try rates from small to large, and draw it.")]
 Json = Annotated[bool, _switch("--json", RUN, "Print how it ended as JSON.")]

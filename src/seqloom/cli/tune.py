@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 NARROWEST, WIDEST = 50, 100  # columns of the results
 PRUNERS = ("median", "hyperband", "none")
+SEARCH = "The search"  # the panel of its own options
 WHY = {
     "done": "done; a larger --trials goes on",
     "seconds": "time is up; the same command goes on",
@@ -32,32 +33,33 @@ WHY = {
 }
 
 
+def option(name: str, metavar: str, text: str) -> Any:
+    """An option of the search itself."""
+    return typer.Option(name, metavar=metavar, rich_help_panel=SEARCH, help=text)
+
+
 @shares(DataOptions)
 def tune(
     context: typer.Context,
     data: Data,
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where trials and results go; what is there goes on.")],
+    out: Annotated[Path, option("--out", "FOLDER", "Where trials and results go; what is there goes on.")],
     models: Annotated[
-        str | None, typer.Option(metavar="NAMES", help="Recipes to choose from, such as cnn,lstm; else the usual one.")
+        str | None, option("--models", "NAMES", "Recipes to choose from, such as cnn,lstm; else the usual one.")
     ] = None,
-    trials: Annotated[int, typer.Option(metavar="COUNT", help="Trials in all, over all processes and machines.")] = 20,
-    seconds: Annotated[float, typer.Option(metavar="COUNT", help="Stop after so long; 0: when all are done.")] = 0.0,
+    trials: Annotated[int, option("--trials", "COUNT", "Trials in all, over all processes and machines.")] = 20,
+    seconds: Annotated[float, option("--seconds", "COUNT", "Stop after so long; 0: when all are done.")] = 0.0,
     storage: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="sqlite:///FILE, or postgresql://... for several machines; else in --out."),
+        option("--storage", "URL", "sqlite:///FILE, or postgresql://... for several machines; else in --out."),
     ] = None,
     study: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The name of the study in the storage; else that of --out.")
+        str | None, option("--study", "NAME", "The name of the study in the storage; else that of --out.")
     ] = None,
-    space: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="What is searched, as a .toml file of kind space.")
-    ] = None,
-    pruner: Annotated[str, typer.Option(metavar="NAME", help=f"How trials are given up: {', '.join(PRUNERS)}.")] = (
-        "median"
-    ),
-    jobs: Annotated[int, typer.Option(metavar="COUNT", help="Trials at the same time on this machine.")] = 1,
-    search_seed: Annotated[int, typer.Option(metavar="NUMBER", help="Of the draws of parameters.")] = 0,
-    json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
+    space: Annotated[Path | None, option("--space", "FILE", "What is searched, as a .toml file of kind space.")] = None,
+    pruner: Annotated[str, option("--pruner", "NAME", f"How trials are given up: {', '.join(PRUNERS)}.")] = "median",
+    jobs: Annotated[int, option("--jobs", "COUNT", "Trials at the same time on this machine.")] = 1,
+    search_seed: Annotated[int, option("--search-seed", "NUMBER", "Of the draws of parameters.")] = 0,
+    json: Annotated[bool, typer.Option("--json", rich_help_panel=SEARCH, help="Print the results as JSON.")] = False,
     epochs: options.Epochs = None,
     steps: options.Steps = None,
     symbols: options.Symbols = None,

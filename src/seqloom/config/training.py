@@ -151,7 +151,7 @@ class TrainingConfig(Config, tag="training", kw_only=True):
     clip: Norm = 1.0  # the largest norm of a gradient; 0: as it is
     pieces: Pieces = 1  # micro-batches of one step: less memory, the same gradient
     validate_every: Steps = 0  # steps; 0: at the end of each epoch
-    patience: Steps = 0  # validations without a better one before the run ends; 0: never
+    patience: Steps = 0  # validations in a row without a better metric or a lower loss; then it ends; 0: never
     save_every: Steps = 0  # steps; 0: after each validation
     keep: Count = 2  # newest checkpoints, beside the best one
     average: Rate = 0.0  # decay of the moving average of the weights that is validated and shipped; 0: none

@@ -11,6 +11,7 @@ beginning: a loss of 0.01 that doubles is still a loss of nearly nothing.
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from statistics import fmean, median
 
 from seqloom.config.training import ByLengthConfig, TrainingConfig
@@ -57,16 +58,16 @@ def curve_findings(story: Story, config: TrainingConfig, *, dropout: float = 0.0
 
 
 def roughness(losses: Sequence[float]) -> float:
-    """How far a loss that turns lies from the middle of its neighbours, in the mean over all; of noise, about its
-    standard deviation. A fall, however steep, is not rough: what lies between its neighbours counts nothing.
+    """How far losses lie from the middle of their neighbours, above and below in turn; of noise, about its deviation.
 
-    >>> roughness([4.0, 0.5, 0.1]), roughness([1.0, 3.0, 1.0, 3.0])
+    A bend, however sharp, is not rough: there all lie on the same side.
+
+    >>> roughness([4.0, 2.0, 1.0, 0.5]), roughness([1.0, 3.0, 1.0, 3.0])
     (0.0, 2.0)
     """
-    threes = zip(losses, losses[1:], losses[2:], strict=False)
-    return fmean(
-        abs(here - (before + after) / 2) * ((here - before) * (here - after) > 0) for before, here, after in threes
-    )
+    places = range(1, len(losses) - 1)
+    aside = [losses[at] - (losses[at - 1] + losses[at + 1]) / 2 for at in places]
+    return fmean((abs(one) + abs(two)) / 2 if one * two < 0 else 0.0 for one, two in pairwise(aside))
 
 
 def rounded(rate: float) -> str:

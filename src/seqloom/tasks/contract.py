@@ -133,8 +133,8 @@ class Task(ABC):
         require_by_length(self.name, feed)
 
     def has_one_shape(self, feed: AnyFeed) -> bool:
-        """Whether all batches of this feed have one shape, so that compiling once is enough: pictures, full rows."""
-        return not isinstance(feed, ByLengthConfig) or self.meaning.schema.input == "picture"
+        """Whether all full batches of this feed have one shape, so that compiling once is enough."""
+        return not isinstance(feed, ByLengthConfig)
 
     def loader(self, prepared: Prepared, part: Part, feed: AnyFeed, *, seed: int, **how: Any) -> Loader[Any, Any]:
         """The steps of a part; `how` goes to the `Loader`. ConfigError for a feed that makes no sense here."""

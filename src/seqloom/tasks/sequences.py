@@ -11,6 +11,7 @@ import msgspec
 from seqloom import recipes
 from seqloom.config.heads import SequenceHead
 from seqloom.config.models import AnyModel, SequenceModelConfig
+from seqloom.config.training import AnyFeed
 from seqloom.errors import ConfigError
 from seqloom.recipes import Size
 from seqloom.tasks.contract import HeadSettings, Task
@@ -67,6 +68,10 @@ class SequenceTask(Task):
             raise wrong_shape(self.name, SequenceModelConfig.kind(), model)
         require_input(self.meaning, model.encoder.input)
         self.require_head(model.head)
+
+    def has_one_shape(self, feed: AnyFeed) -> bool:
+        """Whether all full batches have one shape: pictures do, and full rows."""
+        return self.meaning.schema.input == "picture" or super().has_one_shape(feed)
 
     def classes(self) -> int:
         """The number of classes of the recipe's own head, which may be replaced afterwards."""

@@ -46,19 +46,31 @@ class Clock:
         finally:
             self.waiting += time.monotonic() - began
 
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """A block whose time is not that of steps: a look at the dev part, a checkpoint."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.marked += time.monotonic() - began
+
     def pace(self, share: float) -> Pace:
-        """The pace since the last one was asked for."""
-        now = time.monotonic()
-        passed = max(now - self.marked, 1e-9)
-        pace = Pace(
+        """The pace of the steps since it was last asked for."""
+        pace = self.now(share)
+        self.marked, self.symbols, self.waiting = time.monotonic(), 0, 0.0
+        return pace
+
+    def now(self, share: float) -> Pace:
+        """The same, and the measure goes on."""
+        passed = max(time.monotonic() - self.marked, 1e-9)
+        return Pace(
             seconds=self.seconds,
             symbols_per_second=self.symbols / passed,
             waited=min(1.0, self.waiting / passed),
             memory=peak_memory(self.device),
             remaining=self._remaining(share),
         )
-        self.marked, self.symbols, self.waiting = now, 0, 0.0
-        return pace
 
     def _remaining(self, share: float) -> float | None:
         if self.begun_share is None:

@@ -3,31 +3,35 @@
 wishes ──▶ resolve ──▶ Resolved: data, task, and a configuration with nothing left open
                           │
                           └──▶ train_run ──▶ reports; RUN has its model, report and card at the end
+
+A feed that is not for this task or model is refused first, before the folder of the run is made or compared.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import torch
 from torch import nn
 
-from seqloom.config.data import DataConfig
 from seqloom.config.models import AnyModel
-from seqloom.data.front import data_config
 from seqloom.errors import ConfigError, SeqloomError
 from seqloom.recipes import Size
 from seqloom.training import checkpoints
+from seqloom.training.calling import settings_of
+from seqloom.training.checkpoints import Checkpoint
 from seqloom.training.devices import Device, DeviceName, choose_device
 from seqloom.training.folder import RunFolder
 from seqloom.training.loop import training
 from seqloom.training.pages.writing import write_pages
-from seqloom.training.places import require_free
+from seqloom.training.places import Home
 from seqloom.training.ranks import Alone, Ranks
 from seqloom.training.reports import Ended, Report
 from seqloom.training.resolving import Resolved, init_bundle, resolve
+from seqloom.training.run_changes import OtherRunError, changed, has_patience, out_of_patience
 from seqloom.training.session import Session
 from seqloom.training.signals import Stopping
 from seqloom.training.starting import freeze, start_from
@@ -47,11 +51,13 @@ def train_run(
     """The reports of a run in a folder: a new one, or the one that is there, which goes on."""
     place = device or choose_device("auto", resolved.config.training.precision)
     folder, main = RunFolder(out), ranks.rank == 0
+    drawn = _drawn(resolved)
+    resolved.task.require_feed(drawn, resolved.config.training.feed)
     with Stopping() as stopping, folder.held() if main else nullcontext():
         warned = _started(folder, resolved, place, ranks)
         checkpoint, skipped = checkpoints.newest(folder.checkpoints, ranks)
-        model, said = built_model(_started_from(resolved, new=checkpoint is None), place)
-        resolved.task.require_feed(model, resolved.config.training.feed)
+        warned += _patience(resolved, checkpoint)
+        model, said = _prepared(drawn, _started_from(resolved, new=checkpoint is None), place)
         session = Session(
             folder, resolved.config, resolved.prepared, resolved.task, model, ranks, place, stopping, workers
         )
@@ -70,12 +76,30 @@ def _started(folder: RunFolder, resolved: Resolved, device: Device, ranks: Ranks
             told["warned"] = folder.start(resolved.config, resolved.facts, resolved.task.meaning, device, ranks)
         except SeqloomError as error:
             if ranks.count == 1:
-                raise
+                raise _other_run(error, resolved) from error.__cause__
             told = {"problem": error.problem, "fix": error.fix}
     told = msgspec.json.decode(ranks.share(msgspec.json.encode(told)))
     if "problem" in told:
         raise ConfigError(told["problem"], fix=told["fix"])
     return tuple(told["warned"])
+
+
+def _other_run(error: SeqloomError, resolved: Resolved) -> SeqloomError:
+    """What was refused, with both configurations if it is for one of their settings."""
+    if not (isinstance(error, ConfigError) and resolved.before and any(changed(resolved.before, resolved.config))):
+        return error
+    return OtherRunError(error.problem, fix=error.fix, before=resolved.before, now=resolved.config)
+
+
+def _patience(resolved: Resolved, checkpoint: Checkpoint | None) -> tuple[str, ...]:
+    """What is said about a run that patience ended; one that is more patient now goes on."""
+    if checkpoint is None:
+        return ()
+    standing, settings = checkpoint.standing, resolved.config.training
+    said = tuple(out_of_patience(standing, settings))
+    if standing.ended == "patience" and has_patience(standing, settings):
+        standing.ended = ""
+    return said
 
 
 def _started_from(resolved: Resolved, *, new: bool) -> Resolved:
@@ -87,17 +111,26 @@ def _started_from(resolved: Resolved, *, new: bool) -> Resolved:
 
 
 def built_model(resolved: Resolved, device: Device) -> tuple[nn.Module, tuple[str, ...]]:
+    """A model with the weights that a new run starts from, and what is said about them."""
+    return _prepared(_drawn(resolved), resolved, device)
+
+
+def _drawn(resolved: Resolved) -> nn.Module:
     """A model with its first weights, drawn on the processor so that they are the same for every device."""
-    settings = resolved.config.training
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(settings.seed)
-        model = resolved.config.model.build()
+        torch.manual_seed(resolved.config.training.seed)
+        return resolved.config.model.build()
+
+
+def _prepared(model: nn.Module, resolved: Resolved, device: Device) -> tuple[nn.Module, tuple[str, ...]]:
+    """The model on its device, some weights taken from another one, some held fast."""
     said = start_from(model, resolved.init) if resolved.init is not None else ()
-    said = (*said, *freeze(model, settings.freeze))
+    said = (*said, *freeze(model, resolved.config.training.freeze))
     return model.to(device.torch), said
 
 
-class Trained(NamedTuple):
+@dataclass(frozen=True)
+class Trained:
     """A run that has ended."""
 
     folder: Path
@@ -111,34 +144,27 @@ class Trained(NamedTuple):
 
 def train(
     *data: str | Path,
-    out: str | Path,
+    out: str | Path | None = None,
     model: str | AnyModel | None = None,
     size: Size | None = None,
     device: DeviceName = "auto",
     show: Callable[[Report], None] | None = None,
     **settings: Any,
 ) -> Trained:
-    """Train a model and leave it in `out`; the folder is taken up again if it is there.
+    """Train a model and leave it in `out`, else in runs/NAME-TASK-MODEL; a run that is there already goes on.
 
-    `settings` are those of `DataConfig` (dev, task, input, ...), of `TrainingConfig` (length, rate, seed, ...) and of
-    `Wishes` (dropout, encoding, ...), each by its name.
+    `settings` say how long (epochs, steps, symbols or seconds) and are else those of `DataConfig` (dev, task, input,
+    ...), of `TrainingConfig` (rate, seed, patience, ...) and of `Wishes` (dropout, encoding, ...), each by its name.
     """
-    config, wishes = _sorted(data, model, size, settings)
-    require_free(Path(out))
-    resolved = resolve(config, wishes, out=Path(out))
+    config, wishes = settings_of(data, model, size, settings)
+    home = Home(None if out is None else Path(out))
+    home.require_room()
+    resolved = resolve(config, wishes, home=home)
     chosen = choose_device(device, resolved.config.training.precision)
-    for report in train_run(Path(out), resolved, device=chosen):
+    home.make()
+    assert resolved.folder is not None, "a run with a home has a folder"
+    for report in train_run(resolved.folder, resolved, device=chosen):
         if show is not None:
             show(report)
     assert isinstance(report, Ended), "the last report"
-    return Trained(Path(out), report)
-
-
-def _sorted(
-    data: tuple[str | Path, ...], model: str | AnyModel | None, size: Size | None, settings: dict[str, Any]
-) -> tuple[DataConfig, Wishes]:
-    """The settings by where they belong."""
-    of_data = {name: value for name, value in settings.items() if name in DataConfig.__struct_fields__}
-    of_wishes = {name: value for name, value in settings.items() if name in Wishes._fields and name != "training"}
-    of_training = {name: settings[name] for name in settings if name not in of_data and name not in of_wishes}
-    return data_config(data, of_data), Wishes(model=model, size=size, training=of_training, **of_wishes)
+    return Trained(resolved.folder, report)

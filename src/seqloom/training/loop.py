@@ -16,7 +16,7 @@ run that goes on from a checkpoint repeats what was lost, report for report.
 import hashlib
 import math
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from typing import Any, TypeVar
 
@@ -27,6 +27,7 @@ from seqloom.training import lengths, memory, telling
 from seqloom.training.agreeing import agreed
 from seqloom.training.averaging import mean_of
 from seqloom.training.bad_batches import write_bad_batches
+from seqloom.training.bettering import judge
 from seqloom.training.checkpoints import Checkpoint
 from seqloom.training.clock import Clock
 from seqloom.training.devices import deterministic
@@ -39,7 +40,7 @@ from seqloom.training.saving import MOST_FAILED, Saves
 from seqloom.training.schedules import plateau, rate_at
 from seqloom.training.session import Session
 from seqloom.training.shipping import last_weights, ship
-from seqloom.training.standing import Best, Standing, require_plan
+from seqloom.training.standing import Standing, require_plan
 from seqloom.training.update import Update
 from seqloom.training.validating import Look, look
 
@@ -159,12 +160,14 @@ class _Loop:
         if standing.index == 0:
             reached("epoch-boundary")
         if validates and not over:
-            better = yield from self._validate()
-            if not better and config.patience and standing.waited >= config.patience:
+            with self.clock.aside():
+                yield from self._validate()
+            if config.patience and standing.waited >= config.patience:
                 yield from self._finish("patience")
                 return
         if (saves and not over) or self.stop:
-            yield from self._save()
+            with self.clock.aside():
+                yield from self._save()
         if self.stop:
             signals = self.ranks.gather(str(self.session.stopping.signal or 0).encode())
             yield self._ended("stopped", 128 + max(map(int, signals)))  # some rank heard one
@@ -205,15 +208,16 @@ class _Loop:
         yield self._told(Noticed(self.standing.step, "not-finite", text, fix))
         yield self._ended("not-finite", NOT_FINITE)
 
-    def _validate(self) -> Generator[Report, None, bool]:
-        """Look at the dev part; returns whether it was better than ever before."""
+    def _validate(self) -> Iterator[Report]:
+        """A look at the dev part; the best weights so far are shipped."""
         reached("validation")
         yield from self._require_finite()
         standing = self.standing
         with self.update.shipped():
             found = look(self.session)
-            better = self._judge(found)
-            pace = self.clock.pace(self._share())
+            better, got_on = judge(self.session.task.metric, found.metrics, standing)
+            plateau(self.config, standing, got_on)
+            pace = self.clock.now(self._share())
             yield self._told(Validated(standing.step, standing.epoch, found.metrics, better, found.samples, pace))
             value, name = found.value(self.session), self.session.task.metric.name
             if found.metrics and not math.isfinite(value):
@@ -221,19 +225,6 @@ class _Loop:
                 yield self._told(Noticed(standing.step, "validation.not-finite", text, "lower --rate"))
             if better and (problem := self._ship(standing, found)):
                 yield self._told(Noticed(standing.step, "disk.model", f"RUN/model was not replaced: {problem}", AT_END))
-        return better
-
-    def _judge(self, found: Look) -> bool:
-        """Whether a look is better than all before it; where the run stands says so."""
-        standing, metric = self.standing, self.session.task.metric
-        before = standing.best.metrics.get(metric.name) if standing.best else None
-        better = metric.better(found.value(self.session), before)
-        better = better or not found.metrics  # without a dev part the last one counts
-        if better:
-            standing.best = Best(step=standing.step, metrics=_finite(found.metrics))
-        standing.waited, standing.validated = 0 if better else standing.waited + 1, standing.step
-        plateau(self.config, standing, better)
-        return better
 
     def _ship(self, standing: Standing, found: Look) -> str:
         """Why the model's present weights are not in RUN/model; empty if they are."""
@@ -284,7 +275,7 @@ class _Loop:
         yield self._ended(why, 0)
 
     def _ended(self, why: Why, code: int) -> Ended:
-        report = self._told(telling.ended(self.standing, why, code, self.clock.pace(1.0)))
+        report = self._told(telling.ended(self.standing, why, code, self.clock.now(1.0)))
         with suppress(DurableError):  # a full disk is told by the checkpoints that could not be written
             self.journal.flush()
         return report
@@ -293,7 +284,3 @@ class _Loop:
         """The report, which is also in the journal."""
         self.journal.take(report)
         return report
-
-
-def _finite(metrics: dict[str, float]) -> dict[str, float]:
-    return {name: value for name, value in metrics.items() if math.isfinite(value)}

@@ -72,6 +72,7 @@ class Standing(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     waited: int = 0  # the same for patience
     validated: int = -1  # the step of the last validation: none is looked at twice
     best: Best | None = None
+    lowest: float | None = None  # loss on the dev part
     scale: float = 0.0  # of the losses in fp16; 0: not scaled
     grown: int = 0  # steps since the scale last changed
     lines: int = 0  # of metrics.jsonl

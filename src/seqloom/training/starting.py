@@ -54,7 +54,7 @@ def freeze(model: nn.Module, patterns: Sequence[str]) -> tuple[str, ...]:
 def _taken(mine: Mapping[str, Tensor], fitting: Mapping[str, Tensor]) -> str:
     """How much of a model is not fresh, in numbers: a name that fits may be of three numbers or of three million."""
     taken, of = (sum(weight.numel() for weight in weights.values()) for weights in (fitting, mine))
-    text = f"{taken:,} of {of:,} weights ({taken / of:.1%}) start from the given model"
+    text = f"{len(fitting)} of {len(mine)} weights ({taken:,} of {of:,} numbers) start from the given model"
     another = "; most are fresh: it is of another kind or size, and little of what it learned is left"
     return text if 2 * taken >= of else text + another
 

@@ -1,0 +1,62 @@
+"""Which weights are the best, and when a run gets nowhere."""
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seqloom.tasks.contract import Metric
+from seqloom.training.bettering import is_better, judge
+from seqloom.training.standing import Standing
+
+ACCURACY, ERROR = Metric("accuracy"), Metric("mse", higher_is_better=False)
+VALUES = st.floats(0, 1) | st.sampled_from([0.0, 1.0])
+
+
+def seen(metric: Metric, *looks: tuple[float, float], patience: int = 100) -> tuple[Standing, list[bool]]:
+    """Where a run stands after looks with these values and losses, and which of them were the best so far."""
+    standing, better = Standing(), []
+    for step, (value, loss) in enumerate(looks, 1):
+        standing.step = step
+        better.append(judge(metric, {metric.name: value, "loss": loss}, standing)[0])
+    return standing, better
+
+
+def test_the_loss_decides_between_equal_scores() -> None:
+    standing, better = seen(ACCURACY, (0.0, 5.0), (0.0, 4.0), (0.0, 4.5), (1.0, 0.2), (1.0, 0.1))
+    assert better == [True, True, False, True, True] and standing.best is not None and standing.best.step == 5
+
+
+def test_a_lower_loss_does_not_outweigh_a_worse_score() -> None:
+    assert seen(ACCURACY, (0.9, 1.0), (0.8, 0.1))[1] == [True, False]
+    assert seen(ERROR, (0.1, 1.0), (0.2, 0.1))[1] == [True, False]
+
+
+def test_patience_waits_while_the_loss_still_falls() -> None:
+    standing, _ = seen(ACCURACY, (0.4, 5.0), (0.0, 4.0), (0.0, 3.0), (0.0, 2.0))
+    assert standing.waited == 0 and standing.best is not None and standing.best.step == 1
+    standing, _ = seen(ACCURACY, (0.4, 5.0), (0.0, 4.0), (0.0, 4.0), (0.4, 6.0))
+    assert standing.waited == 2
+
+
+def test_what_is_not_finite_is_never_better() -> None:
+    standing, better = seen(ACCURACY, (math.nan, math.nan), (0.5, math.inf), (0.5, 1.0))
+    assert better == [False, True, True] and standing.lowest == 1.0
+
+
+@given(st.lists(st.tuples(VALUES, st.floats(0.001, 10)), min_size=1, max_size=20))
+def test_the_best_is_the_first_of_the_best_by_score_and_then_by_loss(looks: list[tuple[float, float]]) -> None:
+    standing, _ = seen(ACCURACY, *looks)
+    best = min(range(len(looks)), key=lambda at: (-looks[at][0], looks[at][1], at))
+    assert standing.best is not None and standing.best.step == best + 1
+    assert standing.lowest == min(loss for _, loss in looks)
+
+
+def test_without_a_dev_part_the_last_weights_are_the_best() -> None:
+    standing = Standing(step=3)
+    assert judge(ACCURACY, {}, standing) == (True, True) and standing.best is not None and standing.best.step == 3
+
+
+def test_anything_finite_is_better_than_nothing() -> None:
+    assert is_better(ACCURACY, {"accuracy": 0.0, "loss": 9.0}, None)
+    assert not is_better(ACCURACY, {"accuracy": math.nan, "loss": 9.0}, None)
