@@ -125,6 +125,8 @@ def test_the_check_speaks_of_rows_and_batches_and_not_of_pairs(tmp_path: Path) -
         ("Train.CSV", ["dev.CSV", "train.csv"], "train.csv"),
         ("rum", ["run", "runs.txt"], "run"),
         (".hiden", ["other", ".hidden"], ".hidden"),
+        (".hiden", [".other"], ""),
+        ("A.csv", ["b.csv", "a.csv"], "a.csv"),
     ],
 )
 def test_a_near_name_is_near_without_its_ending(missing: str, there: list[str], near: str, tmp_path: Path) -> None:

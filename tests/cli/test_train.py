@@ -18,10 +18,13 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from seqloom import recipes
-from seqloom.cli import app, progress
-from seqloom.cli.following import summary
+from seqloom.cli import app, progress, refusing
+from seqloom.cli.following import followed, summary
 from seqloom.cli.progress import LiveLines, PlainLines, display, packed
+from seqloom.cli.refusing import told_in_flags
 from seqloom.cli.train_options import training_settings
+from seqloom.config.changing import with_setting
+from seqloom.config.data import DataConfig, EncodingConfig
 from seqloom.config.inputs import TokensConfig
 from seqloom.config.training import (
     AdamWConfig,
@@ -29,13 +32,17 @@ from seqloom.config.training import (
     CosineConfig,
     LinearConfig,
     PacksConfig,
+    RunConfig,
     SgdConfig,
     StepsConfig,
     StreamsConfig,
+    TrainingConfig,
 )
 from seqloom.durable import hold
 from seqloom.errors import HeldError, SeqloomError
+from seqloom.training import defaults
 from seqloom.training.reports import Begun, Ended, Noticed, Pace, Report, Sample, Saved, Stepped, Validated
+from seqloom.training.run_changes import OtherRunError
 from seqloom.training.standing import Environment
 
 ROOT = Path(__file__).parents[2]
@@ -196,6 +203,130 @@ def test_help_stands_in_panels_and_the_page_tells_every_option() -> None:
     assert sorted(flag for flag in flags if f"`{flag}" not in page) == []
 
 
+def _help(verb: str) -> str:
+    return CliRunner().invoke(app, [verb, "--help"], env={"COLUMNS": "200"}).output
+
+
+def test_help_tells_the_run_before_the_model_and_the_data_last() -> None:
+    panels = re.findall(r"^(\S[^:]*):$", _help("train"), re.MULTILINE)
+    own = ["The run folder, and what is seen", "Model", "How long", "Batches", "Optimiser", "Machine"]
+    assert panels == ["Arguments", *own, "Data"]
+    found = re.findall(r"^(\S[^:]*):$", _help("tune"), re.MULTILINE)
+    assert found[:3] == ["Arguments", "The search", "How long"] and found[-1] == "Data"
+    for verb in ("train", "tune"):
+        _, arguments, first, second, *_ = re.split(r"^\S.*:\n", _help(verb), flags=re.MULTILINE)
+        assert "FILE" in arguments and "--out" in first and "--help" in first and "--help" not in second
+
+
+@pytest.mark.parametrize(
+    ("flag", "words"),
+    [
+        ("--epochs", f"else {defaults.FEWEST} to {defaults.MOST} times"),
+        ("--patience", f"else {defaults.PATIENCE};"),
+        ("--batch", f"else {defaults.SMALLEST_BATCH} to {defaults.LARGEST_BATCH:,},"),
+        ("--warm-up", f"{defaults.WARM_UP} at most"),
+        ("--clip", f"else {TrainingConfig().clip:g};"),
+        ("--keep", f"else {TrainingConfig().keep}."),
+        ("--optimiser", f"else {TrainingConfig().optimiser.kind()}."),
+        ("--rate", "else by model and size"),
+        ("--dropout", "else by the recipe"),
+    ],
+)
+def test_help_and_the_page_tell_what_is_taken_where_nothing_is_said(flag: str, words: str) -> None:
+    told = " ".join(_help("train").split()).split(f" {flag} ")[-1]
+    assert words in told[:110]
+    page = (ROOT / "docs" / "train.md").read_text(encoding="utf-8")
+    assert any(f"`{flag} " in line and "else " in line for line in page.splitlines())
+
+
+# --- refusals --------------------------------------------------------------------------------------------------------
+
+
+def _run_config(dropout: float = 0.2, size: str = "tiny", **settings: Any) -> RunConfig:
+    model = recipes.classifier("gru", inputs=TokensConfig(vocab_size=9), num_classes=2, size=size)  # type: ignore[arg-type]
+    return RunConfig(
+        task="classify",
+        data=DataConfig(train=("a.csv",)),
+        encoding=EncodingConfig(),
+        model=with_setting(model, "dropout", dropout),
+        training=TrainingConfig(**settings),
+    )
+
+
+@pytest.mark.parametrize(
+    ("now", "given", "said"),
+    [
+        (_run_config(dropout=0.3), ["dropout"], ["--dropout was 0.2 and is now 0.3"]),
+        (_run_config(rate=0.5), ["rate"], ["--rate was 0.001 and is now 0.5"]),
+        (_run_config(validate_every=5), ["validate_every"], ["--validate-every was 0 and is now 5"]),
+        (_run_config(length=StepsConfig(count=9)), ["steps"], ["it was --epochs 10 and is now --steps 9"]),
+        (
+            _run_config(feed=StreamsConfig(rows=4, length=20)),
+            ["streams"],
+            ["it was --batch 4096 and is now --streams 4x20"],
+        ),
+        (
+            _run_config(schedule=CosineConfig(warm_up=7)),
+            ["schedule", "warm_up"],
+            ["it was --schedule linear --warm-up 100 and is now --schedule cosine --warm-up 7"],
+        ),
+        (
+            _run_config(optimiser=SgdConfig()),
+            ["optimiser"],
+            ["it was --optimiser adamw --decay 0.01 and is now --optimiser sgd --momentum 0.9 --decay 0"],
+        ),
+    ],
+)
+def test_another_run_is_refused_in_the_flags_that_were_typed_and_each_once(
+    now: RunConfig, given: list[str], said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["seqloom", "train", "my data.csv", "--out", "runs/a"])
+    error = OtherRunError("runs/a holds another run: x was 1 and is now 2", fix="", before=_run_config(), now=now)
+    told = told_in_flags(error, given)
+    assert told.problem == f"runs/a holds another run: {'; '.join(said)}"
+    assert "`seqloom train 'my data.csv' --out runs/a-2`" in told.fix
+
+
+def test_a_refusal_keeps_what_is_no_setting_and_counts_what_has_no_flag() -> None:
+    text = "runs/a holds another run: the file a.csv was 1 and is now 2; model.x was 1 and is now 2"
+    error = OtherRunError(text, fix="", before=_run_config(), now=_run_config(size="big"))
+    told = told_in_flags(error, ["size"]).problem
+    assert "another run: the file a.csv was 1 and is now 2; --size: that is another model; model." in told
+    assert told.count(" is now ") <= 1 + refusing.SHOWN
+
+
+def test_a_run_in_a_named_folder_is_compared_before_data_is_read(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text(_run_config().to_toml())
+    run = CliRunner().invoke(app, ["train", "nowhere.csv", "--out", str(tmp_path), "--rate", "0.5", "--patience", "3"])
+    assert "--rate was 0.001 and is now 0.5" in str(run.exception) and "patience" not in run.exception.problem
+    run = CliRunner().invoke(app, ["train", "nowhere.csv", "--out", str(tmp_path), "--patience", "3"])
+    assert isinstance(run.exception, SeqloomError) and "nowhere.csv" in str(run.exception)
+
+
+def test_beside_a_run_that_is_written_down_patience_pieces_and_keep_may_stand(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text(_run_config().to_toml())
+    options = ["--patience", "3", "--pieces", "2", "--keep", "5"]
+    run = CliRunner().invoke(app, ["train", "--out", str(tmp_path), *options])
+    assert isinstance(run.exception, SeqloomError) and "a.csv" in str(run.exception)  # all else was fine
+
+
+QUICK = """
+import sys
+from typer.testing import CliRunner
+from seqloom.cli import app
+for arguments in (["nowhere.csv"], ["a.csv", "--input", "none"], ["a.csv", "--out", "run", "--rate", "0.5"]):
+    assert CliRunner().invoke(app, ["train", *arguments]).exception, arguments
+    assert "torch" not in sys.modules, arguments
+"""
+
+
+def test_what_can_be_refused_without_torch_does_not_wait_for_it(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.toml").write_text(_run_config().to_toml())
+    (tmp_path / "a.csv").write_text("text,label\na,b\nc,d\n")
+    subprocess.run([sys.executable, "-c", QUICK], cwd=tmp_path, check=True)
+
+
 # --- displays --------------------------------------------------------------------------------------------------------
 
 
@@ -242,6 +373,26 @@ def test_without_a_terminal_there_is_a_line_for_each_validation_and_no_escape() 
         "step 40 · epoch 2 · dev accuracy 1 · loss 0.5 · best so far",
         "step 40: memory.halved: half of the rows at a time. Fix: --pieces 2.",
     ]
+
+
+def test_how_long_it_will_take_is_told_behind_the_number_of_steps() -> None:
+    screen = console(width=80)
+    followed(run(), screen, "accuracy", ("about 0:05 of training here",))
+    told = screen.file.getvalue().splitlines()
+    assert told[:4] == [*texts(run())[:3], "about 0:05 of training here"]
+
+
+@pytest.mark.parametrize(("why", "flag"), [("done", "--epochs"), ("patience", "--patience")])
+def test_a_run_that_is_over_says_which_option_goes_on_with_it(why: Any, flag: str) -> None:
+    screen, begun = console(width=80), next(iter(run()))
+    followed(iter([begun._replace(step=40), Ended(40, why, 40, {}, pace(), 0)]), screen, "accuracy")
+    assert f"a larger {flag}" in screen.file.getvalue()
+
+
+def test_only_a_model_of_text_is_asked_through_the_shell(capsys: pytest.CaptureFixture[str]) -> None:
+    for asks in ("text", "words", "picture", "pair"):
+        summary(Path("run"), Ended(48, "done", 48, {}, pace(), 0), "accuracy", json=False, asks=asks)  # type: ignore[arg-type]
+        assert ("seqloom predict run -\n" in capsys.readouterr().out) == (asks in ("text", "words"))
 
 
 def test_a_slow_run_says_something_every_ten_seconds() -> None:
@@ -348,4 +499,4 @@ def test_a_file_is_all_that_is_needed_and_the_same_command_goes_on(tmp_path: Pat
     assert more.returncode == 0, more.stderr
     assert json.loads(more.stdout)["why"] == "done" and json.loads(more.stdout)["model"] == str(folder / "model")
     other = _train(tmp_path, "reviews.csv", "--size", "tiny", "--epochs", "2", "--rate", "0.5")
-    assert other.returncode == 2 and "training.rate" in other.stderr and "reviews-classify-cnn-2" in other.stderr
+    assert other.returncode == 2 and "--rate was" in other.stderr and "reviews-classify-cnn-2" in other.stderr

@@ -86,6 +86,18 @@ def test_a_loss_that_climbs_back_asks_for_a_lower_rate() -> None:
     assert "loss.jagged" in found(steps(lambda share: 2.0 - 1.5 * math.sin(math.pi * share)))
 
 
+def test_a_loss_that_has_lost_half_of_what_it_won_asks_for_a_lower_rate() -> None:
+    lost = found(steps(lambda share: 2.0 - 0.6 * share / 0.3 if share < 0.3 else 1.4 + 0.4 * (share - 0.3)))
+    assert "loss.jagged" not in lost  # a seventh of it is what chance may do
+    assert "loss.jagged" in found(steps(lambda share: 2.0 - 0.6 * share / 0.3 if share < 0.3 else 1.9))
+
+
+def test_a_dev_loss_far_below_that_of_training_is_no_climb() -> None:
+    """With dropout the training loss is the higher of the two, and need not come down to the other."""
+    records = steps(lambda share: 2.0 * (0.2 + 0.8 * math.exp(-8 * share)), noise=0.02)
+    assert found([*records, *looks([0.3, 0.1, 0.02, 0.01])]) == {}
+
+
 @pytest.mark.parametrize("rate", [constant(1e-3), lambda share: 1e-3 * (1.01 - share)])
 def test_a_straight_loss_asks_for_a_higher_rate_whatever_the_schedule(rate: Callable[[float], float]) -> None:
     def gone(share: float) -> float:  # the integral of the rate, as a share of the whole

@@ -39,6 +39,7 @@ def test_auto_takes_the_fastest_device_and_a_precision_that_gains(
     assert (device.torch.type, device.precision) == (kind, precision)
     (said,) = device.said
     assert said.startswith(f"computing on {describe(device.torch)} (") and f") in {precision} (" in said
+    assert choose_device("cpu", "float32").said == ("computing on cpu in float32",)  # as asked: nothing to explain
 
 
 @pytest.mark.parametrize("name", ["cuda", "mps"])

@@ -24,7 +24,7 @@ from seqloom.config.training import (
 from seqloom.data.schema import Schema
 from seqloom.errors import ConfigError, DamagedError, DurableError
 from seqloom.tasks.contract import Meaning
-from seqloom.training import checkpoints, folder
+from seqloom.training import checkpoints, folder, run_changes
 from seqloom.training.devices import Device
 from seqloom.training.folder import DataFacts, RunFolder
 from seqloom.training.places import require_place
@@ -174,6 +174,26 @@ def test_a_step_may_be_cut_finer_with_a_word_but_not_coarser(run: RunFolder) -> 
     assert run.config().training.pieces == 4
     with pytest.raises(ConfigError, match=r"training\.pieces was 4 and is now 2"):
         start(run, trained(pieces=2))
+
+
+@pytest.mark.parametrize(
+    ("patience", "said"),
+    [
+        (9, "the run ends early after 9 validations without a better one; its patience was without end"),
+        (0, ""),
+    ],
+)
+def test_patience_may_change_with_a_word(run: RunFolder, patience: int, said: str) -> None:
+    assert "".join(start(run, trained(patience=patience))) == said
+    assert run.config().training.patience == patience
+    (back,) = start(run, trained(patience=2))
+    assert back.startswith("the run ends early after 2 validations")
+
+
+def test_twin_a_patience_that_counts_as_a_change_is_refused(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_changes, "FREE", {"training.keep"})
+    with pytest.raises(ConfigError, match=r"training\.patience was 0 and is now 9"):
+        start(run, trained(patience=9))
 
 
 def test_how_many_checkpoints_are_kept_may_change(run: RunFolder) -> None:

@@ -4,22 +4,26 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 
 from seqloom import durable
 from seqloom.config.data import ColumnSplit, DataConfig, RandomSplit
-from seqloom.config.training import StepsConfig
+from seqloom.config.training import AnyLength, EpochsConfig, LinearConfig, StepsConfig, StreamsConfig, SymbolsConfig
 from seqloom.data import sealing
 from seqloom.data.front import load_data
 from seqloom.data.schema import PARTS
 from seqloom.errors import ConfigError, HeldError, RejectedError
 from seqloom.recipes import SIZES
-from seqloom.training import front, resolving
+from seqloom.tasks.contract import Task
+from seqloom.training import defaults, front, resolving
+from seqloom.training.calling import LENGTHS, settings_of
 from seqloom.training.folder import RunFolder
-from seqloom.training.front import Resolved, Wishes, resolve, train
+from seqloom.training.front import Resolved, Trained, Wishes, resolve, train
 from seqloom.training.places import Home
 from seqloom.training.resolving import class_weights
+from seqloom.training.run_changes import OtherRunError, changed
 from training_common import BASE, ended, resolved, run, write_data
 
 NO_DATA = b"\xff\xfe not a table \x00"
@@ -149,6 +153,128 @@ def test_a_run_without_a_checkpoint_still_needs_what_it_starts_from(taught: Path
         started(taught, tmp_path / "second", first, 4)
 
 
+# A run that is there already
+
+
+def again(taught: Path, out: Path, wishes: Wishes) -> tuple[Resolved, list[Any]]:
+    """A run in a folder, or what is left of it, with everything that it reported."""
+    data = DataConfig(train=(str(taught / "data.csv"),), split=ColumnSplit(column="split"))
+    found = resolve(data, wishes, home=Home(out), cache=taught / "cache")
+    return found, list(front.train_run(out, found, device=front.choose_device("cpu", "float32"), workers=0))
+
+
+STUCK = BASE | {"rate": 0.0, "patience": 1, "validate_every": 2, "length": StepsConfig(count=12)}  # nothing is learned
+
+
+@pytest.fixture
+def impatient(taught: Path, tmp_path: Path) -> Path:
+    """A run that patience ended after its second validation."""
+    _, reports = again(taught, tmp_path / "run", Wishes(model="bag", size="tiny", training=STUCK))
+    assert (ended(reports).why, ended(reports).step) == ("patience", 4)
+    return tmp_path / "run"
+
+
+def test_a_run_that_patience_ended_goes_on_with_more_of_it(
+    taught: Path, impatient: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, reports = again(taught, impatient, Wishes(training={"patience": 2}))
+    assert (ended(reports).why, ended(reports).step) == ("patience", 6)
+    _, reports = again(taught, impatient, Wishes(training={"patience": 0}))
+    assert (ended(reports).why, ended(reports).step) == ("done", 12)
+    monkeypatch.setattr(front, "has_patience", lambda *_: False)  # the twin
+    _, reports = again(taught, impatient, Wishes(training={"patience": 3}))
+    assert ended(reports).step == 12
+
+
+def test_twin_without_a_new_look_at_patience_the_run_stays_ended(
+    taught: Path, impatient: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(front, "has_patience", lambda *_: False)
+    _, reports = again(taught, impatient, Wishes(training={"patience": 2}))
+    assert ended(reports).step == 4
+
+
+def test_a_longer_run_without_more_patience_is_told_that_it_will_end_again(taught: Path, impatient: Path) -> None:
+    _, reports = again(taught, impatient, Wishes(training={"length": StepsConfig(count=20)}))
+    assert any("unless --patience is larger" in line for line in reports[0].said)
+    _, reports = again(taught, impatient, Wishes(training={"length": StepsConfig(count=30), "patience": 9}))
+    assert not any("unless --patience is larger" in line for line in reports[0].said)
+
+
+def test_what_is_not_said_about_a_run_is_as_its_folder_has_it(taught: Path, impatient: Path) -> None:
+    before = RunFolder(impatient).config()
+    found, _ = again(taught, impatient, Wishes())
+    assert found.config == before and found.before == before
+    longer, _ = again(taught, impatient, Wishes(training={"length": StepsConfig(count=14)}))
+    assert longer.config.training == msgspec.structs.replace(before.training, length=StepsConfig(count=14))
+    with pytest.raises(OtherRunError, match=r"dropout was 0\.\d+ and is now 0\.7") as refused:
+        again(taught, impatient, Wishes(dropout=0.7))
+    assert all(change.setting.endswith("dropout") for change in changed(refused.value.before, refused.value.now))
+
+
+def test_twin_without_the_folder_the_usual_settings_are_another_run(
+    taught: Path, impatient: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Wishes, "filled", lambda self, _: self)
+    with pytest.raises(OtherRunError, match=r"training\.rate was 0\.0 and is now"):
+        again(taught, impatient, Wishes(model="bag", size="tiny"))
+
+
+def test_a_run_in_a_folder_that_nobody_named_is_found_again(
+    taught: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings: dict[str, Any] = {"split": ColumnSplit(column="split"), "device": "cpu"}
+    first = train(taught / "data.csv", model="bag", size="tiny", steps=2, rate=0.5, **settings)
+    assert first.folder == Path("runs", "data-classify-bag")
+    more = train(taught / "data.csv", model="bag", size="tiny", steps=4, **settings)
+    assert (more.folder, more.ended.step) == (first.folder, 4)
+    assert RunFolder(more.folder).config().training.rate == 0.5
+
+
+def test_a_feed_that_is_not_for_the_task_is_refused_before_folders_are_compared_or_made(
+    taught: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    streams = Wishes(model="gru", size="tiny", training={"feed": StreamsConfig(rows=4, length=20)})
+    for out in (taught / "first", tmp_path / "new"):
+        with pytest.raises(ConfigError, match="'streams' feeds running text, and the task is classify"):
+            again(taught, out, streams)
+    assert not (tmp_path / "new").exists()
+    monkeypatch.setattr(Task, "require_feed", lambda *_: None)  # the twin
+    with pytest.raises(OtherRunError, match=r"training\.feed\.kind was by-length and is now streams"):
+        again(taught, taught / "first", streams)
+
+
+# A call in Python
+
+
+@pytest.mark.parametrize("name", ["epochs", "steps", "symbols", "seconds"])
+def test_a_call_says_how_long_as_the_command_line_does(name: str) -> None:
+    _, wishes = settings_of(("a.csv",), None, None, {name: 3, "seed": 1})
+    assert wishes.training == {"length": LENGTHS[name](count=3), "seed": 1}
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"modle": "cnn"}, "train has no setting 'modle'. Fix: did you mean 'model'?"),
+        ({"epoch": 3}, "did you mean 'epochs'?"),
+        ({"droput": 0.1}, "did you mean 'dropout'?"),
+        ({"length": 3}, "length=3 does not say of what. Fix: write epochs=3, or steps=1000."),
+        ({"epochs": 3, "steps": 4}, "epochs and steps both say how long"),
+        ({"epochs": 3, "length": StepsConfig(count=3)}, "length and epochs both say how long"),
+    ],
+)
+def test_a_call_that_cannot_be_meant_is_refused_with_the_nearest_name(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        train("nowhere.csv", **settings)
+    assert said in str(refused.value)
+
+
+def test_a_run_that_has_ended_is_no_tuple() -> None:
+    assert [name for name in dir(Trained) if not name.startswith("_")] == ["metrics"]
+
+
 # What is refused before any work
 
 
@@ -199,6 +325,28 @@ def test_labels_are_counted_and_numbers_that_are_names_are_said_aloud(data: Path
     (tmp_path / "stars.csv").write_text("\n".join(["text,target", *rows, ""]))
     (line,) = [line for line in opened(tmp_path / "stars.csv").said if line.startswith("labels: ")]
     assert line.startswith("labels: 7 (0, 1, 2, 3, 4, ...); each number is a name") and "--task regress" in line
+
+
+def test_what_was_chosen_for_training_is_told_in_one_line(data: Path) -> None:
+    found = resolve(DataConfig(train=(str(data),)), Wishes(model="bag", size="tiny"), cache=data.parent / "cache")
+    (line,) = [line for line in found.said if line.startswith("training: ")]
+    settings = found.config.training
+    assert settings.patience == defaults.PATIENCE and isinstance(settings.schedule, LinearConfig)
+    for word in (f"{settings.length.count} epochs", f"{settings.feed.budget} symbols", f"rate {settings.rate:g}"):
+        assert word in line
+    assert f"linear, warm-up {settings.schedule.warm_up})" in line and line.endswith("patience 5")
+
+
+@pytest.mark.parametrize("length", [StepsConfig(count=20), EpochsConfig(count=1), SymbolsConfig(count=2_000)])
+def test_a_short_run_reaches_its_rate(data: Path, length: AnyLength, monkeypatch: pytest.MonkeyPatch) -> None:
+    def warm_up() -> int:
+        wishes = Wishes(model="cnn", size="tiny", training={"length": length})
+        found = resolve(DataConfig(train=(str(data),)), wishes, cache=data.parent / "cache")
+        return found.config.training.schedule.warm_up
+
+    assert warm_up() <= 2
+    monkeypatch.setattr(defaults, "_warm_up", lambda *_: defaults.WARM_UP)  # the twin
+    assert warm_up() > 20
 
 
 def test_a_size_that_nobody_named_is_the_one_that_help_promises(data: Path) -> None:

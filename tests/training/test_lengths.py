@@ -3,6 +3,7 @@
 import pytest
 
 from seqloom.config.training import EpochsConfig, SecondsConfig, StepsConfig, SymbolsConfig
+from seqloom.training import lengths
 from seqloom.training.lengths import expected_steps, is_over, share_done
 from seqloom.training.standing import Standing
 
@@ -36,6 +37,28 @@ def test_a_run_is_over_at_its_length_and_never_more_than_whole(length) -> None:
         where, seconds = standing(done)
         assert is_over(length, where, seconds)
         assert share_done(length, where, TenSteps(), seconds) == 1.0
+
+
+class UnevenSteps:
+    """A plan whose epochs have ten steps or eleven, and which counts how often it was asked."""
+
+    asked = 0
+
+    def count(self, epoch: int) -> int:
+        self.asked += 1
+        return 10 + epoch % 2
+
+
+@pytest.mark.parametrize("epochs", [1, 2, 5, 30])
+def test_the_steps_of_a_run_that_is_not_long_are_announced_exactly(epochs: int) -> None:
+    plan = UnevenSteps()
+    assert expected_steps(EpochsConfig(count=epochs), plan, 0) == sum(10 + epoch % 2 for epoch in range(epochs))
+
+
+def test_the_steps_of_a_long_run_are_estimated_without_drawing_all_of_its_epochs() -> None:
+    plan = UnevenSteps()
+    assert expected_steps(EpochsConfig(count=10_000), plan, 0) == pytest.approx(105_000, rel=0.01)
+    assert plan.asked < lengths.COUNTED / 10 + 1
 
 
 def test_all_lengths_but_a_clock_expect_the_same_number_of_steps() -> None:

@@ -2,10 +2,8 @@
 
 import os
 import random
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +17,16 @@ from seqloom.data import sealing
 from seqloom.data.schema import PARTS
 from seqloom.durable import verify_folder
 from seqloom.errors import SeqloomError
-from seqloom.training.reports import Begun
 from seqloom.tuning import trials, tune
-from seqloom.tuning.reports import TrialBegun, TrialEnded, TrialTold, TuningEnded, TuningReport
+from seqloom.tuning.reports import TrialBegun, TrialEnded, TuningEnded, TuningReport
 
 WORDS = ["alder", "birch", "cedar", "elm", "fir", "hazel", "larch", "maple"]
-SPACE = SpaceConfig(sizes=("tiny",), rate=RangeConfig(low=1e-3, high=0.3, log=True), batch=(128, 256))
+SPACE = SpaceConfig(
+    sizes=("tiny",),
+    rate=RangeConfig(low=1e-3, high=0.3, log=True),
+    batch=(128, 256),
+    warm_up=RangeConfig(low=0, high=0),  # a trial has some ten steps
+)
 SHORT = EpochsConfig(count=1)
 
 
@@ -108,50 +110,6 @@ def test_a_test_file_that_is_no_data_does_not_matter(
     monkeypatch.setattr(sealing, "OPEN", PARTS)
     with pytest.raises(SeqloomError, match=r"test\.csv"):
         tuned(files, tmp_path / "unguarded", trials=1, test=test)
-
-
-@pytest.mark.slow
-def test_a_killed_tuning_goes_on_with_the_trial_it_was_at(files: dict[str, Path], tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    script = (
-        "from seqloom.tuning import tune\n"
-        "from seqloom.config.training import EpochsConfig\n"
-        "from seqloom.config.tuning import SpaceConfig\n"
-        f"tune({str(files['train'])!r}, dev={str(files['dev'])!r}, out={str(out)!r}, models=('bag',), trials=2,\n"
-        "     space=SpaceConfig(sizes=('tiny',)), length=EpochsConfig(count=400), patience=0, device='cpu')\n"
-    )
-    process = subprocess.Popen([sys.executable, "-c", script], env=os.environ | {"OMP_NUM_THREADS": "1"})
-    try:
-        _wait_for(lambda: any((out / "trials" / "000" / "checkpoints").glob("step-*/manifest.json")), process)
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-    told: list[TuningReport] = []
-    with pytest.raises(_Enough):
-        tune(
-            files["train"], dev=files["dev"], out=out, models=("bag",), trials=2, space=SpaceConfig(sizes=("tiny",)),
-            length=EpochsConfig(count=400), patience=0, device="cpu", show=lambda report: _until_begun(report, told),
-        )  # fmt: skip
-    begun = told[-1]
-    assert isinstance(begun, TrialTold) and begun.number == 0
-    assert isinstance(begun.report, Begun) and begun.report.step > 0
-
-
-class _Enough(Exception):  # noqa: N818
-    pass
-
-
-def _until_begun(report: TuningReport, told: list[TuningReport]) -> None:
-    told.append(report)
-    if isinstance(report, TrialTold) and isinstance(report.report, Begun):
-        raise _Enough
-
-
-def _wait_for(happened: Any, process: "subprocess.Popen[bytes]", seconds: float = 60.0) -> None:
-    until = time.monotonic() + seconds
-    while not happened():
-        assert process.poll() is None and time.monotonic() < until
-        time.sleep(0.05)
 
 
 @pytest.mark.slow

@@ -1,20 +1,23 @@
 """What a tuning leaves behind is healed or told: trials that are nobody's, workers that gave up, old weights."""
 
+import multiprocessing
 import random
+import signal
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
+import torch
 
 from seqloom.config.data import ColumnSplit, DataConfig
 from seqloom.config.training import EpochsConfig
 from seqloom.config.tuning import RangeConfig, SpaceConfig
 from seqloom.durable import hold
-from seqloom.errors import RepeatError
+from seqloom.errors import ConfigError, RepeatError
 from seqloom.tasks.contract import Metric
+from seqloom.tuning import jobs, trials, tune
 from seqloom.tuning import study as studies
-from seqloom.tuning import trials, tune
 from seqloom.tuning.keeping import tidy
 from seqloom.tuning.plan import Plan
 from seqloom.tuning.reports import TrialEnded, TuningBegun, TuningReport, WorkerLost
@@ -108,6 +111,27 @@ def test_why_a_worker_could_not_go_on_is_told(tmp_path: Path) -> None:
         tuned(data, tmp_path / "out", dev=dev, trials=2, jobs=2, show=show)
     lost = [one.problem for one in told if isinstance(one, WorkerLost)]
     assert len(lost) == 2 and all("a.csv" in problem for problem in lost)
+
+
+def test_a_worker_leaves_the_signals_of_a_terminal_to_the_one_who_watches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second signal ends a process at once: heard by all and passed on too, Ctrl-C would cut off the saving."""
+    heard: list[Any] = []
+
+    def opening(_: Plan) -> NoReturn:
+        heard.extend(signal.getsignal(number) for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM))
+        raise ConfigError("no such data")
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGHUP)}
+    words, mouth = multiprocessing.Pipe(duplex=False)
+    monkeypatch.setattr(jobs, "Opening", opening)
+    monkeypatch.setattr(torch, "set_num_threads", lambda _: None)
+    try:
+        with pytest.raises(SystemExit) as ended, words, mouth:
+            jobs._worker(mouth, '{"data":{"kind":"data","train":["x"]},"out":"o","storage":"s","study":"s"}', 2, 0.0)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert ended.value.code == 1 and heard == [signal.SIG_IGN, signal.SIG_IGN, signal.SIG_DFL]
 
 
 def test_why_a_trial_failed_is_in_the_results(tmp_path: Path) -> None:

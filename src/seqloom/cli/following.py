@@ -30,7 +30,7 @@ ALREADY = {
     "done": "this run is done already; a larger --epochs (or --steps, ... as it was begun) goes on with it",
     "patience": "patience ended this run already: the dev part saw nothing better; a larger --patience goes on with it",
 }
-ASKING = 'echo "some text" | '  # one text from the shell
+ASKING, ASKED = 'echo "some text" | ', ("text", "words")  # one text from the shell, and the models that read such
 
 
 @contextmanager
@@ -98,7 +98,7 @@ def summary(out: Path, ended: Ended, metric: str, *, json: bool, asks: InputKind
     lines = [f"{WHY[ended.why]} after {ended.step:,} steps, {duration(ended.pace.seconds)}", best]
     lines += [f"  {name:7} {place}" for name, place in places.items() if place.exists()]
     shown = escaped(str(out))
-    lines += ["next:", *([f"  {ASKING}seqloom predict {shown} -"] if asks == "text" else [])]
+    lines += ["next:", *([f"  {ASKING}seqloom predict {shown} -"] if asks in ASKED else [])]
     lines += [f"  seqloom {rest}" for rest in (f"predict {shown} FILE", f"evaluate {shown}", f"doctor {shown}")]
     for line in lines:
         Screen().print(line, markup=False, soft_wrap=True)

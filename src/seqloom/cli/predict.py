@@ -26,7 +26,7 @@ STANDARD_INPUT = "-"
 TOGETHER = 256  # lines that are written at once
 OTHER_FORMATS = (".csv", ".tsv", ".json", ".parquet", ".npz", ".xlsx")  # names that promise something else
 WHOLE = 1e6  # from here on six digits have no place behind the point
-NOT_ASKED = " in float32 (as asked)"  # of a model that is only asked, nobody chooses the precision
+NOT_ASKED = " in float32"  # of a model that is only asked, nobody chooses the precision
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A run folder or a model folder.")]
 

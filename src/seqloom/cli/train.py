@@ -16,6 +16,7 @@ from seqloom.cli.progress import duration
 from seqloom.cli.refusing import require_same, told_in_flags, without
 from seqloom.cli.screen import Screen
 from seqloom.cli.sharing import shares
+from seqloom.cli.warnings import warnings_said
 from seqloom.training.places import Home
 from seqloom.training.run_changes import OtherRunError
 
@@ -138,6 +139,8 @@ def _run(values: dict[str, Any], asked: Asked) -> None:
         reports = train_run(out, resolved, ranks=ranks, device=device, workers=values["workers"])
         if ranks.rank != 0:
             raise typer.Exit(last_of(reports).exit_code)
+        for line in warnings_said(resolved.prepared.findings):
+            screen.print(line, style="yellow", markup=False, soft_wrap=True)
         ended = followed(drawn(reports, out) if values["tensorboard"] else reports, screen, metric, estimate)
     summary(out, ended, metric, json=values["json"], asks=resolved.prepared.schema.input)
     raise typer.Exit(ended.exit_code)

@@ -80,7 +80,7 @@ Freeze = Annotated[
 ]
 
 Epochs = Annotated[
-    int | None, _option("--epochs", "COUNT", LENGTH, "Go so many times over the data; else 3 to 30 times, by its size.")
+    int | None, _option("--epochs", "COUNT", LENGTH, "Go so many times over the data; else 3 to 60 times, by its size.")
 ]
 Steps = Annotated[int | None, _option("--steps", "COUNT", LENGTH, "Or take so many steps.")]
 Symbols = Annotated[int | None, _option("--symbols", "COUNT", LENGTH, "Or read so many symbols.")]
@@ -92,7 +92,7 @@ Patience = Annotated[
 
 Batch = Annotated[
     int | None,
-    _option("--batch", "SYMBOLS", BATCHES, "Symbols in one step, with padding; else 256 to 8,192, by the data."),
+    _option("--batch", "SYMBOLS", BATCHES, "Symbols in one step, with padding; else 128 to 8,192, by the data."),
 ]
 Streams = Annotated[
     str | None, _option("--streams", "ROWSxLENGTH", BATCHES, "Or running text in rows whose state is carried (lm).")

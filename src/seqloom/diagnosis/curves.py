@@ -25,6 +25,8 @@ from seqloom.figures import Line, Series
 ROUGH, VERY_ROUGH = 0.2, 0.5
 # A training loss that has gone down and then climbs by a third of where it began is not coming back by itself.
 CLIMBED = 1 / 3
+# Nor is one that has lost half of what it had won, where that was more than chance.
+WON, LOST = 0.2, 0.5
 # A healthy curve bends: the second half of the way brings less than a third of the descent. A line brings half.
 LINE = (0.35, 0.75)  # beyond it the loss begins to fall only at the end
 SLOW = 0.5  # of the loss must still be there: who has come further was not slow
@@ -58,16 +60,15 @@ def curve_findings(story: Story, config: TrainingConfig, *, dropout: float = 0.0
 
 
 def roughness(losses: Sequence[float]) -> float:
-    """How far losses lie from the middle of their neighbours, above and below in turn; of noise, about its deviation.
-
-    A bend, however sharp, is not rough: there all lie on the same side.
+    """How far losses lie from the middle of their neighbours, above and below in turn; of noise, two thirds of its
+    standard deviation. A bend, however sharp, is not rough: there all lie on the same side.
 
     >>> roughness([4.0, 2.0, 1.0, 0.5]), roughness([1.0, 3.0, 1.0, 3.0])
     (0.0, 2.0)
     """
     places = range(1, len(losses) - 1)
     aside = [losses[at] - (losses[at - 1] + losses[at + 1]) / 2 for at in places]
-    return fmean((abs(one) + abs(two)) / 2 if one * two < 0 else 0.0 for one, two in pairwise(aside))
+    return fmean(math.sqrt(max(0.0, -one * two)) for one, two in pairwise(aside)) if len(aside) > 1 else 0.0
 
 
 def rounded(rate: float) -> str:
@@ -84,9 +85,8 @@ def jagged(story: Story, config: TrainingConfig) -> Finding | None:
     """The loss jumps up and down, or climbs back: the steps are too long."""
     losses = [block.loss for block in story.blocks]
     scale = max(median(losses), story.first / 4)  # the first loss of a run that explodes at once is no scale
-    rough, lowest = roughness(losses[1:]) / scale, min([*losses, *(loss for _, loss in story.dev_losses)])
-    climbed = (story.last - lowest) / scale
-    if rough < ROUGH and climbed < CLIMBED:
+    rough, lowest = roughness(losses[1:]) / scale, min(losses)  # dev is no measure: nothing is dropped there
+    if rough < ROUGH and not _has_climbed(story, lowest, scale):
         return None
     part = 10 if rough >= VERY_ROUGH or story.last > story.first else 3
     return Finding(
@@ -108,6 +108,12 @@ def jagged(story: Story, config: TrainingConfig) -> Finding | None:
             *_larger_batches(config),
         ),
     )
+
+
+def _has_climbed(story: Story, lowest: float, scale: float) -> bool:
+    """Whether the training loss ends far above where it once was."""
+    won, lost = story.first - lowest, story.last - lowest
+    return lost >= CLIMBED * scale or (won >= WON * story.first and lost >= LOST * won)
 
 
 def _larger_batches(config: TrainingConfig) -> tuple[Advice, ...]:

@@ -10,11 +10,15 @@ from seqloom.config.data import EncodingConfig, Task
 from seqloom.config.text import BpeConfig, WordsConfig
 from seqloom.config.training import (
     AnyFeed,
+    AnyLength,
     ByLengthConfig,
     ConstantConfig,
     EpochsConfig,
     LinearConfig,
     PacksConfig,
+    SecondsConfig,
+    StepsConfig,
+    SymbolsConfig,
     TrainingConfig,
 )
 from seqloom.data.preparing import Prepared
@@ -23,8 +27,8 @@ from seqloom.recipes import Size
 
 STEPS = 2_000  # in all, for data of middling size: minutes on a processor for a small model
 STEPS_OF_EPOCH = 100  # at least, for small data: batches are made smaller
-FEWEST, MOST = 3, 30  # epochs
-SMALLEST_BATCH, LARGEST_BATCH = 256, 8_192  # symbols
+FEWEST, MOST = 3, 60  # epochs
+SMALLEST_BATCH, LARGEST_BATCH = 128, 8_192  # symbols
 ROW = 256  # symbols of a row of packed documents
 PATIENCE = 5  # validations
 WARM_UP = 100  # steps, or a tenth of all
@@ -44,17 +48,18 @@ def default_rate(recipe: str, size: Size) -> float:
     return _RATES[size] * _FASTER.get(recipe, 1.0)
 
 
-def default_training(prepared: Prepared, recipe: str, size: Size) -> dict[str, Any]:
-    """The settings of `TrainingConfig` that depend on the data and the model."""
+def default_training(prepared: Prepared, recipe: str, size: Size, length: AnyLength | None = None) -> dict[str, Any]:
+    """The settings of `TrainingConfig` that depend on the data, the model, and the length if one was said."""
     symbols = int(sizes_of(prepared.schema, prepared.columns)[prepared.parts["train"]].sum())
     budget = max(SMALLEST_BATCH, min(LARGEST_BATCH, symbols // STEPS_OF_EPOCH))
     steps = max(1, symbols // budget)
     epochs = max(FEWEST, min(MOST, round(STEPS / steps)))
+    length = length or EpochsConfig(count=epochs)
     rate = default_rate(recipe, size)
-    schedule = ConstantConfig() if recipe == "linear" else LinearConfig(warm_up=min(WARM_UP, epochs * steps // 10))
+    schedule = ConstantConfig() if recipe == "linear" else LinearConfig(warm_up=_warm_up(length, steps, budget))
     return {
         "feed": _feed(prepared, budget),
-        "length": EpochsConfig(count=epochs),
+        "length": length,
         "rate": rate,
         "schedule": schedule,
         "patience": PATIENCE,
@@ -74,6 +79,20 @@ def told(settings: TrainingConfig) -> str:
     rate = f"rate {settings.rate:g} ({settings.optimiser.kind()}, {schedule.kind()}{rises})"
     patience = f"patience {settings.patience}" if settings.patience else "no end before that"
     return f"training: {length.count:,} {length.kind()}, batches of {size} symbols{kind}, {rate}, {patience}"
+
+
+def _warm_up(length: AnyLength, steps: int, budget: int) -> int:
+    """A tenth of all steps: a rate that rises longer than a short run lasts is never reached."""
+    match length:
+        case EpochsConfig():
+            total = length.count * steps
+        case StepsConfig():
+            total = length.count
+        case SymbolsConfig():
+            total = length.count // budget
+        case SecondsConfig():  # nobody knows
+            return WARM_UP
+    return min(WARM_UP, total // 10)
 
 
 def _feed(prepared: Prepared, budget: int) -> AnyFeed:

@@ -45,7 +45,8 @@ def choose_device(name: DeviceName, precision: AnyPrecision = "auto", determinis
     """The device and precision for a request; ConfigError with the reason where it cannot be met."""
     device, why = _device(name)
     chosen, because = _precision(precision, device)
-    said = [f"computing on {describe(device)} ({why}) in {chosen} ({because})"]
+    reasons = [f" ({reason})" if reason else "" for reason in (why, because)]  # what was asked for needs none
+    said = [f"computing on {describe(device)}{reasons[0]} in {chosen}{reasons[1]}"]
     if deterministic:
         said.append("only kernels whose sums do not depend on timing are used: slower, and some layers may be refused")
     return Device(device, chosen, tuple(said))
@@ -116,7 +117,7 @@ def _device(name: DeviceName) -> tuple[torch.device, str]:
         raise ConfigError(f"the device cuda was asked for, but {_no_cuda()}", fix="take --device cpu or auto")
     if name == "mps" and not torch.backends.mps.is_available():
         raise ConfigError("the device mps was asked for, but this is no Mac with one", fix="take --device cpu or auto")
-    return _named(name), "as asked"
+    return _named(name), ""
 
 
 def _best() -> tuple[torch.device, str]:
@@ -144,8 +145,8 @@ def _precision(asked: AnyPrecision, device: torch.device) -> tuple[Precision, st
             return "bf16", "the device has units for it"
         return "float32", "nothing narrower is faster here"
     if asked != "float32" and device.type == "cpu" and not _native(asked):
-        return asked, "as asked; this processor has no instructions for it, so it is slower than float32"
-    return asked, "as asked"
+        return asked, "this processor has no instructions for it, so it is slower than float32"
+    return asked, ""
 
 
 def _native(precision: Precision) -> bool:

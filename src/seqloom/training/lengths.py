@@ -6,7 +6,7 @@ from seqloom.config.training import AnyLength, EpochsConfig, SecondsConfig, Step
 from seqloom.data.loader import Plan
 from seqloom.training.standing import Standing
 
-COUNTED = 10  # epochs whose steps are counted one by one; the rest are taken to be like them
+COUNTED = 5_000  # steps, after which an epoch is taken to be like those before it
 
 
 def share_done(length: AnyLength, standing: Standing, plan: Plan[Any], seconds: float) -> float:
@@ -50,9 +50,15 @@ def expected_steps(length: AnyLength, plan: Plan[Any], symbols: int) -> int | No
 
 
 def _steps_of(epochs: int, plan: Plan[Any]) -> int:
-    """The steps of so many epochs: batches are drawn anew in each, so one may have a step more than another."""
-    counted = [plan.count(epoch) for epoch in range(min(COUNTED, epochs))]
-    return round(epochs * sum(counted) / len(counted))
+    """The steps of so many epochs: batches are drawn anew in each, so one may have a step more than another.
+
+    They are exact up to the limit; the epochs of large data are drawn in seconds, and too many to be counted.
+    """
+    epoch, steps = 0, 0
+    while epoch < epochs and steps < COUNTED:
+        steps += plan.count(epoch)
+        epoch += 1
+    return round(epochs * steps / epoch)
 
 
 def goes_by_clock(length: AnyLength) -> bool:

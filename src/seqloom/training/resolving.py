@@ -85,7 +85,8 @@ def resolve(
     if before is None and _begun(folder) is not None:  # a home that nobody named, and a run is there
         return resolve(data, asked, home=Home(folder), bad_rows=bad_rows, cache=cache, watch=watch)
     model, recipe, said = _model(task, wishes, prepared, start, before)
-    settings = default_training(prepared, recipe, wishes.size or "small") | wishes.training
+    settings = default_training(prepared, recipe, wishes.size or "small", wishes.training.get("length"))
+    settings |= wishes.training
     config = RunConfig(
         task=task.name, data=dataset.config, encoding=encoding, model=model, training=TrainingConfig(**settings)
     )

@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple
 
+from seqloom.config.changing import with_setting
 from seqloom.config.data import EncodingConfig
 from seqloom.config.models import AnyModel
 from seqloom.config.training import RunConfig
@@ -28,15 +29,16 @@ class Wishes(NamedTuple):
     def filled(self, before: RunConfig) -> "Wishes":
         """The same wishes for a run that has begun: what they leave open is as it is there.
 
-        A model of which anything is said is made anew, and compared with the one that is there.
+        A model that is named, or whose size or start is, is made anew, and compared with the one that is there.
         """
         training = {name: getattr(before.training, name) for name in before.training.__struct_fields__}
-        said = self._said("model", "size", "dropout", "smoothing", "class_weights") or self.training.get("init")
-        return self._replace(
-            training=training | self.training,
-            encoding=self.encoding or before.encoding,
-            model=self.model if said else before.model,
-        )
+        filled = self._replace(training=training | self.training, encoding=self.encoding or before.encoding)
+        if self._said("model", "size", "class_weights") or self.training.get("init"):
+            return filled
+        model = before.model
+        for name in self._said("dropout", "smoothing"):
+            model = with_setting(model, name, getattr(self, name))
+        return filled._replace(model=model)
 
     def _said(self, *names: str) -> tuple[str, ...]:
         """Those of the names that are not left open."""

@@ -16,6 +16,7 @@ from seqloom.config.training import (
     LinearConfig,
     PlateauConfig,
     RunConfig,
+    TrainingConfig,
 )
 from seqloom.config.tuning import RangeConfig, SpaceConfig
 from seqloom.errors import ConfigError
@@ -73,6 +74,12 @@ def _number(trial: "Trial", name: str, within: RangeConfig) -> float:
     return trial.suggest_float(name, within.low, within.high, log=within.log)
 
 
+def fixed(plan: Plan) -> dict[str, Any]:
+    """The settings that all trials share, as what they are: a plan holds them as plain values, for its workers."""
+    config = TrainingConfig(**plan.settings)
+    return {name: getattr(config, name) for name in plan.settings}
+
+
 def wishes_of(params: Mapping[str, Any], plan: Plan) -> Wishes:
     """What the parameters ask of a run."""
     settings: dict[str, Any] = {}
@@ -89,7 +96,7 @@ def wishes_of(params: Mapping[str, Any], plan: Plan) -> Wishes:
         model=params["model"],
         size=size,
         dropout=params["dropout"],
-        training=settings | plan.settings,
+        training=settings | fixed(plan),
         encoding=plan.encoding,
     )
 
@@ -98,7 +105,7 @@ def default_wishes(plan: Plan, models: tuple[str, ...]) -> Wishes:
     """What a run is without tuning, with the first of the models."""
     sizes: tuple[Size, ...] = plan.space.sizes
     size: Size = "small" if "small" in sizes else sizes[0]
-    return Wishes(model=models[0], size=size, training=dict(plan.settings), encoding=plan.encoding)
+    return Wishes(model=models[0], size=size, training=fixed(plan), encoding=plan.encoding)
 
 
 def near(config: RunConfig, wishes: Wishes, plan: Plan) -> Params:

@@ -11,6 +11,7 @@ A claim is the lock of a folder, `claims/007`; the system lets go of it when its
 import math
 import socket
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -259,8 +260,12 @@ class Study:
             return {}
         quantile = min(0.5, max(0.1, FEWEST / len(values)))  # a tenth of few trials is one, and one shows nothing
         evaluator = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=quantile)
-        with quiet():
-            shares = optuna.importance.get_param_importances(self.study, evaluator=evaluator)
+        try:
+            with quiet(), warnings.catch_warnings():
+                warnings.simplefilter("error", UserWarning)  # the best score the same as the others: nothing mattered
+                shares = optuna.importance.get_param_importances(self.study, evaluator=evaluator)
+        except UserWarning:
+            return {}
         return dict(sorted(shares.items(), key=lambda entry: -entry[1]))
 
 
