@@ -13,9 +13,9 @@ demo: $(VENV)/.installed
 test: $(VENV)/.developing lint types docs
 	$(PYTEST) -m "not soak" --durations=15
 
-# The fast part, for every edit.
+# The fast part, for every edit; the examples of the pages are run by `make test`.
 check: $(VENV)/.developing lint types
-	$(PYTEST) -m "not soak and not slow"
+	$(PYTEST) -m "not soak and not slow" tests src
 
 lint: $(VENV)/.developing
 	$(BIN)/ruff format --check .

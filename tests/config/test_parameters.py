@@ -53,6 +53,7 @@ def test_a_recipe_of_any_size_has_the_weights_that_its_configuration_counts(made
     assert built_on_meta(made.config) == made.config.parameters()
 
 
+@pytest.mark.slow
 @settings(
     max_examples=100,
     deadline=None,

@@ -147,9 +147,36 @@ def test_spikes_without_a_clip_ask_for_one() -> None:
     assert found(steps(falling, largest=3.0), open_) == {}
 
 
-def test_skipped_steps_are_an_explosion_and_a_rare_one_is_not() -> None:
-    assert "gradient.exploding" in found(steps(falling, skipped=1))
-    assert found(steps(falling, skipped=lambda share: int(share == 0.5))) == {}
+def test_skipped_steps_are_an_explosion_unless_fp16_looks_for_its_scale() -> None:
+    half = TrainingConfig(rate=1e-3, precision="fp16")
+    assert "gradient.exploding" in found(steps(falling, skipped=lambda share: int(share == 0.5)))
+    assert found(steps(falling, skipped=lambda share: 16 * int(share < 0.03)), half) == {}
+    assert "gradient.exploding" in found(steps(falling, skipped=1), half)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_an_explosion_is_told_of_the_shortest_run(count: int) -> None:
+    """Fewer steps than a block has, too: what is left over after the last block was seen as well."""
+    short = steps(falling, every=5)[:count]
+    assert found(short) == {}
+    end = {"kind": "end", "step": 5, "why": "not-finite", "best_step": 0, "metrics": {}}
+    assert set(found([*short, end])) == set(found([end])) == {"gradient.exploding"}
+    assert set(found([*short[:-1], short[-1] | {"skipped": 1}])) == {"gradient.exploding"}
+    for loss in (1.3e28, None, 21 * short[0]["loss"]):
+        assert set(found([*short, looks([1.0])[0] | {"metrics": {"loss": loss}}])) == {"gradient.exploding"}
+    assert found([*short, *looks([5 * short[0]["loss"]])]) == {}  # learnt by heart, perhaps
+
+
+def test_without_its_limit_an_exploded_dev_loss_would_go_unseen(monkeypatch: pytest.MonkeyPatch) -> None:
+    records = [*steps(falling)[:2], *looks([1.3e28])]
+    assert set(found(records)) == {"gradient.exploding"}
+    monkeypatch.setattr(curves, "DEV_EXPLODED", math.inf)
+    assert found(records) == {}
+
+
+def test_the_evidence_of_an_explosion_is_numbers_that_json_can_hold() -> None:
+    finding = found([{"kind": "end", "step": 5, "why": "not-finite", "best_step": 0, "metrics": {}}])
+    assert all(math.isfinite(value) for value in finding["gradient.exploding"].evidence.values())
 
 
 def test_a_run_that_ended_without_finite_numbers_is_an_explosion() -> None:

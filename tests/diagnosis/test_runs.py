@@ -14,8 +14,8 @@ from seqloom.config.data import Task
 from seqloom.config.training import AdamWConfig, ByLengthConfig, ConstantConfig, EpochsConfig
 from seqloom.data.synthetic import NAMES
 from seqloom.demonstration import SHOWS, resolved
+from seqloom.diagnosis import diagnose
 from seqloom.diagnosis.findings import Advice, Diagnosis
-from seqloom.diagnosis.front import diagnose
 from seqloom.errors import ConfigError
 from seqloom.training.devices import choose_device
 from seqloom.training.front import Trained, train, train_run
@@ -119,9 +119,17 @@ def test_the_runs_of_the_demo_have_no_finding(tmp_path: Path, task: Task) -> Non
 
 @pytest.mark.slow
 def test_a_rate_that_is_too_high_is_found_and_the_lower_one_is_better(tmp_path: Path) -> None:
-    settings = {"model": "cnn", "rate": 0.5, "length": EpochsConfig(count=6)}
+    settings = {"model": "cnn", "rate": 0.5, "length": EpochsConfig(count=6), "schedule": ConstantConfig()}
     before, after = improved(made(tmp_path / "data", "homographs", 600), "loss.jagged", settings, "--rate")
     assert after > before + 0.1
+
+
+@pytest.mark.slow
+def test_a_short_run_whose_numbers_were_not_finite_is_an_explosion(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"model": "cnn", "rate": 900.0, "length": EpochsConfig(count=20)}
+    run, diagnosis = trained(noisy(tmp_path / "data", 60), "run", **settings)
+    assert "gradient.exploding" in diagnosis.codes, diagnosis.text()
+    assert json.loads(doctor(run.folder, "--json").output)["findings"][0]["code"] == "gradient.exploding"
 
 
 @pytest.mark.slow
@@ -172,6 +180,7 @@ def test_the_verb_shows_a_run_as_text_json_and_page_and_says_what_it_could_not_l
     trained(data, "run", model="bag", rate=0.01, length=EpochsConfig(count=2))
     shown = doctor(data / "run", "--html", tmp_path / "page.html")
     assert shown.exit_code == 0 and "a curve has no form yet" in shown.output
+    assert "too short to judge" in shown.output.replace("\n", " ") and "✓" not in shown.output
     assert "<!DOCTYPE html>" in (tmp_path / "page.html").read_text(encoding="utf-8")
     assert json.loads(doctor(data / "run", "--json").output)["format"] == 1
     (data / "dev.jsonl").unlink()

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -37,6 +38,14 @@ def test_the_text_has_the_evidence_the_flag_and_the_picture() -> None:
     text = ILL.text(100)
     assert "dev.gap" in text and "→ --dropout 0.3" in text and "lowest dev loss 1" in text and "training: " in text
     assert "nothing that the doctor knows" in WELL.text(100)
+
+
+def test_a_run_that_is_too_short_has_no_tick_in_any_form() -> None:
+    short = replace(WELL, judged=False)
+    assert "? too short to judge" in short.text(100) and "✓" not in short.text(100)
+    assert '<div class="verdict warn">too short to judge' in short.html() and short.to_json()["judged"] is False
+    assert "✓ nothing" in WELL.text(100) and '<div class="verdict">' in WELL.html() and WELL.to_json()["judged"]
+    assert "begin with --dropout" in replace(ILL, judged=False).text(100)  # what was found is told all the same
 
 
 def test_colour_only_adds_escapes() -> None:

@@ -14,6 +14,7 @@ from seqloom.config.training import EpochsConfig, PlateauConfig, SecondsConfig, 
 from seqloom.errors import DurableError
 from seqloom.tasks.classify import Classify
 from seqloom.training import checkpoints, loop
+from seqloom.training.devices import choose_device
 from seqloom.training.front import train_run
 from seqloom.training.ranks import Alone
 from seqloom.training.reports import Begun, Ended, Noticed, Saved, Stepped, Validated
@@ -98,6 +99,14 @@ def test_a_finished_run_says_so_and_more_epochs_go_on(tmp_path: Path, data: Path
     assert (tmp_path / "run" / "metrics.jsonl").read_bytes() == before
     longer = run(tmp_path / "run", data, length=StepsConfig(count=40))
     assert longer[0].step == 30 and ended(longer).step == 40
+
+
+def test_what_was_reported_is_logged_also_when_nobody_reads_on(tmp_path: Path, data: Path) -> None:
+    reports = train_run(tmp_path / "run", resolved(data), device=choose_device("cpu", "float32"), workers=0)
+    seen = [next(reports) for _ in range(4)]
+    reports.close()
+    steps = [one for one in durable.read_lines(tmp_path / "run" / "metrics.jsonl").records if one["kind"] == "step"]
+    assert [one["step"] for one in steps] == [one.step for one in only(seen, Stepped)] == [5, 10]
 
 
 def test_what_was_reported_is_what_is_logged(tmp_path: Path, data: Path) -> None:

@@ -25,7 +25,6 @@ SPACE = SpaceConfig(
     sizes=("tiny",),
     rate=RangeConfig(low=1e-3, high=0.3, log=True),
     batch=(128, 256),
-    warm_up=RangeConfig(low=0, high=0),  # a trial has some ten steps
 )
 SHORT = EpochsConfig(count=1)
 
@@ -65,18 +64,20 @@ def test_tuning_finds_a_better_dev_score_than_the_default_within_its_budget(
     files: dict[str, Path], tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
-    results, told = tuned(files, out, trials=8)
+    results, told = tuned(files, out, trials=8, space=SpaceConfig())
     assert len(results.trials) == 8 and isinstance(told[-1], TuningEnded) and told[-1].why == "done"
     assert results.default is not None and results.best is not None
     assert results.default.value is not None and results.best.value is not None
     assert results.best.value > results.default.value + 0.05
+    first = read(out / "trials" / "000" / "config.toml", RunConfig).training
+    assert results.default.params["batch"] == first.feed.budget and results.default.params["rate"] == first.rate
     config = read(out / "best.toml", RunConfig)
     assert config == read(out / "trials" / f"{results.best.number:03d}" / "config.toml", RunConfig)
     verify_folder(out / "model")
     model = seqloom.load(out / "model")
     assert len(model.predict(["oak elm fir", "pine elm fir"])) == 2
     assert "What mattered" in (out / "report.html").read_text()
-    again, retold = tuned(files, out, trials=8)  # a tuning that is done says so
+    again, retold = tuned(files, out, trials=8, space=SpaceConfig())  # a tuning that is done says so
     assert again.trials == results.trials and not any(isinstance(one, TrialBegun) for one in retold)
 
 

@@ -58,7 +58,7 @@ def test_a_trial_whose_worker_died_before_it_claimed_it_is_asked_for_again(
 ) -> None:
     monkeypatch.setattr(studies, "NAMELESS", 0.3)
     first, second = a_study(tmp_path, 1), a_study(tmp_path, 1)
-    first.offer_default({"rate": 0.01})
+    first.offer_first({"rate": 0.01})
     with studies.quiet():
         first.study.ask()  # and here it is killed
     began = time.monotonic()
@@ -147,7 +147,9 @@ def test_why_a_trial_failed_is_in_the_results(tmp_path: Path) -> None:
 
 def test_only_the_best_trial_keeps_its_weights(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    results = tuned(table(tmp_path / "a.csv", 240, 0), out, dev=table(tmp_path / "d.csv", 80, 1), trials=5)
+    results = tuned(
+        table(tmp_path / "a.csv", 240, 0), out, dev=table(tmp_path / "d.csv", 80, 1), trials=5, pruner="none"
+    )
     assert results.best is not None
     for number in range(5):
         run = out / "trials" / f"{number:03d}"

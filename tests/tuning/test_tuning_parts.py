@@ -11,21 +11,25 @@ import optuna
 import pytest
 from optuna.trial import FixedTrial
 
+from seqloom.config.changing import with_setting
 from seqloom.config.data import DataConfig
 from seqloom.config.reading import from_toml
-from seqloom.config.training import AdamWConfig, ByLengthConfig, ConstantConfig, CosineConfig, EpochsConfig
+from seqloom.config.training import AdamWConfig, ByLengthConfig, ConstantConfig, CosineConfig, EpochsConfig, PacksConfig
 from seqloom.config.tuning import RangeConfig, SpaceConfig
 from seqloom.errors import ConfigError, DurableError, MissingExtraError
 from seqloom.tasks.contract import Metric
+from seqloom.training.front import Wishes, resolve
+from seqloom.tuning.ground import Ground
 from seqloom.tuning.plan import Plan
 from seqloom.tuning.results import Results, TrialResult
-from seqloom.tuning.space import drawn, require_searchable, wishes_of
+from seqloom.tuning.space import drawn, near, require_searchable, used, wishes_of
 from seqloom.tuning.storage import NETWORK, file_system, open_storage, require_local, version_said
 from seqloom.tuning.study import Study
 
 ONE = RangeConfig(low=0.1, high=0.1)
 PARAMS = {"model": "cnn", "size": "tiny", "dropout": 0.2, "rate": 0.01, "batch": 512, "decay": 0.05}
-PARAMS |= {"schedule": "cosine", "warm_up": 12}
+PARAMS |= {"schedule": "cosine", "warm_up": 0.1}
+MODELS = SpaceConfig(models=("cnn", "lstm"), batch=(256, 512))
 
 
 def a_plan(out: Path, **changes: Any) -> Plan:
@@ -35,6 +39,18 @@ def a_plan(out: Path, **changes: Any) -> Plan:
 
 def a_study(plan: Plan, metric: Metric = Metric("accuracy")) -> Study:  # noqa: B008
     return Study(plan, metric, open_storage(plan.storage))
+
+
+@pytest.fixture(scope="module")
+def ground(tmp_path_factory: pytest.TempPathFactory) -> Ground:
+    """Forty short rows, thirty epochs of them."""
+    folder = tmp_path_factory.mktemp("ground")
+    for part in ("train", "dev"):
+        rows = [f"{'good' if at % 2 else 'bad'} word{at} word{at % 7},{'yes' if at % 2 else 'no'}" for at in range(40)]
+        (folder / f"{part}.csv").write_text("\n".join(["text,label", *rows]) + "\n")
+    data = DataConfig(train=(str(folder / "train.csv"),), dev=(str(folder / "dev.csv"),))
+    wishes = Wishes(model="cnn", size="tiny", training={"length": EpochsConfig(count=30)})
+    return Ground(resolve(data, wishes, cache=folder / "cache"))
 
 
 def some_results(count: int, **changes: Any) -> Results:
@@ -67,27 +83,93 @@ def test_a_plan_without_trials_or_time_is_refused(changes: dict[str, Any]) -> No
         a_plan(Path("out"), **changes)
 
 
-def test_parameters_become_the_wishes_of_an_ordinary_run(tmp_path: Path) -> None:
-    plan = a_plan(tmp_path)
-    params = drawn(FixedTrial(PARAMS), plan, ("cnn", "lstm"))  # type: ignore[arg-type]
+def test_parameters_become_the_wishes_of_an_ordinary_run(tmp_path: Path, ground: Ground) -> None:
+    plan = a_plan(tmp_path, space=MODELS)
+    params = drawn(FixedTrial(PARAMS), plan)  # type: ignore[arg-type]
     assert params == PARAMS
-    wishes = wishes_of(params, plan)
+    wishes = wishes_of(params, plan, ground)
     assert (wishes.model, wishes.size, wishes.dropout) == ("cnn", "tiny", 0.2)
     assert wishes.training == {
         "rate": 0.01,
         "feed": ByLengthConfig(budget=512),
         "optimiser": AdamWConfig(decay=0.05),
-        "schedule": CosineConfig(warm_up=12),
+        "schedule": CosineConfig(warm_up=round(0.1 * ground.steps(ByLengthConfig(budget=512)))),
     }
 
 
-def test_what_is_fixed_is_not_searched(tmp_path: Path) -> None:
-    fixed = {"rate": 0.5, "schedule": msgspec.to_builtins(ConstantConfig()), "optimiser": {"kind": "sgd"}}
-    plan = a_plan(tmp_path, settings=fixed | {"feed": {"kind": "by-length", "budget": 64}})
+def test_a_warm_up_never_lasts_longer_than_its_share_of_the_steps(tmp_path: Path, ground: Ground) -> None:
+    """Whatever is drawn for however short a run, it reaches its rate."""
+    plan = a_plan(tmp_path, space=ground.filled(SpaceConfig()))
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
-    params = drawn(study.ask(), plan, ("cnn",))
+    for _ in range(20):
+        training = wishes_of(drawn(study.ask(), plan), plan, ground).training
+        assert training["schedule"].warm_up <= 0.2 * ground.steps(training["feed"]) + 0.5
+    with pytest.raises(ConfigError, match="warm_up up to 300"):
+        SpaceConfig(warm_up=RangeConfig(low=0, high=300)).check()
+
+
+def test_batches_are_drawn_around_what_is_usual_for_the_data(ground: Ground) -> None:
+    half, usual, twice = ground.filled(SpaceConfig()).batch
+    assert (2 * half, usual, twice) == (ground.batch, ground.batch, 2 * ground.batch)
+    assert ground.filled(SpaceConfig(batch=(64,))).batch == (64,)  # who names them has them
+
+
+def test_running_text_stays_in_packs_whatever_the_batch(ground: Ground) -> None:
+    first, packs = ground.first, PacksConfig(rows=4, length=32)
+    config = msgspec.structs.replace(first.config, training=msgspec.structs.replace(first.config.training, feed=packs))
+    packed = Ground(first._replace(config=config))
+    assert packed.batch == 128 and packed.feed(64) == PacksConfig(rows=2, length=32)
+
+
+def test_the_run_that_nobody_tuned_is_shown_with_what_stands_in_its_configuration(
+    tmp_path: Path, ground: Ground
+) -> None:
+    plan, config = a_plan(tmp_path, space=ground.filled(SpaceConfig(models=("cnn",)))), ground.first.config
+    shown = used(config, Wishes(model="cnn", size="tiny"), plan)
+    training = config.training
+    assert (shown["rate"], shown["batch"]) == (training.rate, ground.batch)
+    assert (shown["schedule"], shown["warm_up"]) == (training.schedule.kind(), training.schedule.warm_up)
+    assert all(f"dropout = {part}" in config.to_toml() for part in str(shown["dropout"]).split("/"))
+    two = with_setting(config.model, "dropout", 0.25)
+    halves = msgspec.structs.replace(config, model=two)
+    assert used(halves, Wishes(model="cnn", size="tiny"), plan)["dropout"] == 0.25
+    nearest = near(config, Wishes(model="cnn", size="tiny"), plan, ground)
+    assert nearest["batch"] == ground.batch and 0 <= float(nearest["warm_up"]) <= 0.2
+
+
+def test_a_dropout_that_differs_between_parts_is_left_out_of_the_picture_and_of_nothing_else() -> None:
+    trials = tuple(
+        TrialResult(
+            number=at, state="done", value=at / 9, params={"dropout": "0.2/0.3" if not at else at / 9}, seconds=1
+        )
+        for at in range(9)
+    )
+    results = some_results(0, trials=trials, importances={"dropout": 1.0})
+    assert "<bdi>0.2/0.3</bdi>" in results.html() and "0.111 to 0.222 (2)" in results.text(80)
+
+
+@pytest.mark.slow
+def test_the_first_trials_go_through_each_model_once(tmp_path: Path) -> None:
+    plan = a_plan(tmp_path, trials=3, space=SpaceConfig(models=("cnn", "lstm", "gru", "bag"), batch=(8,)))
+    study, seen = a_study(plan), []
+    study.offer_first({"model": "cnn", "rate": 0.01})
+    study.offer_first({"model": "cnn", "rate": 0.01})  # another worker comes later
+    for _ in range(3):
+        with study.claim() as claimed:
+            assert claimed is not None
+            seen.append((drawn(claimed.trial, plan)["model"], claimed.is_default))
+            study.done(claimed.trial, 0.5)
+    assert seen == [("cnn", True), ("lstm", False), ("gru", False)]
+    assert [one.state for one in study.results().trials] == ["done"] * 3  # none is left waiting
+
+
+def test_what_is_fixed_is_not_searched(tmp_path: Path, ground: Ground) -> None:
+    fixed = {"rate": 0.5, "schedule": msgspec.to_builtins(ConstantConfig()), "optimiser": {"kind": "sgd"}}
+    plan = a_plan(tmp_path, settings=fixed | {"feed": {"kind": "by-length", "budget": 64}}, space=MODELS)
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    params = drawn(study.ask(), plan)
     assert set(params) == {"model", "size", "dropout"}
-    assert wishes_of(params, plan).training["rate"] == 0.5
+    assert wishes_of(params, plan, ground).training["rate"] == 0.5
     closed = SpaceConfig(
         sizes=("tiny",), rate=ONE, dropout=ONE, decay=ONE, warm_up=ONE, batch=(8,), schedules=("cosine",)
     )
@@ -180,17 +262,17 @@ def test_workers_share_a_study_and_nobody_gets_a_trial_twice(tmp_path: Path) -> 
 
 @pytest.mark.slow
 def test_a_trial_that_is_taken_up_again_has_the_parameters_it_had(tmp_path: Path) -> None:
-    plan = a_plan(tmp_path, seed=7)
+    plan = a_plan(tmp_path, seed=7, space=MODELS)
     study = a_study(plan)
     with study.claim() as claimed:
         assert claimed is not None
-        first = drawn(claimed.trial, plan, ("cnn", "lstm"))
+        first = drawn(claimed.trial, plan)
     with a_study(plan).claim() as again:
         assert again is not None and again.resumed
-        assert drawn(again.trial, plan, ("cnn", "lstm")) == first
-    other = a_plan(tmp_path / "other", seed=7)
+        assert drawn(again.trial, plan) == first
+    other = a_plan(tmp_path / "other", seed=7, space=MODELS)
     with a_study(other).claim() as elsewhere:
-        assert elsewhere is not None and drawn(elsewhere.trial, other, ("cnn", "lstm")) == first
+        assert elsewhere is not None and drawn(elsewhere.trial, other) == first
 
 
 @pytest.mark.slow

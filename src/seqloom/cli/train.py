@@ -16,7 +16,6 @@ from seqloom.cli.progress import duration
 from seqloom.cli.refusing import require_same, told_in_flags, without
 from seqloom.cli.screen import Screen
 from seqloom.cli.sharing import shares
-from seqloom.cli.warnings import warnings_said
 from seqloom.training.places import Home
 from seqloom.training.run_changes import OtherRunError
 
@@ -118,6 +117,7 @@ def _launched(values: dict[str, Any]) -> int:
 
 def _run(values: dict[str, Any], asked: Asked) -> None:
     """Read the data, train, and tell how it ended."""
+    from seqloom.cli.warnings import warnings_said
     from seqloom.training.devices import choose_device
     from seqloom.training.front import Wishes, resolve, train_run
     from seqloom.training.processes import joined

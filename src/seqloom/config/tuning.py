@@ -37,15 +37,15 @@ class SpaceConfig(Config, tag="space", kw_only=True):
     sizes: tuple[SizeName, ...] = ("tiny", "small")
     rate: RangeConfig = RangeConfig(low=3e-4, high=3e-2, log=True)
     dropout: RangeConfig = RangeConfig(low=0.0, high=0.5)
-    batch: Budgets = (512, 1_024, 2_048, 4_096)  # symbols with padding
-    warm_up: RangeConfig = RangeConfig(low=0.0, high=300.0)  # steps
+    batch: Budgets = ()  # symbols with padding; empty: half, once and twice what is usual for the data
+    warm_up: RangeConfig = RangeConfig(low=0.0, high=0.2)  # of the steps
     decay: RangeConfig = RangeConfig(low=1e-4, high=0.3, log=True)  # of AdamW
     schedules: tuple[ScheduleName, ...] = ("linear", "cosine", "constant")
 
     def check(self) -> None:
-        for name in ("sizes", "batch", "schedules"):
+        for name in ("sizes", "schedules"):
             if not getattr(self, name):
                 raise ConfigError(f"{name} is empty", fix="give at least one, or leave it out")
-        for name, most in (("dropout", 1.0), ("rate", 1_000.0), ("decay", 10.0)):
+        for name, most in (("dropout", 1.0), ("rate", 1_000.0), ("decay", 10.0), ("warm_up", 1.0)):
             if (high := getattr(self, name).high) >= most:
                 raise ConfigError(f"{name} up to {high:g}", fix=f"stay below {most:g}")

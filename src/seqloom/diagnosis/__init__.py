@@ -9,5 +9,20 @@
     range_test                          the rate at which training is fastest (Smith 2017)
 
 A rule speaks only where it is sure: every threshold stands with its reason, and a run that is all right gets no
-finding.
+finding. `diagnose` is loaded when it is first used: it needs torch, and the pure rules do not.
 """
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from seqloom.diagnosis.front import diagnose
+
+__all__ = ["diagnose"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "diagnose":
+        from seqloom.diagnosis.front import diagnose
+
+        return diagnose
+    raise AttributeError(f"module 'seqloom.diagnosis' has no attribute {name!r}")

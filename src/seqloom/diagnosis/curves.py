@@ -40,18 +40,18 @@ RISEN, LESSER_GAP = 0.05, 0.25  # less is enough where the dev loss climbs from 
 MOST_DROPOUT, STRONG_DECAY = 0.5, 0.1  # beyond these something else is wrong
 EXPLODED = 20.0  # times the clip, in the middle of all steps; norms of 1 to 5 are usual
 SPIKE = 100.0  # times the median norm, where nothing is clipped
-SKIPPED = 0.01  # of the steps; fp16 skips one in some thousands while it looks for its scale
+SKIPPED = 0.01  # of the steps; fp16 skips one in some thousands, and the first few while it looks for its scale
+LOOKED_FOR = 16  # skipped steps: so often fp16 may halve its first scale, 2^16, until it fits
+DEV_EXPLODED = 20.0  # times the loss that the run began with; who learns by heart comes to a few times that
 
 Rule = Callable[[Story, TrainingConfig], Finding | None]
 
 
 def curve_findings(story: Story, config: TrainingConfig, *, dropout: float = 0.0) -> tuple[Finding, ...]:
-    """What the curves say, the gravest first; nothing about a run that is too short to have a form.
+    """What the curves say, the gravest first; of a run that is too short to have a form, only that it exploded.
 
     `dropout` is the largest one of the model.
     """
-    if not story.is_long_enough:
-        return ()
     finite = story._replace(blocks=tuple(block for block in story.blocks if math.isfinite(block.loss)))
     found = [exploding(story, config)]
     if finite.is_long_enough:
@@ -257,24 +257,64 @@ def _regularised(config: TrainingConfig, dropout: float) -> tuple[Advice, ...]:
 
 
 def exploding(story: Story, config: TrainingConfig) -> Finding | None:
-    """Gradients are far larger than what a step can use, or not finite at all."""
-    norms = [block.norm for block in story.blocks if block.norm == block.norm]
-    middle = median(norms) if norms else float("inf")
-    largest = max((block.largest for block in story.blocks if block.largest == block.largest), default=float("inf"))
-    skipped = sum(block.skipped for block in story.blocks) / sum(block.steps for block in story.blocks)
-    above = middle / config.clip >= EXPLODED if config.clip else largest >= SPIKE * middle
-    if not above and skipped < SKIPPED and story.why != "not-finite":
+    """Gradients are far larger than what a step can use, or numbers are not finite at all; told of short runs too."""
+    dev = _last_dev(story)
+    blown = story.why == "not-finite" or _skips(story, config) or dev >= DEV_EXPLODED * story.began or math.isnan(dev)
+    if not blown and not _norms_are_far(story, config):
         return None
     clip = () if config.clip else (Advice("--clip", "1", "no step is longer than this norm allows"),)
     return Finding(
         "gradient.exploding",
         "Gradients explode",
-        "The norms of the gradient are far above what training can use, or not finite: a few steps throw the weights "
-        "far away. Clip them and take a lower rate; a gated layer (lstm, gru) or a norm keeps them in bounds.",
-        {"median norm": middle, "largest norm": largest, "clip": config.clip, "share of steps skipped": skipped},
+        "The norms of the gradient are far above what training can use, or numbers are not finite: a few steps throw "
+        "the weights far away. Clip them and take a lower rate; a gated layer (lstm, gru) or a norm keeps them in "
+        "bounds.",
+        _explosion(story, config, dev),
         _norms_drawn(story),
         (*clip, Advice("--rate", rounded(config.rate / 10), f"a tenth of {config.rate:g}")),
     )
+
+
+def _last_dev(story: Story) -> float:
+    """The dev loss at the end, not a number if it was none; 0 where there is no dev part."""
+    losses = [look.metrics["loss"] for look in story.looks if "loss" in look.metrics]
+    return losses[-1] if losses else 0.0
+
+
+def _skips(story: Story, config: TrainingConfig) -> bool:
+    """Whether steps were skipped for another reason than that fp16 looked for its scale."""
+    if config.precision != "fp16":
+        return story.skipped > 0
+    return story.skipped > LOOKED_FOR and story.skipped >= SKIPPED * story.steps
+
+
+def _norms_are_far(story: Story, config: TrainingConfig) -> bool:
+    """Whether norms are far above the clip in the middle of a run, or jump; of few steps nobody knows."""
+    norms, largest = _norms(story)
+    if not story.is_long_enough or not norms:
+        return story.is_long_enough
+    return median(norms) >= EXPLODED * config.clip if config.clip else largest >= SPIKE * median(norms)
+
+
+def _norms(story: Story) -> tuple[list[float], float]:
+    """The norms that are numbers, and the largest of all steps."""
+    largest = max((block.largest for block in story.blocks if block.largest == block.largest), default=math.inf)
+    return [block.norm for block in story.blocks if block.norm == block.norm], largest
+
+
+def _explosion(story: Story, config: TrainingConfig, dev: float) -> dict[str, float | str]:
+    """The evidence, as far as it is numbers."""
+    norms, largest = _norms(story)
+    shown = {
+        "median norm": median(norms) if norms else math.inf,
+        "largest norm": largest,
+        "clip": config.clip,
+        "steps skipped": float(story.skipped),
+        "of": float(story.steps),
+        "loss at the start": story.began,
+        "dev loss": dev if story.looks else math.nan,
+    }
+    return {name: value for name, value in shown.items() if math.isfinite(value)}
 
 
 def _norms_drawn(story: Story) -> Line | None:

@@ -3,6 +3,7 @@
     Diagnosis
       ├── findings   Finding: a code, a title, a sentence, evidence, a figure, advice (flags with values)
       ├── figures    pictures that are worth a look whether or not something is wrong
+      ├── judged     whether there was a curve to judge
       └── said       what could not be looked at, and why
 
 A diagnosis is a frozen value; `text` writes it for a terminal, `html` as a page, `to_json` as plain values.
@@ -49,12 +50,13 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Diagnosis:
-    """What was found in a run; no findings means that nothing that we know how to look for is wrong."""
+    """What was found in a run; none means that nothing that we know how to look for is wrong, if it was judged."""
 
     name: str
     findings: tuple[Finding, ...] = ()
     figures: tuple[Figure, ...] = ()
     said: tuple[str, ...] = ()
+    judged: bool = True  # whether the run was long enough for its curves to be judged
 
     @property
     def codes(self) -> tuple[str, ...]:
@@ -83,6 +85,7 @@ class Diagnosis:
         return {
             "format": FORMAT,
             "name": self.name,
+            "judged": self.judged,
             "findings": [_plain(finding) for finding in self.findings],
             "figures": [figure.data() for figure in self.figures],
             "said": list(self.said),

@@ -92,7 +92,8 @@ def diagnosis(
         *cost_findings(story, config.training, looked.lengths),
     )
     curves: tuple[Figure, ...] = (losses_drawn(story, "Loss"),) if story.blocks else ()
-    return Diagnosis(name=name, findings=findings, figures=(*curves, *inside_figures(looked.inside)), said=said)
+    figures = (*curves, *inside_figures(looked.inside))
+    return Diagnosis(name=name, findings=findings, figures=figures, said=said, judged=story.is_long_enough)
 
 
 def look(folder: RunFolder, config: RunConfig) -> Looked:

@@ -25,7 +25,7 @@ RULES = (
 
 def body(diagnosis: "Diagnosis") -> list[Markup]:
     """The parts of the page, one after the other."""
-    look = "verdict warn" if diagnosis.findings else "verdict"
+    look = "verdict" if diagnosis.judged and not diagnosis.findings else "verdict warn"
     pictures = [tag("figure", figure.drawn(styled=False)) for figure in diagnosis.figures]
     return [
         tag("h1", tag("bdi", diagnosis.name)),

@@ -44,16 +44,14 @@ class Story(NamedTuple):
     looks: tuple[Look, ...]
     waited: tuple[float, ...]  # shares of the time
     why: str = ""  # it ended, if it did
+    steps: int = 0  # that were reported, those after the last block too
+    skipped: int = 0  # of them
+    began: float = math.nan  # the loss of the first report
 
     @property
     def is_long_enough(self) -> bool:
         """Whether there is a curve to judge."""
         return len(self.blocks) >= ENOUGH
-
-    @property
-    def steps(self) -> int:
-        """How many steps were reported."""
-        return self.blocks[-1].step if self.blocks else 0
 
     @property
     def first(self) -> float:
@@ -76,18 +74,23 @@ class Story(NamedTuple):
 def told(metrics: Iterable[Mapping[str, Any]], events: Iterable[Mapping[str, Any]] = ()) -> Story:
     """The story that the records of `metrics.jsonl` and `events.jsonl` tell."""
     records = list(metrics)
+    steps = [record for record in records if record["kind"] == "step"]
+    losses = [float(record["loss"]) for record in steps if record["loss"] is not None]
     ends = [str(record["why"]) for record in records if record["kind"] == "end"]
     waited = [float(record["waited"]) for record in events if record["kind"] == "pace" and record["waited"] is not None]
     return Story(
-        tuple(_blocks([record for record in records if record["kind"] == "step"])),
+        tuple(_blocks(steps)),
         tuple(_look(record) for record in records if record["kind"] == "validation"),
         tuple(waited),
         ends[-1] if ends else "",
+        steps=int(steps[-1]["step"]) if steps else 0,
+        skipped=int(sum(record["skipped"] for record in steps)),
+        began=losses[0] if losses else math.nan,
     )
 
 
 def _look(record: Mapping[str, Any]) -> Look:
-    known = {name: float(value) for name, value in record["metrics"].items() if value is not None}
+    known = {name: math.nan if value is None else float(value) for name, value in record["metrics"].items()}
     return Look(int(record["step"]), known, bool(record["best"]))
 
 

@@ -29,7 +29,8 @@ def written(diagnosis: "Diagnosis", width: int, colour: bool) -> str:
 
 
 def _head(diagnosis: "Diagnosis", width: int, colour: bool) -> Iterator[str]:
-    tint, mark = (WARN, "!") if diagnosis.findings else (FINE, "✓")
+    fine = diagnosis.judged and not diagnosis.findings
+    tint, mark = (FINE, "✓") if fine else (WARN, "!" if diagnosis.findings else "?")
     yield from _wrapped(diagnosis.name, width)
     for line in wrap(f"{mark} {verdict_said(diagnosis)}", width):
         yield in_colour(line, tint) if colour else line

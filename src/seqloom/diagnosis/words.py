@@ -28,10 +28,13 @@ def evidence_said(evidence: Mapping[str, float | str]) -> str:
 
 
 def verdict_said(diagnosis: "Diagnosis") -> str:
-    """One sentence: how much was found, and what to type."""
+    """One sentence: how much was found, and what to type; or that there was too little to judge."""
+    if not diagnosis.findings and not diagnosis.judged:
+        return "too short to judge: the run has no curve yet that could look wrong"
     if not diagnosis.findings:
         return "nothing that the doctor knows how to look for is wrong"
     count = len(diagnosis.findings)
     found = "one thing looks wrong" if count == 1 else f"{count} things look wrong"
     flags = " ".join(advice.said for advice in diagnosis.findings[0].advice[:1])
-    return f"{found}; begin with {flags}" if flags else found
+    short = "" if diagnosis.judged else " (the curves are too short to judge)"
+    return f"{found}; begin with {flags}{short}" if flags else f"{found}{short}"

@@ -8,7 +8,7 @@ A feed that is not for this task or model is refused first, before the folder of
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from seqloom.config.models import AnyModel
-from seqloom.errors import ConfigError, SeqloomError
+from seqloom.errors import ConfigError, DurableError, SeqloomError
 from seqloom.recipes import Size
 from seqloom.training import checkpoints
 from seqloom.training.calling import settings_of
@@ -64,7 +64,8 @@ def train_run(
         session = session._replace(said=(*resolved.said, *place.said, *said, *warned, *skipped))
         for report in training(session, checkpoint):
             if isinstance(report, Ended) and main:
-                write_pages(folder)
+                with suppress(DurableError) if report.why == "disk" else nullcontext():  # a full disk was told already
+                    write_pages(folder)
             yield report
 
 

@@ -96,11 +96,14 @@ class _Loop:
 
     def run(self) -> Iterator[Report]:
         """All reports; the last one is `Ended`."""
-        with deterministic(self.config), closing(self._reports()) as reports:  # type: ignore[type-var]  # a generator
-            for report in reports:
-                yield report
-                if isinstance(report, Ended):
-                    return
+        try:
+            with deterministic(self.config), closing(self._reports()) as reports:  # type: ignore[type-var]
+                for report in reports:
+                    yield report
+                    if isinstance(report, Ended):
+                        return
+        finally:  # also when nobody wants further reports, as of a trial that is pruned
+            self._log_all()
 
     def _reports(self) -> Iterator[Report]:
         """The reports, which nobody reads beyond the first `Ended`."""
@@ -276,9 +279,12 @@ class _Loop:
 
     def _ended(self, why: Why, code: int) -> Ended:
         report = self._told(telling.ended(self.standing, why, code, self.clock.now(1.0)))
+        self._log_all()  # whoever hears of the end finds it in the log
+        return report
+
+    def _log_all(self) -> None:
         with suppress(DurableError):  # a full disk is told by the checkpoints that could not be written
             self.journal.flush()
-        return report
 
     def _told(self, report: AnyReport) -> AnyReport:
         """The report, which is also in the journal."""

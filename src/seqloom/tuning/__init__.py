@@ -13,6 +13,7 @@ are in the storage, unfinished ones are run folders that resume.
 
     reports  what a tuning says while it goes on      storage  where studies are kept
     space    parameters drawn, and what they mean     study    which trial is next
+    ground   what the data says about batches and steps
     trials   one trial                                working  trials one after the other
     results  what came out      figures, page, terminal: shown       front  the whole in one call
 """

@@ -47,7 +47,8 @@ def _slices(results: Results) -> list[Figure]:
 
 def _slice(results: Results, name: str) -> Figure | None:
     known = [one for one in results.done if name in one.params]
-    groups = _grouped(known, name)
+    numbers = [one for one in known if not isinstance(one.params[name], str)]  # "0.2/0.3": of parts that differ
+    groups = _grouped(numbers or known, name)
     if len(groups) < 2:
         return None
     better = max if results.higher_is_better else min

@@ -4,13 +4,13 @@ What somebody fixed is not searched: a setting of the plan has its say after the
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from seqloom.config.base import Config
 from seqloom.config.training import (
     AdamWConfig,
     AnySchedule,
-    ByLengthConfig,
     ConstantConfig,
     CosineConfig,
     LinearConfig,
@@ -21,8 +21,8 @@ from seqloom.config.training import (
 from seqloom.config.tuning import RangeConfig, SpaceConfig
 from seqloom.errors import ConfigError
 from seqloom.recipes import Size
-from seqloom.tasks.contract import HeadSettings, Task
 from seqloom.training.front import Wishes
+from seqloom.tuning.ground import Ground, symbols_of
 from seqloom.tuning.plan import Plan
 from seqloom.tuning.reports import Params
 
@@ -32,23 +32,19 @@ if TYPE_CHECKING:
 SCHEDULES: dict[str, type[AnySchedule]] = {
     kind.kind(): kind for kind in (ConstantConfig, LinearConfig, CosineConfig, PlateauConfig)
 }
-FIXED_BY = {"rate": "rate", "feed": "batch", "schedule": "schedule", "optimiser": "decay"}  # setting: parameter
+FIXED_BY = {  # a setting: the parameters that it fixes
+    "rate": ("rate",),
+    "feed": ("batch",),
+    "schedule": ("schedule", "warm_up"),
+    "optimiser": ("decay",),
+}
 
 
-def models_of(space: SpaceConfig, task: Task) -> tuple[str, ...]:
-    """The recipes that are searched; ConfigError for one that cannot do the task in every size that is searched."""
-    models = space.models or (task.recipes()[0],)
-    for name in models:
-        for size in space.sizes:
-            task.model(name, size, HeadSettings())
-    return models
-
-
-def drawn(trial: "Trial", plan: Plan, models: tuple[str, ...]) -> Params:
-    """The parameters of a trial; what the plan fixes is left out."""
+def drawn(trial: "Trial", plan: Plan) -> Params:
+    """The parameters of a trial from a space that is filled; what the plan fixes is left out."""
     space = plan.space
     params: Params = {
-        "model": _choice(trial, "model", models),
+        "model": _choice(trial, "model", space.models),
         "size": _choice(trial, "size", space.sizes),
         "dropout": _number(trial, "dropout", space.dropout),
     }
@@ -60,7 +56,7 @@ def drawn(trial: "Trial", plan: Plan, models: tuple[str, ...]) -> Params:
         params["decay"] = _number(trial, "decay", space.decay)
     if "schedule" not in plan.settings:
         params["schedule"] = _choice(trial, "schedule", space.schedules)
-        params["warm_up"] = round(_number(trial, "warm_up", space.warm_up))
+        params["warm_up"] = _number(trial, "warm_up", space.warm_up)
     return params
 
 
@@ -80,17 +76,18 @@ def fixed(plan: Plan) -> dict[str, Any]:
     return {name: getattr(config, name) for name in plan.settings}
 
 
-def wishes_of(params: Mapping[str, Any], plan: Plan) -> Wishes:
-    """What the parameters ask of a run."""
+def wishes_of(params: Mapping[str, Any], plan: Plan, ground: Ground) -> Wishes:
+    """What the parameters ask of a run; the share of its steps that it warms up becomes so many of them."""
     settings: dict[str, Any] = {}
+    feed = ground.feed(params["batch"]) if "batch" in params else ground.first.config.training.feed
     if "rate" in params:
         settings["rate"] = params["rate"]
     if "batch" in params:
-        settings["feed"] = ByLengthConfig(budget=params["batch"])
+        settings["feed"] = feed
     if "decay" in params:
         settings["optimiser"] = AdamWConfig(decay=params["decay"])
     if "schedule" in params:
-        settings["schedule"] = SCHEDULES[params["schedule"]](warm_up=params["warm_up"])
+        settings["schedule"] = SCHEDULES[params["schedule"]](warm_up=round(params["warm_up"] * ground.steps(feed)))
     size: Size = params["size"]
     return Wishes(
         model=params["model"],
@@ -101,29 +98,56 @@ def wishes_of(params: Mapping[str, Any], plan: Plan) -> Wishes:
     )
 
 
-def default_wishes(plan: Plan, models: tuple[str, ...]) -> Wishes:
-    """What a run is without tuning, with the first of the models."""
+def default_wishes(plan: Plan) -> Wishes:
+    """What a run is without tuning, with the first of the models, or the usual one of its task."""
     sizes: tuple[Size, ...] = plan.space.sizes
     size: Size = "small" if "small" in sizes else sizes[0]
-    return Wishes(model=models[0], size=size, training=fixed(plan), encoding=plan.encoding)
+    return Wishes(model=next(iter(plan.space.models), None), size=size, training=fixed(plan), encoding=plan.encoding)
 
 
-def near(config: RunConfig, wishes: Wishes, plan: Plan) -> Params:
+def used(config: RunConfig, wishes: Wishes, plan: Plan) -> Params:
+    """The parameters as they stand in the configuration of a trial; what the plan fixes is left out."""
+    training = config.training
+    params: Params = {"model": str(wishes.model), "size": str(wishes.size), "dropout": _dropout(config.model)}
+    params |= {"rate": training.rate, "batch": symbols_of(training.feed), "decay": training.optimiser.decay}
+    params |= {"schedule": training.schedule.kind(), "warm_up": training.schedule.warm_up}
+    return {name: value for name, value in params.items() if name not in _taken(plan)}
+
+
+def _dropout(model: Any) -> float | str:
+    """The dropout of a model; of one whose parts differ, all of them."""
+    found = sorted(set(_dropouts(model)))
+    return "/".join(f"{value:g}" for value in found) if len(found) > 1 else next(iter(found), 0.0)
+
+
+def _dropouts(config: Any) -> Iterator[float]:
+    """The dropouts in all parts of a configuration."""
+    if isinstance(config, tuple):
+        for part in config:
+            yield from _dropouts(part)
+    if isinstance(config, Config):
+        if isinstance(value := getattr(config, "dropout", None), float):
+            yield value
+        yield from _dropouts(tuple(getattr(config, name) for name in config.__struct_fields__))
+
+
+def near(config: RunConfig, wishes: Wishes, plan: Plan, ground: Ground) -> Params:
     """The parameters of the space that are nearest to a run: what the search may learn from it."""
-    training, space = config.training, plan.space
-    params: Params = {"model": str(wishes.model), "size": str(wishes.size), "dropout": _within(0.1, space.dropout)}
-    if "rate" not in plan.settings:
-        params["rate"] = _within(training.rate, space.rate)
-    if "feed" not in plan.settings and isinstance(training.feed, ByLengthConfig):
-        budget = training.feed.budget
-        params["batch"] = min(space.batch, key=lambda choice: abs(math.log(choice / budget)))
-    if "optimiser" not in plan.settings:
-        params["decay"] = _within(training.optimiser.decay, space.decay)
-    if "schedule" not in plan.settings:
-        kind = training.schedule.kind()
-        params["schedule"] = kind if kind in space.schedules else space.schedules[0]
-        params["warm_up"] = _within(training.schedule.warm_up, space.warm_up)
+    space, training = plan.space, config.training
+    params = used(config, wishes, plan) | {"dropout": max(_dropouts(config.model), default=0.0)}
+    if "batch" in params:
+        params["batch"] = min(space.batch, key=lambda choice: abs(math.log(choice / symbols_of(training.feed))))
+    if "schedule" in params:
+        params["warm_up"] = training.schedule.warm_up / ground.steps(training.feed)
+        params["schedule"] = _among(training.schedule.kind(), space.schedules)
+    for name in ("dropout", "rate", "decay", "warm_up"):
+        if name in params:
+            params[name] = _within(float(params[name]), getattr(space, name))
     return {name: value for name, value in params.items() if _is_searched(name, space)}
+
+
+def _among(name: str, choices: tuple[str, ...]) -> str:
+    return name if name in choices else choices[0]
 
 
 def _within(value: float, bounds: RangeConfig) -> float:
@@ -132,14 +156,18 @@ def _within(value: float, bounds: RangeConfig) -> float:
 
 def _is_searched(name: str, space: SpaceConfig) -> bool:
     held = getattr(space, {"model": "models", "size": "sizes", "schedule": "schedules"}.get(name, name))
-    return held.low < held.high if isinstance(held, RangeConfig) else len(held) > 1
+    if isinstance(held, RangeConfig):
+        return held.low < held.high
+    return len(held) > 1 or (name == "batch" and not held)  # empty: several around the usual one
+
+
+def _taken(plan: Plan) -> set[str]:
+    """The parameters that settings of the plan have fixed."""
+    return {name for setting in plan.settings for name in FIXED_BY.get(setting, ())}
 
 
 def require_searchable(plan: Plan) -> None:
     """Refuse a plan that fixes all there is to search."""
     names = ("model", "size", "dropout", "rate", "batch", "decay", "schedule", "warm_up")
-    taken = {FIXED_BY.get(setting) for setting in plan.settings} | (
-        {"warm_up"} if "schedule" in plan.settings else set()
-    )
-    if not any(_is_searched(name, plan.space) for name in names if name not in taken):
+    if not any(_is_searched(name, plan.space) for name in names if name not in _taken(plan)):
         raise ConfigError("everything is fixed: there is nothing to search", fix="leave a range or two choices open")

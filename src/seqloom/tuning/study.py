@@ -88,10 +88,13 @@ class Study:
                 fix="give another --out or --study, or the same settings to go on",
             )
 
-    def offer_default(self, params: Params) -> None:
-        """Have the run that nobody tuned as the first trial."""
-        if not self.study.get_trials(deepcopy=False):
-            self.study.enqueue_trial(params, user_attrs={DEFAULT: True})
+    def offer_first(self, params: Params) -> None:
+        """Have the run that nobody tuned as the first trial, and then each other model once: chance may forget one."""
+        if self.study.get_trials(deepcopy=False):
+            return
+        self.study.enqueue_trial(params, user_attrs={DEFAULT: True})
+        for name in self.plan.space.models[1 : self.plan.trials]:
+            self.study.enqueue_trial({"model": name})
 
     def finished(self) -> int:
         """Trials that count: done or pruned."""

@@ -12,9 +12,10 @@ from seqloom.training.devices import choose_device
 from seqloom.training.front import Resolved, resolve, train_run
 from seqloom.training.journal import METRICS
 from seqloom.training.reports import Begun, Ended, Validated
+from seqloom.tuning.ground import Ground
 from seqloom.tuning.plan import Plan
 from seqloom.tuning.reports import Params, TrialBegun, TrialEnded, TrialTold, TuningReport
-from seqloom.tuning.space import default_wishes, drawn, wishes_of
+from seqloom.tuning.space import default_wishes, drawn, used, wishes_of
 from seqloom.tuning.storage import HEARTBEAT
 from seqloom.tuning.study import CONFIG, FOLDER, Claimed, Study
 
@@ -26,12 +27,10 @@ class Interrupted(Exception):  # noqa: N818  # no error: the trial goes on anoth
         self.why, self.exit_code = why, exit_code
 
 
-def run_trial(
-    claimed: Claimed, study: Study, plan: Plan, models: tuple[str, ...], deadline: float
-) -> Iterator[TuningReport]:
+def run_trial(claimed: Claimed, study: Study, plan: Plan, ground: Ground, deadline: float) -> Iterator[TuningReport]:
     """The reports of one trial; Interrupted where it is to go on later."""
     try:
-        params, resolved = _resolved(claimed, plan, models)
+        params, resolved = _resolved(claimed, plan, ground)
         folder = plan.trial_folder(claimed.number)
         for name, value in (("params", params), (CONFIG, resolved.config.to_toml()), (FOLDER, str(folder.resolve()))):
             claimed.trial.set_user_attr(name, value)
@@ -42,10 +41,12 @@ def run_trial(
         yield TrialEnded(claimed.number, "failed", None, False, str(error))
 
 
-def _resolved(claimed: Claimed, plan: Plan, models: tuple[str, ...]) -> tuple[Params, Resolved]:
-    params = drawn(claimed.trial, plan, models)
-    wishes = default_wishes(plan, models) if claimed.is_default else wishes_of(params, plan)
-    return params, resolve(plan.data, wishes, bad_rows=plan.bad_rows, cache=cache_of(plan))
+def _resolved(claimed: Claimed, plan: Plan, ground: Ground) -> tuple[Params, Resolved]:
+    """The run of a trial, and its parameters as they stand in it."""
+    params = drawn(claimed.trial, plan)
+    wishes = default_wishes(plan) if claimed.is_default else wishes_of(params, plan, ground)
+    resolved = resolve(plan.data, wishes, bad_rows=plan.bad_rows, cache=cache_of(plan))
+    return used(resolved.config, wishes, plan), resolved
 
 
 def cache_of(plan: Plan) -> Path:

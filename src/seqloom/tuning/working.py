@@ -4,12 +4,15 @@ import math
 import time
 from collections.abc import Iterator
 
+import msgspec
+
 from seqloom.errors import ConfigError
 from seqloom.training.front import Resolved, resolve
+from seqloom.tuning.ground import Ground
 from seqloom.tuning.keeping import tidy
 from seqloom.tuning.plan import Plan
 from seqloom.tuning.reports import TrialEnded, TuningBegun, TuningEnded, TuningReport, Why
-from seqloom.tuning.space import default_wishes, models_of, near, require_searchable
+from seqloom.tuning.space import default_wishes, near, require_searchable
 from seqloom.tuning.storage import open_storage
 from seqloom.tuning.study import Study
 from seqloom.tuning.trials import Interrupted, cache_of, run_trial
@@ -24,11 +27,12 @@ class Opening:
         self.plan, self.began = plan, time.monotonic()
         require_searchable(plan)
         first = self._resolved()
-        self.models = models_of(plan.space, first.task)
+        self.ground = Ground(first)
+        self.plan = plan = msgspec.structs.replace(plan, space=self.ground.filled(plan.space))
         self.study = Study(plan, first.task.metric, open_storage(plan.storage))
         try:
-            self.study.require_same(_asked(plan, first, self.models))
-            self.study.offer_default(near(first.config, default_wishes(plan, self.models), plan))
+            self.study.require_same(_asked(plan, first))
+            self.study.offer_first(near(first.config, default_wishes(plan), plan, self.ground))
         except BaseException:
             self.close()
             raise
@@ -37,9 +41,7 @@ class Opening:
     def _resolved(self) -> Resolved:
         """The run that nobody tuned: it reads the data once for all."""
         plan = self.plan
-        models = plan.space.models[:1] or (None,)
-        wishes = default_wishes(plan, models)  # type: ignore[arg-type]  # None: the usual one
-        resolved = resolve(plan.data, wishes, bad_rows=plan.bad_rows, cache=cache_of(plan))
+        resolved = resolve(plan.data, default_wishes(plan), bad_rows=plan.bad_rows, cache=cache_of(plan))
         if not len(resolved.prepared.parts["dev"]):
             raise ConfigError("there is no dev part to tune on", fix="give --dev FILE, or --shares 10%,10%")
         return resolved
@@ -59,14 +61,13 @@ class Opening:
         return self.began + self.plan.seconds if self.plan.seconds else math.inf
 
 
-def _asked(plan: Plan, first: Resolved, models: tuple[str, ...]) -> dict[str, object]:
+def _asked(plan: Plan, first: Resolved) -> dict[str, object]:
     """What makes two tunings the same search; where files lie may differ between machines."""
     facts = first.facts
     return {
         "task": first.config.task,
         "data": sorted(str(sum_) for sum_ in facts.fingerprints.values()),
         "split": facts.split,
-        "models": models,
         "space": plan.space,
         "settings": plan.settings,
         "encoding": first.config.encoding,
@@ -85,7 +86,7 @@ def work(opening: Opening) -> Iterator[TuningReport]:
             with study.claim() as claimed:
                 if claimed is None:
                     break
-                for report in run_trial(claimed, study, opening.plan, opening.models, opening.deadline):
+                for report in run_trial(claimed, study, opening.plan, opening.ground, opening.deadline):
                     yield report
                     if isinstance(report, TrialEnded):
                         failures = failures + 1 if report.state == "failed" else 0

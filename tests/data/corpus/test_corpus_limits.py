@@ -49,6 +49,7 @@ def is_linear(small: Callable[[], object], twice: Callable[[], object]) -> bool:
     return any(seconds(twice) <= 2.3 * seconds(small) for _ in range(TRIES))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", HEAVY)
 def test_a_case_takes_no_more_memory_than_allowed(case: Case, tmp_path: Path) -> None:
     case.write(tmp_path)
