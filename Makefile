@@ -15,7 +15,7 @@ test: $(VENV)/.developing lint types docs
 
 # The fast part, for every edit; the examples of the pages are run by `make test`.
 check: $(VENV)/.developing lint types
-	$(PYTEST) -m "not soak and not slow" tests src
+	SEQLOOM_DRAWS=quick $(PYTEST) -m "not soak and not slow" tests src
 
 lint: $(VENV)/.developing
 	$(BIN)/ruff format --check .
