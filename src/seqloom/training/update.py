@@ -255,13 +255,13 @@ class Update:
 
 def _require_one_shape(task: Task, config: TrainingConfig) -> None:
     """Raise ConfigError where batches have many shapes: each new one would be compiled anew, for minutes."""
-    if TorchVersion(torch.__version__) < COMPILES_FROM:
-        raise ConfigError(
-            f"compile needs torch {COMPILES_FROM}, found {torch.__version__}: older ones fail on named tuples",
-            fix="leave compile out, or take a newer torch",
-        )
     if not task.has_one_shape(config.feed):
         raise ConfigError(
             "compile needs batches of one shape, and rows of about one length have another one at nearly every step",
             fix="leave compile out, or feed a language model by streams or packs",
+        )
+    if TorchVersion(torch.__version__) < COMPILES_FROM:
+        raise ConfigError(
+            f"compile needs torch {COMPILES_FROM}, found {torch.__version__}: older ones fail on named tuples",
+            fix="leave compile out, or take a newer torch",
         )
