@@ -20,6 +20,8 @@ from typing import Any, NamedTuple
 TESTS = Path(__file__).resolve().parent.parent
 PATHS = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
 
+PATIENCE = 300.0  # seconds for what must end well, also on a machine with other things to do
+
 
 class Outcome(NamedTuple):
     """How one rank ended: its exit code, negative for a signal, what it answered, and what stood on stderr."""
@@ -60,7 +62,7 @@ class Forks:
 
     def answers(self, function: str, ranks: int, arguments: dict[str, Any]) -> list[Any]:
         """What each rank answered; all must have ended well."""
-        outcomes = self.run(function, ranks, arguments)
+        outcomes = self.run(function, ranks, arguments, limit=PATIENCE)
         assert [outcome.code for outcome in outcomes] == [0] * ranks, "\n".join(outcome.stderr for outcome in outcomes)
         return [outcome.answer for outcome in outcomes]
 
