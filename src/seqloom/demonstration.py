@@ -74,7 +74,7 @@ SHOWS: dict[Task, Show] = {
         "seq2seq-dot",
         64,
         "English dates, character by character, into the form 2019-05-03",
-        ("the 3rd of May, 2019", "Friday 17-OCT-2031", "in 1984, on the twenty-first of June"),
+        ("the 3rd of May, 2019", "Fri 17-Oct-2031", "in 1984, on the twenty-first of June"),
         CHARACTERS,
         _plan(5, 1e-2, 1_024),
         drawn="the 3rd of May, 2019",
