@@ -175,6 +175,7 @@ def _stopped() -> None:
 FAILURES: dict[str, Any] = {
     "killed": lambda: os.kill(os.getpid(), signal.SIGKILL),
     "stopped": _stopped,
+    "asked to end": lambda: os.kill(os.getpid(), signal.SIGTERM),
     "raises": _raise,
     "hangs": lambda: threading.Event().wait(),
     "exits": lambda: sys.exit(5),

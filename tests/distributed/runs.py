@@ -66,7 +66,8 @@ def run(
         _narrowed(room)
     if forgetful:
         memory.remembering = lambda _: nullcontext()
-    seen = _recorded((failures or {}).get(Path(os.environ.get(MEETING, "")).name))
+    asked = (who, "asked to end") if place.startswith("signal") else None  # the place in the handler is come to so
+    seen = _recorded(asked or (failures or {}).get(Path(os.environ.get(MEETING, "")).name))
     settings = {
         "length": StepsConfig(count=steps),
         "feed": ByLengthConfig(budget=160),

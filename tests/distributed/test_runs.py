@@ -42,7 +42,8 @@ PLACES = [
     ("last-batch:kill:2", 0),
     ("epoch-boundary:kill", 0),
     ("vocabulary-half:kill", 0),
-]  # all but two: in `index-half` and `signal` no rank waits for another
+    ("signal:kill", 0),
+]  # and `index-half`, where no rank waits for another yet
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +80,18 @@ def test_two_processes_killed_at_a_place_end_with_the_same_bytes(
     assert [outcome.code for outcome in outcomes] == ([-9, 1] if who == 0 else [1, -9])
     assert "has ended before the run was over" in outcomes[1 - who].stderr
     assert max(outcome.seconds for outcome in outcomes) < 15
+    forks.answers(RUN, 2, settings)
+    assert sums(tmp_path / "run") == clean
+
+
+def test_two_processes_one_of_which_was_killed_while_data_was_encoded_end_with_the_same_bytes(
+    forks: Forks, clean: dict[str, str], tmp_path: Path
+) -> None:
+    write_data(tmp_path / "colours.csv")  # nobody has encoded it yet
+    settings = {"data": str(tmp_path / "colours.csv"), "out": str(tmp_path / "run")}
+    killed, waiting = forks.run(RUN, 2, {**settings, "place": "index-half:kill"}, limit=8)
+    assert killed.code == -9 and killed.seconds < 8 <= waiting.seconds  # whoever starts the ranks ends the other
+    assert not (tmp_path / "run").exists()
     forks.answers(RUN, 2, settings)
     assert sums(tmp_path / "run") == clean
 
