@@ -13,7 +13,7 @@ from seqloom.config.mixers import ConvolutionConfig, LstmConfig, RnnConfig
 from seqloom.diagnosis import flow as flow_module
 from seqloom.diagnosis import inside as inside_module
 from seqloom.diagnosis.flow import Depth, Flow, depths, flow, flows
-from seqloom.diagnosis.inside import Inside, inside_figures, inside_findings, look_inside
+from seqloom.diagnosis.inside import Inside, flow_drawn, inside_figures, inside_findings, look_inside
 from seqloom.diagnosis.story import told
 from seqloom.diagnosis.units import Units, units
 from seqloom.types import Batch, Padded
@@ -196,3 +196,10 @@ def test_without_the_look_at_learning_a_run_that_is_all_right_would_be_called_il
 ) -> None:
     monkeypatch.setattr(inside_module, "LEARNT", 1.0)
     assert codes(FADING, LEARNT) == ["gradient.vanishing"]
+
+
+def test_the_picture_says_where_a_window_ends_and_how_fast_the_rest_fades() -> None:
+    drawn = flow_drawn([Flow("cnn", (5.0, 4.0, 2.0, 0.0, 0.0)), Flow("rnn", tuple(0.5**at for at in range(20)))])
+    assert drawn.caption.startswith(
+        "cnn: its window ends 2 elements away, and nothing beyond it is read; rnn: times 0.5"
+    )

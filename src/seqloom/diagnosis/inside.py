@@ -169,11 +169,18 @@ def _idle(shares: dict[Units, float], code: str, state: str, text: str, advice: 
     )
 
 
+def _reach(flow: Flow) -> str:
+    """What distance does to a gradient, in words: a window cuts it off, everything else multiplies it."""
+    if flow.has_window:
+        return f"its window ends {flow.norms.index(0) - 1} elements away, and nothing beyond it is read"
+    return f"times {flow.factor:.3g} for each element"
+
+
 def flow_drawn(found: Sequence[Flow]) -> Line:
     """The norm of dy_t/dx_k against the distance, one curve for each mixer; the caption has the factors and radii."""
     shown = [flow for flow in found if len(flow.norms) > 2 and max(flow.norms) > LEAST_SHOWN]
     radii = [f"{flow.layer}: spectral radius {flow.radius:.2f}" for flow in shown if flow.radius is not None]
-    factors = [f"{flow.layer}: times {flow.factor:.3g} for each element" for flow in shown]
+    factors = [f"{flow.layer}: {_reach(flow)}" for flow in shown]
     return Line(
         title="How far gradients reach",
         caption="; ".join([*factors, *radii]),
