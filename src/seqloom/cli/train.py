@@ -33,6 +33,7 @@ def train(
     out: options.Out = None,
     config: options.ConfigFile = None,
     validate_every: options.ValidateEvery = None,
+    metric: options.MetricName = None,
     save_every: options.SaveEvery = None,
     keep: options.Keep = None,
     tensorboard: options.TensorBoard = False,

@@ -142,6 +142,10 @@ ConfigFile = Annotated[
 ValidateEvery = Annotated[
     int | None, _option("--validate-every", "STEPS", RUN, "Look at the dev part; else after each epoch.")
 ]
+MetricName = Annotated[
+    str | None,
+    _option("--metric", "NAME", RUN, "The figure of the dev part that decides what is best; else the task's."),
+]
 SaveEvery = Annotated[
     int | None, _option("--save-every", "STEPS", RUN, "Write a checkpoint; else after each validation.")
 ]
@@ -201,7 +205,9 @@ def _recipe(name: str) -> str:
 def training_settings(values: dict[str, Any]) -> dict[str, Any]:
     """The settings of `TrainingConfig` that options gave, checked; what was not given is not in it."""
     plain = ("rate", "clip", "pieces", "validate_every", "patience", "save_every", "keep", "average", "average_last")
-    settings: dict[str, Any] = {name: values[name] for name in (*plain, "init", "seed") if values[name] is not None}
+    settings: dict[str, Any] = {
+        name: values[name] for name in (*plain, "init", "seed", "metric") if values[name] is not None
+    }
     parts = {
         "length": length(values),
         "feed": feed(values["batch"], values["streams"], values["packs"]),

@@ -151,6 +151,7 @@ class TrainingConfig(Config, tag="training", kw_only=True):
     clip: Norm = 1.0  # the largest norm of a gradient; 0: as it is
     pieces: Pieces = 1  # micro-batches of one step: less memory, the same gradient
     validate_every: Steps = 0  # steps; 0: at the end of each epoch
+    metric: Name | None = None  # the figure of the dev part that decides which weights are the best; None: the task's
     patience: Steps = 0  # validations in a row without a better metric or a lower loss; then it ends; 0: never
     save_every: Steps = 0  # steps; 0: after each validation
     keep: Count = 2  # newest checkpoints, beside the best one

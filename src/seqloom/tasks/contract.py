@@ -6,24 +6,27 @@
 
 Every metric is a function of sums of statistics over examples: right answers, entities found, squared errors, counts
 of n-grams. So a metric of a million examples needs one row of numbers, ranks add theirs up, and a confidence interval
-resamples the rows (Koehn 2004) without asking the model again.
+resamples the rows (Koehn 2004) without asking the model again. The few that are no sums, such as a correlation of
+ranks, are made of all rows at once (`measure_rows`), and decide nothing during training.
 """
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, Self, cast
 
 import numpy as np
 from torch import nn
 
 from seqloom.config.data import Task as TaskName
+from seqloom.config.decoding import AnyDecoding
 from seqloom.config.models import AnyModel
 from seqloom.config.training import AnyFeed, ByLengthConfig
 from seqloom.data.feeding import feed as by_length
 from seqloom.data.loader import Loader
 from seqloom.data.preparing import Prepared
 from seqloom.data.schema import Part, Schema
-from seqloom.errors import ConfigError
+from seqloom.errors import ConfigError, did_you_mean
 from seqloom.recipes import Size
 from seqloom.text.tokenizer import Tokenizer
 from seqloom.types import Batch, Loss
@@ -105,12 +108,29 @@ class Task(ABC):
     """What a model is asked: one small class for each task, the only place that knows it."""
 
     name: ClassVar[TaskName]
-    statistics: ClassVar[int]  # how many numbers are summed over examples
+    statistics: int  # how many numbers are summed over examples
     can_balance: ClassVar[bool] = False  # whether each example has one label, so that class weights may be "balanced"
     metric: Metric  # what decides which model is the best
+    others: tuple[Metric, ...] = ()  # what else could
 
     def __init__(self, meaning: Meaning) -> None:
         self.meaning = meaning
+
+    def deciding_by(self, name: str | None) -> Self:
+        """The same task with another metric to decide which model is the best; None: its own."""
+        possible = {metric.name: metric for metric in (self.metric, *self.others)}
+        if name is None or name == self.metric.name:
+            return self
+        if name not in possible:
+            raise ConfigError(f"{self.name} has no metric '{name}' that decides", fix=did_you_mean(name, possible))
+        chosen = copy.copy(self)
+        chosen.metric = possible.pop(name)
+        chosen.others = tuple(possible.values())
+        return chosen
+
+    def writing(self, how: AnyDecoding) -> Self:
+        """The same task whose answers are written in this way; ConfigError where no text is written."""
+        raise ConfigError(f"'{how.kind()}' says how text is written, and {self.name} writes none", fix="leave it out")
 
     @abstractmethod
     def recipes(self) -> list[str]:
@@ -164,6 +184,15 @@ class Task(ABC):
     @abstractmethod
     def measure(self, sums: np.ndarray) -> dict[str, np.ndarray]:
         """The metrics of summed statistics [...,S], each [...]; `loss` and the name of `metric` are among them."""
+
+    def measure_rows(self, statistics: np.ndarray) -> dict[str, float]:
+        """The figures that are no function of sums, of the statistics [N,S] of all examples; most tasks have none."""
+        return {}
+
+    def badness(self, judged: Judged) -> float:
+        """How far from right an answer is, for lists with the worst first: its mean loss."""
+        loss, weight = judged.statistics[-2:]
+        return float(loss / weight) if weight else float("inf")
 
     @abstractmethod
     def predict(self, model: nn.Module, inputs: Any) -> Sequence[Prediction]:

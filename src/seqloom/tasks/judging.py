@@ -32,6 +32,7 @@ class Evaluation(NamedTuple):
     statistics: np.ndarray  # [N,S]
     judged: tuple[Judged, ...]  # a few
     confusion: Confusion = ()
+    ids: tuple[str, ...] = ()  # of the rows of `statistics`, in their order
 
     def intervals(
         self, task: Task, *, resamples: int = 1000, seed: int = 0, level: float = 0.95
@@ -43,19 +44,22 @@ class Evaluation(NamedTuple):
 def evaluate(task: Task, model: nn.Module, batches: Iterable[Batch[Any, Any]], *, keep: int = 20) -> Evaluation:
     """The metrics of a model on batches, which lie on its device; the model is left as it was."""
     statistics: list[np.ndarray] = []
+    ids: list[str] = []
     kept, confusion, state = _Kept(keep), Counter[tuple[str, str]](), None
     with answering(model):
         for batch in batches:
             judged, state = task.judge_on(model, batch, state)
             statistics.extend(one.statistics for one in judged)
+            ids.extend(one.id for one in judged)
             kept.add(judged)
             confusion.update(pair for one in judged for pair in task.confused(one))
     if not statistics:
         raise DataError("there is no example to judge", fix="give at least one batch")
     table = np.stack(statistics)
     metrics = {name: float(value) for name, value in task.measure(table.sum(axis=0)).items()}
+    metrics |= task.measure_rows(table)
     chosen = task.settled(kept.judged(), table)
-    return Evaluation(task.name, metrics, len(table), table, chosen, _ordered(confusion))
+    return Evaluation(task.name, metrics, len(table), table, chosen, _ordered(confusion), tuple(ids))
 
 
 def _ordered(confusion: Counter[tuple[str, str]]) -> Confusion:

@@ -80,7 +80,7 @@ def resolve(
     given = None if start is None else _given(start.meaning, dataset.schema)
     place = cache if cache is not None else cache_folder() / "prepared"
     prepared = prepare(dataset, encoding, ledger, cache=place, watch=watch, given=given)
-    task = task_of(Meaning.of(prepared))
+    task = task_of(Meaning.of(prepared)).deciding_by(wishes.training.get("metric"))
     folder = None if home is None else home.folder(dataset.config.train[0], task.name, _name(task, wishes, start))
     if before is None and _begun(folder) is not None:  # a home that nobody named, and a run is there
         return resolve(data, asked, home=Home(folder), bad_rows=bad_rows, cache=cache, watch=watch)
