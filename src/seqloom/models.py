@@ -161,6 +161,9 @@ class EncoderDecoder(ConditionedMixer[Any]):
         super().__init__()
         self.config = config
         self.encoder, self.decoder = config.encoder.build(), config.decoder.build()
+        if config.shared:
+            assert isinstance(self.encoder.input, Tokens) and isinstance(self.decoder.input, Tokens)
+            self.encoder.input.table = self.decoder.input.table
         self.head = config.head.build(config.decoder.width, _table(self.decoder.input, config.head))
 
     def begin(self, source: Any) -> Any:

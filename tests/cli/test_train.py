@@ -49,7 +49,7 @@ ROOT = Path(__file__).parents[2]
 NOTHING: dict[str, Any] = dict.fromkeys(
     [
         *("rate", "clip", "pieces", "validate_every", "patience", "save_every", "keep", "average", "average_last"),
-        *("init", "seed", "epochs", "steps", "symbols", "seconds", "batch", "streams", "packs", "optimiser"),
+        *("init", "seed", "metric", "epochs", "steps", "symbols", "seconds", "batch", "streams", "packs", "optimiser"),
         *("momentum", "decay", "schedule", "warm_up", "freeze", "compile_", "deterministic"),
     ]
 )
@@ -76,6 +76,7 @@ def test_options_that_were_not_given_set_nothing() -> None:
         ({"decay": 0.1}, {"optimiser": AdamWConfig(decay=0.1)}),
         ({"schedule": "cosine", "warm_up": 7}, {"schedule": CosineConfig(warm_up=7)}),
         ({"warm_up": 7}, {"schedule": LinearConfig(warm_up=7)}),
+        ({"metric": "bleu"}, {"metric": "bleu"}),
         ({"freeze": ["encoder.*"]}, {"freeze": ("encoder.*",)}),
         ({"compile_": True, "deterministic": True}, {"compile": True, "deterministic": True}),
         ({"rate": 0.5, "clip": 0.0, "seed": 3}, {"rate": 0.5, "clip": 0.0, "seed": 3}),

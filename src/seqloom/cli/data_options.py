@@ -85,6 +85,10 @@ Tokeniser = Annotated[
 Vocabulary = Annotated[
     int | None, typer.Option("--vocabulary", metavar="COUNT", help="The most symbols of the tokeniser.")
 ]
+WordSplit = Annotated[
+    str,
+    typer.Option("--word-split", metavar="RULE", help="Words end at punctuation, or only at space (text cut before)."),
+]
 Lower = Annotated[bool, typer.Option("--lower", help="Lower-case the text.")]
 Unicode = Annotated[
     str, typer.Option("--unicode", metavar="FORM", help=f"The form of the text: {', '.join(get_args(UnicodeForm))}.")
@@ -94,7 +98,7 @@ Longest = Annotated[
 ]
 TooLong = Annotated[str, typer.Option("--too-long", metavar="RULE", help="cut what is longer, or refuse it.")]
 
-FLAGS = {"limit": "--vocabulary", "longest": "--longest", "too_long": "--too-long", "unicode": "--unicode"}
+FLAGS = {"limit": "--vocabulary", "split": "--word-split", "longest": "--longest", "too_long": "--too-long", "unicode": "--unicode"}
 FLAGS |= {"format": "--format", "unit": "--unit", "task": "--task", "seed": "--split-seed"}  # by the names of settings
 
 
@@ -172,10 +176,14 @@ def data_config(**settings: Any) -> DataConfig:
 
 
 def encoding_config(
-    kind: str, vocabulary: int | None, lower: bool, unicode: str, longest: int, too_long: str
+    kind: str, vocabulary: int | None, word_split: str, lower: bool, unicode: str, longest: int, too_long: str
 ) -> EncodingConfig:
     """How examples become numbers."""
-    settings = {"kind": kind, "lower": lower, "unicode": unicode}
+    settings: dict[str, Any] = {"kind": kind, "lower": lower, "unicode": unicode}
+    if word_split != "punctuation":
+        if kind != "words":
+            raise ConfigError(f"--word-split {word_split}: a tokeniser of {kind} has no words", fix="leave it out")
+        settings["split"] = word_split
     tokenizer = from_data(settings, AnyTokenizer)
     if vocabulary is not None:
         if "limit" not in tokenizer.__struct_fields__:
@@ -189,7 +197,7 @@ def unescaped(mark: str | None) -> str | None:
     return None if mark is None else mark.replace("\\t", "\t")
 
 
-ENCODING = ("tokenizer", "vocabulary", "lower", "unicode", "longest", "too_long")
+ENCODING = ("tokenizer", "vocabulary", "word_split", "lower", "unicode", "longest", "too_long")
 
 
 class DataOptions(NamedTuple):
@@ -218,6 +226,7 @@ class DataOptions(NamedTuple):
     max_bad: MaxBad = "0.1%"
     tokenizer: Tokeniser = "words"
     vocabulary: Vocabulary = None
+    word_split: WordSplit = "punctuation"
     lower: Lower = False
     unicode: Unicode = "as-is"
     longest: Longest = 2**20

@@ -10,6 +10,7 @@ from seqloom.config.blocks import (
     AnyConditioned,
     BlockConfig,
     ConditionedConfig,
+    DropoutMask,
     Norm,
     norm_parameters,
     require_layers,
@@ -46,6 +47,7 @@ class StackConfig(Config, kw_only=True):
     repeat: Depth = 1
     final_norm: Norm | None = None
     dropout: Rate = 0.0  # of the inputs
+    dropout_mask: DropoutMask = "element"
 
     def check(self) -> None:
         self._check_positions()
@@ -262,8 +264,19 @@ class EncoderDecoderConfig(ModelConfig, tag="encoder-decoder", kw_only=True):
     encoder: EncoderConfig
     decoder: ConditionedDecoderConfig
     head: NextTokenHeadConfig
+    shared: bool = False  # source and target symbols are of one vocabulary, and have one table of vectors
 
     def check(self) -> None:
+        if self.shared and self.encoder.input != self.decoder.input:
+            raise ConfigError(
+                f"shared: the encoder reads {self.encoder.input.to_json()}, the decoder {self.decoder.input.to_json()}",
+                fix="give both the same 'tokens' input, or set shared = false",
+            )
+        if self.shared and not isinstance(self.decoder.input, TokensConfig):
+            raise ConfigError(
+                f"shared: only a 'tokens' input has a table of vectors, found '{self.decoder.input.kind()}'",
+                fix="set shared = false",
+            )
         if self.encoder.width != self.decoder.width:
             raise ConfigError(
                 f"the encoder has width {self.encoder.width} and the decoder {self.decoder.width}",
@@ -273,7 +286,15 @@ class EncoderDecoderConfig(ModelConfig, tag="encoder-decoder", kw_only=True):
         require_affordable(self.parameters(), "this model")
 
     def parameters(self) -> int:
-        return self.encoder.parameters() + self.decoder.parameters() + self.head.parameters(self.decoder.width)
+        own = self.encoder.parameters() + self.decoder.parameters() + self.head.parameters(self.decoder.width)
+        return own - self._shared_parameters()
+
+    def _shared_parameters(self) -> int:
+        """The weights that would be counted twice: a table of vectors."""
+        if not self.shared:
+            return 0
+        assert isinstance(self.decoder.input, TokensConfig), "check has seen it"
+        return self.decoder.input.vocab_size * (self.decoder.input.size or self.decoder.width)
 
     def build(self) -> "EncoderDecoder":
         """The model, with fresh weights drawn from torch's generator."""
