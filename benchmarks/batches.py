@@ -85,7 +85,7 @@ def main() -> None:
     generator = np.random.Generator(np.random.PCG64(1))
     text = column(generator, lengths(generator, 2.93, 0.52, 42_068, 82))
     packs = Packs(text.lengths + 1, 256, BUDGET // 256, seed=0)
-    show("PTB packed, 256", packs, lambda rows: packed_batch(text, packs, rows), "-")
+    show("PTB packed, 256", packs, lambda rows: packed_batch(text, rows), "-")
     streams = Streams(text, rows=64, length=128)
     speeds = " ".join(f"{per_second(streams, lambda cut: stream_batch(streams, cut), n):>7,.0f}" for n in (0, 1, 2))
     print(f"{'PTB streams':<18}{streams.count(0):>8}{streams.rows:>8}{'':>35}{speeds}")

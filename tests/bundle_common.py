@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 
 from seqloom.bundle import Bundle, bundle_files
@@ -20,13 +21,15 @@ DEV = "text,label\nbad,bad\ngood film,good\na film good,good\n"
 TEST = "text,label\na good good film,good\nbad film,bad\n"
 
 
-def make_run(folder: Path, recipe: str = "bag", **settings: Any) -> Path:
-    """A run folder with a model that was never trained; settings are those of the data."""
+def make_run(folder: Path, recipe: str = "bag", encoder: dict[str, Any] | None = None, **settings: Any) -> Path:
+    """A run folder with a model that was never trained; settings are those of the data, `encoder` changes its own."""
     config = open_data(DataConfig(**settings), Ledger()).config
     encoding = EncodingConfig()
     prepared = prepare(open_data(config, Ledger()), encoding, Ledger())
     task = task_of(Meaning.of(prepared))
     model = task.model(recipe, "tiny", HeadSettings())
+    if encoder is not None:
+        model = msgspec.structs.replace(model, encoder=msgspec.structs.replace(model.encoder, **encoder))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         weights = model.build().state_dict()

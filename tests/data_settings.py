@@ -136,6 +136,8 @@ def _steps() -> str:
     return table(*map(list, zip(*rows, strict=True)), header="run a b c state")
 
 
+SERIES = [[sum(step) for step in steps] for steps in VECTORS]
+RHYTHMS = [[[len(word), place / 2] for place, word in enumerate(text.split(" "))] for text in SENTENCES]
 STATES = [["xyz"[step % 3] for step in range(len(steps))] for steps in VECTORS]
 CAPTIONS = [f"grey number {number}" for number in range(ROWS)]
 STEPPED = {"sequence": "run", "input": ("a", "b", "c"), "target": ("state",)}
@@ -167,6 +169,21 @@ SETTINGS = [
     Setting("vectors", one("a.jsonl", objects(vectors=VECTORS, label=LABELS)), "vectors", "label"),
     Setting("vectors with tags", one("a.jsonl", objects(vectors=VECTORS, tags=STATES)), "vectors", "tags"),
     Setting("vectors to text", one("a.jsonl", objects(frames=VECTORS, caption=CAPTIONS)), "vectors", "text"),
+    Setting("series", one("a.jsonl", objects(vectors=VECTORS, series=SERIES)), "vectors", "series"),
+    Setting(
+        "series of words",
+        one("a.jsonl", objects(tokens=[text.split(" ") for text in SENTENCES], rhythm=RHYTHMS)),
+        "words",
+        "series",
+        {"target": ("rhythm",)},
+    ),
+    Setting(
+        "steps with numbers",
+        one("a.csv", _steps()),
+        "vectors",
+        "series",
+        {"task": "regress", "sequence": "run", "input": ("a", "b"), "target": ("b", "c")},
+    ),
     Setting("steps", one("a.csv", _steps()), "vectors", "tags", STEPPED),
     Setting("conll", one("a.conll", _conll()), "words", "tags"),
     Setting("conllu", one("a.conllu", _conllu()), "words", "tags"),
@@ -200,6 +217,7 @@ SETTINGS = [
     Setting("npz vectors", arrays(x=np.random.default_rng(0).normal(size=(ROWS, 5, 3)), y=LABELS), "vectors", "label"),
     Setting("npz tags", arrays(x=np.ones((ROWS, 5, 3)), y=[list("abcab")] * ROWS), "vectors", "tags"),
     Setting("npz numbers", arrays(x=np.ones((ROWS, 5, 3)), y=np.arange(ROWS) / 3), "vectors", "numbers"),
+    Setting("npz series", arrays(x=np.ones((ROWS, 5, 3)), y=np.ones((ROWS, 5, 2)) / 3), "vectors", "series"),
     Setting("npz pictures", arrays(pictures=np.ones((ROWS, 8, 8), np.uint8), y=LABELS), "picture", "label"),
 ]
 BY_NAME = {setting.name: setting for setting in SETTINGS}

@@ -235,10 +235,11 @@ TOLD = {
     "data check": ["data.md"],
     "demo": ["index.md"],
     "doctor": ["doctor.md"],
-    "evaluate": ["model-folder.md"],
-    "predict": ["model-folder.md"],
+    "evaluate": ["evaluate.md"],
+    "predict": ["predict.md"],
     "recipes": ["recipes.md"],
     "train": ["train.md"],
+    "translate": ["translate.md"],
     "tune": ["tune.md", "train.md"],
     "verify resume": ["survival.md"],
 }

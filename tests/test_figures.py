@@ -7,6 +7,7 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqloom.errors import DataError
-from seqloom.figures import Bars, Figure, HeatMap, Line, Matrix, Series, Strip, page
+from seqloom.figures import Bars, Figure, HeatMap, Line, Matrix, Points, Series, Strip, page
 
 SVG = "{http://www.w3.org/2000/svg}"
 BLOCKS = " ▁▂▃▄▅▆▇█"
@@ -153,6 +154,34 @@ class TestLine:
         plain = re.sub("\x1b\\[[0-9;]*m", "", figure.text(60, colour=True))
         assert [row.rstrip() for row in plain.split("\n")] == figure.text(60).split("\n")
         assert "\x1b[38;2;" in figure.text(60, colour=True) and "\x1b" not in figure.text(60)
+
+
+def points(**changes: Any) -> Points:
+    return Points(**({"title": "t", "labels": ["a", "b"], "x": [1.0, 10.0], "y": [0.5, 0.9]} | changes))
+
+
+class TestPoints:
+    def test_points_lie_where_their_numbers_are(self) -> None:
+        figure = points(labels=["a", "b", "c"], x=[1.0, 10.0, 100.0], y=[0.0, 1.0, 0.5], x_axis="log")
+        boxes = [box for box in every(figure, "rect") if box.find(f"{SVG}title") is not None]
+        x, y = ([float(box.attrib[key]) for box in boxes] for key in ("x", "y"))
+        assert x[1] - x[0] == pytest.approx(x[2] - x[1], abs=0.1)  # equal factors are equal steps
+        assert y[2] - y[1] == pytest.approx(y[0] - y[2], abs=0.1) and y[1] < y[0]
+
+    def test_interval_value_and_mark_can_be_read(self) -> None:
+        figure = points(intervals=[None, (0.8, 1.0)], marked=[False, True])
+        assert hovers(figure, "rect") == ["a: 0.5 at 1", "b: 0.9 [0.8, 1] at 10, marked"]
+        assert "b ● b: 0.9 [0.8, 1] at 10, marked" in figure.text()
+        assert "a ○ a: 0.5 at 1" in figure.text()
+
+    def test_labels_keep_clear_of_each_other(self) -> None:
+        figure = points(labels=["one", "two", "three"], x=[1, 1, 1], y=[0.5, 0.5, 0.5])
+        lines = [float(e.attrib["y"]) for e in every(figure, "text") if e.text in ("one", "two", "three")]
+        assert all(abs(one - other) >= 12 for one in lines for other in lines if one != other)
+        assert len(set(lines)) == 3
+
+    def test_points_in_one_place_of_a_terminal_are_one_star(self) -> None:
+        assert "*" in points(x=[1, 1], y=[0.5, 0.5]).text(40)
 
 
 class TestBars:
@@ -462,6 +491,14 @@ class TestEdges:
             (lambda: Bars(title="t", labels=["a"], values=[1], intervals=[(2, 3)]), r"intervals\[0\] is \(2.0, 3.0\)"),
             (lambda: Bars(title="t", labels=["a"], values=[None], intervals=[(2, 3)]), r"intervals\[0\]"),
             (lambda: Bars(title=1, labels=["a"], values=[1]), "title must be text, found int"),
+            (lambda: points(labels=[]), "labels is empty"),
+            (lambda: points(x=[1, 2, 3]), "x has 3 entries, labels has 2"),
+            (lambda: points(y=[1, None]), r"y\[1\] is missing"),
+            (lambda: points(intervals=[(2, 3), None]), r"intervals\[0\] is \(2.0, 3.0\)"),
+            (lambda: points(marked=[True]), "marked has 1 entries, labels has 2"),
+            (lambda: points(marked=[True, "yes"]), r"marked\[1\] must be a bool, found str"),
+            (lambda: points(x=[0, 1], x_axis="log"), "x has 0 on a log axis"),
+            (lambda: points(x_axis="cubic"), "x_axis is 'cubic'"),
             (lambda: HeatMap(title="t", values=[]), "values has 0 rows and no cell"),
             (lambda: HeatMap(title="t", values=[[]]), "values has 1 rows and no cell"),
             (lambda: HeatMap(title="t", values=[[1, 2], [1]]), r"values\[1\] has 1 cells, values\[0\] has 2"),

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from seqloom.figures import Bars, Figure, HeatMap, Line, Matrix, Series, Strip, page
+from seqloom.figures import Bars, Figure, HeatMap, Line, Matrix, Points, Series, Strip, page
 from seqloom.figures.words import visible
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -69,13 +69,23 @@ def one_of_each(label: str) -> list[Figure]:
     return [
         Line(series=series, x_label=label, y_label=label, **words),
         Bars(labels=[label, "b"], values=[1.0, -2.0], intervals=[(0.5, 1.5), None], x_label=label, **words),
+        Points(
+            labels=[label, "b"],
+            x=[1, 2],
+            y=[1, 2],
+            intervals=[(0, 3), None],
+            marked=[True, False],
+            x_label=label,
+            y_label=label,
+            **words,
+        ),
         HeatMap(values=[[0.1, -0.2], [None, 4.0]], x_label=label, y_label=label, value_label=label, **words),
         Matrix(values=[[1.0, None]], rows=[label], columns=[label, "b"], x_label=label, y_label=label, **words),
         Strip(tokens=[label, "b"], values=[0.25, None], value_label=label, **words),
     ]
 
 
-KINDS = ["line", "bars", "heat_map", "matrix", "strip"]
+KINDS = ["line", "bars", "points", "heat_map", "matrix", "strip"]
 
 labels = st.text(st.characters(), max_size=12) | st.sampled_from(
     [*HOSTILE, "a label of many words " * 8, "گربه سیاه", "שלום", "词语 text", "👩‍🚀", " "]
@@ -108,6 +118,13 @@ def figures(draw: st.DrawFn) -> Figure:
         around = [None if pair and max(map(abs, pair)) > 1e100 else pair for pair in around]
         return Bars(
             labels=names, values=values, intervals=draw(st.none() | st.just(around)), x_label=draw(labels), **words
+        )
+    if kind == "points":
+        places = [draw(st.lists(real, min_size=count, max_size=count)) for _ in "xy"]
+        around = [(v, v) if n % 2 else None for n, v in enumerate(places[1])]
+        marked = draw(st.none() | st.just([n % 2 == 0 for n in range(count)]))
+        return Points(
+            labels=names, x=places[0], y=places[1], intervals=around, marked=marked, x_label=names[0], **words
         )
     if kind == "strip":
         return Strip(tokens=names, values=values, value_label=draw(labels), **words)
@@ -261,7 +278,7 @@ def test_page_forbids_everything_but_inline_style_and_refers_to_nothing() -> Non
     assert 'content="default-src &#x27;none&#x27;; style-src &#x27;unsafe-inline&#x27;"' in document
     assert set(re.findall(r"https?://[^\s\"<]+", document)) == {"http://www.w3.org/2000/svg"}
     assert document.count("<style>") == 1
-    assert document.count("<svg ") == 5
+    assert document.count("<svg ") == 6
 
 
 @given(label=st.text(st.characters(categories=["L", "N", "P", "S"]), min_size=1, max_size=8))

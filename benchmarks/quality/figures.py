@@ -1,7 +1,8 @@
 """The published figures that Seqloom is measured by: for each the commands that train, and the one that judges.
 
-A command is what a user would type; `{data}` is the folder of data sets (`SEQLOOM_DATA`), `{models}` the folder of model
-files beside this one. Everything was chosen on dev parts. The test part is looked at once for each seed.
+A command is what a user would type; `{data}` is the folder of data sets (`SEQLOOM_DATA`), `{models}` the one of model
+files beside this file, `{made}` the one of files made of the sets, `{glove}` a file of GloVe vectors (`SEQLOOM_GLOVE`).
+Everything was chosen on dev parts. The test part is looked at once for each seed.
 """
 
 from typing import NamedTuple
@@ -29,5 +30,142 @@ PTB += " --word-split space"
 MULTI30K = (
     "{data}/multi30k/tok/train.lc.norm.tok.en.xz {data}/multi30k/tok/train.lc.norm.tok.de.xz"
     " --dev {data}/multi30k/tok/val.lc.norm.tok.en --dev {data}/multi30k/tok/val.lc.norm.tok.de"
-    " --test {data}/multi30k/tok/test_2016_flickr.lc.norm.tok.en --test {data}/multi30k/tok/test_2016_flickr.lc.norm.tok.de"
+    " --test {data}/multi30k/tok/test_2016_flickr.lc.norm.tok.en"
+    " --test {data}/multi30k/tok/test_2016_flickr.lc.norm.tok.de --format parallel"
 )
+SCAN = (
+    '--template "IN: {input} OUT: {target}" --input input --target target --task translate --tokenizer words'
+    " --word-split space --shares 10%,0%"
+)
+SHAKESPEARE = (
+    "{made}/shakespeare-train.txt --dev {made}/shakespeare-dev.txt --unit file --task lm --tokenizer characters"
+)
+DIGITS = "{made}/digits-train.npz --dev {made}/digits-dev.npz --test {made}/digits-test.npz"
+
+ATIS = "{data}/atis/train.tsv.xz --dev {data}/atis/valid.tsv --test {data}/atis/test.tsv --format tsv --no-header"
+EWT = (
+    "{data}/ud_english_ewt/en_ewt-ud-train.conllu.xz --dev {data}/ud_english_ewt/en_ewt-ud-dev.conllu.xz"
+    " --test {data}/ud_english_ewt/en_ewt-ud-test.conllu.xz --target upos"
+)
+WNUT = "{data}/wnut17/train.conll --dev {data}/wnut17/dev.conll --test {data}/wnut17/test.conll"
+
+CNN = "--model cnn --lower --dropout 0.5 --smoothing 0.2 --rate 0.0005 --decay 0.1 --epochs 10 --patience 0"
+TAGGER = "--task tag --model bilstm --head crf --letters cnn --dropout 0.5 --rate 0.002 --patience 8"
+GLOVE = "--vectors {glove}"
+
+FIGURES: dict[str, Figure] = {
+    "sst2-cnn": Figure("SST-2", "cnn, random vectors", "accuracy", 80.5, f"{SST2} {CNN}", times=100),
+    "sst2-cnn-glove": Figure(
+        "SST-2",
+        "cnn, GloVe vectors",
+        "accuracy",
+        85,
+        f"{SST2} --model cnn --lower {GLOVE} --dropout 0.5 --rate 0.0005 --decay 0.1 --epochs 10 --patience 0",
+        times=100,
+    ),
+    "sst2-bilstm-glove": Figure(
+        "SST-2",
+        "bilstm, GloVe vectors",
+        "accuracy",
+        85,
+        f"{SST2} --model bilstm --lower {GLOVE} --dropout 0.5 --rate 0.001 --decay 0.1 --epochs 8 --patience 0",
+        times=100,
+    ),
+    "trec-cnn": Figure("TREC-6", "cnn, random vectors", "accuracy", 91.2, f"{TREC} {CNN}", times=100),
+    "atis-slots": Figure(
+        "ATIS, slots",
+        "bilstm-crf with letters",
+        "f1",
+        95.2,
+        f"{ATIS} --input 2 --target 3 {TAGGER} --epochs 30",
+        times=100,
+    ),
+    "atis-intent": Figure(
+        "ATIS, intents",
+        "bilstm",
+        "accuracy",
+        96,
+        f"{ATIS} --input 2 --target 1 --task classify --model bilstm --dropout 0.5 --epochs 20 --patience 0",
+        times=100,
+    ),
+    "ewt-upos": Figure(
+        "UD English EWT, UPOS",
+        "bilstm with letters",
+        "accuracy",
+        95.0,
+        f"{EWT} --model bilstm --letters lstm --dropout 0.5 --rate 0.002 --epochs 20 --patience 0",
+        times=100,
+    ),
+    "wnut17": Figure("WNUT-17", "bilstm-crf with letters", "f1", 20, f"{WNUT} {TAGGER} --epochs 30", times=100),
+    "wnut17-glove": Figure(
+        "WNUT-17", "bilstm-crf with letters, GloVe vectors", "f1", 35, f"{WNUT} {TAGGER} {GLOVE} --epochs 30", times=100
+    ),
+    "ptb-650": Figure(
+        "Penn Treebank",
+        "LSTM 2 x 650, dropout, tied",
+        "perplexity",
+        77,
+        f"{PTB} --model {{models}}/ptb-650.toml --streams 20x35 --epochs 40 --optimiser sgd --momentum 0 --rate 20"
+        " --warm-up 0 --schedule cosine --clip 0.25 --patience 0",
+        lower_is_better=True,
+    ),
+    "ptb-awd": Figure(
+        "Penn Treebank",
+        "LSTM 3 x 1,000, regularised as AWD-LSTM",
+        "perplexity",
+        68,
+        f"{PTB} --model {{models}}/ptb-awd.toml --streams 20x70 --seconds 1050 --optimiser sgd --momentum 0 --rate 30"
+        " --decay 0.0000012 --warm-up 0 --schedule linear --clip 0.25 --patience 0",
+        lower_is_better=True,
+    ),
+    "shakespeare": Figure(
+        "tiny Shakespeare",
+        "gpt, 6 x 384, context 256: nats per character of the dev part",
+        "loss",
+        1.46,
+        f"{SHAKESPEARE} --model {{models}}/shakespeare-gpt.toml --packs 64x256 --steps 5000 --validate-every 250"
+        " --rate 0.001 --schedule cosine --warm-up 100 --decay 0.1 --precision bf16 --patience 0",
+        judge="",
+        lower_is_better=True,
+    ),
+    "multi30k-transformer": Figure(
+        "Multi30k en-de, test 2016",
+        "transformer of the paper's size",
+        "bleu_tokenised",
+        41.0,
+        f"{MULTI30K} --model {{models}}/multi30k-transformer.toml --tokenizer bpe --vocabulary 10000 --batch 4096"
+        " --steps 10000 --rate 0.003 --schedule cosine --warm-up 1000 --metric bleu --validate-every 1000 --patience 0",
+        judge="--test --beam 5",
+    ),
+    "multi30k-seq2seq": Figure(
+        "Multi30k en-de, test 2016",
+        "seq2seq with attention",
+        "bleu_tokenised",
+        36,
+        f"{MULTI30K} --model {{models}}/multi30k-seq2seq.toml --tokenizer bpe --vocabulary 10000 --batch 4096"
+        " --steps 6000 --rate 0.002 --schedule cosine --metric bleu --validate-every 1000 --patience 0",
+        judge="--test --beam 5",
+    ),
+    "scan-simple": Figure(
+        "SCAN simple",
+        "lstm, attention chosen on dev",
+        "exact_match",
+        99,
+        f"{{data}}/scan/tasks_train_simple.txt.xz --test {{data}}/scan/tasks_test_simple.txt.xz {SCAN}"
+        " --model seq2seq-dot --steps 8000 --validate-every 1000 --patience 0",
+        times=100,
+    ),
+    "scan-length": Figure(
+        "SCAN length",
+        "lstm, attention chosen on dev",
+        "exact_match",
+        13,
+        f"{{data}}/scan/tasks_train_length.txt.xz --test {{data}}/scan/tasks_test_length.txt.xz {SCAN}"
+        " --model seq2seq-dot --steps 8000 --validate-every 1000 --patience 0",
+        times=100,
+    ),
+    "digits-cnn": Figure("digits", "cnn", "accuracy", 98, f"{DIGITS} --model conv2d", times=100),
+    "digits-patches": Figure(
+        "digits", "patch transformer", "accuracy", 97, f"{DIGITS} --model patch-transformer", times=100
+    ),
+}

@@ -9,6 +9,7 @@ from seqloom.version import __version__
 
 if TYPE_CHECKING:
     from seqloom import recipes
+    from seqloom.comparing import Comparison, compare
     from seqloom.config.models import model_from_json, model_from_toml, read_model
     from seqloom.data.front import check_data, load_data
     from seqloom.errors import SeqloomError
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Batch",
+    "Comparison",
     "LoadedModel",
     "Loss",
     "Padded",
@@ -28,6 +30,7 @@ __all__ = [
     "Trained",
     "__version__",
     "check_data",
+    "compare",
     "load",
     "load_data",
     "model_from_json",
@@ -57,6 +60,10 @@ def __getattr__(name: str) -> Any:
         from seqloom import loaded
 
         return getattr(loaded, name)
+    if name in ("Comparison", "compare"):
+        from seqloom import comparing
+
+        return getattr(comparing, name)
     if name in ("Trained", "train"):
         from seqloom.training import front as training
 

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqloom.config.blocks import BlockConfig, DecoderBlockConfig, FeedForwardConfig, Norm
+from seqloom.config.blocks import BlockConfig, DecoderBlockConfig, DropoutMask, FeedForwardConfig, Norm
 from seqloom.config.combinations import Position
 from seqloom.mixers.contract import AnyCausal, CausalMixer, ConditionedMixer, Mixer
 from seqloom.mixers.cross import CrossAttention, Source
@@ -18,6 +18,28 @@ from seqloom.types import Padded
 def build_norm(norm: Norm, width: int) -> nn.Module:
     """LayerNorm: (x - mean) / sqrt(variance + e), scaled and shifted (deck B's sigma lacks the root); or RMSNorm."""
     return nn.LayerNorm(width) if norm == "layer" else nn.RMSNorm(width, eps=1e-6)
+
+
+class SequenceDropout(nn.Module):
+    """x * m, with one mask m [B,1,D] for all elements of a row (Gal and Ghahramani 2016); kept units grow by 1/(1-p).
+
+    A unit that is left out stays out: what a recurrence carries from element to element is not noise on noise.
+    """
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        self.rate = rate
+
+    def forward(self, values: Tensor) -> Tensor:
+        """[B,T,D] with some units of each row at zero; as they are in evaluation."""
+        if not (self.training and self.rate):
+            return values
+        return values * F.dropout(torch.ones_like(values[:, :1]), self.rate)
+
+
+def build_dropout(rate: float, mask: DropoutMask) -> nn.Module:
+    """Dropout that draws for each number, or once for a whole sequence."""
+    return nn.Dropout(rate) if mask == "element" else SequenceDropout(rate)
 
 
 class FeedForward(nn.Module):
@@ -46,12 +68,12 @@ class FeedForward(nn.Module):
 class Around(nn.Module):
     """One sub-layer's surroundings: what goes into it, and what becomes of its result."""
 
-    def __init__(self, arrangement: str, norm: Norm, width: int, dropout: float) -> None:
+    def __init__(self, config: BlockConfig | DecoderBlockConfig, width: int, dropout: nn.Module) -> None:
         super().__init__()
-        self.arrangement = arrangement
-        if arrangement in ("pre", "post"):
-            self.norm = build_norm(norm, width)
-        self.dropout = nn.Dropout(dropout)
+        self.arrangement = config.arrangement
+        if config.arrangement in ("pre", "post"):
+            self.norm = build_norm(config.norm, width)
+        self.dropout = dropout
 
     def enter(self, values: Tensor) -> Tensor:
         """What the sub-layer reads."""
@@ -74,10 +96,10 @@ class Block(Mixer):
     def __init__(self, config: BlockConfig, width: int, mixer: Mixer) -> None:
         super().__init__()
         self.mixer = mixer
-        self.around = Around(config.arrangement, config.norm, width, config.dropout)
+        self.around = Around(config, width, build_dropout(config.dropout, config.dropout_mask))
         if config.feed_forward is not None:
             self.feed_forward = FeedForward(config.feed_forward, width)
-            self.around_feed_forward = Around(config.arrangement, config.norm, width, config.dropout)
+            self.around_feed_forward = Around(config, width, build_dropout(config.dropout, config.dropout_mask))
         self.output = Tap()  # [B,T,D]
 
     def enter(self, x: Padded) -> Padded:
@@ -130,7 +152,7 @@ class DecoderBlock(ConditionedMixer[DecoderState]):
         super().__init__()
 
         def around() -> Around:
-            return Around(config.arrangement, config.norm, width, config.dropout)
+            return Around(config, width, nn.Dropout(config.dropout))
 
         self.mixer = config.mixer.build_causal(width, position)
         self.cross = CrossAttention(config.score, config.num_heads, width, config.attention_dropout)

@@ -93,6 +93,11 @@ def _known(x: Padded, targets: Tensor) -> Tensor:
     return x.valid & (targets >= 0)
 
 
+def _documents(x: Padded) -> Padded:
+    """Every document in a row of its own; rows that hold one each stay as they are, without a look at the device."""
+    return x if x.segments is None else unpack(x).rows
+
+
 def _wide(scores: Tensor) -> Tensor:
     """The scores in float32 or wider: under autocast they may come in less."""
     return scores.to(torch.promote_types(scores.dtype, torch.float32))
@@ -223,11 +228,18 @@ class CrfHead(Head):
 
     def loss(self, x: Padded, targets: Tensor) -> Loss:
         require_classes(targets, x, len(self.start))
-        rows, tags = unpack(x).rows, unpack(x.with_values(targets)).rows.values
-        if bool(crf.forbidden(tags, rows.lengths, self.transitions).any()):
-            raise DataError("a sequence of tags makes a move that the scheme forbids", fix="correct the tags")
+        rows, tags = _documents(x), _documents(x.with_values(targets)).values
+        self._require_legal(tags, rows.lengths)
         likelihood = crf.fast_log_likelihood(self(rows).values, tags, rows.lengths, self.transitions)
         return Loss(-likelihood.sum(), rows.lengths.sum().to(likelihood.dtype))
+
+    def _require_legal(self, tags: Tensor, lengths: Tensor) -> None:
+        """Raise DataError for tags that no path may have; looked at on the CPU only: a GPU would have to be waited for.
+
+        Files are checked when they are read, so this is for tensors that somebody made.
+        """
+        if tags.device.type == "cpu" and bool(crf.forbidden(tags, lengths, self.transitions).any()):
+            raise DataError("a sequence of tags makes a move that the scheme forbids", fix="correct the tags")
 
     def losses(self, x: Padded, targets: Tensor) -> Losses:
         """A chain has one loss, which stands at its first element; one that training could not learn counts nothing."""

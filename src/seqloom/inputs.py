@@ -7,19 +7,26 @@ import torch
 from torch import Tensor, nn
 
 from seqloom.config.inputs import (
+    NUM_LETTERS,
+    SPELLING_TAPS,
     FiltersConfig,
     FlatConfig,
     NgramsConfig,
     PatchesConfig,
     PictureConfig,
+    SpelledConfig,
     TokensConfig,
     VectorsConfig,
 )
+from seqloom.config.mixers import LstmConfig
 from seqloom.errors import DataError
 from seqloom.mixers.contract import CausalMixer, Stateless
-from seqloom.operators.convolution import convolve_2d
+from seqloom.mixers.recurrent import Recurrent
+from seqloom.operators.convolution import convolve, convolve_2d
+from seqloom.operators.pooling import maximum
 from seqloom.taps import Tap
-from seqloom.types import Padded, require_padded
+from seqloom.text.symbols import UNKNOWN
+from seqloom.types import Padded, Spelled, require_padded
 
 
 class Input(nn.Module):
@@ -56,12 +63,17 @@ class Tokens(Stateless):
         super().__init__()
         size = width if config.size is None else config.size
         self.table = nn.Parameter(torch.randn(config.vocab_size, size) * size**-0.5)
+        self.symbol_dropout = config.symbol_dropout
         if size != width:
             self.widen = nn.Linear(size, width)
 
     def forward(self, x: Padded) -> Padded:
         _require_symbols(x, len(self.table))
-        values = nn.functional.embedding(x.values.masked_fill(~x.valid, 0), self.table)
+        symbols = x.values.masked_fill(~x.valid, 0)
+        values = nn.functional.embedding(symbols, self.table)
+        if self.training and self.symbol_dropout:  # all places of a symbol together
+            kept = nn.functional.dropout(self.table.new_ones(len(self.table)), self.symbol_dropout)
+            values = values * kept[symbols, None]
         return x.with_values(self.widen(values) if hasattr(self, "widen") else values)
 
 
@@ -117,6 +129,76 @@ class Vectors(Stateless):
             raise DataError(f"vectors of size {self.widen.in_features} were expected, found {list(x.values.shape)}")
         _require_numbers(x.values, self.widen.weight, "vectors")
         return x.with_values(self.widen(x.values))
+
+
+class LetterFilters(nn.Module):
+    """Filters over the letters of a word, each at its strongest: max_t (b + sum_k W_k x_{t+k}), k = -1, 0, 1."""
+
+    def __init__(self, letter_size: int, size: int) -> None:
+        super().__init__()
+        bound = (letter_size * SPELLING_TAPS) ** -0.5
+        self.weight = nn.Parameter(torch.empty(size, letter_size, SPELLING_TAPS).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.zeros(size))
+
+    def forward(self, x: Padded) -> Tensor:
+        """The vector of each spelling [N,L,D]: [N,size]."""
+        return maximum(x.with_values(convolve(x.values, self.weight, self.bias, left=SPELLING_TAPS // 2)))
+
+
+class LetterReaders(nn.Module):
+    """An LSTM from each end of a word: what one knows at the last letter, and the other at the first."""
+
+    def __init__(self, letter_size: int, size: int) -> None:
+        super().__init__()
+        self.onward, self.back = (Recurrent(LstmConfig(), letter_size, size // 2) for _ in range(2))
+
+    def forward(self, x: Padded) -> Tensor:
+        """The vector of each spelling [N,L,D]: [N,size]."""
+        return torch.cat([self.onward(x).last(), self.back(x.reverse()).last()], dim=1)
+
+
+class SpelledWords(Input):
+    """W [v; s] + b, with v the vector of a word and s that of its spelling."""
+
+    def __init__(self, config: SpelledConfig, width: int) -> None:
+        super().__init__()
+        size = width if config.size is None else config.size
+        self.table = nn.Parameter(torch.randn(config.vocab_size, size) * size**-0.5)
+        self.letters = nn.Parameter(torch.randn(NUM_LETTERS, config.letter_size) * config.letter_size**-0.5)
+        readers = {"cnn": LetterFilters, "lstm": LetterReaders}
+        self.spelling = readers[config.letters](config.letter_size, config.spelling_size)
+        self.widen = nn.Linear(size + config.spelling_size, width)
+        self.rare_from, self.unknown_rate = config.rare_from, config.unknown_rate
+
+    def forward(self, raw: Spelled) -> Padded:
+        if not isinstance(raw, Spelled):
+            raise DataError(
+                f"words with their letters were expected, found {type(raw).__name__}",
+                fix="fit the tokeniser with WordsConfig(letters=True)",
+            )
+        words, letters = raw
+        _require_symbols(words, len(self.table))
+        if letters.dtype != torch.uint8 or letters.shape[:2] != words.values.shape or letters.ndim != 3:
+            raise DataError(
+                f"letters are bytes [rows, time, letters], found {letters.dtype} {list(letters.shape)} for words of "
+                f"shape {list(words.values.shape)}"
+            )
+        vectors = nn.functional.embedding(self._some_unknown(words.values.masked_fill(~words.valid, 0)), self.table)
+        return words.with_values(self.widen(torch.cat([vectors, self._spelled(letters)], dim=2)))
+
+    def _spelled(self, letters: Tensor) -> Tensor:
+        """[B,T,S] the vectors of spellings; zero for a word without letters."""
+        flat = letters.flatten(0, 1).int()  # [N,L]
+        x = Padded(nn.functional.embedding(flat, self.letters), (flat > 0).sum(dim=1))
+        vectors: Tensor = self.spelling(x.with_values(x.values))
+        return vectors.view(*letters.shape[:2], vectors.shape[1])
+
+    def _some_unknown(self, symbols: Tensor) -> Tensor:
+        """The symbols, in training some of the rare ones replaced by UNKNOWN."""
+        if not (self.training and self.unknown_rate) or self.rare_from is None:
+            return symbols
+        drawn = torch.rand(symbols.shape, device=symbols.device) < self.unknown_rate
+        return symbols.masked_fill(drawn & (symbols >= self.rare_from), UNKNOWN)
 
 
 class _Picture(Input):

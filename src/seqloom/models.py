@@ -19,7 +19,7 @@ from seqloom.heads import Pooler
 from seqloom.inputs import Tokens
 from seqloom.mixers.contract import CausalMixer, ConditionedMixer
 from seqloom.operators.activations import ACTIVATIONS
-from seqloom.types import Batch, Loss, Padded, Pair, Subwords, map_state
+from seqloom.types import Batch, Loss, Padded, Pair, Subwords, map_state, places_of
 
 
 class SequenceModel(nn.Module):
@@ -138,7 +138,7 @@ class LanguageModel(CausalMixer[Any]):
         """The negative log-likelihood summed over the real elements; targets [B,T] are the symbols that came next."""
         _require_batch(batch)
         x = self.features(batch.inputs)
-        return self.head.loss(x, _fitting(batch.targets, x))
+        return self._penalised(self.head.loss(x, _fitting(batch.targets, x)), x)
 
     def continued_loss(self, batch: Batch[Padded, Tensor], state: Any) -> tuple[Loss, Any]:
         """The loss of reading on from a state, and the state after it, detached: the next step goes on from there.
@@ -147,7 +147,19 @@ class LanguageModel(CausalMixer[Any]):
         """
         _require_batch(batch)
         x, after = self.continued_features(batch.inputs, state)
-        return self.head.loss(x, _fitting(batch.targets, x)), map_state(Tensor.detach, after)
+        loss = self._penalised(self.head.loss(x, _fitting(batch.targets, x)), x)
+        return loss, map_state(Tensor.detach, after)
+
+    def _penalised(self, loss: Loss, x: Padded) -> Loss:
+        """The loss in training with a penalty on large and on restless vectors x, as Merity et al. 2017 have it."""
+        size, change = self.config.size_penalty, self.config.change_penalty
+        if not self.training or not (size or change):
+            return loss
+        values, places = x.values, places_of(x)
+        goes_on = places.valid[:, 1:] & (places.segments[:, 1:] == places.segments[:, :-1])  # [B,T-1]
+        changes = values.diff(dim=1).square().mean(dim=-1).masked_fill(~goes_on, 0)
+        penalty = size * values.square().mean(dim=-1).sum() + change * changes.sum()  # the padding of x is zero
+        return loss._replace(total=loss.total + penalty)
 
     def predict(self, inputs: Padded) -> Tensor:
         """The likeliest next symbol at each element, [B,T]."""

@@ -2,7 +2,7 @@
 
     classifier          one class per sequence           tagger      one tag per element
     language_model      the next symbol                  translator  a sequence from another sequence
-    picture_classifier  one class per picture
+    picture_classifier  one class per picture            masked_model  hidden symbols
 
 A recipe is a starting point, and plain data: print it, change it, write it to a file.
 """
@@ -29,7 +29,8 @@ from seqloom.config.inputs import (
     FlatConfig,
     NgramsConfig,
     PatchesConfig,
-    SteppedInput,
+    SequenceInput,
+    SpelledConfig,
     TokensConfig,
 )
 from seqloom.config.mixers import (
@@ -59,7 +60,7 @@ from seqloom.config.models import (
 from seqloom.errors import ConfigError, did_you_mean
 
 Size = Literal["tiny", "small", "base", "big"]
-Shape = Literal["classifier", "tagger", "language-model", "translator", "picture-classifier"]
+Shape = Literal["classifier", "tagger", "language-model", "translator", "picture-classifier", "masked-model"]
 SIZES: tuple[Size, ...] = get_args(Size)
 
 
@@ -198,6 +199,7 @@ class Recipe(NamedTuple):
 
 _TEXT: tuple[Shape, ...] = ("classifier", "tagger", "language-model")
 _ALL: tuple[Shape, ...] = (*_TEXT, "translator")
+_MASKED: tuple[Shape, ...] = ("masked-model",)  # of those that see both sides
 
 RECIPES: dict[str, Recipe] = {
     recipe.name: recipe
@@ -205,18 +207,30 @@ RECIPES: dict[str, Recipe] = {
         Recipe("linear", "counted n-grams and logistic regression: the baseline of every comparison", ("classifier",)),
         Recipe("bag", "a mean of word vectors: fast, blind to order", ("classifier", "language-model"), _bag),
         Recipe("mlp", "hidden layers over pooled vectors or pixels", ("classifier", "picture-classifier"), _mlp),
-        Recipe("cnn", "n-gram filters: short patterns wherever they stand", _TEXT, _cnn),
+        Recipe("cnn", "n-gram filters: short patterns wherever they stand", _TEXT + _MASKED, _cnn),
         Recipe("rnn", "the Elman network: the simplest memory, and a short one", _TEXT, _recurrent(RnnConfig())),
         Recipe("gru", "gated memory with fewer weights than an LSTM", _TEXT, _recurrent(GruConfig())),
         Recipe("lstm", "gated memory: the workhorse for small data and streams", _TEXT, _recurrent(LstmConfig())),
-        Recipe("bilstm", "an LSTM from each end: tags and small data", ("classifier", "tagger"), _bilstm),
-        Recipe("self-attention", "the minimal attention block of the lectures", _TEXT, _self_attention),
-        Recipe("transformer", "attention in depth: the strongest when data is plenty", _ALL, _transformer),
+        Recipe(
+            "bilstm", "an LSTM from each end: tags and small data", ("classifier", "tagger", "masked-model"), _bilstm
+        ),
+        Recipe("self-attention", "the minimal attention block of the lectures", _TEXT + _MASKED, _self_attention),
+        Recipe("transformer", "attention in depth: the strongest when data is plenty", _ALL + _MASKED, _transformer),
         Recipe("gpt", "the Transformer decoder with learned positions", ("language-model",), _gpt),
-        Recipe("encoder", "the Transformer encoder with learned positions, post-norm", _TEXT[:2], _encoder),
-        Recipe("window", "attention to near positions only: long texts", _ALL, _patterned(WindowConfig(), "rotary")),
-        Recipe("sparse", "attention to a block and a stride: long texts", _TEXT, _patterned(SparseConfig(), "rotary")),
-        Recipe("linear-attention", "attention as a recurrence: long streams", _ALL, _linear_attention),
+        Recipe("encoder", "the Transformer encoder with learned positions, post-norm", _TEXT[:2] + _MASKED, _encoder),
+        Recipe(
+            "window",
+            "attention to near positions only: long texts",
+            _ALL + _MASKED,
+            _patterned(WindowConfig(), "rotary"),
+        ),
+        Recipe(
+            "sparse",
+            "attention to a block and a stride: long texts",
+            _TEXT + _MASKED,
+            _patterned(SparseConfig(), "rotary"),
+        ),
+        Recipe("linear-attention", "attention as a recurrence: long streams", _ALL + _MASKED, _linear_attention),
         Recipe("seq2seq", "recurrent encoder and decoder, one vector between: the bottleneck", ("translator",)),
         Recipe("seq2seq-dot", "the same with attention to the source, dot score", ("translator",)),
         Recipe("seq2seq-scaled_dot", "the same with the scaled dot score", ("translator",)),
@@ -266,7 +280,7 @@ def _encode(body: Body, inputs: AnyInput) -> EncoderConfig:
     return EncoderConfig(input=inputs, layers=body.layers, repeat=body.repeat, **_around(body))
 
 
-def classifier(name: str, *, inputs: SteppedInput, num_classes: int, size: Size = "small") -> SequenceModelConfig:
+def classifier(name: str, *, inputs: SequenceInput, num_classes: int, size: Size = "small") -> SequenceModelConfig:
     """A model that names one class for each sequence of symbols or vectors."""
     if _recipe(name, "classifier", size).name == "linear":
         return _linear(inputs, num_classes)
@@ -283,8 +297,10 @@ def _classify(body: Body, inputs: AnyInput, num_classes: int) -> SequenceModelCo
     )
 
 
-def _linear(inputs: SteppedInput, num_classes: int) -> SequenceModelConfig:
+def _linear(inputs: SequenceInput, num_classes: int) -> SequenceModelConfig:
     """scores = W phi(x) + b, with phi the counts of symbols and of pairs of symbols."""
+    if isinstance(inputs, SpelledConfig):
+        raise ConfigError("'linear' counts symbols, and letters have no part in it", fix="leave --letters out")
     if not isinstance(inputs, TokensConfig | NgramsConfig):
         raise ConfigError("'linear' counts symbols, and vectors have none", fix="choose 'mlp' for vectors")
     counted = NgramsConfig(vocab_size=inputs.vocab_size) if isinstance(inputs, TokensConfig) else inputs
@@ -295,10 +311,18 @@ def _linear(inputs: SteppedInput, num_classes: int) -> SequenceModelConfig:
     )
 
 
-def tagger(name: str, *, inputs: SteppedInput, num_tags: int, size: Size = "small") -> ElementModelConfig:
+def tagger(name: str, *, inputs: SequenceInput, num_tags: int, size: Size = "small") -> ElementModelConfig:
     """A model that names one class for each element of a sequence."""
     return ElementModelConfig(
         encoder=_encode(_body(name, "tagger", size), inputs), head=ClassHeadConfig(num_classes=num_tags)
+    )
+
+
+def masked_model(name: str, *, inputs: TokensConfig, size: Size = "small") -> ElementModelConfig:
+    """A model that gives a probability to each hidden symbol; it reads with the vectors that it writes with."""
+    return ElementModelConfig(
+        encoder=_encode(_body(name, "masked-model", size), inputs),
+        head=NextTokenHeadConfig(vocab_size=inputs.vocab_size),
     )
 
 

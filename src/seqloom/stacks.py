@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from seqloom.blocks import build_norm
+from seqloom.blocks import build_dropout, build_norm
 from seqloom.config.models import ConditionedDecoderConfig, DecoderConfig, EncoderConfig, StackConfig
 from seqloom.errors import DataError
 from seqloom.mixers.contract import AnyCausal, CausalMixer, ConditionedMixer, Stateless
@@ -63,7 +63,7 @@ class CausalChain(CausalMixer[tuple[Any, ...]]):
 def _entry(config: StackConfig) -> nn.ModuleList:
     """What stands between the input and the first layer; the same links at any rate, so that names do not move."""
     positions = [Positions(config)] if config.absolute() else []
-    return nn.ModuleList([*positions, Everywhere(nn.Dropout(config.dropout))])
+    return nn.ModuleList([*positions, Everywhere(build_dropout(config.dropout, config.dropout_mask))])
 
 
 def _exit(config: StackConfig) -> nn.ModuleList:

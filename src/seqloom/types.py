@@ -172,6 +172,8 @@ class Batch(NamedTuple, Generic[Inputs, Targets]):
     inputs: Inputs
     targets: Targets
     ids: tuple[str, ...] = ()
+    references: Sequence[str] = ()  # where targets are texts: as they stood in the data, read only to judge
+    bytes: Tensor | None = None  # [B,T] on the host, of text: what each target stands for (`seqloom.data.originals`)
 
 
 class Subwords(NamedTuple):
@@ -179,6 +181,13 @@ class Subwords(NamedTuple):
 
     pieces: Padded  # [B,T] symbols
     firsts: Padded  # [B,W] int64, the place of the first piece of each word
+
+
+class Spelled(NamedTuple):
+    """Words, one symbol each, and the letters of each."""
+
+    words: Padded  # [B,T] symbols
+    letters: Tensor  # [B,T,L] uint8, zeros behind the shorter words
 
 
 class Pair(NamedTuple):

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqloom.bundle import Bundle, built, bundle_files, folder, read_bundle
+from seqloom.bundle.folder import FORMAT
 from seqloom.cli.recipes import make
 from seqloom.config.heads import CrfHeadConfig
 from seqloom.config.inputs import TokensConfig
@@ -178,8 +179,9 @@ def _changed(write, bundle, **fields) -> Path:
 
 
 def test_a_newer_format_is_refused_with_the_cure(classifier, write) -> None:
-    path = _changed(write, classifier, format=2, seqloom="9.0")
-    with pytest.raises(ConfigError, match=r"format 2 of Seqloom 9\.0; .* Fix: pip install --upgrade seqloom"):
+    path = _changed(write, classifier, format=FORMAT + 1, seqloom="9.0")
+    said = rf"format {FORMAT + 1} of Seqloom 9\.0; .* Fix: pip install --upgrade seqloom"
+    with pytest.raises(ConfigError, match=said):
         read_bundle(path)
 
 
@@ -192,6 +194,10 @@ def test_a_newer_format_is_refused_with_the_cure(classifier, write) -> None:
         ({"model": {"kind": "os.system"}}, "unknown kind 'os.system'"),
         ({"model": {"kind": "sequence-model", "_target_": "x"}}, "unknown key '_target_'"),
         ({"sizes": "no"}, "sizes"),
+        ({"calibration": {"temperature": 0.0}}, "temperature"),
+        ({"calibration": {"thresholds": [0.5]}}, "1 thresholds for 2 labels"),
+        ({"calibration": {"thresholds": [0.5, 1.5]}}, "thresholds"),
+        ({"units": [[0.0, 1.0]]}, "1 units for 0 numbers"),
     ],
 )
 def test_a_configuration_that_describes_no_model_is_refused(classifier, write, fields, said) -> None:

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from golden.write import logits
+from golden.write import TEMPERATURE, logits
+from seqloom.bundle import read_bundle
 from seqloom.bundle.folder import FORMAT
+from seqloom.metrics.calibration import Calibration
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 FOLDERS = sorted(path for path in GOLDEN.glob("bundle-*") if path.is_dir())
@@ -22,3 +24,8 @@ def test_a_golden_bundle_gives_its_frozen_logits(folder) -> None:
     found = logits(folder, frozen["texts"])
     assert found == [pytest.approx(row, abs=1e-6) for row in frozen["logits"]]
     assert sum(path.stat().st_size for path in folder.iterdir()) < 30_000
+
+
+def test_a_bundle_from_before_calibration_is_read_as_one_whose_scores_stand_as_they_are() -> None:
+    first, second = (read_bundle(GOLDEN / f"bundle-{number}").meaning.calibration for number in (1, 2))
+    assert (first, second) == (Calibration(), Calibration(TEMPERATURE))

@@ -95,20 +95,27 @@ def test_a_bad_row_leaves_the_old_output_as_it_was(run, tmp_path) -> None:
         (("a.csv", "-o", "a.csv"), r"is the input itself"),
         (("aa.csv",), r"aa\.csv: file\.missing.*did you mean a\.csv\?"),
         (("nope.csv",), r"nope\.csv: file\.missing: there is no such file\. Fix: check the path\.$"),
-        (("a.csv", "-o", "out.csv"), r"the answers are JSON, one object a line, and not \.csv\. Fix: --out out\.jsonl"),
+        (("a.csv", "-o", "out.xlsx"), r"the answers are jsonl, and not \.xlsx\. Fix: --out out\.jsonl"),
         (("a.csv", "-o", "out.JSON"), r"not \.JSON\. Fix: --out out\.jsonl"),
+        (("a.csv", "-o", "out.csv", "--as", "text"), r"the answers are text, and not \.csv\. Fix: --out out\.txt"),
+        (("a.csv", "--as", "xml"), r"--as 'xml'\. Fix: choose from jsonl, csv, text"),
+        (("a.csv", "--bad-rows", "drop"), r"--bad-rows 'drop'\. Fix: choose from strict, skip"),
+        (("a.csv", "--sequence", "title"), r"--sequence makes vectors of rows, and the model reads one text"),
+        (("a.png",), r"a\.png: file\.format: a picture, and the model reads one text"),
+        (("-", "--format", "csv"), r"standard input holds lines, and csv has none"),
         (("a.csv", "--device", "tpu"), r"--device 'tpu'. Fix: choose from auto, cpu, cuda, mps"),
     ],
 )
 def test_what_cannot_be_answered_is_refused_with_the_cure(run, tmp_path, monkeypatch, arguments, said) -> None:
     (tmp_path / "a.csv").write_text("body,title\ngood,x\n")
+    (tmp_path / "a.png").write_bytes(b"\x89PNG\r\n")
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(app, ["predict", str(run), *arguments])
     assert isinstance(done.exception, SeqloomError) and done.stdout == ""
     assert re.search(said, str(done.exception))
 
 
-@pytest.mark.parametrize("name", ["out.jsonl", "out.ndjson", "out.txt", "out"])
+@pytest.mark.parametrize("name", ["out.jsonl", "out.ndjson", "out"])
 def test_a_name_that_promises_no_other_format_is_taken(run, tmp_path, name) -> None:
     assert predict(run, "-", "-o", tmp_path / name, given="good\n") == []
     assert json.loads((tmp_path / name).read_text())["line"] == 1
@@ -121,7 +128,7 @@ def test_no_score_has_more_than_six_digits(run) -> None:
 
 
 def test_without_rounding_a_score_would_have_more_digits(run, monkeypatch) -> None:
-    monkeypatch.setattr("seqloom.cli.predict.rounded", lambda value: value)
+    monkeypatch.setattr("seqloom.cli.answers.rounded", lambda value: value)
     found = predict(run, "-", given="good\nbad film\n")
     assert any(score != float(f"{score:.6g}") for one in found for score in one["scores"].values())
 
@@ -149,7 +156,7 @@ def test_the_device_is_told_to_people_who_left_its_choice_open(run, monkeypatch,
 
 
 def test_bytes_that_are_no_utf8_are_refused_with_their_place(run) -> None:
-    with pytest.raises(RejectedError, match=r"standard input:2:\d+: enc\."):
+    with pytest.raises(RejectedError, match=r"standard input:2:2: enc\.utf8: 0xFF is not UTF-8"):
         predict(run, "-", given=b"good\nb\xffd\n")
 
 

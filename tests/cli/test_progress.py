@@ -12,8 +12,8 @@ from seqloom.data.report.findings import Sample as Case
 from seqloom.training.reports import Pace, Sample, Validated
 
 RIGHT, WRONG = Sample("a fine film", "good", "good", True), Sample("a film", "good", "bad", False)
-BETTER, WORSE = Sample("a fox", "perplexity 4", "a fox", True), Sample("the fox", "perplexity 9", "the fox", False)
-NEAR, FAR = Sample("warm", "21.2", "21.5", True), Sample("cold", "9.1", "2.5", False)
+BETTER, WORSE = Sample("a fox", "perplexity 4", "a fox", None), Sample("the fox", "perplexity 9", "the fox", None)
+NEAR, FAR = Sample("warm", "21.2", "21.5", None), Sample("cold", "9.1", "2.5", None)
 
 
 def shown(*samples: Sample, best: bool = True) -> list[str]:
@@ -37,7 +37,7 @@ def test_a_surprise_has_no_mark_since_no_text_is_right_or_wrong(samples: tuple[S
 
 
 def test_a_number_has_no_mark_and_the_true_one_is_told_of_the_better_ones_too() -> None:
-    assert shown(NEAR, FAR) == ["  cold -> 9.1   true: 2.5", "  warm -> 21.2   true: 21.5"]
+    assert shown(NEAR, FAR) == ["  warm -> 21.2   true: 21.5", "  cold -> 9.1   true: 2.5"]
 
 
 def test_copying_a_text_is_right_or_wrong_though_the_truth_is_the_input() -> None:
@@ -45,9 +45,9 @@ def test_copying_a_text_is_right_or_wrong_though_the_truth_is_the_input() -> Non
     assert shown(copied, missed) == ["  - abd -> abb", "  + abc -> abc"]
 
 
-def test_what_the_samples_are_is_judged_by_all_of_them_and_not_by_those_that_are_shown() -> None:
-    (line,) = sample_lines([NEAR, FAR], [FAR])
-    assert line.plain == "  cold -> 9.1   true: 2.5"
+def test_an_answer_that_is_neither_right_nor_wrong_has_no_mark_even_if_it_says_what_is_true() -> None:
+    (line,) = sample_lines([Sample("cool", "9", "9", None)])
+    assert line.plain == "  cool -> 9"
 
 
 # --- warnings about data ---------------------------------------------------------------------------------------------

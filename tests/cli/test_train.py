@@ -50,7 +50,8 @@ NOTHING: dict[str, Any] = dict.fromkeys(
     [
         *("rate", "clip", "pieces", "validate_every", "patience", "save_every", "keep", "average", "average_last"),
         *("init", "seed", "metric", "epochs", "steps", "symbols", "seconds", "batch", "streams", "packs", "optimiser"),
-        *("momentum", "decay", "schedule", "warm_up", "freeze", "compile_", "deterministic"),
+        *("momentum", "decay", "schedule", "warm_up", "freeze", "freeze_vectors", "compile_"),
+        "deterministic",
     ]
 )
 ENVIRONMENT = Environment(
@@ -78,6 +79,7 @@ def test_options_that_were_not_given_set_nothing() -> None:
         ({"warm_up": 7}, {"schedule": LinearConfig(warm_up=7)}),
         ({"metric": "bleu"}, {"metric": "bleu"}),
         ({"freeze": ["encoder.*"]}, {"freeze": ("encoder.*",)}),
+        ({"freeze": ["*.bias"], "freeze_vectors": True}, {"freeze": ("*.bias", "encoder.input.table")}),
         ({"compile_": True, "deterministic": True}, {"compile": True, "deterministic": True}),
         ({"rate": 0.5, "clip": 0.0, "seed": 3}, {"rate": 0.5, "clip": 0.0, "seed": 3}),
     ],

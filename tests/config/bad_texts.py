@@ -99,7 +99,7 @@ CASES: list[Case] = [
         "auto-map",
         CLASSIFIER,
         {"encoder.auto_map": {"AutoModel": "evil.Model"}},
-        "encoder: unknown key 'auto_map'. Fix: choose from dropout, final_norm, input, layers, "
+        "encoder: unknown key 'auto_map'. Fix: choose from dropout, dropout_mask, final_norm, input, layers, "
         "max_length, position, position_join, repeat, width.",
     ),
     Case(
@@ -145,14 +145,14 @@ CASES: list[Case] = [
         "unknown-key-nothing-near",
         CLASSIFIER,
         {"encoder.zzz": 1},
-        "encoder: unknown key 'zzz'. Fix: choose from dropout, final_norm, input, layers, max_length, "
+        "encoder: unknown key 'zzz'. Fix: choose from dropout, dropout_mask, final_norm, input, layers, max_length, "
         "position, position_join, repeat, width.",
     ),
     case(
         "key-of-a-kind-without-settings",
         CLASSIFIER,
         {MIXER: {"kind": "lstm", "hidden": 8}},
-        "encoder.layers[0].mixer: unknown key 'hidden'. Fix: 'lstm' has no settings: leave it out.",
+        "encoder.layers[0].mixer: unknown key 'hidden'. Fix: choose from weight_dropout.",
     ),
     case(
         "unknown-kind",

@@ -16,7 +16,7 @@ from seqloom import recipes
 from seqloom.config.base import Config, _fields
 from seqloom.config.blocks import AnyConditioned, BlockConfig
 from seqloom.config.combinations import POSITIONS
-from seqloom.config.inputs import AnyInput, PictureConfig, SteppedInput, TokensConfig, VectorsConfig
+from seqloom.config.inputs import AnyInput, PictureConfig, SpelledConfig, SteppedInput, TokensConfig, VectorsConfig
 from seqloom.config.mixers import AnyMixer, OneWay
 from seqloom.config.models import (
     AnyModel,
@@ -30,7 +30,7 @@ from seqloom.config.models import (
     SequenceModelConfig,
 )
 from seqloom.errors import ConfigError
-from seqloom.types import Padded
+from seqloom.types import Padded, Spelled
 
 SYMBOLS = TokensConfig(vocab_size=11)
 
@@ -177,7 +177,10 @@ def raw_input(source: Any, lengths: list[int]) -> Any:
     shape = (len(lengths), max(lengths))
     if isinstance(source, VectorsConfig):
         return Padded.of(torch.rand(*shape, source.size), torch.tensor(lengths))
-    return Padded.of(torch.randint(0, source.vocab_size, shape), torch.tensor(lengths))
+    symbols = Padded.of(torch.randint(0, source.vocab_size, shape), torch.tensor(lengths))
+    if isinstance(source, SpelledConfig):
+        return Spelled(symbols, torch.randint(1, 256, (*shape, 4), dtype=torch.uint8))
+    return symbols
 
 
 @st.composite

@@ -19,6 +19,7 @@ from seqloom.config.mixers import (
     AttentionConfig,
     BidirectionalConfig,
     ConvolutionConfig,
+    FullConfig,
     LinearAttentionConfig,
     LstmConfig,
     WindowConfig,
@@ -74,7 +75,7 @@ REFUSED: list[tuple[type[Config], dict[str, Any], str]] = [
         "attention.pattern: expected a table, found something of type Closed. "
         "Fix: give one of kind full, sparse, window.",
     ),
-    (LstmConfig, {"foo": 1}, "lstm: unknown key 'foo'. Fix: 'lstm' has no settings: leave it out."),
+    (FullConfig, {"foo": 1}, "full: unknown key 'foo'. Fix: 'full' has no settings: leave it out."),
     (TokensConfig, {}, "tokens: missing key 'vocab_size'. Fix: add it: 'tokens' has no default for it."),
     (BlockConfig, {}, "block: missing key 'mixer'. Fix: add it: 'block' has no default for it."),
     (BlockConfig, {"mixer": {"kind": "lsmt"}}, "block.mixer: unknown kind 'lsmt'. Fix: did you mean 'lstm'?"),

@@ -61,7 +61,7 @@ def test_texts_and_labels_are_those_of_the_chosen_rows(rows: list[list[int]], da
 def test_a_translation_reads_begin_and_says_end(rows: list[list[int]]) -> None:
     sources = [[7] * (number + 1) for number in range(len(rows))]
     schema, columns = Schema("text", "text"), {"input": symbols(sources), "target": symbols(rows)}
-    inputs, targets, _ = collate(schema, columns, np.arange(len(rows)))
+    inputs, targets, *_ = collate(schema, columns, np.arange(len(rows)))
     assert_padded(inputs.source, sources, torch.int64)
     assert_padded(inputs.target, [[BEGIN, *row] for row in rows], torch.int64)
     assert_padded(inputs.target._replace(values=targets), [[*row, END] for row in rows], torch.int64)
@@ -72,7 +72,7 @@ def test_a_translation_reads_begin_and_says_end(rows: list[list[int]]) -> None:
 @given(rows_of_symbols)
 def test_a_language_model_reads_begin_and_says_end(rows: list[list[int]]) -> None:
     schema, columns = Schema("text", "nothing"), {"input": symbols(rows)}
-    inputs, targets, _ = collate(schema, columns, np.arange(len(rows)))
+    inputs, targets, *_ = collate(schema, columns, np.arange(len(rows)))
     assert_padded(inputs, [[BEGIN, *row] for row in rows], torch.int64)
     assert_padded(inputs._replace(values=targets), [[*row, END] for row in rows], torch.int64)
     assert sizes_of(schema, columns)[:, 0].tolist() == inputs.lengths.tolist()
@@ -84,7 +84,7 @@ def test_words_come_as_pieces_firsts_and_tags(words: list[list[int]]) -> None:
     firsts = [np.cumsum([0, *row])[:-1].tolist() for row in words]
     tags = [[number % 4 - 1 for number in range(len(row))] for row in words]
     columns = {"input": symbols(pieces), "firsts": symbols(firsts), "target": symbols(tags)}
-    inputs, targets, _ = collate(Schema("words", "tags", ("a", "b", "c")), columns, np.arange(len(words)))
+    inputs, targets, *_ = collate(Schema("words", "tags", ("a", "b", "c")), columns, np.arange(len(words)))
     assert isinstance(inputs, Subwords)
     assert_padded(inputs.pieces, pieces, torch.int64)
     assert_padded(inputs.firsts, firsts, torch.int64)
@@ -96,7 +96,7 @@ def test_words_come_as_pieces_firsts_and_tags(words: list[list[int]]) -> None:
 def test_vectors_become_float32(dtype: type) -> None:
     rows = [np.arange(6).reshape(3, 2), np.zeros((0, 2)), np.arange(2).reshape(1, 2)]
     columns = {"input": Ragged.of(rows, dtype), "target": Ragged.of([[0.5, 2], [1, 3], [0, -1]], np.float32)}
-    inputs, targets, _ = collate(Schema("vectors", "numbers"), columns, np.array([2, 0, 1]))
+    inputs, targets, *_ = collate(Schema("vectors", "numbers"), columns, np.array([2, 0, 1]))
     assert_padded(inputs, [rows[row].tolist() for row in (2, 0, 1)], torch.float32)
     assert targets.dtype == torch.float32 and targets.tolist() == [[0, -1], [0.5, 2], [1, 3]]
 
@@ -106,7 +106,7 @@ def test_pictures_of_bytes_are_scaled_and_others_are_not() -> None:
     target = Ragged.of([[0], [1]], np.int32)
     for dtype, scale in ((np.uint8, 255), (np.float64, 1)):
         columns = {"input": Ragged.of(list(pictures), dtype), "target": target}
-        inputs, _, _ = collate(Schema("picture", "label", ("a", "b")), columns, np.array([1, 0]))
+        inputs, *_ = collate(Schema("picture", "label", ("a", "b")), columns, np.array([1, 0]))
         assert inputs.dtype == torch.float32 and inputs.shape == (2, 3, 4, 1)
         assert_equal_up_to_rounding(inputs, torch.tensor(pictures[::-1].copy() / scale).float(), "scaled")
         assert sizes_of(Schema("picture", "label"), columns).tolist() == [[3], [3]]

@@ -66,6 +66,10 @@ def model_of(prepared: Prepared) -> nn.Module:
         vocabulary = prepared.target_tokenizer.vocab_size
         name = "transformer" if schema.input == "picture" else "seq2seq-dot"
         return recipes.translator(name, source=inputs, target_vocab_size=vocabulary, size="tiny").build()
+    if schema.target == "series":
+        tagger = recipes.tagger("bilstm", inputs=inputs, num_tags=2, size="tiny")  # type: ignore[arg-type]
+        numbers = NumberHeadConfig(size=prepared.columns["target"].values.shape[1])
+        return msgspec.structs.replace(tagger, head=numbers).build()
     if schema.target == "tags":
         return recipes.tagger("bilstm", inputs=inputs, num_tags=len(schema.labels), size="tiny").build()  # type: ignore[arg-type]
     return classifier_of(prepared, inputs).build()
@@ -95,7 +99,7 @@ def require_shapes(batch: Batch[Any, Any], setting: Setting) -> None:
     if setting.input == "picture":
         assert given.shape == (rows, 8, 8, 1) and 0 <= float(given.min()) <= float(given.max()) <= 1
     elif setting.input == "words":
-        assert isinstance(given, Subwords) and batch.targets.shape == given.firsts.values.shape
+        assert isinstance(given, Subwords) and batch.targets.shape[:2] == given.firsts.values.shape
     else:
         assert isinstance(given, Padded) and len(given.lengths) == rows
     if setting.target in ("label", "labels", "numbers"):

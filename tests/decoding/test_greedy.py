@@ -1,132 +1,164 @@
 """Greedy decoding by its laws: rows do not notice one another, and a state changes nothing but the work."""
 
-from functools import cache
 from typing import Any
 
 import pytest
 import torch
-from msgspec.structs import replace
-from torch import Tensor
 
+from decoding_common import (
+    LANGUAGE_MODELS,
+    MOST,
+    TRANSLATORS,
+    VOCABULARY,
+    Scorer,
+    continued,
+    language_model,
+    logs_after,
+    plain_language_model,
+    plain_translator,
+    prompts,
+    row_of,
+    sources,
+    translated,
+    translator,
+)
 from seqloom import recipes
-from seqloom.config.inputs import TokensConfig
-from seqloom.decoding import greedy as decoding
-from seqloom.decoding.greedy import begins, greedy, likeliest, positions_of
-from seqloom.models import EncoderDecoder, LanguageModel
-from seqloom.text.symbols import BEGIN, COUNT, END
+from seqloom.config.decoding import GreedyConfig
+from seqloom.decoding import rows as decoding
+from seqloom.decoding import stepping
+from seqloom.decoding.scoring import log_probabilities
+from seqloom.decoding.stepping import NEVER, positions_of, room
+from seqloom.decoding.writing import Written
+from seqloom.errors import DataError
+from seqloom.text.symbols import COUNT, END
 from seqloom.types import Padded, map_state
 
-VOCABULARY = 20
-TRANSLATORS = [
-    "seq2seq",
-    "seq2seq-dot",
-    *(pytest.param(name, marks=pytest.mark.slow) for name in ("transformer", "linear-attention")),
-]
-LANGUAGE_MODELS = ["lstm", pytest.param("cnn", marks=pytest.mark.slow), "gpt"]
-MOST = torch.tensor([9, 5, 12, 7, 3, 10])  # symbols that each row may say: they end at different times
+HOW = GreedyConfig()
 
 
-@cache
-def translator(name: str) -> EncoderDecoder:
-    """A model that says different things to different sources."""
-    source = TokensConfig(vocab_size=VOCABULARY)
-    config = recipes.translator(name, source=source, target_vocab_size=VOCABULARY, size="tiny")
-    for seed in range(50):
-        model = shaken(config, seed)
-        if len({tuple(said[:3]) for said in translated(model, sources())}) > 3:
-            return model
-    raise AssertionError(f"no {name} whose answers differ")
+def plainly(score: Scorer, most: int, repetition: float = 1.0) -> Written:
+    """The plain loop: everything is read again for each symbol."""
+    said, total = list[int](), 0.0
+    while len(said) < most:
+        logs = logs_after(score, said, repetition)
+        symbol = int(logs.argmax())
+        total += float(logs[symbol])
+        if symbol == END:
+            return Written(said, total, "end")
+        said.append(symbol)
+    return Written(said, total, "longest")
 
 
-def language_model(name: str) -> LanguageModel:
-    return shaken(recipes.language_model(name, vocab_size=VOCABULARY, size="tiny"), seed=3)
-
-
-def shaken(config: Any, seed: int) -> Any:
-    """A model whose weights are drawn so large that what it reads matters."""
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        torch.manual_seed(seed)
-        model = replace(config, head=replace(config.head, tied=False)).build().eval().double()
-        for weight in model.parameters():
-            weight.add_(torch.randn(weight.shape, dtype=weight.dtype, device=weight.device))
-    return model
-
-
-def sources(count: int = 6) -> Padded:
-    draw = torch.Generator().manual_seed(0)
-    return Padded.stack([torch.randint(COUNT, VOCABULARY, (2 + row % 4,), generator=draw) for row in range(count)])
-
-
-def translated(model: EncoderDecoder, source: Padded, most: Tensor = MOST) -> list[list[int]]:
-    return greedy(model, model.initial_state(source), begins(len(most), most.device), most)
-
-
-@pytest.mark.parametrize("name", TRANSLATORS)
-def test_a_batch_is_decoded_as_its_rows_one_by_one(name: str) -> None:
-    model, source = translator(name), sources()
-    together = translated(model, source)
-    rows = [torch.tensor([row]) for row in range(len(together))]
-    alone = [translated(model, source.select(row).cut(0, int(source.lengths[row])), MOST[row]) for row in rows]
-    assert together == [said for (said,) in alone]
+def assert_same(found: Written, expected: Written) -> None:
+    assert (found.symbols, found.ended) == (expected.symbols, expected.ended)
+    assert found.score == pytest.approx(expected.score, abs=1e-9)
 
 
 @pytest.mark.parametrize("name", TRANSLATORS)
 def test_each_symbol_is_the_likeliest_after_the_whole_of_what_was_said(name: str) -> None:
     model, source = translator(name), sources()
-    for row, said in enumerate(translated(model, source)):
-        one = source.select(torch.tensor([row]))
-        with torch.no_grad():
-            scores = model(Padded.of(torch.tensor([[BEGIN, *said]])), one).values[0]
-        expected = likeliest(scores).tolist()
-        assert said == expected[: len(said)]
-        assert len(said) == MOST[row] or expected[len(said)] == END
+    for row, (answer,) in enumerate(translated(model, source, HOW)):
+        assert_same(answer, plainly(plain_translator(model, source, row), int(MOST[row])))
 
 
 @pytest.mark.parametrize("name", LANGUAGE_MODELS)
-def test_a_language_model_goes_on_with_prompts_of_any_lengths(name: str) -> None:
-    model, prompt = language_model(name), sources()
-    most = MOST - 3  # one says nothing
-    together = greedy(model, model.initial_state(6), prompt, most)
-    for row, said in enumerate(together):
-        read = prompt.values[row, : int(prompt.lengths[row])].tolist()
-        with torch.no_grad():
-            scores = model(Padded.of(torch.tensor([[*read, *said]]))).values[0, len(read) - 1 :]
-        expected = likeliest(scores).tolist()
-        assert said == expected[: len(said)]
-        assert len(said) == most[row] or expected[len(said)] == END
+def test_a_language_model_that_remembers_says_what_one_says_that_reads_everything_again(name: str) -> None:
+    model, prompt, most = language_model(name), prompts(), MOST - 3  # one says nothing
+    for row, (answer,) in enumerate(continued(model, prompt, HOW, most)):
+        assert_same(answer, plainly(plain_language_model(model, prompt, row), int(most[row])))
+
+
+@pytest.mark.parametrize("name", TRANSLATORS)
+def test_a_batch_of_sources_is_answered_as_its_rows_one_by_one(name: str) -> None:
+    model, source = translator(name), sources()
+    for row, (answer,) in enumerate(translated(model, source, HOW)):
+        ((alone,),) = translated(model, row_of(source, row), HOW, MOST[row : row + 1])
+        assert_same(alone, answer)
+
+
+@pytest.mark.parametrize("name", LANGUAGE_MODELS)
+def test_a_batch_of_ragged_prompts_is_answered_as_its_rows_one_by_one(name: str) -> None:
+    model, prompt = language_model(name), prompts()
+    for row, (answer,) in enumerate(continued(model, prompt, HOW)):
+        ((alone,),) = continued(model, row_of(prompt, row), HOW, MOST[row : row + 1])
+        assert_same(alone, answer)
+
+
+def test_answers_to_different_sources_differ() -> None:
+    """Else the laws above would hold for a model that hears nothing."""
+    said = [tuple(answer.symbols[:3]) for (answer,) in translated(translator("seq2seq-dot"), sources(), HOW)]
+    assert len(set(said)) > 3
+
+
+@pytest.mark.parametrize("block", [1, 2, 3])
+def test_a_prompt_read_in_blocks_is_read_as_a_whole(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    model, prompt = language_model("lstm"), prompts()
+    expected = continued(model, prompt, HOW)
+    monkeypatch.setattr(stepping, "BLOCK", block)
+    for (found,), (answer,) in zip(continued(model, prompt, HOW), expected, strict=True):
+        assert_same(found, answer)
 
 
 def test_no_special_symbol_but_end_is_ever_said() -> None:
     scores = torch.zeros(1, VOCABULARY)
     scores[0, :COUNT] = 5.0
-    assert likeliest(scores).tolist() == [END]
+    assert log_probabilities(scores, None, 1.0, NEVER).argmax().item() == END
     scores[0, END] = -1.0
-    assert likeliest(scores).item() >= COUNT
+    assert log_probabilities(scores, None, 1.0, NEVER).argmax().item() >= COUNT
     assert scores[0, 0] == 5.0  # the scores themselves are not touched
 
 
 def test_rows_that_have_ended_cost_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
     model, source = translator("seq2seq-dot"), sources()
-    expected, reads = translated(model, source), list[int]()
+    expected, reads = translated(model, source, HOW), list[int]()
     step = model.step
     monkeypatch.setattr(model, "step", lambda x, state: reads.append(len(x.lengths)) or step(x, state))
-    assert translated(model, source) == expected
+    assert translated(model, source, HOW) == expected
     assert reads == sorted(reads, reverse=True)
-    assert reads[-1] < reads[0]  # what has ended costs nothing
+    assert reads[-1] < reads[0]
 
 
 def test_where_rows_are_left_out_of_the_symbols_alone_answers_go_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     """The twin: a state whose rows are not chosen with the symbols belongs to other rows."""
     model, source = translator("seq2seq-dot"), sources()
-    expected = translated(model, source)
-    monkeypatch.setattr(decoding, "select_rows", lambda state, rows: _first_rows(state, int(rows.sum())))
-    assert translated(model, source) != expected
+    expected = translated(model, source, HOW)
+    monkeypatch.setattr(decoding, "select_rows", lambda state, rows: _first_rows(state, len(rows)))
+    assert translated(model, source, HOW) != expected
 
 
 def _first_rows(state: Any, count: int) -> Any:
     return map_state(lambda tensor: tensor[:count], state)
 
 
+def test_a_repeated_symbol_is_divided_where_its_score_is_positive_and_multiplied_where_negative() -> None:
+    scores = torch.tensor([[0.0, 0, 0, 0, 0, 0, 2.0, -2.0, 2.0, -2.0]])
+    said = torch.zeros_like(scores, dtype=torch.bool)
+    said[0, [6, 7]] = True
+    expected = torch.tensor([[0.0, 0, 0, 0, 0, 0, 1.0, -4.0, 2.0, -2.0]]).log_softmax(dim=-1)
+    assert torch.equal(log_probabilities(scores, said, 2.0, ()), expected)
+
+
+def test_a_repetition_penalty_gives_what_the_plain_loop_gives_with_it() -> None:
+    model, prompt, how = language_model("lstm"), prompts(), GreedyConfig(repetition=1.3)
+    answers = continued(model, prompt, how)
+    assert answers != continued(model, prompt, HOW)
+    for row, (answer,) in enumerate(answers):
+        assert_same(answer, plainly(plain_language_model(model, prompt, row), int(MOST[row]), 1.3))
+
+
 def test_learned_positions_have_an_end_and_others_none() -> None:
     assert positions_of(recipes.language_model("gpt", vocab_size=9, size="tiny").decoder) == 1024
     assert positions_of(recipes.language_model("lstm", vocab_size=9, size="tiny").decoder) is None
+
+
+def test_an_answer_stops_where_positions_end() -> None:
+    model = language_model("gpt")
+    prompt = Padded.of(torch.full((1, 1022), COUNT))
+    most = room(prompt, torch.tensor([64]), positions_of(model.config.decoder))
+    ((answer,),) = continued(model, prompt, HOW, most)
+    assert (len(answer.symbols), answer.ended) == (3, "longest")  # the last one is said and not read
+
+
+def test_a_prompt_without_room_is_refused_and_told_how_long_it_may_be() -> None:
+    with pytest.raises(DataError, match=r"1,025 symbols.*1,024 positions.*last 1,023"):
+        room(Padded.of(torch.full((1, 1025), COUNT)), torch.tensor([64]), 1024)

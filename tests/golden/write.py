@@ -17,10 +17,12 @@ from seqloom.config.text import WordsConfig
 from seqloom.data.batches import INPUTS
 from seqloom.data.schema import Schema
 from seqloom.durable import commit_folder, write_file
+from seqloom.metrics.calibration import Calibration
 from seqloom.tasks.contract import Meaning
 from seqloom.text.tokenizer import fit
 
 HERE = Path(__file__).parent
+TEMPERATURE = 1.5
 TEXTS = ["a good film", "not a bad film at all", "bad", "words nobody saw: a film"]
 
 
@@ -42,7 +44,7 @@ def main() -> None:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(FORMAT)
         weights = config.build().state_dict()
-    meaning = Meaning(Schema("text", "label", ("bad", "good")), tokenizer, None)
+    meaning = Meaning(Schema("text", "label", ("bad", "good")), tokenizer, None, calibration=Calibration(TEMPERATURE))
     folder = HERE / f"bundle-{FORMAT}"
     commit_folder(folder, bundle_files(Bundle(config, meaning, weights, {"golden": FORMAT}), "# A golden bundle\n"))
     frozen = {"texts": TEXTS, "logits": logits(folder, TEXTS)}

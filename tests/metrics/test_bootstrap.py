@@ -1,15 +1,18 @@
 """Intervals against theory and against a plain resampling."""
 
 import tracemalloc
-from types import SimpleNamespace
-from typing import Any, cast
 
 import numpy as np
 import pytest
 
+from seqloom.data.schema import Schema
 from seqloom.metrics.bootstrap import SHARES, intervals, resampled_sums
 from seqloom.metrics.figures import Retrieved
-from seqloom.tasks.choosing import BY_TARGET
+from seqloom.metrics.ranks import spearman
+from seqloom.tasks.classify import Classify
+from seqloom.tasks.contract import Meaning
+from seqloom.tasks.regress import Regress
+from seqloom.tasks.several import ClassifySeveral
 
 
 def mean(sums: np.ndarray) -> dict[str, np.ndarray]:
@@ -79,10 +82,44 @@ def test_rows_without_part_in_a_figure_do_not_make_it_surer() -> None:
 
 def test_every_metric_of_the_tasks_is_known_as_a_share_or_is_none() -> None:
     """A share left out of the table would look certain again; what is no share must not be in it."""
-    no_shares = {"loss", "mse", "mae", "perplexity"}
-    anything = cast(Any, SimpleNamespace(in_scheme=True))
-    named = {name for kind in BY_TARGET.values() for name in kind.measure(anything, np.ones(kind.statistics))}
-    assert named == SHARES | no_shares
+    no_shares = {"loss", "mse", "mae", "calibration_error"}
+    kinds = {"label": Classify, "labels": ClassifySeveral, "numbers": Regress}
+    tasks = [make(Meaning(Schema("text", kind, ("a", "b")), None, None, numbers=1)) for kind, make in kinds.items()]  # type: ignore[arg-type]
+    named = {name for task in tasks for name in task.measure(task.summed(np.zeros((0, task.statistics))))}
+    assert named - SHARES == no_shares
+    assert {"accuracy", "f1", "macro_f1", "precision", "recall"} <= SHARES
+
+
+def order(rows: np.ndarray) -> dict[str, float]:
+    return {"spearman": spearman(rows[:, 0], rows[:, 1])}
+
+
+def test_a_figure_of_rows_has_the_interval_of_a_plain_resampling() -> None:
+    draws = np.random.default_rng(0)
+    x = draws.normal(size=80)
+    rows = np.stack([x, x + draws.normal(size=80)], axis=1)
+    found = intervals(rows, lambda _: {}, rows=order, resamples=400)["spearman"]
+    plain = [order(rows[draws.integers(0, 80, 80)])["spearman"] for _ in range(2_000)]
+    assert found == pytest.approx(tuple(np.quantile(plain, [0.025, 0.975])), abs=0.04)
+    assert intervals(rows, lambda _: {}, rows=order, resamples=400)["spearman"] == found
+
+
+def test_an_interval_holds_its_figure_even_where_resamples_are_all_larger() -> None:
+    def unevenness(sums: np.ndarray) -> dict[str, np.ndarray]:
+        return {"far": np.abs(sums - 1).max(axis=-1)}
+
+    low, high = intervals(np.eye(40), unevenness, resamples=100)["far"]  # no draw of 40 rows has each of them once
+    assert low == 0.0 < 1.0 <= high
+
+
+def test_the_way_to_add_rows_up_may_be_that_of_a_task() -> None:
+    task = Classify(Meaning(Schema("text", "label", ("a", "b")), None, None))
+    draws = np.random.default_rng(1)
+    numbers = draws.integers(0, 2, (60, 2))
+    rows = np.concatenate([numbers, draws.uniform(0.5, 1, (60, 1)), np.ones((60, 2))], axis=1)
+    drawn = intervals(rows, task.measure, summed=task.summed, resamples=300)
+    right = np.stack([numbers[:, 0] == numbers[:, 1], np.ones(60)], axis=1).astype(float)
+    assert drawn["accuracy"] == intervals(right, accuracy, resamples=300)["accuracy"]
 
 
 @pytest.mark.slow

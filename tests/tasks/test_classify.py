@@ -8,12 +8,15 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from sklearn.metrics import accuracy_score, classification_report, f1_score, log_loss
 
 from seqloom.config.heads import ClassHeadConfig, LabelsHeadConfig, ScoresHeadConfig
 from seqloom.errors import ConfigError, DataError
-from seqloom.tasks.classify import UNSEEN, Classify, ClassifySeveral
+from seqloom.metrics.calibration import Calibration
+from seqloom.tasks.classify import UNSEEN, Classify
 from seqloom.tasks.contract import HeadSettings
 from seqloom.tasks.judging import evaluate
+from seqloom.tasks.several import ClassifySeveral
 from seqloom.types import Batch
 
 Write = Callable[..., Any]
@@ -27,6 +30,11 @@ def lines(*labels: list[str]) -> str:
     return "".join(
         json.dumps({"text": f"text {place} {some}", "labels": some}) + "\n" for place, some in enumerate(labels)
     )
+
+
+def support(task: Any, evaluation: Any) -> float:
+    """How many labels are true, known ones and others."""
+    return sum(figures["support"] for figures in task.by_label(evaluation.statistics).values())
 
 
 def test_accuracy_and_confusion_are_plain_counts_and_an_unseen_label_is_an_error(written: Write) -> None:
@@ -82,16 +90,15 @@ def test_what_the_loader_does_not_count_is_not_missed(written: Write, monkeypatc
     small = written("a.jsonl", train, lines(["a"], ["b", "z"], ["x", "y", "c"], []))
     model = small.model("bag")
     counted = evaluate(small.task, model, small.batches())
-    monkeypatch.setattr("seqloom.tasks.classify.unseen_labels", lambda _, rows: np.zeros(len(rows), np.int64))
-    assert counted.statistics[:, 4].sum() == 6
-    assert evaluate(small.task, model, small.batches()).statistics[:, 4].sum() == 3
+    monkeypatch.setattr("seqloom.tasks.several.unseen_labels", lambda _, rows: np.zeros(len(rows), np.int64))
+    assert support(small.task, counted) == 6
+    assert support(small.task, evaluate(small.task, model, small.batches())) == 3
 
 
 def test_an_example_of_several_labels_is_right_only_if_all_are(small: Write) -> None:
     found = small("labels")
-    statistics = np.array([one.statistics for one in found.task.judge(found.model(), found.batches()[0])])
-    exact, right, said, true = statistics[:, 1], statistics[:, 2], statistics[:, 3], statistics[:, 4]
-    assert (exact == ((right == said) & (right == true))).all()
+    for one in found.task.judge(found.model(), found.batches()[0]):
+        assert one.right == (one.said == one.true) == bool(one.statistics[1])
 
 
 def test_scores_are_probabilities_and_the_label_is_the_likeliest(small: Write) -> None:
@@ -154,3 +161,123 @@ def test_the_targets_of_an_evaluation_do_not_reach_a_loss_by_mistake(written: Wr
     known: Batch[Any, Any] = batch._replace(targets=batch.targets[:, :2])
     assert torch.equal(loss.total, model.loss(known).total)
     assert isinstance(model.config.head, LabelsHeadConfig)
+
+
+def answers(small: Any, model: Any) -> tuple[list[str], list[str], np.ndarray]:
+    """What is true, what is said, and the probabilities [N,K], of the dev part."""
+    labels, true, said, likely = small.task.meaning.schema.labels, [], [], []
+    for batch in small.batches():
+        true += [labels[number] if number >= 0 else UNSEEN for number in batch.targets.tolist()]
+        for one in small.task.predict(model, batch.inputs):
+            said.append(one.label)
+            likely.append(list(one.scores.values()))
+    return true, said, np.array(likely)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 2.5])
+def test_every_figure_is_that_of_scikit_learn(written: Write, temperature: float) -> None:
+    small = written("a.csv", table("abcabc" * 4), table("abcaac" * 5 + "zb"))
+    small.task = small.task.calibrated(Calibration(temperature))
+    model = small.model("bag").eval()
+    evaluation = evaluate(small.task, model, small.batches())
+    true, said, likely = answers(small, model)
+    known = [number for number, label in enumerate(true) if label != UNSEEN]
+    assert evaluation.metrics["accuracy"] == accuracy_score(true, said)
+    assert evaluation.metrics["macro_f1"] == pytest.approx(f1_score(true, said, average="macro", zero_division=0))
+    wanted_loss = log_loss(np.array(true)[known], likely[known], labels=small.task.meaning.schema.labels)
+    assert evaluation.metrics["loss"] == pytest.approx(wanted_loss, rel=1e-5)
+    report = classification_report(true, said, output_dict=True, zero_division=0)
+    for label, figures in small.task.by_label(evaluation.statistics).items():
+        wanted = {"f1" if name == "f1-score" else name: value for name, value in report[label].items()}
+        assert figures == pytest.approx(wanted)
+    assert evaluation.metrics["calibration_error"] == pytest.approx(plain_calibration_error(true, said, likely))
+
+
+def plain_calibration_error(true: list[str], said: list[str], likely: np.ndarray) -> float:
+    right, sure, error = np.array(true) == np.array(said), likely.max(axis=1), 0.0
+    for lower in range(15):
+        inside = (sure > lower / 15) & (sure <= (lower + 1) / 15)
+        error += abs(float((sure[inside] - right[inside]).sum())) / len(sure)
+    return error
+
+
+def test_the_macro_f1_of_several_labels_is_that_of_scikit_learn(written: Write) -> None:
+    some = [["a"], ["b", "c"], ["a", "c"], [], ["c"]]
+    small = written("a.jsonl", lines(*(some * 6)), lines(*(some * 3)))
+    model, labels = small.model("bag").eval(), small.task.meaning.schema.labels
+    with torch.no_grad():
+        model.head.linear.weight.mul_(20)  # so that it says this and that
+    said, true = [], []
+    for batch in small.batches():
+        said += [[label in one.labels for label in labels] for one in small.task.predict(model, batch.inputs)]
+        true += (batch.targets[:, : len(labels)] > 0).tolist()
+    evaluation = evaluate(small.task, model, small.batches())
+    for name, average in (("f1", "micro"), ("macro_f1", "macro")):
+        assert evaluation.metrics[name] == pytest.approx(f1_score(true, said, average=average, zero_division=0))
+    assert evaluation.metrics["accuracy"] == accuracy_score(true, said)
+
+
+@pytest.mark.parametrize("kind", ["csv", "labels"])
+def test_sums_of_shares_are_the_sums_of_all_and_rows_may_be_taken_often(small: Write, kind: str) -> None:
+    found = small(kind)
+    rows = evaluate(found.task, found.model("bag"), found.batches()).statistics
+    assert np.allclose(found.task.summed(rows), found.task.summed(rows[:3]) + found.task.summed(rows[3:]))
+    times = np.random.default_rng(0).integers(0, 4, (5, len(rows)))
+    together = found.task.summed(rows, times)
+    for row, one in zip(together, times, strict=True):
+        assert np.allclose(row, found.task.summed(np.repeat(rows, one, axis=0)))
+        assert np.allclose(row, found.task.summed(rows, one))
+
+
+def test_a_temperature_is_found_that_lowers_the_loss_and_changes_no_label(small: Write) -> None:
+    found = small("csv")
+    model = found.model("bag").eval()
+    with torch.no_grad():
+        model.head.linear.weight.mul_(30)  # much too sure
+        calibration = found.task.calibration(model, found.batches())
+    assert calibration.temperature > 1 and calibration.thresholds == ()
+    calibrated = found.task.calibrated(calibration)
+    before, after = (evaluate(task, model, found.batches()) for task in (found.task, calibrated))
+    assert after.metrics["loss"] < before.metrics["loss"]
+    assert after.metrics["accuracy"] == before.metrics["accuracy"]
+    assert after.confusion == before.confusion
+    inputs = found.batches()[0].inputs
+    assert [one.label for one in found.task.predict(model, inputs)] == [
+        one.label for one in calibrated.predict(model, inputs)
+    ]
+    with torch.no_grad():
+        assert found.task.calibration(model, found.batches()) == calibration
+
+
+@pytest.mark.parametrize("name", ["f1", "macro_f1"])
+def test_thresholds_are_found_that_raise_the_f1_that_decides(written: Write, name: str) -> None:
+    draws = np.random.default_rng(0)
+    some = [["a"] if draws.random() < 0.3 else ["b", "a"] if draws.random() < 0.3 else ["c"] for _ in range(60)]
+    small = written("a.jsonl", lines(*some), lines(*some))
+    task, model = small.task.deciding_by(name), small.model("bag").eval()
+    with torch.no_grad():
+        model.head.linear.bias.fill_(-1.0)  # says nothing by itself
+        calibration = task.calibration(model, small.batches())
+    calibrated = task.calibrated(calibration)
+    before, after = (evaluate(one, model, small.batches()).metrics for one in (task, calibrated))
+    assert after[name] > before[name]
+    assert after["loss"] <= before["loss"]
+    for one in calibrated.predict(model, small.batches()[0].inputs):
+        above = [score > bound for score, bound in zip(one.scores.values(), calibration.thresholds, strict=True)]
+        assert [label in one.labels for label in one.scores] == above
+
+
+def test_a_calibration_looks_at_no_more_scores_than_it_needs(small: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = small("csv")
+    model, batches = found.model("bag").eval(), found.batches()
+    assert len(batches) > 1
+    monkeypatch.setattr("seqloom.tasks.classify.MOST_SCORES", 1)
+    with torch.no_grad():
+        few = found.task.calibration(model, batches)
+        assert few == found.task.calibration(model, batches[:1])
+
+
+@pytest.mark.parametrize("kind", ["csv", "labels"])
+def test_the_macro_f1_may_decide(small: Write, kind: str) -> None:
+    task = small(kind).task.deciding_by("macro_f1")
+    assert task.metric.name == "macro_f1" and task.metric.higher_is_better

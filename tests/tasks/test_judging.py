@@ -77,9 +77,10 @@ def test_intervals_hold_the_figure_and_are_the_same_for_the_same_seed(small: Fin
 @pytest.mark.parametrize("kind", ["csv", "labels", "numbers", "conll", "text", "parallel"])
 def test_metrics_of_many_sums_at_once_are_those_of_each(small: Find, kind: str) -> None:
     task = small(kind).task
-    sums = np.abs(np.random.default_rng(0).normal(size=(5, 2, task.statistics)))
+    nothing = task.summed(np.zeros((0, task.statistics)))
+    sums = np.abs(np.random.default_rng(0).normal(size=(5, 2, len(nothing))))
     whole = task.measure(sums)
     assert {name: values.shape for name, values in whole.items()} == dict.fromkeys(whole, (5, 2))
     for name, value in task.measure(sums[3, 1]).items():
         assert value == whole[name][3, 1]
-    assert all(np.isfinite(value) for value in task.measure(np.zeros(task.statistics)).values())
+    assert all(np.isfinite(value) for value in task.measure(nothing).values())

@@ -8,15 +8,25 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from seqloom.config.data import EncodingConfig
+from seqloom.config.text import BpeConfig, BytesConfig, CharactersConfig, WordsConfig
 from seqloom.config.training import ByLengthConfig, PacksConfig, StreamsConfig
 from seqloom.errors import ConfigError
-from seqloom.tasks import lm
+from seqloom.tasks import continuing, lm
 from seqloom.tasks.contract import HeadSettings
 from seqloom.tasks.judging import evaluate
 from seqloom.text.symbols import BEGIN, END
 from seqloom.types import Batch, Padded
 
 Find = Callable[[str], Any]
+LINES = "der Bär läuft\nein Bär\n" * 3 + "läuft , läuft und läuft  weiter\n\u4f60\u597d \u4f60\n"
+TOKENIZERS = [
+    WordsConfig(),
+    WordsConfig(split="space", lower=True),
+    CharactersConfig(),
+    BytesConfig(),
+    BpeConfig(limit=300),
+]
 FEEDS = [ByLengthConfig(budget=50), StreamsConfig(rows=3, length=7), PacksConfig(rows=2, length=30)]
 
 
@@ -25,7 +35,7 @@ def test_every_symbol_and_every_end_is_judged_once(small: Find, feed: Any) -> No
     found = small("text")
     rows, column = found.prepared.parts["dev"], found.prepared.columns["input"]
     evaluation = evaluate(found.task, found.model("lstm"), found.batches("dev", feed))
-    assert evaluation.statistics[:, 1].sum() == column.lengths[rows].sum() + len(rows)
+    assert evaluation.statistics[:, -1].sum() == column.lengths[rows].sum() + len(rows)
 
 
 def test_perplexity_is_the_definition_document_by_document(small: Find) -> None:
@@ -156,7 +166,7 @@ def test_a_prompt_is_gone_on_with_whether_or_not_begin_stands_before_it(small: F
     )
     answers = [found.task.predict(model, prompt) for prompt in (plain, begun)]
     assert answers[0] == answers[1]
-    assert all(len(found.task.tokenizer.encode([one.text]).row(0)) == lm.CONTINUATION for one in answers[0])
+    assert all(len(found.task.tokenizer.encode([one.text]).row(0)) == continuing.CONTINUATION for one in answers[0])
 
 
 def test_learned_positions_bound_a_continuation(small: Find) -> None:
@@ -176,3 +186,61 @@ def test_a_model_of_another_vocabulary_is_refused(small: Find) -> None:
     other = lm.recipes.language_model("lstm", vocab_size=model.head.vocab_size + 1, size="tiny")
     with pytest.raises(ConfigError, match="symbols"):
         task.require(other)
+
+
+# Bits per byte
+
+
+def by_tokenizer(written: Callable[..., Any], tokenizer: Any, lines: str = LINES) -> Any:
+    return written("a.txt", lines, lines, task="lm", encoding=EncodingConfig(tokenizer=tokenizer))
+
+
+@pytest.mark.parametrize("tokenizer", TOKENIZERS, ids=lambda tokenizer: tokenizer.kind())
+@pytest.mark.parametrize("feed", FEEDS, ids=lambda feed: feed.kind())
+def test_a_part_is_worth_the_bytes_of_its_file_however_it_is_cut(
+    written: Callable[..., Any], tokenizer: Any, feed: Any
+) -> None:
+    found = by_tokenizer(written, tokenizer)
+    model = found.model("bag")
+    evaluation = evaluate(found.task, model, found.batches("dev", feed))
+    assert evaluation.statistics[:, 0].sum() == len(LINES.encode())
+    losses, weights = evaluation.statistics[:, -2:].sum(axis=0)
+    metrics = evaluation.metrics
+    assert metrics["bits_per_byte"] == pytest.approx(losses / math.log(2) / len(LINES.encode()))
+    assert metrics["loss"] == pytest.approx(losses / weights) and metrics["unknown"] == 0
+
+
+def test_of_bytes_the_bits_per_byte_are_the_bits_per_symbol(written: Callable[..., Any]) -> None:
+    found = by_tokenizer(written, BytesConfig())
+    metrics = evaluate(found.task, found.model("gru"), found.batches("dev")).metrics
+    assert metrics["bits_per_byte"] == pytest.approx(metrics["loss"] / math.log(2))
+
+
+def test_of_a_document_that_is_cut_only_what_is_read_counts(written: Callable[..., Any]) -> None:
+    encoding = EncodingConfig(tokenizer=CharactersConfig(), longest=5)
+    found = written("a.txt", LINES, LINES, task="lm", encoding=encoding)
+    evaluation = evaluate(found.task, found.model("bag"), found.batches("dev"))
+    assert evaluation.statistics[:, 0].sum() == sum(len(line[:5].encode()) + 1 for line in LINES.splitlines())
+
+
+def test_unknown_symbols_are_told_because_bits_per_byte_are_not_comparable_then(written: Callable[..., Any]) -> None:
+    found = written("a.txt", "one two\n" * 4, "one three four\n", task="lm")
+    assert evaluate(found.task, found.model("bag"), found.batches("dev")).metrics["unknown"] == 0.5
+
+
+def test_bits_per_byte_may_decide(small: Find) -> None:
+    task = small("text").task
+    assert task.deciding_by("bits_per_byte").metric.name == "bits_per_byte"
+    assert not task.deciding_by("bits_per_byte").metric.higher_is_better
+
+
+def test_a_test_part_in_streams_is_one_row_from_its_first_symbol_to_its_last(written: Callable[..., Any]) -> None:
+    found = by_tokenizer(written, CharactersConfig())
+    prepared = found.prepared._replace(parts=found.prepared.parts | {"test": found.prepared.parts["dev"]})
+    model, feed = found.model("lstm"), StreamsConfig(rows=4, length=3)
+    steps = found.task.loader(prepared, "test", feed, seed=0, workers=0).steps(until=1)
+    loss = evaluate(found.task, model, [step.batch for step in steps]).metrics["loss"]
+    whole = found.batches("dev", StreamsConfig(rows=1, length=10_000))
+    assert len(whole) == 1
+    assert loss == pytest.approx(evaluate(found.task, model, whole).metrics["loss"], rel=1e-5)
+    assert loss != pytest.approx(evaluate(found.task, model, found.batches("dev", feed)).metrics["loss"], rel=1e-5)

@@ -9,6 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from seqeval.metrics import accuracy_score, classification_report
+from seqeval.scheme import IOB2
 
 from seqloom.config.heads import CrfHeadConfig
 from seqloom.data.examples import Words
@@ -17,6 +19,7 @@ from seqloom.metrics.spans import count_spans
 from seqloom.tasks.contract import HeadSettings
 from seqloom.tasks.judging import evaluate
 from seqloom.tasks.predictions import TagsPrediction
+from seqloom.types import Padded
 
 Find = Callable[[str], Any]
 TAGS = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
@@ -53,7 +56,7 @@ def test_f1_and_accuracy_are_those_of_plain_counts(small: Find) -> None:
     spans = np.zeros(3)
     for batch in found.batches():
         with torch.no_grad():
-            said = model.predict(batch.inputs)
+            said = found.task.chain.best(model.head, model.features(batch.inputs))
         for row, length in enumerate(batch.inputs.firsts.lengths.tolist()):
             one, other = ([labels[tag] for tag in tags[row, :length].tolist()] for tags in (said, batch.targets))
             right, words = right + sum(a == b for a, b in zip(one, other, strict=True)), words + length
@@ -66,8 +69,9 @@ def test_f1_and_accuracy_are_those_of_plain_counts(small: Find) -> None:
 def test_tags_that_mark_no_spans_are_judged_by_accuracy(small: Find) -> None:
     spans, plain = small("conll").task, small("conllu").task
     assert (spans.metric.name, plain.metric.name) == ("f1", "accuracy")
-    sums = np.arange(1.0, 8.0)
-    assert set(spans.measure(sums)) - set(plain.measure(sums)) == {"f1", "precision", "recall"}
+    measured = [set(task.measure(np.ones(task.statistics))) for task in (spans, plain)]
+    assert measured[0] - measured[1] == {"f1", "precision", "recall", "macro_f1"}
+    assert {metric.name for metric in spans.others} < measured[0]
 
 
 def test_a_tag_that_training_never_saw_is_a_word_wrong_and_a_span_missed(written: Callable[..., Any]) -> None:
@@ -76,9 +80,11 @@ def test_a_tag_that_training_never_saw_is_a_word_wrong_and_a_span_missed(written
     model = small.model("cnn")
     evaluation = evaluate(small.task, model, small.batches())
     (one,) = evaluation.judged
-    words, right, _, _, true, _, weight = one.statistics
+    words, right, *_, weight = one.statistics
     assert one.true.split()[2:] == ["I-?", "I-?"]
-    assert (words, true, weight) == (4, 2, 2)
+    assert (words, weight) == (4, 2)
+    supports = {kind: row["support"] for kind, row in small.task.by_label(evaluation.statistics).items()}
+    assert supports == {"?": 1, "PER": 1}
     assert right <= 2
     assert not one.right
 
@@ -97,8 +103,8 @@ def test_spans_of_a_known_text_are_places_in_it_and_quote_it() -> None:
 def test_a_chain_of_tags_is_judged_too_and_its_loss_is_that_of_training(small: Find) -> None:
     found = small("conll")
     labels = found.task.meaning.schema.labels
-    made = found.task.model("bilstm", "tiny", HeadSettings())
-    config = replace(made, head=CrfHeadConfig(labels=labels, scheme="bio"))
+    config = found.task.model("bilstm", "tiny", HeadSettings(kind="crf"))
+    assert config.head == CrfHeadConfig(labels=labels, scheme="bio")
     found.task.require(config)
     with torch.random.fork_rng():
         model = config.build().eval()
@@ -106,7 +112,8 @@ def test_a_chain_of_tags_is_judged_too_and_its_loss_is_that_of_training(small: F
     statistics = np.sum([one.statistics for one in found.task.judge(model, batch)], axis=0)
     assert statistics[-2:] == pytest.approx([loss.total.item(), loss.weight.item()], rel=1e-5)
     with pytest.raises(ConfigError, match="another head: crf"):
-        found.task.require(replace(made, head=CrfHeadConfig(labels=labels[::-1])))
+        found.task.require(replace(config, head=CrfHeadConfig(labels=labels[::-1])))
+    assert found.task.adapted(replace(config, head=CrfHeadConfig(labels=labels[::-1]))) == config
 
 
 def test_class_weights_reach_the_head_of_a_tagger(small: Find) -> None:
@@ -115,3 +122,41 @@ def test_class_weights_reach_the_head_of_a_tagger(small: Find) -> None:
     assert task.model("bilstm", "tiny", HeadSettings(0.1, weights)).head.class_weights == weights
     with pytest.raises(ConfigError, match="2 class weights for"):
         task.model("bilstm", "tiny", HeadSettings(class_weights=(1.0, 2.0)))
+
+
+def test_a_chain_of_tags_has_no_single_tags_to_weigh_or_to_smooth(small: Find) -> None:
+    task = small("conll").task
+    for settings_ in (HeadSettings(smoothing=0.1, kind="crf"), HeadSettings(0.0, (1.0,) * 9, "crf")):
+        with pytest.raises(ConfigError, match="weigh single tags"):
+            task.model("bilstm", "tiny", settings_)
+
+
+def test_only_tags_are_chained(small: Find) -> None:
+    assert [small("conll").task.head_kind(asked) for asked in (None, "class", "crf")] == ["class", "class", "crf"]
+    with pytest.raises(ConfigError, match="classify has no head of kind 'crf': it chains one tag to the next"):
+        small("words with a label").task.head_kind("crf")
+
+
+@pytest.mark.parametrize("kind", ["class", "crf"])
+def test_the_figures_of_an_evaluation_are_those_of_seqeval(small: Find, kind: Any) -> None:
+    found = small("conll")
+    model, task = found.model("cnn", HeadSettings(kind=kind)), found.task
+    evaluation = evaluate(task, model, found.batches(), keep=10**6)
+    said, true = ([getattr(one, side).split() for one in evaluation.judged] for side in ("said", "true"))
+    report = classification_report(true, said, output_dict=True, zero_division=0, mode="strict", scheme=IOB2)
+    assert evaluation.metrics["f1"] == pytest.approx(report["micro avg"]["f1-score"])
+    assert evaluation.metrics["macro_f1"] == pytest.approx(report["macro avg"]["f1-score"])
+    assert evaluation.metrics["accuracy"] == accuracy_score(true, said)
+    for label, figures in task.by_label(evaluation.statistics).items():
+        assert figures["f1"] == pytest.approx(report[label]["f1-score"])
+        assert figures["support"] == report[label]["support"]
+
+
+@pytest.mark.slow  # the first use of the device without values loads much
+def test_on_a_device_that_must_be_waited_for_the_loss_of_a_chain_looks_at_no_value(small: Find) -> None:
+    found = small("conll")
+    head = found.model("bilstm", HeadSettings(kind="crf")).head.to("meta")  # it has shapes and no values
+    x = Padded.of(
+        torch.empty(2, 3, head.linear.in_features, device="meta"), torch.empty(2, dtype=torch.int64, device="meta")
+    )
+    assert head.loss(x, torch.empty(2, 3, dtype=torch.int64, device="meta")).total.shape == ()

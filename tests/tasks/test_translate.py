@@ -1,19 +1,25 @@
-"""Translation: exact match by symbols, perplexity by its definition, answers of bounded length."""
+"""Translation: exact match by symbols, BLEU and chrF of the original texts, bounded answers, n-best, copies."""
 
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+import sacrebleu
 import torch
 
 from seqloom.config.data import EncodingConfig
-from seqloom.config.text import CharactersConfig, WordsConfig
+from seqloom.config.decoding import BeamConfig, GreedyConfig
+from seqloom.config.text import BytesConfig, CharactersConfig, WordsConfig
+from seqloom.data.references import REFERENCE
+from seqloom.decoding.writing import Written
 from seqloom.errors import ConfigError
 from seqloom.tasks.contract import HeadSettings
 from seqloom.tasks.judging import evaluate
+from seqloom.tasks.translate import Translate
 from seqloom.text.symbols import END, UNKNOWN
-from seqloom.types import Pair
+from seqloom.training.pieces import moved
+from seqloom.types import Padded, Pair
 
 Find = Callable[[str], Any]
 
@@ -39,7 +45,8 @@ def test_what_the_vocabulary_lacks_is_never_said_exactly(written: Callable[..., 
     monkeypatch.setattr(small.task, "written", lambda *_: [truth])
     (one,) = small.task.judge(small.model(), batch)
     assert not one.right
-    assert one.true == "eins <unknown>"
+    assert one.true == "eins quark"
+    assert one.said == "eins <unknown>"
 
 
 def test_perplexity_belongs_to_the_mean_loss_of_the_true_symbols(small: Find) -> None:
@@ -94,3 +101,131 @@ def test_a_model_with_another_vocabulary_is_refused(small: Find) -> None:
 class _Sized:
     def __init__(self, tokenizer: Any, vocab_size: int) -> None:
         self.config, self.vocab_size = tokenizer.config, vocab_size
+
+
+RAW = "source\ttarget\n" + "one two\tEins, zwei!\nthree\tDrei sind da.\nfour\tVier?\n" * 4
+CUT = "source\ttarget\n" + "one two\teins , zwei !\nthree\tdrei sind u.s. - da .\nfour\tvier ?\n" * 4
+
+
+@pytest.mark.parametrize(
+    ("text", "tokenizer"),
+    [(RAW, WordsConfig(lower=True, least=9)), (RAW, CharactersConfig()), (CUT, WordsConfig(split="space"))],
+)
+def test_scores_are_those_of_sacrebleu_for_the_original_texts(
+    written: Callable[..., Any], text: str, tokenizer: Any
+) -> None:
+    found = written("a.tsv", text, text, task="translate", encoding=EncodingConfig(tokenizer=tokenizer))
+    said = ["Eins zwei!", "drei , da .", "vier"] * 4
+    rows = [found.task.tokenizer.encode([one]).row(0).tolist() for one in said]
+    texts = [found.task.tokenizer.decode(row) for row in rows]
+    true = [line.partition("\t")[2] for line in text.splitlines()[1:]]
+    judged = [found.task._judged("0", *each, 1.0, 1.0) for each in zip(rows, rows, true, strict=True)]
+    scores = found.task.measure(np.sum([one.statistics for one in judged], axis=0))
+    assert scores["bleu"] == pytest.approx(sacrebleu.corpus_bleu(texts, [true], force=True).score, rel=1e-9)
+    assert scores["chrf"] == pytest.approx(sacrebleu.corpus_chrf(texts, [true]).score, rel=1e-9)
+    if text is CUT:
+        plain = sacrebleu.corpus_bleu(texts, [true], tokenize="none", force=True).score
+        assert scores["bleu_tokenised"] == pytest.approx(plain, rel=1e-9)
+
+
+def test_a_text_is_judged_against_the_original_and_tokenised_in_the_case_of_the_model(
+    written: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoding = EncodingConfig(tokenizer=WordsConfig(lower=True))
+    found = written("a.tsv", RAW, RAW, task="translate", encoding=encoding)
+    batches = found.batches()
+    truths = [[[symbol for symbol in row if symbol > END] for row in batch.targets.tolist()] for batch in batches]
+    monkeypatch.setattr(Translate, "written", lambda *_: truths.pop(0))
+    metrics = evaluate(found.task, found.model(), batches, keep=99)
+    assert {one.true for one in metrics.judged} == {"Eins, zwei!", "Drei sind da.", "Vier?"}
+    assert {one.said for one in metrics.judged} == {"eins, zwei!", "drei sind da.", "vier?"}
+    assert metrics.metrics["exact_match"] == 1
+    assert metrics.metrics["bleu_tokenised"] == pytest.approx(100)
+    assert metrics.metrics["bleu"] < 99  # a reader misses the capitals
+    assert "case:lc" in found.task.signatures()["bleu_tokenised"]
+
+
+def test_training_reads_no_reference(small: Find, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = small("parallel")
+    monkeypatch.setitem(found.prepared.columns, REFERENCE, Sealed())
+    model = found.model("seq2seq")
+    for batch in found.batches("train"):
+        found.task.loss(model, batch, None)
+        assert len(batch.references) == len(batch.ids)
+        assert moved(batch, torch.device("meta")).references is batch.references
+
+
+class Sealed:
+    """A column that nobody may look into."""
+
+    def __getattr__(self, name: str) -> Any:
+        pytest.fail(f"the column of references was asked for its {name}")
+
+
+def test_other_metrics_may_decide(small: Find) -> None:
+    task = small("parallel").task
+    assert task.deciding_by("bleu").metric.name == "bleu"
+    assert {*task.signatures()} == {"bleu", "bleu_tokenised", "chrf"}
+    assert {metric.name for metric in (task.metric, *task.others)} <= task.measure(np.zeros(task.statistics)).keys()
+
+
+def test_a_beam_gives_the_best_first_and_the_others_with_their_scores(small: Find) -> None:
+    found = small("parallel")
+    model, inputs = found.model("seq2seq-dot").eval(), found.batches()[0].inputs
+    task = found.task.writing(BeamConfig(width=4, best=3))
+    for prediction in task.predict(model, inputs):
+        scores = [prediction.score, *(other.score for other in prediction.others)]
+        assert len(scores) == 3
+        assert scores == sorted(scores, reverse=True)
+        assert [*prediction.to_json()] == ["text", "score", "others"]
+    one = found.task.writing(BeamConfig(width=1, length_penalty=0.0)).predict(model, inputs)
+    assert one == found.task.predict(model, inputs)  # a beam of one is greedy
+
+
+def test_an_answer_is_no_longer_than_was_asked(small: Find) -> None:
+    found = small("parallel")
+    source = found.batches()[0].inputs.source
+    with torch.no_grad():
+        (model := found.model().eval()).head.bias[END] = -99.0
+    for how in (GreedyConfig(longest=3), BeamConfig(width=2, longest=3)):
+        assert {len(answer) for answer in found.task.writing(how).written(model, source)} == {3}
+
+
+def test_what_is_unknown_is_copied_from_the_word_that_was_looked_at(
+    written: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train = "source\ttarget\n" + "Ms Red sleeps.\tFrau Red ruht.\n" * 9
+    found = written("a.tsv", train, train, task="translate", encoding=EncodingConfig(tokenizer=WordsConfig()))
+    model = found.model("seq2seq-dot").eval()
+    task, tokenizer = found.task.copying(model), found.task.tokenizer
+    frau, ruht, stop = (tokenizer.encode([word]).row(0).tolist()[0] for word in ("Frau", "ruht", "."))
+    looks = torch.eye(4)  # symbol t of the answer was said while symbol t of the source was looked at
+    monkeypatch.setattr("seqloom.tasks.copying.alignment", lambda *_: looks)
+    answer = [frau, UNKNOWN, ruht, stop]
+    monkeypatch.setattr(Translate, "answers", lambda *_: [[Written(answer, -1.0, "end", "Frau ruht.")]])
+    source = "Ms Quark sleeps."
+    symbols = torch.tensor([tokenizer.encode([source]).row(0).tolist()])
+    (prediction,) = task.predict(model, Padded.of(symbols))
+    assert prediction.located(source).text == "Frau Quark ruht."
+
+
+def test_copying_is_refused_where_nothing_can_be_copied(small: Find, written: Callable[..., Any]) -> None:
+    with pytest.raises(ConfigError, match="looks at its source"):
+        small("parallel").task.copying(small("parallel").model("seq2seq"))
+    pictures = small("pictures to text")
+    with pytest.raises(ConfigError, match="reads picture"):
+        pictures.task.copying(pictures.model())
+    subwords = written("a.tsv", RAW, RAW, task="translate", encoding=EncodingConfig(tokenizer=BytesConfig()))
+    with pytest.raises(ConfigError, match="nothing is unknown"):
+        subwords.task.copying(subwords.model("seq2seq-dot"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["vectors to text", "pictures to text"])
+def test_vectors_and_pictures_are_told_in_words(small: Find, name: str) -> None:
+    found = small(name)
+    metrics = evaluate(found.task, found.model(), found.batches()).metrics
+    assert {"bleu", "chrf", "exact_match", "perplexity"} <= metrics.keys()
+    how = BeamConfig(width=2, best=2)
+    source = found.batches()[0].inputs.source
+    assert all(len(one.others) == 1 for one in found.task.writing(how).predict(found.model().eval(), source))

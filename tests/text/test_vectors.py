@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import re
 import struct
 import tracemalloc
 from collections.abc import Callable
@@ -16,10 +17,18 @@ from hypothesis import strategies as st
 from seqloom.config.text import BytesConfig, WordsConfig
 from seqloom.errors import DataError, RejectedError
 from seqloom.text import vector_files
-from seqloom.text.symbols import COUNT, PAD
-from seqloom.text.tokenizer import fit
+from seqloom.text.symbols import COUNT, PAD, UNKNOWN
+from seqloom.text.tokenizer import Tokenizer, fit
 from seqloom.text.vector_files import MAX_WORD
-from seqloom.text.vectors import WordVectors, known_words, read_vectors
+from seqloom.text.vectors import (
+    WordVectors,
+    first_words,
+    known_words,
+    read_vectors,
+    wanted_words,
+    width_of,
+    with_words,
+)
 
 Rows = list[tuple[str, list[float]]]
 ROWS: Rows = [("the", [0.5, -1.25, 3.0]), ("café", [1e-3, 2.0, -0.0]), ("北京", [7.0, 8.5, 9.0])]
@@ -281,3 +290,52 @@ def test_a_table_needs_words_and_one_of_them_at_least() -> None:
         vectors.table(fit(BytesConfig(), ["a"]))
     with pytest.raises(DataError, match="none of 1 words of the tokeniser has a vector"):
         vectors.table(fit(WordsConfig(), ["A"]))
+
+
+# --- a tokeniser joined with the words of a file ---------------------------------------------------------------------
+
+
+@settings(max_examples=50)
+@given(
+    own=st.lists(st.text("abAB'.", min_size=1, max_size=4), min_size=1, max_size=6),
+    more=st.lists(st.text("abcAB'.", min_size=1, max_size=4), max_size=6),
+    split=st.sampled_from(["punctuation", "space"]),
+)
+def test_joined_words_come_behind_the_own_ones_and_are_read_as_they_stand_then_in_lower_case(
+    own: list[str], more: list[str], split: Any
+) -> None:
+    before = fit(WordsConfig(split=split), [" ".join(own)])
+    joined = with_words(before, more)
+    known, after = known_words(before), known_words(joined)
+    assert {word: after[word] for word in known} == known
+    for word in {*own, *more, "ABC", "b"}:
+        expected = [after.get(part, after.get(part.lower(), UNKNOWN)) for part in _parts(word, split)]
+        assert joined.encode([word]).values.tolist() == expected
+    assert set(after) - set(known) == {word for word in more if _parts(word, split) == [word]} - set(known)
+    assert Tokenizer.from_json(joined.to_json()).encode(own).values.tolist() == joined.encode(own).values.tolist()
+
+
+def _parts(word: str, split: str) -> list[str]:
+    return re.findall(r"\w+|[^\w\s]", word) if split == "punctuation" else [word]
+
+
+def test_a_table_of_a_joined_tokeniser_finds_words_in_lower_case_and_says_which() -> None:
+    vectors = WordVectors(("paris", "The", "cat"), np.float32([[1, 1], [2, 2], [3, 3]]))
+    tokenizer = with_words(fit(WordsConfig(), ["Paris The the Nowhere"]), vectors.words)
+    numbers, table = known_words(tokenizer), vectors.table(tokenizer)
+    found = {word: table.rows[symbol].tolist() for word, symbol in numbers.items() if word not in ("the", "Nowhere")}
+    assert found == {"Paris": [1, 1], "paris": [1, 1], "The": [2, 2], "cat": [3, 3]}
+    assert [word for word, symbol in numbers.items() if table.lowered[symbol]] == ["Paris"]
+    assert (table.found, table.words, table.coverage) == (3, 6, 4 / 6)
+    assert wanted_words(tokenizer) == {*numbers, "nowhere"}
+
+
+def test_the_first_words_of_a_file_and_the_size_of_its_vectors(made: Any) -> None:
+    path = made("a.txt", b"the 1 2\nof 3 4\nto 5 6\n")
+    assert first_words(path, 2) == ("the", "of") and first_words(path, 9) == ("the", "of", "to")
+    assert width_of(path) == 2
+
+
+def test_only_a_tokeniser_of_words_is_joined_with_words() -> None:
+    with pytest.raises(DataError, match="this tokeniser cuts bytes"):
+        with_words(fit(BytesConfig(), ["a"]), ["b"])

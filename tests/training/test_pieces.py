@@ -69,7 +69,7 @@ def test_pieces_are_all_rows_in_order_of_nearly_one_size_and_never_empty(rows: i
 def test_packed_rows_are_cut_with_their_segments() -> None:
     symbols = Ragged.of([[5, 6], [7], [8, 9, 10], [11]], "int32")
     packs = Packs(symbols.lengths + 1, 5, 4, seed=0)
-    batch = packed_batch(symbols, packs, packs.share(0, 0, 0, 1))
+    batch = packed_batch(symbols, packs.share(0, 0, 0, 1))
     parts = cut(batch, 2)
     assert torch.equal(torch.cat([part.inputs.segments for part in parts]), batch.inputs.segments)
     assert all(part.ids == () for part in parts)  # rows hold several documents each

@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 import torch
@@ -17,11 +17,12 @@ from seqloom.config.models import AnyModel
 from seqloom.data.schema import InputKind, Schema, TargetKind
 from seqloom.durable import Manifest, read_file_of, read_manifest
 from seqloom.errors import ConfigError, DamagedError, DataError, SeqloomError, near_name
+from seqloom.metrics.calibration import Calibration
 from seqloom.tasks.contract import Meaning
 from seqloom.text.tokenizer import Tokenizer
 from seqloom.version import __version__
 
-FORMAT = 1
+FORMAT = 2  # 1 had no units of numbers and no calibration
 WEIGHTS, CONFIG, CARD, LABELS = "model.safetensors", "config.json", "card.md", "labels.json"
 TOKENIZER, TARGET_TOKENIZER = "tokenizer.json", "target_tokenizer.json"
 BOUND = (
@@ -50,6 +51,13 @@ class _Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     target: TargetKind
 
 
+class _Calibration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How scores are read."""
+
+    temperature: Annotated[float, msgspec.Meta(gt=0, le=1e6)] = 1.0
+    thresholds: tuple[Annotated[float, msgspec.Meta(ge=0, le=1)], ...] = ()
+
+
 class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The content of config.json."""
 
@@ -60,7 +68,11 @@ class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     schema: _Schema
     sizes: tuple[int, ...]
     numbers: int
+    longest: int = 0  # 0: not known
     notes: dict[str, Any]
+    # from format 2 on
+    units: tuple[tuple[float, float], ...] = ()
+    calibration: _Calibration = _Calibration()
 
 
 class _Version(msgspec.Struct, frozen=True):
@@ -115,7 +127,10 @@ def _config_file(bundle: Bundle) -> bytes:
         schema=_Schema(schema.input, schema.target),
         sizes=bundle.meaning.sizes,
         numbers=bundle.meaning.numbers,
+        longest=bundle.meaning.longest,
         notes=bundle.notes,
+        units=bundle.meaning.units,
+        calibration=_Calibration(*bundle.meaning.calibration),
     )
     try:
         text = msgspec.json.encode(document)  # a score that is not finite becomes null: JSON has no word for it
@@ -202,7 +217,28 @@ def _meaning(document: _Document, files: Mapping[str, bytes], folder: Path) -> M
     first, second = (_tokenizer(files, name, folder) for name in (TOKENIZER, TARGET_TOKENIZER))
     if second is None and schema.target == "text":
         second = first
-    return Meaning(schema, first, second, document.sizes, document.numbers)
+    _require_fitting_numbers(document, schema, folder / CONFIG)
+    return Meaning(
+        schema,
+        first,
+        second,
+        document.sizes,
+        document.numbers,
+        document.longest,
+        document.units,
+        Calibration(document.calibration.temperature, document.calibration.thresholds),
+    )
+
+
+def _require_fitting_numbers(document: _Document, schema: Schema, place: Path) -> None:
+    """Refuse thresholds and units that are not one for each label and number."""
+    thresholds, units = document.calibration.thresholds, document.units
+    if thresholds and len(thresholds) != len(schema.labels):
+        raise ConfigError(f"{place}: {len(thresholds)} thresholds for {len(schema.labels)} labels", fix=_RESTORE)
+    if units and len(units) != document.numbers:
+        raise ConfigError(f"{place}: {len(units)} units for {document.numbers} numbers", fix=_RESTORE)
+    if any(deviation <= 0 for _, deviation in units):
+        raise ConfigError(f"{place}: a deviation is not above 0", fix=_RESTORE)
 
 
 def _tokenizer(files: Mapping[str, bytes], name: str, folder: Path) -> Tokenizer | None:

@@ -7,7 +7,20 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from seqloom.cli import data, demo, doctor, evaluate, predict, recipes, train, tune, verify
+from seqloom.cli import (
+    compare,
+    data,
+    demo,
+    doctor,
+    evaluate,
+    generate,
+    predict,
+    recipes,
+    train,
+    translate,
+    tune,
+    verify,
+)
 from seqloom.cli.exits import exit_code_of
 from seqloom.cli.panels import Panels
 from seqloom.errors import RejectedError, SeqloomError
@@ -41,9 +54,12 @@ app.command("recipes")(recipes.recipes)
 app.command("demo")(demo.demo)
 app.command("train", cls=Panels)(train.train)
 app.command("evaluate")(evaluate.evaluate)
+app.command("generate")(generate.generate)
 app.command("predict")(predict.predict)
+app.command("translate")(translate.translate)
 app.command("doctor")(doctor.doctor)
 app.command("tune", cls=Panels)(tune.tune)
+app.command("compare", cls=Panels)(compare.compare)
 app.add_typer(data.app, name="data")
 app.add_typer(verify.app, name="verify")
 

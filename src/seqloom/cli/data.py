@@ -54,6 +54,7 @@ def check(
     max_bad: options.MaxBad = "0.1%",
     tokenizer: options.Tokeniser = "words",
     vocabulary: options.Vocabulary = None,
+    least: options.Least = None,
     word_split: options.WordSplit = "punctuation",
     lower: options.Lower = False,
     unicode: options.Unicode = "as-is",
@@ -80,7 +81,7 @@ def check(
             sequence=sequence,
             split=options.split(split_column, shares, fold, group, split_seed),
         )
-        how = options.encoding_config(tokenizer, vocabulary, word_split, lower, unicode, longest, too_long)
+        how = options.encoding_config(tokenizer, vocabulary, least, word_split, lower, unicode, longest, too_long)
     with _refusals(json):
         if html is not None:
             require_writable(html, map(Path, (*data, *(dev or ()), *(test or ()))), Ledger())

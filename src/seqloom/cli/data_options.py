@@ -89,6 +89,10 @@ WordSplit = Annotated[
     str,
     typer.Option("--word-split", metavar="RULE", help="Words end at punctuation, or only at space (text cut before)."),
 ]
+Least = Annotated[
+    int | None,
+    typer.Option("--least", metavar="COUNT", help="How often a word or character must occur, else it is unknown."),
+]
 Lower = Annotated[bool, typer.Option("--lower", help="Lower-case the text.")]
 Unicode = Annotated[
     str, typer.Option("--unicode", metavar="FORM", help=f"The form of the text: {', '.join(get_args(UnicodeForm))}.")
@@ -98,7 +102,8 @@ Longest = Annotated[
 ]
 TooLong = Annotated[str, typer.Option("--too-long", metavar="RULE", help="cut what is longer, or refuse it.")]
 
-FLAGS = {"limit": "--vocabulary", "split": "--word-split", "longest": "--longest", "too_long": "--too-long", "unicode": "--unicode"}
+FLAGS = {"limit": "--vocabulary", "least": "--least", "split": "--word-split", "longest": "--longest"}
+FLAGS |= {"too_long": "--too-long", "unicode": "--unicode"}
 FLAGS |= {"format": "--format", "unit": "--unit", "task": "--task", "seed": "--split-seed"}  # by the names of settings
 
 
@@ -176,7 +181,14 @@ def data_config(**settings: Any) -> DataConfig:
 
 
 def encoding_config(
-    kind: str, vocabulary: int | None, word_split: str, lower: bool, unicode: str, longest: int, too_long: str
+    kind: str,
+    vocabulary: int | None,
+    least: int | None,
+    word_split: str,
+    lower: bool,
+    unicode: str,
+    longest: int,
+    too_long: str,
 ) -> EncodingConfig:
     """How examples become numbers."""
     settings: dict[str, Any] = {"kind": kind, "lower": lower, "unicode": unicode}
@@ -185,10 +197,12 @@ def encoding_config(
             raise ConfigError(f"--word-split {word_split}: a tokeniser of {kind} has no words", fix="leave it out")
         settings["split"] = word_split
     tokenizer = from_data(settings, AnyTokenizer)
-    if vocabulary is not None:
-        if "limit" not in tokenizer.__struct_fields__:
-            raise ConfigError(f"a tokeniser of {kind} has no limit", fix="leave --vocabulary out")
-        tokenizer = from_data(settings | {"limit": vocabulary}, AnyTokenizer)
+    limits = {name: value for name, value in (("limit", vocabulary), ("least", least)) if value is not None}
+    for name in limits:
+        if name not in tokenizer.__struct_fields__:
+            raise ConfigError(f"a tokeniser of {kind} has no {name}", fix=f"leave {FLAGS[name]} out")
+    if limits:
+        tokenizer = from_data(settings | limits, AnyTokenizer)
     return EncodingConfig(tokenizer=tokenizer, longest=longest, too_long=cast(Any, too_long))
 
 
@@ -197,7 +211,7 @@ def unescaped(mark: str | None) -> str | None:
     return None if mark is None else mark.replace("\\t", "\t")
 
 
-ENCODING = ("tokenizer", "vocabulary", "word_split", "lower", "unicode", "longest", "too_long")
+ENCODING = ("tokenizer", "vocabulary", "least", "word_split", "lower", "unicode", "longest", "too_long")
 
 
 class DataOptions(NamedTuple):
@@ -226,6 +240,7 @@ class DataOptions(NamedTuple):
     max_bad: MaxBad = "0.1%"
     tokenizer: Tokeniser = "words"
     vocabulary: Vocabulary = None
+    least: Least = None
     word_split: WordSplit = "punctuation"
     lower: Lower = False
     unicode: Unicode = "as-is"

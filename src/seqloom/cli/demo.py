@@ -68,7 +68,7 @@ def _kept(reports: Iterator[Report], samples: list[Sample]) -> Iterator[Report]:
 def _shown(screen: Screen, folder: Path, show: "Show", samples: list[Sample]) -> None:
     """Some unseen examples, what the model says to some more, and where it looks."""
     screen.print("\nUnseen examples:")
-    for line in sample_lines(samples, samples):
+    for line in sample_lines(samples):
         screen.print(line, soft_wrap=True)
     from seqloom.demonstration import alignment
     from seqloom.loaded.model import load

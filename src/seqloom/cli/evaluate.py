@@ -1,22 +1,27 @@
 """`seqloom evaluate`: how well a model does, with 95 % intervals. A look at the test set is written down."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
 
 from seqloom.cli.data_options import FileOptions, LabelSeparator, Target
-from seqloom.cli.predict import Model, load_on
+from seqloom.cli.predict import Deterministic, Model, exact, load_on
 from seqloom.cli.screen import Screen
 from seqloom.cli.sharing import shares
+from seqloom.cli.translate import Beam, LengthPenalty
 from seqloom.config.data import ReadingConfig
+from seqloom.config.decoding import decoding
 from seqloom.data.problems import counted, escaped
+from seqloom.errors import ConfigError
 
 if TYPE_CHECKING:
     from seqloom.loaded import LoadedModel
-    from seqloom.tasks.judging import Evaluation
+    from seqloom.tasks.judging import Evaluation, Slice, Unseen
 
 CONFUSIONS = 5
+LABELS = 8  # that training never saw, which are named
 
 
 @shares(FileOptions)
@@ -29,7 +34,18 @@ def evaluate(
     test: Annotated[bool, typer.Option("--test", help="Look at the test part, and write down that you did.")] = False,
     target: Target = None,
     label_separator: LabelSeparator = None,
+    by: Annotated[
+        list[str] | None,
+        typer.Option("--by", metavar="COLUMN", help="Also for each value of a column, or by length; may be repeated."),
+    ] = None,
+    errors: Annotated[
+        Path | None, typer.Option("--errors", metavar="FILE", help="Write the worst answers here, .jsonl or .csv.")
+    ] = None,
+    most: Annotated[int | None, typer.Option("--most", metavar="COUNT", help="How many of them; else 1000.")] = None,
+    beam: Beam = None,
+    length_penalty: LengthPenalty = None,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    deterministic: Deterministic = False,
     *,
     shared: FileOptions,
 ) -> None:
@@ -37,8 +53,10 @@ def evaluate(
     wishes: dict[str, Any] = {"input": shared.input_, "reading": shared.reading()}
     wishes |= {"target": target, "label_separator": label_separator}
     settings: dict[str, Any] = {name: value for name, value in wishes.items() if value not in (None, ReadingConfig())}
+    settings |= _extras(by, errors, most) | _decoding(beam, length_penalty)
     loaded = load_on(model, shared.device)
-    evaluation = loaded.evaluate(*(data or ()), part="test" if test else "dev", budget=shared.budget, **settings)
+    with exact(deterministic):
+        evaluation = loaded.evaluate(*(data or ()), part="test" if test else "dev", budget=shared.budget, **settings)
     found = _result(loaded, evaluation, test)
     if test and loaded.folder is not None:  # its report and its card tell of this look too
         from seqloom.training.pages.writing import write_pages
@@ -48,37 +66,106 @@ def evaluate(
         Screen().print(msgspec.json.encode(found).decode(), markup=False, soft_wrap=True)
     else:
         _show(found, evaluation, data or [])
+    if errors is not None:
+        typer.echo(f"{counted(len(evaluation.worst), 'answer')}, the worst first, written to {errors}", err=True)
+
+
+def _extras(by: list[str] | None, errors: Path | None, most: int | None) -> dict[str, Any]:
+    """What is wanted besides the metrics."""
+    if most is not None and errors is None:
+        raise ConfigError("--most says how many answers --errors writes", fix="give --errors FILE too")
+    wishes = {"by": by, "errors": errors, "most": most}
+    return {name: value for name, value in wishes.items() if value is not None}
+
+
+def _decoding(beam: int | None, length_penalty: float | None) -> dict[str, Any]:
+    """How texts are written, where it is said."""
+    wishes = {"width": beam, "length_penalty": length_penalty}
+    given = {name: value for name, value in wishes.items() if value is not None}
+    return {"decoding": decoding(**given)} if given else {}
 
 
 def _result(loaded: "LoadedModel", evaluation: "Evaluation", test: bool) -> dict[str, Any]:
     """The result as programs read it."""
     looks = {"looks": len(loaded.looks)} if test else {}
-    intervals = {name: list(interval) for name, interval in evaluation.intervals(loaded.task).items()}
     known = {"task": evaluation.task, "part": "test" if test else "dev", "rows": evaluation.rows}
-    return known | {"metrics": evaluation.metrics, "intervals": intervals} | looks
+    unseen = {"unseen": _unseen(evaluation.unseen)} if evaluation.unseen.rows else {}
+    slices = {"slices": _slices(loaded, evaluation.slices)} if evaluation.slices else {}
+    signatures = {"signatures": found} if (found := loaded.task.signatures()) else {}
+    return known | _figures(loaded, evaluation) | signatures | unseen | slices | looks
+
+
+def _figures(loaded: "LoadedModel", evaluation: "Evaluation") -> dict[str, Any]:
+    intervals = {name: list(interval) for name, interval in evaluation.intervals(loaded.task).items()}
+    return {"metrics": evaluation.metrics, "intervals": intervals}
+
+
+def _unseen(unseen: "Unseen") -> dict[str, Any]:
+    return {"rows": unseen.rows, "labels": dict(unseen.labels)}
+
+
+def _slices(loaded: "LoadedModel", slices: "tuple[Slice, ...]") -> dict[str, Any]:
+    """The slices of each column by their values."""
+    found: dict[str, dict[str, Any]] = {}
+    for column, value, part in slices:
+        found.setdefault(column, {})[value] = {"rows": part.rows} | _figures(loaded, part)
+    return found
 
 
 def _show(found: dict[str, Any], evaluation: "Evaluation", data: list[str]) -> None:
     from seqloom.training.pages.words import alike_said
 
-    screen = Screen()
     where = " ".join(map(escaped, data)) or f"the {found['part']} part"
-    lines = [f"{counted(found['rows'], 'example')} of {where}", ""]
-    width = max(map(len, found["metrics"]), default=0)
+    lines = [f"{counted(found['rows'], 'example')} of {where}", "", *_table(found)]
+    if alike := alike_said(found["metrics"]):
+        lines += ["", alike]
+    if signatures := found.get("signatures"):
+        lines += ["", "as sacreBLEU signs them:", *(f"  {name}  {text}" for name, text in signatures.items())]
+    lines += _unseen_lines(evaluation.unseen) + _confusion_lines(evaluation)
+    for column, slices in found.get("slices", {}).items():
+        lines += _slice_lines(column, slices)
+    if "looks" in found:
+        lines += ["", f"The test set was looked at {counted(found['looks'], 'time')} with this model."]
+    Screen().print("\n".join(lines), markup=False, soft_wrap=True)
+
+
+def _table(found: dict[str, Any]) -> list[str]:
+    """A line for each metric with its interval."""
+    width, lines = max(map(len, found["metrics"]), default=0), []
     for name, value in found["metrics"].items():
         low, high = found["intervals"].get(name, (None, None))
         between = "" if low is None or high is None else f"   95 % between {low:.4f} and {high:.4f}"
         lines.append(f"  {name:<{width}}  {value:.4f}{between}")
-    if alike := alike_said(found["metrics"]):
-        lines += ["", alike]
+    return lines
+
+
+def _unseen_lines(unseen: "Unseen") -> list[str]:
+    """How many rows have labels that training never saw, and which."""
+    if not unseen.rows:
+        return []
+    named = ", ".join(f"{escaped(label)} ({count:,})" for label, count in unseen.labels[:LABELS])
+    more = f" and {len(unseen.labels) - LABELS:,} others" if len(unseen.labels) > LABELS else ""
+    have = "has a label" if unseen.rows == 1 else "have labels"
+    return ["", f"{counted(unseen.rows, 'example')} {have} that training never saw, counted as errors: {named}{more}"]
+
+
+def _confusion_lines(evaluation: "Evaluation") -> list[str]:
     wrong = [one for one in evaluation.confusion if one[0] != one[1]]
-    if wrong:
-        often = sorted(wrong, key=lambda one: -one[2])[:CONFUSIONS]
-        lines += ["", "most often mistaken:"]
-        lines += [
-            f"  {escaped(str(true))} taken for {escaped(str(said))}, {counted(count, 'time')}"
-            for true, said, count in often
-        ]
-    if "looks" in found:
-        lines += ["", f"The test set was looked at {counted(found['looks'], 'time')} with this model."]
-    screen.print("\n".join(lines), markup=False, soft_wrap=True)
+    often = sorted(wrong, key=lambda one: -one[2])[:CONFUSIONS]
+    lines = [
+        f"  {escaped(str(true))} taken for {escaped(str(said))}, {counted(count, 'time')}"
+        for true, said, count in often
+    ]
+    return ["", "most often mistaken:", *lines] if lines else []
+
+
+def _slice_lines(column: str, slices: dict[str, Any]) -> list[str]:
+    """A table of the slices of one column: how many rows, and the metric that is told first with its interval."""
+    name = next(iter(next(iter(slices.values()))["metrics"]))
+    width = max(len(escaped(value)) for value in (*slices, f"{column} "))
+    lines = ["", f"{f'by {escaped(column)}':<{width + 2}}  {'rows':>6}  {name}"]
+    for value, part in slices.items():
+        low, high = part["intervals"].get(name, (None, None))
+        between = "" if low is None or high is None else f"   95 % between {low:.4f} and {high:.4f}"
+        lines.append(f"  {escaped(value):<{width}}  {part['rows']:>6,}  {part['metrics'][name]:.4f}{between}")
+    return lines

@@ -1,34 +1,41 @@
-"""`seqloom predict`: the answers of a model to inputs, one JSON object a line, in the order of the inputs."""
+"""`seqloom predict`: the answers of a model to inputs, a line for each, in the order of the inputs."""
 
 import io
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 
-import msgspec
 import typer
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
-from seqloom.cli.data_options import FileOptions
+from seqloom.cli.answers import Form, Line, answered, form_of, refused, written
+from seqloom.cli.data_options import BadRowsRule, FileOptions, Sequence, bad_rows
+from seqloom.cli.exits import SOME_BAD
 from seqloom.cli.screen import Screen
 from seqloom.cli.sharing import shares
+from seqloom.config.data import ReadingConfig
 from seqloom.data.problems import Ledger, Problem, counted
 from seqloom.errors import ConfigError
 
 if TYPE_CHECKING:
-    from seqloom.data.examples import Example, Input
+    from contextlib import AbstractContextManager
+
+    from seqloom.data.examples import Example
     from seqloom.loaded import LoadedModel
-    from seqloom.tasks.contract import Prediction
+    from seqloom.loaded.predicting import Reply
 
 STANDARD_INPUT = "-"
-TOGETHER = 256  # lines that are written at once
-OTHER_FORMATS = (".csv", ".tsv", ".json", ".parquet", ".npz", ".xlsx")  # names that promise something else
-WHOLE = 1e6  # from here on six digits have no place behind the point
+TOGETHER = 256  # lines that are written at once; of a stream each alone, for somebody may wait for it
 NOT_ASKED = " in float32"  # of a model that is only asked, nobody chooses the precision
+LINED = {".txt": "text", ".jsonl": "jsonl", ".ndjson": "jsonl"}  # files in which a bad line spoils itself alone
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A run folder or a model folder.")]
+Deterministic = Annotated[
+    bool, typer.Option("--deterministic", help="Use only kernels whose sums do not depend on timing.")
+]
 
 
 @shares(FileOptions)
@@ -36,25 +43,51 @@ def predict(
     model: Model,
     source: Annotated[str, typer.Argument(metavar="FILE", help="A file, or - for lines of standard input.")],
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the answers here.")] = None,
+    as_: Annotated[
+        str | None,
+        typer.Option("--as", metavar="FORM", help="jsonl, csv or text; else by the name of --out, or jsonl."),
+    ] = None,
     with_input: Annotated[bool, typer.Option("--with-input", help="Repeat the input beside its answer.")] = False,
+    sequence: Sequence = None,
+    bad_rows_: BadRowsRule = "strict",
+    deterministic: Deterministic = False,
     *,
     shared: FileOptions,
 ) -> None:
-    """Answer every input of a file: one JSON object a line, in their order."""
-    reading = shared.reading()
-    if out is not None:
-        _require_name(out, source)
-    from seqloom.loaded.model import BUDGET
+    """Answer every input of a file: a line for each, in their order."""
+    reading, skip = shared.reading(), bad_rows(bad_rows_, "100%").skip
+    asked = Asked(source, tuple(shared.input_ or ()), sequence, reading, skip)
+    wanted = Wanted(form_of(as_, out), out, with_input)
+    asked.require_another(out)
+    loaded = load_on(model, shared.device)
+    with exact(deterministic):
+        answer(loaded, asked, wanted, shared.budget)
 
-    loaded, ledger = load_on(model, shared.device), Ledger()
-    if with_input:
+
+class Wanted(NamedTuple):
+    """How the answers are wanted."""
+
+    form: Form
+    out: Path | None
+    with_input: bool
+
+
+def answer(loaded: "LoadedModel", asked: "Asked", wanted: Wanted, budget: int | None) -> None:
+    """Write the answer to every input, in their order; people at a terminal see how far it is."""
+    from seqloom.loaded.model import BUDGET
+    from seqloom.loaded.predicting import Told
+
+    ledger = Told() if asked.skip else Ledger()
+    if wanted.with_input:
         _require_text(loaded)
-    examples = _examples(loaded, source, tuple(shared.input_ or ()), reading, ledger)
+    source, windows = asked.source, asked.windows(loaded, ledger)
     with _progress(source, ledger) as show:
-        answers = loaded.answers(examples, ledger, budget=shared.budget or BUDGET)
-        lines = (show(_line(*pair, source, with_input=with_input)) for pair in answers)
-        _write(lines, out)
-    _tell(ledger, out)
+        replies = loaded.replies(windows, ledger, budget=budget or BUDGET)
+        lines = (show(_line(reply, source, with_input=wanted.with_input)) for reply in replies)
+        _write(lines, wanted.form, wanted.out, 1 if source == STANDARD_INPUT else TOGETHER)
+    _tell(ledger, wanted.out)
+    if ledger.skipped:
+        raise typer.Exit(SOME_BAD)
 
 
 def load_on(model: Path, device: str) -> "LoadedModel":
@@ -72,15 +105,12 @@ def load_on(model: Path, device: str) -> "LoadedModel":
     return loaded
 
 
-def _require_name(out: Path, source: str) -> None:
-    """Refuse a file for the answers that is the input, or whose name promises another format than it will have."""
-    if source != STANDARD_INPUT and out.absolute() == Path(source).absolute():
-        raise ConfigError(f"--out {out} is the input itself, which the answers would replace", fix="another name")
-    if out.suffix.lower() in OTHER_FORMATS:
-        raise ConfigError(
-            f"--out {out}: the answers are JSON, one object a line, and not {out.suffix}",
-            fix=f"--out {out.with_suffix('.jsonl')}",
-        )
+def exact(wanted: bool) -> "AbstractContextManager[None]":
+    """A block in which torch refuses kernels whose sums depend on timing, if that is wanted."""
+    from seqloom.config.training import TrainingConfig
+    from seqloom.training import devices
+
+    return devices.deterministic(TrainingConfig(deterministic=True)) if wanted else nullcontext()
 
 
 def _require_text(loaded: "LoadedModel") -> None:
@@ -89,55 +119,62 @@ def _require_text(loaded: "LoadedModel") -> None:
         raise ConfigError(f"--with-input repeats texts, and the model reads {kind}", fix="leave it out")
 
 
-def _examples(
-    loaded: "LoadedModel", source: str, named: tuple[str, ...], reading: Any, ledger: Ledger
-) -> "Iterator[Example]":
-    from seqloom.data.inputs import Columns, read_inputs, read_lines_of
+class Asked(NamedTuple):
+    """What is asked of a model: where the inputs stand, and how they are read."""
 
-    kind = loaded.meaning.schema.input
-    if source == STANDARD_INPUT:
-        return read_lines_of(cast(io.BufferedReader, sys.stdin.buffer), kind, ledger)
-    columns = Columns(named, loaded.columns)
-    return read_inputs(Path(source), kind, ledger, columns=columns, reading=reading)
+    source: str
+    named: tuple[str, ...]  # columns
+    sequence: str | None
+    reading: ReadingConfig
+    skip: bool  # whether bad rows are told and the rest answered
 
+    def require_another(self, out: Path | None) -> None:
+        """Refuse a file for the answers that is the input."""
+        if out is not None and self.source != STANDARD_INPUT and out.absolute() == Path(self.source).absolute():
+            raise ConfigError(f"--out {out} is the input itself, which the answers would replace", fix="another name")
 
-def _line(example: "Example", prediction: "Prediction", source: str, *, with_input: bool) -> bytes:
-    """The answer to one example, with the name that the data gives it or the place where it stood."""
-    given = {"input": _repeated(example.input)} if with_input else {}
-    path, line, _ = example.place
-    place: dict[str, Any] = {"line": line} if path == source or source == STANDARD_INPUT else {"file": path}
-    name = {"id": example.id} if example.id else {}
-    return msgspec.json.encode(name | place | given | rounded(prediction.to_json())) + b"\n"
+    def windows(self, loaded: "LoadedModel", ledger: Ledger) -> "Iterable[list[Example]]":
+        """The inputs, some at a time: of a stream, whatever has arrived."""
+        from seqloom.data.arriving import arriving, lines_of
+        from seqloom.data.inputs import Columns, read_inputs
+        from seqloom.loaded.predicting import windows_of
 
+        kind, path = loaded.meaning.schema.input, Path(self.source)
+        columns = Columns(self.named, loaded.columns, self.sequence, loaded.sequence)
+        if self.source == STANDARD_INPUT:
+            return arriving(cast(io.BufferedReader, sys.stdin.buffer), kind, ledger, self.reading.format, columns)
+        if self.skip and self.sequence is None and self._has_lines(path):
+            format_ = self.reading.format or cast(Any, LINED[path.suffix.lower()])
+            return lines_of(path, kind, ledger, format_, columns)
+        return windows_of(read_inputs(path, kind, ledger, columns=columns, reading=self.reading))
 
-def _repeated(given: "Input") -> Any:
-    """A text as it was read; of a text cut into words, the text."""
-    return getattr(given, "text", given)
-
-
-def rounded(value: Any) -> Any:
-    """The same plain value, each fraction in it to six digits that matter: a model knows no more.
-
-    >>> rounded({"scores": {"good": 0.12345678901234567}, "numbers": [1234567.75, -2e-9], "line": 3})
-    {'scores': {'good': 0.123457}, 'numbers': [1234568.0, -2e-09], 'line': 3}
-    """
-    if isinstance(value, dict):
-        return {name: rounded(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [rounded(one) for one in value]
-    if isinstance(value, float):
-        return float(f"{value:.6g}") if abs(value) < WHOLE else round(value, 0)
-    return value
+    def _has_lines(self, path: Path) -> bool:
+        """Whether a file is read line by line: a bad one can then be told alone, even where it is no UTF-8."""
+        plain = ReadingConfig(format=self.reading.format)
+        lined = self.reading.format in ("text", "jsonl") or (
+            self.reading.format is None and path.suffix.lower() in LINED
+        )
+        return path.is_file() and lined and self.reading == plain
 
 
-def _write(lines: Iterator[bytes], out: Path | None) -> None:
+def _line(reply: "Reply", source: str, *, with_input: bool) -> Line:
+    """The line of an answer, or of a row that has none."""
+    from seqloom.data.arriving import STANDARD_INPUT as NAMED
+
+    name = NAMED if source == STANDARD_INPUT else source
+    if isinstance(reply, Problem):
+        return refused(reply, name)
+    return answered(reply[0], reply[1], name, with_input=with_input)
+
+
+def _write(lines: Iterator[Line], form: Form, out: Path | None, most: int) -> None:
     """Nothing; the lines are in a file that is whole or not there, or on standard output as they come."""
     if out is not None:
         from seqloom.durable import write_file
 
-        return write_file(out, lines)
-    screen = Screen()
-    while together := b"".join(line for line, _ in zip(lines, range(TOGETHER), strict=False)):
+        return write_file(out, written(lines, form))
+    screen, pieces = Screen(), written(lines, form)
+    while together := b"".join(islice(pieces, most)):
         screen.print(together.decode(), end="", markup=False, soft_wrap=True)
     return None
 
@@ -148,11 +185,11 @@ def _progress(source: str, ledger: Ledger) -> Iterator[Any]:
     screen = Screen(stderr=True)
     path = Path(source)
     size = path.stat().st_size if path.is_file() else 0
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn())
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
         work, done = bar.add_task("", total=size or None), 0
 
-        def show(line: bytes) -> bytes:
+        def show(line: Line) -> Line:
             nonlocal done
             done += 1
             bar.update(work, description=f"{counted(done, 'answer')}", completed=min(ledger.bytes, size))
@@ -162,11 +199,14 @@ def _progress(source: str, ledger: Ledger) -> Iterator[Any]:
 
 
 def _tell(ledger: Ledger, out: Path | None) -> None:
-    """Say what was cut or passed over, and where the answers are."""
+    """Say what was cut, passed over or could not be answered, and where the answers are."""
     for _, count, samples in ledger.warnings():
         typer.echo(_first_of(count, samples[0]), err=True)
     if out is not None:
         typer.echo(f"{counted(ledger.rows, 'answer')} written to {out}", err=True)
+    if ledger.skipped:
+        kinds = ", ".join(f"{code} {count:,}" for code, count in ledger.bad.most_common())
+        typer.echo(f"{counted(ledger.skipped, 'row')} could not be answered ({kinds}): see 'error' there", err=True)
 
 
 def _first_of(count: int, problem: Problem) -> str:

@@ -193,25 +193,20 @@ def validation_lines(report: Validated, metric: str) -> list[Text]:
     if not (report.best and names):
         return [head]  # the same examples again would be no news
     head.append(f"{GAP}best so far", style="green")
-    wrong_first = sorted(report.samples, key=lambda sample: sample.right)
-    return [head, *sample_lines(report.samples, wrong_first[:SAMPLES])]
+    wrong_first = sorted(report.samples, key=lambda sample: sample.right is True)
+    return [head, *sample_lines(wrong_first[:SAMPLES])]
 
 
-def sample_lines(samples: Sequence[Sample], shown: Sequence[Sample]) -> list[Text]:
-    """A line for each of the samples that are shown, with a mark where all samples are right or wrong."""
-    marked = are_right_or_wrong(samples)
-    return [Text.assemble("  ", *([_mark(sample)] if marked else []), sample_line(sample)) for sample in shown]
+def sample_lines(samples: Sequence[Sample]) -> list[Text]:
+    """A line for each of the samples, with a mark where there is right and wrong."""
+    return [Text.assemble("  ", *_marks(sample), sample_line(sample)) for sample in samples]
 
 
-def are_right_or_wrong(samples: Sequence[Sample]) -> bool:
-    """Whether an answer is right by saying what is true; a surprise or a number is only better or worse than others."""
-    if any(sample.right for sample in samples):
-        return all(sample.said == sample.true for sample in samples if sample.right)
-    return not all(sample.true == sample.input for sample in samples)  # no answer: running text read by itself
-
-
-def _mark(sample: Sample) -> Text:
-    return Text("+ ", style="green") if sample.right else Text("- ", style="red")
+def _marks(sample: Sample) -> list[Text]:
+    """A mark for what is right or wrong; none for what is only better or worse."""
+    if sample.right is None:
+        return []
+    return [Text("+ ", style="green") if sample.right else Text("- ", style="red")]
 
 
 def sample_line(sample: Sample) -> Text:

@@ -13,6 +13,8 @@ import typer
 
 from seqloom.cli import data_options
 from seqloom.config.base import Config
+from seqloom.config.heads import HeadKind
+from seqloom.config.inputs import Letters
 from seqloom.config.models import AnyModel
 from seqloom.config.reading import from_data, read
 from seqloom.config.training import (
@@ -32,7 +34,7 @@ from seqloom.config.training import (
 )
 from seqloom.errors import ConfigError, did_you_mean
 from seqloom.recipes import RECIPES, SIZES
-from seqloom.training.wishes import Wishes
+from seqloom.training.wishes import Wishes, frozen
 
 MODEL, LENGTH, BATCHES = "Model", "How long", "Batches"
 OPTIMISER, RUN, MACHINE = "Optimiser", "The run folder, and what is seen", "Machine"
@@ -44,7 +46,9 @@ LENGTHS: dict[str, type[AnyLength]] = {
     "symbols": SymbolsConfig,
     "seconds": SecondsConfig,
 }
+LETTERS: tuple[str, ...] = get_args(Letters)
 BALANCED = "balanced"
+HEADS: tuple[HeadKind, ...] = get_args(HeadKind)
 DEVICES, PRECISIONS = ("auto", "cpu", "cuda", "mps"), ("auto", "float32", "bf16", "fp16")
 AnyPart = TypeVar("AnyPart", bound=Config)
 
@@ -74,6 +78,21 @@ ClassWeights = Annotated[
     str | None,
     _option("--class-weights", "LIST", MODEL, "How much each label counts: balanced, or numbers such as 1,2.5."),
 ]
+HeadName = Annotated[
+    str | None, _option("--head", "KIND", MODEL, f"What a tagger ends in: {' or '.join(HEADS)}; else class.")
+]
+LettersName = Annotated[
+    str | None, _option("--letters", "NAME", MODEL, "Read words with their letters: cnn or lstm; of lists of words.")
+]
+VectorFile = Annotated[
+    str | None,
+    _option("--vectors", "FILE", MODEL, "Start the vectors of words from this file: GloVe, word2vec or fastText."),
+]
+VectorWords = Annotated[
+    int | None,
+    _option("--vector-words", "COUNT", MODEL, "So many of its first words join the vocabulary; else 100,000."),
+]
+FreezeVectors = Annotated[bool, _switch("--freeze-vectors", MODEL, "The vectors of words stay as they are.")]
 Init = Annotated[str | None, _option("--init", "MODEL", MODEL, "Start from the weights of this run or model folder.")]
 Freeze = Annotated[
     list[str] | None, _option("--freeze", "PATTERN", MODEL, "Weights that stay, by name: 'encoder.*'; may be repeated.")
@@ -174,12 +193,17 @@ def model_wishes(values: dict[str, Any]) -> dict[str, Any]:
     """What the options say about the model, by the names of `Wishes`; what was not given is not in it."""
     if values["size"] is not None and values["size"] not in SIZES:
         raise ConfigError(f"--size {values['size']!r}", fix=did_you_mean(values["size"], SIZES))
+    if values["head"] is not None and values["head"] not in HEADS:
+        raise ConfigError(f"--head {values['head']!r}", fix=did_you_mean(values["head"], HEADS))
     for name in ("dropout", "smoothing"):
         if values[name] is not None and not 0 <= values[name] < 1:
             raise ConfigError(f"--{name} {values[name]:g} is no rate", fix="give a number from 0 to below 1")
-    wishes = {name: values[name] for name in ("size", "dropout", "smoothing") if values[name] is not None}
+    wishes = {name: values[name] for name in ("size", "dropout", "smoothing", "head") if values[name] is not None}
     if values["class_weights"] is not None:
         wishes["class_weights"] = class_weights(values["class_weights"])
+    if values["letters"] is not None and values["letters"] not in LETTERS:
+        raise ConfigError(f"--letters {values['letters']!r}", fix=did_you_mean(values["letters"], LETTERS))
+    wishes |= {name: values[name] for name in ("letters", "vectors", "vector_words") if values[name] is not None}
     if values["model"] is not None:
         own = str(values["model"]).endswith((".toml", ".json"))
         wishes["model"] = read(values["model"], AnyModel) if own else _recipe(values["model"])
@@ -213,7 +237,7 @@ def training_settings(values: dict[str, Any]) -> dict[str, Any]:
         "feed": feed(values["batch"], values["streams"], values["packs"]),
         "optimiser": optimiser(values["optimiser"], values["momentum"], values["decay"]),
         "schedule": schedule(values["schedule"], values["warm_up"]),
-        "freeze": tuple(values["freeze"]) if values["freeze"] else None,
+        "freeze": frozen(values["freeze"] or (), vectors=values["freeze_vectors"]) or None,
         "compile": values["compile_"] or None,
         "deterministic": values["deterministic"] or None,
     }

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 Norm = Literal["layer", "rms"]
 Activation = Literal["sigmoid", "tanh", "relu", "gelu", "swiglu"]
 Arrangement = Literal["plain", "residual", "post", "pre"]
+# What dropout draws: whether each number stays, or whether each unit stays for the whole sequence (Gal 2016, "locked")
+DropoutMask = Literal["element", "sequence"]
 
 
 class FeedForwardConfig(Config, tag="feed-forward", kw_only=True):
@@ -58,6 +60,7 @@ class BlockConfig(Config, tag="block", kw_only=True):
     norm: Norm = "layer"
     feed_forward: FeedForwardConfig | None = None
     dropout: Rate = 0.0
+    dropout_mask: DropoutMask = "element"
 
     def fit(self, width: int, position: Position = "none") -> None:
         """Raise ConfigError if the block cannot have this width or position."""

@@ -8,7 +8,7 @@ from seqloom.config.base import Config, Length, Rate
 from seqloom.config.text import AnyTokenizer, WordsConfig
 from seqloom.errors import ConfigError
 
-Task = Literal["classify", "regress", "tag", "lm", "translate"]
+Task = Literal["classify", "regress", "tag", "lm", "masked", "translate"]
 Format = Literal["csv", "tsv", "jsonl", "parquet", "conll", "conllu", "text", "parallel", "folder", "npz"]
 Unit = Literal["line", "paragraph", "file"]
 Name = Annotated[str, Meta(max_length=4_096, examples=["text"])]
@@ -84,6 +84,13 @@ class DataConfig(Config, tag="data", kw_only=True):
     split: AnySplit | None = None
 
 
+class VectorFileConfig(Config, tag="vector-file", kw_only=True):
+    """Pretrained word vectors that the model starts from; a run that has begun does not need the file any more."""
+
+    path: Name
+    words: Annotated[int, Meta(ge=0, le=2**24, examples=[2])] = 100_000  # first ones that join the vocabulary
+
+
 class EncodingConfig(Config, tag="encoding", kw_only=True):
     """How examples become numbers. A target text has the tokeniser of the input unless another is named."""
 
@@ -91,3 +98,4 @@ class EncodingConfig(Config, tag="encoding", kw_only=True):
     target_tokenizer: AnyTokenizer | None = None
     longest: Length = 2**20  # symbols, words or steps of one input or target text
     too_long: Literal["cut", "refuse"] = "cut"
+    vectors: VectorFileConfig | None = None

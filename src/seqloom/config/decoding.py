@@ -1,17 +1,17 @@
 """Decoding: how a model that scores the next symbol writes a whole text."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta
 
 from seqloom.config.base import Config
 from seqloom.config.data import NameList, Seed
-from seqloom.errors import ConfigError
+from seqloom.errors import ConfigError, did_you_mean
 
 Count = Annotated[int, Meta(ge=1, le=2**20, examples=[1])]
 Symbols = Annotated[int, Meta(ge=1, le=2**20, examples=[64])]
 Beams = Annotated[int, Meta(ge=1, le=1_024, examples=[5])]
-Temperature = Annotated[float, Meta(gt=0.0, le=1_000.0, examples=[1.0])]
+Temperature = Annotated[float, Meta(ge=0.001, le=1_000.0, examples=[1.0])]
 Probability = Annotated[float, Meta(ge=0.0, le=1.0, examples=[1.0])]
 Penalty = Annotated[float, Meta(ge=0.0, le=100.0, examples=[1.0])]
 Repetition = Annotated[float, Meta(ge=1.0, le=100.0, examples=[1.0])]
@@ -24,6 +24,15 @@ class DecodingConfig(Config, kw_only=True):
     longest: Symbols | None = None  # symbols of one answer; None: by the task
     stop: NameList = ()  # texts that end an answer; none of them is part of it
     repetition: Repetition = 1.0  # symbols that were said are so many times less likely (Keskar et al. 2019)
+
+    @property
+    def abreast(self) -> int:
+        """How many texts are written side by side for one prompt."""
+        return 1
+
+    def check(self) -> None:
+        if "" in self.stop:
+            raise ConfigError("a stop string without characters stands everywhere", fix="leave it out")
 
 
 class GreedyConfig(DecodingConfig, tag="greedy", kw_only=True):
@@ -40,6 +49,10 @@ class SampleConfig(DecodingConfig, tag="sample", kw_only=True):
     count: Count = 1  # answers to each prompt
     seed: Seed = 0
 
+    @property
+    def abreast(self) -> int:
+        return self.count
+
 
 class BeamConfig(DecodingConfig, tag="beam", kw_only=True):
     """The best of several texts that are written side by side."""
@@ -49,9 +62,34 @@ class BeamConfig(DecodingConfig, tag="beam", kw_only=True):
     length_penalty: Penalty = 1.0  # alpha: the score is divided by ((5 + length) / 6)^alpha (Wu et al. 2016); 0: not
     coverage_penalty: Penalty = 0.0  # beta: what the source was too little looked at costs (Wu et al. 2016)
 
+    @property
+    def abreast(self) -> int:
+        return self.width
+
     def check(self) -> None:
+        super().check()
         if self.best > self.width:
             raise ConfigError(f"the best {self.best} of {self.width} beams", fix="raise width, or lower best")
 
 
 AnyDecoding = GreedyConfig | SampleConfig | BeamConfig
+
+
+def decoding(**settings: Any) -> AnyDecoding:
+    """The simplest way to write that has all these settings: greedy, else a sample, else a beam.
+
+    >>> decoding(longest=9).kind(), decoding(temperature=0.7).kind(), decoding(width=5, best=3).kind()
+    ('greedy', 'sample', 'beam')
+    """
+    kinds: tuple[type[AnyDecoding], ...] = (GreedyConfig, SampleConfig, BeamConfig)
+    every = {name for kind in kinds for name in kind.__struct_fields__}
+    for name in settings.keys() - every:
+        raise ConfigError(f"'{name}' is no setting of decoding", fix=did_you_mean(name, every))
+    for kind in kinds:
+        if settings.keys() <= set(kind.__struct_fields__):
+            return kind(**settings)
+    drawn, searched = (sorted(settings.keys() - set(kind.__struct_fields__)) for kind in (BeamConfig, SampleConfig))
+    raise ConfigError(
+        f"{', '.join(drawn)} belong to a sample, {', '.join(searched)} to a beam, and one answer has one of them",
+        fix="leave the one or the other out",
+    )

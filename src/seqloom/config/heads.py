@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from seqloom.heads import Head, VectorHead
 
 Scheme = Literal["none", "bio", "bioes"]
+HeadKind = Literal["class", "crf"]  # what a recipe for tags may end in
 Pooling = Literal["mean", "sum", "max", "last", "first", "attention"]
 Classes = Annotated[int, Meta(ge=2, le=2**20, examples=[3])]
 ClassWeight = Annotated[float, Meta(ge=0.0, le=1e6, examples=[1.0])]

@@ -2,14 +2,18 @@
 
 import math
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from seqloom.config.base import Config, Pixels, Symbols, Taps, Width
+from seqloom.config.base import Config, Pixels, Rate, Symbols, Taps, Width
 from seqloom.errors import ConfigError
 
 if TYPE_CHECKING:
     from seqloom.inputs import Input
     from seqloom.mixers.contract import CausalMixer
+
+Letters = Literal["cnn", "lstm"]
+NUM_LETTERS = 256  # the bytes; 0 is no letter
+SPELLING_TAPS = 3  # letters that a filter spans
 
 
 class InputConfig(Config):
@@ -40,6 +44,7 @@ class TokensConfig(SteppedInputConfig, tag="tokens", kw_only=True):
 
     vocab_size: Symbols
     size: Width | None = None
+    symbol_dropout: Rate = 0.0  # of whole vectors, drawn once a step for each symbol (Gal and Ghahramani 2016)
 
     def parameters(self, width: int) -> int:
         size = width if self.size is None else self.size
@@ -79,6 +84,42 @@ class VectorsConfig(SteppedInputConfig, tag="vectors", kw_only=True):
         from seqloom.inputs import Vectors
 
         return Vectors(self, width)
+
+
+class SpelledConfig(InputConfig, tag="spelled", kw_only=True):
+    """Words and their letters: the vector of the word and one of its spelling, joined and mapped to the width.
+
+    Letters are the bytes of UTF-8, so none is unknown. Filters find endings and beginnings wherever they stand (Ma and
+    Hovy 2016); an LSTM from each end reads the whole word (Lample et al. 2016). In training a rare word is sometimes
+    read as UNKNOWN, so that a new one later finds a vector that was learned (Lample et al. 2016).
+    """
+
+    vocab_size: Symbols
+    size: Width | None = None  # of the word's vector; None: the model's width
+    letters: Letters = "cnn"
+    letter_size: Width = 30
+    spelling_size: Width = 50  # filters, or both halves of the LSTM together
+    rare_from: Symbols | None = None  # the first symbol that is rare: numbers follow frequency; None: none is
+    unknown_rate: Rate = 0.5  # how often a rare word is read as UNKNOWN
+
+    def check(self) -> None:
+        if self.letters == "lstm" and self.spelling_size % 2:
+            raise ConfigError(
+                f"spelling_size {self.spelling_size} cannot be halved, and an LSTM reads from each end",
+                fix=f"take {self.spelling_size + 1}",
+            )
+
+    def parameters(self, width: int) -> int:
+        size, letter, spelling = width if self.size is None else self.size, self.letter_size, self.spelling_size
+        half = spelling // 2
+        lstm, cnn = 2 * 4 * half * (letter + half + 2), spelling * (letter * SPELLING_TAPS + 1)
+        reader = lstm if self.letters == "lstm" else cnn
+        return self.vocab_size * size + NUM_LETTERS * letter + reader + (size + spelling) * width + width
+
+    def build(self, width: int) -> "Input":
+        from seqloom.inputs import SpelledWords
+
+        return SpelledWords(self, width)
 
 
 class PictureConfig(InputConfig, kw_only=True):
@@ -178,4 +219,5 @@ class FiltersConfig(PictureConfig, tag="filters", kw_only=True):
 
 
 SteppedInput = TokensConfig | NgramsConfig | VectorsConfig
-AnyInput = SteppedInput | FlatConfig | PatchesConfig | FiltersConfig
+SequenceInput = SteppedInput | SpelledConfig  # what is no picture
+AnyInput = SequenceInput | FlatConfig | PatchesConfig | FiltersConfig

@@ -111,8 +111,10 @@ class ConvolutionConfig(MixerConfig, tag="convolution", kw_only=True):
         return CausalConvolution(self, width)
 
 
-class RecurrentConfig(MixerConfig):
+class RecurrentConfig(MixerConfig, kw_only=True):
     """Base of the recurrences: a hidden state of the model's width, read left to right in every model."""
+
+    weight_dropout: Rate = 0.0  # of the weights from state to state, drawn once a step (Merity et al. 2018)
 
     def gates(self) -> int:
         """How many blocks of rows the weight matrices have."""

@@ -2,7 +2,9 @@
 
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from msgspec import Meta
 
 from seqloom.config.base import Config, Depth, Length, Rate, Width, require_affordable
 from seqloom.config.blocks import (
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
 
 MAX_LAYERS = 1_024
+Penalty = Annotated[float, Meta(ge=0.0, le=1e3, examples=[0.0])]
 
 
 class StackConfig(Config, kw_only=True):
@@ -87,6 +90,10 @@ class StackConfig(Config, kw_only=True):
     def absolute(self) -> bool:
         """Whether positions enter with the inputs."""
         return self.position in ("learned", "sinusoidal")
+
+    def limit(self) -> int | None:
+        """The most elements that it can read at once; None where there is no end."""
+        return self.max_length if self.position == "learned" else None
 
     def source(self) -> InputConfig:
         """What the stack reads."""
@@ -239,10 +246,15 @@ class ElementModelConfig(ModelConfig, tag="element-model", kw_only=True):
 
 
 class LanguageModelConfig(ModelConfig, tag="language-model", kw_only=True):
-    """P(next symbol | symbols so far): decode and read the vocabulary."""
+    """P(next symbol | symbols so far): decode and read the vocabulary.
+
+    The two penalties are added to the loss of training alone; Merity et al. 2018 take 2 and 1.
+    """
 
     decoder: DecoderConfig
     head: NextTokenHeadConfig
+    size_penalty: Penalty = 0.0  # of the mean square of what the head reads
+    change_penalty: Penalty = 0.0  # of the mean square of its change from element to element
 
     def check(self) -> None:
         require_tieable(self.head, self.decoder)

@@ -36,6 +36,8 @@ class WordsConfig(TokenizerConfig, tag="words", kw_only=True):
     limit: WordLimit = 50_000
     least: Count = 1  # how often a word must occur
     split: Literal["punctuation", "space"] = "punctuation"
+    or_lower: bool = False  # a word that is not in the vocabulary is looked up in lower case before it is unknown
+    letters: bool = False  # of data that is cut into words: each is one symbol, and its letters are kept beside it
 
 
 class CharactersConfig(TokenizerConfig, tag="characters", kw_only=True):

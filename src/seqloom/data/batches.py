@@ -3,10 +3,13 @@
     input     tensors                                     target    tensors
     text      Padded symbols [B,T]                        label     [B]
     pair      Padded symbols [B,T]                        labels    zeros and ones [B,K]
-    words     Subwords: pieces [B,T], firsts [B,W]        numbers   [B,K]
+    words     Subwords: pieces [B,T], firsts [B,W]; where letters are kept, Spelled: words [B,T], letters [B,T,L]
+                                                          numbers   [B,K]
     vectors   Padded [B,T,D]                              tags      [B,W] or [B,T], 0 in the padding
+                                                          series    [B,W,K] or [B,T,K], 0 in the padding
     picture   [B,H,W,C], bytes scaled to 0..1             text      [B,T] symbols and END; inputs Pair(input, BEGIN ...)
                                                           nothing   [B,T] symbols and END; inputs BEGIN and symbols
+                                                          masked    [B,T] symbols; of words all pieces are inputs
 
 Symbols and classes are int64, everything else float32. A kind is an entry in a table, not a branch.
 """
@@ -18,12 +21,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from seqloom.data.encoding import LETTERS
+from seqloom.data.originals import BYTES, dealt
+from seqloom.data.references import REFERENCE, References
 from seqloom.data.schema import InputKind, Schema, TargetKind
-from seqloom.data.streams import Cut, Packs, Streams
+from seqloom.data.streams import Cut, Streams
 from seqloom.errors import DataError
 from seqloom.ragged import Ragged
 from seqloom.text.symbols import BEGIN, END
-from seqloom.types import Batch, Padded, Pair, Subwords
+from seqloom.types import Batch, Padded, Pair, Spelled, Subwords
 
 Columns = Mapping[str, Ragged]  # of the rows of one batch
 AnyBatch = Batch[Any, Any]
@@ -33,10 +39,11 @@ def collate(schema: Schema, columns: Columns, rows: np.ndarray) -> AnyBatch:
     """The batch of the chosen rows, in their order; its ids are their numbers."""
     if not len(rows):
         raise DataError("the batch has no rows", fix="give at least one")
-    chosen = {name: column.select(rows) for name, column in columns.items()}
+    chosen = {name: column.select(rows) for name, column in columns.items() if name != REFERENCE}
     inputs = INPUTS[schema.input](chosen)
     inputs, targets = TARGETS[schema.target](Question(inputs, chosen, len(schema.labels)))
-    return Batch(inputs, targets, tuple(map(str, rows.tolist())))
+    references = References(columns[REFERENCE], rows) if REFERENCE in columns else ()
+    return Batch(inputs, targets, tuple(map(str, rows.tolist())), references, _bytes(chosen))
 
 
 def unseen_labels(columns: Columns, rows: np.ndarray) -> np.ndarray:
@@ -50,28 +57,54 @@ def unseen_labels(columns: Columns, rows: np.ndarray) -> np.ndarray:
     return np.bincount(of_row[target.values < 0], minlength=target.rows)
 
 
-def stream_batch(streams: Streams, cut: Cut) -> Batch[Padded, Tensor]:
-    """The batch of one step of contiguous streams; its ids are the numbers of the rows."""
+def stream_batch(streams: Streams, cut: Cut, sizes: np.ndarray | None = None) -> Batch[Padded, Tensor]:
+    """The batch of one step of contiguous streams; its ids are the numbers of the rows, `sizes` [N] in bytes."""
     read, said = streams.read(cut)
-    return Batch(_padded(read, cut.lengths), torch.from_numpy(said), tuple(map(str, cut.rows.tolist())))
+    places = cut.starts[:, None] + np.minimum(np.arange(cut.width), cut.lengths[:, None] - 1)
+    documents, offsets = streams.locate(np.clip(places, 0, streams.total - 1))
+    worth = _dealt(sizes, streams.symbols, documents, offsets)
+    ids = tuple(map(str, cut.rows.tolist()))
+    return Batch(_padded(read, cut.lengths), torch.from_numpy(said), ids, bytes=worth)
 
 
-def packed_batch(symbols: Ragged, packs: Packs, rows: Ragged) -> Batch[Padded, Tensor]:
-    """The batch of rows of packed documents, isolated by segments; its ids are the documents in reading order."""
-    documents, starts, sizes = (field[rows.values] for field in packs.pieces)
-    ends = np.cumsum(sizes)
-    piece = np.repeat(np.arange(len(sizes)), sizes)  # of every element
-    offset = np.arange(len(piece)) - (ends - sizes)[piece] + starts[piece]  # in the document: 0 reads BEGIN
+def packed_batch(symbols: Ragged, rows: Ragged, sizes: np.ndarray | None = None) -> Batch[Padded, Tensor]:
+    """The batch of rows of packed pieces, isolated by segments; its ids are the documents in reading order.
+
+    `rows` come from `Packs.share`, `sizes` [N] are those of all documents in bytes.
+    """
+    documents, starts, lengths = rows.values.T
+    ends = np.cumsum(lengths)
+    piece = np.repeat(np.arange(len(lengths)), lengths)  # of every element
+    offset = np.arange(len(piece)) - (ends - lengths)[piece] + starts[piece]  # in the document: 0 reads BEGIN
     place = symbols.starts[documents][piece] + offset  # of the symbol that is said
     begins, stops = offset == 0, place == symbols.starts[documents + 1][piece]
     read, said = np.full(len(piece), BEGIN, np.int64), np.full(len(piece), END, np.int64)
     read[~begins], said[~stops] = symbols.values[place[~begins] - 1], symbols.values[place[~stops]]
     # Rows of pieces become rows of elements.
     row_starts = np.concatenate([[0], ends])[rows.starts]
-    in_row = np.arange(len(sizes)) - np.repeat(rows.starts[:-1], rows.lengths)
-    read, said, segments = (_filled(Ragged(flat, row_starts), np.int64) for flat in (read, said, in_row[piece]))
+    in_row = np.arange(len(lengths)) - np.repeat(rows.starts[:-1], rows.lengths)
+    columns = (read, said, in_row[piece], documents[piece], offset)
+    read, said, segments, owners, offset = (_filled(Ragged(flat, row_starts), np.int64) for flat in columns)
     inputs = _padded(read, np.diff(row_starts))._replace(segments=torch.from_numpy(segments))
-    return Batch(inputs, torch.from_numpy(said), tuple(map(str, documents.tolist())))
+    worth = _dealt(sizes, symbols, owners, offset)
+    return Batch(inputs, torch.from_numpy(said), tuple(map(str, documents.tolist())), bytes=worth)
+
+
+def _bytes(columns: Columns) -> Tensor | None:
+    """[B,T] how many bytes each symbol and END of whole texts stands for; None where nobody counted them."""
+    if BYTES not in columns:
+        return None
+    symbols = columns["input"]
+    rows, longest = np.arange(symbols.rows)[:, None], int(symbols.lengths.max(initial=0))
+    offsets = np.minimum(np.arange(longest + 1), symbols.lengths[:, None])
+    return _dealt(columns[BYTES].values, symbols, np.broadcast_to(rows, offsets.shape), offsets)
+
+
+def _dealt(sizes: np.ndarray | None, symbols: Ragged, documents: np.ndarray, offsets: np.ndarray) -> Tensor | None:
+    """[B,T] the bytes of the symbols at offsets of documents; anything in the padding."""
+    if sizes is None:
+        return None
+    return torch.from_numpy(dealt(sizes[documents], symbols.lengths[documents] + 1, offsets))
 
 
 def _filled(column: Ragged, dtype: type[np.generic]) -> np.ndarray:
@@ -115,8 +148,17 @@ def _text(columns: Columns) -> Padded:
     return _symbols(columns["input"])
 
 
-def _words(columns: Columns) -> Subwords:
+def _words(columns: Columns) -> Subwords | Spelled:
+    if LETTERS in columns:
+        return Spelled(_symbols(columns["input"]), torch.from_numpy(_spelled(columns[LETTERS])))
     return Subwords(_symbols(columns["input"]), _symbols(columns["firsts"]))
+
+
+def _spelled(column: Ragged) -> np.ndarray:
+    """[B,T,L] the letters of each word, as far as the longest word of the batch goes."""
+    used = np.flatnonzero(column.values.any(axis=0))
+    longest = int(used[-1]) + 1 if len(used) else 1
+    return _filled(Ragged(column.values[:, :longest], column.starts), np.uint8)
 
 
 def _vectors(columns: Columns) -> Padded:
@@ -163,6 +205,10 @@ def _tags(asked: Question) -> Answer:
     return asked.inputs, torch.from_numpy(_filled(asked.columns["target"], np.int64))
 
 
+def _series(asked: Question) -> Answer:
+    return asked.inputs, torch.from_numpy(_filled(asked.columns["target"], np.float32))
+
+
 def _target_text(asked: Question) -> Answer:
     read, said = _shifted(_symbols(asked.columns["target"]))
     return Pair(asked.inputs, read), said
@@ -170,6 +216,11 @@ def _target_text(asked: Question) -> Answer:
 
 def _nothing(asked: Question) -> Answer:
     return _shifted(asked.inputs)
+
+
+def _masked(asked: Question) -> Answer:
+    symbols = asked.inputs.pieces if isinstance(asked.inputs, Subwords) else asked.inputs
+    return symbols, symbols.values
 
 
 INPUTS: Mapping[InputKind, Callable[[Columns], Any]] = {
@@ -184,6 +235,8 @@ TARGETS: Mapping[TargetKind, Callable[[Question], Answer]] = {
     "labels": _labels,
     "numbers": _numbers,
     "tags": _tags,
+    "series": _series,
     "text": _target_text,
     "nothing": _nothing,
+    "masked": _masked,
 }

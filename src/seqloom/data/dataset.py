@@ -19,7 +19,7 @@ from seqloom.data.problems import BadRows, Ledger, Place
 from seqloom.data.readers import read_table
 from seqloom.data.readers.pictures import load_column
 from seqloom.data.roles import PART_NAMES, Roles, find_roles
-from seqloom.data.schema import PARTS, Part, Schema
+from seqloom.data.schema import PARTS, RUNNING, Part, Schema
 from seqloom.data.sequences import in_sequences
 from seqloom.data.sources import SOURCES, resolve
 from seqloom.data.sources.verifying import require_known
@@ -284,7 +284,7 @@ def _drawn(
     dataset: FileSet, split: RandomSplit | FoldSplit, made: Iterator[Made], table: Table
 ) -> Iterator[tuple[Part, Example]]:
     group = None if split.group is None else table.columns.index(split.group)
-    if dataset.schema.target == "nothing" and dataset.config.reading.unit == "file":
+    if dataset.schema.target in RUNNING and dataset.config.reading.unit == "file":
         for example, _ in made:
             yield from cut_document(example, split)
         return

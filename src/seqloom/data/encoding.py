@@ -6,25 +6,37 @@ from typing import Any, cast
 import numpy as np
 
 from seqloom.config.data import EncodingConfig
+from seqloom.config.text import WordsConfig
 from seqloom.data.examples import Example, TextPair, Words
+from seqloom.data.originals import BYTES, bytes_of, bytes_of_first
 from seqloom.data.problems import Ledger
+from seqloom.data.references import REFERENCE, reference_column
 from seqloom.data.schema import Schema
 from seqloom.ragged import Ragged
+from seqloom.text.letters import letters_of
 from seqloom.text.symbols import SEPARATOR
 from seqloom.text.tokenizer import Tokenizer
 
+LETTERS = "letters"  # the column of the spelling of each word
 PLACE = "place"  # the column that says where each row stood
 UNSEEN = -1  # the number of a label that training never saw: scored as an error, never trained on
 _LONGER = "raise --longest"
 
 
-def texts_of(schema: Schema, example: Example) -> Iterator[str]:
-    """Every text of an example that the tokeniser of its input reads."""
+def keeps_letters(tokenizer: object) -> bool:
+    """Whether the configuration of a tokeniser asks for the letters of words."""
+    return isinstance(tokenizer, WordsConfig) and tokenizer.letters
+
+
+def texts_of(schema: Schema, config: EncodingConfig, example: Example) -> Iterator[str]:
+    """Every text of an example that the tokeniser of its input reads; words by themselves where each is one symbol."""
     given: Any = example.input
     if schema.input == "text":
         yield given
     elif schema.input == "pair":
         yield from given
+    elif schema.input == "words" and keeps_letters(config.tokenizer):
+        yield " ".join(given.words())
     elif schema.input == "words":
         yield given.text
 
@@ -60,6 +72,8 @@ class Encoder:
         if self.config.too_long == "cut":
             for row in long.tolist():
                 self.ledger.warn("seq.truncated", f"{lengths[row]:,} long; cut to {most}", examples[row].place, _LONGER)
+            if BYTES in columns:
+                columns[BYTES] = self._bytes_of_cut(columns[BYTES], examples, long)
             return self._cut(columns)
         for row in long.tolist():
             self.ledger.bad_row("seq.too_long", f"{lengths[row]:,} long; {most} allowed", examples[row].place, _LONGER)
@@ -85,9 +99,18 @@ class Encoder:
             cut["input"] = cut_pairs(columns["input"], most)
         if self.schema.input == "words":
             cut["input"], cut["firsts"] = cut_words(columns["input"], columns["firsts"], most)
-        if self.schema.target == "tags":  # one for each word or step that is left
+        if LETTERS in columns:
+            cut[LETTERS] = columns[LETTERS].shorten(cut["firsts"].lengths)
+        if self.schema.target in ("tags", "series"):  # one for each word or step that is left
             cut["target"] = columns["target"].shorten(cut.get("firsts", cut["input"]).lengths)
         return columns | cut
+
+    def _bytes_of_cut(self, sizes: Ragged, examples: Sequence[Example], long: np.ndarray) -> Ragged:
+        """The bytes of texts, where those that are too long count as far as they are read."""
+        values, tokenizer = sizes.values.copy(), _tokenizer(self.tokenizer)
+        for row in long.tolist():
+            values[row] = bytes_of_first(tokenizer, cast(str, examples[row].input), self.config.longest)
+        return Ragged(values, sizes.starts)
 
     def number_of(self, label: str) -> int:
         """The number of a label; UNSEEN for one that training never saw."""
@@ -153,6 +176,19 @@ def cut_words(pieces: Ragged, firsts: Ragged, most: int) -> tuple[Ragged, Ragged
     return pieces.shorten(kept), firsts.shorten(words)
 
 
+def whole_words(pieces: Ragged, firsts: Ragged) -> dict[str, Ragged]:
+    """The columns of words that are one symbol each: the first of a word that has several, such as one with a space.
+
+    >>> columns = whole_words(Ragged.of([[6, 7, 8], [9]], np.int32), Ragged.of([[0, 2], [0]], np.int32))
+    >>> columns["input"].values.tolist(), columns["firsts"].values.tolist()
+    ([6, 8, 9], [0, 1, 0])
+    """
+    places = np.repeat(pieces.starts[:-1], firsts.lengths) + firsts.values
+    counted = np.arange(len(places)) - np.repeat(firsts.starts[:-1], firsts.lengths)
+    symbols = Ragged(pieces.values[places], firsts.starts)
+    return {"input": symbols, "firsts": Ragged(counted.astype(np.int32), firsts.starts)}
+
+
 def _tokenizer(tokenizer: Tokenizer | None) -> Tokenizer:
     assert tokenizer is not None, "a schema with text has a tokeniser"
     return tokenizer
@@ -171,8 +207,12 @@ def _encode_pair(encoder: Encoder, examples: Sequence[Example]) -> dict[str, Rag
 
 def _encode_words(encoder: Encoder, examples: Sequence[Example]) -> dict[str, Ragged]:
     sentences = [cast(Words, example.input).words() for example in examples]
-    pieces, firsts = _tokenizer(encoder.tokenizer).encode_words(sentences)
-    return {"input": pieces, "firsts": firsts}
+    tokenizer = _tokenizer(encoder.tokenizer)
+    pieces, firsts = tokenizer.encode_words(sentences)
+    if not keeps_letters(tokenizer.config):
+        return {"input": pieces, "firsts": firsts}
+    letters = Ragged(letters_of([word for words in sentences for word in words]), firsts.starts)
+    return {**whole_words(pieces, firsts), LETTERS: letters}
 
 
 def _encode_vectors(encoder: Encoder, examples: Sequence[Example]) -> dict[str, Ragged]:
@@ -208,13 +248,22 @@ def _encode_numbers(encoder: Encoder, examples: Sequence[Example]) -> dict[str, 
     return {"target": Ragged.of(numbers, np.float32)}
 
 
+def _encode_series(encoder: Encoder, examples: Sequence[Example]) -> dict[str, Ragged]:
+    rows = [np.array(example.target, np.float32) for example in examples]
+    encoder.require_alike("type.number", rows[0].shape[1:], examples[0])
+    return {"target": Ragged.of(rows, np.float32)}
+
+
 def _encode_target_text(encoder: Encoder, examples: Sequence[Example]) -> dict[str, Ragged]:
     texts = [cast(str, example.target) for example in examples]
-    return {"target": _tokenizer(encoder.target_tokenizer).encode(texts)}
+    return {"target": _tokenizer(encoder.target_tokenizer).encode(texts), REFERENCE: reference_column(texts)}
 
 
-def _encode_nothing(_: Encoder, __: Sequence[Example]) -> dict[str, Ragged]:
-    return {}
+def _encode_nothing(encoder: Encoder, examples: Sequence[Example]) -> dict[str, Ragged]:
+    if encoder.schema.input != "text":  # inputs that are only to be answered
+        return {}
+    sizes = [bytes_of(cast(str, example.input)) for example in examples]
+    return {BYTES: Ragged(np.array(sizes, np.int64), np.arange(len(sizes) + 1))}
 
 
 _Encode = Callable[[Encoder, Sequence[Example]], dict[str, Ragged]]
@@ -230,6 +279,8 @@ _TARGETS: Mapping[str, _Encode] = {
     "labels": _encode_labels,
     "numbers": _encode_numbers,
     "tags": _encode_labels,
+    "series": _encode_series,
     "text": _encode_target_text,
     "nothing": _encode_nothing,
+    "masked": lambda _, __: {},
 }

@@ -1,9 +1,10 @@
 """Examples: what a model learns from, whatever file it came from.
 
 input     text | a pair of texts | words | vectors [T,D] | a picture [H,W,C]
-target    a label | labels | numbers | a tag per word or step | a text | nothing
+target    a label | labels | numbers | a tag per word or step | numbers per word or step | a text | nothing
 """
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -40,13 +41,22 @@ class Words(NamedTuple):
             at += len(word) + len(gap)
         return cls("".join(pieces), tuple(spans))
 
+    @classmethod
+    def cut(cls, text: str) -> "Words":
+        """A text cut at its spaces, however many stand together.
+
+        >>> Words.cut(" No  way !").spans
+        ((1, 3), (5, 8), (9, 10))
+        """
+        return cls(text, tuple(found.span() for found in re.finditer("[^ ]+", text)))
+
     def words(self) -> list[str]:
         """The words themselves."""
         return [self.text[start:stop] for start, stop in self.spans]
 
 
 Input = str | TextPair | Words | np.ndarray
-Target = str | tuple[str, ...] | tuple[float, ...] | None
+Target = str | tuple[str, ...] | tuple[float, ...] | tuple[tuple[float, ...], ...] | None
 
 
 class Example(NamedTuple):

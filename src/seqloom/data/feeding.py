@@ -12,8 +12,9 @@ import numpy as np
 from seqloom.data.batches import collate, packed_batch, stream_batch
 from seqloom.data.loader import Loader
 from seqloom.data.order import Order
+from seqloom.data.originals import BYTES
 from seqloom.data.preparing import Prepared
-from seqloom.data.schema import Part
+from seqloom.data.schema import RUNNING, Part
 from seqloom.data.sizes import sizes_of
 from seqloom.data.streams import Packs, Streams
 from seqloom.errors import DataError, did_you_mean
@@ -29,17 +30,17 @@ def feed(prepared: Prepared, part: Part, *, budget: int = 8_192, seed: int = 0, 
 
 def feed_streams(prepared: Prepared, part: Part, *, rows: int, length: int, **how: Any) -> Loader[Any, Any]:
     """Running text in so many rows, so many symbols a step; the next step goes on where the last one stopped."""
-    streams = Streams(_running(prepared, part), rows, length)
-    return Loader(streams, lambda cut: stream_batch(streams, cut), **how)
+    streams, sizes = Streams(_running(prepared, part), rows, length), _sizes(prepared, part)
+    return Loader(streams, lambda cut: stream_batch(streams, cut, sizes), **how)
 
 
 def feed_packs(
     prepared: Prepared, part: Part, *, rows: int, length: int, seed: int = 0, **how: Any
 ) -> Loader[Any, Any]:
     """Whole documents packed into rows of so many symbols; nothing flows from one document into another."""
-    symbols = _running(prepared, part)
+    symbols, sizes = _running(prepared, part), _sizes(prepared, part)
     packs = Packs(symbols.lengths + 1, length, rows, seed)
-    return Loader(packs, lambda chosen: packed_batch(symbols, packs, chosen), **how)
+    return Loader(packs, lambda chosen: packed_batch(symbols, chosen, sizes), **how)
 
 
 def _rows(prepared: Prepared, part: Part) -> np.ndarray:
@@ -51,9 +52,14 @@ def _rows(prepared: Prepared, part: Part) -> np.ndarray:
     return rows
 
 
+def _sizes(prepared: Prepared, part: Part) -> np.ndarray | None:
+    """[N] the bytes of each text of a part, where they were counted."""
+    return np.asarray(prepared.columns[BYTES].values[prepared.parts[part]]) if BYTES in prepared.columns else None
+
+
 def _running(prepared: Prepared, part: Part) -> Ragged:
     """The texts of a part in their order; neighbouring rows are not copied."""
-    if prepared.schema.target != "nothing":
+    if prepared.schema.target not in RUNNING:
         raise DataError(
             f"the task is {prepared.schema.task}; streams and packs are for lm", fix="load it with task='lm'"
         )

@@ -1,7 +1,8 @@
 """Inputs without targets, for a model that is trained: a file, standard input, or values from Python.
 
     reviews.csv  ──▶ the column that training read, one of a usual name, the only one, or --input NAME
-    lines.txt    ──▶ one text a line; so is standard input, `-`
+    steps.csv    ──▶ rows that share a column are the steps of one sequence of vectors
+    lines.txt    ──▶ one text a line; standard input is read in `arriving`
     x.npz        ──▶ vectors or pictures
     1.png, a folder of pictures
 
@@ -10,25 +11,21 @@ What else is in a file, also the targets, is passed over. Nothing is learnt here
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import Any, NamedTuple, NoReturn
 
-from seqloom.config.data import ReadingConfig
+from seqloom.config.data import DataConfig, ReadingConfig
 from seqloom.data.examples import Example
 from seqloom.data.making import make_examples
-from seqloom.data.opening.blocks import lines_in
-from seqloom.data.opening.characters import text_of
 from seqloom.data.opening.files import is_file, is_folder
-from seqloom.data.opening.lines import passages_of
 from seqloom.data.problems import Ledger, Place, escaped
 from seqloom.data.readers import read_table
 from seqloom.data.readers.pictures import FORMATS, load_column, read_picture
 from seqloom.data.roles import ARRAYS, IDS, PAIRS, SOURCES, TEXTS, WORDS, Roles
 from seqloom.data.schema import InputKind, Schema
+from seqloom.data.sequences import in_sequences
 from seqloom.data.tables import Record, Table
 from seqloom.errors import ConfigError, did_you_mean
 
-STANDARD_INPUT = "standard input"  # how messages call it
-CHUNK = 1 << 16  # bytes
 NAMES: dict[InputKind, tuple[str, ...]] = {
     "text": (*TEXTS, *SOURCES),
     "pair": (),
@@ -38,18 +35,16 @@ NAMES: dict[InputKind, tuple[str, ...]] = {
 }
 
 
-class Stream(Protocol):
-    """Bytes as they come."""
-
-    def read1(self, size: int, /) -> bytes:
-        """Up to so many bytes; none at the end."""
-
-
 class Columns(NamedTuple):
-    """Which columns hold the input: those that the user named, else those that training read, if the file has them."""
+    """Which columns hold the input: those that the user named, else those that training read, if the file has them.
+
+    `sequence` is the column whose value is the same in all steps of a sequence, in `usual_sequence` training read it.
+    """
 
     named: tuple[str, ...] = ()
     usual: tuple[str, ...] = ()
+    sequence: str | None = None
+    usual_sequence: str | None = None
 
 
 def read_inputs(
@@ -61,16 +56,32 @@ def read_inputs(
     reading: ReadingConfig = ReadingConfig(),  # noqa: B008
 ) -> Iterator[Example]:
     """The inputs in a file, a folder of pictures or a file of one, in order and without targets."""
+    if kind != "picture" and path.suffix.lower() in FORMATS:
+        ledger.bad_file(
+            "file.format", f"a picture, and the model reads {wanted(kind)}", Place(str(path)), "another file"
+        )
     pictures = _pictures(path, ledger) if kind == "picture" else None
-    return _examples(pictures or read_table((path,), reading, ledger), kind, columns, path, ledger)
+    table = pictures or read_table((path,), reading, ledger)
+    steps = _steps(table, kind, columns)
+    if steps is None:
+        usual = columns.usual if columns.usual_sequence is None else ()  # columns of steps are no whole input
+        return _examples(table, kind, columns._replace(usual=usual), path, ledger)
+    joined = in_sequences(table, steps, ledger)._replace(columns=("vectors", "id"))
+    return made_of(joined, kind, (0,), ledger)
 
 
-def read_lines_of(stream: Stream, kind: InputKind, ledger: Ledger) -> Iterator[Example]:
-    """The inputs in a stream of UTF-8, one text a line; blank lines are passed over and counted."""
-    path = Path(STANDARD_INPUT)
-    if kind not in ("text", "words"):
-        raise ConfigError(f"{path} holds lines of text, and the model reads {_wanted(kind)}", fix="give a file")
-    return _examples(Table(("text",), _lines(stream, path, ledger)), kind, Columns(), path, ledger)
+def _steps(table: Table, kind: InputKind, columns: Columns) -> DataConfig | None:
+    """How rows of a table become sequences, if that is asked for, or was so in training and the table has the columns.
+
+    The name of a sequence stands in for its target: it is the one thing that all steps share.
+    """
+    inputs, asked = columns.named or columns.usual, columns.sequence
+    if asked is not None and kind != "vectors":
+        raise ConfigError(f"--sequence makes vectors of rows, and the model reads {wanted(kind)}", fix="leave it out")
+    name = asked or columns.usual_sequence
+    if name is None or (asked is None and not {name, *inputs} <= set(table.columns)):
+        return None
+    return DataConfig(train=("inputs",), input=inputs, target=(name,), sequence=name, task="classify")
 
 
 def given_inputs(values: Iterable[Any], kind: InputKind, ledger: Ledger) -> Iterator[Example]:
@@ -79,7 +90,7 @@ def given_inputs(values: Iterable[Any], kind: InputKind, ledger: Ledger) -> Iter
     rows = enumerate(values, 1)
     records = (Record(_two(value) if paired else (value,), "inputs", number) for number, value in rows)
     columns = ("first", "second") if paired else ("input",)
-    return _made(Table(columns, _counted(records, ledger)), kind, tuple(range(len(columns))), ledger)
+    return made_of(Table(columns, _counted(records, ledger)), kind, tuple(range(len(columns))), ledger)
 
 
 def _two(value: Any) -> tuple[Any, ...]:
@@ -95,17 +106,6 @@ def _counted(records: Iterator[Record], ledger: Ledger) -> Iterator[Record]:
     for record in records:
         ledger.rows += 1
         yield record
-
-
-def _lines(stream: Stream, path: Path, ledger: Ledger) -> Iterator[Record]:
-    chunks = iter(lambda: stream.read1(CHUNK), b"")
-    for passage in passages_of(text_of(chunks, "utf-8", path, ledger), path, ledger):
-        for number, line in enumerate(lines_in(passage.text), passage.first_line):
-            if line and not line.isspace():
-                ledger.rows += 1
-                yield Record((line,), str(path), number)
-            else:
-                ledger.note("text.blank", "a blank line, passed over", Place(str(path), number))
 
 
 def _pictures(path: Path, ledger: Ledger) -> Table | None:
@@ -129,13 +129,14 @@ def _decoded(files: Sequence[Path], ledger: Ledger) -> Iterator[Record]:
 
 
 def _examples(table: Table, kind: InputKind, columns: Columns, path: Path, ledger: Ledger) -> Iterator[Example]:
-    found = _find(table, kind, columns, path, ledger)
+    found = find_columns(table, kind, columns, path, ledger)
     if kind == "picture":
         table = load_column(table, found[0], ledger)
-    return _made(table, kind, found, ledger)
+    return made_of(table, kind, found, ledger)
 
 
-def _made(table: Table, kind: InputKind, columns: tuple[int, ...], ledger: Ledger) -> Iterator[Example]:
+def made_of(table: Table, kind: InputKind, columns: tuple[int, ...], ledger: Ledger) -> Iterator[Example]:
+    """The examples of a table whose input stands in these columns; the id in one of a usual name."""
     lower = [name.lower() for name in table.columns]
     identity = next((lower.index(name) for name in IDS if name in lower), None)
     spaces = lower.index("spaces") if kind == "words" and "spaces" in lower else None
@@ -143,7 +144,7 @@ def _made(table: Table, kind: InputKind, columns: tuple[int, ...], ledger: Ledge
     return (made.example for made in make_examples(table, roles, ledger))
 
 
-def _find(table: Table, kind: InputKind, columns: Columns, path: Path, ledger: Ledger) -> tuple[int, ...]:
+def find_columns(table: Table, kind: InputKind, columns: Columns, path: Path, ledger: Ledger) -> tuple[int, ...]:
     """The numbers of the columns that hold the input."""
     names = columns.named or _known(table, kind, columns.usual)
     for name in names:
@@ -153,7 +154,7 @@ def _find(table: Table, kind: InputKind, columns: Columns, path: Path, ledger: L
     needed = 2 if kind == "pair" else 1
     if not names or (len(names) != needed and kind != "vectors"):
         asked = f"--input names {len(names)}" if names else "none has a usual name"
-        text = f"the model reads {_wanted(kind)}; {asked}. The columns are {_shown(table)}"
+        text = f"the model reads {wanted(kind)}; {asked}. The columns are {_shown(table)}"
         _refuse(text, path, "--input NAME" + " --input NAME" * (needed - 1), ledger)
     return tuple(table.columns.index(name) for name in names)
 
@@ -170,7 +171,8 @@ def _known(table: Table, kind: InputKind, usual: tuple[str, ...]) -> tuple[str, 
     return known or (table.columns if len(table.columns) == 1 else ())
 
 
-def _wanted(kind: InputKind) -> str:
+def wanted(kind: InputKind) -> str:
+    """What a model of this kind of input reads, in words."""
     words = {"text": "one text", "pair": "two texts", "words": "words", "vectors": "vectors", "picture": "pictures"}
     return words[kind]
 

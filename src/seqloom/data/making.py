@@ -46,7 +46,7 @@ def make_examples(table: Table, roles: Roles, ledger: Ledger) -> Iterator[Made]:
         values = record.values
         try:
             given, wanted = read_input(values), read_target(values)
-            if roles.schema.target == "tags":
+            if roles.schema.target in ("tags", "series"):
                 _require_one_each(given, wanted, roles)
         except Unfit as unfit:
             remarks.clear()
@@ -80,8 +80,9 @@ def _read_words(roles: Roles, _: Remarks) -> Read:
 
     def read(values: tuple[Any, ...]) -> Words:
         words = values[column]
-        if isinstance(words, str):  # a cell of tokens with spaces between them
-            words = [word for word in words.split(" ") if word]
+        whole = Words.cut(words) if isinstance(words, str) else None  # a cell of tokens with spaces between them
+        if whole is not None:
+            words = whole.words()
         if not isinstance(words, list | tuple):
             raise Unfit(column, "type.tokens", f"expected a list of words, got {kind_name(words)}")
         if not words:
@@ -89,7 +90,9 @@ def _read_words(roles: Roles, _: Remarks) -> Read:
         for word in words:
             if type(word) is not str or not word:
                 raise Unfit(column, "type.tokens", f"expected words of text, got {shown(word)}")
-        return Words.join(words, None if roles.spaces is None else _spaces(values[roles.spaces], words, roles.spaces))
+        if roles.spaces is not None:
+            return Words.join(words, _spaces(values[roles.spaces], words, roles.spaces))
+        return whole or Words.join(words)
 
     return read
 
@@ -169,10 +172,11 @@ def _sized(found: tuple[Any, ...]) -> str:
     return f"{' x '.join(map(str, found[:-1]))} of {found[-1]}"
 
 
-def _require_one_each(given: Any, tags: Any, roles: Roles) -> None:
+def _require_one_each(given: Any, answers: Any, roles: Roles) -> None:
     count = len(given.spans) if isinstance(given, Words) else len(given)
-    if count != len(tags):
-        raise Unfit(roles.target[0], "tags.length", f"{count} tokens, {len(tags)} tags", "give each token one tag")
+    if count != len(answers):
+        code, thing = ("tags.length", "tag") if roles.schema.target == "tags" else ("series.length", "answer")
+        raise Unfit(roles.target[0], code, f"{count} tokens, {len(answers)} {thing}s", f"give each token one {thing}")
 
 
 _INPUTS: dict[InputKind, Callable[[Roles, Remarks], Read]] = {

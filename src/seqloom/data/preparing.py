@@ -25,6 +25,7 @@ from seqloom.config.data import AnySplit, EncodingConfig, GivenSplit
 from seqloom.data.dataset import Dataset
 from seqloom.data.encoding import PLACE, Encoder, texts_of
 from seqloom.data.examples import Example
+from seqloom.data.named_files import sums
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.report.findings import Finding, told
 from seqloom.data.schema import PARTS, Part, Schema
@@ -34,9 +35,10 @@ from seqloom.data.survey import Progress, Survey, Watch
 from seqloom.ragged import Ragged
 from seqloom.text.symbols import COUNT
 from seqloom.text.tokenizer import Tokenizer
+from seqloom.text.vectors import first_words, with_words
 from seqloom.version import __version__
 
-FORMAT = 1
+FORMAT = 2
 FACTS = "facts.json"
 PART = "part"  # the column that says which part a row belongs to
 
@@ -157,20 +159,22 @@ def fitted_encoder(survey: Survey, encoding: EncodingConfig, ledger: Ledger) -> 
     to_text = schema.target == "text"
     tokenizer = target_tokenizer = None
     if schema.input in ("text", "pair", "words"):
-        tokenizer = encoding.tokenizer.fit(_texts(survey, inputs=True, targets=to_text and not separate))
+        tokenizer = encoding.tokenizer.fit(_texts(survey, encoding, inputs=True, targets=to_text and not separate))
         if to_text:
             target_tokenizer = tokenizer
         if to_text and encoding.target_tokenizer is not None:
             target_tokenizer = encoding.target_tokenizer.fit(_texts_again(survey))
     elif to_text:
         target_tokenizer = (encoding.target_tokenizer or encoding.tokenizer).fit(
-            _texts(survey, inputs=False, targets=True)
+            _texts(survey, encoding, inputs=False, targets=True)
         )
     else:
         for _ in survey.blocks():
             pass
     for fitted in {id(one): one for one in (tokenizer, target_tokenizer) if one is not None}.values():
         _warn_if_full(fitted, Place(survey.dataset.config.train[0]), ledger)
+    if tokenizer is not None and encoding.vectors is not None:
+        tokenizer = with_words(tokenizer, first_words(encoding.vectors.path, encoding.vectors.words))
     return Encoder(survey.schema(), encoding, tokenizer, target_tokenizer, ledger)
 
 
@@ -183,14 +187,14 @@ def _warn_if_full(tokenizer: Tokenizer, place: Place, ledger: Ledger) -> None:
         ledger.warn("vocab.capped", text, place, f"raise --vocabulary above {limit:,}, or --tokenizer bpe")
 
 
-def _texts(survey: Survey, *, inputs: bool, targets: bool) -> Iterator[str]:
+def _texts(survey: Survey, config: EncodingConfig, *, inputs: bool, targets: bool) -> Iterator[str]:
     """The texts of the training part, while the survey goes over all parts."""
     schema = survey.dataset.schema
     for part, block in survey.blocks():
         if part == "train":
             for example in block:
                 if inputs:
-                    yield from texts_of(schema, example)
+                    yield from texts_of(schema, config, example)
                 if targets:
                     yield str(example.target)
 
@@ -262,14 +266,14 @@ def _cached(
         {} if given is None else {"given": given.fingerprint()}
     )
     name = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:24]
-    sources = dataset.fingerprints()
+    sources = _sources(dataset, encoding, given)
     key = asked | {"format": FORMAT, "versions": versions(dataset), "sources": sources}
     survey, encoders = _survey(dataset, ledger, watch, given), list[Encoder]()
 
     def build() -> Iterator[Columns]:
         encoders.append(_encoder(survey, encoding, ledger, given))
         yield from encoded(survey, encoders[0])
-        _require_unchanged(dataset, sources, ledger)
+        _require_unchanged(sources, _sources(dataset, encoding, given), ledger)
 
     def notes() -> dict[str, bytes]:
         return {FACTS: msgspec.json.encode(_facts(survey, encoders[0], ledger))}
@@ -288,9 +292,15 @@ def versions(dataset: Dataset) -> dict[str, str]:
     return own | {name: metadata.version(name) for name in libraries}
 
 
-def _require_unchanged(dataset: Dataset, before: dict[str, Any], ledger: Ledger) -> None:
+def _sources(dataset: Dataset, encoding: EncodingConfig, given: Given | None) -> dict[str, Any]:
+    """The sums of all files that are read: of the data, and of the vectors whose words join a fitted tokeniser."""
+    fitted = given is None or given.tokenizer is None
+    read = [Path(encoding.vectors.path)] if encoding.vectors is not None and fitted else []
+    return dataset.fingerprints() | sums(read)
+
+
+def _require_unchanged(before: dict[str, Any], now: dict[str, Any], ledger: Ledger) -> None:
     """Refuse to keep what was read while its files were written, added or taken away."""
-    now = dataset.fingerprints()
     for path in dict.fromkeys([*before, *now]):
         if now.get(path) != before.get(path):
             text = f"changed while it was read: {before.get(path)} before, {now.get(path)} after"

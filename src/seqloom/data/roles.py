@@ -7,6 +7,8 @@ use; a column is never taken because it happens to be the only one left.
 from collections.abc import Sequence
 from typing import Any, NamedTuple, NoReturn
 
+import numpy as np
+
 from seqloom.config.data import ColumnSplit, DataConfig, FoldSplit, RandomSplit, Task
 from seqloom.data.problems import Ledger, Place, escaped
 from seqloom.data.schema import InputKind, Part, Schema, TargetKind
@@ -31,7 +33,8 @@ SOURCES = ("source", "src", "input")
 TRANSLATIONS = ("target", "tgt", "translation", "output", "caption")
 TAGS = ("tags", "ner_tags", "pos_tags", "upos", "labels")
 LABELS = ("label", "labels", "class", "category", "sentiment", "intent", "topic", "target", "y")
-NUMBERS = ("score", "rating", "similarity", "number", "numbers", "value")
+NUMBERS = ("score", "rating", "similarity", "number", "numbers", "value", "series")
+SERIES = ("series",)
 IDS = ("id", "_id", "guid", "idx")
 SPLITS = ("split", "part", "fold", "set")
 PART_NAMES: dict[str, Part] = {
@@ -55,6 +58,7 @@ class Roles(NamedTuple):
     spaces: int | None = None  # for words: whether a space follows each
     label_separator: str | None = None
     whole: bool = False  # labels are whole numbers that were written as floats
+    stepped: bool = False  # numbers come as one list for each step of a sequence
     said: tuple[str, ...] = ()  # what was inferred, for people
 
 
@@ -126,8 +130,9 @@ def find_roles(
     inputs = tuple(finder.given(name, "--input") for name in config.input) or _find_input(finder)
     kind = _input_kind(finder, inputs)
     targets, target_kind = _find_target(finder, inputs, kind)
-    if target_kind == "tags" and kind not in ("words", "vectors"):
-        text = f"tags belong to words or steps, and {finder.names(inputs)} holds {'text' if kind == 'pair' else kind}"
+    if target_kind in ("tags", "series") and kind not in ("words", "vectors"):
+        held = "text" if kind == "pair" else kind
+        text = f"{target_kind} belong to words or steps, and {finder.names(inputs)} holds {held}"
         finder.refuse(text, "--input NAME of a list of words, or another --task")
     schema = Schema(kind, target_kind)
     if config.task is None:
@@ -140,7 +145,8 @@ def find_roles(
         finder.given(config.split.group, "--group")
     spaces = finder.first(("spaces",)) if kind == "words" else None
     whole = target_kind in ("label", "labels", "tags") and finder.whole(targets[0])
-    return Roles(inputs, targets, schema, identity, split, spaces, config.label_separator, whole, tuple(finder.said))
+    said, stepped, separator = tuple(finder.said), config.sequence is not None, config.label_separator
+    return Roles(inputs, targets, schema, identity, split, spaces, separator, whole, stepped, said)
 
 
 def _find_input(finder: _Finder) -> tuple[int, ...]:
@@ -210,6 +216,12 @@ def _meant_as_number(finder: _Finder, column: int) -> bool:
 
 
 def _find_target(finder: _Finder, inputs: tuple[int, ...], kind: InputKind) -> tuple[tuple[int, ...], TargetKind]:
+    if finder.config.task == "masked":
+        if kind not in ("text", "pair", "words"):
+            finder.refuse(
+                f"masked hides words of a text, and {finder.names(inputs)} holds {kind}", "--input NAME of a text"
+            )
+        return (), "masked"
     if finder.config.task == "lm":
         if kind != "text":
             finder.refuse(
@@ -256,6 +268,8 @@ def _target_kind(finder: _Finder, targets: tuple[int, ...], kind: InputKind) -> 
         finder.refuse(f"{len(targets)} target columns are for regress, and the task is {task}", "give one --target")
     if task == "tag" or (task is None and finder.config.sequence is not None):
         return "tags"
+    if task in (None, "regress") and _is_series(finder, targets, kind):
+        return "series"
     if task in ("regress", "translate"):
         return "numbers" if task == "regress" else "text"
     if kind == "words" and task is None and finder.columns[targets[0]].lower() in TAGS[:-1]:
@@ -274,6 +288,22 @@ def _target_kind(finder: _Finder, targets: tuple[int, ...], kind: InputKind) -> 
     if content == "text" and (name in TRANSLATIONS[1:] or (name == "target" and finder.first(SOURCES) is not None)):
         return "text"
     return "label"
+
+
+def _is_series(finder: _Finder, targets: tuple[int, ...], kind: InputKind) -> bool:
+    """Whether each word or step has numbers of its own.
+
+    A list for each step says so, and the name of the column. Steps of a table always make a list for each: then it is
+    so where the steps of a sequence differ.
+    """
+    values = [record.values[targets[0]] for record in finder.sample]
+    listed = [value for value in values if isinstance(value, list | tuple | np.ndarray) and len(value)]
+    if len(targets) > 1 or kind not in ("words", "vectors") or not listed:
+        return False
+    if finder.columns[targets[0]].lower() in SERIES and content_of(listed[0]) == "vectors":
+        return True
+    nested = all(isinstance(value[0], list | tuple | np.ndarray) for value in listed)
+    return nested and (finder.config.sequence is None or any(step != value[0] for value in listed for step in value))
 
 
 def _fractional(finder: _Finder, column: int) -> bool:

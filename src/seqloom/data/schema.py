@@ -7,8 +7,10 @@ Encoded, every example is a row in a few columns (`Ragged`), whatever it was:
     pair      symbols of both, SEPARATOR between          labels    label numbers, any count; -1: not seen, each once
     words     symbols of all words, in order,             numbers   one number or several
               and "firsts": where each word begins        tags      a tag number per word or step; -1: not seen
-    vectors   vectors [T,D]                               text      symbols
-    picture   rows of pixels [H,W,C]                      nothing   no column
+    vectors   vectors [T,D]                               series    numbers [T,K]: one or several per word or step
+    picture   rows of pixels [H,W,C]                      text      symbols, and "reference": the original in bytes
+                                                          nothing   no column, or "bytes": those of the text
+                                                          masked    no column: what is hidden is drawn later
 """
 
 from collections.abc import Mapping
@@ -17,7 +19,7 @@ from typing import Literal, NamedTuple, TypeVar
 from seqloom.config.data import Task
 
 InputKind = Literal["text", "pair", "words", "vectors", "picture"]
-TargetKind = Literal["label", "labels", "numbers", "tags", "text", "nothing"]
+TargetKind = Literal["label", "labels", "numbers", "tags", "series", "text", "nothing", "masked"]
 
 Part = Literal["train", "dev", "test"]
 PARTS: tuple[Part, ...] = ("train", "dev", "test")
@@ -27,10 +29,13 @@ TASKS: dict[TargetKind, Task] = {
     "labels": "classify",
     "numbers": "regress",
     "tags": "tag",
+    "series": "regress",
     "text": "translate",
     "nothing": "lm",
+    "masked": "masked",
 }
 
+RUNNING: tuple[TargetKind, ...] = ("nothing", "masked")  # text alone: neighbouring lines belong together
 
 Value = TypeVar("Value")
 

@@ -31,28 +31,31 @@ class Steps(NamedTuple):
 
     key: int
     numbers: tuple[int, ...]
-    target: int
-    tagged: bool  # whether each step has a target of its own
+    target: tuple[int, ...]
+    tagged: bool  # whether each step has a tag of its own
+    numbered: bool  # whether each step has numbers, its own or those of all
     kept: tuple[int, ...]  # named by the user: one value in a sequence
     split: int | None  # called so: perhaps the part
 
 
 def in_sequences(table: Table, config: DataConfig, ledger: Ledger) -> Table:
-    """A table with a row for each sequence: its vectors, the tag of each step or the one value of all, and the rest."""
+    """A table with a row for each sequence: its vectors, what is wanted of each step or of all, and the rest."""
     assert config.sequence is not None
-    if not config.input or len(config.target) != 1:
+    numbered = config.task == "regress"
+    if not config.input or not config.target or (len(config.target) > 1 and not numbered):
         raise ConfigError("--sequence needs to know the columns", fix="give --input for each number and one --target")
     kept = tuple(_column(table, name) for name in _named(config))
     steps = Steps(
         _column(table, config.sequence),
         tuple(_column(table, name) for name in config.input),
-        _column(table, config.target[0]),
+        tuple(_column(table, name) for name in config.target),
         config.task in (None, "tag"),
+        numbered,
         kept,
         _split_by_name(table, config),
     )
     others = (*kept, *(() if steps.split is None else (steps.split,)))
-    names = (", ".join(config.input), config.target[0], *(table.columns[column] for column in others))
+    names = (", ".join(config.input), ", ".join(config.target), *(table.columns[column] for column in others))
     return Table(names, _records(table, steps, ledger))
 
 
@@ -142,12 +145,21 @@ def _sequence(rows: Sequence[Record], steps: Steps, *, lost: bool, again: bool) 
         text = f"a row in or beside sequence {shown(name)} could not be read; a step may be missing"
         raise _Faulty(first, Unfit(key, "sequence.lost", text, "correct that row"))
     vectors = np.array([[_number(row, column) for column in steps.numbers] for row in rows])
-    targets = tuple(row.values[steps.target] for row in rows)
-    wanted = targets if steps.tagged else _shared(rows, steps.target, "--task tag for a target per step")
+    wanted = _wanted(rows, steps)
     others = [_shared(rows, column, "give each sequence one value") for column in steps.kept]
     if steps.split is not None:
         others.append(_parts(rows, steps.split))
     return Record((vectors, wanted, *others), first.path, first.line)
+
+
+def _wanted(rows: Sequence[Record], steps: Steps) -> Any:
+    """The target of a sequence: numbers or a tag for each step, or the value that all steps have."""
+    if steps.numbered:
+        return tuple(tuple(_number(row, column) for column in steps.target) for row in rows)
+    (target,) = steps.target
+    if steps.tagged:
+        return tuple(row.values[target] for row in rows)
+    return _shared(rows, target, "--task tag for a target per step")
 
 
 def _number(row: Record, column: int) -> float:

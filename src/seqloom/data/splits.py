@@ -21,7 +21,7 @@ import msgspec
 
 from seqloom.config.data import AnySplit, FoldSplit, RandomSplit
 from seqloom.data.examples import Example
-from seqloom.data.schema import PARTS, Part, Schema
+from seqloom.data.schema import PARTS, RUNNING, Part, Schema
 
 BLOCK = 10  # places of a hand
 ALMOST = 0.75  # of the first row that a part is to have: two parts with a tenth of ten rows each must both come to it
@@ -120,7 +120,7 @@ def divider(split: RandomSplit | FoldSplit, schema: Schema) -> Divider:
         name = str(example.target) if schema.target == "label" else ""  # numbers, tags and texts make no classes
         return names[hands.next(name)]
 
-    return _in_runs(split) if schema.target == "nothing" else part_of_class
+    return _in_runs(split) if schema.target in RUNNING else part_of_class
 
 
 def _in_runs(split: RandomSplit | FoldSplit) -> Divider:

@@ -9,12 +9,13 @@ that carries its state from step to step has read everything before.
     row 1 reads     d e END   │ f g                     e END f │ g END
 
 *Packs* (Krell et al. 2021): documents, each read from BEGIN and said to its END, stand side by side in rows of one
-size, numbered by segments so that nothing flows from one into the next. Longer documents are cut into pieces.
+size, numbered by segments so that nothing flows from one into the next. Longer documents are cut into pieces: in the
+first epoch from their beginning on, in each later one from a place of its own, so that a model reads every symbol after
+contexts of every length, as if it were trained on random windows. Evaluation reads a first epoch.
 
 Both say every symbol exactly once in an epoch. Neither copies the text: what is read is computed from its rows.
 """
 
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +24,8 @@ from seqloom.data.order import Fill, bits_of, fingerprint_of, permutation
 from seqloom.errors import DataError
 from seqloom.ragged import Ragged
 from seqloom.text.symbols import BEGIN, END
+
+FIRSTS = 1  # the branch of an epoch's numbers from which the sizes of first pieces are drawn
 
 
 class Cut(NamedTuple):
@@ -78,6 +81,12 @@ class Streams:
         said[real], read[real] = self._at(places[real]), self._at(places[real] - 1)
         return read, said
 
+    def locate(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The documents at places of the long sequence, and how far in each document the places are."""
+        inside = places + self.begins[0]
+        documents = np.searchsorted(self.begins, inside, side="right") - 1
+        return documents, inside - self.begins[documents]
+
     def _at(self, places: np.ndarray) -> np.ndarray:
         """The symbols at places of the long sequence; before its beginning stands BEGIN."""
         inside = places + self.begins[0]
@@ -109,16 +118,24 @@ class Packs:
         if sizes.ndim != 1 or sizes.dtype.kind not in "iu" or (sizes.size and int(sizes.min()) < 1):
             raise DataError("documents take whole numbers [N] of 1 or more", fix="count BEGIN or END as well")
         self.sizes, self.row_length, self.rows, self.seed = sizes.astype(np.int64), row_length, rows, seed
-        self.pieces = _pieces(self.sizes, row_length)
         self.cut = int((sizes > row_length).sum())  # documents that did not fit a row
-        self._drawn: tuple[int, Ragged] | None = None
+        self._uncut = _Cutting.of(self.sizes, self.sizes, row_length) if not self.cut else None
+        self._drawn: tuple[int, Ragged, Pieces] | None = None
 
     def packed(self, epoch: int) -> Ragged:
         """The numbers of the pieces in each row, rows in the order in which they are read."""
+        return self._of(epoch)[1]
+
+    def pieces(self, epoch: int) -> Pieces:
+        """The pieces of an epoch, in the order of the documents."""
+        return self._of(epoch)[2]
+
+    def _of(self, epoch: int) -> tuple[int, Ragged, Pieces]:
         drawn = self._drawn  # one reading, so that threads may ask for different epochs
         if drawn is None or drawn[0] != epoch:
-            drawn = self._drawn = (epoch, self._draw(epoch))
-        return drawn[1]
+            cutting = self._uncut or self._cutting(epoch)
+            drawn = self._drawn = (epoch, self._draw(epoch, cutting), cutting.pieces)
+        return drawn
 
     def count(self, epoch: int) -> int:
         """How many batches the epoch has."""
@@ -130,36 +147,45 @@ class Packs:
 
     def fingerprint(self) -> str:
         """A sum of everything that decides the batches."""
-        return fingerprint_of(self.sizes, "packs", self.row_length, self.rows, self.seed)
+        moving = ("moving",) if self.cut else ()  # runs of versions that cut at the same places cannot go on
+        return fingerprint_of(self.sizes, "packs", self.row_length, self.rows, self.seed, *moving)
 
     def share(self, epoch: int, index: int, rank: int, ranks: int) -> Ragged | None:
-        """The pieces in the rows r, r + ranks, ... of a batch; None if there are none."""
-        packed = self.packed(epoch)
+        """[n,3] the pieces (document, start, size) in the rows r, r + ranks, ... of a batch; None if there are none."""
+        _, packed, pieces = self._of(epoch)
         mine = range(index * self.rows, min((index + 1) * self.rows, packed.rows))[rank::ranks]
-        return Ragged.of([packed.row(row) for row in mine], np.int64) if len(mine) else None
+        if not len(mine):
+            return None
+        numbers = packed.select(np.array(mine))
+        return Ragged(np.stack([field[numbers.values] for field in pieces], axis=1), numbers.starts)
 
     def summary(self, epoch: int) -> Fill:
         """How well the rows of an epoch are filled, for the data report."""
         packed, batches = self.packed(epoch), self.count(epoch)
-        fill = float(self.pieces.sizes.sum() / max(1, packed.rows * self.row_length))
+        fill = float(self.sizes.sum() / max(1, packed.rows * self.row_length))
         return Fill(batches, 1 - fill, fill, packed.rows / max(1, batches))
 
-    def _draw(self, epoch: int) -> Ragged:
+    def _cutting(self, epoch: int) -> "_Cutting":
+        """How documents are cut: the first piece of one that is too long has another size in every epoch."""
+        firsts = np.full(len(self.sizes), self.row_length)
+        if epoch:
+            bits = np.random.PCG64(np.random.SeedSequence(self.seed, spawn_key=(epoch, FIRSTS)))
+            firsts = (bits.random_raw(len(self.sizes)) % np.uint64(self.row_length)).astype(np.int64) + 1
+        whole = self.sizes <= self.row_length
+        return _Cutting.of(self.sizes, np.where(whole, self.sizes, firsts), self.row_length)
+
+    def _draw(self, epoch: int, cutting: "_Cutting") -> Ragged:
         """Rows of sizes, filled with pieces of these sizes in a drawn order, in a drawn order of rows."""
-        bits = bits_of(self.seed, epoch)
-        shuffled = permutation(bits, len(self.pieces.sizes))
-        alike = self._rows_alike
+        bits, sizes = bits_of(self.seed, epoch), cutting.pieces.sizes
+        shuffled = permutation(bits, len(sizes))
+        alike = cutting.rows
         places = np.concatenate([np.empty(0, np.int64), *(np.tile(one.sizes, one.rows) for one in alike)])
         lengths = np.repeat([len(one.sizes) for one in alike], [one.rows for one in alike]).astype(np.int64)
         pieces = np.empty(len(places), np.int64)
-        by_size = np.argsort(self.pieces.sizes[shuffled], kind="stable")
+        by_size = np.argsort(sizes[shuffled], kind="stable")
         pieces[np.argsort(places, kind="stable")] = shuffled[by_size]
         starts = np.concatenate([[0], np.cumsum(lengths)])
         return Ragged(pieces, starts).select(permutation(bits, len(lengths)))
-
-    @cached_property
-    def _rows_alike(self) -> list["Alike"]:
-        return rows_of_sizes(self.pieces.sizes, self.row_length)
 
 
 class Alike(NamedTuple):
@@ -218,9 +244,27 @@ class _OpenRows:
         return alike, free
 
 
-def _pieces(sizes: np.ndarray, row_length: int) -> Pieces:
-    counts = -(-sizes // row_length)
+class _Cutting(NamedTuple):
+    """Documents in pieces, and rows that hold pieces of these sizes."""
+
+    pieces: Pieces
+    rows: list[Alike]
+
+    @classmethod
+    def of(cls, sizes: np.ndarray, firsts: np.ndarray, row_length: int) -> "_Cutting":
+        pieces = pieces_of(sizes, firsts, row_length)
+        return cls(pieces, rows_of_sizes(pieces.sizes, row_length))
+
+
+def pieces_of(sizes: np.ndarray, firsts: np.ndarray, row_length: int) -> Pieces:
+    """Documents of these sizes, each cut after its first piece and then after every `row_length`.
+
+    >>> pieces_of(np.array([7, 3]), np.array([2, 3]), row_length=4).sizes.tolist()
+    [2, 4, 1, 3]
+    """
+    counts = 1 + -(-(sizes - firsts) // row_length)
     documents = np.repeat(np.arange(len(sizes)), counts)
-    before = np.repeat(np.cumsum(counts) - counts, counts)
-    starts = (np.arange(len(documents)) - before) * row_length
-    return Pieces(documents, starts, np.minimum(sizes[documents] - starts, row_length))
+    number = np.arange(len(documents)) - np.repeat(np.cumsum(counts) - counts, counts)  # of the piece in its document
+    starts = np.where(number == 0, 0, firsts[documents] + (number - 1) * row_length)
+    stops = np.minimum(firsts[documents] + number * row_length, sizes[documents])
+    return Pieces(documents, starts, stops - starts)

@@ -1,4 +1,4 @@
-"""From the values of a row to its target: a label, several, numbers, a tag per word or step, a text, or nothing."""
+"""From the values of a row to its target: a label, several, numbers, a tag or numbers per step, a text, or nothing."""
 
 from collections.abc import Callable
 from typing import Any
@@ -74,7 +74,9 @@ def _read_numbers(roles: Roles, remarks: Remarks) -> Read:
 
     def read(values: tuple[Any, ...]) -> Target:
         nonlocal count
-        if len(roles.target) == 1 and isinstance(values[first], list | tuple | np.ndarray):
+        if roles.stepped:
+            numbers = _shared_numbers(values[first], first)
+        elif len(roles.target) == 1 and isinstance(values[first], list | tuple | np.ndarray):
             numbers = _listed_numbers(values[first], first)
         else:
             numbers = tuple(number_of(values[column], column) for column in roles.target)
@@ -86,6 +88,45 @@ def _read_numbers(roles: Roles, remarks: Remarks) -> Read:
         return numbers
 
     return read
+
+
+def _read_series(roles: Roles, remarks: Remarks) -> Read:
+    (column,), count = roles.target, 0  # numbers of a step of the first row; the others must agree
+
+    def read(values: tuple[Any, ...]) -> Target:
+        nonlocal count
+        numbers = _series(values[column], column)
+        count = count or numbers.shape[1]
+        if numbers.shape[1] != count:
+            raise Unfit(column, "type.number", f"{numbers.shape[1]} numbers for each step; the first row has {count}")
+        remark_rounding(numbers, column, remarks)
+        return tuple(map(tuple, numbers.tolist()))
+
+    return read
+
+
+def _series(value: Any, column: int) -> np.ndarray:
+    """[T,K] the numbers of each step, from a list of lists or, of one number a step, a flat one."""
+    try:
+        numbers = floats_of(value) if isinstance(value, list | tuple | np.ndarray) else np.empty(0)
+    except ValueError:
+        numbers = np.empty(0)
+    if numbers.ndim == 1:
+        numbers = numbers[:, None]
+    if numbers.ndim != 2 or not numbers.size:
+        raise Unfit(column, "type.number", f"expected numbers for each step, as many for each, got {shown(value)}")
+    if to_float32(numbers) is None:
+        raise Unfit(column, "type.number", "a number is NaN, infinite or too large for float32", "leave the row out")
+    return numbers
+
+
+def _shared_numbers(steps: tuple[tuple[float, ...], ...], column: int) -> tuple[float, ...]:
+    """The numbers that all steps of a sequence have."""
+    for other in steps:
+        if other != steps[0]:
+            text = f"a sequence has one value here, as the first ones have, and this one has {steps[0]} and {other}"
+            raise Unfit(column, "sequence.target", text, "numbers that differ must do so in the first sequences")
+    return steps[0]
 
 
 def _listed_numbers(value: Any, column: int) -> tuple[float, ...]:
@@ -130,6 +171,8 @@ TARGETS: dict[TargetKind, Callable[[Roles, Remarks], Read]] = {
     "labels": _read_labels,
     "numbers": _read_numbers,
     "tags": _read_tags,
+    "series": _read_series,
     "text": _read_target_text,
     "nothing": _read_nothing,
+    "masked": _read_nothing,
 }

@@ -1,14 +1,18 @@
 """Alignment: which elements of the source a decoder looked at for each symbol that it was about to say."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from seqloom.decoding.stepping import Looked, Looking
 from seqloom.mixers.cross import Alignment, CrossAttention
 from seqloom.models import EncoderDecoder
-from seqloom.operators.attention import weights
-from seqloom.taps import recording
+from seqloom.operators.attention import Request, weights
+from seqloom.taps import listening, recording
 from seqloom.types import Padded
 
 
@@ -19,10 +23,39 @@ def alignment(model: EncoderDecoder, source: Any, target: Padded) -> Tensor | No
     One example is given, as batches of one row. `target` is what the decoder reads: BEGIN and the symbols. Row t shows
     where it looked before it said symbol t.
     """
-    looking = [name for name, part in model.named_modules() if isinstance(part, Alignment | CrossAttention)]
-    if not looking:
+    tap = _tap_of(model)
+    if tap is None:
         return None
-    with recording(model, f"{looking[-1]}.weights") as heard:
+    with recording(model, tap) as heard:
         model.decoder(target, model.encoder(source))
     ((request,),) = heard.values()
     return weights(request)[0].mean(dim=0)
+
+
+def _tap_of(model: EncoderDecoder) -> str | None:
+    """The name of the tap on the last layer that looks at the source; None where none does."""
+    looking = [name for name, part in model.named_modules() if isinstance(part, Alignment | CrossAttention)]
+    return f"{looking[-1]}.weights" if looking else None
+
+
+def looking(model: EncoderDecoder) -> Looking | None:
+    """What watches where a decoder looks while `write` writes with it; None where it looks at nothing."""
+    tap = _tap_of(model)
+    return None if tap is None else partial(_watch, model, tap)
+
+
+@contextmanager
+def _watch(model: EncoderDecoder, tap: str) -> Iterator[Looked]:
+    """Inside the `with`, a function that gives [B,T,S]: where the model looked in its latest step."""
+    latest: list[Request] = []
+
+    def keep(_: str, request: Request) -> None:
+        latest[:] = [request]
+
+    with listening(model, tap, keep):
+        yield lambda: _looks(latest[0])
+
+
+def _looks(request: Request) -> Tensor:
+    """[B,T,S] the weights, mean over the heads; the padding of the source needs no look, and counts as looked at."""
+    return weights(request).mean(dim=1).masked_fill(~request.key_places.valid[:, None], 1.0)

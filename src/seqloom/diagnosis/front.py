@@ -28,7 +28,7 @@ from seqloom.diagnosis.labels import BALANCED, Confusion, label_findings
 from seqloom.diagnosis.story import ENOUGH, STEPS, Story, losses_drawn, told
 from seqloom.errors import ConfigError, DamagedError, SeqloomError, near_name
 from seqloom.figures import Figure
-from seqloom.loaded.judging import own_data, prepared_for
+from seqloom.loaded.judging import origin_for, own_data
 from seqloom.tasks.choosing import task_of
 from seqloom.tasks.contract import Task
 from seqloom.tasks.judging import evaluate
@@ -100,7 +100,7 @@ def look(folder: RunFolder, config: RunConfig) -> Looked:
     """What the model of a run does on its dev part; SeqloomError where model or data are not there any more."""
     bundle = read_bundle(folder.model)
     model, task = built(bundle), task_of(bundle.meaning)
-    prepared = prepared_for(own_data(config, "dev"), "dev", bundle.meaning, config.encoding)
+    prepared = origin_for(own_data(config, "dev"), "dev", bundle.meaning, config.encoding).prepared
     batches = list(islice(_batches(task, prepared, config), BATCHES))
     if not batches:
         raise ConfigError("the run has no dev part", fix="train with --dev FILE, or --shares 10%,10%")

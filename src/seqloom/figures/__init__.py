@@ -1,4 +1,4 @@
-"""Pictures from typed results: curves, bars, heat maps, matrices and strips of tokens, as SVG and as text.
+"""Pictures from typed results: curves, bars, points, heat maps, matrices and strips of tokens, as SVG and as text.
 
 A figure is a frozen value. `svg()` draws it, `text()` writes it in a terminal, `data()` gives it as plain values; in a
 notebook it shows itself; `page` puts several into one HTML file. No plotting library, no tensor library, no script.
@@ -6,7 +6,7 @@ notebook it shows itself; `page` puts several into one HTML file. No plotting li
     words    labels made visible and measured        axis      ticks and numerals
     checks   what a figure accepts                   colours   colour scales
     markup   elements, escaped in one place          legend    the key to a colour scale
-    figure   what all kinds share                    line  bars  heatmap  matrix  strip  page
+    figure   what all kinds share                    line  bars  points  heatmap  matrix  strip  page
 """
 
 from seqloom.figures.bars import Bars
@@ -15,6 +15,7 @@ from seqloom.figures.heatmap import HeatMap
 from seqloom.figures.line import Line, Series
 from seqloom.figures.matrix import Matrix
 from seqloom.figures.page import page
+from seqloom.figures.points import Points
 from seqloom.figures.strip import Strip
 
-__all__ = ["Bars", "Figure", "HeatMap", "Line", "Matrix", "Series", "Strip", "page"]
+__all__ = ["Bars", "Figure", "HeatMap", "Line", "Matrix", "Points", "Series", "Strip", "page"]

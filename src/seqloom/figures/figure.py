@@ -36,7 +36,7 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Figure(ABC):
-    """A picture as a value; the kinds are `Line`, `Bars`, `HeatMap`, `Matrix` and `Strip`."""
+    """A picture as a value; the kinds are `Line`, `Bars`, `Points`, `HeatMap`, `Matrix` and `Strip`."""
 
     kind: ClassVar[str]
     title: str

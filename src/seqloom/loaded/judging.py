@@ -18,13 +18,14 @@ from seqloom.config.data import ColumnSplit, DataConfig, EncodingConfig, GivenSp
 from seqloom.config.training import RunConfig
 from seqloom.data.dataset import open_data
 from seqloom.data.front import data_config
-from seqloom.data.preparing import Given, Prepared, prepare
+from seqloom.data.preparing import Given, prepare
 from seqloom.data.problems import Ledger
 from seqloom.data.readers import read_table
 from seqloom.data.schema import PARTS, Part
 from seqloom.data.sources import SOURCES, resolve
 from seqloom.data.synthetic import NAMES
 from seqloom.errors import ConfigError
+from seqloom.loaded.origins import Origin
 from seqloom.tasks.contract import Meaning
 
 Paths = tuple[str | Path, ...]
@@ -101,7 +102,7 @@ def _usual(paths: Paths, run: RunConfig | None, settings: dict[str, Any]) -> dic
     return {name: getattr(run.data, name) for name in names}
 
 
-def prepared_for(source: Source, part: Part, meaning: Meaning, encoding: EncodingConfig) -> Prepared:
+def origin_for(source: Source, part: Part, meaning: Meaning, encoding: EncodingConfig) -> Origin:
     """The data in the numbers of the model, what is looked at as the named part of it, and no other part."""
     ledger = Ledger()
     dataset = open_data(source.config, ledger)
@@ -116,4 +117,4 @@ def prepared_for(source: Source, part: Part, meaning: Meaning, encoding: Encodin
     if (sizes := Meaning.of(prepared).sizes) != meaning.sizes:
         raise ConfigError(f"the model reads {asked.input} of size {meaning.sizes}, found {sizes}", fix="give such data")
     none = {other: np.empty(0, np.int64) for other in PARTS}
-    return prepared._replace(parts=none | {part: prepared.parts[source.part]})
+    return Origin(dataset, prepared._replace(parts=none | {part: prepared.parts[source.part]}), source.part)

@@ -1,9 +1,12 @@
 """A trained model with everything that belongs to it, ready to answer and to be judged."""
 
-from collections.abc import Iterable, Iterator
+import copy
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 import torch
 from torch import Tensor
 
@@ -11,26 +14,42 @@ from seqloom.bundle import built, read_bundle
 from seqloom.bundle.folder import WEIGHTS
 from seqloom.bundle.places import RUN_CONFIG, model_folder, run_of
 from seqloom.config.data import EncodingConfig
+from seqloom.config.decoding import AnyDecoding
 from seqloom.config.reading import read
 from seqloom.config.training import AnyFeed, ByLengthConfig, RunConfig
 from seqloom.data.examples import Example
 from seqloom.data.inputs import given_inputs
 from seqloom.data.preparing import Prepared
-from seqloom.data.problems import Ledger
+from seqloom.data.problems import Ledger, Problem
 from seqloom.data.schema import Part
 from seqloom.durable import read_manifest
 from seqloom.errors import ConfigError
-from seqloom.loaded.judging import given_data, own_data, prepared_for
+from seqloom.loaded.errors import MOST_ERRORS, require_errors, write_errors
+from seqloom.loaded.generating import chosen, generate, stream
+from seqloom.loaded.judging import given_data, origin_for, own_data
 from seqloom.loaded.looks import Looks
-from seqloom.loaded.predicting import answers, encoder_of, on_device
+from seqloom.loaded.origins import Origin
+from seqloom.loaded.predicting import (
+    Given,
+    Limits,
+    Reply,
+    encoder_of,
+    on_device,
+    replies,
+    tell_too_long,
+    windows_of,
+)
+from seqloom.loaded.translating import translating
 from seqloom.models import count_parameters
 from seqloom.tasks.choosing import task_of
 from seqloom.tasks.contract import Prediction
-from seqloom.tasks.judging import Evaluation, evaluate
+from seqloom.tasks.judging import Evaluation, Slice, evaluate
+from seqloom.tasks.slicing import sliced
 from seqloom.types import Batch
 
 BUDGET = 8_192  # elements of a batch
 LONGEST = EncodingConfig().longest
+ANY_LENGTH = 2**24  # the most that a configuration may say
 
 
 class LoadedModel:
@@ -61,7 +80,7 @@ class LoadedModel:
         """The answer to each input, in order: texts, pairs of texts, lists of words, arrays of vectors or pixels."""
         if isinstance(inputs, str):
             raise ConfigError("inputs are a list, found one text", fix="put it in [ ]")
-        ledger = Ledger()
+        ledger = Given()
         values = (one.numpy(force=True) if isinstance(one, Tensor) else one for one in inputs)
         examples = list(given_inputs(values, self.meaning.schema.input, ledger))
         ledger.close()  # what is bad is told before any work
@@ -71,20 +90,66 @@ class LoadedModel:
         self, examples: Iterable[Example], ledger: Ledger, *, budget: int = BUDGET
     ) -> Iterator[tuple[Example, Prediction]]:
         """Each example with its answer, in order and without end: memory is that of some thousand examples."""
-        encoder = encoder_of(self.meaning, self.encoding.longest, ledger)
-        sizes = self.meaning.sizes
-        return answers(examples, encoder, self._answer, budget=budget, sizes=sizes)
+        replied = self.replies(windows_of(examples), ledger, budget=budget)
+        return (one for one in replied if not isinstance(one, Problem))
+
+    def replies(self, windows: Iterable[list[Example]], ledger: Ledger, *, budget: int = BUDGET) -> Iterator[Reply]:
+        """The same for examples that come some at a time; with a ledger `Told`, bad rows too, each in its place."""
+        encoder = encoder_of(self.task.asked, self._reading().longest, ledger)
+        limits = Limits(self.meaning.sizes, self.task.longest_input(self.config))
+        return replies(windows, encoder, self._answer, budget=budget, limits=limits)
 
     def _answer(self, inputs: Any) -> list[Prediction]:
         with torch.no_grad():
             return list(self.task.predict(self.model, on_device(inputs, self.device)))
 
+    def generate(
+        self, prompts: Iterable[str], *, decoding: AnyDecoding | None = None, budget: int = BUDGET, **settings: Any
+    ) -> list[Sequence[Prediction]]:
+        """What a language model writes after each prompt, one answer or several, in the order of the prompts.
+
+        `settings` are those of one way to write: `longest`, `temperature`, `width`, ...; `decoding` is a whole one.
+        """
+        return generate(self.task, self.model, prompts, chosen(decoding, settings), budget=budget)
+
+    def stream(self, prompt: str, *, decoding: AnyDecoding | None = None, **settings: Any) -> Iterator[str]:
+        """The same for one prompt, piece by piece as it is written."""
+        return stream(self.task, self.model, prompt, chosen(decoding, settings))
+
+    def translate(
+        self,
+        sources: Iterable[Any],
+        *,
+        decoding: AnyDecoding | None = None,
+        replace_unknown: bool = False,
+        budget: int = BUDGET,
+        **settings: Any,
+    ) -> list[Prediction]:
+        """The text for each source, in order, written with a beam of five: texts, arrays of vectors or pixels.
+
+        `settings` are those of the beam: `width`, `best`, `length_penalty`, ...; `decoding` is a whole way to write.
+        With `replace_unknown`, words that the vocabulary lacks are copied from the source.
+        """
+        asked = self.translator(decoding, replace_unknown=replace_unknown, **settings)
+        return asked.predict(sources, budget=budget)
+
+    def translator(
+        self, decoding: AnyDecoding | None = None, *, replace_unknown: bool = False, **settings: Any
+    ) -> "LoadedModel":
+        """The same model that answers as `translate` does: for files, and for streams without end."""
+        asked = copy.copy(self)
+        asked.task = translating(self.task, self.model, decoding, settings, replace_unknown=replace_unknown)
+        return asked
+
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that training read; none where rows were the steps of sequences, or nothing is known."""
-        if self.run is not None:
-            return self.run.data.input if self.run.data.sequence is None else ()
-        return tuple(map(str, self.notes.get("columns", ())))
+        """The columns that training read, as far as it is known."""
+        return self.run.data.input if self.run is not None else tuple(map(str, self.notes.get("columns", ())))
+
+    @property
+    def sequence(self) -> str | None:
+        """The column whose value all steps of a sequence share, if training read such a table."""
+        return None if self.run is None else self.run.data.sequence
 
     @property
     def encoding(self) -> EncodingConfig:
@@ -94,31 +159,76 @@ class LoadedModel:
         longest = self.notes.get("longest")
         return EncodingConfig(longest=longest) if isinstance(longest, int) else EncodingConfig()
 
+    def _reading(self) -> EncodingConfig:
+        """How inputs become numbers here: what is read in windows is not cut."""
+        return msgspec.structs.replace(self.encoding, longest=ANY_LENGTH) if self.task.in_windows else self.encoding
+
     def evaluate(
-        self, *data: str | Path, part: Part = "dev", keep: int = 20, budget: int | None = None, **settings: Any
+        self,
+        *data: str | Path,
+        part: Part = "dev",
+        keep: int = 20,
+        budget: int | None = None,
+        by: Iterable[str] = (),
+        errors: str | Path | None = None,
+        most: int = MOST_ERRORS,
+        decoding: AnyDecoding | None = None,
+        **settings: Any,
     ) -> Evaluation:
         """How well the model does on data, or on the dev or test part of its run's.
 
         `settings` are those of `DataConfig`, for data that is given. A look at a test part is written down first.
-        Batches are those of training, or of examples of about one length, `budget` symbols together.
+        Batches are those of training, or of examples of about one length, `budget` symbols together. `by` names
+        columns of the data, or "length": `slices` are then the evaluations of the rows that share their values.
+        `errors` is a file, .jsonl or .csv, for the `most` worst answers, the worst first. Texts are written greedily,
+        as in training, unless `decoding` says how.
         """
-        prepared = self._prepared(data, part, settings)
-        evaluation = evaluate(self.task, self.model, self._batches(prepared, part, budget), keep=keep)
+        worst = 0 if errors is None else require_errors(Path(errors), most)
+        origin = self._origin(data, part, settings)
+        columns = {name: origin.values(name, origin.prepared.parts[part].tolist()) for name in names_in(by)}
+        if isinstance(self._feed(budget), ByLengthConfig):  # in packs and streams documents may be longer than rows
+            self._require_room(origin, part)
+        batches = self._batches(origin.prepared, part, budget)
+        task = self.task if decoding is None else self.task.writing(decoding)
+        evaluation = evaluate(task, self.model, batches, keep=keep, worst=worst)
         if part == "test":
-            self._record(evaluation)
-        return evaluation
+            self._record(evaluation, {} if decoding is None else {"decoding": msgspec.to_builtins(decoding)})
+        if errors is not None:
+            write_errors(Path(errors), self.task, evaluation, origin)
+        unseen = origin.unseen(origin.prepared.parts[part])
+        return evaluation._replace(unseen=unseen, slices=self._slices(evaluation, origin, part, columns))
 
-    def _prepared(self, data: tuple[str | Path, ...], part: Part, settings: dict[str, Any]) -> Prepared:
+    def _require_room(self, origin: Origin, part: Part) -> None:
+        """Refuse inputs that are longer than the positions of the model, with their places."""
+        most, ledger, rows = self.task.longest_input(self.config), Ledger(), origin.prepared.parts[part]
+        lengths = origin.prepared.columns["input"].lengths
+        for row in rows[lengths[rows] > most].tolist() if most is not None else ():
+            tell_too_long(int(lengths[row]), most or 0, origin.prepared.place_of(row), ledger)
+        ledger.close()
+
+    def _slices(
+        self, evaluation: Evaluation, origin: Origin, part: Part, columns: dict[str, list[Any]]
+    ) -> tuple[Slice, ...]:
+        """The slices of each column, whose values are those of the rows of the part."""
+        at = {str(row): place for place, row in enumerate(origin.prepared.parts[part].tolist())}
+        rows = [at[name] for name in evaluation.ids]
+        found = (sliced(self.task, evaluation, name, [values[row] for row in rows]) for name, values in columns.items())
+        return tuple(chain.from_iterable(found))
+
+    def _origin(self, data: tuple[str | Path, ...], part: Part, settings: dict[str, Any]) -> Origin:
         if not data and settings:
             raise ConfigError(f"'{next(iter(settings))}' says how data is read, and none is given", fix="give data")
         source = given_data(data, part, self.meaning, self.run, settings) if data else own_data(self.run, part)
-        return prepared_for(source, part, self.meaning, self.encoding)
+        return origin_for(source, part, self.meaning, self._reading())
+
+    def _feed(self, budget: int | None) -> AnyFeed:
+        """Batches of examples of about one length where a budget is given, else those of training."""
+        if self.run is not None and budget is None:
+            return self.run.training.feed
+        return ByLengthConfig(budget=budget or BUDGET)
 
     def _batches(self, prepared: Prepared, part: Part, budget: int | None) -> Iterator[Batch[Any, Any]]:
-        feed: AnyFeed = ByLengthConfig(budget=budget or BUDGET)
-        if self.run is not None and budget is None:
-            feed = self.run.training.feed
-        loader = self.task.loader(prepared, part, feed, seed=0, workers=0)
+        loader = self.task.loader(prepared, part, self._feed(budget), seed=0, workers=0)
         for step in loader.steps(until=1):
             if step.batch is not None:
                 yield on_device(step.batch, self.device)
@@ -128,10 +238,15 @@ class LoadedModel:
         """Every look at the test part so far."""
         return Looks.of(self.path).records()
 
-    def _record(self, evaluation: Evaluation) -> None:
+    def _record(self, evaluation: Evaluation, facts: dict[str, Any]) -> None:
         sha256 = read_manifest(self.path).files[WEIGHTS].sha256
         intervals = evaluation.intervals(self.task)
-        Looks.of(self.path).record(evaluation.metrics, intervals, model_sha256=sha256, rows=evaluation.rows)
+        Looks.of(self.path).record(evaluation.metrics, intervals, model_sha256=sha256, rows=evaluation.rows, **facts)
+
+
+def names_in(by: Iterable[str]) -> tuple[str, ...]:
+    """The names of columns, each once; one text is one name."""
+    return (by,) if isinstance(by, str) else tuple(dict.fromkeys(by))
 
 
 def load(path: str | Path, *, device: torch.device | str = "cpu") -> LoadedModel:

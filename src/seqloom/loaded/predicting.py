@@ -2,12 +2,14 @@
 
 inputs ──▶ windows of some thousand ── sorted by length ──▶ batches ──▶ model ──▶ put back in order ──▶ answers
 
-Sorting keeps padding small, a window keeps memory small. Neither changes an answer: a row of a batch is answered as if
-it were alone, up to the last bits of a sum.
+A bad row stops everything before the answers of its window; with a ledger of the kind `Told` it is told in its place,
+and the rest is answered. Sorting keeps padding small, a window keeps memory small. Neither changes an answer: a row of
+a batch is answered as if it were alone, up to the last bits of a sum.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,36 +19,103 @@ from seqloom.config.data import EncodingConfig
 from seqloom.data.batches import INPUTS
 from seqloom.data.checks.blocks import BLOCK_CHARACTERS, BLOCK_ROWS, weight
 from seqloom.data.encoding import Encoder
-from seqloom.data.examples import Example, Words
-from seqloom.data.problems import Ledger
+from seqloom.data.examples import Example
+from seqloom.data.problems import BadRows, Ledger, Place, Problem
 from seqloom.data.schema import InputKind, Schema
 from seqloom.errors import DataError
 from seqloom.ragged import Ragged
 from seqloom.tasks.contract import Meaning, Prediction
 
-
-@runtime_checkable
-class Marks(Protocol):
-    """An answer about places in a text."""
-
-    def located(self, words: Words, /) -> Prediction:
-        """The same answer, counted in the characters of the text."""
-
-
 Answer = Callable[[Any], Sequence[Prediction]]  # from a batch of inputs
 
 
-def answers(
-    examples: Iterable[Example], encoder: Encoder, answer: Answer, *, budget: int, sizes: tuple[int, ...]
-) -> Iterator[tuple[Example, Prediction]]:
-    """Each example with its answer, in order; a bad row stops the work at the end of its window, before any answer."""
-    for window in _windows(examples):
-        encoder.ledger.close()
-        columns = encoder.columns(window)
-        _require_sizes(columns["input"], encoder.schema.input, sizes)
-        said = _answered(columns, encoder.schema.input, answer, budget)
-        yield from ((example, _located(one, example)) for example, one in zip(window, said, strict=True))
-    encoder.ledger.close()
+Reply = tuple[Example, Prediction] | Problem  # an example with its answer, or what is wrong with a row
+NO_LIMIT = 2**62
+
+
+class Limits(NamedTuple):
+    """What a model can be asked: arrays of one size, and inputs up to a length."""
+
+    sizes: tuple[int, ...] = ()
+    longest: int | None = None
+
+
+class Told(Ledger):
+    """A ledger that keeps every bad row until it is taken, so that each can have a line among the answers."""
+
+    def __init__(self) -> None:
+        super().__init__(BadRows(skip=True, share=1.0))
+        self.kept: list[tuple[int, Problem]] = []  # and how many good rows stood before
+
+    def bad_row(self, code: str, text: str, place: Place, fix: str = "") -> None:
+        """Count a row that cannot be used, and keep what is wrong with it."""
+        super().bad_row(code, text, place, fix)
+        self.kept.append((self.rows, Problem("reject", code, text, place, fix)))
+
+
+class Given(Ledger):
+    """A ledger for values from Python, where nobody can type a flag."""
+
+    def bad_row(self, code: str, text: str, place: Place, fix: str = "") -> None:
+        """Count a value that cannot be used."""
+        super().bad_row(code, text, place, fix.partition(", or --")[0])
+
+
+def replies(
+    windows: Iterable[list[Example]], encoder: Encoder, answer: Answer, *, budget: int, limits: Limits
+) -> Iterator[Reply]:
+    """Each example with its answer, in order; a bad row is told in its place, or stops the work before any answer."""
+    ledger, done = encoder.ledger, 0
+    for window in windows:
+        columns = encoder.columns(window) if window else {}
+        fit = _fitting(window, columns, encoder, limits)
+        ledger.close()
+        asked = [window[row] for row in fit]
+        chosen = {name: column.select(fit) for name, column in columns.items()}
+        said = _answered(chosen, encoder.schema.input, answer, budget) if asked else []
+        answered = [(one, prediction.located(one.input)) for one, prediction in zip(asked, said, strict=True)]
+        yield from _merged(answered, ledger, done)
+        done += len(answered)
+    ledger.close()
+    yield from _merged([], ledger, done)
+
+
+def _fitting(window: list[Example], columns: Mapping[str, Ragged], encoder: Encoder, limits: Limits) -> np.ndarray:
+    """The rows of a window that the model can be asked about; the others are bad rows."""
+    if not window:
+        return np.empty(0, np.int64)
+    _require_sizes(columns["input"], encoder.schema.input, limits.sizes)
+    lengths, most = columns["input"].lengths, NO_LIMIT if limits.longest is None else limits.longest
+    for row in np.flatnonzero(lengths > most).tolist():
+        encoder.ledger.rows -= 1
+        tell_too_long(int(lengths[row]), most, window[row].place, encoder.ledger)
+    return np.flatnonzero(lengths <= most)
+
+
+def tell_too_long(length: int, most: int, place: Place, ledger: Ledger) -> None:
+    """Nothing; the ledger has a bad row more: one that is longer than the positions of the model."""
+    text = f"{length:,} long, and the learned positions of the model end at {most:,}"
+    ledger.bad_row("seq.too_long", text, place, "shorten it, or train a model with other positions")
+
+
+def _merged(answered: list[tuple[Example, Prediction]], ledger: Ledger, done: int) -> Iterator[Reply]:
+    """The answers, and each bad row before the first answer that stands behind it in the same file."""
+    kept = ledger.kept if isinstance(ledger, Told) else []
+    told = [(_at(problem, rows - done, answered), problem) for rows, problem in kept]
+    kept.clear()
+    told.sort(key=lambda one: one[0])
+    for number, one in enumerate(answered):
+        while told and told[0][0] <= number:
+            yield told.pop(0)[1]
+        yield one
+    yield from (problem for _, problem in told)
+
+
+def _at(problem: Problem, otherwise: int, answered: list[tuple[Example, Prediction]]) -> int:
+    """The number of the answer before which a problem is told: by lines, or by what was read before it."""
+    path, line, _ = problem.place
+    lines = [example.place.line or 0 for example, _ in answered if example.place.path == path]
+    return bisect_left(lines, line or 0) if len(lines) == len(answered) else min(max(0, otherwise), len(answered))
 
 
 def _answered(columns: Mapping[str, Ragged], kind: InputKind, answer: Answer, budget: int) -> list[Prediction]:
@@ -58,18 +127,14 @@ def _answered(columns: Mapping[str, Ragged], kind: InputKind, answer: Answer, bu
     return [said[row] for row in range(len(said))]
 
 
-def _located(said: Prediction, example: Example) -> Prediction:
-    """The answer, quoting the text it is about if it marks places in one."""
-    return said.located(example.input) if isinstance(said, Marks) and isinstance(example.input, Words) else said
-
-
 def encoder_of(meaning: Meaning, longest: int, ledger: Ledger) -> Encoder:
     """An encoder of inputs alone; what is longer than the model was trained for is cut and counted."""
     schema = Schema(meaning.schema.input, "nothing")
     return Encoder(schema, EncodingConfig(longest=longest, too_long="cut"), meaning.tokenizer, None, ledger)
 
 
-def _windows(examples: Iterable[Example]) -> Iterator[list[Example]]:
+def windows_of(examples: Iterable[Example]) -> Iterator[list[Example]]:
+    """The examples, some thousand at a time."""
     window: list[Example] = []
     size = 0
     for example in examples:

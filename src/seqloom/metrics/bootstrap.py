@@ -1,8 +1,12 @@
 """How far a figure would move with other examples of the same kind: the bootstrap (Efron 1979, Koehn 2004).
 
 A resample draws N of the N examples with replacement. Because every metric is a function of summed statistics, a
-resample is how often each example was drawn times its statistics: no model is asked again, and memory holds one count
-for each example, however many resamples there are.
+resample is how often each example was drawn times its statistics: no model is asked again, and memory holds the counts
+of a few resamples, however many there are. A figure that is no function of sums, as a correlation of ranks, is made of
+the rows that were drawn; of many rows fewer resamples are made of it, for each of them sorts all rows.
+
+An interval always holds the figure itself: a figure that noise can only raise, as a calibration error, is larger in
+resamples than it is, and then stands at the end of its interval.
 
 Rows that are all right, or all wrong, stay so however they are drawn: of them the bootstrap says that there is no
 doubt, which is false. A share of 1 or 0 has the rule of three instead (Hanley and Lippman-Hand 1983): if none of n
@@ -10,29 +14,50 @@ rows differs, fewer than 3/n of all further rows do, with 95 % confidence, becau
 """
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 
 import numpy as np
 
 Interval = tuple[float, float]
-Measure = Callable[[np.ndarray], dict[str, np.ndarray]]
-SHARES = frozenset({"accuracy", "exact_match", "f1", "precision", "recall"})  # in [0,1], and 1 is all right
+Measure = Callable[[np.ndarray], dict[str, np.ndarray]]  # figures of sums [...,W], each [...]
+MeasureRows = Callable[[np.ndarray], dict[str, float]]  # figures of rows [N,S]
+Summed = Callable[[np.ndarray, np.ndarray], np.ndarray]  # rows [N,S], each taken so often [R,N], added up: [R,W]
+SHARES = frozenset({"accuracy", "exact_match", "f1", "macro_f1", "precision", "recall"})  # in [0,1], and 1 is all right
+TOGETHER = 2**18  # counts of drawn rows that are held at a time
+SORTED = 10**7, 100  # rows that are sorted for an interval, and the fewest resamples all the same
 
 
-def resampled_sums(statistics: np.ndarray, resamples: int, draws: np.random.Generator) -> np.ndarray:
-    """[resamples,S] the summed statistics of as many draws of N rows out of [N,S]."""
-    rows = len(statistics)
-    sums = np.empty((resamples, statistics.shape[1]))
-    for number in range(resamples):
-        drawn = np.bincount(draws.integers(0, rows, rows), minlength=rows)
-        sums[number] = drawn @ statistics
-    return sums
+def added(statistics: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """The rows added up, each taken so often."""
+    return np.asarray(times @ statistics)
+
+
+def no_rows(_: np.ndarray) -> dict[str, float]:
+    """No figure."""
+    return {}
+
+
+def resampled_sums(
+    statistics: np.ndarray, resamples: int, draws: np.random.Generator, summed: Summed = added
+) -> np.ndarray:
+    """[resamples,W] the summed statistics of as many draws of N rows out of [N,S]."""
+    return np.concatenate([summed(statistics, times) for times in _drawn(len(statistics), resamples, draws)])
+
+
+def _drawn(rows: int, resamples: int, draws: np.random.Generator) -> Iterator[np.ndarray]:
+    """How often each row was drawn [R,N], for a few resamples at a time."""
+    together = max(1, min(resamples, TOGETHER // rows))
+    for start in range(0, resamples, together):
+        count = min(together, resamples - start)
+        yield np.stack([np.bincount(draws.integers(0, rows, rows), minlength=rows) for _ in range(count)])
 
 
 def intervals(
     statistics: np.ndarray,
     measure: Measure,
     *,
+    summed: Summed = added,
+    rows: MeasureRows = no_rows,
     resamples: int = 1000,
     seed: int = 0,
     level: float = 0.95,
@@ -46,15 +71,41 @@ def intervals(
     >>> intervals(right, lambda sums: {"right": sums[..., 0] / 4})["right"]
     (0.25, 1.0)
     """
-    sums = resampled_sums(statistics, resamples, np.random.Generator(np.random.PCG64(seed)))
+    whole = measure(summed(statistics, np.ones((1, len(statistics)))))
+    figures = {name: float(value[0]) for name, value in whole.items()} | rows(statistics)
+    drawn = measure(resampled_sums(statistics, resamples, _generator(seed), summed))
+    drawn |= _resampled_rows(statistics, rows, resamples, _generator(seed))
     tails = [(1 - level) / 2, (1 + level) / 2]
-    found = {name: np.quantile(values, tails) for name, values in measure(sums).items()}
-    drawn = {name: (float(low), float(high)) for name, (low, high) in found.items()}
-    return drawn | rows_alike(statistics, measure, level=level, shares=shares)
+    ends = {name: np.quantile(values, tails).tolist() for name, values in drawn.items()}
+    found = {name: (min(low, figures[name]), max(high, figures[name])) for name, (low, high) in ends.items()}
+    return found | rows_alike(statistics, measure, summed=summed, level=level, shares=shares)
+
+
+def _generator(seed: int) -> np.random.Generator:
+    return np.random.Generator(np.random.PCG64(seed))
+
+
+def _resampled_rows(
+    statistics: np.ndarray, measure: MeasureRows, resamples: int, draws: np.random.Generator
+) -> dict[str, np.ndarray]:
+    """The figures of rows, of as many draws of N rows as time allows."""
+    names, count = measure(statistics), len(statistics)
+    if not names:
+        return {}
+    most, fewest = SORTED
+    made = [
+        measure(statistics[draws.integers(0, count, count)]) for _ in range(min(resamples, max(fewest, most // count)))
+    ]
+    return {name: np.array([one[name] for one in made]) for name in names}
 
 
 def rows_alike(
-    statistics: np.ndarray, measure: Measure, *, level: float = 0.95, shares: Collection[str] = SHARES
+    statistics: np.ndarray,
+    measure: Measure,
+    *,
+    summed: Summed = added,
+    level: float = 0.95,
+    shares: Collection[str] = SHARES,
 ) -> dict[str, Interval]:
     """The intervals of the shares that are 0 or 1, by the rule of three: n are the rows that have part in a figure.
 
@@ -63,9 +114,23 @@ def rows_alike(
     >>> round(low, 3), high
     (0.9, 1.0)
     """
-    whole, each = measure(statistics.sum(axis=0)), measure(statistics)
-    extreme = {name: float(value) for name, value in whole.items() if is_extreme(name, float(value), shares)}
-    return {name: _rule_of_three(value, int(np.sum(each[name] == value)), level) for name, value in extreme.items()}
+    whole = measure(summed(statistics, np.ones((1, len(statistics)))))
+    extreme = {name: float(value[0]) for name, value in whole.items() if is_extreme(name, float(value[0]), shares)}
+    alike = _rows_with(extreme, statistics, measure, summed) if extreme else {}
+    return {name: _rule_of_three(value, alike[name], level) for name, value in extreme.items()}
+
+
+def _rows_with(
+    figures: dict[str, float], statistics: np.ndarray, measure: Measure, summed: Summed, together: int = 256
+) -> dict[str, int]:
+    """How many rows alone have the same figure, by its name."""
+    found = dict.fromkeys(figures, 0)
+    for start in range(0, len(statistics), together):
+        block = statistics[start : start + together]
+        each = measure(summed(block, np.eye(len(block))))
+        for name, value in figures.items():
+            found[name] += int(np.sum(each[name] == value))
+    return found
 
 
 def is_extreme(name: str, value: float | None, shares: Collection[str] = SHARES) -> bool:

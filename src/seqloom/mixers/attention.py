@@ -25,6 +25,7 @@ from seqloom.config.mixers import (
     WindowConfig,
 )
 from seqloom.mixers.contract import CausalMixer, Mixer
+from seqloom.mixers.growing import Growing
 from seqloom.operators.attention import Request
 from seqloom.operators.attention_fast import attend
 from seqloom.operators.masks import BlockLocal, Causal, Document, Everything, Mask, Padding, Strided, Window
@@ -187,8 +188,8 @@ class SelfAttention(_SelfAttending, Mixer):
 class Cache(NamedTuple):
     """What attention remembers: the keys and values it has read, and where they stood."""
 
-    keys: Tensor  # [B,H,S,D/H]
-    values: Tensor  # [B,H,S,D/H]
+    keys: Growing  # [B,H,S,D/H]
+    values: Growing  # [B,H,S,D/H]
     positions: Tensor  # [B,S] int64
     valid: Tensor  # [B,S] bool: rows of a batch may have read different numbers of elements
     seen: Tensor  # [B] int64, elements read
@@ -213,14 +214,14 @@ class CausalSelfAttention(_SelfAttending, CausalMixer[Cache]):
         weight = self.heads.key.weight
         empty = weight.new_zeros(batch_size, self.heads.num_heads, 0, weight.shape[0] // self.heads.num_heads)
         nowhere = torch.zeros(batch_size, 0, dtype=torch.int64, device=weight.device)
-        return Cache(empty, empty, nowhere, nowhere.bool(), nowhere.sum(dim=1))
+        return Cache(Growing([empty]), Growing([empty]), nowhere, nowhere.bool(), nowhere.sum(dim=1))
 
     def reset(self, inner: Cache, rows: Tensor) -> Cache:
         valid = inner.valid & ~rows[:, None]
         read = valid.any(dim=0)  # columns that no row reads any more are dropped
         return Cache(
-            inner.keys[:, :, read],
-            inner.values[:, :, read],
+            Growing([inner.keys.held[:, :, read]]),
+            Growing([inner.values.held[:, :, read]]),
             inner.positions[:, read],
             valid[:, read],
             inner.seen.masked_fill(rows, 0),
@@ -230,15 +231,16 @@ class CausalSelfAttention(_SelfAttending, CausalMixer[Cache]):
         places = places_of(x, inner.seen)
         query, key, value = self.project(x, places)
         cache = Cache(
-            torch.cat([inner.keys, key], dim=2),
-            torch.cat([inner.values, value], dim=2),
+            inner.keys.followed_by(key),
+            inner.values.followed_by(value),
             torch.cat([inner.positions, places.positions], dim=1),
             torch.cat([inner.valid, places.valid], dim=1),
             inner.seen + x.lengths,
         )
-        extra: Mask = Everything() if inner.keys.shape[2] == 0 else Padding()
-        request = self.request(query, cache.keys, cache.values, places, extra=extra)
-        request = request._replace(key_places=cache.places, aligned=inner.keys.shape[2] == 0)
+        first = inner.valid.shape[1] == 0
+        extra: Mask = Everything() if first else Padding()
+        request = self.request(query, cache.keys.held, cache.values.held, places, extra=extra)
+        request = request._replace(key_places=cache.places, aligned=first)
         return self.answer(x, request), self._forget(cache)
 
     def _forget(self, cache: Cache) -> Cache:
@@ -246,10 +248,10 @@ class CausalSelfAttention(_SelfAttending, CausalMixer[Cache]):
         if self.reach is None or cache.valid.shape[1] <= self.reach:
             return cache
         order = cache.positions.masked_fill(~cache.valid, -1).topk(self.reach, dim=1).indices.flip(1)  # [B,reach]
-        wide = order[:, None, :, None].expand(-1, cache.keys.shape[1], -1, cache.keys.shape[3])
+        wide = order[:, None, :, None].expand(-1, cache.keys.held.shape[1], -1, cache.keys.held.shape[3])
         return Cache(
-            cache.keys.gather(2, wide),
-            cache.values.gather(2, wide),
+            Growing([cache.keys.held.gather(2, wide)]),
+            Growing([cache.values.held.gather(2, wide)]),
             cache.positions.gather(1, order),
             cache.valid.gather(1, order),
             cache.seen,

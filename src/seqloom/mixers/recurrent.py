@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Self
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqloom.config.blocks import SeededConfig
@@ -29,7 +30,7 @@ class Recurrent(CausalMixer[Memory]):
 
     def __init__(self, config: RecurrentConfig, input_width: int, width: int) -> None:
         super().__init__()
-        self.cell, self.width = _cell_of(config), width
+        self.cell, self.width, self.weight_dropout = _cell_of(config), width, config.weight_dropout
         bound, rows = width**-0.5, config.gates() * width
 
         def drawn(*shape: int) -> nn.Parameter:
@@ -53,9 +54,8 @@ class Recurrent(CausalMixer[Memory]):
         """Put the weights into one chunk of device memory: cuDNN would otherwise copy them there at every call."""
         if not self.input_weight.is_cuda:
             return
-        flat = torch.cat([weight.detach().flatten() for weight in self.weights])
-        for weight, part in zip(self.weights, torch.split(flat, [w.numel() for w in self.weights]), strict=True):
-            weight.data = part.view_as(weight)
+        for weight, part in zip(self.weights, _in_one_chunk(self.weights), strict=True):
+            weight.data = part.detach()
 
     @property
     def weights(self) -> Weights:
@@ -69,9 +69,20 @@ class Recurrent(CausalMixer[Memory]):
         """What is remembered when reading starts from a given hidden vector [B,D]."""
         return (hidden, *(torch.zeros_like(hidden) for _ in range(self.cell.num_states - 1)))
 
+    def _drawn(self) -> Weights:
+        """The weights that a call reads with: in training without some of those from state to state (DropConnect).
+
+        They are left out of the matrix itself, so the fused kernel goes over the whole sequence as ever.
+        """
+        if not (self.training and self.weight_dropout):
+            return self.weights
+        kept = self.weights._replace(hidden=F.dropout(self.hidden_weight, self.weight_dropout))
+        return _in_one_chunk(kept) if self.hidden_weight.is_cuda else kept
+
     def extend(self, x: Padded, inner: Memory) -> tuple[Padded, Memory]:
-        outputs, after = recur(self.cell, x, inner, self.weights)
-        return self._shown(x, outputs, inner), after
+        weights = self._drawn()
+        outputs, after = recur(self.cell, x, inner, weights)
+        return self._shown(x, outputs, inner, weights), after
 
     def forward(self, x: Padded) -> Padded:
         return by_document(lambda rows: self.rows(rows, self.begin(len(rows.lengths))), x)
@@ -79,15 +90,23 @@ class Recurrent(CausalMixer[Memory]):
     def rows(self, x: Padded, inner: Memory) -> Padded:
         """The outputs for whole rows from a given memory; the state after them is not asked for."""
         everything = Padded.of(x.values)  # padding is read like the rest: what it leaves behind is dropped
-        outputs, _ = recur(self.cell, everything, inner, self.weights)
-        return self._shown(x, outputs, inner)
+        weights = self._drawn()
+        outputs, _ = recur(self.cell, everything, inner, weights)
+        return self._shown(x, outputs, inner, weights)
 
-    def _shown(self, x: Padded, outputs: Tensor, inner: Memory) -> Padded:
+    def _shown(self, x: Padded, outputs: Tensor, inner: Memory, weights: Weights) -> Padded:
         if self.cell.gates:
             self.gates.offer(
-                lambda: gates(self.cell, x, torch.cat([inner[0][:, None], outputs], dim=1)[:, :-1], self.weights)
+                lambda: gates(self.cell, x, torch.cat([inner[0][:, None], outputs], dim=1)[:, :-1], weights)
             )
         return x._replace(values=self.hidden(x.with_values(outputs).values))
+
+
+def _in_one_chunk(weights: Weights) -> Weights:
+    """The same weights in one chunk of memory, gradients going through; cuDNN copies what lies apart at every call."""
+    flat = torch.cat([weight.flatten() for weight in weights])
+    parts = torch.split(flat, [weight.numel() for weight in weights])
+    return Weights(*(part.view_as(weight) for part, weight in zip(parts, weights, strict=True)))
 
 
 class Seeded(ConditionedMixer[Any]):

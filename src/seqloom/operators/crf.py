@@ -24,6 +24,7 @@ from torch import Tensor
 
 from seqloom.config.heads import Scheme
 from seqloom.errors import ConfigError, KernelError
+from seqloom.operators import crf_products
 
 # The score of an illegal move in a sum of exponentials. Not -inf: a tag that cannot be reached would be a logsumexp
 # over nothing but -inf, whose gradient is NaN. This is finite, and beside a legal path its exponential is exactly zero.
@@ -208,15 +209,22 @@ class _LogPartition(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, start: Tensor, between: Tensor, end: Tensor, lengths: Tensor) -> Tensor:
-        log_z, messages = _forward(scores, start, between, end, lengths)
+        moves = (start, between, end)
+        by_products = scores.device.type == "cpu" and len(start) >= crf_products.MANY
+        products = crf_products.summed(scores, *moves, lengths, _IMPOSSIBLE) if by_products else None
+        log_z, messages = products or _forward(scores, *moves, lengths)
+        ctx.by_products = products is not None
         ctx.save_for_backward(*messages, lengths)
-        return log_z
+        return log_z.to(scores.dtype)
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():  # create_graph: autograd takes the messages for constants
             raise KernelError("fast_log_likelihood has no second derivative", fix="use log_likelihood")
         *messages, lengths = ctx.saved_tensors
+        if ctx.by_products:
+            found = crf_products.counts(crf_products.Products(*messages), lengths, upstream)
+            return (*(one.to(upstream.dtype) for one in found), None)
         return (*_backward(_Messages(*messages), lengths, upstream), None)
 
 
@@ -245,13 +253,12 @@ def legal_transitions(labels: Sequence[str], scheme: Scheme) -> tuple[Tensor, Te
     if scheme == "none":
         anywhere = torch.ones(len(labels), dtype=torch.bool)
         return anywhere, anywhere.repeat(len(labels), 1), anywhere.clone()
-    padded = [("O", ""), *(_parts(label, scheme) for label in labels)]
-    table = [[_may_follow(before, after, scheme) for after in padded] for before in padded]  # [1+K,1+K]
-    starts, moves, ends = table[0][1:], [row[1:] for row in table[1:]], [row[0] for row in table[1:]]
-    if not any(start and end for start, end in zip(starts, ends, strict=True)):
+    table = _may_follow([("O", ""), *(_parts(label, scheme) for label in labels)], scheme)  # [1+K,1+K]
+    starts, moves, ends = table[0, 1:].clone(), table[1:, 1:].clone(), table[1:, 0].clone()
+    if not bool((starts & ends).any()):
         problem = f"in the scheme '{scheme}' no label of {list(labels)} may stand alone in a sequence of one element"
         raise ConfigError(problem, fix="add the label 'O', or choose the scheme 'none'")
-    return torch.tensor(starts), torch.tensor(moves), torch.tensor(ends)
+    return starts, moves, ends
 
 
 def _parts(label: str, scheme: Scheme) -> tuple[str, str]:
@@ -265,8 +272,11 @@ def _parts(label: str, scheme: Scheme) -> tuple[str, str]:
     raise ConfigError(problem, fix="rename the label, or choose the scheme 'none'")
 
 
-def _may_follow(before: tuple[str, str], after: tuple[str, str], scheme: Scheme) -> bool:
-    opens, continues = before[0] in "BI", after[0] in "IE"
-    if opens and continues:
-        return before[1] == after[1]
-    return not continues and (scheme == "bio" or not opens)
+def _may_follow(parts: Sequence[tuple[str, str]], scheme: Scheme) -> Tensor:
+    """[N,N] whether the second of two labels, given by position and type, may stand behind the first."""
+    kinds = {kind: number for number, (_, kind) in enumerate(parts)}
+    types = torch.tensor([kinds[kind] for _, kind in parts])
+    opens, continues = (torch.tensor([letter in some for letter, _ in parts]) for some in ("BI", "IE"))
+    goes_on = opens[:, None] & (types[:, None] == types)
+    begins = torch.ones_like(goes_on) if scheme == "bio" else ~opens[:, None].expand_as(goes_on)
+    return torch.where(continues, goes_on, begins)

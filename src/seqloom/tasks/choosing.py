@@ -2,10 +2,13 @@
 
 from seqloom.config.data import Task as TaskName
 from seqloom.data.schema import TargetKind
-from seqloom.tasks.classify import Classify, ClassifySeveral
+from seqloom.tasks.classify import Classify
 from seqloom.tasks.contract import Meaning, Task
 from seqloom.tasks.lm import LanguageModelling
+from seqloom.tasks.masked import MaskedPrediction
 from seqloom.tasks.regress import Regress
+from seqloom.tasks.series import RegressSteps
+from seqloom.tasks.several import ClassifySeveral
 from seqloom.tasks.tag import Tag
 from seqloom.tasks.translate import Translate
 
@@ -14,6 +17,7 @@ TASKS: dict[TaskName, type[Task]] = {
     "regress": Regress,
     "tag": Tag,
     "lm": LanguageModelling,
+    "masked": MaskedPrediction,
     "translate": Translate,
 }
 BY_TARGET: dict[TargetKind, type[Task]] = {
@@ -21,7 +25,9 @@ BY_TARGET: dict[TargetKind, type[Task]] = {
     "labels": ClassifySeveral,
     "numbers": Regress,
     "tags": Tag,
+    "series": RegressSteps,
     "nothing": LanguageModelling,
+    "masked": MaskedPrediction,
     "text": Translate,
 }
 

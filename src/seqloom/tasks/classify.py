@@ -1,36 +1,39 @@
-"""Classify: the label of a text, a pair of texts, a sequence of vectors or a picture; or several labels.
+"""Classify: the label of a text, a pair of texts, a sequence of vectors or a picture; `several.py` has more labels.
 
-    one label         accuracy     the share of examples whose likeliest label is the true one
-    several labels    f1           of all labels of all examples together (micro), beside the share that is exact
+    accuracy             the share of examples whose likeliest label is the true one; the micro F1 is the same number
+    macro_f1             the mean of the F1 of each label that was said or is true
+    calibration_error    how far probabilities are from the shares of right answers (15 bins)
 
-A label that training never saw is an error whatever is said: it counts in the accuracy, and as a label missed. The loss
-leaves it out, for no probability stands for it.
+A label that training never saw is an error whatever is said: it counts in the accuracy, and all of them together are
+one more label in `macro_f1`, whose F1 is 0. The loss leaves it out, for no probability stands for it.
+
+Scores become probabilities through the temperature of the calibration, which is 1 in training and is found on the dev
+part when a model is shipped. It changes no answer.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 import msgspec
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqloom.config.heads import ClassHeadConfig, LabelsHeadConfig, ScoresHeadConfig, SequenceHead
-from seqloom.config.training import AnyFeed
-from seqloom.data.batches import collate, unseen_labels
-from seqloom.data.loader import Loader
-from seqloom.data.preparing import Prepared
-from seqloom.data.schema import Part
+from seqloom.config.heads import ClassHeadConfig, ScoresHeadConfig, SequenceHead
 from seqloom.errors import ConfigError
-from seqloom.metrics.figures import Retrieved, ratio
+from seqloom.metrics.calibration import BINS, Calibration, best_temperature, binned, calibration_error
+from seqloom.metrics.classes import Counts, counted
+from seqloom.metrics.figures import ratio
 from seqloom.models import SequenceModel
 from seqloom.tasks.contract import HeadSettings, Judged, Meaning, Metric
-from seqloom.tasks.predictions import LabelPrediction, LabelsPrediction
+from seqloom.tasks.predictions import LabelPrediction
 from seqloom.tasks.reading import sequences
 from seqloom.tasks.sequences import SequenceTask
 from seqloom.types import Batch, Loss
 
 UNSEEN = "(not in the training data)"
+MOST_SCORES = 2**22  # of a dev part that a calibration is found on
 
 
 class Classify(SequenceTask):
@@ -38,7 +41,8 @@ class Classify(SequenceTask):
 
     name = "classify"
     metric = Metric("accuracy")
-    statistics = 4  # examples, right answers, loss, weight
+    others = (Metric("macro_f1"), Metric("loss", higher_is_better=False))
+    statistics = 5  # the numbers of the said and the true label, the probability of the said one, loss, weight
     can_balance = True
 
     def __init__(self, meaning: Meaning) -> None:
@@ -76,124 +80,92 @@ class Classify(SequenceTask):
 
     def judge(self, model: nn.Module, batch: Batch[Any, Tensor]) -> list[Judged]:
         """Each row judged: right if its likeliest label is the true one."""
-        answering = cast(SequenceModel, model)
-        x = answering.features(sequences(batch.inputs))
-        losses = answering.head.losses(x, batch.targets[:, None])
-        said = answering.head.predict(x)[:, 0]
-        columns = (said, batch.targets, *losses.of_rows())
-        rows = zip(batch.ids, *(column.tolist() for column in columns), strict=True)
+        raw = scores_of(model, batch.inputs)
+        log_p = (raw / self.meaning.calibration.temperature).log_softmax(dim=-1)  # [B,K]
+        true = batch.targets.cpu()
+        said, known = raw.argmax(dim=-1), true >= 0
+        confidence = log_p.gather(1, said[:, None])[:, 0].exp()
+        losses = -log_p.gather(1, true.clamp(min=0)[:, None])[:, 0].masked_fill(~known, 0)
+        columns = (said, true, confidence, losses, known)
+        rows = zip(batch.ids, *(column.double().tolist() for column in columns), strict=True)
         return [self._judged(*row) for row in rows]
 
-    def _judged(self, id_: str, said: int, true: int, loss: float, weight: float) -> Judged:
-        labels, right = self.meaning.schema.labels, said == true
-        statistics = np.array([1.0, right, loss, weight])
-        return Judged(id_, labels[said], labels[true] if true >= 0 else UNSEEN, right, statistics)
+    def _judged(self, id_: str, said: float, true: float, *others: float) -> Judged:
+        names, number = (*self.meaning.schema.labels, UNSEEN), int(true) % (self.classes() + 1)  # -1 is the last
+        statistics = np.array([said, number, *others])
+        return Judged(id_, names[int(said)], names[number], said == true, statistics)
 
     def confused(self, judged: Judged) -> tuple[tuple[str, str], ...]:
         """The true label and the one that was said."""
         return ((judged.true, judged.said),)
 
+    def summed(self, statistics: np.ndarray, times: np.ndarray | None = None) -> np.ndarray:
+        """[...,W] how often each label, and any unseen one, was right, said and true; the bins; loss and weight."""
+        if times is None:
+            return self._sums(statistics, np.ones(len(statistics)))
+        return np.apply_along_axis(lambda one: self._sums(statistics, one), -1, np.asarray(times, np.float64))
+
+    def _sums(self, statistics: np.ndarray, times: np.ndarray) -> np.ndarray:
+        said, true, confidence = statistics.T[:3]
+        counts = counted(said, true, times, self.classes() + 1)
+        bins = binned(confidence, said == true, times)
+        return np.concatenate([counts, bins.ravel(), times @ statistics[:, -2:]])
+
     def measure(self, sums: np.ndarray) -> dict[str, np.ndarray]:
-        """`accuracy` and `loss`."""
-        examples, right, loss, weight = np.moveaxis(sums, -1, 0)
-        return {"accuracy": ratio(right, examples), "loss": ratio(loss, weight)}
+        """`accuracy`, `macro_f1`, `calibration_error` and `loss`."""
+        counts, bins, loss, weight = split_sums(sums)
+        return {
+            "accuracy": counts.micro.f1,
+            "macro_f1": counts.macro_f1,
+            "calibration_error": calibration_error(bins),
+            "loss": ratio(loss, weight),
+        }
+
+    def by_label(self, statistics: np.ndarray) -> dict[str, dict[str, float]]:
+        """The figures of each label that was said or is true."""
+        return split_sums(self.summed(statistics))[0].named((*self.meaning.schema.labels, UNSEEN))
+
+    def calibration(self, model: nn.Module, batches: Iterable[Batch[Any, Tensor]]) -> Calibration:
+        """The temperature with the least loss."""
+        scores, targets = scored(model, batches, MOST_SCORES)
+        scores, targets = scores[targets >= 0], targets[targets >= 0]
+
+        def loss(temperature: float) -> float:
+            return float(F.cross_entropy(scores / temperature, targets, reduction="sum"))
+
+        return Calibration(best_temperature(loss))
 
     def predict(self, model: nn.Module, inputs: Any) -> Sequence[LabelPrediction]:
         """The likeliest label of each row, with the probability of each label."""
         labels = self.meaning.schema.labels
         with torch.no_grad():
-            likely = cast(SequenceModel, model)(sequences(inputs)).float().softmax(dim=-1).tolist()
-        scored = [dict(zip(labels, row, strict=True)) for row in likely]
-        return [LabelPrediction(max(scores, key=scores.__getitem__), scores) for scores in scored]
+            raw = scores_of(model, inputs)
+            likely = (raw / self.meaning.calibration.temperature).softmax(dim=-1)
+        rows = zip(raw.argmax(dim=-1).tolist(), likely.tolist(), strict=True)
+        return [LabelPrediction(labels[said], dict(zip(labels, row, strict=True))) for said, row in rows]
 
 
-class ClassifySeveral(SequenceTask):
-    """Any number of labels per example.
-
-    The targets of a dev or test part have one column more than there are labels: how many labels of the example
-    training never saw (`data.batches.unseen_labels`). Each is one that was missed.
-    """
-
-    name = "classify"
-    metric = Metric("f1")
-    statistics = 7  # examples, exact ones; labels right, said, true; loss, weight
-    linear = False
-
-    def head(self, made: SequenceHead, settings: HeadSettings) -> SequenceHead:
-        """A logistic regression for each label."""
-        self.refuse_settings(settings)
-        return LabelsHeadConfig(num_labels=len(self.meaning.schema.labels))
-
-    def require_head(self, head: SequenceHead) -> None:
-        """Raise ConfigError unless the head has an answer for each label."""
-        count = len(self.meaning.schema.labels)
-        if not isinstance(head, LabelsHeadConfig) or head.num_labels != count:
-            raise ConfigError(
-                f"the data has {count:,} labels, any of which may hold, and the model ends in {head.to_json()}",
-                fix=f"give it a head of kind labels with num_labels = {count}",
-            )
-
-    def loader(self, prepared: Prepared, part: Part, feed: AnyFeed, *, seed: int, **how: Any) -> Loader[Any, Any]:
-        """The steps of a part; all but the training part count labels that training never saw."""
-        loader = super().loader(prepared, part, feed, seed=seed, **how)
-        if part != "train":
-            rows = prepared.parts[part]
-            loader.make_batch = lambda chosen: _with_unseen(prepared, rows[chosen])
-        return loader
-
-    def loss(self, model: nn.Module, batch: Batch[Any, Tensor], state: Any) -> tuple[Loss, Any]:
-        """The summed loss; nothing is carried."""
-        known = batch.targets[:, : len(self.meaning.schema.labels)]
-        return cast(SequenceModel, model).loss(Batch(sequences(batch.inputs), known, batch.ids)), None
-
-    def judge(self, model: nn.Module, batch: Batch[Any, Tensor]) -> list[Judged]:
-        """Each row judged: right if exactly the true labels were said."""
-        answering, count = cast(SequenceModel, model), len(self.meaning.schema.labels)
-        x = answering.features(sequences(batch.inputs))
-        known, unseen = batch.targets[:, :count], batch.targets[:, count:].sum(dim=1)
-        losses = answering.head.losses(x, known[:, None])
-        said = answering.head.predict(x)[:, 0]
-        columns = (said, known > 0, unseen, *losses.of_rows())
-        rows = zip(batch.ids, *(column.tolist() for column in columns), strict=True)
-        return [self._judged(*row) for row in rows]
-
-    def _judged(
-        self, id_: str, said: list[bool], known: list[bool], unseen: float, loss: float, weight: float
-    ) -> Judged:
-        right = said == known and not unseen
-        both = sum(one and other for one, other in zip(said, known, strict=True))
-        statistics = np.array([1.0, right, both, sum(said), sum(known) + unseen, loss, weight])
-        true = [*self._named(known), *[UNSEEN] * int(unseen)]
-        return Judged(id_, ", ".join(self._named(said)), ", ".join(true), right, statistics)
-
-    def _named(self, chosen: Sequence[bool]) -> tuple[str, ...]:
-        return tuple(label for label, yes in zip(self.meaning.schema.labels, chosen, strict=True) if yes)
-
-    def measure(self, sums: np.ndarray) -> dict[str, np.ndarray]:
-        """`f1`, `precision` and `recall` of all labels together, `accuracy` of whole examples, and `loss`."""
-        examples, exact, right, said, true, loss, weight = np.moveaxis(sums, -1, 0)
-        found = Retrieved(right, said, true)
-        return {
-            "f1": found.f1,
-            "precision": found.precision,
-            "recall": found.recall,
-            "accuracy": ratio(exact, examples),
-            "loss": ratio(loss, weight),
-        }
-
-    def predict(self, model: nn.Module, inputs: Any) -> Sequence[LabelsPrediction]:
-        """The labels of each row that are more likely than not, with the probability of each."""
-        labels = self.meaning.schema.labels
-        with torch.no_grad():
-            scores = cast(SequenceModel, model)(sequences(inputs)).float()
-        rows = zip((scores > 0).tolist(), scores.sigmoid().tolist(), strict=True)
-        return [LabelsPrediction(self._named(said), dict(zip(labels, likely, strict=True))) for said, likely in rows]
+def scores_of(model: nn.Module, inputs: Any) -> Tensor:
+    """[B,K] the scores of a model before any calibration, on the host in float64, so that probabilities add up to 1."""
+    return cast(Tensor, model(sequences(inputs))).detach().cpu().double()
 
 
-def _with_unseen(prepared: Prepared, rows: np.ndarray) -> Batch[Any, Tensor]:
-    batch = collate(prepared.schema, prepared.columns, rows)
-    unseen = torch.from_numpy(unseen_labels(prepared.columns, rows).astype(np.float32))
-    return batch._replace(targets=torch.cat([batch.targets, unseen[:, None]], dim=1))
+def scored(model: nn.Module, batches: Iterable[Batch[Any, Tensor]], most: int) -> tuple[Tensor, Tensor]:
+    """The scores [N,K] and the targets of the first rows of batches: as many as make so many scores."""
+    scores, targets, count = list[Tensor](), list[Tensor](), 0
+    for batch in batches:
+        scores.append(scores_of(model, batch.inputs))
+        targets.append(batch.targets.cpu())
+        count += scores[-1].numel()
+        if count >= most:
+            break
+    return torch.cat(scores), torch.cat(targets)
+
+
+def split_sums(sums: np.ndarray) -> tuple[Counts, np.ndarray, np.ndarray, np.ndarray]:
+    """Sums [...,3K + 45 + 2] as counts of labels, bins [...,3,15], loss and weight."""
+    bins = sums[..., -2 - 3 * BINS : -2].reshape(*sums.shape[:-1], 3, BINS)
+    return Counts.of(sums[..., : -2 - 3 * BINS]), bins, sums[..., -2], sums[..., -1]
 
 
 def require_weights(settings: HeadSettings, labels: Sequence[str]) -> None:

@@ -12,7 +12,7 @@ ranks, are made of all rows at once (`measure_rows`), and decide nothing during 
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple, Self, cast
 
 import numpy as np
@@ -20,13 +20,15 @@ from torch import nn
 
 from seqloom.config.data import Task as TaskName
 from seqloom.config.decoding import AnyDecoding
-from seqloom.config.models import AnyModel
+from seqloom.config.heads import HeadKind
+from seqloom.config.models import AnyModel, EncoderDecoderConfig, LanguageModelConfig, SequenceModelConfig
 from seqloom.config.training import AnyFeed, ByLengthConfig
 from seqloom.data.feeding import feed as by_length
 from seqloom.data.loader import Loader
 from seqloom.data.preparing import Prepared
 from seqloom.data.schema import Part, Schema
 from seqloom.errors import ConfigError, did_you_mean
+from seqloom.metrics.calibration import Calibration
 from seqloom.recipes import Size
 from seqloom.text.tokenizer import Tokenizer
 from seqloom.types import Batch, Loss
@@ -40,6 +42,9 @@ class Meaning(NamedTuple):
     target_tokenizer: Tokenizer | None
     sizes: tuple[int, ...] = ()  # of inputs that are no text: (D,) of vectors, (H, W, C) of pictures
     numbers: int = 0  # of a target of numbers: how many
+    longest: int = 0  # symbols or steps of the longest input of the training part; 0: not known
+    units: tuple[tuple[float, float], ...] = ()  # mean and deviation of each number of a target in the training part
+    calibration: Calibration = Calibration()
 
     @classmethod
     def of(cls, prepared: Prepared) -> "Meaning":
@@ -47,8 +52,30 @@ class Meaning(NamedTuple):
         columns, schema = prepared.columns, prepared.schema
         element = tuple(columns["input"].values.shape[1:])
         height = (int(columns["input"].lengths[0]),) if schema.input == "picture" else ()
-        numbers = int(columns["target"].lengths[0]) if schema.target == "numbers" else 0
-        return cls(schema, prepared.tokenizer, prepared.target_tokenizer, (*height, *element), numbers)
+        numbers = _numbers(prepared)
+        longest = int(columns["input"].lengths[prepared.parts["train"]].max(initial=0))
+        tokenizers = prepared.tokenizer, prepared.target_tokenizer
+        return cls(schema, *tokenizers, (*height, *element), numbers, longest, _units(prepared, numbers))
+
+
+def _numbers(prepared: Prepared) -> int:
+    """How many numbers a target has, or each step of one; 0 where targets are no numbers."""
+    kind = prepared.schema.target
+    if kind not in ("numbers", "series"):
+        return 0
+    target = prepared.columns["target"]
+    return int(target.lengths[0]) if kind == "numbers" else int(target.values.shape[1])
+
+
+def _units(prepared: Prepared, numbers: int) -> tuple[tuple[float, float], ...]:
+    """The mean and the deviation of each number of the targets of the training part; 1 for one that never changes."""
+    if not numbers:
+        return ()
+    chosen = prepared.columns["target"].select(prepared.parts["train"]).values.reshape(-1, numbers).astype(np.float64)
+    if not len(chosen):
+        return ((0.0, 1.0),) * numbers
+    deviations = np.where(np.ptp(chosen, axis=0) > 0, chosen.std(axis=0), 1.0)
+    return tuple(zip(chosen.mean(axis=0).tolist(), deviations.tolist(), strict=True))
 
 
 class Metric(NamedTuple):
@@ -86,7 +113,7 @@ class Judged(NamedTuple):
     id: str
     said: str  # the prediction in one line
     true: str  # what would have been right, in one line
-    right: bool  # whether the two agree; for metrics without right and wrong, whether it is better than most
+    right: bool | None  # whether the two agree; None where answers are only better or worse
     statistics: np.ndarray  # [S] float64, to be summed over examples
 
 
@@ -95,6 +122,7 @@ class HeadSettings(NamedTuple):
 
     smoothing: float = 0.0
     class_weights: tuple[float, ...] = ()  # one for each label; empty: all count the same
+    kind: HeadKind = "class"
 
 
 def require_by_length(task: TaskName, feed: AnyFeed) -> ByLengthConfig:
@@ -108,13 +136,20 @@ class Task(ABC):
     """What a model is asked: one small class for each task, the only place that knows it."""
 
     name: ClassVar[TaskName]
-    statistics: int  # how many numbers are summed over examples
+    statistics: int  # how many numbers are kept of each example
+    heads: ClassVar[tuple[HeadKind, ...]] = ("class",)  # what its recipes may end in
+    in_windows: ClassVar[bool] = False  # whether inputs of any length are read, none of them cut
     can_balance: ClassVar[bool] = False  # whether each example has one label, so that class weights may be "balanced"
     metric: Metric  # what decides which model is the best
     others: tuple[Metric, ...] = ()  # what else could
 
     def __init__(self, meaning: Meaning) -> None:
         self.meaning = meaning
+
+    @property
+    def asked(self) -> Meaning:
+        """What the inputs of questions to a trained model mean: as in training, unless they are written otherwise."""
+        return self.meaning
 
     def deciding_by(self, name: str | None) -> Self:
         """The same task with another metric to decide which model is the best; None: its own."""
@@ -131,6 +166,13 @@ class Task(ABC):
     def writing(self, how: AnyDecoding) -> Self:
         """The same task whose answers are written in this way; ConfigError where no text is written."""
         raise ConfigError(f"'{how.kind()}' says how text is written, and {self.name} writes none", fix="leave it out")
+
+    def head_kind(self, asked: HeadKind | None) -> HeadKind:
+        """The kind of head that its recipes end in, asked for or the usual one; ConfigError where they cannot."""
+        if asked is not None and asked not in self.heads:
+            why = ": it chains one tag to the next" if asked == "crf" else ""
+            raise ConfigError(f"{self.name} has no head of kind '{asked}'{why}", fix=did_you_mean(asked, self.heads))
+        return asked or self.heads[0]
 
     @abstractmethod
     def recipes(self) -> list[str]:
@@ -173,17 +215,32 @@ class Task(ABC):
         """The same for a batch that goes on where the one before it stopped, and the state after it."""
         return self.judge(model, batch), None
 
-    def settled(self, judged: Sequence[Judged], statistics: np.ndarray) -> tuple[Judged, ...]:
-        """The judged with `right` as the statistics [N,S] of all examples decide it; most tasks know it before."""
+    def settled(self, judged: Sequence[Judged]) -> tuple[Judged, ...]:
+        """The judged as they are told: for most tasks as they are."""
         return tuple(judged)
 
     def confused(self, judged: Judged) -> tuple[tuple[str, str], ...]:
         """What an example adds to the table of confusions: pairs of what is true and what was said."""
         return ()
 
+    def summed(self, statistics: np.ndarray, times: np.ndarray | None = None) -> np.ndarray:
+        """What `measure` takes, [...,W]: the rows [N,S] added up, each as often as `times` [...,N] says, or once.
+
+        Most tasks add the statistics themselves. One with many labels keeps the numbers of labels in a row, and counts
+        them here: so the rows of a thousand labels are not a thousand columns wide.
+        """
+        return statistics.sum(axis=0) if times is None else np.asarray(times @ statistics)
+
     @abstractmethod
     def measure(self, sums: np.ndarray) -> dict[str, np.ndarray]:
-        """The metrics of summed statistics [...,S], each [...]; `loss` and the name of `metric` are among them."""
+        """The metrics of sums [...,W], as `summed` makes them, each [...]; `loss` and that of `metric` among them."""
+
+    def by_label(self, statistics: np.ndarray) -> dict[str, dict[str, float]]:
+        """`precision`, `recall`, `f1` and `support` of each label or type, from all rows [N,S]; most tasks have none.
+
+        The labels stand in the order of their numbers; those that neither were true nor said are left out.
+        """
+        return {}
 
     def measure_rows(self, statistics: np.ndarray) -> dict[str, float]:
         """The figures that are no function of sums, of the statistics [N,S] of all examples; most tasks have none."""
@@ -194,18 +251,67 @@ class Task(ABC):
         loss, weight = judged.statistics[-2:]
         return float(loss / weight) if weight else float("inf")
 
+    def details(self, judged: Judged) -> dict[str, Any]:
+        """What a list of errors tells of an answer besides what was said and true: the figures of it alone."""
+        sums = self.summed(judged.statistics[None])
+        figures = {name: float(value) for name, value in self.measure(sums).items()}
+        return {name: value for name, value in figures.items() if name != "loss" and np.isfinite(value)}
+
+    def calibration(self, model: nn.Module, batches: Iterable[Batch[Any, Any]]) -> Calibration:
+        """How the scores of a model are to be read so that probabilities are honest, found on a dev part.
+
+        Most tasks read them as they are, and look at no batch.
+        """
+        return Calibration()
+
+    def calibrated(self, calibration: Calibration) -> Self:
+        """The same task whose scores are read so."""
+        chosen = copy.copy(self)
+        chosen.meaning = self.meaning._replace(calibration=calibration)
+        return chosen
+
+    def longest_input(self, model: AnyModel) -> int | None:
+        """How many symbols or steps of one input a model has positions for; None: any number.
+
+        Elements are read window by window, so that theirs have no end.
+        """
+        if isinstance(model, LanguageModelConfig):
+            limit = model.decoder.limit()
+            return None if limit is None else limit - 1  # BEGIN stands before them
+        limited = (
+            isinstance(model, SequenceModelConfig | EncoderDecoderConfig) and self.meaning.schema.input != "picture"
+        )
+        return model.encoder.limit() if limited else None
+
+    def signatures(self) -> dict[str, str]:
+        """How metrics that others compute too are computed, by name, as the field writes it; most have no such."""
+        return {}
+
     @abstractmethod
     def predict(self, model: nn.Module, inputs: Any) -> Sequence[Prediction]:
         """The answers to the rows of a batch of inputs, as `seqloom.data.batches.INPUTS` makes them."""
 
+    def continued(
+        self, model: nn.Module, prompts: Sequence[str], numbers: Sequence[int]
+    ) -> Sequence[Sequence[Prediction]]:
+        """What follows each prompt, one answer or several; ConfigError where a model goes on with no text.
+
+        `numbers` say which draws of the seed belong to each prompt.
+        """
+        raise self._goes_on_with_nothing()
+
+    def streamed(self, model: nn.Module, prompt: str) -> Iterator[str]:
+        """What follows a prompt, piece by piece as it is written; ConfigError as above."""
+        raise self._goes_on_with_nothing()
+
+    def _goes_on_with_nothing(self) -> ConfigError:
+        found = f"going on with a text needs a language model, and the task of this one is {self.name}"
+        return ConfigError(found, fix="`seqloom predict` answers with it")
+
 
 class Graded(Task):
-    """A task whose answers are better or worse, not right or wrong: the better half counts as right."""
+    """A task whose answers are better or worse, not right or wrong."""
 
-    def settled(self, judged: Sequence[Judged], statistics: np.ndarray) -> tuple[Judged, ...]:
-        """The judged, each right if its metric is no worse than the median of all."""
-        sign = 1 if self.metric.higher_is_better else -1
-        median = np.median(sign * self.measure(statistics)[self.metric.name])
-        return tuple(
-            one._replace(right=bool(sign * self.measure(one.statistics)[self.metric.name] >= median)) for one in judged
-        )
+    def settled(self, judged: Sequence[Judged]) -> tuple[Judged, ...]:
+        """The judged, none of them called right or wrong."""
+        return tuple(one._replace(right=None) for one in judged)

@@ -1,16 +1,21 @@
 """Language modelling: the next symbol, given all before it.
 
-    perplexity    exp of the mean loss over all symbols and ENDs
+    perplexity       exp of the mean loss over all symbols and ENDs
+    bits_per_byte    the same loss per byte of the original text: comparable whatever the tokeniser, as long as
+                     `unknown`, the share of symbols that stand for anything new, is zero: nobody could read those back
 
 Three ways to read the same text, and a figure belongs to the way in which it was measured; a set is evaluated as it was
 trained on. By length and packed, every document is read from its own BEGIN; packed, one that is longer than a row
 begins anew without its past. In streams a document goes on from the ones before it: the state is carried from step to
-step, in training without its gradient, in evaluation too. The default is `lstm`: the best of the small ones, and its
-memory does not grow with the text.
+step, in training without its gradient, in evaluation too; a test part is read in one row, from its first symbol on.
+
+The default is `lstm`: the best of the small ones, and its memory does not grow with the text.
 """
 
+import copy
+import math
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Self, cast
 
 import msgspec
 import numpy as np
@@ -18,6 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from seqloom import recipes
+from seqloom.config.decoding import AnyDecoding, GreedyConfig
 from seqloom.config.models import AnyModel, LanguageModelConfig
 from seqloom.config.training import AnyFeed, PacksConfig, StreamsConfig
 from seqloom.data.feeding import feed_packs, feed_streams
@@ -25,23 +31,24 @@ from seqloom.data.loader import Loader
 from seqloom.data.preparing import Prepared
 from seqloom.data.schema import Part
 from seqloom.data.streams import Cut, Streams
-from seqloom.decoding.greedy import greedy, positions_of
+from seqloom.decoding.sampling import numbers_by_content
 from seqloom.errors import ConfigError, DataError
 from seqloom.heads import Losses
 from seqloom.metrics.figures import perplexity, ratio
 from seqloom.models import LanguageModel
 from seqloom.recipes import Size
+from seqloom.tasks.continuing import Continuation, Continuing, begun
 from seqloom.tasks.contract import Graded, HeadSettings, Judged, Metric
+from seqloom.tasks.documents import document_numbers, named_packs, summed
 from seqloom.tasks.judging import answering
 from seqloom.tasks.predictions import TextPrediction
 from seqloom.tasks.reading import require_input, wrong_shape
 from seqloom.tasks.showing import LONGEST, text_shown
-from seqloom.text.symbols import BEGIN, END
+from seqloom.text.symbols import BEGIN, END, UNKNOWN
 from seqloom.text.tokenizer import Tokenizer
-from seqloom.types import Batch, Loss, Padded, places_of
+from seqloom.types import Batch, Loss, Padded
 
 DEFAULT = "lstm"
-CONTINUATION = 64  # symbols that follow a prompt, at most
 PROBE, PROBES = 512, 3  # symbols that are read, so many times, to see whether a memory grows
 
 
@@ -56,7 +63,9 @@ class LanguageModelling(Graded):
 
     name = "lm"
     metric = Metric("perplexity", higher_is_better=False)
-    statistics = 2  # loss, weight
+    decoding: AnyDecoding = GreedyConfig()
+    others = (Metric("bits_per_byte", higher_is_better=False), Metric("loss", higher_is_better=False))
+    statistics = 4  # bytes of the original, symbols that are UNKNOWN, loss, weight
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -100,14 +109,17 @@ class LanguageModelling(Graded):
             )
 
     def loader(self, prepared: Prepared, part: Part, feed: AnyFeed, *, seed: int, **how: Any) -> Loader[Any, Any]:
-        """The steps of a part; the ids of batches are always rows of the prepared data."""
+        """The steps of a part; the ids of batches are always rows of the prepared data.
+
+        A test part in streams is one row from its first symbol to its last, as published figures have it: no row has
+        to begin in the middle of the text with an empty memory.
+        """
         if isinstance(feed, StreamsConfig):
-            return _named_streams(
-                feed_streams(prepared, part, rows=feed.rows, length=feed.length, **how), prepared.parts[part]
-            )
+            rows, length = (1, feed.rows * feed.length) if part == "test" else (feed.rows, feed.length)
+            return _named_streams(feed_streams(prepared, part, rows=rows, length=length, **how), prepared.parts[part])
         if isinstance(feed, PacksConfig):
             packs = feed_packs(prepared, part, rows=feed.rows, length=feed.length, seed=seed, **how)
-            return _named_packs(packs, prepared.parts[part])
+            return named_packs(packs, prepared.parts[part])
         return super().loader(prepared, part, feed, seed=seed, **how)
 
     def loss(self, model: nn.Module, batch: Batch[Any, Tensor], state: Any) -> tuple[Loss, Any]:
@@ -135,33 +147,54 @@ class LanguageModelling(Graded):
 
     def _judged(self, batch: Batch[Any, Tensor], inputs: Padded, losses: Losses) -> Iterator[Judged]:
         """Each document, with its loss and its number of symbols; rows of streams that are at their end are none."""
-        real = inputs.valid.cpu().numpy()
-        numbers = _document_numbers(inputs)[real]
-        totals, weights = (_summed(table.cpu().numpy()[real], numbers, len(batch.ids)) for table in losses)
-        symbols, starts = batch.targets.cpu().numpy()[real], np.searchsorted(numbers, np.arange(len(batch.ids) + 1))
-        for number, id_ in enumerate(batch.ids):
-            if weights[number]:
+        real, symbols = inputs.valid.cpu().numpy(), batch.targets.cpu().numpy()
+        numbers, count = document_numbers(inputs)[real], len(batch.ids)
+        worth = np.zeros_like(symbols) if batch.bytes is None else batch.bytes.cpu().numpy()
+        tables = (worth, symbols == UNKNOWN, *(table.cpu().numpy() for table in losses))
+        statistics = np.stack([summed(table[real], numbers, count) for table in tables], axis=1)
+        symbols, starts = symbols[real], np.searchsorted(numbers, np.arange(count + 1))
+        for number, (id_, sums) in enumerate(zip(batch.ids, statistics, strict=True)):
+            if sums[-1]:
                 text = symbols[starts[number] : starts[number + 1]][:LONGEST]
-                statistics = np.array([totals[number], weights[number]])
-                said = f"perplexity {self.measure(statistics)['perplexity']:.4g}"
-                yield Judged(id_, said, text_shown(self.tokenizer, text[text != END]), False, statistics)
+                said = f"perplexity {self.measure(sums)['perplexity']:.4g}"
+                yield Judged(id_, said, text_shown(self.tokenizer, text[text != END]), False, sums)
 
     def measure(self, sums: np.ndarray) -> dict[str, np.ndarray]:
-        """`perplexity` and `loss`."""
-        loss, weight = np.moveaxis(sums, -1, 0)
+        """`perplexity`, `bits_per_byte`, `unknown` (the share of symbols that are UNKNOWN) and `loss`."""
+        worth, unknown, loss, weight = np.moveaxis(sums, -1, 0)
         mean = ratio(loss, weight)
-        return {"perplexity": perplexity(mean), "loss": mean}
+        return {
+            "perplexity": perplexity(mean),
+            "bits_per_byte": ratio(loss, worth * math.log(2)),
+            "unknown": ratio(unknown, weight),
+            "loss": mean,
+        }
+
+    def writing(self, how: AnyDecoding) -> Self:
+        """The same task whose continuations are written in this way."""
+        chosen = copy.copy(self)
+        chosen.decoding = how
+        return chosen
 
     def predict(self, model: nn.Module, inputs: Any) -> Sequence[TextPrediction]:
-        """What most likely follows each row: a text, or the beginning of one."""
-        reading, prompt = cast(LanguageModel, model), _begun(inputs)
-        limit = positions_of(reading.config.decoder)
-        most = torch.full_like(prompt.lengths, CONTINUATION)
-        if limit is not None:
-            most = most.clamp(max=limit + 1 - prompt.lengths)  # the last symbol that is said is not read
-        with torch.no_grad():
-            said = greedy(reading, reading.initial_state(len(most)), prompt, most)
-        return [TextPrediction(self.tokenizer.decode(symbols)) for symbols in said]
+        """What follows each row, a text or the beginning of one: the best, or the first that was drawn."""
+        prompt = begun(inputs)
+        written = self._continuing(model).write(prompt, numbers_by_content(prompt))
+        return [TextPrediction(answers[0].text) for answers in written]
+
+    def continued(self, model: nn.Module, prompts: Sequence[str], numbers: Sequence[int]) -> list[list[TextPrediction]]:
+        """What follows each prompt."""
+        continuing = self._continuing(model)
+        written = continuing.write(continuing.prompts(prompts), numbers)
+        return [[Continuation.of(answer) for answer in answers] for answers in written]
+
+    def streamed(self, model: nn.Module, prompt: str) -> Iterator[str]:
+        """What follows a prompt, as it is written."""
+        continuing = self._continuing(model)
+        return continuing.stream(continuing.prompts([prompt]))
+
+    def _continuing(self, model: nn.Module) -> Continuing:
+        return Continuing(cast(LanguageModel, model), self.tokenizer, self.decoding)
 
 
 def memory_grows(model: LanguageModel) -> bool:
@@ -183,30 +216,6 @@ def _size(state: Any) -> int:
     return state.numel() if isinstance(state, Tensor) else sum(map(_size, state))
 
 
-def _begun(inputs: Padded) -> Padded:
-    """The prompts with BEGIN before each: no text has it, so where it stands already, it was put there."""
-    if inputs.values.shape[1] and bool((inputs.values[:, 0] == BEGIN).all()):
-        return inputs
-    begin = torch.full_like(inputs.lengths, BEGIN)[:, None]
-    return Padded(torch.cat([begin, inputs.values], dim=1), inputs.lengths + 1, None, inputs.full)
-
-
-def _document_numbers(inputs: Padded) -> np.ndarray:
-    """[B,T] the document that each element belongs to, counted in reading order; rows are one each unless packed."""
-    rows, time = inputs.values.shape[:2]
-    if inputs.segments is None:
-        return np.repeat(np.arange(rows), time).reshape(rows, time)
-    within = places_of(inputs).segments.cpu().numpy()  # 1, 2, ... in each row, -1 in the padding
-    counts = within.max(axis=1)
-    before: np.ndarray = np.cumsum(counts) - counts - 1
-    return np.asarray(within + before[:, None])
-
-
-def _summed(values: np.ndarray, numbers: np.ndarray, count: int) -> np.ndarray:
-    """[count] the sums of values that share a number, in float64."""
-    return np.bincount(numbers, weights=values, minlength=count)
-
-
 def _named_streams(loader: Loader[Any, Any], rows: np.ndarray) -> Loader[Any, Any]:
     """The same steps as running text, each row with the document in which it stands."""
     streams, make_batch = loader.plan, loader.make_batch
@@ -214,21 +223,9 @@ def _named_streams(loader: Loader[Any, Any], rows: np.ndarray) -> Loader[Any, An
 
     def named(cut: Cut) -> Batch[Running, Tensor]:
         batch = make_batch(cut)
-        places = np.minimum(cut.starts, streams.total - 1) + streams.begins[0]
-        documents = np.searchsorted(streams.begins, places, side="right") - 1
-        return Batch(Running(batch.inputs), batch.targets, tuple(map(str, rows[documents].tolist())))
-
-    loader.make_batch = named
-    return loader
-
-
-def _named_packs(loader: Loader[Any, Any], rows: np.ndarray) -> Loader[Any, Any]:
-    """The same steps; documents are called by their rows of the prepared data, not by their numbers in the part."""
-    make_batch = loader.make_batch
-
-    def named(packed: Any) -> Batch[Padded, Tensor]:
-        batch = make_batch(packed)
-        return batch._replace(ids=tuple(str(rows[int(id_)]) for id_ in batch.ids))  # type: ignore[no-any-return]
+        documents, _ = streams.locate(np.minimum(cut.starts, streams.total - 1))
+        ids = tuple(map(str, rows[documents].tolist()))
+        return Batch(Running(batch.inputs), batch.targets, ids, bytes=batch.bytes)
 
     loader.make_batch = named
     return loader

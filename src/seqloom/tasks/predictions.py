@@ -1,5 +1,6 @@
 """Predictions: what a model answers, as programs and as people read it."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -58,6 +59,21 @@ class NumbersPrediction(Prediction):
 
 
 @dataclass(frozen=True)
+class SeriesPrediction(Prediction):
+    """One number or several for each word or step."""
+
+    series: tuple[tuple[float, ...], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """`series`, a list for each step."""
+        return {"series": [list(step) for step in self.series]}
+
+    def shown(self) -> str:
+        """The numbers, with semicolons between steps."""
+        return series_shown(self.series)
+
+
+@dataclass(frozen=True)
 class TagsPrediction(Prediction):
     """A tag for each word or step, and the spans that the tags mean, if they mean any.
 
@@ -107,6 +123,20 @@ class TextPrediction(Prediction):
         return " ".join(self.text.split())
 
 
+@dataclass(frozen=True)
+class Translation(TextPrediction):
+    """The best text for a source, and the next best ones, where several were asked for."""
+
+    score: float | None = None  # the higher the better, among the answers to one source
+    others: tuple["Translation", ...] = ()  # the best first
+
+    def to_json(self) -> dict[str, Any]:
+        """`text`; where several were asked for, `score` and `others`, each with text and score."""
+        score = {} if self.score is None else {"score": self.score}
+        others = {"others": [other.to_json() for other in self.others]} if self.others else {}
+        return {"text": self.text} | score | others
+
+
 def numbers_shown(numbers: tuple[float, ...]) -> str:
     """Numbers for people.
 
@@ -114,3 +144,12 @@ def numbers_shown(numbers: tuple[float, ...]) -> str:
     '0.5, 1234.57'
     """
     return ", ".join(f"{number:.{SHOWN_NUMBERS}g}" for number in numbers)
+
+
+def series_shown(series: Iterable[Iterable[float]]) -> str:
+    """The numbers of steps for people.
+
+    >>> series_shown(((0.5, 2.0), (1.0, 3.0)))
+    '0.5, 2; 1, 3'
+    """
+    return "; ".join(numbers_shown(tuple(step)) for step in series)

@@ -2,17 +2,23 @@
 
 from typing import Any
 
+import msgspec
+
 from seqloom.config.inputs import (
     AnyInput,
     FiltersConfig,
     InputConfig,
     NgramsConfig,
     PictureConfig,
-    SteppedInput,
+    SequenceInput,
+    SpelledConfig,
     TokensConfig,
     VectorsConfig,
 )
-from seqloom.config.models import AnyModel
+from seqloom.config.models import AnyModel, ElementModelConfig, SequenceModelConfig
+from seqloom.config.text import AnyTokenizer, WordsConfig
+from seqloom.data.encoding import keeps_letters
+from seqloom.data.schema import Schema
 from seqloom.errors import ConfigError
 from seqloom.tasks.contract import Meaning
 from seqloom.types import Subwords
@@ -29,11 +35,13 @@ def input_of(meaning: Meaning) -> AnyInput:
     return FiltersConfig(height=height, width=width, channels=channels, filters=filters)
 
 
-def stepped_input_of(meaning: Meaning) -> SteppedInput:
-    """The input that reads symbols or vectors one after another."""
+def stepped_input_of(meaning: Meaning) -> SequenceInput:
+    """The input that reads symbols, words with their letters, or vectors, one after another."""
     if meaning.schema.input == "vectors":
         return VectorsConfig(size=meaning.sizes[0])
     assert meaning.tokenizer is not None, "a schema with text has a tokeniser"
+    if meaning.schema.input == "words" and keeps_letters(meaning.tokenizer.config):
+        return SpelledConfig(vocab_size=meaning.tokenizer.vocab_size)
     return TokensConfig(vocab_size=meaning.tokenizer.vocab_size)
 
 
@@ -48,10 +56,70 @@ def _reads(given: InputConfig) -> str:
     """What an input reads, in words; two inputs with the same words read the same data."""
     if isinstance(given, TokensConfig | NgramsConfig):
         return f"{given.vocab_size:,} symbols"
+    if isinstance(given, SpelledConfig):
+        return f"{given.vocab_size:,} symbols with their letters"
     if isinstance(given, VectorsConfig):
         return f"vectors of {given.size:,}"
     assert isinstance(given, PictureConfig)
     return f"pictures of {given.height} x {given.width} x {given.channels}"
+
+
+def reads_letters(model: AnyModel) -> bool:
+    """Whether a model reads words with their letters."""
+    return isinstance(_words_input(model), SpelledConfig)
+
+
+def word_vectors_of(model: AnyModel) -> int:
+    """The size of the vectors that a model has of words; ConfigError for one that has none."""
+    given = _words_input(model)
+    if isinstance(given, TokensConfig | SpelledConfig) and isinstance(model, SequenceModelConfig | ElementModelConfig):
+        return model.encoder.width if given.size is None else given.size
+    raise ConfigError(
+        f"this model reads {'nothing' if given is None else given.kind()}, and vectors are of words that are read one "
+        "by one",
+        fix="take another recipe than linear, or leave --vectors out",
+    )
+
+
+def with_words_input(model: AnyModel, **settings: Any) -> AnyModel:
+    """The same model with these settings of the input that reads words."""
+    assert isinstance(model, SequenceModelConfig | ElementModelConfig), "only these read words one by one"
+    changed = msgspec.structs.replace(model.encoder.input, **settings)
+    return msgspec.structs.replace(model, encoder=msgspec.structs.replace(model.encoder, input=changed))
+
+
+def _words_input(model: AnyModel) -> InputConfig | None:
+    return model.encoder.input if isinstance(model, SequenceModelConfig | ElementModelConfig) else None
+
+
+def require_letters(schema: Schema, tokenizer: AnyTokenizer) -> WordsConfig:
+    """The tokeniser, if letters can be read beside its symbols; ConfigError with the reason if not."""
+    if schema.input != "words":
+        raise ConfigError(
+            f"letters are of words that the data has one by one, and it has {schema.input}",
+            fix="leave --letters out, or take --tokenizer characters",
+        )
+    if not isinstance(tokenizer, WordsConfig):
+        raise ConfigError(
+            f"letters belong to whole words, and the tokeniser cuts {tokenizer.kind()}",
+            fix="take --tokenizer words, or leave --letters out",
+        )
+    return tokenizer
+
+
+def require_vectors(schema: Schema, tokenizer: AnyTokenizer) -> None:
+    """Raise ConfigError with the reason if a model of this data cannot start from vectors of words."""
+    if schema.input not in ("text", "pair", "words") or schema.task not in ("classify", "regress", "tag"):
+        raise ConfigError(
+            f"vectors are for words that a model reads to classify, regress or tag, and this is {schema.task} of "
+            f"{schema.input}",
+            fix="leave --vectors out",
+        )
+    if not isinstance(tokenizer, WordsConfig):
+        raise ConfigError(
+            f"vectors are of whole words, and the tokeniser cuts {tokenizer.kind()}",
+            fix="take --tokenizer words, or leave --vectors out",
+        )
 
 
 def sequences(inputs: Any) -> Any:

@@ -1,13 +1,17 @@
-"""Regress: one number or several for a text, a sequence of vectors or a picture.
+"""Regress: one number or several for a text, a pair of texts, a sequence of vectors or a picture.
 
-    mse    the mean of squared errors, over all numbers of all examples: what training makes small
-    mae    the mean of their sizes
+    mse         the mean of squared errors, over all numbers of all examples
+    mae         the mean of their sizes
+    spearman    whether the answers put the examples into the right order; of several numbers the mean of each
 
-Numbers are learned as they are: data whose numbers are far from one in size is better scaled before it is read.
+These are in the units of the data. A model learns in others: each number less its mean, divided by its deviation in the
+training part (`Meaning.units`). So prices in thousands are learned as well as shares below one, and of several numbers
+none drowns the rest. `loss` is the mean of squared errors in these units, in training as on dev: 1 is what the mean of
+the training part as the answer to everything has.
 """
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -16,12 +20,35 @@ from torch import Tensor, nn
 from seqloom.config.heads import NumberHeadConfig, SequenceHead
 from seqloom.errors import ConfigError
 from seqloom.metrics.figures import ratio
+from seqloom.metrics.ranks import spearman
 from seqloom.models import SequenceModel
-from seqloom.tasks.contract import Graded, HeadSettings, Judged, Metric
+from seqloom.tasks.contract import Graded, HeadSettings, Judged, Meaning, Metric
 from seqloom.tasks.predictions import NumbersPrediction, numbers_shown
 from seqloom.tasks.reading import sequences
 from seqloom.tasks.sequences import SequenceTask
 from seqloom.types import Batch, Loss
+
+
+class Units(NamedTuple):
+    """The mean and the deviation of each number in the training part, [K] each."""
+
+    means: np.ndarray
+    deviations: np.ndarray
+
+    @classmethod
+    def of(cls, meaning: Meaning) -> "Units":
+        """The units of a model's numbers; those of the data for a model that was trained without any."""
+        means, deviations = zip(*(meaning.units or ((0.0, 1.0),) * meaning.numbers), strict=True)
+        return cls(np.array(means), np.array(deviations))
+
+    def learned(self, targets: Tensor) -> Tensor:
+        """Targets [...,K] as they are learned."""
+        means, deviations = (torch.from_numpy(column).to(targets, non_blocking=True) for column in self)
+        return (targets - means) / deviations
+
+    def told(self, answers: Tensor) -> np.ndarray:
+        """Answers [...,K] of a model in the units of the data, on the host."""
+        return np.asarray(answers.detach().cpu().double().numpy() * self.deviations + self.means)
 
 
 class Regress(Graded, SequenceTask):
@@ -29,8 +56,14 @@ class Regress(Graded, SequenceTask):
 
     name = "regress"
     metric = Metric("mse", higher_is_better=False)
-    statistics = 3  # sizes of errors, loss (their squares), weight (how many numbers)
+    others = (Metric("mae", higher_is_better=False), Metric("loss", higher_is_better=False))
     linear = False
+
+    def __init__(self, meaning: Meaning) -> None:
+        super().__init__(meaning)
+        self.units = Units.of(meaning)
+        # sizes of errors, their squares; the numbers that were said, and the true ones; loss, weight
+        self.statistics = 4 + 2 * meaning.numbers
 
     def head(self, made: SequenceHead, settings: HeadSettings) -> SequenceHead:
         """A linear map to the numbers."""
@@ -47,25 +80,36 @@ class Regress(Graded, SequenceTask):
             )
 
     def loss(self, model: nn.Module, batch: Batch[Any, Tensor], state: Any) -> tuple[Loss, Any]:
-        """The summed squared errors; nothing is carried."""
-        return cast(SequenceModel, model).loss(batch._replace(inputs=sequences(batch.inputs))), None
+        """The summed squared errors in the units of the model; nothing is carried."""
+        learned = batch._replace(inputs=sequences(batch.inputs), targets=self.units.learned(batch.targets))
+        return cast(SequenceModel, model).loss(learned), None
 
     def judge(self, model: nn.Module, batch: Batch[Any, Tensor]) -> list[Judged]:
-        """Each row judged; right is decided when all are known."""
-        said = cast(SequenceModel, model)(sequences(batch.inputs)).cpu().double().numpy()
-        true = batch.targets.cpu().double().numpy()
-        errors = np.abs(said - true)
-        statistics = np.stack([errors.sum(axis=1), (errors**2).sum(axis=1), np.full(len(true), true.shape[1])], axis=1)
+        """Each row judged; none of them is right or wrong."""
+        said, true = self._answers(model, batch.inputs), batch.targets.cpu().double().numpy()
+        errors = said - true
+        sums = [np.abs(errors).sum(axis=1), (errors**2).sum(axis=1)]
+        losses = [((errors / self.units.deviations) ** 2).sum(axis=1), np.full(len(true), true.shape[1])]
+        statistics = np.stack([*sums, *said.T, *true.T, *losses], axis=1)
         rows = zip(batch.ids, said.tolist(), true.tolist(), statistics, strict=True)
-        return [Judged(id_, numbers_shown(one), numbers_shown(other), False, row) for id_, one, other, row in rows]
+        return [Judged(id_, numbers_shown(one), numbers_shown(other), None, row) for id_, one, other, row in rows]
+
+    def _answers(self, model: nn.Module, inputs: Any) -> np.ndarray:
+        """[B,K] in the units of the data."""
+        return self.units.told(cast(SequenceModel, model)(sequences(inputs)))
 
     def measure(self, sums: np.ndarray) -> dict[str, np.ndarray]:
-        """`mse`, `mae`, and `loss`, which is the first again."""
-        sizes, squares, count = np.moveaxis(sums, -1, 0)
-        return {"mse": ratio(squares, count), "mae": ratio(sizes, count), "loss": ratio(squares, count)}
+        """`mse` and `mae` in the units of the data, and `loss` in those of the model."""
+        sizes, squares, loss, count = (sums[..., place] for place in (0, 1, -2, -1))
+        return {"mse": ratio(squares, count), "mae": ratio(sizes, count), "loss": ratio(loss, count)}
+
+    def measure_rows(self, statistics: np.ndarray) -> dict[str, float]:
+        """`spearman`."""
+        said, true = np.split(statistics[:, 2:-2].T, 2)
+        return {"spearman": float(np.mean([spearman(one, other) for one, other in zip(said, true, strict=True)]))}
 
     def predict(self, model: nn.Module, inputs: Any) -> Sequence[NumbersPrediction]:
         """The numbers for each row."""
         with torch.no_grad():
-            numbers = cast(SequenceModel, model)(sequences(inputs)).tolist()
+            numbers = self._answers(model, inputs).tolist()
         return [NumbersPrediction(tuple(row)) for row in numbers]

@@ -9,8 +9,8 @@ from abc import abstractmethod
 import msgspec
 
 from seqloom import recipes
-from seqloom.config.heads import SequenceHead
-from seqloom.config.models import AnyModel, SequenceModelConfig
+from seqloom.config.heads import ClassHeadConfig, SequenceHead
+from seqloom.config.models import AnyModel, ElementModelConfig, SequenceModelConfig
 from seqloom.config.training import AnyFeed
 from seqloom.errors import ConfigError
 from seqloom.recipes import Size
@@ -56,7 +56,9 @@ class SequenceTask(Task):
         return msgspec.structs.replace(model, head=self.head(model.head, settings))
 
     def adapted(self, model: AnyModel) -> SequenceModelConfig:
-        """The same model with the head that this task needs."""
+        """The same model with the head that this task needs; of one that answers for elements the encoder."""
+        if isinstance(model, ElementModelConfig):
+            model = SequenceModelConfig(encoder=model.encoder, head=ClassHeadConfig(num_classes=2))
         if not isinstance(model, SequenceModelConfig):
             raise wrong_shape(self.name, SequenceModelConfig.kind(), model)
         require_input(self.meaning, model.encoder.input)

@@ -3,8 +3,10 @@
     f1          of spans, where tags form a scheme: borders and type right, counted as conlleval does (and seqeval)
     accuracy    of tags; what decides where tags mark no spans (parts of speech)
 
-A tag that training never saw is an error whatever is said. Neighbours of that kind are read as one span of a type that
-nobody can say, so it counts as missed. The default is `bilstm`: a tag depends on both sides, and sentences are few.
+Tags that mark spans are always a lawful sequence of their scheme, whatever head the model has (`chains`), and inputs of
+any length are read, window by window (`windows`). A tag that training never saw is an error whatever is said.
+Neighbours of that kind are read as one span of a type that nobody can say, so it counts as missed. The default is
+`bilstm`: a tag depends on both sides, and sentences are few.
 """
 
 from collections.abc import Sequence
@@ -18,18 +20,19 @@ from torch import Tensor, nn
 from seqloom import recipes
 from seqloom.config.heads import ClassHeadConfig, CrfHeadConfig
 from seqloom.config.models import AnyModel, ElementModelConfig
-from seqloom.data.tags import form_fault
 from seqloom.errors import ConfigError
-from seqloom.metrics.figures import Retrieved, ratio
-from seqloom.metrics.spans import count_spans
+from seqloom.metrics.figures import ratio
+from seqloom.metrics.spans import count_by_type, figures_by_type, span_figures, types_of
 from seqloom.models import ElementModel
 from seqloom.recipes import Size
+from seqloom.tasks.chains import Chain
 from seqloom.tasks.classify import require_weights
 from seqloom.tasks.contract import HeadSettings, Judged, Meaning, Metric, Task
 from seqloom.tasks.predictions import TagsPrediction
 from seqloom.tasks.reading import require_input, stepped_input_of, wrong_shape
 from seqloom.tasks.showing import cut_short
-from seqloom.types import Batch
+from seqloom.tasks.windows import features, window_size
+from seqloom.types import Batch, Padded
 
 DEFAULT = "bilstm"
 UNSEEN = "I-?"  # neighbours of it are one span; no label is called so, for training would have seen it
@@ -39,17 +42,23 @@ class Tag(Task):
     """A tag for each element."""
 
     name = "tag"
-    statistics = 7  # elements, right ones; spans right, said, true; loss, weight
+    heads = ("class", "crf")
+    in_windows = True
 
     def __init__(self, meaning: Meaning) -> None:
         super().__init__(meaning)
-        if len(meaning.schema.labels) < 2:
+        labels = meaning.schema.labels
+        if len(labels) < 2:
             raise ConfigError(
-                f"{len(meaning.schema.labels)} tag in the training part, and a choice needs two or more",
+                f"{len(labels)} tag in the training part, and a choice needs two or more",
                 fix="give data with two tags at least",
             )
-        self.in_scheme = all(form_fault(label) is None for label in meaning.schema.labels)
+        self.chain = Chain.of(labels)
+        self.in_scheme = self.chain.scheme != "none"
+        self.types = types_of([*labels, UNSEEN]) if self.in_scheme else ()
+        self.statistics = 4 + 3 * len(self.types)  # elements, right ones; of each type right, said, true; loss, weight
         self.metric = Metric("f1" if self.in_scheme else "accuracy")
+        self.others = (Metric("macro_f1"), Metric("accuracy")) if self.in_scheme else ()
 
     def recipes(self) -> list[str]:
         """The recipes that make a tagger."""
@@ -58,17 +67,29 @@ class Tag(Task):
     def model(self, recipe: str, size: Size, head: HeadSettings) -> ElementModelConfig:
         """The model that a recipe makes."""
         labels, inputs = self.meaning.schema.labels, stepped_input_of(self.meaning)
-        require_weights(head, labels)
         model = recipes.tagger(recipe, inputs=inputs, num_tags=len(labels), size=size)
-        settings = {"smoothing": head.smoothing, "class_weights": head.class_weights}
-        return msgspec.structs.replace(model, head=msgspec.structs.replace(model.head, **settings))
+        return msgspec.structs.replace(model, head=self._head(head))
+
+    def _head(self, settings: HeadSettings) -> ClassHeadConfig | CrfHeadConfig:
+        labels = self.meaning.schema.labels
+        if settings.kind == "class":
+            require_weights(settings, labels)
+            wanted = {"smoothing": settings.smoothing, "class_weights": settings.class_weights}
+            return ClassHeadConfig(num_classes=len(labels), **wanted)  # type: ignore[arg-type]  # each its own kind
+        if settings.smoothing or settings.class_weights:
+            raise ConfigError(
+                "a crf learns how likely a whole sequence of tags is; smoothing and class weights weigh single tags",
+                fix="leave them out, or take a head of kind class",
+            )
+        return CrfHeadConfig(labels=labels, scheme=self.chain.scheme)
 
     def adapted(self, model: AnyModel) -> ElementModelConfig:
-        """The same model with a head for these tags."""
+        """The same model with a head for these tags, of the kind that it has."""
         if not isinstance(model, ElementModelConfig):
             raise wrong_shape(self.name, ElementModelConfig.kind(), model)
         require_input(self.meaning, model.encoder.input)
-        return msgspec.structs.replace(model, head=ClassHeadConfig(num_classes=len(self.meaning.schema.labels)))
+        head = HeadSettings(kind="crf" if isinstance(model.head, CrfHeadConfig) else "class")
+        return msgspec.structs.replace(model, head=self._head(head))
 
     def require(self, model: AnyModel) -> None:
         """Raise ConfigError for another shape of model or input, or other tags."""
@@ -86,16 +107,19 @@ class Tag(Task):
     def judge(self, model: nn.Module, batch: Batch[Any, Tensor]) -> list[Judged]:
         """Each row judged: right if all of its tags are."""
         answering = cast(ElementModel, model)
-        x = answering.features(batch.inputs)
+        x = self._features(answering, batch.inputs)
         losses = answering.head.losses(x, batch.targets)
-        columns = (x.lengths, answering.head.predict(x), batch.targets, *losses.of_rows())
+        columns = (x.lengths, self.chain.best(answering.head, x), batch.targets, *losses.of_rows())
         rows = zip(batch.ids, *(column.tolist() for column in columns), strict=True)
         return [self._judged(id_, said[:length], true[:length], *sums) for id_, length, said, true, *sums in rows]
+
+    def _features(self, model: ElementModel, inputs: Any) -> Padded:
+        return features(model, inputs, window_size(model, self.meaning.longest))
 
     def _judged(self, id_: str, said: list[int], true: list[int], loss: float, weight: float) -> Judged:
         said_tags, true_tags = self._named(said), self._named(true)
         right = sum(one == other for one, other in zip(said, true, strict=True))
-        found = count_spans(said_tags, true_tags) if self.in_scheme else (0, 0, 0)
+        found = count_by_type(said_tags, true_tags, self.types).flatten() if self.in_scheme else ()
         statistics = np.array([len(true), right, *found, loss, weight])
         shown = cut_short(" ".join(said_tags)), cut_short(" ".join(true_tags))
         return Judged(id_, *shown, right == len(true), statistics)
@@ -105,16 +129,23 @@ class Tag(Task):
         return tuple(labels[tag] if tag >= 0 else UNSEEN for tag in tags)
 
     def measure(self, sums: np.ndarray) -> dict[str, np.ndarray]:
-        """`f1`, `precision` and `recall` of spans where there are any, `accuracy` of tags, and `loss`."""
-        elements, right, spans_right, spans_said, spans_true, loss, weight = np.moveaxis(sums, -1, 0)
-        found = Retrieved(spans_right, spans_said, spans_true)
-        of_spans = {"f1": found.f1, "precision": found.precision, "recall": found.recall} if self.in_scheme else {}
+        """`f1`, `precision`, `recall` and `macro_f1` of spans where there are any, `accuracy` of tags, and `loss`."""
+        elements, right, loss, weight = np.moveaxis(sums[..., [0, 1, -2, -1]], -1, 0)
+        of_spans = span_figures(self._counts(sums)) if self.in_scheme else {}
         return of_spans | {"accuracy": ratio(right, elements), "loss": ratio(loss, weight)}
+
+    def by_label(self, statistics: np.ndarray) -> dict[str, dict[str, float]]:
+        """The figures of each type of span; plain tags have none."""
+        return figures_by_type(self._counts(self.summed(statistics)), self.types) if self.in_scheme else {}
+
+    def _counts(self, sums: np.ndarray) -> np.ndarray:
+        """[...,3,types] spans right, said and true."""
+        return sums[..., 2:-2].reshape(*sums.shape[:-1], 3, len(self.types))
 
     def predict(self, model: nn.Module, inputs: Any) -> Sequence[TagsPrediction]:
         """The tags of each row; `located` adds the text."""
         answering = cast(ElementModel, model)
         with torch.no_grad():
-            x = answering.features(inputs)
-            rows = zip(x.lengths.tolist(), answering.head.predict(x).tolist(), strict=True)
+            x = self._features(answering, inputs)
+            rows = zip(x.lengths.tolist(), self.chain.best(answering.head, x).tolist(), strict=True)
         return [TagsPrediction.of(self._named(tags[:length]), in_scheme=self.in_scheme) for length, tags in rows]

@@ -51,7 +51,11 @@ class CharacterCutter:
 
     def decode(self, symbols: np.ndarray) -> str:
         """The characters put together."""
-        return "".join(map(self.piece, symbols.tolist()))
+        return self.text([self.piece(symbol) for symbol in symbols.tolist()])
+
+    def text(self, characters: Sequence[str]) -> str:
+        """The text of characters, whether they are in the vocabulary or not."""
+        return "".join(characters)
 
     def piece(self, symbol: int) -> str:
         """The character."""

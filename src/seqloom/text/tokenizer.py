@@ -22,7 +22,7 @@ from seqloom.text.contract import Cutter, Pieces, blocks, require_whole
 from seqloom.text.normalising import Normaliser
 from seqloom.text.plain import ByteCutter, CharacterCutter, fit_bytes, fit_characters
 from seqloom.text.subwords import BpeCutter, UnigramCutter, fit_bpe, fit_unigram
-from seqloom.text.symbols import COUNT, NAMES
+from seqloom.text.symbols import COUNT, NAMES, UNKNOWN
 from seqloom.text.words import WordCutter, fit_words
 
 Fitting = Callable[[Any, Iterator[Sequence[str]]], tuple[Cutter, int]]
@@ -84,10 +84,35 @@ class Tokenizer:
         Bytes, characters, bpe and unigram give back exactly the text that was encoded, if it was not normalised and
         nothing in it was unknown.
         """
+        return self.cutter.decode(self._plain(symbols))
+
+    def tokenised(self, symbols: Sequence[int] | np.ndarray) -> str:
+        """The same with a space between each two words and marks, where symbols are words; else the text itself."""
+        plain = self._plain(symbols)
+        return self.cutter.spaced(plain) if isinstance(self.cutter, WordCutter) else self.cutter.decode(plain)
+
+    @property
+    def has_unknown(self) -> bool:
+        """Whether some text holds what the vocabulary lacks: words and characters do, bytes and subwords never."""
+        return isinstance(self.cutter, WordCutter | CharacterCutter)
+
+    def decode_copying(self, symbols: Sequence[int], copies: Sequence[str]) -> str:
+        """The text of symbols with these words, or characters, one after another in the places of UNKNOWN."""
+        if not isinstance(self.cutter, WordCutter | CharacterCutter):
+            return self.decode(symbols)
+        given, known = iter(copies), [symbol for symbol in symbols if symbol == UNKNOWN or symbol >= COUNT]
+        return self.cutter.text([next(given) if symbol == UNKNOWN else self.piece(symbol) for symbol in known])
+
+    def _plain(self, symbols: Sequence[int] | np.ndarray) -> np.ndarray:
+        """The symbols without the special ones; DataError for a number that is none."""
         numbers = np.asarray(symbols, np.int64).reshape(-1)
         for symbol in numbers[(numbers < 0) | (numbers >= self.vocab_size)][:1].tolist():
             self._require_symbol(symbol)
-        return self.cutter.decode(numbers[numbers >= COUNT])
+        return numbers[numbers >= COUNT]
+
+    def normalised(self, texts: Sequence[str]) -> Sequence[str]:
+        """The texts in the unicode form and case that the tokeniser cuts."""
+        return self._normaliser.apply(texts)
 
     def piece(self, symbol: int) -> str:
         """One symbol as it is shown to people."""

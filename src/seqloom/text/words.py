@@ -19,6 +19,7 @@ from seqloom.config.text import WordsConfig
 from seqloom.errors import DataError
 from seqloom.ragged import Ragged
 from seqloom.text.contract import Pieces
+from seqloom.text.detokenising import detokenised
 from seqloom.text.symbols import COUNT, UNKNOWN
 
 LONGEST = 256  # characters of a word that can be in a vocabulary; a longer one is a line without spaces
@@ -62,7 +63,8 @@ class WordCutter:
         _require_vocabulary(data.words, config.limit)
         self._words = data.words
         self._numbers = {word: number for number, word in enumerate(data.words, start=COUNT)}
-        self._pattern = _pattern(config)
+        self._pattern, self._or_lower = _pattern(config), config.or_lower
+        self._join = detokenised if config.split == "punctuation" else " ".join
 
     @property
     def vocab_size(self) -> int:
@@ -80,7 +82,14 @@ class WordCutter:
 
     def _symbols(self, words: Iterable[str]) -> list[int]:
         numbers = self._numbers
+        if self._or_lower:
+            return [numbers.get(word) or numbers.get(word.lower(), UNKNOWN) for word in words]
         return [numbers.get(word, UNKNOWN) for word in words]
+
+    def whole(self, words: Iterable[str]) -> list[str]:
+        """Those of the words that no text gives in several pieces, each once, without those that are known already."""
+        new = (word for word in dict.fromkeys(words) if word not in self._numbers and len(word) <= LONGEST)
+        return [word for word in new if self._pattern.findall(word) == [word]]
 
     def encode_with_offsets(self, text: str) -> Pieces:
         """One symbol for each word, and its span."""
@@ -88,7 +97,15 @@ class WordCutter:
         return Pieces(self.encode([text]).values, np.fromiter(ends, np.int64).reshape(-1, 2))
 
     def decode(self, symbols: np.ndarray) -> str:
-        """The words with a space between each two: how they were spaced is not kept."""
+        """The text of the words: how they were spaced is not kept, so marks are put where people expect them."""
+        return self.text([self._words[symbol - COUNT] for symbol in symbols.tolist()])
+
+    def text(self, words: Sequence[str]) -> str:
+        """The text of words and marks, whether they are in the vocabulary or not."""
+        return self._join(words)
+
+    def spaced(self, symbols: np.ndarray) -> str:
+        """The words and marks with a space between each two."""
         return " ".join(self._words[symbol - COUNT] for symbol in symbols.tolist())
 
     def piece(self, symbol: int) -> str:

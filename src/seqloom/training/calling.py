@@ -2,7 +2,7 @@
 
 dev, task, input, ...              what the data is                     DataConfig
 rate, seed, patience, ...          how it is trained                    TrainingConfig
-dropout, class_weights, ...        what a recipe is told                Wishes
+dropout, letters, vectors, ...     what a recipe is told                Wishes
 epochs, steps, symbols, seconds    how long, as on the command line     length=EpochsConfig(count=...), ...
 """
 
@@ -17,12 +17,13 @@ from seqloom.config.training import AnyLength, TrainingConfig
 from seqloom.data.front import data_config
 from seqloom.errors import ConfigError, did_you_mean
 from seqloom.recipes import Size
-from seqloom.training.wishes import Wishes
+from seqloom.training.wishes import Wishes, frozen
 
 LENGTHS: dict[str, type[AnyLength]] = {kind.kind(): kind for kind in get_args(AnyLength)}
 OF_DATA = DataConfig.__struct_fields__
 OF_TRAINING = TrainingConfig.__struct_fields__
 OF_WISHES = tuple(name for name in Wishes._fields if name not in ("model", "size", "training"))
+FREEZE_VECTORS = "freeze_vectors"  # short for one more pattern of `freeze`
 OF_TRAIN = ("out", "model", "size", "device", "show")  # parameters by their own names
 
 
@@ -33,6 +34,8 @@ def settings_of(
     for name in settings:
         _require_known(name)
     training = {**_those(settings, OF_TRAINING), **_length(settings)}
+    if settings.get(FREEZE_VECTORS):
+        training["freeze"] = frozen(training.get("freeze", ()), vectors=True)
     wishes = Wishes(model=model, size=size, training=training, **_those(settings, OF_WISHES))
     return data_config(data, _those(settings, OF_DATA)), wishes
 
@@ -42,7 +45,7 @@ def _those(settings: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
 
 
 def _require_known(name: str) -> None:
-    known = [*OF_TRAIN, *LENGTHS, *OF_WISHES, *OF_TRAINING, *OF_DATA]
+    known = [*OF_TRAIN, *LENGTHS, FREEZE_VECTORS, *OF_WISHES, *OF_TRAINING, *OF_DATA]
     if name not in known:
         raise ConfigError(f"train has no setting '{name}'", fix=did_you_mean(name, known))
 

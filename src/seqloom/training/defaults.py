@@ -22,6 +22,7 @@ from seqloom.config.training import (
     TrainingConfig,
 )
 from seqloom.data.preparing import Prepared
+from seqloom.data.schema import RUNNING
 from seqloom.data.sizes import sizes_of
 from seqloom.recipes import Size
 
@@ -98,6 +99,6 @@ def _warm_up(length: AnyLength, steps: int, budget: int) -> int:
 def _feed(prepared: Prepared, budget: int) -> AnyFeed:
     """Rows of one length; running text with documents that fill a batch alone is cut into packs instead."""
     longest = int(prepared.columns["input"].lengths[prepared.parts["train"]].max(initial=0))
-    if prepared.schema.target == "nothing" and longest > budget // 4:
+    if prepared.schema.target in RUNNING and longest > budget // 4:
         return PacksConfig(rows=max(1, budget // ROW), length=ROW)
     return ByLengthConfig(budget=budget)

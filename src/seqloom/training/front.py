@@ -34,7 +34,7 @@ from seqloom.training.resolving import Resolved, init_bundle, resolve
 from seqloom.training.run_changes import OtherRunError, changed, has_patience, out_of_patience
 from seqloom.training.session import Session
 from seqloom.training.signals import Stopping
-from seqloom.training.starting import freeze, start_from
+from seqloom.training.starting import freeze, start_from, start_from_vectors
 from seqloom.training.wishes import Wishes
 
 __all__ = ["Resolved", "Trained", "Wishes", "built_model", "resolve", "train", "train_run"]
@@ -104,9 +104,11 @@ def _patience(resolved: Resolved, checkpoint: Checkpoint | None) -> tuple[str, .
 
 
 def _started_from(resolved: Resolved, *, new: bool) -> Resolved:
-    """The run with the model that it starts from if it has no weights yet, and without it if it has."""
+    """The run with what it starts from if it has no weights yet, and without if it has."""
     init = resolved.config.training.init
-    if not (new and init):
+    if not new:
+        return resolved._replace(init=None, vectors=None)
+    if not init:
         return resolved._replace(init=None)
     return resolved if resolved.init is not None else resolved._replace(init=init_bundle(init))
 
@@ -124,8 +126,10 @@ def _drawn(resolved: Resolved) -> nn.Module:
 
 
 def _prepared(model: nn.Module, resolved: Resolved, device: Device) -> tuple[nn.Module, tuple[str, ...]]:
-    """The model on its device, some weights taken from another one, some held fast."""
+    """The model on its device, some weights taken from another one or from a file of vectors, some held fast."""
     said = start_from(model, resolved.init) if resolved.init is not None else ()
+    if resolved.vectors is not None:
+        said = (*said, start_from_vectors(model, resolved.vectors, resolved.prepared, resolved.config.training.seed))
     said = (*said, *freeze(model, resolved.config.training.freeze))
     return model.to(device.torch), said
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from seqloom.types import Batch, Padded, Subwords, map_state
+from seqloom.types import Batch, Padded, Spelled, Subwords, map_state
 
 AnyBatch = Batch[Any, Any]
 Nest = TypeVar("Nest")
@@ -83,7 +83,7 @@ def moved(batch: AnyBatch, device: torch.device) -> AnyBatch:
     def move(tensor: Tensor) -> Tensor:
         return (_pinned(tensor) if pinned else tensor).to(device, non_blocking=pinned)
 
-    return Batch(_mapped(move, batch.inputs), _mapped(move, batch.targets), batch.ids)
+    return batch._replace(inputs=_mapped(move, batch.inputs), targets=_mapped(move, batch.targets))
 
 
 def elements_of(batch: AnyBatch) -> tuple[int, int]:
@@ -104,8 +104,8 @@ def _counted(inputs: Any) -> tuple[int, int]:
     if isinstance(inputs, Tensor):
         elements = inputs.shape[0] * inputs.shape[1] if inputs.ndim > 1 else len(inputs)
         return elements, elements
-    if isinstance(inputs, Subwords):  # what is read are the pieces of the words
-        return _counted(inputs.pieces)
+    if isinstance(inputs, Subwords | Spelled):  # what is read are the pieces of the words, or the words
+        return _counted(inputs[0])
     sides = [_counted(side) for side in inputs]
     return sum(elements for elements, _ in sides), sum(symbols for _, symbols in sides)
 

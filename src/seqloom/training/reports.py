@@ -59,7 +59,7 @@ class Sample(NamedTuple):
     input: str
     said: str
     true: str
-    right: bool
+    right: bool | None  # None where answers are only better or worse
 
 
 class Validated(NamedTuple):

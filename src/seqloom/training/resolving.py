@@ -30,8 +30,10 @@ from seqloom.training.defaults import default_encoding, default_training, told
 from seqloom.training.folder import DataFacts, RunFolder
 from seqloom.training.places import Home
 from seqloom.training.wishes import Wishes
+from seqloom.training.wording import reading_words, require_one_start, require_width, vector_width, worded
 
 SHOWN = 5  # labels in a sentence
+SYMBOLS = {"text", "pair", "words"}  # inputs that one tokeniser reads, so that a model of one can read another
 NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
 
 
@@ -46,6 +48,7 @@ class Resolved(NamedTuple):
     init: Bundle | None = None  # what a new run starts from
     folder: Path | None = None  # where it belongs, if it has a home
     before: RunConfig | None = None  # of the run that is there already
+    vectors: str | None = None  # the file that a new run's vectors of words start from
 
 
 class _Start(NamedTuple):
@@ -74,17 +77,19 @@ def resolve(
     _require_changeable(wishes)
     before = _begun(home.named if home is not None else None)
     asked, wishes = wishes, wishes if before is None else wishes.filled(before)
+    require_one_start(wishes)
     start, ledger = _start(wishes, home), Ledger(bad_rows)
     dataset = open_sealed(data, ledger)
-    encoding = wishes.encoding or default_encoding(dataset.schema.task)
-    given = None if start is None else _given(start.meaning, dataset.schema)
+    encoding = worded(wishes.encoding or default_encoding(dataset.schema.task), wishes, dataset.schema)
+    width = vector_width(encoding, before)
+    given = _given(start.meaning, dataset.schema) if start is not None else _own_words(before, home)
     place = cache if cache is not None else cache_folder() / "prepared"
     prepared = prepare(dataset, encoding, ledger, cache=place, watch=watch, given=given)
     task = task_of(Meaning.of(prepared)).deciding_by(wishes.training.get("metric"))
     folder = None if home is None else home.folder(dataset.config.train[0], task.name, _name(task, wishes, start))
     if before is None and _begun(folder) is not None:  # a home that nobody named, and a run is there
         return resolve(data, asked, home=Home(folder), bad_rows=bad_rows, cache=cache, watch=watch)
-    model, recipe, said = _model(task, wishes, prepared, start, before)
+    model, recipe, said = _model(task, wishes, prepared, start, before, width)
     settings = default_training(prepared, recipe, wishes.size or "small", wishes.training.get("length"))
     settings |= wishes.training
     config = RunConfig(
@@ -92,7 +97,8 @@ def resolve(
     )
     said = (*dataset.said, *_labels_said(prepared.schema), *said, told(config.training))
     facts, bundle = DataFacts.of(dataset, prepared), start.bundle if start else None
-    return Resolved(config, prepared, task, facts, said, bundle, folder, before)
+    file = None if encoding.vectors is None else encoding.vectors.path
+    return Resolved(config, prepared, task, facts, said, bundle, folder, before, file)
 
 
 def _begun(folder: Path | None) -> RunConfig | None:
@@ -134,11 +140,20 @@ def _start(wishes: Wishes, home: Home | None) -> _Start | None:
 
 def _given(meaning: Meaning, found: Schema) -> Given:
     """The tokenisers of a model that training starts from; labels are those of the data."""
-    if meaning.schema.input != found.input:
+    if meaning.schema.input != found.input and not {meaning.schema.input, found.input} <= SYMBOLS:
         raise ConfigError(
             f"--init reads {meaning.schema.input}, and the data has {found.input}",
             fix="start from a model of the same kind of input",
         )
+    return Given(None, meaning.tokenizer, meaning.target_tokenizer)
+
+
+def _own_words(before: RunConfig | None, home: Home | None) -> Given | None:
+    """The tokenisers of the run itself, if it has begun with words of a file that nobody needs any more."""
+    if before is None or before.encoding.vectors is None:
+        return None
+    assert home is not None and home.named is not None, "a run that has begun has a home"
+    meaning = RunFolder(home.named).meaning()
     return Given(None, meaning.tokenizer, meaning.target_tokenizer)
 
 
@@ -154,21 +169,29 @@ def _labels_said(schema: Schema) -> Iterator[str]:
 
 
 def _model(
-    task: Task, wishes: Wishes, prepared: Prepared, start: _Start | None, before: RunConfig | None
+    task: Task,
+    wishes: Wishes,
+    prepared: Prepared,
+    start: _Start | None,
+    before: RunConfig | None,
+    width: int | None,
 ) -> tuple[AnyModel, str, tuple[str, ...]]:
     """The configuration of the model, the name of its recipe, and what was chosen."""
     if before is not None and wishes.model is before.model:  # if the data is not, the folder says so
         return before.model, "", (f"model: that of the run, {before.model.parameters():,} parameters",)
     if wishes.model is not None and not isinstance(wishes.model, str):
         task.require(wishes.model)
+        require_width(wishes.model, width)
         return wishes.model, "", ()
     if start is not None and wishes.model is None:
         return task.adapted(start.model), "", start.said
     recipe, size = wishes.model or task.recipes()[0], wishes.size or "small"
     weights = class_weights(wishes.class_weights, prepared)
-    model = task.model(recipe, size, HeadSettings(wishes.smoothing, weights))
+    kind = task.head_kind(wishes.head)
+    model = task.model(recipe, size, HeadSettings(wishes.smoothing, weights, kind))
     if wishes.dropout is not None:
         model = with_setting(model, "dropout", wishes.dropout)
+    model = reading_words(model, wishes, prepared, width)
     said = () if wishes.model and wishes.size else (f"model: {recipe}, size {size}, {model.parameters():,} parameters",)
     return model, recipe, said
 

@@ -15,6 +15,8 @@ from seqloom.bundle import Bundle, bundle_files
 from seqloom.durable import replace_folder, verify_folder
 from seqloom.durable.failing import reached
 from seqloom.errors import DurableError
+from seqloom.tasks.contract import Task
+from seqloom.tasks.judging import Evaluation, answering, evaluate
 from seqloom.training import checkpoints
 from seqloom.training.agreeing import agreed
 from seqloom.training.dues import in_between
@@ -24,35 +26,55 @@ from seqloom.training.pages.scores import read_scores
 from seqloom.training.pages.summary import summary_of
 from seqloom.training.session import Session
 from seqloom.training.standing import Standing
-from seqloom.training.validating import Look
+from seqloom.training.validating import Look, batches_of
 
 
 def ship(session: Session, standing: Standing, found: Look) -> None:
     """Nothing; RUN/model holds the model's present weights. Process 0 writes, the others wait for nobody."""
+    if session.ranks.rank != 0 and not session.ranks.sharded:
+        return
+    task, evaluation = _calibrated(session, found)  # where weights are sharded, all processes compute together
     if session.ranks.rank != 0:
         return
     weights = {name: tensor.detach().cpu() for name, tensor in session.model.state_dict().items()}
-    notes = _notes(session, standing, found)
-    bundle = Bundle(session.config.model, session.task.meaning, weights, notes)
+    notes = _notes(session, standing, found.metrics, evaluation)
+    bundle = Bundle(session.config.model, task.meaning, weights, notes)
     files = bundle_files(bundle, card_md(summary_of(session.folder, notes)))
     reached("before-model")
     replace_folder(session.folder.model, files)
     reached("after-model")
 
 
-def _notes(session: Session, standing: Standing, found: Look) -> dict[str, Any]:
+def _calibrated(session: Session, found: Look) -> tuple[Task, Evaluation | None]:
+    """The task as the shipped model answers it, its scores read as the dev part asks for, and how good that is.
+
+    Which weights are the best was decided before, without any calibration: it has seen what it is judged on.
+    """
+    if found.evaluation is None:
+        return session.task, None
+    with answering(session.model):
+        calibration = session.task.calibration(session.model, batches_of(session, "dev"))
+    if calibration == session.task.meaning.calibration:
+        return session.task, found.evaluation
+    task = session.task.calibrated(calibration)
+    return task, evaluate(task, session.model, batches_of(session, "dev"))
+
+
+def _notes(
+    session: Session, standing: Standing, metrics: dict[str, float], evaluation: Evaluation | None
+) -> dict[str, Any]:
     """What is known about the weights: where they come from and how good they are on the dev part."""
-    intervals = found.evaluation.intervals(session.task) if found.evaluation is not None else {}
+    intervals = evaluation.intervals(session.task) if evaluation is not None else {}
     return {
         "step": standing.step,
         "epoch": standing.epoch,
         "examples": standing.examples,
-        "dev": found.metrics,
+        "dev": metrics | (evaluation.metrics if evaluation is not None else {}),
         "dev_rows": len(session.prepared.parts["dev"]),
         "columns": list(session.config.data.input),
         "longest": session.config.encoding.longest,
         "intervals": {name: list(interval) for name, interval in intervals.items()},
-        "confusion": [list(one) for one in found.evaluation.confusion] if found.evaluation is not None else [],
+        "confusion": [list(one) for one in evaluation.confusion] if evaluation is not None else [],
     }
 
 

@@ -1,6 +1,7 @@
 """Where training starts when it does not start at random: the weights of another model, some of them held fast.
 
     --init MODEL        weights with equal names and shapes are copied; the others stay fresh, and are named
+    --vectors FILE      the vectors of words are copied; those of words that the file has not are drawn as wide as they
     --freeze PATTERN    weights whose names fit are never changed: "encoder.*", "*.table"
 
 A fine-tuned model usually has another head than the one it starts from. That is no error; that nothing fits at all is.
@@ -10,11 +11,17 @@ import difflib
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 
+import numpy as np
+import torch
 from torch import Tensor, nn
 
 from seqloom.bundle import Bundle
+from seqloom.data.preparing import Prepared
 from seqloom.errors import ConfigError
+from seqloom.text.symbols import COUNT
+from seqloom.text.vectors import VectorTable, read_vectors, wanted_words
 from seqloom.training.keeping import put, weights_of
+from seqloom.training.wishes import WORD_VECTORS
 
 SHOWN = 3  # names in a sentence
 
@@ -33,6 +40,25 @@ def start_from(model: nn.Module, bundle: Bundle) -> tuple[str, ...]:
     if fresh := [name for name in mine if name not in fitting]:
         said.append(f"fresh: {_some([_why(name, mine[name].shape, bundle) for name in fresh])}")
     return tuple(said)
+
+
+def start_from_vectors(model: nn.Module, path: str, prepared: Prepared, seed: int) -> str:
+    """How many of the words of the training part were found in a file of vectors, from which the model's now start."""
+    assert prepared.tokenizer is not None, "vectors are refused where no words are read"
+    table = read_vectors(path, wanted_words(prepared.tokenizer)).table(prepared.tokenizer, seed)
+    put({WORD_VECTORS: weights_of(model)[WORD_VECTORS]}, {WORD_VECTORS: torch.from_numpy(table.rows)})
+    return _found(table, prepared)
+
+
+def _found(table: VectorTable, prepared: Prepared) -> str:
+    symbols = np.unique(prepared.columns["input"].select(prepared.parts["train"]).values)
+    words = symbols[symbols >= COUNT]
+    own, lowered = int(table.own[words].sum()), int(table.lowered[words].sum())
+    further = len(table.rows) - COUNT - len(words)
+    return (
+        f"vectors: {own:,} of {len(words):,} words of the training part have one as they stand, {lowered:,} in lower "
+        f"case, {len(words) - own - lowered:,} none; {further:,} further words are known"
+    )
 
 
 def freeze(model: nn.Module, patterns: Sequence[str]) -> tuple[str, ...]:

@@ -56,17 +56,22 @@ def look(session: Session) -> Look:
     """The metrics of the model's present weights on the dev part."""
     if not len(session.prepared.parts["dev"]):
         return Look({}, (), None)
-    batches = _batches(session, "dev")
+    batches = share_of(session, "dev")
     first = next(batches, None)  # a rank may have no share in a small part
     evaluation = None if first is None else evaluate(session.task, session.model, chain([first], batches))
     metrics = _summed(session, evaluation)
     return Look(metrics, _samples(session, evaluation), evaluation)
 
 
-def _batches(session: Session, part: Part) -> Iterator[Batch[Any, Any]]:
+def share_of(session: Session, part: Part) -> Iterator[Batch[Any, Any]]:
     """This rank's share of a part; all of it where the weights are sharded, because then all ranks compute together."""
-    ranks, training = session.ranks, session.config.training
-    rank, count = (0, 1) if ranks.sharded else (ranks.rank, ranks.count)
+    rank, count = (0, 1) if session.ranks.sharded else (session.ranks.rank, session.ranks.count)
+    return batches_of(session, part, rank, count)
+
+
+def batches_of(session: Session, part: Part, rank: int = 0, count: int = 1) -> Iterator[Batch[Any, Any]]:
+    """The batches of a part, or one rank's share of them."""
+    training = session.config.training
     loader = session.task.loader(session.prepared, part, training.feed, seed=0, workers=0, rank=rank, ranks=count)
     for step in loader.steps(until=1):
         if step.batch is not None:
@@ -74,9 +79,8 @@ def _batches(session: Session, part: Part) -> Iterator[Batch[Any, Any]]:
 
 
 def _summed(session: Session, evaluation: Evaluation | None) -> dict[str, float]:
-    sums = torch.zeros(session.task.statistics, dtype=torch.float64)
-    if evaluation is not None:
-        sums += torch.from_numpy(evaluation.statistics.sum(axis=0))
+    rows = np.empty((0, session.task.statistics)) if evaluation is None else evaluation.statistics
+    sums = torch.from_numpy(session.task.summed(rows))
     if not session.ranks.sharded:
         sums = session.ranks.sum(sums)
     return {name: float(value) for name, value in session.task.measure(sums.numpy()).items()}

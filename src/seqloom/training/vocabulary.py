@@ -1,7 +1,7 @@
 """The vocabulary of a run as files: what the numbers in its data mean, fitted once and compared when it goes on.
 
 labels.json        ["neg", "pos"], in the order of their numbers
-schema.json        {"input": "text", "target": "label", "sizes": [], "numbers": 0}
+schema.json        {"input": "text", "target": "label", "sizes": [], "numbers": 0}, and the units of numbers
 tokenizer.json     of the input, if it is text; target_tokenizer.json of a target text that has its own
 """
 
@@ -18,17 +18,18 @@ from seqloom.text.tokenizer import Tokenizer
 LABELS, SCHEMA, TOKENIZER, TARGET_TOKENIZER = "labels.json", "schema.json", "tokenizer.json", "target_tokenizer.json"
 
 
-class _Outline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _Outline(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     input: InputKind
     target: TargetKind
     sizes: tuple[int, ...]
     numbers: int
+    units: tuple[tuple[float, float], ...] = ()
 
 
 def vocabulary_of(meaning: Meaning) -> dict[str, bytes]:
     """The files of a vocabulary."""
     first, second, schema = meaning.tokenizer, meaning.target_tokenizer, meaning.schema
-    outline = _Outline(schema.input, schema.target, tuple(meaning.sizes), meaning.numbers)
+    outline = _Outline(schema.input, schema.target, tuple(meaning.sizes), meaning.numbers, meaning.units)
     files = {LABELS: json.dumps(schema.labels, ensure_ascii=False).encode(), SCHEMA: msgspec.json.encode(outline)}
     if first is not None:
         files[TOKENIZER] = first.to_json().encode()
@@ -51,4 +52,5 @@ def meaning_of(files: Mapping[str, bytes]) -> Meaning:
     )
     if second is None and outline.target == "text":
         second = first
-    return Meaning(Schema(outline.input, outline.target, labels), first, second, outline.sizes, outline.numbers)
+    schema = Schema(outline.input, outline.target, labels)
+    return Meaning(schema, first, second, outline.sizes, outline.numbers, units=outline.units)

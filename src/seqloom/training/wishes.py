@@ -1,12 +1,20 @@
 """What somebody wants of a run, before any data is read: recipe, size and settings by name, the rest left open."""
 
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, NamedTuple
+
+import msgspec
 
 from seqloom.config.changing import with_setting
 from seqloom.config.data import EncodingConfig
+from seqloom.config.heads import HeadKind
+from seqloom.config.inputs import Letters
 from seqloom.config.models import AnyModel
 from seqloom.config.training import RunConfig
 from seqloom.recipes import Size
+
+WORD_VECTORS = "encoder.input.table"  # the name of the vectors of words
 
 
 class Wishes(NamedTuple):
@@ -17,14 +25,18 @@ class Wishes(NamedTuple):
     dropout: float | None = None
     smoothing: float = 0.0
     class_weights: str | tuple[float, ...] = ()  # "balanced": as rare labels deserve
+    head: HeadKind | None = None  # of a tagger: "crf" learns which tags follow each other; None: "class"
     training: dict[str, Any] = {}  # noqa: RUF012  # settings of `TrainingConfig` that were named
     encoding: EncodingConfig | None = None
+    letters: Letters | None = None  # words are read with their letters
+    vectors: str | Path | None = None  # a file of pretrained vectors that those of words start from
+    vector_words: int | None = None  # how many of its first words join the vocabulary
 
     def in_vain(self) -> tuple[str, ...]:
         """The settings of a recipe that were named although the model is ready: one's own, or that of `init`."""
         if isinstance(self.model, str) or (self.model is None and not self.training.get("init")):
             return ()
-        return self._said("size", "dropout", "smoothing", "class_weights")
+        return self._said("size", "dropout", "smoothing", "class_weights", "head", "letters")
 
     def filled(self, before: RunConfig) -> "Wishes":
         """The same wishes for a run that has begun: what they leave open is as it is there.
@@ -32,8 +44,11 @@ class Wishes(NamedTuple):
         A model that is named, or whose size or start is, is made anew, and compared with the one that is there.
         """
         training = {name: getattr(before.training, name) for name in before.training.__struct_fields__}
-        filled = self._replace(training=training | self.training, encoding=self.encoding or before.encoding)
-        if self._said("model", "size", "class_weights") or self.training.get("init"):
+        encoding = self.encoding or before.encoding
+        if self.vectors is None:
+            encoding = msgspec.structs.replace(encoding, vectors=before.encoding.vectors)
+        filled = self._replace(training=training | self.training, encoding=encoding)
+        if self._said("model", "size", "class_weights", "head", "letters", "vectors") or self.training.get("init"):
             return filled
         model = before.model
         for name in self._said("dropout", "smoothing"):
@@ -43,3 +58,12 @@ class Wishes(NamedTuple):
     def _said(self, *names: str) -> tuple[str, ...]:
         """Those of the names that are not left open."""
         return tuple(name for name in names if getattr(self, name) != self._field_defaults[name])
+
+
+def frozen(patterns: Iterable[str], *, vectors: bool) -> tuple[str, ...]:
+    """The patterns of the weights that stay; the vectors of words are among them if they are to stay.
+
+    >>> frozen(["*.bias"], vectors=True)
+    ('*.bias', 'encoder.input.table')
+    """
+    return tuple(dict.fromkeys([*patterns, *([WORD_VECTORS] if vectors else [])]))

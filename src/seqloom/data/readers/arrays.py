@@ -4,9 +4,11 @@
               [N,T,D] + lengths [N]     ... padded at the end
               [total,D] + lengths [N]   ... one behind the other
               [N,H,W,C], [N,H,W]        pictures                   named pictures or images; x, if it has four axes
-    target    [N] integers or texts     a label each               named y, target, label, labels, numbers or tags
+    target    [N] integers or texts     a label each               named y, target, label, labels, numbers, tags, series
               [N], [N,K] floats         numbers
+              [N,T,K], [total,K] floats numbers per step; [N,T], [total] if they are named series
               [N,T], [total]            integers or texts: a tag per step
+              [N] texts                 a text each, if they are named caption or captions
 
 `x_train`, `y_train`, `x_test`, ... make a column "split". Integers named `numbers` are numbers, too.
 """
@@ -24,12 +26,13 @@ from seqloom.data.tables import Record, Table
 
 PICTURES = ("pictures", "images")
 SEQUENCES = ("vectors", "frames", "sequences", "input", "x")
-TARGETS = ("target", "y", "label", "labels", "numbers", "tags")
+CAPTIONS = ("caption", "captions")
+TARGETS = ("target", "y", "label", "labels", "numbers", "tags", "series", *CAPTIONS)
 PARTS = ("train", "dev", "valid", "test")
 NAMING = "name the arrays x, y and lengths, with _train, _dev or _test behind them for parts"
 
 InputKind = Literal["picture", "vectors"]
-TargetKind = Literal["label", "numbers", "tags", "nothing"]
+TargetKind = Literal["label", "numbers", "tags", "series", "caption", "nothing"]
 
 
 class Part(NamedTuple):
@@ -44,7 +47,7 @@ class Part(NamedTuple):
 
 
 def read(paths: tuple[Path, ...], reading: ReadingConfig, ledger: Ledger) -> Table:  # noqa: ARG001  # as all readers
-    """The table of the rows: "picture" or "vectors", then "label", "numbers" or "tags", then "split"."""
+    """The table of the rows: "picture" or "vectors", then "label", "numbers", "tags", ..., then "split"."""
     (path,) = paths
     parts = _parts_of(path, ledger)
     columns = _columns(parts[0])
@@ -87,7 +90,7 @@ def _part(name: str, arrays: dict[str, StoredArray], path: Path, ledger: Ledger)
         return Part(name, kind, "nothing", array, None, lengths)
     target = arrays[targets[0]]
     part = Part(name, kind, "nothing", array, target, lengths)
-    return part._replace(target_kind=_target_kind(part, target, targets[0] == "numbers", ledger))
+    return part._replace(target_kind=_target_kind(part, target, targets[0], ledger))
 
 
 def _refuse(array: StoredArray, expected: str, ledger: Ledger) -> NoReturn:
@@ -123,18 +126,30 @@ def _rows(part: Part) -> int:
     return (part.lengths or part.input).shape[0]
 
 
-def _target_kind(part: Part, target: StoredArray, are_numbers: bool, ledger: Ledger) -> TargetKind:
+def _target_kind(part: Part, target: StoredArray, name: str, ledger: Ledger) -> TargetKind:
     shape, rows = target.shape, _rows(part)
-    if target.dtype.kind == "f" or (are_numbers and target.dtype.kind in "iu"):
-        if len(shape) in (1, 2) and shape[0] == rows and 0 not in shape:
+    if target.dtype.kind == "f" or (name in ("numbers", "series") and target.dtype.kind in "iu"):
+        if _is_series(part, shape, named=name == "series"):
+            return "series"
+        if len(shape) in (1, 2) and shape[0] == rows and 0 not in shape and name != "series":
             return "numbers"
         _refuse(target, f"floats [{rows}] or [{rows},K]", ledger)
+    if name in CAPTIONS and (shape != (rows,) or target.dtype.kind != "U"):
+        _refuse(target, f"texts [{rows}]", ledger)
     if shape == (rows,):
-        return "label"
+        return "caption" if name in CAPTIONS else "label"
     if part.kind == "vectors" and shape == part.input.shape[:-1]:
         return "tags"
     steps = f", or {list(part.input.shape[:-1])} for a tag per step" if part.kind == "vectors" else ""
     _refuse(target, f"[{rows}] for a label each{steps}", ledger)
+
+
+def _is_series(part: Part, shape: tuple[int, ...], *, named: bool) -> bool:
+    """Whether floats of this shape stand at the steps: by their axes or, where these say too little, by their name."""
+    steps = part.input.shape[:-1]
+    if part.kind != "vectors" or shape[: len(steps)] != steps or 0 in shape or len(shape) > len(steps) + 1:
+        return False
+    return named or len(shape) == 3 or (len(steps) == 1 and steps[0] != _rows(part))
 
 
 def _records(parts: list[Part], ledger: Ledger) -> Iterator[Record]:
@@ -169,9 +184,13 @@ def _is_unicode(target: np.ndarray) -> bool:
     return bool((points < 0xD800).all()) or not bool(((points > 0x10FFFF) | (points >> 11 == 0xD800 >> 11)).any())
 
 
-def _value(kind: TargetKind, target: np.ndarray) -> str | tuple[str, ...] | tuple[float, ...]:
+def _value(
+    kind: TargetKind, target: np.ndarray
+) -> str | tuple[str, ...] | tuple[float, ...] | tuple[tuple[float, ...], ...]:
     if kind == "numbers":
         return tuple(float(number) for number in target)
+    if kind == "series":
+        return tuple(tuple(row) for row in target.reshape(len(target), -1).astype(np.float64).tolist())
     texts = tuple(str(one) for one in target)
     return texts if kind == "tags" else texts[0]
 
@@ -188,7 +207,8 @@ def _pairs(part: Part, ledger: Ledger) -> Iterator[tuple[np.ndarray, np.ndarray 
         if target is None:
             yield array[step], None
         else:
-            yield array[step], target[step] if part.target_kind == "tags" else target[index : index + 1].reshape(-1)
+            of_steps = part.target_kind in ("tags", "series")
+            yield array[step], target[step] if of_steps else target[index : index + 1].reshape(-1)
 
 
 def _spans(part: Part, ledger: Ledger) -> tuple[list[int], list[int]]:

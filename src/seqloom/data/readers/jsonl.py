@@ -64,7 +64,7 @@ def read(paths: tuple[Path, ...], reading: ReadingConfig, ledger: Ledger) -> Tab
     def locate(record: Record, column: int) -> Place:
         return Place(record.path, record.line, _column_of(re.escape(_quoted(first.columns[column])), record.raw))
 
-    return Table(first.columns, _records(path, first, chain([first.line], lines), ledger), locate)
+    return Table(first.columns, records_of(path, first, chain([first.line], lines), ledger), locate)
 
 
 def _content(path: Path, reading: ReadingConfig, ledger: Ledger) -> Iterator[Line]:
@@ -93,15 +93,24 @@ def _require_lines(text: str, place: Place, ledger: Ledger) -> None:
 
 
 def _first_object(lines: Iterator[Line], path: Path, ledger: Ledger) -> First:
+    found = first_object(lines, path, ledger)
+    if found is None:
+        ledger.bad_file("data.empty", "there is no object in this file", Place(str(path)), "write one per line")
+    return found
+
+
+def first_object(lines: Iterator[Line], path: Path, ledger: Ledger) -> First | None:
+    """The first line that is an object; those before it are bad rows."""
     for line in lines:
         try:
             return First(line, tuple(careful(line[1])))
         except LineError as error:
             _refuse(error, line, path, ledger)
-    return ledger.bad_file("data.empty", "there is no object in this file", Place(str(path)), "write one per line")
+    return None
 
 
-def _records(path: Path, first: First, lines: Iterator[Line], ledger: Ledger) -> Iterator[Record]:
+def records_of(path: Path, first: First, lines: Iterator[Line], ledger: Ledger) -> Iterator[Record]:
+    """The records of lines that are not blank; those that are no such object are bad rows."""
     decode, pick, count = msgspec.json.Decoder().decode, _picker(first.columns), len(first.columns)
     name = str(path)
     for number, text in lines:

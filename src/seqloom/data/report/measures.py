@@ -101,6 +101,9 @@ def _measured(block: Block) -> dict[str, np.ndarray]:
         found["pixels of a picture"] = np.array([picture.shape[0] * picture.shape[1] for picture in inputs])  # type: ignore[union-attr]
     if block.schema.target == "text":
         found["characters of a target"] = _lengths(block.targets)
+    if block.schema.target == "series":
+        steps = chain.from_iterable(example.target for example in block.examples)  # type: ignore[misc]
+        found["target of a step"] = np.array(list(chain.from_iterable(steps)))  # type: ignore[arg-type]
     if block.schema.target == "numbers":
         found["target"] = np.array(list(chain.from_iterable(example.target for example in block.examples)))  # type: ignore[misc]
     return found

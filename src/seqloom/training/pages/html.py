@@ -193,8 +193,14 @@ def _answers(summary: "RunSummary") -> list[Markup]:
 
 
 def _answer(step: int, sample: SampleLine) -> Markup:
-    mark = tag("b", "✓ " if sample.right else "✗ ", class_="right" if sample.right else "wrong")
-    return tag("p", tag("span", f"step {step:,}", class_="step"), mark, isolate(sample.said, LONGEST_TEXT))
+    return tag("p", tag("span", f"step {step:,}", class_="step"), *_marks(sample), isolate(sample.said, LONGEST_TEXT))
+
+
+def _marks(sample: SampleLine) -> list[Markup]:
+    """A mark for what is right or wrong; none for what is only better or worse."""
+    if sample.right is None:
+        return []
+    return [tag("b", "✓ " if sample.right else "✗ ", class_="right" if sample.right else "wrong")]
 
 
 def _looks(summary: "RunSummary") -> list[Markup]:

@@ -35,7 +35,7 @@ class SampleLine(msgspec.Struct, frozen=True):
     input: str
     said: str
     true: str
-    right: bool
+    right: bool | None
 
 
 class ValidationLine(msgspec.Struct, frozen=True):

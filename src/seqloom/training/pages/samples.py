@@ -21,7 +21,7 @@ def followed(validations: Sequence[ValidationLine]) -> list[Followed]:
     if not validations:
         return []
     moments = [_by_example(one) for one in _spread(validations)]
-    last = sorted(moments[-1][1].values(), key=lambda sample: sample.right)[:MOST_EXAMPLES]
+    last = sorted(moments[-1][1].values(), key=lambda sample: sample.right is True)[:MOST_EXAMPLES]
     return [_followed(sample, moments) for sample in last]
 
 

@@ -1,0 +1,133 @@
+"""Answers as files hold them: JSON lines, a table, or plain text; each has a line for each input, in their order.
+
+    jsonl   {"line": 1, "label": "good", "scores": {"good": 0.9, "bad": 0.1}}
+    csv     line,label,scores.good,scores.bad        lists stand as JSON in their cell
+    text    good
+
+A row that could not be answered has its line too: `error` says what is wrong with it.
+"""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+
+import msgspec
+
+from seqloom.data.problems import Problem
+from seqloom.data.written import row
+from seqloom.errors import ConfigError
+
+if TYPE_CHECKING:
+    from seqloom.data.examples import Example, Input
+    from seqloom.tasks.contract import Prediction
+
+Form = Literal["jsonl", "csv", "text"]
+FORMS: tuple[Form, ...] = ("jsonl", "csv", "text")
+ENDINGS: dict[str, Form] = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".txt": "text"}
+OTHERS = (".json", ".tsv", ".parquet", ".npz", ".xlsx")  # names that promise something else
+WHOLE = 1e6  # from here on six digits have no place behind the point
+
+
+class Line(NamedTuple):
+    """One line of the output: where its input stood, what programs read of the answer, and what people read."""
+
+    place: dict[str, Any]
+    answer: dict[str, Any]
+    shown: str
+    error: str = ""
+
+    def fields(self) -> dict[str, Any]:
+        """Everything under its name."""
+        return self.place | self.answer | ({"error": self.error} if self.error else {})
+
+
+def form_of(asked: str | None, out: Path | None) -> Form:
+    """The form that was asked for, or that the name of the file promises; ConfigError for another."""
+    if asked is not None and asked not in FORMS:
+        raise ConfigError(f"--as {asked!r}", fix=f"choose from {', '.join(FORMS)}")
+    ending = "" if out is None else out.suffix.lower()
+    if ending in OTHERS or (asked is not None and ENDINGS.get(ending, asked) != asked):
+        form = asked or "jsonl"
+        fix = f"--out {cast(Path, out).with_suffix('.txt' if form == 'text' else f'.{form}')}"
+        raise ConfigError(f"--out {out}: the answers are {form}, and not {cast(Path, out).suffix}", fix=fix)
+    return asked if asked is not None else ENDINGS.get(ending, "jsonl")
+
+
+def answered(example: "Example", prediction: "Prediction", source: str, *, with_input: bool) -> Line:
+    """The line of an answer, with the name that the data gives its input or the place where that stood."""
+    name = {"id": example.id} if example.id else {}
+    given = {"input": _repeated(example.input)} if with_input else {}
+    return Line(name | _place(*example.place[:2], source) | given, rounded(prediction.to_json()), prediction.shown())
+
+
+def refused(problem: Problem, source: str) -> Line:
+    """The line of a row that cannot be answered."""
+    said = f"{problem.code}: {problem.text}"
+    return Line(_place(*problem.place[:2], source), {}, f"(error: {said})", said)
+
+
+def _place(path: str, line: int | None, source: str) -> dict[str, Any]:
+    return {"line": line} if path == source else {"file": path}
+
+
+def _repeated(given: "Input") -> Any:
+    """A text as it was read; of a text cut into words, the text; of a pair both."""
+    return getattr(given, "text", given)
+
+
+def rounded(value: Any) -> Any:
+    """The same plain value, each fraction in it to six digits that matter: a model knows no more.
+
+    >>> rounded({"scores": {"good": 0.12345678901234567}, "numbers": [1234567.75, -2e-9], "line": 3})
+    {'scores': {'good': 0.123457}, 'numbers': [1234568.0, -2e-09], 'line': 3}
+    """
+    if isinstance(value, dict):
+        return {name: rounded(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [rounded(one) for one in value]
+    if isinstance(value, float):
+        return float(f"{value:.6g}") if abs(value) < WHOLE else round(value, 0)
+    return value
+
+
+def written(lines: Iterable[Line], form: Form) -> Iterator[bytes]:
+    """The bytes of the lines in a form, as they come."""
+    if form == "jsonl":
+        return (msgspec.json.encode(line.fields()) + b"\n" for line in lines)
+    return _table(lines) if form == "csv" else (f"{line.shown}\n".encode() for line in lines)
+
+
+def _table(lines: Iterable[Line]) -> Iterator[bytes]:
+    """A table; its columns are those of the first answer, and `error`. Rows before it that have none wait for it."""
+    columns: list[str] = []
+    waiting: list[Line] = []
+    for line in lines:
+        waiting.append(line)
+        if line.error and not columns:
+            continue
+        if not columns:
+            columns = list(dict.fromkeys([*line.place, *flat(line.answer), "error"]))
+            yield row(columns)
+        yield from (_cells(one, columns) for one in waiting)
+        waiting.clear()
+    if waiting:  # not one answer
+        columns = list(dict.fromkeys([*waiting[0].place, "error"]))
+        yield row(columns)
+        yield from (_cells(one, columns) for one in waiting)
+
+
+def _cells(line: Line, columns: list[str]) -> bytes:
+    fields = line.place | flat(line.answer) | {"error": line.error}
+    assert fields.keys() <= set(columns) | {"line", "file"}, "all answers of a task have the same fields"
+    return row(fields.get(name) for name in columns)
+
+
+def flat(answer: dict[str, Any]) -> dict[str, Any]:
+    """The same with a name for each value of an inner object.
+
+    >>> flat({"label": "good", "scores": {"good": 0.9, "bad": 0.1}})
+    {'label': 'good', 'scores.good': 0.9, 'scores.bad': 0.1}
+    """
+    inner = {name: value for name, value in answer.items() if isinstance(value, dict)}
+    plain = {name: value for name, value in answer.items() if name not in inner}
+    return plain | {f"{name}.{key}": one for name, value in inner.items() for key, one in value.items()}

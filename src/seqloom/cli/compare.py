@@ -1,0 +1,213 @@
+"""`seqloom compare`: models side by side with the same budget, and which differences are more than chance."""
+
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+from rich.text import Text
+
+from seqloom.cli import train_options as options
+from seqloom.cli.data_options import Data, DataOptions
+from seqloom.cli.progress import duration
+from seqloom.cli.screen import Screen
+from seqloom.cli.sharing import shares
+from seqloom.data.problems import escaped
+from seqloom.errors import ConfigError, did_you_mean
+from seqloom.recipes import SIZES
+
+if TYPE_CHECKING:
+    from seqloom.comparing.distances import Distances
+    from seqloom.comparing.plan import Budget, Plan
+    from seqloom.comparing.reports import ComparisonReport
+    from seqloom.comparing.results import Comparison
+
+NARROWEST, WIDEST = 50, 110  # columns of the results
+BUDGETS = ("symbols", "parameters", "seconds")
+COMPARISON = "The comparison"  # the panel of its own options
+WHY = {
+    "done": "done; more --seeds or --models go on from here",
+    "stopped": "stopped; the same command goes on",
+    "disk": "ended: a checkpoint could not be written; the same command goes on",
+}
+
+
+def option(name: str, metavar: str, text: str) -> Any:
+    """An option of the comparison itself."""
+    return typer.Option(name, metavar=metavar, rich_help_panel=COMPARISON, help=text)
+
+
+def switch(name: str, text: str) -> Any:
+    """An option without a value."""
+    return typer.Option(name, rich_help_panel=COMPARISON, help=text)
+
+
+@shares(DataOptions)
+def compare(
+    context: typer.Context,
+    data: Data,
+    out: Annotated[Path, option("--out", "FOLDER", "Where runs and results go; what is there goes on.")],
+    models: Annotated[str, option("--models", "NAMES", "Recipes, such as cnn,lstm; linear is always added.")],
+    budget: Annotated[
+        str | None, option("--budget", "KIND", f"What is equal: {', '.join(BUDGETS)}; else symbols.")
+    ] = None,
+    symbols: Annotated[int | None, option("--symbols", "COUNT", "Each model reads so many symbols.")] = None,
+    parameters: Annotated[
+        int | None, option("--parameters", "COUNT", "Each recipe is made so wide that it has about so many.")
+    ] = None,
+    seconds: Annotated[float | None, option("--seconds", "COUNT", "Each model trains so long.")] = None,
+    seeds: Annotated[int, option("--seeds", "COUNT", "Runs of each model; fewer than 3 tell little.")] = 3,
+    jobs: Annotated[int | None, option("--jobs", "COUNT", "Runs at the same time; else as cores allow.")] = None,
+    on_test: Annotated[
+        bool, switch("--on-test", "Judge on the test part; each look is written down. Else on dev.")
+    ] = False,
+    distances: Annotated[
+        str | None,
+        option("--distances", "NUMBERS", "Of the sets copy and copy_memory: how far the answer lies, such as 10,100."),
+    ] = None,
+    json: Annotated[bool, switch("--json", "Print the results as JSON.")] = False,
+    size: options.SizeName = None,
+    epochs: options.Epochs = None,
+    validate_every: options.ValidateEvery = None,
+    metric: options.MetricName = None,
+    device: options.DeviceName = "auto",
+    *,
+    shared: DataOptions,
+) -> None:
+    """Compare models that had the same budget, over several seeds, with intervals and tests.
+
+    The same command again goes on with a comparison that was stopped, and trains no finished run again.
+    """
+    values = dict(locals())
+    plan = _plan(values, shared, options.given(context))
+    jobs = jobs or _usual_jobs(plan)
+    if distances is None:
+        reports: Iterator[Any] = _reports(plan, jobs)
+    else:
+        reports = _reports_at(plan, _numbers(distances), jobs)
+    results, why, code = _followed(reports, quiet=json)
+    _show(plan, results, why, json=json)
+    raise typer.Exit(code)
+
+
+def _plan(values: dict[str, Any], reading: DataOptions, given: Collection[str]) -> "Plan":
+    """The typed form of the options, checked before anything is read."""
+    size = values["size"] or "small"
+    if size not in SIZES:
+        raise ConfigError(f"there is no size '{size}'", fix=did_you_mean(size, SIZES))
+    chosen = _budget(values)
+    from seqloom.comparing.plan import Plan
+
+    return Plan(
+        data=reading.data(values["data"]),
+        out=str(values["out"]),
+        models=tuple(name.strip() for name in values["models"].split(",") if name.strip()),
+        budget=chosen,
+        seeds=values["seeds"],
+        part="test" if values["on_test"] else "dev",
+        size=size,
+        settings=_settings(values),
+        encoding=reading.encoded(given),
+        bad_rows=reading.rule(),
+        device=values["device"],
+    )
+
+
+def _settings(values: dict[str, Any]) -> dict[str, Any]:
+    """The settings of training that were named, as plain values."""
+    plain = {name: values[name] for name in ("validate_every", "metric") if values[name] is not None}
+    length = options.length({"epochs": values["epochs"], "steps": None, "symbols": None, "seconds": None})
+    return plain | ({} if length is None else {"length": msgspec.to_builtins(length)})
+
+
+def _budget(values: dict[str, Any]) -> "Budget":
+    """The budget that was named, by its kind or by its amount."""
+    amounts = {kind: values[kind] for kind in BUDGETS if values[kind] is not None}
+    kind = values["budget"] or next(iter(amounts), BUDGETS[0])
+    if kind not in BUDGETS:
+        raise ConfigError(f"--budget {kind!r}", fix=f"choose from {', '.join(BUDGETS)}")
+    if others := [name for name in amounts if name != kind]:
+        raise ConfigError(f"--{others[0]} with a budget of {kind}", fix="only one thing can be equal: give one of them")
+    from seqloom.comparing.plan import Budget
+
+    return Budget(kind=kind, amount=amounts.get(kind))  # type: ignore[arg-type]  # one of BUDGETS
+
+
+def _usual_jobs(plan: "Plan") -> int:
+    """As many runs at the same time as there are cores for; one where runs would take each other's time."""
+    import os
+
+    import torch
+
+    alone = plan.budget.kind == "seconds" or (plan.device != "cpu" and torch.cuda.is_available())
+    return 1 if alone else max(1, min(plan.seeds, os.cpu_count() or 1))
+
+
+def _numbers(text: str) -> list[int]:
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    if not words or not all(word.isdecimal() for word in words):
+        raise ConfigError(f"--distances {text!r}", fix="give whole numbers, such as 10,100,1000")
+    return [int(word) for word in words]
+
+
+def _reports(plan: "Plan", jobs: int) -> Iterator[Any]:
+    from seqloom.comparing.front import referee
+
+    return referee(plan, jobs)
+
+
+def _reports_at(plan: "Plan", distances: list[int], jobs: int) -> Iterator[Any]:
+    from seqloom.comparing.distances import referee_distances
+
+    return referee_distances(plan, distances, jobs)
+
+
+def _followed(reports: Iterator[Any], *, quiet: bool) -> tuple["Comparison | Distances | None", str, int]:
+    """What came out, why it ended, and the exit code; every report was shown."""
+    from seqloom.comparing.distances import Distances
+    from seqloom.comparing.reports import ComparisonEnded
+
+    results: Comparison | Distances | None = None
+    screen, why, code = Screen(stderr=True), "done", 0
+    for report in reports:
+        for line in () if quiet else _lines(report):
+            screen.print(line, markup=False, soft_wrap=True)
+        if isinstance(report, ComparisonEnded):
+            results, why, code = report.comparison, report.why, report.exit_code
+        if isinstance(report, Distances):
+            results = report
+    return results, why, code
+
+
+def _lines(report: "ComparisonReport") -> list[str]:
+    """A report in words."""
+    from seqloom.comparing.reports import ComparisonBegun, Measuring, RunBegun, RunEnded
+
+    if isinstance(report, ComparisonBegun):
+        return [*report.said, f"{report.finished} of {report.wanted} runs are finished"]
+    if isinstance(report, RunBegun):
+        return [f"{report.entry.name}: {report.said}"]
+    if isinstance(report, RunEnded):
+        score = "" if report.score is None else f"{report.score:.4g} after {duration(report.seconds)}"
+        return [f"{report.entry.name}: {score or report.problem}"]
+    if isinstance(report, Measuring):
+        return [f"measuring speed and memory of {report.models} models, in turn"]
+    return []
+
+
+def _show(plan: "Plan", results: "Comparison | Distances | None", why: str, *, json: bool) -> None:
+    screen = Screen()
+    if results is not None and json:
+        screen.print(results.to_json(), markup=False, soft_wrap=True)
+        return
+    if results is not None:
+        coloured = screen.color_system is not None and not screen.no_color
+        drawn = results.text(width=max(NARROWEST, min(WIDEST, screen.width)), colour=coloured)
+        screen.print(Text.from_ansi(drawn), soft_wrap=True)
+    place = escaped(str(plan.folder))
+    lines = ["", WHY[why]]
+    if results is not None:
+        lines += [f"  report   {place}/report.html", f"  results  {place}/results.json"]
+    for line in lines:
+        screen.print(line, markup=False, soft_wrap=True)

@@ -1,0 +1,70 @@
+"""`seqloom translate`: a text for each source, a line for each, in the order of the sources."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from seqloom.cli.answers import Form, form_of
+from seqloom.cli.data_options import BadRowsRule, FileOptions, Sequence, bad_rows
+from seqloom.cli.predict import STANDARD_INPUT, Asked, Deterministic, Model, Wanted, answer, exact, load_on
+from seqloom.cli.sharing import shares
+from seqloom.errors import ConfigError
+
+Beam = Annotated[
+    int | None, typer.Option("--beam", metavar="WIDTH", help="Search with so many texts side by side; 1 is greedy.")
+]
+LengthPenalty = Annotated[
+    float | None, typer.Option("--length-penalty", metavar="ALPHA", help="Of a beam: the more, the longer the text.")
+]
+
+
+@shares(FileOptions)
+def translate(
+    model: Model,
+    source: Annotated[
+        str, typer.Argument(metavar="FILE", help="A file; else lines of standard input.", show_default=False)
+    ] = STANDARD_INPUT,
+    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the texts here.")] = None,
+    as_: Annotated[
+        str | None, typer.Option("--as", metavar="FORM", help="text, jsonl or csv; else by the name of --out, or text.")
+    ] = None,
+    beam: Beam = 5,
+    length_penalty: LengthPenalty = None,
+    coverage_penalty: Annotated[
+        float | None, typer.Option(metavar="BETA", help="What it costs that words of the source were not looked at.")
+    ] = None,
+    best: Annotated[int, typer.Option(metavar="COUNT", help="How many texts for each source, with scores.")] = 1,
+    longest: Annotated[
+        int | None, typer.Option("--longest", metavar="COUNT", help="Symbols of a text, at most.")
+    ] = None,
+    replace_unknown: Annotated[
+        bool, typer.Option("--replace-unknown", help="Copy what the vocabulary lacks from the source.")
+    ] = False,
+    with_input: Annotated[bool, typer.Option("--with-input", help="Repeat the source beside its text.")] = False,
+    sequence: Sequence = None,
+    bad_rows_: BadRowsRule = "strict",
+    deterministic: Deterministic = False,
+    *,
+    shared: FileOptions,
+) -> None:
+    """Translate every source of a file, or of standard input: a line for each, in their order."""
+    asked = Asked(source, tuple(shared.input_ or ()), sequence, shared.reading(), bad_rows(bad_rows_, "100%").skip)
+    wanted = Wanted(_form(as_, out, best, with_input=with_input), out, with_input)
+    asked.require_another(out)
+    settings: dict[str, Any] = {"width": beam, "best": best, "longest": longest}
+    settings |= {"length_penalty": length_penalty, "coverage_penalty": coverage_penalty}
+    given = {name: value for name, value in settings.items() if value is not None}
+    loaded = load_on(model, shared.device).translator(replace_unknown=replace_unknown, **given)
+    with exact(deterministic):
+        answer(loaded, asked, wanted, shared.budget)
+
+
+def _form(asked: str | None, out: Path | None, best: int, *, with_input: bool) -> Form:
+    """The form of the answers: plain text, unless there is more to say of a source than one line."""
+    more = best > 1 or with_input
+    form = form_of(asked, out) if asked is not None or (out is not None and out.suffix) or more else "text"
+    if form == "text" and more:
+        what = "--with-input" if with_input else f"--best {best}"
+        raise ConfigError(f"{what}: plain text has one line for each source, the best text", fix="--as jsonl")
+    return form

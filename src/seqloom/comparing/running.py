@@ -1,0 +1,169 @@
+"""One run of a comparison: an ordinary run folder, trained with its budget, then judged and kept example by example.
+
+    DIR/runs/cnn-0            the run: it resumes as any run does
+    DIR/judged/dev/cnn-0      facts.json and the statistics of every example; there, the run is finished
+
+Judging is the last thing that happens and is written at once, so a finished run is never trained or judged again.
+"""
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import msgspec
+import numpy as np
+from safetensors import numpy as safetensors
+
+from seqloom.comparing.plan import Budget, Entry, Plan
+from seqloom.comparing.reports import RunBegun, RunEnded, Why
+from seqloom.comparing.scaling import scaled
+from seqloom.config.training import SecondsConfig, SymbolsConfig, TrainingConfig
+from seqloom.durable import commit_folder, make_folder, read_file_of
+from seqloom.errors import ConfigError, DamagedError, DataError, KernelError
+from seqloom.loaded import load
+from seqloom.tasks.judging import Evaluation
+from seqloom.training import checkpoints
+from seqloom.training.devices import choose_device
+from seqloom.training.front import Resolved, Wishes, resolve, train_run
+from seqloom.training.ranks import Alone
+from seqloom.training.reports import Begun, Ended
+
+FACTS, STATISTICS = "facts.json", "statistics.safetensors"
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is known about a run that is judged: a line of results.jsonl."""
+
+    model: str
+    seed: int
+    part: str
+    task: str
+    metric: str
+    metrics: dict[str, float | None]
+    rows: int
+    parameters: int
+    steps: int
+    symbols: int
+    seconds: float  # of training
+    ended: str  # why training ended
+    device: str
+
+
+class Judgement(msgspec.Struct, frozen=True):
+    """A finished run: its facts, and the statistics [N,S] of every example in the order of their numbers."""
+
+    facts: Facts
+    ids: np.ndarray  # [N] numbers of rows
+    statistics: np.ndarray
+
+
+class Interrupted(Exception):  # noqa: N818  # no error: the run goes on another time
+    """A run stopped before its end, for a reason that concerns the whole comparison."""
+
+    def __init__(self, why: Why, exit_code: int) -> None:
+        self.why, self.exit_code = why, exit_code
+
+
+def wishes_of(plan: Plan, model: str, seed: int) -> Wishes:
+    """What is wanted of a run: the recipe, its seed, and the budget where that is a length."""
+    config = TrainingConfig(**plan.settings)  # a plan holds plain values, for its workers
+    shared = {name: getattr(config, name) for name in plan.settings}
+    settings = {"keep": 1, "patience": 0} | shared | _length(plan.budget) | {"seed": seed}
+    told: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in plan.wishes.items()
+    }
+    return Wishes(model=model, size=plan.size, training=settings, encoding=plan.encoding)._replace(**told)
+
+
+def _length(budget: Budget) -> dict[str, Any]:
+    if budget.amount is None or budget.kind == "parameters":
+        return {}
+    kind = SymbolsConfig if budget.kind == "symbols" else SecondsConfig
+    return {"length": kind(count=max(1, round(budget.amount)))}
+
+
+def resolved_run(plan: Plan, entry: Entry) -> tuple[Resolved, str]:
+    """The run of an entry with nothing left open, and what is to be known about its size."""
+    wishes = wishes_of(plan, entry.model, entry.seed)
+    resolved = resolve(plan.data, wishes, bad_rows=plan.bad_rows, cache=plan.cache)
+    if plan.budget.kind != "parameters" or plan.budget.amount is None:
+        return resolved, ""
+    model, said = scaled(resolved.config.model, round(plan.budget.amount))
+    config = msgspec.structs.replace(resolved.config, model=model)
+    return resolved._replace(config=config), f"{entry.model} {said}" if said else ""
+
+
+def run(plan: Plan, entry: Entry) -> Iterator[RunBegun | RunEnded]:
+    """The beginning and the end of a run that is trained and judged; Interrupted where it is to go on later."""
+    try:
+        resolved, said = resolved_run(plan, entry)
+        yield RunBegun(entry, said or f"{resolved.config.model.parameters():,} parameters")
+        facts = judge(plan, entry, _trained(plan, entry, resolved), resolved)
+        yield RunEnded(entry, facts.metrics[facts.metric], facts.seconds)
+    except (ConfigError, DataError, KernelError) as error:  # a disk concerns the whole comparison
+        yield RunEnded(entry, None, 0.0, str(error))
+
+
+def _trained(plan: Plan, entry: Entry, resolved: Resolved) -> Ended:
+    """The end of the training of a run, which may have come before."""
+    device = choose_device(plan.device, resolved.config.training.precision)  # type: ignore[arg-type]
+    folder = plan.run_folder(entry)
+    with closing(train_run(folder, resolved, device=device, workers=plan.workers)) as reports:  # type: ignore[type-var]
+        for report in reports:
+            if isinstance(report, Begun):
+                make_folder(plan.judged_folder(entry).parent)
+    assert isinstance(report, Ended), "the last report"
+    if report.why in ("stopped", "disk"):
+        raise Interrupted(report.why, report.exit_code)
+    return report
+
+
+def judge(plan: Plan, entry: Entry, ended: Ended, resolved: Resolved) -> Facts:
+    """The facts of a trained run; when they come back, they and the statistics are on the disk."""
+    device = choose_device(plan.device, resolved.config.training.precision)  # type: ignore[arg-type]
+    loaded = load(plan.run_folder(entry), device=device.torch)
+    evaluation = loaded.evaluate(part=plan.part)
+    checkpoint, _ = checkpoints.newest(plan.run_folder(entry) / "checkpoints", Alone())
+    facts = Facts(
+        model=entry.model,
+        seed=entry.seed,
+        part=plan.part,
+        task=resolved.task.name,
+        metric=resolved.task.metric.name,
+        metrics={name: float(value) if np.isfinite(value) else None for name, value in evaluation.metrics.items()},
+        rows=evaluation.rows,
+        parameters=resolved.config.model.parameters(),
+        steps=ended.step,
+        symbols=0 if checkpoint is None else checkpoint.standing.symbols,
+        seconds=ended.pace.seconds,
+        ended=ended.why,
+        device=str(device.torch),
+    )
+    ids, statistics = by_example(evaluation)
+    tensors = safetensors.save({"ids": ids, "statistics": statistics})
+    commit_folder(plan.judged_folder(entry), {FACTS: msgspec.json.encode(facts), STATISTICS: tensors})
+    return facts
+
+
+def by_example(evaluation: Evaluation) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers of the judged rows, sorted, and the summed statistics of each: a long text comes in pieces."""
+    ids, place = np.unique(np.array(evaluation.ids, dtype=np.int64), return_inverse=True)
+    statistics = np.zeros((len(ids), evaluation.statistics.shape[1]))
+    np.add.at(statistics, place, evaluation.statistics)
+    return ids, statistics
+
+
+def judgement(plan: Plan, entry: Entry) -> Judgement | None:
+    """What came of a run; None if it is not finished."""
+    folder = plan.judged_folder(entry)
+    if not folder.is_dir():
+        return None
+    try:
+        facts = msgspec.json.decode(read_file_of(folder, FACTS), type=Facts)
+        tensors = safetensors.load(read_file_of(folder, STATISTICS))
+        return Judgement(facts, tensors["ids"], tensors["statistics"])
+    except (msgspec.DecodeError, KeyError) as error:
+        raise DamagedError(
+            f"{folder}: expected a judged run, found something else ({error})",
+            fix="remove the folder: it is judged anew",
+        ) from error

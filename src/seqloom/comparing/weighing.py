@@ -1,0 +1,126 @@
+"""From the judged runs of all models to a comparison: scores with intervals, every pair tested, Holm over all pairs.
+
+A difference counts as shown only where both tests see it: the hierarchical bootstrap, which knows of seeds, and
+approximate randomisation, which is right for figures that are no means, such as BLEU and F1.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+
+import numpy as np
+
+from seqloom.comparing.lengths import by_length
+from seqloom.comparing.results import ALPHA, LEVEL, Comparison, Interval, ModelResult, PairResult, Verdict
+from seqloom.comparing.running import Judgement
+from seqloom.comparing.significance import holm, mcnemar, randomisation
+from seqloom.comparing.statistics import Estimate, Scores, difference, estimate, resampled
+from seqloom.comparing.tables import Tables
+from seqloom.errors import DataError
+from seqloom.metrics.bootstrap import SHARES
+from seqloom.tasks.contract import Task
+
+
+class Weighed:
+    """The tables of statistics [K,N,S] of all models on the same examples, and what is computed from them."""
+
+    def __init__(self, judged: Mapping[str, Sequence[Judgement]], task: Task) -> None:
+        _require_same_rows(judged)
+        self.judged, self.task = judged, task
+        self.ids = next(iter(judged.values()))[0].ids
+        made = Tables.made(task, {name: [one.statistics for one in runs] for name, runs in judged.items()})
+        self.tables, self.measure = made.of, made.measure
+        found = resampled(list(self.tables.values()), self.measure)
+        self.scores: dict[str, Scores] = dict(zip(self.tables, found, strict=True))
+
+    def comparison(self, lengths: np.ndarray, **facts: object) -> Comparison:
+        """The comparison of all models, the best first; `lengths` [N] are those of the judged inputs."""
+        sign = -1.0 if self.task.metric.higher_is_better else 1.0
+        order = sorted(self.tables, key=lambda name: sign * self.scores[name].mean)
+        tables = [self.tables[name] for name in order]
+        return Comparison(
+            task=self.task.name,
+            metric=self.task.metric.name,
+            higher_is_better=self.task.metric.higher_is_better,
+            rows=len(self.ids),
+            models=tuple(self._model(name) for name in order),
+            pairs=self._pairs(order),
+            lengths=by_length(tables, lengths, self.measure),
+            **facts,  # type: ignore[arg-type]
+        )
+
+    def _model(self, name: str) -> ModelResult:
+        runs = [one.facts for one in self.judged[name]]
+        known = {key: [one.metrics[key] for one in runs] for key in runs[0].metrics}
+        means = {
+            key: float(np.mean([v for v in values if v is not None]))
+            for key, values in known.items()
+            if any(v is not None for v in values)
+        }
+        return ModelResult(
+            name=name,
+            score=self._score(name),
+            seeds=tuple(self.scores[name].found.tolist()),
+            metrics=means,
+            parameters=runs[0].parameters,
+            symbols=int(np.median([one.symbols for one in runs])),
+            seconds=float(np.median([one.seconds for one in runs])),
+        )
+
+    def _score(self, name: str) -> Interval:
+        found = estimate(self.scores[name], level=LEVEL)
+        if self.task.metric.name not in SHARES:
+            return Interval(found.value, found.low, found.high)
+        least = self._rule_of_three if found.low == found.high else 0.0
+        return Interval(found.value, max(0.0, found.low - least), min(1.0, found.high + least))
+
+    def _pairs(self, order: Sequence[str]) -> tuple[PairResult, ...]:
+        names = list(combinations(order, 2))
+        found = [difference(self.scores[one], self.scores[other], level=LEVEL) for one, other in names]
+        shuffled = [randomisation(self.tables[one], self.tables[other], self.measure) for one, other in names]
+        adjusted = holm([max(each.p, p) for each, p in zip(found, shuffled, strict=True)])
+        pairs = zip(names, found, shuffled, adjusted, strict=True)
+        return tuple(self._pair(one, other, each, p, after) for (one, other), each, p, after in pairs)
+
+    def _pair(self, one: str, other: str, found: Estimate, shuffled: float, adjusted: float) -> PairResult:
+        return PairResult(
+            one=one,
+            other=other,
+            difference=self._difference(found),
+            p=found.p,
+            p_examples=shuffled,
+            p_adjusted=adjusted,
+            p_mcnemar=self._mcnemar(one, other),
+            verdict=self._verdict(found.value, adjusted),
+        )
+
+    def _difference(self, found: Estimate) -> Interval:
+        if self.task.metric.name not in SHARES:
+            return Interval(found.value, found.low, found.high)
+        least = self._rule_of_three if found.low == found.high else 0.0
+        return Interval(found.value, max(-1.0, found.low - least), min(1.0, found.high + least))
+
+    @property
+    def _rule_of_three(self) -> float:
+        """If none of n rows differs, fewer than 3/n of all further rows do, with 95 % confidence."""
+        return min(1.0, -math.log(1 - LEVEL) / len(self.ids))
+
+    def _verdict(self, value: float, adjusted: float) -> Verdict:
+        if adjusted >= ALPHA:
+            return "no difference shown"
+        return "better" if (value > 0) == self.task.metric.higher_is_better else "worse"
+
+    def _mcnemar(self, one: str, other: str) -> float | None:
+        first, second = (self.measure(self.tables[name][0]) for name in (one, other))
+        values = np.concatenate([first, second])
+        return mcnemar(first, second) if np.isin(values, [0.0, 1.0]).all() else None
+
+
+def _require_same_rows(judged: Mapping[str, Sequence[Judgement]]) -> None:
+    runs = [one for several in judged.values() for one in several]
+    for one in runs[1:]:
+        if not np.array_equal(one.ids, runs[0].ids):
+            raise DataError(
+                f"{one.facts.model} was judged on {len(one.ids):,} rows, and {runs[0].facts.model} on others",
+                fix="begin the comparison anew, with another --out",
+            )

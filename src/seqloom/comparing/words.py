@@ -1,0 +1,122 @@
+"""How the results of a comparison are put, in the terminal and on the page alike."""
+
+from collections.abc import Sequence
+
+from seqloom.comparing.results import Comparison, Interval, ModelResult, PairResult
+
+
+def number(value: float) -> str:
+    """A score in four digits.
+
+    >>> number(0.83333), number(41.018), number(123456.0)
+    ('0.8333', '41.02', '1.235e+05')
+    """
+    return f"{value:.4g}"
+
+
+def between(found: Interval) -> str:
+    """An interval in words."""
+    return f"{number(found.low)} to {number(found.high)}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names as a sentence has them.
+
+    >>> listed(["a", "b", "c"])
+    'a, b and c'
+    """
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def sentence(found: Comparison) -> str:
+    """Which wins and by how much, or that no difference is shown; and what is the cheapest that will do."""
+    if len(found.models) == 1:
+        return f"{found.models[0].name}: {_scored(found, found.models[0])}; there is nothing to compare it with."
+    return " ".join(filter(None, [_won(found), _cheapest(found), _one_seed(found)]))
+
+
+def _won(found: Comparison) -> str:
+    best, rivals = found.models[0], found.rivals
+    if len(rivals) == 1:
+        second = found.models[1]
+        pair = _pair(found, best.name, second.name)
+        gap = Interval(abs(pair.difference.value), *sorted(map(abs, (pair.difference.low, pair.difference.high))))
+        return (
+            f"{best.name} wins on {found.part}: {_scored(found, best)}, better by {number(gap.value)} "
+            f"(95 %: {between(gap)}) than {second.name}, the next."
+        )
+    worse = [one.name for one in found.models if one not in rivals]
+    beaten = (
+        f" {listed(worse)} {'is' if len(worse) == 1 else 'are'} shown to be worse than {best.name}." if worse else ""
+    )
+    return (
+        f"No difference shown between {listed([one.name for one in rivals])} on {found.part}; "
+        f"the best found is {best.name} with {_scored(found, best)}.{beaten}"
+    )
+
+
+def _scored(found: Comparison, model: ModelResult) -> str:
+    return f"{found.metric} {number(model.score.value)} (95 %: {between(model.score)})"
+
+
+def _pair(found: Comparison, one: str, other: str) -> PairResult:
+    return next(pair for pair in found.pairs if {pair.one, pair.other} == {one, other})
+
+
+def _cheapest(found: Comparison) -> str:
+    cheapest = found.cheapest
+    if len(found.rivals) == 1:
+        return ""
+    cost = f"{cheapest.parameters:,} parameters"
+    if cheapest.cost is not None:
+        cost = f"{number(cheapest.cost.latency.median)} ms for an answer, {cost}"
+    return f"The cheapest that is not shown to be worse is {cheapest.name} ({cost})."
+
+
+def _one_seed(found: Comparison) -> str:
+    if found.seeds > 1:
+        return ""
+    return "One seed each: this speaks of these weights; other seeds may turn it round."
+
+
+def setting(found: Comparison) -> str:
+    """What was compared, in one line."""
+    seeds = "1 seed" if found.seeds == 1 else f"{found.seeds} seeds"
+    return f"{found.task} on {found.rows:,} {found.part} rows, {found.budget}, {seeds}; baseline: {found.baseline}"
+
+
+def notes(found: Comparison) -> list[str]:
+    """What people should know before they believe the numbers."""
+    told = [*found.said]
+    if found.seeds == 2:
+        told.append("Two seeds tell badly how far seeds lie apart, so the intervals are wide: take three or more.")
+    if found.part == "dev":
+        told.append("The dev part also chose the checkpoint of each run; --on-test judges on rows that chose nothing.")
+    if found.leak is not None:
+        told.append(f"{found.leak.said()}.")
+    if found.pairs and found.pairs[0].p_mcnemar is not None:
+        told.append("McNemar's p is that of the first seed of each model alone: it says nothing about other seeds.")
+    return told
+
+
+def size(count: int) -> str:
+    """Bytes for people.
+
+    >>> size(512), size(20_480), size(3_145_728)
+    ('512 B', '20 KiB', '3 MiB')
+    """
+    for unit, power in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if count >= 2**power:
+            return f"{count / 2**power:.3g} {unit}"
+    return f"{count} B"
+
+
+def probability(p: float | None) -> str:
+    """A p as it is printed.
+
+    >>> probability(0.0321), probability(0.00001), probability(None)
+    ('0.032', '< 0.001', '')
+    """
+    if p is None:
+        return ""
+    return "< 0.001" if p < 0.001 else f"{p:.2g}"

@@ -1,0 +1,105 @@
+"""Labels said and labels true, counted for each label: precision, recall and F1, of each and of all.
+
+    macro    the mean over labels, the rare ones counting as much as the frequent ones: over those that were said or
+             are true, as scikit-learn does; a label that never came up has no say
+    micro    of all labels together: where each example has one label and one answer, this is the accuracy
+
+Examples are kept as numbers of labels, not as a column for each label, so a thousand labels cost no more than two. For
+one label an example has two numbers, the said one and the true one. For several, sets of labels are packed: each number
+holds 48 of them, as a float64 holds any whole number below 2^53.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from seqloom.metrics.figures import Retrieved, ratio
+
+PACKED = 48  # labels in a number: six bytes
+TOGETHER = 2**22  # labels of rows that are unpacked at a time
+
+
+class Counts(NamedTuple):
+    """How often each label was right, said and true, [...,K] each."""
+
+    right: np.ndarray
+    said: np.ndarray
+    true: np.ndarray
+
+    @classmethod
+    def of(cls, sums: np.ndarray) -> "Counts":
+        """The counts that stand behind each other in sums [...,3K]."""
+        return cls(*np.split(sums, 3, axis=-1))
+
+    @property
+    def each(self) -> Retrieved:
+        """Precision, recall and F1 of each label, [...,K]."""
+        return Retrieved(self.right, self.said, self.true)
+
+    @property
+    def micro(self) -> Retrieved:
+        """The same of all labels together, [...]."""
+        return Retrieved(*(counts.sum(axis=-1) for counts in self))
+
+    @property
+    def macro_f1(self) -> np.ndarray:
+        """The mean F1 of the labels that were said or are true, [...]."""
+        return ratio(self.each.f1.sum(axis=-1), np.sum(self.said + self.true > 0, axis=-1))
+
+    def named(self, labels: Sequence[str]) -> dict[str, dict[str, float]]:
+        """The figures of each label that was said or is true, by its name; `support` is how often it is true."""
+        each = self.each
+        columns = {"precision": each.precision, "recall": each.recall, "f1": each.f1, "support": self.true}
+        seen = np.flatnonzero(self.said + self.true > 0).tolist()
+        return {labels[number]: {name: float(column[number]) for name, column in columns.items()} for number in seen}
+
+
+def counted(said: np.ndarray, true: np.ndarray, times: np.ndarray, labels: int) -> np.ndarray:
+    """[3K] how often each label was right, said and true, for one label of each example [N], each taken so often.
+
+    >>> counted(np.array([0, 1, 1]), np.array([0, 1, 0]), np.ones(3), 2).tolist()
+    [1.0, 1.0, 1.0, 2.0, 2.0, 1.0]
+    """
+    said, true = said.astype(np.int64), true.astype(np.int64)
+    rows = ((said, times * (said == true)), (said, times), (true, times))
+    return np.concatenate([np.bincount(numbers, weights, minlength=labels) for numbers, weights in rows])
+
+
+def words_of(labels: int) -> int:
+    """How many numbers hold a set of labels."""
+    return -(-labels // PACKED)
+
+
+def packed(chosen: np.ndarray) -> np.ndarray:
+    """[N,words] sets of labels, given as [N,K] true and false, as numbers.
+
+    >>> packed(np.array([[True, False, True]])).tolist()
+    [[5.0]]
+    """
+    rows, labels = chosen.shape
+    bits = np.zeros((rows, words_of(labels), 64), bool)
+    for word in range(words_of(labels)):
+        some = chosen[:, word * PACKED : (word + 1) * PACKED]
+        bits[:, word, : some.shape[1]] = some
+    whole = np.packbits(bits.reshape(rows, -1), axis=-1, bitorder="little").view("<u8")
+    return whole.astype(np.float64)
+
+
+def unpacked(numbers: np.ndarray, labels: int) -> np.ndarray:
+    """[N,K] the sets that numbers [N,words] hold, as zeros and ones."""
+    rows = len(numbers)
+    whole = np.ascontiguousarray(numbers).astype("<u8").view(np.uint8).reshape(rows, -1)
+    bits = np.unpackbits(whole, axis=-1, bitorder="little").reshape(rows, -1, 64)[:, :, :PACKED]
+    return bits.reshape(rows, -1)[:, :labels]
+
+
+def counted_sets(said: np.ndarray, true: np.ndarray, times: np.ndarray, labels: int) -> np.ndarray:
+    """[R,3K] how often each label was right, said and true, for packed sets [N,words], taken so often [R,N]."""
+    sums = np.zeros((len(times), 3 * labels))
+    together = max(1, TOGETHER // labels)
+    for start in range(0, len(said), together):
+        here = slice(start, start + together)
+        one, other = unpacked(said[here], labels), unpacked(true[here], labels)
+        sums += times[:, here] @ np.concatenate([one & other, one, other], axis=1).astype(np.float64)
+    return sums

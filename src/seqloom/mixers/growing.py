@@ -1,0 +1,70 @@
+"""Tensors that grow: something is put behind what is there, again and again, without copying it each time.
+
+    [ k1 k2 k3 | . . . ]   ──▶   [ k1 k2 k3 k4 | . . ]
+
+Attention adds one key and one value for every symbol that is written. To put each behind the others by copying all of
+them takes quadratic time; a buffer that is doubled when it is full takes linear time. Still it is a value: what
+somebody holds never changes. The free room behind it belongs to whoever comes first, and who comes second copies.
+"""
+
+import torch
+from torch import Tensor
+
+TIME = 2  # the axis that grows, of [B,H,S,D]
+
+
+class _Room:
+    """A buffer and how much of it is taken."""
+
+    def __init__(self, buffer: Tensor) -> None:
+        self.buffer, self.taken = buffer, buffer.shape[TIME]
+
+
+class Growing(tuple[Tensor]):
+    """One tensor [B,H,S,D] as a part of a state; what selects or merges rows makes one without room behind it.
+
+    >>> one = Growing([torch.zeros(1, 1, 2, 3)])
+    >>> two, other = one.followed_by(torch.ones(1, 1, 1, 3)), one.followed_by(torch.zeros(1, 1, 4, 3))
+    >>> one.held.shape[2], two.held.shape[2], other.held.shape[2], two.held.sum().item()
+    (2, 3, 6, 3.0)
+    """
+
+    _room: _Room | None = None
+
+    @property
+    def held(self) -> Tensor:
+        """The tensor."""
+        return self[0]
+
+    def followed_by(self, more: Tensor) -> "Growing":
+        """The same with more behind it along the third axis."""
+        start, stop = self.held.shape[TIME], self.held.shape[TIME] + more.shape[TIME]
+        room = self._room
+        if room is None or room.taken != start or self.held.requires_grad or _unlike(more, self.held):
+            return _beginning(torch.cat([self.held, more], dim=TIME))
+        if stop > room.buffer.shape[TIME]:
+            room = _doubled(self.held, stop)
+        room.buffer.narrow(TIME, start, stop - start).copy_(more)
+        room.taken = stop
+        grown = Growing([room.buffer.narrow(TIME, 0, stop)])
+        grown._room = room
+        return grown
+
+
+def _unlike(one: Tensor, other: Tensor) -> bool:
+    """Whether one tensor cannot be written behind the other: gradients flow through it, or its numbers differ."""
+    return one.requires_grad or one.dtype != other.dtype or one.device != other.device
+
+
+def _beginning(whole: Tensor) -> Growing:
+    """A tensor that was put together once: the next time there will be room."""
+    grown = Growing([whole])
+    grown._room = None if whole.requires_grad else _Room(whole)
+    return grown
+
+
+def _doubled(held: Tensor, needed: int) -> _Room:
+    """A room twice as large as is needed now, with what is held at its beginning."""
+    room = _Room(held.new_empty(*held.shape[:TIME], 2 * needed, *held.shape[TIME + 1 :]))
+    room.buffer.narrow(TIME, 0, held.shape[TIME]).copy_(held)
+    return room

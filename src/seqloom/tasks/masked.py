@@ -1,0 +1,216 @@
+"""Masked prediction: the symbols that were hidden in a text, given what stands on both sides of them.
+
+    perplexity    exp of the mean loss over the hidden symbols
+    accuracy      how many of them are the likeliest one
+
+A model learns so from text alone; then `--init` starts a classifier or tagger from its encoder (Devlin et al. 2019).
+Any encoder that sees both sides will do. Predicting fills what is written as [MASK].
+
+Rows of about one length keep documents apart and whole; packs cut those that are longer than a row, and end each with
+END. The default is `encoder`, the Transformer of Devlin et al.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, cast
+
+import msgspec
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from seqloom import recipes
+from seqloom.config.heads import NextTokenHeadConfig
+from seqloom.config.inputs import TokensConfig
+from seqloom.config.models import AnyModel, ElementModelConfig
+from seqloom.config.training import AnyFeed, PacksConfig
+from seqloom.data.feeding import feed_packs
+from seqloom.data.loader import Loader
+from seqloom.data.preparing import Prepared
+from seqloom.data.schema import Part
+from seqloom.errors import ConfigError
+from seqloom.heads import NextTokenHead
+from seqloom.metrics.figures import perplexity, ratio
+from seqloom.models import ElementModel
+from seqloom.recipes import Size
+from seqloom.tasks.contract import Graded, HeadSettings, Judged, Meaning, Metric, Prediction
+from seqloom.tasks.documents import document_numbers, named_packs, summed
+from seqloom.tasks.masking import Hidden, drawn, drawn_by, hide
+from seqloom.tasks.reading import require_input, sequences, stepped_input_of, wrong_shape
+from seqloom.tasks.showing import cut_short
+from seqloom.text.gaps import GAP, GapTokenizer
+from seqloom.text.symbols import MASK
+from seqloom.text.tokenizer import Tokenizer
+from seqloom.types import Batch, Loss, Padded
+
+DEFAULT = "encoder"
+LIKELIEST = 5  # symbols that are told for each gap
+
+
+class Guess(NamedTuple):
+    """A symbol that may stand in a gap."""
+
+    text: str
+    probability: float
+
+
+@dataclass(frozen=True)
+class FilledPrediction(Prediction):
+    """What most likely stands in each gap of a text, the likeliest first, and the text with all gaps filled."""
+
+    gaps: tuple[tuple[Guess, ...], ...]
+    text: str = ""
+
+    def located(self, given: Any) -> "FilledPrediction":
+        """The same with the text that was asked about, its gaps filled."""
+        written = getattr(given, "text", given)  # of words: the text that they stand in
+        first, *rest = written.split(GAP) if isinstance(written, str) else [""]
+        filled = (f"{guesses[0].text}{part}" for guesses, part in zip(self.gaps, rest, strict=False))
+        return replace(self, text=first + "".join(filled))
+
+    def to_json(self) -> dict[str, Any]:
+        """`text` with all gaps filled, and `gaps`: for each the likeliest symbols with their probabilities."""
+        return {"text": self.text, "gaps": [[guess._asdict() for guess in guesses] for guesses in self.gaps]}
+
+    def shown(self) -> str:
+        """The text in one line."""
+        return " ".join(self.text.split())
+
+
+class MaskedPrediction(Graded):
+    """The probability of hidden symbols."""
+
+    name = "masked"
+    metric = Metric("perplexity", higher_is_better=False)
+    others = (Metric("accuracy"), Metric("loss", higher_is_better=False))
+    statistics = 3  # right ones, loss, weight
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """That of the text."""
+        assert self.meaning.tokenizer is not None, "a schema with text has a tokeniser"
+        return self.meaning.tokenizer
+
+    @property
+    def asked(self) -> Meaning:
+        """What texts with gaps mean."""
+        return self.meaning._replace(tokenizer=GapTokenizer(self.tokenizer))
+
+    def recipes(self) -> list[str]:
+        """The recipes that see both sides of a symbol."""
+        return [DEFAULT, *(name for name in recipes.names("masked-model") if name != DEFAULT)]
+
+    def model(self, recipe: str, size: Size, head: HeadSettings) -> ElementModelConfig:
+        """The model that a recipe makes."""
+        if head.class_weights:
+            raise ConfigError("class weights are for labels, and masked has none", fix="leave them out")
+        inputs = stepped_input_of(self.meaning)
+        if not isinstance(inputs, TokensConfig):
+            raise ConfigError(
+                f"masked hides symbols, and the input '{inputs.kind()}' would tell them by something else",
+                fix="leave --letters out",
+            )
+        model = recipes.masked_model(recipe, inputs=inputs, size=size)
+        return msgspec.structs.replace(model, head=msgspec.structs.replace(model.head, smoothing=head.smoothing))
+
+    def adapted(self, model: AnyModel) -> ElementModelConfig:
+        """The same encoder with a head that reads its vocabulary."""
+        if not isinstance(model, ElementModelConfig):
+            raise wrong_shape(self.name, ElementModelConfig.kind(), model)
+        if not isinstance(model.head, NextTokenHeadConfig):
+            head = NextTokenHeadConfig(vocab_size=self.tokenizer.vocab_size)
+            model = msgspec.structs.replace(model, head=head)
+        self.require(model)
+        return model
+
+    def require(self, model: AnyModel) -> None:
+        """Raise ConfigError for another shape of model, head or vocabulary."""
+        if not isinstance(model, ElementModelConfig):
+            raise wrong_shape(self.name, ElementModelConfig.kind(), model)
+        require_input(self.meaning, model.encoder.input)
+        size = self.tokenizer.vocab_size
+        if not isinstance(model.head, NextTokenHeadConfig) or model.head.vocab_size != size:
+            raise ConfigError(
+                f"masked needs a head that reads {size:,} symbols, found '{model.head.kind()}'",
+                fix=f"give it a head of kind next-token with vocab_size = {size}",
+            )
+
+    def require_feed(self, model: nn.Module, feed: AnyFeed) -> None:
+        """Raise ConfigError for streams: their rows go on from step to step, and both sides are looked at."""
+        if not isinstance(feed, PacksConfig):
+            super().require_feed(model, feed)
+
+    def loader(self, prepared: Prepared, part: Part, feed: AnyFeed, *, seed: int, **how: Any) -> Loader[Any, Any]:
+        """The steps of a part; the ids of batches are always rows of the prepared data."""
+        if not isinstance(feed, PacksConfig):
+            return super().loader(prepared, part, feed, seed=seed, **how)
+        packs = feed_packs(prepared, part, rows=feed.rows, length=feed.length, seed=seed, **how)
+        return _unshifted(named_packs(packs, prepared.parts[part]))
+
+    def loss(self, model: nn.Module, batch: Batch[Any, Tensor], state: Any) -> tuple[Loss, Any]:
+        """The summed loss of the hidden symbols, drawn anew at every step."""
+        hidden = hide(batch.inputs, drawn(batch.inputs), self.tokenizer.vocab_size)
+        return cast(ElementModel, model).head.loss(_read(model, hidden), hidden.targets), None
+
+    def judge(self, model: nn.Module, batch: Batch[Any, Tensor]) -> list[Judged]:
+        """Each document judged by symbols that its id decides; pieces of one in which none is hidden are left out."""
+        hidden = hide(batch.inputs, drawn_by(batch.ids, batch.inputs), self.tokenizer.vocab_size)
+        x, head = _read(model, hidden), cast(NextTokenHead, cast(ElementModel, model).head)
+        losses, said = head.losses(x, hidden.targets), head.predict(x)
+        real = hidden.places.valid.cpu().numpy()
+        numbers = np.take_along_axis(document_numbers(batch.inputs), hidden.places.values.cpu().numpy(), axis=1)[real]
+        right = (said == hidden.targets).cpu().numpy()
+        tables = [table[real] for table in (right, *(table.cpu().numpy() for table in losses))]
+        statistics = np.stack([summed(table, numbers, len(batch.ids)) for table in tables], axis=1)
+        answers, true = (table.cpu().numpy()[real] for table in (said, hidden.targets))
+        return [
+            Judged(id_, self._shown(answers[numbers == number]), self._shown(true[numbers == number]), None, sums)
+            for number, (id_, sums) in enumerate(zip(batch.ids, statistics, strict=True))
+            if sums[-1]
+        ]
+
+    def _shown(self, symbols: np.ndarray) -> str:
+        return cut_short(", ".join(map(self._text, symbols.tolist())))
+
+    def _text(self, symbol: int) -> str:
+        """A symbol as it is filled in: subwords without the space that they begin with."""
+        return self.tokenizer.decode([symbol]) or self.tokenizer.piece(symbol)
+
+    def measure(self, sums: np.ndarray) -> dict[str, np.ndarray]:
+        """`perplexity`, `accuracy` and `loss` of hidden symbols."""
+        right, loss, weight = np.moveaxis(sums, -1, 0)
+        mean = ratio(loss, weight)
+        return {"perplexity": perplexity(mean), "accuracy": ratio(right, weight), "loss": mean}
+
+    def predict(self, model: nn.Module, inputs: Any) -> Sequence[FilledPrediction]:
+        """What most likely stands where MASK stands, in each row."""
+        symbols: Padded = sequences(inputs)
+        with torch.no_grad():
+            scores = cast(ElementModel, model)(symbols).values
+        found = []
+        for row, values in zip(scores, symbols.values, strict=True):
+            probabilities = row[values == MASK].float().softmax(dim=-1).topk(min(LIKELIEST, scores.shape[-1]))
+            pairs = zip(probabilities.indices.tolist(), probabilities.values.tolist(), strict=True)
+            found.append(FilledPrediction(tuple(tuple(map(self._guess, *gap)) for gap in pairs)))
+        return found
+
+    def _guess(self, symbol: int, probability: float) -> Guess:
+        return Guess(self._text(symbol), probability)
+
+
+def _read(model: nn.Module, hidden: Hidden) -> Padded:
+    """[B,K,D] the vectors from which hidden symbols are read."""
+    x: Padded = cast(ElementModel, model).features(hidden.inputs)
+    return x.pick(hidden.places)
+
+
+def _unshifted(loader: Loader[Any, Any]) -> Loader[Any, Any]:
+    """The same steps of packs, in which rows hold what a language model would say: all symbols, and ENDs."""
+    make_batch = loader.make_batch
+
+    def whole(packed: Any) -> Batch[Padded, Tensor]:
+        batch: Batch[Padded, Tensor] = make_batch(packed)
+        return batch._replace(inputs=batch.inputs._replace(values=batch.targets))
+
+    loader.make_batch = whole
+    return loader

@@ -1,0 +1,81 @@
+"""What is shipped is calibrated on dev, says so, and is judged as it answers."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.metrics import log_loss
+
+import seqloom
+from seqloom.config.data import ColumnSplit, DataConfig
+from seqloom.training.devices import choose_device
+from seqloom.training.front import Wishes, resolve, train_run
+from seqloom.training.reports import Begun, Report, Validated
+from training_common import BASE, only, run, write_data
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> list[Report]:
+    folder = tmp_path_factory.mktemp("run")
+    return run(folder / "run", write_data(folder))
+
+
+@pytest.fixture(scope="module")
+def shelf(reports: list[Report]) -> Path:
+    (begun,) = only(reports, Begun)
+    return Path(begun.folder).parent
+
+
+def test_a_run_ships_the_temperature_of_its_dev_part(shelf: Path) -> None:
+    model = seqloom.load(shelf / "run")
+    assert model.meaning.calibration.temperature != 1
+    evaluation = model.evaluate()
+    assert evaluation.metrics == pytest.approx(model.notes["dev"])
+    plain = model.task.calibrated(model.meaning.calibration._replace(temperature=1.0))
+    model.task = plain
+    assert evaluation.metrics["loss"] < model.evaluate().metrics["loss"]
+
+
+def test_the_loss_of_an_evaluation_is_the_log_loss_of_the_probabilities_of_predictions(shelf: Path) -> None:
+    model = seqloom.load(shelf / "run")
+    rows = [line.split(",") for line in (shelf / "data.csv").read_text().splitlines()[1:]]
+    texts, labels = zip(*[(text, label) for text, label, part in rows if part == "dev"], strict=True)
+    said = model.predict(texts)
+    likely = [[one.to_json()["scores"][label] for label in ("no", "yes")] for one in said]
+    metrics = model.evaluate().metrics
+    assert metrics["loss"] == pytest.approx(log_loss(labels, likely, labels=["no", "yes"]), rel=1e-5)
+    assert metrics["accuracy"] == np.mean([one.shown() == label for one, label in zip(said, labels, strict=True)])
+
+
+def test_the_best_step_is_chosen_before_any_calibration(shelf: Path, reports: list[Report]) -> None:
+    best = [one for one in only(reports, Validated) if one.best][-1]
+    notes = seqloom.load(shelf / "run").notes
+    assert notes["step"] == best.step
+    assert notes["dev"]["accuracy"] == best.metrics["accuracy"]
+    assert notes["dev"]["loss"] < best.metrics["loss"]
+
+
+@pytest.mark.slow
+def test_the_thresholds_of_several_labels_are_shipped_and_used(tmp_path: Path) -> None:
+    draws = np.random.default_rng(0)
+    words = ["red", "green", "blue", "old", "new"]
+    rows = []
+    for number in range(240):
+        chosen = [words[place] for place in draws.integers(0, 5, 4)]
+        labels = [word for word in ("red", "old") if word in chosen and draws.random() < 0.7]
+        part = "dev" if number % 3 == 0 else "train"
+        rows.append({"text": " ".join([*chosen, str(number)]), "labels": labels, "split": part})
+    path = tmp_path / "data.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    config = DataConfig(train=(str(path),), split=ColumnSplit(column="split"))
+    resolved = resolve(config, Wishes(model="bag", size="tiny", training=BASE), cache=tmp_path / "cache")
+    list(train_run(tmp_path / "run", resolved, device=choose_device("cpu", "float32"), workers=0))
+    model = seqloom.load(tmp_path / "run")
+    thresholds = model.meaning.calibration.thresholds
+    assert len(thresholds) == 2 and thresholds != (0.5, 0.5)
+    assert model.evaluate().metrics == pytest.approx(model.notes["dev"])
+    for one in model.predict([row["text"] for row in rows[:20]]):
+        told = one.to_json()
+        above = [score > bound for score, bound in zip(told["scores"].values(), thresholds, strict=True)]
+        assert [label in told["labels"] for label in told["scores"]] == above

@@ -1,0 +1,109 @@
+"""`seqloom translate`: what Python gives, a line for each source; several texts with scores; refusals with reasons."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from bundle_common import make_reviews, make_run
+from seqloom import load
+from seqloom.cli import app
+from seqloom.config.decoding import BeamConfig, GreedyConfig
+from seqloom.errors import ConfigError
+from seqloom.metrics.texts import text_signatures
+
+SOURCES = ["one two", "three, four", "two"]
+PAIRS = "source\ttarget\n" + "one two\tEins zwei.\nthree, four\tDrei, vier!\ntwo\tZwei\n" * 3
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("pairs")
+    for part in ("train", "dev"):
+        (place / f"{part}.tsv").write_text(PAIRS)
+    paths = {part: (str(place / f"{part}.tsv"),) for part in ("train", "dev")}
+    return make_run(place / "run", "seq2seq-dot", task="translate", **paths)
+
+
+def said(*arguments: object, given: str | None = None) -> str:
+    done = CliRunner().invoke(app, [*map(str, arguments), "--device", "cpu"], input=given, env={"COLUMNS": "200"})
+    if done.exception is not None:
+        raise done.exception
+    return done.stdout
+
+
+def test_lines_of_standard_input_and_of_a_file_are_translated_as_python_does(run: Path, tmp_path: Path) -> None:
+    lines = "".join(f"{source}\n" for source in SOURCES)
+    (tmp_path / "a.txt").write_text(lines)
+    wanted = [one.shown() for one in load(run).translate(SOURCES)]
+    assert said("translate", run, given=lines).splitlines() == wanted
+    said("translate", run, tmp_path / "a.txt", "--out", tmp_path / "b.txt")
+    assert (tmp_path / "b.txt").read_text().splitlines() == wanted
+
+
+def test_several_texts_come_with_their_scores(run: Path) -> None:
+    found = [json.loads(line) for line in said("translate", run, "--best", 2, given="one two\n").splitlines()]
+    (one,) = load(run).translate(["one two"], best=2)
+    assert found == [{"line": 1} | _near(one.to_json())]
+    assert len(found[0]["others"]) == 1
+
+
+def _near(value: Any) -> Any:
+    if isinstance(value, float):
+        return pytest.approx(value, rel=1e-4)
+    if isinstance(value, dict):
+        return {name: _near(one) for name, one in value.items()}
+    return [_near(one) for one in value] if isinstance(value, list) else value
+
+
+@pytest.mark.slow
+def test_a_beam_of_one_is_greedy_and_greedy_is_what_predict_says(run: Path) -> None:
+    model = load(run)
+    greedy = [one.shown() for one in model.translate(SOURCES, decoding=GreedyConfig())]
+    assert greedy == [one.shown() for one in model.predict(SOURCES)]
+    assert greedy == said("translate", run, "--beam", 1, given="\n".join(SOURCES)).splitlines()
+
+
+def test_unknown_words_are_copied_from_the_source(run: Path) -> None:
+    from seqloom.text.symbols import UNKNOWN
+
+    model = load(run)
+    model.model.head.bias.data[UNKNOWN] = 99.0  # it says nothing else
+    (found,) = model.translate(["quark two"], replace_unknown=True, longest=3)
+    assert len(found.text.split()) == 3
+    assert set(found.text.split()) <= {"quark", "two"}
+    said("translate", run, "--replace-unknown", given="quark\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (("--as", "text", "--best", 2), "--as jsonl"),
+        (("--best", 7), "raise width"),
+        (("--as", "xml"), "choose from"),
+        (("--beam", 0), "width"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_any_work(run: Path, options: tuple[Any, ...], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        said("translate", run, *options, given="one\n")
+
+
+@pytest.mark.slow
+def test_a_model_of_another_task_is_refused(tmp_path: Path) -> None:
+    reviews = make_run(tmp_path / "run", **make_reviews(tmp_path))
+    with pytest.raises(ConfigError, match="classify, and it translates nothing"):
+        said("translate", reviews, given="one\n")
+    with pytest.raises(ConfigError, match="writes none"):
+        load(reviews).evaluate(decoding=BeamConfig())
+
+
+@pytest.mark.slow
+def test_evaluate_searches_with_a_beam_and_signs_its_scores(run: Path) -> None:
+    found = json.loads(said("evaluate", run, "--beam", 3, "--length-penalty", 0.6, "--json"))
+    wanted = load(run).evaluate(decoding=BeamConfig(width=3, length_penalty=0.6))
+    assert found["metrics"] == pytest.approx(wanted.metrics)
+    assert found["signatures"] == text_signatures(lower=False)
+    assert "tok:13a" in said("evaluate", run)

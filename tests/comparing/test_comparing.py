@@ -1,0 +1,201 @@
+"""Whole comparisons: what they leave, that they go on, and that being killed changes nothing."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import seqloom
+from seqloom.comparing import Comparison, Plan, referee
+from seqloom.comparing.plan import Budget, Entry
+from seqloom.comparing.reports import ComparisonBegun, ComparisonEnded, ComparisonReport, RunBegun, RunEnded
+from seqloom.comparing.running import judgement
+from seqloom.config.data import ColumnSplit, DataConfig
+from seqloom.durable import read_lines
+from seqloom.errors import ConfigError
+from training_common import write_data
+
+pytestmark = pytest.mark.slow
+
+
+def plan(data: Path, out: Path, **changes: Any) -> Plan:
+    """Two small models and the baseline on a file whose last word says the label."""
+    given: dict[str, Any] = {
+        "data": DataConfig(train=(str(data),), split=ColumnSplit(column="split")),
+        "out": str(out),
+        "models": ("bag", "cnn"),
+        "budget": Budget(kind="symbols", amount=2000),
+        "seeds": 2,
+        "size": "tiny",
+        "settings": {"validate_every": 2},
+        "device": "cpu",
+    }
+    return Plan(**(given | changes))
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_data(tmp_path_factory.mktemp("data"), rows=150)
+
+
+class Done:
+    """A finished comparison with all that was told."""
+
+    def __init__(self, plan: Plan, jobs: int = 1) -> None:
+        self.plan, self.reports = plan, list[ComparisonReport](referee(plan, jobs))
+        last = self.reports[-1]
+        assert isinstance(last, ComparisonEnded) and last.comparison is not None
+        self.comparison: Comparison = last.comparison
+
+    def begun(self) -> list[str]:
+        return [report.entry.name for report in self.reports if isinstance(report, RunBegun)]
+
+    def statistics(self) -> dict[str, np.ndarray]:
+        """Of every run, by its name."""
+        entries = [Entry(name, seed) for name in ("linear", "bag", "cnn") for seed in range(self.plan.seeds)]
+        found = {entry.name: judgement(self.plan, entry) for entry in entries}
+        return {name: one.statistics for name, one in found.items() if one is not None}
+
+
+@pytest.fixture(scope="module")
+def done(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Done:
+    return Done(plan(data, tmp_path_factory.mktemp("comparison") / "out"))
+
+
+def same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
+    return one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one)
+
+
+def test_every_model_and_the_baseline_are_trained_with_every_seed(done: Done) -> None:
+    assert sorted(done.begun()) == ["bag-0", "bag-1", "cnn-0", "cnn-1", "linear-0", "linear-1"]
+    assert {one.name for one in done.comparison.models} == {"linear", "bag", "cnn"}
+    assert done.comparison.baseline == "linear"
+
+
+def test_every_run_is_an_ordinary_run_folder_that_read_the_same_symbols(done: Done) -> None:
+    folder = done.plan.folder
+    loaded = seqloom.load(folder / "runs" / "cnn-1")
+    assert loaded.run is not None and loaded.run.training.seed == 1
+    assert loaded.evaluate().rows == 30
+    lines = [one for one in read_lines(folder / "results.jsonl").records if one["kind"] == "run"]
+    assert len(lines) == 6
+    assert {one["ended"] for one in lines} == {"done"}
+    assert all(2000 <= one["symbols"] <= 2500 for one in lines), "the last step may go beyond"
+
+
+def test_the_score_of_a_model_is_the_mean_of_what_its_runs_evaluate_to(done: Done) -> None:
+    scores = [seqloom.load(done.plan.folder / "runs" / f"bag-{seed}").evaluate().metrics["accuracy"] for seed in (0, 1)]
+    assert done.comparison.model("bag").seeds == pytest.approx(scores)
+    assert done.comparison.model("bag").score.value == pytest.approx(np.mean(scores))
+
+
+def test_costs_are_measured_and_pages_written(done: Done) -> None:
+    assert all(one.cost is not None and one.cost.latency.median > 0 for one in done.comparison.models)
+    sizes = {one.name: one.cost.disk for one in done.comparison.models if one.cost}
+    assert sizes["linear"] > sizes["bag"]  # hashed pairs of words take room
+    page = (done.plan.folder / "report.html").read_text()
+    assert done.comparison.sentence() in page and "<script" not in page
+    assert done.comparison.leak is not None and done.comparison.leak.rows == 30
+
+
+def test_the_same_command_again_trains_nothing_and_says_the_same(done: Done) -> None:
+    again = Done(done.plan)
+    assert again.begun() == []
+    assert again.comparison == done.comparison
+    begun = again.reports[0]
+    assert isinstance(begun, ComparisonBegun) and begun.finished == 6
+    assert len(read_lines(done.plan.folder / "results.jsonl").records) == 6 + 3  # nothing twice
+
+
+def test_dev_is_judged_without_a_look_at_test_and_test_looks_are_written_down(done: Done) -> None:
+    looks = [done.plan.folder / "runs" / name / "looks.jsonl" for name in ("bag-0", "cnn-1", "linear-0")]
+    assert not any(path.exists() for path in looks)
+    tested = Done(plan(Path(done.plan.data.train[0]), done.plan.folder, part="test"))
+    assert all(len(read_lines(path).records) == 1 for path in looks)
+    assert tested.comparison.part == "test" and len(tested.begun()) == 6
+
+
+def test_another_comparison_in_the_same_folder_is_refused(data: Path, done: Done) -> None:
+    with pytest.raises(ConfigError, match="holds another comparison: budget differ"):
+        list(referee(plan(data, done.plan.folder, budget=Budget(kind="symbols", amount=999))))
+
+
+def test_runs_at_the_same_time_come_out_as_one_after_the_other(data: Path, done: Done, tmp_path: Path) -> None:
+    together = Done(plan(data, tmp_path / "out"), jobs=2)
+    assert sorted(together.begun()) == sorted(done.begun())
+    assert same(together.statistics(), done.statistics())
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "validation:kill:5",
+        pytest.param("before-manifest:kill:9", marks=pytest.mark.soak),
+        pytest.param("metrics-half:kill:3", marks=pytest.mark.soak),
+    ],
+)
+def test_a_comparison_that_was_killed_goes_on_to_the_same_results(
+    data: Path, done: Done, tmp_path: Path, place: str
+) -> None:
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "seqloom", "compare", str(data), "--split-column", "split", "--out", str(out)]
+    command += ["--models", "bag,cnn", "--symbols", "2000", "--seeds", "2", "--size", "tiny", "--jobs", "1"]
+    command += ["--validate-every", "2", "--device", "cpu"]
+    environment = {**os.environ, "SEQLOOM_FAIL": place, "OMP_NUM_THREADS": "1"}
+    killed = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    before = [path.name for path in sorted((out / "judged" / "dev").glob("[!.]*"))]
+    resumed = Done(plan(data, out))
+    assert set(before).isdisjoint(resumed.begun())
+    assert same(resumed.statistics(), done.statistics())
+    assert len(read_lines(out / "results.jsonl").records) == 6 + 3
+
+
+def test_about_as_many_parameters_each_where_that_is_the_budget(data: Path, tmp_path: Path) -> None:
+    budget = Budget(kind="parameters", amount=3000)
+    length = {"length": {"kind": "steps", "count": 2}}  # as a plan has it: plain
+    found = Done(plan(data, tmp_path / "out", budget=budget, seeds=1, settings=length)).comparison
+    assert found.model("bag").parameters == pytest.approx(3000, rel=0.2)
+    assert found.model("cnn").parameters == pytest.approx(3000, rel=0.2)
+    assert any("linear has no width to change" in note for note in found.said)
+
+
+def test_a_run_that_cannot_be_is_told_before_anything_is_trained(data: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="gpt"):
+        list(referee(plan(data, tmp_path / "out", models=("bag", "gpt"))))
+    assert not list((tmp_path / "out" / "runs").iterdir())
+
+
+def test_a_failing_run_ends_the_comparison_with_its_reason(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise ConfigError("no such luck")
+
+    monkeypatch.setattr("seqloom.comparing.running.load", refuse)
+    with pytest.raises(ConfigError, match=r"linear-0: .*no such luck"):
+        list(referee(plan(data, tmp_path / "out", seeds=1)))
+
+
+def test_the_python_call_gives_the_same_as_the_generator(data: Path, done: Done) -> None:
+    told: list[ComparisonReport] = []
+    found = seqloom.compare(
+        data,
+        out=done.plan.folder,
+        models=["bag", "cnn"],
+        amount=2000,
+        seeds=2,
+        size="tiny",
+        device="cpu",
+        split=ColumnSplit(column="split"),
+        validate_every=2,
+        show=told.append,
+    )
+    assert found == done.comparison
+    assert not [report for report in told if isinstance(report, RunBegun | RunEnded)]
+    assert "<iframe" in found._repr_html_()

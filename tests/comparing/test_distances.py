@@ -1,0 +1,68 @@
+"""The same comparison at several dependency distances."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from seqloom.cli import app
+from seqloom.comparing.distances import Distances, _written, far_set, referee_distances
+from seqloom.comparing.plan import Budget, Plan
+from seqloom.comparing.reports import RunBegun
+from seqloom.config.data import DataConfig
+from seqloom.data.front import load_data
+from seqloom.errors import ConfigError
+
+
+def plan(out: Path, name: str = "copy", **changes: Any) -> Plan:
+    given: dict[str, Any] = {
+        "data": DataConfig(train=(name,)),
+        "out": str(out),
+        "models": ("bag",),
+        "budget": Budget(kind="symbols", amount=600),
+        "seeds": 1,
+        "size": "tiny",
+        "device": "cpu",
+    }
+    return Plan(**(given | changes))
+
+
+@pytest.mark.parametrize("name", ["reviews", "data.csv"])
+def test_data_without_a_distance_is_refused_with_the_sets_that_have_one(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"has no distance to change") as caught:
+        far_set(DataConfig(train=(name,)))
+    assert caught.value.fix == "take copy or copy_memory"
+
+
+@pytest.mark.parametrize(("name", "kinds"), [("copy", ("text", "label")), ("copy_memory", ("words", "tags"))])
+def test_a_set_at_a_distance_is_written_as_it_is_drawn(tmp_path: Path, name: str, kinds: tuple[str, str]) -> None:
+    source, parameter = far_set(DataConfig(train=(name,)))
+    data = _written(source, {parameter: 12}, tmp_path, rows=40)
+    prepared = load_data(data.train[0], dev=data.dev[0], task=data.task)
+    assert (prepared.schema.input, prepared.schema.target) == kinds
+    drawn = len(list(source.examples("train", count=40, **{parameter: 12})))
+    assert (len(prepared.parts["train"]), len(prepared.parts["dev"])) == (drawn, 4)
+    steps = {"copy": 13, "copy_memory": 32}[name]
+    assert set(prepared.columns["input"].lengths.tolist()) == {steps}
+
+
+@pytest.mark.parametrize("text", ["", "ten", "10;20", "1.5"])
+def test_distances_that_are_no_whole_numbers_are_refused(tmp_path: Path, text: str) -> None:
+    given = ["compare", "copy", "--models", "bag", "--out", str(tmp_path / "out"), "--distances", text]
+    assert "--distances" in str(CliRunner().invoke(app, given).exception)
+
+
+@pytest.mark.slow
+def test_each_distance_is_a_comparison_and_all_are_one_page(tmp_path: Path) -> None:
+    made = plan(tmp_path / "out")
+    *_, found = referee_distances(made, [12, 8], rows=60)
+    assert isinstance(found, Distances)
+    assert found.distances == (8, 12)
+    assert [len(row) for row in found.lines()] == [3, 3, 3]
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert all(f"distance {far}" in page for far in (8, 12)) and "<script" not in page
+    assert [figure.kind for figure in found.figures()] == ["line", "line"]
+    assert "distance 8: " in found.text() and '"distances"' in found.to_json()
+    *again, same = referee_distances(made, [8, 12], rows=60)
+    assert same == found and not [one for one in again if isinstance(one, RunBegun)]

@@ -1,0 +1,276 @@
+"""The parts of a comparison that need no training: sizes, costs, lengths, leaks, words and refusals."""
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from typer.testing import CliRunner
+
+from comparing_common import World, accuracy
+from seqloom import recipes
+from seqloom.cli import app
+from seqloom.comparing.costs import Cost, Spread, _Counting
+from seqloom.comparing.figures import figures_of
+from seqloom.comparing.leaks import count_leaks
+from seqloom.comparing.lengths import by_length
+from seqloom.comparing.opening import baseline_of
+from seqloom.comparing.plan import Budget, Plan
+from seqloom.comparing.results import Comparison
+from seqloom.comparing.running import Facts, Judgement
+from seqloom.comparing.scaling import scaled
+from seqloom.comparing.tables import Tables
+from seqloom.comparing.weighing import Weighed
+from seqloom.config.data import DataConfig, GivenSplit
+from seqloom.config.inputs import TokensConfig
+from seqloom.config.models import AnyModel
+from seqloom.data.problems import BadRows
+from seqloom.errors import ConfigError, DataError
+from seqloom.tasks.contract import Metric
+
+TOKENS = TokensConfig(vocab_size=500)
+
+
+class Shares:
+    """As much of a task as weighing needs: right answers of all answers."""
+
+    name = "classify"
+    metric = Metric("accuracy")
+
+    def summed(self, rows: np.ndarray, times: np.ndarray | None = None) -> np.ndarray:
+        return rows.sum(axis=0) if times is None else np.asarray(times @ rows)
+
+    def measure(self, sums: np.ndarray) -> dict[str, np.ndarray]:
+        return {"accuracy": accuracy(sums)}
+
+
+class Ratios(Shares):
+    """The same for a figure that is no mean of examples."""
+
+    def measure(self, sums: np.ndarray) -> dict[str, np.ndarray]:
+        return {"accuracy": np.asarray(sums[..., 0] / (1 + sums[..., 1]))}
+
+
+def judgement(model: str, seed: int, statistics: np.ndarray) -> Judgement:
+    facts = Facts(
+        model=model,
+        seed=seed,
+        part="dev",
+        task="classify",
+        metric="accuracy",
+        metrics={"accuracy": float(accuracy(statistics.sum(axis=0))), "broken": None},
+        rows=len(statistics),
+        parameters=100 if model == "small" else 10_000,
+        steps=7,
+        symbols=1000,
+        seconds=1.5,
+        ended="done",
+        device="cpu",
+    )
+    return Judgement(facts, np.arange(len(statistics)), statistics)
+
+
+def weighed(worlds: dict[str, float], *, seeds: int = 3, task: Any = None) -> Comparison:
+    """A comparison of simulated models whose accuracies differ by these gaps from 0.8."""
+    draws = np.random.default_rng(1)
+    example = draws.standard_normal(1000)
+    world = World(seeds=seeds, spread=0.003)
+    tables = {name: world._model(0.8 + gap, example, draws) for name, gap in worlds.items()}
+    judged = {name: [judgement(name, seed, rows) for seed, rows in enumerate(table)] for name, table in tables.items()}
+    facts: dict[str, Any] = {"data": "simulated", "part": "dev", "budget": "nothing", "seeds": seeds}
+    return Weighed(judged, task or Shares()).comparison(np.arange(1000) // 100 + 1, baseline="small", **facts)
+
+
+@pytest.mark.parametrize("name", [name for name in recipes.names("classifier") if name != "linear"])
+def test_a_recipe_is_made_as_wide_as_gives_about_so_many_parameters(name: str) -> None:
+    model = recipes.classifier(name, inputs=TOKENS, num_classes=3)
+    made, said = scaled(model, 300_000)
+    assert said == ""
+    assert made.parameters() == pytest.approx(300_000, rel=0.15)
+    assert sum(one.numel() for one in made.build().parameters()) == made.parameters()
+
+
+def test_a_model_without_a_width_stays_and_says_so() -> None:
+    model = recipes.classifier("linear", inputs=TOKENS, num_classes=3)
+    made, said = scaled(model, 1_000)
+    assert made == model
+    assert said == f"has no width to change: {model.parameters():,} parameters instead of 1,000"
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        recipes.translator("seq2seq-dot", source=TOKENS, target_vocab_size=300),
+        recipes.picture_classifier("conv2d", height=8, width=8, num_classes=3),
+    ],
+)
+def test_both_sides_of_a_translator_and_the_filters_of_a_picture_grow(model: AnyModel) -> None:
+    assert scaled(model, 400_000)[0].parameters() == pytest.approx(400_000, rel=0.15)
+
+
+def test_a_task_without_linear_has_its_smallest_recipe_as_the_baseline() -> None:
+    class Models:
+        name = "lm"
+
+        def recipes(self) -> list[str]:
+            return ["gpt", "rnn", "bag"]
+
+        def model(self, name: str, *_: object) -> AnyModel:
+            return recipes.language_model(name, vocab_size=50)
+
+    name, why = baseline_of(Models(), _plan())  # type: ignore[arg-type]
+    assert name == "bag" and "lm has no 'linear' here" in why
+
+
+def test_memory_is_that_of_the_tensors_that_are_alive_at_once() -> None:
+    class Twice(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            first = x + 1  # 4,000 bytes
+            second = first + 1  # 4,000 more, both alive
+            del first
+            return second + 1  # 4,000 more, and one is gone
+
+    given = torch.zeros(1000)  # not counted: it was there before
+    with _Counting() as counting:
+        kept = Twice()(given)
+    assert counting.most == 8_000
+    assert counting.alive == 4_000
+    del kept
+    assert counting.alive == 0
+
+
+def test_a_view_costs_nothing() -> None:
+    with _Counting() as counting:
+        whole = torch.ones(1000)
+        kept = [whole[:10], whole.view(10, 100), whole.t()]
+    assert counting.most == 4_000 and kept
+
+
+def test_bins_of_lengths_hold_every_example_once_and_score_as_their_rows() -> None:
+    (table, _), lengths = World(seeds=2).answers(np.random.default_rng(0)), np.arange(1000) % 37
+    found = by_length([table], lengths, accuracy)
+    assert sum(one.rows for one in found) == 1000
+    assert all(one.low <= one.high < other.low for one, other in pairwise(found))
+    inside = (lengths >= found[1].low) & (lengths <= found[1].high)
+    assert found[1].scores[0] == pytest.approx(table[:, inside, 0].mean())
+
+
+def test_inputs_that_are_equally_long_have_no_bins() -> None:
+    assert by_length(World().answers(np.random.default_rng(0)), np.full(1000, 7), accuracy) == ()
+
+
+def test_a_mean_is_weighed_by_two_numbers_and_a_ratio_by_all_of_them() -> None:
+    rows = np.column_stack([np.arange(9.0) % 2, np.ones(9), np.arange(9.0)])
+    mean, ratio = (Tables.made(task, {"a": [rows, rows]}) for task in (Shares(), Ratios()))  # type: ignore[arg-type]
+    assert (mean.of["a"].shape, ratio.of["a"].shape) == ((2, 9, 2), (2, 9, 3))
+    assert mean.measure(mean.of["a"].sum(axis=1)) == pytest.approx([4 / 9, 4 / 9])
+
+
+def test_a_clear_winner_is_called_one_with_its_lead() -> None:
+    found = weighed({"small": 0.0, "large": 0.08})
+    assert [one.name for one in found.models] == ["large", "small"]
+    assert found.verdict("large", "small") == "better" and found.verdict("small", "large") == "worse"
+    assert found.sentence().startswith("large wins on dev: accuracy 0.88")
+    assert found.rivals == (found.model("large"),)
+
+
+def test_equal_models_show_no_difference_and_the_cheaper_one_is_named() -> None:
+    found = weighed({"small": 0.0, "large": 0.0})
+    assert "No difference shown between" in found.sentence()
+    assert "The cheapest that is not shown to be worse is small (100 parameters)" in found.sentence()
+
+
+def test_less_is_better_where_the_metric_says_so() -> None:
+    class Errors(Shares):
+        metric = Metric("accuracy", higher_is_better=False)
+
+    found = weighed({"small": 0.0, "large": 0.08}, task=Errors())
+    assert found.models[0].name == "small" and found.verdict("small", "large") == "better"
+
+
+def test_one_seed_is_told_as_one() -> None:
+    assert "these weights" in weighed({"small": 0.0, "large": 0.08}, seeds=1).sentence()
+
+
+def test_mcnemar_is_only_where_answers_are_right_or_wrong() -> None:
+    assert all(pair.p_mcnemar is not None for pair in weighed({"small": 0.0, "large": 0.02}).pairs)
+    assert all(pair.p_mcnemar is None for pair in weighed({"small": 0.0, "large": 0.02}, task=Ratios()).pairs)
+
+
+def test_every_pair_is_corrected_for_all_pairs() -> None:
+    found = weighed({"small": 0.0, "a": 0.01, "b": 0.02, "c": 0.03})
+    assert len(found.pairs) == 6
+    assert all(pair.p_adjusted >= max(pair.p, pair.p_examples) for pair in found.pairs)
+
+
+def test_a_comparison_is_text_page_and_json_of_the_same_numbers() -> None:
+    found = weighed({"small": 0.0, "large": 0.08})
+    text, page = found.text(100), found.html()
+    assert found.sentence() in page and found.sentence()[:40] in text
+    assert all(len(line) <= 100 for line in text.split("\n"))
+    assert [figure.kind for figure in figures_of(found)] == ["bars", "points", "line"]
+    assert '"p_adjusted"' in found.to_json()
+
+
+def test_runs_judged_on_other_rows_are_not_compared() -> None:
+    table = World().answers(np.random.default_rng(0))[0]
+    judged = {"a": [judgement("a", 0, table[0])], "b": [judgement("b", 0, table[0][:-1])]}
+    with pytest.raises(DataError, match="b was judged on 999 rows"):
+        Weighed(judged, Shares())  # type: ignore[arg-type]
+
+
+def test_rows_of_dev_that_are_in_train_are_counted(tmp_path: Path) -> None:
+    for part, rows in (("train", ["one two three", "four five six"]), ("dev", ["One  two three", "seven eight"])):
+        (tmp_path / f"{part}.csv").write_text("text,label\n" + "".join(f"{row},x\n" for row in rows))
+    data = DataConfig(train=(str(tmp_path / "train.csv"),), dev=(str(tmp_path / "dev.csv"),), split=GivenSplit())
+    found = count_leaks(data, "dev", BadRows())
+    assert found is not None
+    assert (found.exact, found.rows) == (1, 2)
+    assert found.said().startswith("1 of 2 dev rows is in the training part")
+
+
+def test_a_spread_is_the_middle_half() -> None:
+    assert Spread.of([5.0]) == Spread(5.0, 5.0, 5.0)
+    assert Cost(latency=Spread.of([1.0]), throughput=Spread.of([1.0]), memory=1, disk=1).latency.median == 1.0
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Budget(kind="hours"), "a budget of 'hours'"),  # type: ignore[arg-type]
+        (lambda: Budget(amount=0), "a budget of 0 symbols"),
+        (lambda: _plan(seeds=0), "0 seeds"),
+        (lambda: _plan(models=("a", "a")), "models a, a"),
+        (lambda: _plan(models=()), "models none"),
+        (lambda: _plan(part="train"), "judged on 'train'"),
+        (lambda: _plan(settings={"length": {"kind": "steps", "count": 2}}), "a length beside a budget of symbols"),
+    ],
+)
+def test_a_plan_that_means_nothing_is_refused(make: Any, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        make()
+
+
+def _plan(**changes: Any) -> Plan:
+    return Plan(**({"data": DataConfig(train=("x.csv",)), "out": "o", "models": ("cnn",)} | changes))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--budget", "hours"], "--budget 'hours'"),
+        (["--budget", "seconds", "--symbols", "5"], "--symbols with a budget of seconds"),
+        (["--symbols", "5", "--parameters", "5"], "--parameters with a budget of symbols"),
+        (["--size", "huge"], "there is no size 'huge'"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused_before_anything_is_read(
+    tmp_path: Path, options: list[str], words: str
+) -> None:
+    given = ["compare", "missing.csv", "--models", "cnn", "--out", str(tmp_path / "out"), *options]
+    result = CliRunner().invoke(app, given)
+    assert words in str(result.exception)
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,129 @@
+"""The bootstrap and the tests against what is known of them."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from comparing_common import World, accuracy
+from seqloom.comparing.significance import holm, mcnemar, randomisation
+from seqloom.comparing.statistics import Scores, difference, estimate, resampled, student, student_quantile
+
+
+def tables(**world: float) -> list[np.ndarray]:
+    return World(**world).answers(np.random.default_rng(3))  # type: ignore[arg-type]
+
+
+def test_the_spread_over_examples_is_that_of_the_formula() -> None:
+    """One seed: the variance of a share is p (1 - p) / n."""
+    table = tables(seeds=1, rows=1000)[:1]
+    (scores,) = resampled(table, accuracy, resamples=4000)
+    share = scores.mean
+    assert estimate(scores).high - share == pytest.approx(1.96 * math.sqrt(share * (1 - share) / 1000), rel=0.05)
+
+
+def test_every_model_is_resampled_with_the_same_examples() -> None:
+    table = tables()[0]
+    one, other = resampled([table, table], accuracy, resamples=50)
+    assert np.array_equal(one.drawn, other.drawn)
+    assert difference(one, other).value == 0.0
+
+
+def test_two_models_alike_in_every_answer_show_no_difference() -> None:
+    table = tables(seeds=1)[0]
+    found = difference(*resampled([table, table], accuracy, resamples=50))
+    assert (found.value, found.p, found.excludes_zero) == (0.0, 1.0, False)
+
+
+def test_the_first_against_the_second_is_the_second_against_the_first_turned_round() -> None:
+    one, other = resampled(tables(gap=0.05), accuracy, resamples=100)
+    there, back = difference(one, other), difference(other, one)
+    assert back[:3] == pytest.approx((-there.value, -there.high, -there.low))
+    assert back.p == pytest.approx(there.p)
+
+
+def test_a_block_of_resamples_is_as_good_as_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = resampled(tables(), accuracy, resamples=30)
+    monkeypatch.setattr("seqloom.comparing.statistics.CELLS", 4000)
+    for one, other in zip(whole, resampled(tables(), accuracy, resamples=30), strict=True):
+        np.testing.assert_allclose(one.drawn, other.drawn)
+
+
+def test_seeds_that_lie_apart_widen_the_interval_and_leave_few_degrees_of_freedom() -> None:
+    drawn = np.random.default_rng(0).normal(0.8, 0.001, (500, 1))
+    near, far = (np.array([0.8 - gap, 0.8, 0.8 + gap]) for gap in (0.0001, 0.02))
+    close, wide = (estimate(Scores(found, drawn + found - 0.8)) for found in (near, far))
+    assert wide.high - wide.low > 10 * (close.high - close.low)
+    assert wide.freedom < 2.5 < 100 < close.freedom
+    assert wide.high - wide.value == pytest.approx(4.303 * 0.02 / math.sqrt(3), rel=0.02)  # Student's t of 2
+
+
+def test_what_other_examples_alone_would_change_is_not_put_down_to_the_seeds() -> None:
+    """Seeds that differ by chance in single answers only: all of their spread is that of the examples."""
+    found = [
+        resampled(World(rows=300).answers(np.random.default_rng(n))[:1], accuracy, resamples=60)[0] for n in range(60)
+    ]
+    apart, both = (np.mean([getattr(one, name) for one in found]) for name in ("of_seeds", "of_both"))
+    assert both == pytest.approx(apart, rel=0.35)
+    reach = [(estimate(one).high - one.mean) / one.drawn.mean(axis=1).std() for one in found]
+    assert np.median(reach) < 2.15  # of examples alone it would be 1.96, with what is counted twice 2.27
+
+
+def test_student_is_that_of_the_tables() -> None:
+    for freedom, reach in ((1, 63.657), (2, 9.925), (5, 4.032), (30, 2.750), (1e9, 2.5758)):
+        assert student(reach, freedom) == pytest.approx(0.99, abs=2e-5)
+        assert student_quantile(0.99, freedom) == pytest.approx(reach, rel=1e-3)
+
+
+@pytest.mark.slow
+def test_student_equals_that_of_scipy() -> None:
+    stats = pytest.importorskip("scipy.stats")
+    for freedom in (1.0, 1.7, 3.3, 42.0, 250.0, 9000.0):
+        for reach in (0.01, 0.5, 2.0, 5.0, 40.0):
+            assert student(reach, freedom) == pytest.approx(1 - 2 * stats.t.sf(reach, freedom), abs=1e-6)
+
+
+@settings(max_examples=30)
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
+def test_holm_never_lowers_a_p_and_keeps_their_order(values: list[float]) -> None:
+    adjusted = holm(values)
+    assert all(after >= before for after, before in zip(adjusted, values, strict=True))
+    order = np.argsort(values, kind="stable")
+    assert (np.diff(np.array(adjusted)[order]) >= 0).all()
+    assert min(adjusted) == pytest.approx(min(1.0, len(values) * min(values)))
+
+
+@pytest.mark.slow
+def test_mcnemar_is_the_exact_binomial_test() -> None:
+    stats = pytest.importorskip("scipy.stats")
+    one, other = (table[0, :, 0] for table in tables(gap=0.03, seeds=1, rows=300))
+    better, worse = int((one > other).sum()), int((one < other).sum())
+    assert mcnemar(one, other) == pytest.approx(stats.binomtest(better, better + worse).pvalue)
+
+
+def test_mcnemar_of_models_that_agree_is_1() -> None:
+    assert mcnemar(np.ones(5), np.ones(5)) == 1.0
+
+
+def test_randomisation_of_single_answers_is_the_sign_test() -> None:
+    """Six disagreements, all one way: 2 of 2^6 coins do as much."""
+    one, other = np.ones((1, 20, 2)), np.ones((1, 20, 2))
+    other[0, :6, 0] = 0.0
+    found = randomisation(one, other, accuracy, shuffles=20_000)
+    assert found == pytest.approx(2 / 64, abs=0.005)
+
+
+def test_randomisation_holds_its_level_for_a_ratio_of_sums() -> None:
+    """F1 of two models that answer alike by law: p below 0.1 in about one of ten."""
+    draws, low = np.random.default_rng(0), 0
+    for turn in range(120):
+        made = draws.integers(0, 3, (2, 1, 60, 3)).astype(np.float64)
+        low += (
+            randomisation(
+                *made, lambda sums: 2 * sums[..., 0] / (sums[..., 1] + sums[..., 2] + 1e-9), shuffles=99, seed=turn
+            )
+            < 0.1
+        )
+    assert 3 <= low <= 24

@@ -1,0 +1,125 @@
+"""`LoadedModel.generate` and `stream`: prompts of any lengths, in order, whatever the batches."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bundle_common import make_reviews, make_run
+from seqloom.config.decoding import BeamConfig, GreedyConfig, SampleConfig, decoding
+from seqloom.errors import ConfigError, DataError
+from seqloom.loaded import LoadedModel, load
+
+LINES = "once upon a time there was a cat\nthe cat sat on the mat\nonce more the cat sat\n"
+PROMPTS = ["once upon", "", "the cat sat on the", "once", "once", "a"]
+
+
+def make_language_model(place: Path, recipe: str = "lstm") -> Path:
+    (place / "lines.txt").write_text(LINES)
+    return make_run(place / recipe, recipe, train=(str(place / "lines.txt"),), task="lm")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
+    return load(make_language_model(tmp_path_factory.mktemp("lm")))
+
+
+def texts(answers: Any) -> list[list[str]]:
+    return [[one.text for one in row] for row in answers]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"temperature": 1.5, "count": 2, "seed": 3}, {"width": 3, "best": 2}],
+    ids=["greedy", "some", "beam"],
+)
+def test_answers_come_in_the_order_of_the_prompts_whatever_the_batches(model: LoadedModel, settings: Any) -> None:
+    together = texts(model.generate(PROMPTS, longest=6, **settings))
+    assert texts(model.generate(PROMPTS, longest=6, budget=1, **settings)) == together
+    assert {len(row) for row in together} == {2 if settings else 1}
+
+
+def test_an_answer_says_how_likely_it_is_and_why_it_ended(model: LoadedModel) -> None:
+    ((answer,),) = model.generate(["once"], longest=3)
+    assert answer.to_json().keys() == {"text", "score", "ended"}
+    assert answer.to_json()["score"] < 0
+    assert answer.to_json()["ended"] in ("end", "longest")
+
+
+def test_equal_prompts_draw_different_answers(model: LoadedModel) -> None:
+    answers = texts(model.generate(["once"] * 4, temperature=2.0, longest=8))
+    assert len({row[0] for row in answers}) > 1
+
+
+def test_a_stream_gives_the_same_text(model: LoadedModel) -> None:
+    for how in (GreedyConfig(longest=9), SampleConfig(longest=9, seed=5)):
+        ((answer,),) = model.generate(["once upon"], decoding=how)
+        assert "".join(model.stream("once upon", decoding=how)) == answer.text
+
+
+def test_predict_goes_on_as_generate_does(model: LoadedModel) -> None:
+    predicted = [one.to_json()["text"] for one in model.predict(["once upon", "the"])]
+    assert [[text] for text in predicted] == texts(model.generate(["once upon", "the"]))
+
+
+def test_a_sampling_task_predicts_the_same_however_batches_are_cut(model: LoadedModel) -> None:
+    task = model.task
+    try:
+        model.task = task.writing(SampleConfig(temperature=2.0, longest=6))
+        together = [one.to_json() for one in model.predict(["once upon", "the", "a cat"])]
+        assert [one.to_json() for one in model.predict(["once upon", "the", "a cat"], budget=1)] == together
+    finally:
+        model.task = task
+
+
+def test_prompts_beyond_the_last_position_are_refused_before_any_work(tmp_path: Path) -> None:
+    gpt = load(make_language_model(tmp_path, "gpt"))
+    with pytest.raises(DataError, match=r"1,101 symbols.*1,024 positions"):
+        gpt.generate(["once", "cat " * 1_100])
+    with pytest.raises(DataError, match="positions"):
+        gpt.stream("cat " * 1_100)
+
+
+@pytest.mark.parametrize(
+    ("prompts", "said"),
+    [
+        ("once", "a list"),
+        (["once", 7], "prompt 2 is no text but int"),
+        (["\ud800"], "prompt 1.*surrogate"),
+    ],
+)
+def test_what_is_no_list_of_texts_is_refused(model: LoadedModel, prompts: Any, said: str) -> None:
+    with pytest.raises((ConfigError, DataError), match=said):
+        model.generate(prompts)
+
+
+def test_no_prompt_gives_no_answer(model: LoadedModel) -> None:
+    assert model.generate([]) == []
+
+
+def test_a_model_that_writes_no_text_is_refused_with_the_reason(tmp_path: Path) -> None:
+    classifier = load(make_run(tmp_path / "run", **make_reviews(tmp_path)))
+    for ask in (lambda: classifier.generate(["a"]), lambda: classifier.stream("a")):
+        with pytest.raises(ConfigError, match="classify writes none"):
+            ask()
+
+
+def test_settings_choose_the_simplest_way_that_has_them_all() -> None:
+    assert decoding(longest=3, stop=("a",)) == GreedyConfig(longest=3, stop=("a",))
+    assert decoding(top_k=3, repetition=1.2) == SampleConfig(top_k=3, repetition=1.2)
+    assert decoding(best=2) == BeamConfig(best=2)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"temperature": 0.5, "width": 3}, "temperature belong to a sample, width to a beam"),
+        ({"temprature": 0.5}, "did you mean 'temperature'"),
+        ({"temperature": 0.0}, "temperature"),
+        ({"best": 9, "width": 3}, "the best 9 of 3"),
+        ({"decoding": GreedyConfig(), "longest": 3}, "leave one out"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_refused(model: LoadedModel, settings: Any, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        model.generate(["a"], **settings)

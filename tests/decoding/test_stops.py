@@ -1,0 +1,183 @@
+"""Stop strings end an answer wherever they stand, and a stream shows nothing that it would have to take back."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from decoding_common import continued, language_model, prompts, row_of
+from seqloom.config.decoding import AnyDecoding, BeamConfig, GreedyConfig, SampleConfig
+from seqloom.config.text import BpeConfig, BytesConfig, CharactersConfig, WordsConfig
+from seqloom.decoding.drafts import Draft, Stops
+from seqloom.decoding.writing import stream, write
+from seqloom.errors import ConfigError
+from seqloom.text.symbols import BEGIN, COUNT, END
+from seqloom.text.tokenizer import Tokenizer, fit
+from seqloom.types import Padded
+
+TEXTS = [
+    "the cat sat. THE END. naïve café 😀 once more",
+    "once upon a time. THE END.",
+    "a\nb\nc €5",
+    'a well-known "so-so", isn\'t (it)? 3.50',
+]
+TOKENIZERS = {
+    config.kind(): fit(config, TEXTS)
+    for config in (WordsConfig(), CharactersConfig(), BytesConfig(), BpeConfig(limit=300))
+}
+
+
+class Reciter:
+    """A model that says the symbols it was given, whatever it reads; its state is how many it has said, [B,1]."""
+
+    def __init__(self, symbols: list[int], vocab_size: int) -> None:
+        self.symbols, self.vocab_size = [*symbols, END], vocab_size
+
+    def step(self, x: Padded, state: Any) -> tuple[Padded, Any]:
+        scores = torch.zeros(*x.values.shape, self.vocab_size)
+        for row, said in enumerate(state[0][:, 0].tolist()):
+            scores[row, :, self.symbols[min(said, len(self.symbols) - 1)]] = 9.0
+        return x.with_values(scores), (state[0] + 1,)
+
+
+def recited(
+    tokenizer: Tokenizer,
+    text: str,
+    how: AnyDecoding,
+    prompt: str = "",
+    most: int = 200,
+    ask: Callable[..., Any] = write,
+) -> Any:
+    said, before = (tokenizer.encode([one]).row(0).tolist() for one in (text, prompt))
+    model, state = Reciter(said, tokenizer.vocab_size), (torch.zeros(1, 1, dtype=torch.int64),)
+    read = Padded.of(torch.tensor([[BEGIN, *before]]))
+    return ask(model, state, read, torch.tensor([most]), how, decode=tokenizer.decode)
+
+
+@pytest.mark.parametrize("how", [GreedyConfig, BeamConfig], ids=lambda how: how.kind())
+@pytest.mark.parametrize("kind", ["characters", "bytes", "bpe"])
+@pytest.mark.parametrize("stop", ["THE END.", "END", "café", "😀", "\n"])
+def test_a_stop_string_is_found_across_borders_of_symbols_and_cut_off(kind: str, stop: str, how: Any) -> None:
+    text = f"once upon a time {stop} and more"
+    ((answer,),) = recited(TOKENIZERS[kind], text, how(stop=("nothing", stop)))
+    assert answer.text == "once upon a time "
+    assert answer.ended == "stop"
+    assert text.startswith(TOKENIZERS[kind].decode(answer.symbols))
+    assert len(TOKENIZERS[kind].decode(answer.symbols)) <= len(answer.text)
+
+
+def test_the_first_of_several_stop_strings_ends_the_answer() -> None:
+    ((answer,),) = recited(TOKENIZERS["characters"], "once upon a time", GreedyConfig(stop=("time", "a", "upon a")))
+    assert answer.text == "once "
+
+
+def test_a_stop_string_in_the_prompt_does_not_end_the_answer() -> None:
+    ((answer,),) = recited(TOKENIZERS["words"], "sat once more", GreedyConfig(stop=("cat",)), prompt="the cat")
+    assert (answer.text, answer.ended) == (" sat once more", "end")
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS)
+def test_the_text_of_an_answer_put_behind_its_prompt_is_the_whole(kind: str) -> None:
+    tokenizer = TOKENIZERS[kind]
+    whole = tokenizer.encode(["the cat sat once"]).row(0).tolist()
+    for border in range(1, len(whole)):
+        model, state = Reciter(whole[border:], tokenizer.vocab_size), (torch.zeros(1, 1, dtype=torch.int64),)
+        read = Padded.of(torch.tensor([[BEGIN, *whole[:border]]]))
+        ((answer,),) = write(model, state, read, torch.tensor([99]), GreedyConfig(), decode=tokenizer.decode)
+        assert tokenizer.decode(whole[:border]) + answer.text == "the cat sat once"
+
+
+def test_a_prompt_that_would_end_otherwise_with_what_follows_keeps_its_end() -> None:
+    ((answer,),) = recited(TOKENIZERS["words"], "known", GreedyConfig(), prompt="a well -")
+    assert answer.text == "known"  # together they are "a well-known"
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS)
+@pytest.mark.parametrize("stops", [(), ("THE END.",), ("\n", "nap", "-so")])
+def test_the_pieces_of_a_stream_are_the_text_of_the_whole_answer(kind: str, stops: tuple[str, ...]) -> None:
+    for text in TEXTS:
+        how = GreedyConfig(stop=stops)
+        ((answer,),) = recited(TOKENIZERS[kind], text, how)
+        pieces = list(recited(TOKENIZERS[kind], text, how, ask=stream))
+        assert "".join(pieces) == answer.text
+        assert all(pieces)
+        assert len(pieces) > 1 or len(text) < 9
+
+
+def test_a_stream_never_shows_a_part_of_a_stop_string_or_of_a_character() -> None:
+    text = "naïve café 😀 THE E THE EN THE END. more"
+    shown = ""
+    for piece in recited(TOKENIZERS["bytes"], text, GreedyConfig(stop=("THE END.",)), ask=stream):
+        assert "\\x" not in piece
+        shown += piece
+        assert text.startswith(shown)
+    assert shown == "naïve café 😀 THE E THE EN "
+
+
+def test_where_the_longest_cuts_a_character_in_two_the_rest_is_shown_as_write_gives_it() -> None:
+    ((answer,),) = recited(TOKENIZERS["bytes"], "a😀", GreedyConfig(), most=3)
+    pieces = list(recited(TOKENIZERS["bytes"], "a😀", GreedyConfig(), most=3, ask=stream))
+    assert "".join(pieces) == answer.text == "a\\xf0\\x9f"
+    assert pieces[0] == "a"
+
+
+@settings(max_examples=15, deadline=None)
+@given(data=st.binary(max_size=12), stop=st.sampled_from(["\n", "ab", "aab", "\\x", "é"]))
+def test_what_is_settled_never_changes_whatever_bytes_follow(data: bytes, stop: str) -> None:
+    decode, stops = TOKENIZERS["bytes"].decode, Stops([stop], TOKENIZERS["bytes"].decode)
+    symbols = [byte + COUNT for byte in data]
+    whole = decode(symbols)
+    end = stops.place(whole)
+    for count in range(len(symbols)):
+        text = decode(symbols[:count])
+        if stops.place(text) is not None:
+            break
+        shown = text[: stops.settled(text, decode(symbols[: count - 1]) if count else "")]
+        assert whole.startswith(shown)
+        assert end is None or len(shown) <= end
+
+
+@settings(max_examples=15, deadline=None)
+@given(text=st.text("ab ü\n", max_size=14), stops=st.lists(st.text("ab ü\n", min_size=1, max_size=4), max_size=3))
+def test_a_stop_is_reached_exactly_when_the_text_holds_one(text: str, stops: list[str]) -> None:
+    for kind in ("bytes", "characters", "bpe"):
+        tokenizer = fit(CharactersConfig(), ["ab ü\n"]) if kind == "characters" else TOKENIZERS[kind]
+        draft = Draft([BEGIN], 99, Stops(stops, tokenizer.decode))
+        for count, symbol in enumerate(tokenizer.encode([text]).row(0).tolist(), 1):
+            draft.add(symbol, 0.0)
+            said = tokenizer.decode(tokenizer.encode([text]).row(0)[:count])
+            assert (draft.ended == "stop") == any(stop in said for stop in stops)
+            if draft.ended == "stop":
+                break
+
+
+def test_a_stream_of_a_model_is_what_it_writes() -> None:
+    model, prompt = language_model("lstm", size=0.3), prompts()
+
+    def decode(symbols: list[int]) -> str:
+        return "".join(chr(ord("a") + symbol) for symbol in symbols if symbol >= COUNT)
+
+    for how in (GreedyConfig(stop=("hh", "k")), SampleConfig(seed=4, stop=("p",))):
+        for row, (answer,) in enumerate(continued(model, prompt, how, decode=decode)):
+            alone, most = row_of(prompt, row), torch.tensor([[9, 5, 12, 7, 3, 10][row]])
+            pieces = stream(model, model.initial_state(1), alone, most, how, decode=decode, numbers=[row])
+            assert "".join(pieces) == answer.text
+
+
+def test_stop_strings_without_a_tokeniser_are_refused() -> None:
+    with pytest.raises(ConfigError, match="symbols are written"):
+        continued(language_model("lstm"), prompts(), GreedyConfig(stop=("a",)))
+
+
+@pytest.mark.parametrize("how", [BeamConfig(), SampleConfig(count=2)], ids=["beam", "several"])
+def test_what_is_no_single_answer_in_its_order_cannot_be_streamed(how: AnyDecoding) -> None:
+    with pytest.raises(ConfigError, match=r"best text only at the end|one answer"):
+        list(recited(TOKENIZERS["words"], "the cat", how, ask=stream))
+
+
+def test_an_empty_stop_string_is_refused() -> None:
+    with pytest.raises(ConfigError, match="without characters"):
+        GreedyConfig(stop=("",))

@@ -1,0 +1,121 @@
+"""What the tests of decoding share: tiny models of every family whose answers differ, and the plain way to ask them."""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+from msgspec.structs import replace
+from torch import Tensor
+
+from seqloom import recipes
+from seqloom.config.decoding import AnyDecoding
+from seqloom.config.inputs import TokensConfig
+from seqloom.decoding.alignment import looking
+from seqloom.decoding.stepping import NEVER, begins
+from seqloom.decoding.writing import Written, write
+from seqloom.models import EncoderDecoder, LanguageModel
+from seqloom.text.symbols import BEGIN, COUNT
+from seqloom.types import Padded
+
+VOCABULARY = 20
+QUICK = {"seq2seq-dot", "lstm", "gpt"}  # one family of each kind; the others are slow by their number
+
+
+def _families(shape: recipes.Shape) -> list[Any]:
+    return [
+        name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in sorted(recipes.names(shape))
+    ]
+
+
+TRANSLATORS, LANGUAGE_MODELS = _families("translator"), _families("language-model")
+MOST = torch.tensor([9, 5, 12, 7, 3, 10])  # symbols that each row may say: they end at different times
+
+
+def shaken(config: Any, seed: int, size: float = 1.0) -> Any:
+    """A model whose weights are drawn so large that what it reads matters."""
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(seed)
+        model = replace(config, head=replace(config.head, tied=False)).build().eval().double()
+        for weight in model.parameters():
+            weight.add_(size * torch.randn(weight.shape, dtype=weight.dtype, device=weight.device))
+    return model
+
+
+@cache
+def translator(name: str, vocabulary: int = VOCABULARY, seed: int = 0, size: float = 1.0) -> EncoderDecoder:
+    source = TokensConfig(vocab_size=VOCABULARY)
+    return shaken(recipes.translator(name, source=source, target_vocab_size=vocabulary, size="tiny"), seed, size)
+
+
+@cache
+def language_model(name: str, vocabulary: int = VOCABULARY, seed: int = 3, size: float = 1.0) -> LanguageModel:
+    return shaken(recipes.language_model(name, vocab_size=vocabulary, size="tiny"), seed, size)
+
+
+def sources(count: int = 6) -> Padded:
+    draw = torch.Generator().manual_seed(0)
+    return Padded.stack([torch.randint(COUNT, VOCABULARY, (2 + row % 4,), generator=draw) for row in range(count)])
+
+
+def prompts(count: int = 6, vocabulary: int = VOCABULARY) -> Padded:
+    """Ragged prompts, each with BEGIN."""
+    draw = torch.Generator().manual_seed(1)
+    drawn = [torch.randint(COUNT, vocabulary, (row % 4,), generator=draw) for row in range(count)]
+    return Padded.stack([torch.cat([torch.tensor([BEGIN]), row]) for row in drawn])
+
+
+def row_of(x: Padded, row: int) -> Padded:
+    """One row alone, without its padding."""
+    return x.select(torch.tensor([row])).cut(0, int(x.lengths[row]))
+
+
+def translated(
+    model: EncoderDecoder, source: Padded, how: AnyDecoding, most: Tensor = MOST, **settings: Any
+) -> list[list[Written]]:
+    prompt = begins(len(most), most.device)
+    return write(model, model.initial_state(source), prompt, most, how, looks=looking(model), **settings)
+
+
+def continued(
+    model: LanguageModel, prompt: Padded, how: AnyDecoding, most: Tensor = MOST, **settings: Any
+) -> list[list[Written]]:
+    return write(model, model.initial_state(len(most)), prompt, most, how, **settings)
+
+
+Scorer = Callable[[tuple[int, ...]], Tensor]  # from all symbols so far to the scores [V] of the next one
+
+
+def logs_after(score: Scorer, said: list[int], repetition: float = 1.0) -> Tensor:
+    """The log-probabilities [V] of the next symbol, each step of it written out."""
+    scores = score(tuple(said)).clone()
+    for symbol in set(said):
+        scores[symbol] = scores[symbol] / repetition if scores[symbol] > 0 else scores[symbol] * repetition
+    logs = scores - scores.logsumexp(dim=0)
+    logs[list(NEVER)] = -torch.inf
+    return logs
+
+
+def plain_translator(model: EncoderDecoder, source: Padded, row: int) -> Scorer:
+    """The whole prefix read again for each symbol."""
+    alone = row_of(source, row)
+
+    @cache
+    def score(said: tuple[int, ...]) -> Tensor:
+        with torch.no_grad():
+            return model(Padded.of(torch.tensor([[BEGIN, *said]])), alone).values[0, -1]
+
+    return score
+
+
+def plain_language_model(model: LanguageModel, prompt: Padded, row: int) -> Scorer:
+    """The whole prefix read again for each symbol."""
+    before = row_of(prompt, row).values[0].tolist()
+
+    @cache
+    def score(said: tuple[int, ...]) -> Tensor:
+        with torch.no_grad():
+            return model(Padded.of(torch.tensor([[*before, *said]]))).values[0, -1]
+
+    return score

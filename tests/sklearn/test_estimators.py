@@ -1,0 +1,183 @@
+"""The estimators of `seqloom.sklearn`: what scikit-learn expects of any, and what they hold when they are pickled."""
+
+import pickle  # noqa: TID251  # what users do with an estimator; it holds no module of ours
+import subprocess
+import sys
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_digits, load_iris
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import check_estimator
+
+from seqloom.errors import ConfigError, SeqloomError
+from seqloom.sklearn import SeqloomClassifier, SeqloomRegressor, SeqloomTagger
+from seqloom.sklearn.given import Inputs
+
+WORDS = ["good", "fine", "nice", "bad", "poor", "awful"]
+TEXTS = [f"{WORDS[number % 6]} film {number}" for number in range(36)]
+LABELS = ["yes" if number % 6 < 3 else "no" for number in range(36)]
+QUICK: dict[str, Any] = {"size": "tiny", "steps": 8, "validation": 0.0}
+
+
+class Watched(pickle.Unpickler):
+    """Reads a pickle and remembers which modules it needs."""
+
+    def __init__(self, file: BytesIO) -> None:
+        super().__init__(file)
+        self.modules: set[str] = set()
+
+    def find_class(self, module: str, name: str) -> Any:
+        self.modules.add(module)
+        return super().find_class(module, name)
+
+
+@pytest.fixture(scope="module")
+def fitted() -> SeqloomClassifier:
+    return SeqloomClassifier("bag", **QUICK).fit(TEXTS, LABELS)
+
+
+def test_probabilities_are_in_the_order_of_the_classes_and_the_likeliest_is_said(fitted: SeqloomClassifier) -> None:
+    likely = fitted.predict_proba(TEXTS)
+    assert fitted.classes_.tolist() == ["no", "yes"] and likely.shape == (36, 2)
+    np.testing.assert_allclose(likely.sum(axis=1), 1)
+    assert (fitted.classes_[likely.argmax(axis=1)] == fitted.predict(TEXTS)).all()
+    assert fitted.score(TEXTS, LABELS) == np.mean(fitted.predict(TEXTS) == LABELS)
+
+
+def test_the_answers_are_those_of_the_model(fitted: SeqloomClassifier) -> None:
+    said = [one.to_json()["scores"]["yes"] for one in fitted.model_.predict(TEXTS[:5])]
+    np.testing.assert_allclose(fitted.predict_proba(TEXTS[:5])[:, 1], said, rtol=1e-6)
+
+
+def test_a_pickle_holds_the_files_of_the_model_and_answers_the_same(fitted: SeqloomClassifier) -> None:
+    reading = Watched(BytesIO(pickle.dumps(fitted)))
+    again = reading.load()
+    assert again.bundle_.keys() >= {"model.safetensors", "config.json", "labels.json"}
+    assert {name.partition(".")[0] for name in reading.modules} == {"seqloom", "numpy"}
+    assert {name for name in reading.modules if name.startswith("seqloom")} == {"seqloom.sklearn.estimators"}
+    np.testing.assert_array_equal(again.predict_proba(TEXTS), fitted.predict_proba(TEXTS))
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(again)).predict(TEXTS), fitted.predict(TEXTS))  # noqa: S301
+
+
+def test_a_clone_has_the_parameters_and_nothing_learnt(fitted: SeqloomClassifier) -> None:
+    other = clone(fitted)
+    assert other.get_params() == fitted.get_params() and other.set_params(rate=0.1).rate == 0.1
+    with pytest.raises(NotFittedError):
+        other.predict(TEXTS)
+
+
+@pytest.mark.slow
+def test_the_same_seed_gives_the_same_bits() -> None:
+    first, second = (SeqloomClassifier("bag", **QUICK | {"steps": 3}).fit(TEXTS, LABELS).bundle_ for _ in range(2))
+    assert first["model.safetensors"] == second["model.safetensors"]
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "shape"),
+    [
+        (["a", "b"], "text", None),
+        (np.array(["a", "b"]), "text", None),
+        ([("a", "b")], "pair", None),
+        ([["a", "b"]], "words", None),
+        (np.ones((2, 3)), "vectors", (1, 3)),
+        (np.ones((2, 4, 3)), "vectors", (4, 3)),
+        ([np.ones((2, 3)), np.ones((5, 3))], "vectors", (2, 3)),
+        (np.ones((2, 8, 8, 3), np.uint8), "picture", (8, 8, 3)),
+    ],
+)
+def test_what_x_is_can_be_seen(given: Any, kind: str, shape: tuple[int, ...] | None) -> None:
+    found = Inputs.of(given)
+    assert found.kind == kind and len(found.values) == len(given)
+    assert shape is None or found.values[0].shape == shape
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [("a text", "X is a list"), ([], "no example"), ([{"a": 1}], "X holds dict"), ([None], "X holds NoneType")],
+)
+def test_what_no_model_reads_is_a_value_error(given: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said) as caught:
+        Inputs.of(given)
+    assert isinstance(caught.value, SeqloomError) and caught.value.fix
+
+
+def test_a_bad_row_is_refused_with_its_line() -> None:
+    with pytest.raises(SeqloomError, match=r"data\.jsonl:2.*row\.empty_text"):
+        SeqloomClassifier("bag", **QUICK).fit(["good", "", "bad"], ["a", "b", "a"])
+
+
+def test_an_unknown_setting_is_refused_with_the_nearest() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'smoothing'"):
+        SeqloomClassifier("bag", settings={"smothing": 0.1}, **QUICK).fit(TEXTS, LABELS)
+
+
+@pytest.mark.slow
+def test_several_labels_are_a_matrix() -> None:
+    wanted = np.array([[number % 6 < 3, number % 2] for number in range(36)], int)
+    fitted = SeqloomClassifier("bag", **QUICK | {"steps": 60}).fit(TEXTS, wanted)
+    assert fitted.predict(TEXTS).shape == wanted.shape and set(np.unique(fitted.predict(TEXTS))) <= {0, 1}
+    assert fitted.predict_proba(TEXTS).shape == wanted.shape and fitted.score(TEXTS, wanted) > 0.5
+
+
+@pytest.mark.slow
+def test_a_grid_a_cross_validation_and_a_pipeline() -> None:
+    grid = GridSearchCV(SeqloomClassifier("bag", **QUICK), {"rate": [0.0, 0.05]}, cv=2).fit(TEXTS, LABELS)
+    assert grid.best_params_ == {"rate": 0.05}
+    assert (cross_val_score(SeqloomClassifier("bag", rate=0.05, **QUICK), TEXTS, LABELS, cv=2) > 0.8).all()
+    data = load_iris()
+    lined = make_pipeline(StandardScaler(), SeqloomClassifier("mlp", rate=0.02, **QUICK | {"steps": 60}))
+    assert lined.fit(data.data, data.target).score(data.data, data.target) > 0.85
+
+
+@pytest.mark.slow
+def test_pictures_vectors_and_pairs_are_learnt() -> None:
+    digits = load_digits(n_class=3)
+    images = digits.images / 16
+    pictures = SeqloomClassifier(kind="picture", **QUICK | {"steps": 150}).fit(images, digits.target)
+    assert pictures.model_.meaning.schema.input == "picture" and pictures.score(images, digits.target) > 0.9
+    numbers = SeqloomRegressor("mlp", **QUICK | {"steps": 150}).fit(digits.data / 16, digits.target)
+    assert numbers.predict(digits.data / 16).shape == (len(digits.data),)
+    assert numbers.score(digits.data / 16, digits.target) > 0.5
+    pairs = [(text, "film") for text in TEXTS]
+    assert SeqloomClassifier("bag", **QUICK).fit(pairs, LABELS).predict(pairs).shape == (36,)
+
+
+@pytest.mark.slow
+def test_a_tagger_answers_for_each_word_and_its_score_is_the_metric_of_the_task() -> None:
+    sentences = [["flights", "to", city] for city in ("Bonn", "Rome", "Oslo")] * 8
+    tags = [["O", "O", "B-city"]] * 24
+    fitted = SeqloomTagger(rate=0.02, **QUICK | {"steps": 60}).fit(sentences, tags)
+    assert fitted.predict(sentences[:2]) == tags[:2] and fitted.score(sentences, tags) == 1.0
+    assert {"B-city", "O"} <= set(fitted.classes_)
+    assert len(cross_val_score(SeqloomTagger(**QUICK | {"steps": 2}), sentences, tags, cv=2)) == 2
+
+
+@pytest.mark.soak
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("made", [SeqloomClassifier, SeqloomRegressor])
+def test_every_check_of_scikit_learn_is_passed(made: Any) -> None:
+    done = check_estimator(made("mlp", size="tiny", steps=150, validation=0.0), on_fail=None, on_skip=None)
+    assert [(one["check_name"], one["exception"]) for one in done if one["status"] == "failed"] == []
+
+
+def test_without_scikit_learn_the_extra_is_named() -> None:
+    code = "import sys; sys.modules['sklearn'] = None\nimport seqloom.sklearn"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "MissingExtraError" in done.stderr and "pip install 'seqloom[sklearn]'" in done.stderr
+
+
+@pytest.mark.slow
+def test_nothing_is_left_behind(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("TMPDIR", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.chdir(tmp_path)
+    SeqloomClassifier("bag", **QUICK | {"steps": 1}).fit(TEXTS, LABELS)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,261 @@
+"""Letters and pretrained vectors in whole runs: what the model starts from, what is refused, what is needed again."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+import torch
+
+import seqloom
+from seqloom.config.data import DataConfig, EncodingConfig, RandomSplit
+from seqloom.config.inputs import SpelledConfig, TokensConfig
+from seqloom.config.text import BpeConfig, WordsConfig
+from seqloom.config.training import ByLengthConfig, StepsConfig
+from seqloom.errors import ConfigError, RejectedError
+from seqloom.tasks.reading import with_words_input
+from seqloom.text.symbols import UNKNOWN
+from seqloom.text.vectors import known_words
+from seqloom.training.devices import choose_device
+from seqloom.training.front import Resolved, Wishes, built_model, resolve
+from seqloom.training.places import Home
+from seqloom.training.wording import first_rare
+from seqloom.types import Spelled
+from training_common import BASE, write_data
+
+HERE = choose_device("cpu", "float32")
+ENDINGS = {"ing": "VERB", "ness": "NOUN", "ly": "ADV"}
+
+
+def write_tags(folder: Path, rows: int = 60) -> Path:
+    """Words that come once each, so that only their ending tells the tag."""
+    draw = np.random.default_rng(1)
+    sentences = []
+    for _ in range(rows):
+        stems = ["".join(draw.choice(list("abcdefgmoprt"), size=5)) for _ in range(4)]
+        ends = draw.choice(list(ENDINGS), size=4)
+        sentences.append("".join(f"{stem}{end} {ENDINGS[end]}\n" for stem, end in zip(stems, ends, strict=True)))
+    path = folder / "tags.conll"
+    path.write_text("\n".join(sentences), encoding="utf-8")
+    return path
+
+
+def write_vectors(folder: Path, words: dict[str, list[float]]) -> Path:
+    path = folder / "vectors.txt"
+    path.write_text("".join(f"{word} {' '.join(map(str, row))}\n" for word, row in words.items()), encoding="utf-8")
+    return path
+
+
+def wanting(data: Path, home: Home | None = None, **settings: Any) -> Resolved:
+    """A run over that data as it is wanted."""
+    training = BASE | {"length": StepsConfig(count=4)} | settings.pop("training", {})
+    wishes = Wishes(**({"model": "gru", "size": "tiny", "training": training} | settings))
+    config = DataConfig(train=(str(data),), split=RandomSplit(dev=0.2, test=0.0))
+    return resolve(config, wishes, home=home, cache=data.parent / "cache")
+
+
+def words_input(resolved: Resolved) -> Any:
+    return resolved.config.model.encoder.input  # type: ignore[union-attr]
+
+
+FEW = {"red": [1.0, 2.0, 3.0], "warm": [4.0, 5.0, 6.0], "elephant": [7.0, 8.0, 9.0], "up": [0.5, 0.25, 0.125]}
+
+
+# Vectors
+
+
+def test_the_vectors_of_words_are_those_of_the_file_and_the_rest_is_drawn_by_the_seed(tmp_path: Path) -> None:
+    data, file = write_data(tmp_path), write_vectors(tmp_path, FEW)
+    found = wanting(data, vectors=file)
+    assert isinstance(words_input(found), TokensConfig) and words_input(found).size == 3
+    model, said = built_model(found, HERE)
+    table = model.encoder.input.table.detach().numpy()  # type: ignore[union-attr]
+    numbers = known_words(found.prepared.tokenizer)
+    for word, row in FEW.items():
+        np.testing.assert_array_equal(table[numbers[word]], np.float32(row))
+    assert table[numbers["green"]].any() and table[UNKNOWN].any()
+    again, _ = built_model(wanting(data, vectors=file), HERE)
+    np.testing.assert_array_equal(table, again.encoder.input.table.detach().numpy())  # type: ignore[union-attr]
+    (line,) = (line for line in said if line.startswith("vectors:"))
+    assert line == (
+        "vectors: 3 of 10 words of the training part have one as they stand, 0 in lower case, 7 none; "
+        "1 further words are known"
+    )
+
+
+def test_words_of_the_file_are_known_when_they_are_read_later_and_no_more_than_are_asked_for(tmp_path: Path) -> None:
+    data, file = write_data(tmp_path), write_vectors(tmp_path, FEW)
+    without, some, all_ = (
+        wanting(data, **settings).prepared.tokenizer
+        for settings in ({}, {"vectors": file, "vector_words": 2}, {"vectors": file})
+    )
+    assert without is not None and some is not None and all_ is not None
+    assert some.vocab_size == without.vocab_size and all_.vocab_size == without.vocab_size + 1
+    assert all_.encode(["elephant"]).values.tolist() == [known_words(all_)["elephant"]]
+    assert all_.encode(["Elephant"]).values.tolist() == [known_words(all_)["elephant"]]  # in lower case, if at all
+    assert some.encode(["elephant"]).values.tolist() == [UNKNOWN]
+    old = {word: known_words(without)[word] for word in known_words(without)}
+    assert all(known_words(all_)[word] == symbol for word, symbol in old.items())  # the training data comes first
+
+
+@pytest.mark.slow
+def test_frozen_vectors_stay_and_others_move(tmp_path: Path) -> None:
+    data, file = write_data(tmp_path), write_vectors(tmp_path, FEW)
+    for freeze in (True, False):
+        run = seqloom.train(
+            data,
+            model="gru",
+            size="tiny",
+            out=tmp_path / f"run-{freeze}",
+            vectors=file,
+            freeze_vectors=freeze,
+            steps=2,
+            device="cpu",
+            rate=0.1,
+            feed=ByLengthConfig(budget=60),
+        )
+        loaded = seqloom.load(run.folder)
+        symbol = known_words(loaded.meaning.tokenizer)["up"]
+        row = loaded.model.encoder.input.table[symbol].tolist()  # type: ignore[union-attr]
+        assert (row == FEW["up"]) is freeze
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_without_the_file_and_ends_as_if_it_had_not_been_stopped(tmp_path: Path) -> None:
+    data, file = write_data(tmp_path), write_vectors(tmp_path, FEW)
+    settings: Any = {"vectors": file, "device": "cpu", "model": "gru", "size": "tiny", "validate_every": 3}
+    settings |= {"feed": ByLengthConfig(budget=60), "schedule": BASE["schedule"], "split": RandomSplit(test=0.0)}
+    whole = seqloom.train(data, out=tmp_path / "whole", steps=6, **settings)
+    stopped = seqloom.train(data, out=tmp_path / "stopped", steps=3, **settings)
+    file.unlink()
+    went_on = seqloom.train(data, out=stopped.folder, steps=6, **settings)
+    assert went_on.ended.step == 6
+    weights = [seqloom.load(run.folder).model.state_dict() for run in (whole, went_on)]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+    assert seqloom.load(went_on.folder).evaluate(part="dev").metrics == seqloom.load(whole.folder).evaluate().metrics
+
+
+# Letters
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("letters", ["cnn", "lstm"])
+def test_letters_tell_the_tags_of_words_that_were_never_seen(letters: Any, tmp_path: Path) -> None:
+    data = write_tags(tmp_path)
+    settings: Any = {"size": "tiny", "device": "cpu", "epochs": 8, "rate": 0.02, "patience": 0}
+    settings |= {"feed": ByLengthConfig(budget=40), "dropout": 0.0, "split": RandomSplit(dev=0.2, test=0.0)}
+    spelled = seqloom.train(data, out=tmp_path / "spelled", letters=letters, **settings)
+    words = seqloom.train(data, out=tmp_path / "words", **settings)
+    assert spelled.metrics["accuracy"] > 0.95 and words.metrics["accuracy"] < 0.6
+    loaded = seqloom.load(spelled.folder)
+    assert loaded.evaluate().metrics["accuracy"] == pytest.approx(spelled.metrics["accuracy"])
+    (said,) = loaded.predict([["abcdeing", "moprtly"]])
+    assert said.to_json()["tags"] == ["VERB", "ADV"]
+
+
+def conllu(sentences: list[list[tuple[str, str]]]) -> str:
+    """Sentences of words and tags, no word with a space behind it."""
+    row = "{}\t{}\t_\t{}\t_\t_\t0\t_\t_\tSpaceAfter=No\n"
+    return "\n".join("".join(row.format(n + 1, *word) for n, word in enumerate(some)) for some in sentences) + "\n"
+
+
+def test_with_letters_a_word_is_one_symbol_and_the_rare_ones_are_known(tmp_path: Path) -> None:
+    path = tmp_path / "a.conllu"
+    often, twice = [("do", "X"), ("n't", "Y")], [("10:30", "X"), ("10 000", "X")]
+    path.write_text(conllu([*[often] * 20, *[twice] * 3, *[[(f"once{n}", "Y"), ("do", "X")] for n in range(8)]]))
+    found = wanting(path, letters="cnn", model="bilstm")
+    reading, columns = words_input(found), found.prepared.columns
+    assert isinstance(reading, SpelledConfig) and reading.letters == "cnn"
+    assert columns["input"].lengths.tolist() == columns["target"].lengths.tolist()  # one symbol for each tag
+    assert {"do", "n't", "10:30"} <= set(known_words(found.prepared.tokenizer))
+    read = columns["input"].select(found.prepared.parts["train"]).values
+    counts = np.bincount(read, minlength=reading.vocab_size)
+    assert reading.rare_from == first_rare(found.prepared)
+    assert counts[reading.rare_from - 1] == 2 and (counts[reading.rare_from :] <= 1).all()
+
+
+@pytest.mark.parametrize("longest", [2, 100])
+def test_a_batch_holds_each_word_with_its_letters_also_where_rows_are_cut(longest: int, tmp_path: Path) -> None:
+    data = write_tags(tmp_path, 20)
+    sentences = [sentence.split()[::2][:longest] for sentence in data.read_text(encoding="utf-8").split("\n\n")]
+    encoding = EncodingConfig(tokenizer=WordsConfig(), longest=longest)
+    found = wanting(data, letters="cnn", model="bilstm", encoding=encoding)
+    loader = found.task.loader(found.prepared, "train", ByLengthConfig(budget=30), seed=0, workers=0)
+    read = []
+    for step in loader.steps(until=1):
+        inputs = step.batch.inputs
+        assert isinstance(inputs, Spelled) and inputs.letters.shape[2] == int((inputs.letters > 0).sum(-1).max())
+        for row, length in zip(inputs.letters, inputs.words.lengths.tolist(), strict=True):
+            assert not row[length:].any()
+            read.append([bytes(word.tolist()).rstrip(b"\0").decode() for word in row[:length]])
+    assert len(read) == 16 and all(words in sentences for words in read)
+
+
+def test_a_model_of_ones_own_that_reads_letters_gets_them(tmp_path: Path) -> None:
+    data = write_tags(tmp_path, 12)
+    made = wanting(data, letters="lstm", model="bilstm").config.model
+    found = wanting(data, model=made, size=None)
+    assert found.config.model == made and found.config.encoding.tokenizer == WordsConfig(split="space", letters=True)
+
+
+def test_letters_and_vectors_go_together(tmp_path: Path) -> None:
+    data, file = write_tags(tmp_path, 12), write_vectors(tmp_path, FEW)
+    first = data.read_text(encoding="utf-8").split()[0]
+    file = write_vectors(tmp_path, FEW | {first: [9.0, 9.0, 9.0]})
+    found = wanting(data, letters="cnn", vectors=file, model="bilstm")
+    model, _ = built_model(found, HERE)
+    symbol = known_words(found.prepared.tokenizer)[first]
+    assert model.encoder.input.table[symbol].tolist() == [9.0, 9.0, 9.0]  # type: ignore[union-attr]
+
+
+# What makes no sense
+
+BPE = EncodingConfig(tokenizer=BpeConfig())
+
+
+@pytest.mark.parametrize(
+    ("tags", "settings", "said"),
+    [
+        (False, {"letters": "cnn"}, "letters are of words that the data has one by one, and it has text"),
+        (True, {"letters": "cnn", "encoding": BPE}, "letters belong to whole words, and the tokeniser cuts bpe"),
+        (False, {"vectors": True, "encoding": BPE}, "vectors are of whole words, and the tokeniser cuts bpe"),
+        (False, {"vectors": True, "model": "linear"}, "reads ngrams, and vectors are of words"),
+        (False, {"vectors": True, "training": {"init": "elsewhere"}, "model": None, "size": None}, "both say where"),
+        (False, {"vector_words": 5}, "no file is named"),
+        (True, {"letters": "cnn", "model": TokensConfig}, "letters would change the given model"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_with_the_reason(
+    tags: bool, settings: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    data, file = (write_tags if tags else write_data)(tmp_path), write_vectors(tmp_path, FEW)
+    if settings.get("model") is TokensConfig:
+        settings = settings | {"model": wanting(data, model="bilstm").config.model, "size": None}
+    if settings.get("vectors"):
+        settings = settings | {"vectors": file}
+    with pytest.raises(Exception, match=said) as caught:
+        wanting(data, **settings)
+    assert getattr(caught.value, "fix", "")
+
+
+def test_a_file_of_vectors_that_is_not_there_is_refused_before_the_data_is_read(tmp_path: Path) -> None:
+    data = write_data(tmp_path)
+    with pytest.raises(RejectedError, match=r"nowhere\.txt"):
+        wanting(data, vectors=tmp_path / "nowhere.txt")
+    assert not (tmp_path / "cache").exists()
+
+
+def test_vectors_of_another_size_than_those_of_ones_own_model_are_refused(tmp_path: Path) -> None:
+    data, file = write_data(tmp_path), write_vectors(tmp_path, FEW)
+    made = wanting(data, vectors=file).config.model
+    other = with_words_input(made, size=4)
+    with pytest.raises(ConfigError, match=r"vectors of the file have 3 numbers, .* words 4\. Fix: set size = 3"):
+        wanting(data, vectors=file, model=other, size=None)
+
+
+def test_the_configuration_says_what_was_asked_for(tmp_path: Path) -> None:
+    data, file = write_data(tmp_path), write_vectors(tmp_path, FEW)
+    config = wanting(data, vectors=file, vector_words=3).config
+    assert config.encoding.vectors is not None and config.encoding.vectors.words == 3
+    assert msgspec.json.decode(config.to_json(), type=type(config)) == config
