@@ -4,7 +4,7 @@
     python benchmarks/quality/run.py --out OUT --table
 
 Each run is a run folder OUT/FIGURE-SEED. A result is a line of OUT/results.jsonl: the figure, the seed, all metrics,
-the seconds that training took, the machine and the command. `--seconds` interrupts what is still training after that
+the seconds that training took, the machine, the command and the commit. `--seconds` interrupts what is still training after that
 time: it saves, and the same command goes on with it. `--dev` judges on the dev part instead, to choose settings by.
 """
 
@@ -52,7 +52,7 @@ def main(given: list[str] | None = None) -> None:
 
 def one(name: str, seed: int, places: dict[str, str], arguments: argparse.Namespace, until: float) -> str:
     """What came of one run, in a line: trained until it is done or time is up, then judged."""
-    figure, folder, began = FIGURES[name], arguments.out / f"{name}-{seed}", time.monotonic()
+    figure, folder = FIGURES[name], arguments.out / f"{name}-{seed}"
     if time.monotonic() > until:
         return f"{name} {seed}: not begun"
     where = ["--device", arguments.device]
@@ -68,11 +68,17 @@ def one(name: str, seed: int, places: dict[str, str], arguments: argparse.Namesp
         return f"{name} {seed}: judging ended with {code}: {said[-1500:]}"
     found = json.loads(out)
     record = {"figure": name, "seed": seed, "part": found["part"], "metrics": found["metrics"]}
-    record |= {"seconds": round(time.monotonic() - began, 1), "machine": machine(arguments.device)}
+    record |= {"seconds": trained(folder), "machine": machine(arguments.device), "commit": arguments.commit}
     record |= {"train": f"seqloom train {figure.train}", "judge": f"seqloom evaluate RUN {figure.judge}"}
     with (arguments.out / "results.jsonl").open("a") as file:
         file.write(json.dumps(record) + "\n")
     return f"{name} {seed}: {found['part']} {figure.metric} {figure.times * found['metrics'][figure.metric]:.4g}"
+
+
+def trained(folder: Path) -> float:
+    """The seconds of training of a run, over all of its starts."""
+    events = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
+    return round(next(one["pace"]["seconds"] for one in reversed(events) if one["kind"] == "ended"), 1)
 
 
 def filled(command: str, places: dict[str, str]) -> list[str]:
@@ -129,6 +135,7 @@ def _arguments(given: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--seconds", type=float, default=1e6)
+    parser.add_argument("--commit", default="", help="written beside each result")
     parser.add_argument("--dev", action="store_true", help="judge on the dev part")
     parser.add_argument("--table", action="store_true", help="print what was found so far")
     return parser.parse_args(given)

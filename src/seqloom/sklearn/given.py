@@ -8,6 +8,7 @@ X    texts                     ["a fine film", ...]          one column, a list,
 """
 
 import io
+import zipfile
 from collections.abc import Sequence
 from numbers import Number
 from pathlib import Path
@@ -117,9 +118,18 @@ def _line(inputs: Inputs, value: Any, name: str, target: Any) -> bytes:
 def _write_pictures(path: Path, inputs: Inputs, targets: Sequence[Any], name: str) -> Path:
     if name not in ("label", "numbers"):
         raise ConfigError("pictures have one label or numbers here", fix="one label for each picture")
-    data = io.BytesIO()
     pictures = np.stack(inputs.values)
     plain = pictures if pictures.dtype == np.uint8 else pictures.astype(np.float32)
-    np.savez(data, allow_pickle=False, **{"pictures": plain, name: np.array(targets)})
-    write_file(path, [data.getvalue()])
+    write_file(path, [_archive({"pictures": plain, name: np.array(targets)})])
     return path
+
+
+def _archive(arrays: dict[str, np.ndarray]) -> bytes:
+    """The bytes of an .npz file: only `durable` writes to a disk, so numpy is given none to write to."""
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        for name, array in arrays.items():
+            one = io.BytesIO()
+            np.lib.format.write_array(one, array, allow_pickle=False)
+            archive.writestr(f"{name}.npy", one.getvalue())
+    return data.getvalue()
