@@ -4,8 +4,9 @@
     python benchmarks/quality/run.py --out OUT --table
 
 Each run is a run folder OUT/FIGURE-SEED. A result is a line of OUT/results.jsonl: the figure, the seed, all metrics,
-the seconds that training took, the machine, the command and the commit. `--seconds` interrupts what is still training after that
-time: it saves, and the same command goes on with it. `--dev` judges on the dev part instead, to choose settings by.
+the seconds that training took, the machine, the command and the commit. `--seconds` interrupts what is still training
+after that time: it saves, and the same command goes on with it. `--dev` judges on the dev part instead, to choose
+settings by.
 """
 
 import argparse
