@@ -33,6 +33,7 @@ bench: $(VENV)/.developing
 	$(BIN)/python benchmarks/crf.py
 	$(BIN)/python benchmarks/layers.py
 	$(BIN)/python benchmarks/long_sequences.py
+	$(BIN)/python benchmarks/operators.py
 	$(BIN)/python benchmarks/tokenising.py
 	$(BIN)/python benchmarks/batches.py
 	$(BIN)/python benchmarks/reading.py

@@ -19,6 +19,7 @@ SMALL: dict[str, tuple[dict[str, Any], list[list[str]], str]] = {
     "difficulty": ({"SEEDS": (0,)}, [["questions"]], "questions"),
     "layers": ({"ROUNDS": 1, "BATCH": 2, "TIME": 8, "WIDTH": 16, "VOCABULARY": 50}, [], "lm loss"),
     "long_sequences": ({}, [["window", "64"]], "peak_mib"),
+    "operators": ({"ROUNDS": 1, "DEPTH": 1}, [], "a written symbol"),
     "reading": ({"ROUNDS": 1}, [["200", "0"]], "second"),
     "tokenising": ({"ROUNDS": 1}, [["200"]], "bytes"),
     "training": ({"PAIRS": 1, "STEPS": 1, "ROWS": 2, "TIME": 4, "MODELS": {"lstm": ("lstm", "tiny")}}, [], "a step"),

@@ -22,6 +22,7 @@ ORDER = [
     "version",
     "errors",
     "ragged",
+    "layouts",
     "types",
     "packing",
     "config",

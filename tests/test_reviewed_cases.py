@@ -185,7 +185,7 @@ def test_a_cache_forgets_documents_that_no_row_reads_any_more() -> None:
     for document in range(6):
         block = Padded.of(torch.randn(2, 5, 8), segments=torch.full((2, 5), document))
         _, state = mixer.step(block, state)
-    assert state.inner.keys.shape[2] == 5
+    assert state.inner.keys.held.shape[2] == 5
 
 
 def test_weights_keep_their_names_whatever_the_dropout() -> None:

@@ -54,6 +54,9 @@ def main(given: list[str] | None = None) -> None:
 def one(name: str, seed: int, places: dict[str, str], arguments: argparse.Namespace, until: float) -> str:
     """What came of one run, in a line: trained until it is done or time is up, then judged."""
     figure, folder = FIGURES[name], arguments.out / f"{name}-{seed}"
+    part = "dev" if arguments.dev or "--test" not in figure.judge else "test"
+    if any((one["figure"], one["seed"], one["part"]) == (name, seed, part) for one in results(arguments.out)):
+        return f"{name} {seed}: {part} judged before"
     if time.monotonic() > until:
         return f"{name} {seed}: not begun"
     where = ["--device", arguments.device]
@@ -74,6 +77,12 @@ def one(name: str, seed: int, places: dict[str, str], arguments: argparse.Namesp
     with (arguments.out / "results.jsonl").open("a") as file:
         file.write(json.dumps(record) + "\n")
     return f"{name} {seed}: {found['part']} {figure.metric} {figure.times * found['metrics'][figure.metric]:.4g}"
+
+
+def results(out: Path) -> list[dict[str, Any]]:
+    """Everything that was found so far; what has a line is not judged again, so no test part is looked at twice."""
+    path = out / "results.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def trained(folder: Path) -> float:
@@ -111,7 +120,7 @@ def machine(device: str) -> str:
 
 def table(out: Path) -> str:
     """The median over seeds of every figure, with all of them, as rows of a table."""
-    records = [json.loads(line) for line in (out / "results.jsonl").read_text().splitlines()]
+    records = results(out)
     rows = ["| figure | part | median | each seed | asked | seconds |", "|---|---|---|---|---|---|"]
     for name, figure in FIGURES.items():
         for part in ("dev", "test"):

@@ -103,8 +103,8 @@ class Block(Mixer):
         self.output = Tap()  # [B,T,D]
 
     def enter(self, x: Padded) -> Padded:
-        """What the mixer reads."""
-        return x.with_values(self.around.enter(x.values))
+        """What the mixer reads: no mixer heeds padding, so it need not be zero here."""
+        return x.with_any(self.around.enter(x.values))
 
     def leave(self, x: Padded, mixed: Padded) -> Padded:
         """What leaves the block, given what the mixer made."""
@@ -164,16 +164,16 @@ class DecoderBlock(ConditionedMixer[DecoderState]):
         return DecoderState(self.mixer.begin(len(memory.lengths)), self.cross.begin(memory))
 
     def extend(self, x: Padded, inner: DecoderState) -> tuple[Padded, DecoderState]:
-        mixed, own = self.mixer.extend(x.with_values(self.around.enter(x.values)), inner.own)
+        mixed, own = self.mixer.extend(x.with_any(self.around.enter(x.values)), inner.own)
         return self._read(x, mixed, inner.source), DecoderState(own, inner.source)
 
     def whole(self, x: Padded, memory: Padded) -> Padded:
-        mixed = self.mixer(x.with_values(self.around.enter(x.values)))
+        mixed = self.mixer(x.with_any(self.around.enter(x.values)))
         return self._read(x, mixed, self.cross.begin(memory))
 
     def _read(self, x: Padded, mixed: Padded, source: Source) -> Padded:
         values = self.around.leave(x.values, mixed.values)
-        asked, _ = self.cross.extend(x.with_values(self.around_cross.enter(values)), source)
+        asked, _ = self.cross.extend(x.with_any(self.around_cross.enter(values)), source)
         values = self.around_cross.leave(values, asked.values)
         around = self.around_feed_forward
         values = around.leave(values, self.feed_forward(around.enter(values)))

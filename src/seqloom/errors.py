@@ -137,7 +137,21 @@ def near_name(path: Path) -> str:
             names = [entry.name for entry in itertools.islice(entries, NAMES_LOOKED_AT)]
     except OSError:
         names = []
-    near = _nearest(path.name, sorted(names))
+    return _meant(path.name, names)
+
+
+def near_folder(path: Path) -> str:
+    """The same for a folder: no file is meant by its name."""
+    try:
+        with os.scandir(path.parent) as entries:
+            names = [entry.name for entry in itertools.islice(entries, NAMES_LOOKED_AT) if entry.is_dir()]
+    except OSError:
+        return near_name(path)
+    return _meant(path.name, names)
+
+
+def _meant(name: str, others: Iterable[str]) -> str:
+    near = _nearest(name, sorted(others))
     return f"did you mean {near}?" if near else "check the path"
 
 

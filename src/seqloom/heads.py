@@ -13,9 +13,11 @@ from torch import Tensor, nn
 from seqloom.config.heads import (
     ClassHeadConfig,
     CrfHeadConfig,
+    LabelScoresHeadConfig,
     LabelsHeadConfig,
     NextTokenHeadConfig,
     NumberHeadConfig,
+    NumberScoresHeadConfig,
     Pooling,
     ScoresHeadConfig,
     VectorHeadConfig,
@@ -175,6 +177,17 @@ class LabelsHead(Head):
         return x.with_values(self(x).values > 0).values
 
 
+class LabelScoresHead(LabelsHead):
+    """sigmoid(x + b): the vector is the scores of the labels."""
+
+    def __init__(self, config: LabelScoresHeadConfig) -> None:
+        Head.__init__(self)
+        self.bias = nn.Parameter(torch.zeros(config.num_labels))
+
+    def forward(self, x: Padded) -> Padded:
+        return x.with_values(x.values + self.bias)
+
+
 class NumberHead(Head):
     """W x + b, one number or several; targets [B,T,K]."""
 
@@ -199,6 +212,17 @@ class NumberHead(Head):
     def predict(self, x: Padded) -> Tensor:
         numbers: Padded = self(x)
         return numbers.values
+
+
+class NumberScoresHead(NumberHead):
+    """x + b: the vector is the numbers."""
+
+    def __init__(self, config: NumberScoresHeadConfig) -> None:
+        Head.__init__(self)
+        self.bias = nn.Parameter(torch.zeros(config.size))
+
+    def forward(self, x: Padded) -> Padded:
+        return x.with_values(x.values + self.bias)
 
 
 class CrfHead(Head):

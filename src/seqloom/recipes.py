@@ -3,6 +3,7 @@
     classifier          one class per sequence           tagger      one tag per element
     language_model      the next symbol                  translator  a sequence from another sequence
     picture_classifier  one class per picture            masked_model  hidden symbols
+    sequence_model      labels, numbers or one class per sequence
 
 A recipe is a starting point, and plain data: print it, change it, write it to a file.
 """
@@ -22,7 +23,14 @@ from seqloom.config.blocks import (
     SeededConfig,
 )
 from seqloom.config.combinations import Position, Score
-from seqloom.config.heads import ClassHeadConfig, NextTokenHeadConfig, Pooling, ScoresHeadConfig
+from seqloom.config.heads import (
+    ClassHeadConfig,
+    MappedHead,
+    NextTokenHeadConfig,
+    NumberScoresHeadConfig,
+    Pooling,
+    UnmappedHead,
+)
 from seqloom.config.inputs import (
     AnyInput,
     FiltersConfig,
@@ -204,7 +212,7 @@ _MASKED: tuple[Shape, ...] = ("masked-model",)  # of those that see both sides
 RECIPES: dict[str, Recipe] = {
     recipe.name: recipe
     for recipe in (
-        Recipe("linear", "counted n-grams and logistic regression: the baseline of every comparison", ("classifier",)),
+        Recipe("linear", "counted n-grams and linear regression, of classes logistic: the baseline", ("classifier",)),
         Recipe("bag", "a mean of word vectors: fast, blind to order", ("classifier", "language-model"), _bag),
         Recipe("mlp", "hidden layers over pooled vectors or pixels", ("classifier", "picture-classifier"), _mlp),
         Recipe("cnn", "n-gram filters: short patterns wherever they stand", _TEXT + _MASKED, _cnn),
@@ -282,22 +290,27 @@ def _encode(body: Body, inputs: AnyInput) -> EncoderConfig:
 
 def classifier(name: str, *, inputs: SequenceInput, num_classes: int, size: Size = "small") -> SequenceModelConfig:
     """A model that names one class for each sequence of symbols or vectors."""
+    return sequence_model(name, inputs=inputs, head=ClassHeadConfig(num_classes=num_classes), size=size)
+
+
+def sequence_model(name: str, *, inputs: SequenceInput, head: MappedHead, size: Size = "small") -> SequenceModelConfig:
+    """A model with one answer for each sequence of symbols or vectors: a class, labels or numbers, as its head has."""
     if _recipe(name, "classifier", size).name == "linear":
-        return _linear(inputs, num_classes)
-    return _classify(_body(name, "classifier", size), inputs, num_classes)
+        return _linear(inputs, head.unmapped())
+    return _answering(_body(name, "classifier", size), inputs, head)
 
 
-def _classify(body: Body, inputs: AnyInput, num_classes: int) -> SequenceModelConfig:
+def _answering(body: Body, inputs: AnyInput, head: MappedHead) -> SequenceModelConfig:
     return SequenceModelConfig(
         encoder=_encode(body, inputs),
         pooling=body.pooling,
         hidden=body.hidden,
         dropout=body.dropout,
-        head=ClassHeadConfig(num_classes=num_classes),
+        head=head,
     )
 
 
-def _linear(inputs: SequenceInput, num_classes: int) -> SequenceModelConfig:
+def _linear(inputs: SequenceInput, head: UnmappedHead) -> SequenceModelConfig:
     """scores = W phi(x) + b, with phi the counts of symbols and of pairs of symbols."""
     if isinstance(inputs, SpelledConfig):
         raise ConfigError("'linear' counts symbols, and letters have no part in it", fix="leave --letters out")
@@ -305,9 +318,9 @@ def _linear(inputs: SequenceInput, num_classes: int) -> SequenceModelConfig:
         raise ConfigError("'linear' counts symbols, and vectors have none", fix="choose 'mlp' for vectors")
     counted = NgramsConfig(vocab_size=inputs.vocab_size) if isinstance(inputs, TokensConfig) else inputs
     return SequenceModelConfig(
-        encoder=EncoderConfig(input=counted, width=num_classes),
-        pooling="sum",
-        head=ScoresHeadConfig(num_classes=num_classes),
+        encoder=EncoderConfig(input=counted, width=head.answers),
+        pooling="mean" if isinstance(head, NumberScoresHeadConfig) else "sum",  # squared errors of long sums leap
+        head=head,
     )
 
 
@@ -381,17 +394,17 @@ def picture_classifier(
 ) -> SequenceModelConfig:
     """A model that names one class for each picture."""
     recipe = _recipe(name, "picture-classifier", size)
-    shape = {"height": height, "width": width, "channels": channels}
+    shape, head = {"height": height, "width": width, "channels": channels}, ClassHeadConfig(num_classes=num_classes)
     if name == "conv2d":
         scale = _FILTERS[size]
         counts: tuple[int, ...] = (max(4, scale.width // 8), max(8, scale.width // 4))
         if min(height, width) < 8:  # a second layer would not fit
             counts = counts[1:]
-        return _classify(Body(scale.width, pooling="max"), FiltersConfig(**shape, filters=counts), num_classes)
+        return _answering(Body(scale.width, pooling="max"), FiltersConfig(**shape, filters=counts), head)
     assert recipe.body is not None
     flat, body = FlatConfig(**shape), recipe.body(size)  # whichever is wanted, the sizes are checked here
     if name == "mlp":
-        return _classify(body, flat, num_classes)
+        return _answering(body, flat, head)
     tiling = (side for side in range(1, 17) if height % side == 0 and width % side == 0)
     patch = max((side for side in tiling if height * width >= _LEAST_PATCHES * side**2), default=1)
     if (count := height * width // patch**2) > _MOST_PATCHES:
@@ -401,4 +414,4 @@ def picture_classifier(
         )
     # patches lie in a plane, so their place is learned, not a distance along the reading order
     body = body._replace(position="learned", max_length=count)
-    return _classify(body, PatchesConfig(**shape, patch=patch), num_classes)
+    return _answering(body, PatchesConfig(**shape, patch=patch), head)

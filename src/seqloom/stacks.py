@@ -49,12 +49,14 @@ class CausalChain(CausalMixer[tuple[Any, ...]]):
             raise DataError(
                 f"a state of {len(inner)} parts for {len(self.links)} links", fix="use a state of this model"
             )
+        x = x.laid_out()
         for link, part in zip(self.links, inner, strict=True):
             x, part = link.extend(x, part)
             after.append(part)
         return x, tuple(after)
 
     def forward(self, x: Padded) -> Padded:
+        x = x.laid_out()
         for link in self.links:
             x = link(x)
         return x
@@ -87,7 +89,8 @@ class Encoder(nn.Module):
 
     def forward(self, raw: Any) -> Padded:
         """The contextual vectors of each element, [B,T,D]."""
-        x: Padded = self.input(raw)
+        read: Padded = self.input(raw.laid_out() if isinstance(raw, Padded) else raw)
+        x = read.laid_out()
         for link in (*self.entry, *self.layers, *self.exit):
             x = link(x)
         return x

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from seqloom.errors import DataError
+from seqloom.layouts import Layout, Places
 
 NO_DOCUMENT = torch.iinfo(torch.int64).min  # no document has this number; any other will do
 
@@ -29,6 +30,7 @@ class Padded(NamedTuple):
 
     `Padded.of` checks the shapes and zeroes the padding; `with_values` keeps it zero. `full` is known on the host: it
     says that no row is shorter than T, so that kernels may skip the padding mask without asking the device.
+    What is made `with_values` after `laid_out` shares one layout.
 
     >>> x = Padded.of(torch.ones(2, 3), torch.tensor([3, 1]))
     >>> x.values.tolist()
@@ -39,6 +41,7 @@ class Padded(NamedTuple):
     lengths: Tensor  # [B] int64
     segments: Tensor | None = None  # [B,T] int64: any number but NO_DOCUMENT, another one than the neighbours'
     full: bool = False
+    shared: Layout | None = None  # that of the batch this one was made of; `layout` is the one to ask
 
     @classmethod
     def of(cls, values: Tensor, lengths: Tensor | None = None, segments: Tensor | None = None) -> "Padded":
@@ -84,16 +87,32 @@ class Padded(NamedTuple):
         return cls(values, lengths, full=bool((lengths == values.shape[1]).all()))
 
     @property
+    def layout(self) -> Layout:
+        """Where the elements stand: what other batches of this shape know already, or a fresh one."""
+        known, time = self.shared, self.values.shape[1]
+        if known and known.lengths is self.lengths and known.segments is self.segments and known.time == time:
+            return known
+        return Layout(self.lengths, self.segments, time=time)
+
+    def laid_out(self) -> "Padded":
+        """The same batch, which all that is made of it by `with_values` shares a layout with."""
+        return self._replace(shared=self.layout)
+
+    @property
     def valid(self) -> Tensor:
         """[B,T] true where an element is real."""
-        return torch.arange(self.values.shape[1], device=self.values.device) < self.lengths[:, None]
+        return self.layout.valid
 
     def with_values(self, values: Tensor) -> "Padded":
         """The same batch with other values, zero in the padding."""
         if not self.full:
-            beyond = ~self.valid
+            beyond = self.layout.beyond
             values = values.masked_fill(beyond.view(*beyond.shape, *(1,) * (values.ndim - 2)), 0)
-        return self._replace(values=values)
+        return self.with_any(values)
+
+    def with_any(self, values: Tensor) -> "Padded":
+        """The same batch with other values, whatever stands in the padding: for who reads real elements alone."""
+        return Padded(values, self.lengths, self.segments, self.full, self.shared)
 
     def to(self, device: torch.device | str) -> "Padded":
         """The same batch on another device."""
@@ -221,8 +240,15 @@ def count_rows(state: Any) -> int | None:
 
 
 def select_rows(state: State, rows: Tensor) -> State:
-    """The states of the chosen rows: every tensor of a state has the batch on axis 0."""
-    return map_state(lambda tensor: tensor[rows], state)
+    """The states of the chosen rows: every tensor of a state has the batch on axis 0; one that is shared stays so."""
+    selected: dict[Tensor, Tensor] = {}
+
+    def select(tensor: Tensor) -> Tensor:
+        if tensor not in selected:
+            selected[tensor] = tensor[rows]
+        return selected[tensor]
+
+    return map_state(select, state)
 
 
 def merge_rows(chosen: Tensor, yes: State, no: State) -> State:
@@ -235,35 +261,10 @@ def merge_rows(chosen: Tensor, yes: State, no: State) -> State:
     return type(yes)(*merged) if hasattr(yes, "_fields") else type(yes)(merged)
 
 
-class Places(NamedTuple):
-    """Where each element stands: its position inside its document, the document, and whether it is real at all."""
-
-    positions: Tensor  # [B,T] int64
-    segments: Tensor  # [B,T] int64, the how-many-eth document of the row, -1 in the padding of packed rows
-    valid: Tensor  # [B,T] bool
-
-    def cut(self, start: int, stop: int) -> "Places":
-        """The places of columns start..stop."""
-        return Places(*(field[:, start:stop] for field in self))
-
-    def column(self) -> "Places":
-        """Shaped [B,T,1], to be compared with keys along the last axis."""
-        return Places(*(field[:, :, None] for field in self))
-
-    def row(self) -> "Places":
-        """Shaped [B,1,S], to be compared with queries along the middle axis."""
-        return Places(*(field[:, None, :] for field in self))
-
-
 def places_of(x: Padded, start: Tensor | None = None) -> Places:
     """Where the elements of a batch stand; `start` [B] counts what was read of each row's document before."""
-    batch, time = x.values.shape[:2]
-    steps = torch.arange(time, device=x.values.device).expand(batch, time)
-    if x.segments is None:
-        return Places(steps if start is None else steps + start[:, None], torch.zeros_like(steps), x.valid)
-    assert start is None, "packed documents are read from their beginning"
-    changes = torch.ones_like(x.segments, dtype=torch.bool)
-    changes[:, 1:] = x.segments[:, 1:] != x.segments[:, :-1]
-    began = torch.where(changes, steps, 0).cummax(dim=1).values if time else steps
-    # Counted anew, so that a number used twice, or one that stands in the padding, never joins two documents.
-    return Places(steps - began, changes.cumsum(dim=1).masked_fill(~x.valid, -1), x.valid)
+    places = x.layout.places
+    if start is None:
+        return places
+    assert x.segments is None, "packed documents are read from their beginning"
+    return places._replace(positions=places.positions + start[:, None])

@@ -43,9 +43,22 @@ def test_the_loss_of_an_evaluation_is_the_log_loss_of_the_probabilities_of_predi
     texts, labels = zip(*[(text, label) for text, label, part in rows if part == "dev"], strict=True)
     said = model.predict(texts)
     likely = [[one.to_json()["scores"][label] for label in ("no", "yes")] for one in said]
-    metrics = model.evaluate().metrics
+    (shelf / "dev.csv").write_text("\n".join(["text,label", *map(",".join, zip(texts, labels, strict=True)), ""]))
+    metrics = model.evaluate(shelf / "dev.csv").metrics  # named as a file: read as the model answers
     assert metrics["loss"] == pytest.approx(log_loss(labels, likely, labels=["no", "yes"]), rel=1e-5)
     assert metrics["accuracy"] == np.mean([one.shown() == label for one, label in zip(said, labels, strict=True)])
+
+
+def test_dev_is_judged_by_halves_and_as_a_file_as_the_model_answers(shelf: Path) -> None:
+    model = seqloom.load(shelf / "run")
+    told = model.evaluate().metrics
+    rows = [line.split(",") for line in (shelf / "data.csv").read_text().splitlines()[1:]]
+    (shelf / "same.csv").write_text("text,label\n" + "".join(f"{text},{label}\n" for text, label, _ in rows[::5]))
+    flattered = model.evaluate(shelf / "same.csv").metrics
+    assert told["accuracy"] == flattered["accuracy"]
+    assert told["loss"] > flattered["loss"]
+    card = (shelf / "run" / "model" / "card.md").read_text()
+    assert model.notes["cross_fitted"] and "each read as the other half asks for" in card
 
 
 def test_the_best_step_is_chosen_before_any_calibration(shelf: Path, reports: list[Report]) -> None:
@@ -70,11 +83,14 @@ def test_the_thresholds_of_several_labels_are_shipped_and_used(tmp_path: Path) -
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     config = DataConfig(train=(str(path),), split=ColumnSplit(column="split"))
     resolved = resolve(config, Wishes(model="bag", size="tiny", training=BASE), cache=tmp_path / "cache")
-    list(train_run(tmp_path / "run", resolved, device=choose_device("cpu", "float32"), workers=0))
+    reports = list(train_run(tmp_path / "run", resolved, device=choose_device("cpu", "float32"), workers=0))
     model = seqloom.load(tmp_path / "run")
     thresholds = model.meaning.calibration.thresholds
     assert len(thresholds) == 2 and thresholds != (0.5, 0.5)
     assert model.evaluate().metrics == pytest.approx(model.notes["dev"])
+    (best,) = [one for one in reports if isinstance(one, Validated) and one.step == model.notes["step"]]
+    assert model.notes["dev"]["f1"] == best.metrics["f1"]  # what decided is what the shipped model has
+    assert model.notes["dev"]["loss"] != best.metrics["loss"]
     for one in model.predict([row["text"] for row in rows[:20]]):
         told = one.to_json()
         above = [score > bound for score, bound in zip(told["scores"].values(), thresholds, strict=True)]

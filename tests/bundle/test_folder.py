@@ -256,6 +256,7 @@ def test_a_file_is_no_model_and_a_pickle_is_never_read(tmp_path, name) -> None:
 
 def test_a_folder_of_something_else_and_no_folder_are_told_apart(tmp_path) -> None:
     (tmp_path / "modle").mkdir()
+    (tmp_path / "model.csv").touch()  # nearer, and no model
     with pytest.raises(ConfigError, match="is no model folder"):
         read_bundle(tmp_path / "modle")
     with pytest.raises(ConfigError, match=r"there is no model .* did you mean modle\?"):

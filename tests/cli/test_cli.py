@@ -179,3 +179,17 @@ def test_version() -> None:
     from seqloom.version import __version__
 
     assert _seqloom("--version").stdout == f"seqloom {__version__}\n"
+
+
+def test_the_list_of_verbs_fits_a_terminal_and_says_each_in_one_sentence() -> None:
+    listed = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "80"}).stdout.partition("Commands:\n")[2]
+    assert len(listed.splitlines()) > 10
+    assert [line for line in listed.splitlines() if not line.endswith(".") or line.endswith("...")] == []
+
+
+@pytest.mark.parametrize("verb", ["evaluate", "predict", "translate"])
+def test_the_own_options_of_a_verb_stand_before_those_of_files(verb: str) -> None:
+    shown = CliRunner().invoke(app, [verb, "--help"], env={"COLUMNS": "100"}).stdout
+    own, _, files = shown.partition("\nData:\n")
+    assert "--deterministic" in own.partition("\nOptions:\n")[2] and "--help" in own
+    assert "--encoding" in files and "--deterministic" not in files

@@ -14,7 +14,7 @@ from seqloom.config.data import DataConfig
 from seqloom.config.training import StepsConfig
 from seqloom.durable import read_lines
 from seqloom.errors import ConfigError
-from seqloom.loaded import LoadedModel
+from seqloom.loaded import LoadedModel, load
 from seqloom.tasks.judging import Evaluation
 from seqloom.training.devices import choose_device
 from seqloom.training.front import Wishes, resolve, train_run
@@ -86,6 +86,25 @@ def test_json_has_the_same_numbers(run) -> None:
     assert found["metrics"] == record["metrics"] and found["intervals"] == record["intervals"]
     low, high = found["intervals"]["accuracy"]
     assert low <= found["metrics"]["accuracy"] <= high
+
+
+def test_each_label_and_every_confusion_are_told_in_tables_and_in_json(run) -> None:
+    found, shown = json.loads(evaluate(run, "--json")), evaluate(run)
+    model = load(run)
+    evaluation = model.evaluate()
+    assert found["labels"] == model.task.by_label(evaluation.statistics)
+    assert found["confusion"] == [list(one) for one in evaluation.confusion]
+    assert sum(count for *_, count in found["confusion"]) == 3
+    assert "precision  recall      f1  support" in shown and "true, said" in shown
+
+
+def test_a_file_without_targets_is_refused_with_what_evaluate_can_be_told(run, tmp_path) -> None:
+    (tmp_path / "new.csv").write_text("id,text\n1,good\n")
+    with pytest.raises(
+        ConfigError, match=r"new\.csv: no column 'label'; found id, text\. Fix: .*--target.* predict"
+    ) as caught:
+        evaluate(run, tmp_path / "new.csv")
+    assert "--task" not in str(caught.value)
 
 
 def test_data_of_ones_own_is_named_and_its_columns_can_be_said(run, tmp_path) -> None:

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import Result
 from typer.testing import CliRunner
@@ -12,9 +13,11 @@ from typer.testing import CliRunner
 import seqloom
 from bundle_common import make_reviews, make_run
 from seqloom.cli import app
+from seqloom.cli.evaluate import _unseen_lines
 from seqloom.config.data import RandomSplit
 from seqloom.errors import ConfigError
 from seqloom.loaded import LoadedModel
+from seqloom.tasks.judging import Unseen
 
 ROWS = [
     ("good film", "good", "web", 3),
@@ -94,6 +97,14 @@ def test_every_kind_of_input_has_a_length_and_an_error_file(any_kind: Path, tmp_
     assert sorted(int(line["line"]) for line in lines_of(tmp_path / "worst.csv")) == list(range(1, 10))
 
 
+def test_arrays_have_slices_by_a_further_array(tmp_path: Path) -> None:
+    arrays = {"x": np.arange(16.0).reshape(4, 2, 2), "y": [0, 1, 0, 1], "group": ["a", "b", "b", "b"]}
+    np.savez(tmp_path / "a.npz", **{name: np.asarray(array) for name, array in arrays.items()})
+    run = make_run(tmp_path / "run", "gru", train=(str(tmp_path / "a.npz"),), split=RandomSplit(dev=0.0, test=0.0))
+    found = seqloom.load(run).evaluate(tmp_path / "a.npz", by="group").slices
+    assert [(one.value, one.evaluation.rows) for one in found] == [("b", 3), ("a", 1)]
+
+
 def test_a_column_that_is_not_there_is_refused_before_any_work(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LoadedModel, "_batches", lambda *_: pytest.fail("it was judged"))
     with pytest.raises(ConfigError, match=r"--by sourse: the data has no such column\. Fix: did you mean 'source'\?"):
@@ -171,10 +182,15 @@ def test_vectors_are_shown_and_no_number_is_called_right(tmp_path: Path) -> None
 
 
 def test_labels_that_training_never_saw_are_counted_and_named(shelf: Path) -> None:
-    said = "1 example has a label that training never saw, counted as errors: awful (1)"
+    said = "1 example has a label that training never saw, and counts as an error: awful (1)"
     assert said in evaluate(shelf / "run", shelf / "more.csv").stdout
     found = json.loads(evaluate(shelf / "run", shelf / "more.csv", "--json").stdout)
     assert found["unseen"] == {"rows": 1, "labels": {"awful": 1}}
+
+
+def test_several_of_them_are_told_as_several() -> None:
+    (said,) = filter(None, _unseen_lines(Unseen(2, (("odd", 1), ("strange", 1)))))
+    assert said == "2 examples have labels that training never saw, and count as errors: odd (1), strange (1)"
 
 
 def test_nothing_is_said_where_all_labels_are_known(shelf: Path) -> None:

@@ -1,5 +1,6 @@
-"""`seqloom generate`: prompts from anywhere, answers as text or JSON lines."""
+"""`seqloom generate`: prompts from anywhere, answers as text, JSON lines or a table; bad prompts told by line."""
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -7,29 +8,33 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from bundle_common import make_run
+from bundle_common import make_reviews, make_run
 from seqloom.cli import app
 from seqloom.cli import generate as verb
+from seqloom.cli.exits import SOME_BAD
 from seqloom.cli.screen import Screen
-from seqloom.errors import ConfigError
+from seqloom.errors import ConfigError, RejectedError
 from seqloom.loaded import load
 
 LINES = "once upon a time there was a cat\nthe cat sat on the mat\n"
 
 
+def language_model(place: Path, recipe: str) -> Path:
+    (place / "lines.txt").write_text(LINES)
+    return make_run(place / "run", recipe, train=(str(place / "lines.txt"),), task="lm")
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("lm")
-    (place / "lines.txt").write_text(LINES)
-    return make_run(place / "run", "lstm", train=(str(place / "lines.txt"),), task="lm")
+    return language_model(tmp_path_factory.mktemp("lm"), "lstm")
 
 
-def generate(*arguments: object, given: str | None = None) -> list[str]:
+def generate(*arguments: object, given: str | bytes | None = None, exit_code: int = 0) -> list[str]:
     """The lines on standard output."""
     done = CliRunner().invoke(app, ["generate", *map(str, arguments), "--device", "cpu"], input=given)
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
-    assert done.exit_code == 0, done.output
+    assert done.exit_code == exit_code, done.output
     return done.stdout.splitlines()
 
 
@@ -82,10 +87,14 @@ def test_on_a_terminal_an_answer_is_shown_as_it_is_written(run: Path, monkeypatc
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("once", "--as", "xml"), "text, jsonl"),
+        (("once", "--as", "xml"), "jsonl, csv, text"),
+        (("once", "--out", "a.parquet"), "answers are jsonl"),
+        (("--file", "a.txt", "--out", "a.txt"), "is the input itself"),
+        (("once", "--length-penalty", 0.5), "give --beam"),
+        (("once", "--bad-rows", "drop"), "choose from strict, skip"),
         (("once", "--file", "a.txt"), "leave the one or the other out"),
         (("--file", "no-such.txt"), "no file no-such.txt"),
-        (("once", "--temperature", 0.5, "--beam", 3), "temperature belong to a sample"),
+        (("once", "--temperature", 0.5, "--beam", 3), r"of a sample \(temperature\)"),
     ],
 )
 def test_what_cannot_be_asked_is_told_before_the_model_is_read(arguments: tuple[Any, ...], said: str) -> None:
@@ -96,3 +105,52 @@ def test_what_cannot_be_asked_is_told_before_the_model_is_read(arguments: tuple[
 def test_no_prompt_at_all_is_told(run: Path) -> None:
     with pytest.raises(ConfigError, match="no prompt"):
         generate(run, given="")
+
+
+@pytest.mark.parametrize("options", [(), ("--beam", 3, "--count", 2)], ids=["one", "several"])
+def test_a_table_and_a_file_hold_what_json_lines_say(run: Path, tmp_path: Path, options: tuple[Any, ...]) -> None:
+    asked = (run, "once", "the cat", "--longest", 4, *options)
+    said = [json.loads(line) for line in generate(*asked, "--as", "jsonl")]
+    for name in ("a.csv", "a.jsonl", "a.txt"):
+        assert generate(*asked, "--out", tmp_path / name) == []
+    with (tmp_path / "a.csv").open(newline="") as file:
+        table = list(csv.DictReader(file))
+    assert table == [{key: str(value) for key, value in one.items()} | {"error": ""} for one in said]
+    assert [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()] == said
+    assert (tmp_path / "a.txt").read_text().splitlines() == [one["prompt"] + one["text"] for one in said]
+
+
+LONG = "cat " * 1_100  # beyond the 1,024 positions of a gpt
+
+
+@pytest.fixture(scope="module")
+def positioned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return language_model(tmp_path_factory.mktemp("gpt"), "gpt")
+
+
+def test_a_prompt_beyond_the_positions_is_told_by_its_line_before_any_answer(positioned: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(f"once\n{LONG}\nthe\n")
+    with pytest.raises(RejectedError, match=r"a\.txt:2: seq\.too_long: 1,100 long.* end at 1,023"):
+        generate(positioned, "--file", tmp_path / "a.txt", "--out", tmp_path / "b.txt")
+    assert not (tmp_path / "b.txt").exists()
+
+
+def test_bad_prompts_have_their_lines_and_the_rest_is_answered_as_without_them(positioned: Path) -> None:
+    asked = ("--as", "jsonl", "--longest", 3, "--bad-rows", "skip")
+    given = f"once\n{LONG}\n".encode() + b"\xff\n\nthe cat\n"
+    found = [json.loads(line) for line in generate(positioned, *asked, given=given, exit_code=SOME_BAD)]
+    told = [(one["line"], one.get("error", "").partition(":")[0]) for one in found]
+    assert told == [(1, ""), (2, "seq.too_long"), (3, "enc.utf8"), (5, "")]
+    expected = load(positioned).generate(["once", "the cat"], longest=3)
+    assert [one["text"] for one in found if "text" in one] == [answer.text for (answer,) in expected]
+
+
+def test_where_no_prompt_can_be_answered_each_is_told(positioned: Path) -> None:
+    found = generate(positioned, LONG, LONG, "--as", "csv", "--bad-rows", "skip", exit_code=SOME_BAD)
+    assert found[0] == "line,error" and [line[:2] for line in found[1:]] == ["1,", "2,"]
+
+
+def test_a_classifier_is_refused_with_the_reason_and_the_verb_that_fits(tmp_path: Path) -> None:
+    reviews = make_run(tmp_path / "run", **make_reviews(tmp_path))
+    with pytest.raises(ConfigError, match=r"task of this one is classify.*seqloom predict"):
+        generate(reviews, "once")

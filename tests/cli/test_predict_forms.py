@@ -105,6 +105,25 @@ def test_a_line_that_is_no_utf8_spoils_itself_alone(run: Path, tmp_path: Path, n
     assert found[1]["line"] == 2 and found[1]["error"].startswith("enc.utf8: 0xFF is not UTF-8")
 
 
+@pytest.mark.parametrize(
+    ("text", "options", "read"),
+    [
+        ("text,review\ngood,bad\n", (), None),  # as in training
+        ("whatever\ngood\n", (), None),  # there is nothing else
+        ("src,review\ngood,bad\n", ("--input", "src"), None),  # as was asked for
+        ("src,review\ngood,bad\n", (), "review"),
+        ("tokens,tags,src\na,b,good\n", (), "src"),
+    ],
+)
+def test_another_column_than_training_read_is_named(
+    run: Path, tmp_path: Path, text: str, options: tuple[str, ...], read: str | None
+) -> None:
+    (tmp_path / "a.csv").write_text(text)
+    told = predict(run, tmp_path / "a.csv", *options).stderr
+    assert ("data.another_column" in told) == (read is not None)
+    assert read is None or f"'{read}' is read; training read 'text'" in told
+
+
 def test_a_file_without_bad_rows_ends_with_0(run: Path) -> None:
     assert predict(run, "-", "--bad-rows", "skip", given="good\n").exit_code == 0
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from seqloom.cli.progress import sample_lines, validation_lines
+from seqloom.cli.progress import Facts, sample_lines, validation_lines
 from seqloom.cli.warnings import warnings_said
 from seqloom.data.front import load_data
 from seqloom.data.report.findings import Finding
@@ -18,13 +18,24 @@ NEAR, FAR = Sample("warm", "21.2", "21.5", None), Sample("cold", "9.1", "2.5", N
 
 def shown(*samples: Sample, best: bool = True) -> list[str]:
     """The lines under the scores of a validation."""
-    report = Validated(20, 1, {"accuracy": 0.5}, best, samples, Pace(1.0, 1.0, 0.0, 1, None))
-    return [line.plain for line in validation_lines(report, "accuracy")[1:]]
+    report = validated(*samples, best=best)
+    return [line.plain for line in validation_lines(report, "accuracy", Facts("accuracy").news(report))[1:]]
+
+
+def validated(*samples: Sample, best: bool = True) -> Validated:
+    return Validated(20, 1, {"accuracy": 0.5}, best, samples, Pace(1.0, 1.0, 0.0, 1, None))
 
 
 def test_samples_are_shown_when_the_best_changes() -> None:
     assert shown(WRONG, best=False) == []
     assert shown(WRONG, best=True) == ["  - a film -> good   true: bad"]
+
+
+def test_samples_that_were_shown_just_so_are_not_shown_again() -> None:
+    facts = Facts("accuracy")
+    better = WRONG._replace(said="bad", right=True)
+    told = [facts.news(validated(RIGHT, one)) for one in (WRONG, WRONG, better, better, WRONG)]
+    assert told == [[WRONG, RIGHT], [], [RIGHT, better], [], [WRONG, RIGHT]]
 
 
 def test_two_samples_are_shown_and_wrong_ones_come_first() -> None:

@@ -26,6 +26,7 @@ from seqloom.cli.train_options import training_settings
 from seqloom.config.changing import with_setting
 from seqloom.config.data import DataConfig, EncodingConfig
 from seqloom.config.inputs import TokensConfig
+from seqloom.config.text import WordsConfig
 from seqloom.config.training import (
     AdamWConfig,
     ByLengthConfig,
@@ -38,8 +39,13 @@ from seqloom.config.training import (
     StreamsConfig,
     TrainingConfig,
 )
+from seqloom.data import sizes
+from seqloom.data.schema import Schema
 from seqloom.durable import hold
 from seqloom.errors import HeldError, SeqloomError
+from seqloom.tasks.choosing import task_of
+from seqloom.tasks.contract import Meaning, Task
+from seqloom.text.tokenizer import fit
 from seqloom.training import defaults
 from seqloom.training.reports import Begun, Ended, Noticed, Pace, Report, Sample, Saved, Stepped, Validated
 from seqloom.training.run_changes import OtherRunError
@@ -185,7 +191,7 @@ def test_every_verb_that_reads_data_has_the_options_of_the_data_check() -> None:
 
 
 def test_the_page_tells_what_to_type_next_as_the_command_does(capsys: pytest.CaptureFixture[str]) -> None:
-    summary(Path("runs/reviews-classify-cnn"), Ended(48, "done", 48, {}, pace(), 0), "accuracy", json=False)
+    summary(Path("runs/reviews-classify-cnn"), Ended(48, "done", 48, {}, pace(), 0), task("text", "label"), json=False)
     told = capsys.readouterr().out
     page = (ROOT / "docs" / "train.md").read_text(encoding="utf-8")
     assert told[told.index("next:") :] in page
@@ -226,7 +232,7 @@ def test_help_tells_the_run_before_the_model_and_the_data_last() -> None:
     [
         ("--epochs", f"else {defaults.FEWEST} to {defaults.MOST} times"),
         ("--patience", f"else {defaults.PATIENCE};"),
-        ("--batch", f"else {defaults.SMALLEST_BATCH} to {defaults.LARGEST_BATCH:,},"),
+        ("--batch", f"else {sizes.SMALLEST_BATCH} to {sizes.LARGEST_BATCH:,},"),
         ("--warm-up", f"{defaults.WARM_UP} at most"),
         ("--clip", f"else {TrainingConfig().clip:g};"),
         ("--keep", f"else {TrainingConfig().keep}."),
@@ -333,6 +339,13 @@ def test_what_can_be_refused_without_torch_does_not_wait_for_it(tmp_path: Path) 
 # --- displays --------------------------------------------------------------------------------------------------------
 
 
+def task(asks: Any, answers: Any) -> Task:
+    """A task that reads the one and says the other."""
+    tokenizer = fit(WordsConfig(), ["a film"])
+    labels = ("bad", "good") if answers == "label" else ()
+    return task_of(Meaning(Schema(asks, answers, labels), tokenizer, tokenizer, (2, 2, 1)))
+
+
 def pace(remaining: float | None = 65.0) -> Pace:
     return Pace(7.5, 52_300.0, 0.02, 412_000_000, remaining)
 
@@ -394,8 +407,34 @@ def test_a_run_that_is_over_says_which_option_goes_on_with_it(why: Any, flag: st
 
 def test_only_a_model_of_text_is_asked_through_the_shell(capsys: pytest.CaptureFixture[str]) -> None:
     for asks in ("text", "words", "picture", "pair"):
-        summary(Path("run"), Ended(48, "done", 48, {}, pace(), 0), "accuracy", json=False, asks=asks)  # type: ignore[arg-type]
+        summary(Path("run"), Ended(48, "done", 48, {}, pace(), 0), task(asks, "label"), json=False)
         assert ("seqloom predict run -\n" in capsys.readouterr().out) == (asks in ("text", "words"))
+
+
+@pytest.mark.parametrize(
+    ("asks", "answers", "verb"),
+    [("text", "nothing", "generate"), ("text", "text", "translate"), ("picture", "text", "translate")],
+)
+def test_what_to_type_next_is_the_verb_of_the_task(
+    asks: Any, answers: Any, verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    summary(Path("run"), Ended(48, "done", 48, {}, pace(), 0), task(asks, answers), json=False)
+    told = capsys.readouterr().out
+    assert f"seqloom {verb} run" in told and "predict" not in told
+
+
+@pytest.mark.parametrize("fitted", [True, False])
+def test_the_figures_of_a_calibrated_model_are_told_beside_those_of_the_look_that_found_it(
+    fitted: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    notes = {"step": 48, "dev": {"accuracy": 0.75, "loss": 0.25}, "cross_fitted": fitted}
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text(json.dumps({"notes": notes}))
+    ended = Ended(48, "done", 48, {"accuracy": 0.75, "loss": 0.5}, pace(), 0)
+    summary(tmp_path, ended, task("text", "label"), json=False)
+    assert ("calibrated, as the model answers now: loss 0.25\n" in capsys.readouterr().out) is fitted
+    summary(tmp_path, ended, task("text", "label"), json=True)
+    assert json.loads(capsys.readouterr().out)["calibrated"] == ({"loss": 0.25} if fitted else {})
 
 
 def test_a_slow_run_says_something_every_ten_seconds() -> None:

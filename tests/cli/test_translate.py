@@ -10,9 +10,8 @@ from typer.testing import CliRunner
 from bundle_common import make_reviews, make_run
 from seqloom import load
 from seqloom.cli import app
-from seqloom.config.decoding import BeamConfig, GreedyConfig
-from seqloom.errors import ConfigError
-from seqloom.metrics.texts import text_signatures
+from seqloom.config.decoding import BeamConfig, GreedyConfig, SampleConfig
+from seqloom.errors import ConfigError, RejectedError
 
 SOURCES = ["one two", "three, four", "two"]
 PAIRS = "source\ttarget\n" + "one two\tEins zwei.\nthree, four\tDrei, vier!\ntwo\tZwei\n" * 3
@@ -43,6 +42,16 @@ def test_lines_of_standard_input_and_of_a_file_are_translated_as_python_does(run
     assert (tmp_path / "b.txt").read_text().splitlines() == wanted
 
 
+@pytest.mark.slow
+def test_files_named_after_languages_are_lines_of_text(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "letters.en").write_text("one\ntwo\n")
+    said("translate", run, tmp_path / "letters.en", "--out", tmp_path / "letters.de")
+    assert (tmp_path / "letters.de").read_text() == said("translate", run, given="one\ntwo\n")
+    (tmp_path / "letters.json").write_text('["one"]')
+    with pytest.raises(RejectedError, match=r"no format has the extension '\.json'"):
+        said("translate", run, tmp_path / "letters.json")
+
+
 def test_several_texts_come_with_their_scores(run: Path) -> None:
     found = [json.loads(line) for line in said("translate", run, "--best", 2, given="one two\n").splitlines()]
     (one,) = load(run).translate(["one two"], best=2)
@@ -64,6 +73,27 @@ def test_a_beam_of_one_is_greedy_and_greedy_is_what_predict_says(run: Path) -> N
     greedy = [one.shown() for one in model.translate(SOURCES, decoding=GreedyConfig())]
     assert greedy == [one.shown() for one in model.predict(SOURCES)]
     assert greedy == said("translate", run, "--beam", 1, given="\n".join(SOURCES)).splitlines()
+
+
+def test_a_source_draws_the_same_text_alone_among_others_and_in_any_order(run: Path) -> None:
+    model, how = load(run), SampleConfig(seed=3, longest=12, temperature=2.0)
+
+    def drawn(sources: list[str], **settings: Any) -> list[str]:
+        return [one.shown() for one in model.translate(sources, decoding=how, **settings)]
+
+    together = drawn(SOURCES)
+    assert [drawn([source])[0] for source in SOURCES] == together
+    assert drawn(SOURCES[::-1]) == together[::-1]
+    assert drawn(SOURCES, budget=1) == together
+    assert len(set(together)) == len(SOURCES)  # each draws with numbers of its own
+
+
+@pytest.mark.slow
+def test_figures_of_drawn_texts_do_not_depend_on_batches(run: Path) -> None:
+    model, how = load(run), SampleConfig(seed=3, longest=12)
+    first, *others = (model.evaluate(decoding=how, budget=budget).metrics for budget in (1, 30, 1_000))
+    for other in others:
+        assert other == pytest.approx(first, rel=1e-4)
 
 
 def test_unknown_words_are_copied_from_the_source(run: Path) -> None:
@@ -91,6 +121,11 @@ def test_what_cannot_be_is_refused_before_any_work(run: Path, options: tuple[Any
         said("translate", run, *options, given="one\n")
 
 
+def test_a_length_penalty_without_a_beam_is_refused_by_evaluate() -> None:
+    with pytest.raises(ConfigError, match="give --beam"):
+        said("evaluate", "no-such-run", "--length-penalty", 0.6)
+
+
 @pytest.mark.slow
 def test_a_model_of_another_task_is_refused(tmp_path: Path) -> None:
     reviews = make_run(tmp_path / "run", **make_reviews(tmp_path))
@@ -105,5 +140,5 @@ def test_evaluate_searches_with_a_beam_and_signs_its_scores(run: Path) -> None:
     found = json.loads(said("evaluate", run, "--beam", 3, "--length-penalty", 0.6, "--json"))
     wanted = load(run).evaluate(decoding=BeamConfig(width=3, length_penalty=0.6))
     assert found["metrics"] == pytest.approx(wanted.metrics)
-    assert found["signatures"] == text_signatures(lower=False)
+    assert found["signatures"] == load(run).task.signatures(wanted.statistics)
     assert "tok:13a" in said("evaluate", run)

@@ -1,5 +1,6 @@
 """Whole comparisons: what they leave, that they go on, and that being killed changes nothing."""
 
+import json
 import os
 import signal
 import subprocess
@@ -7,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -15,7 +17,8 @@ from seqloom.comparing import Comparison, Plan, referee
 from seqloom.comparing.plan import Budget, Entry
 from seqloom.comparing.reports import ComparisonBegun, ComparisonEnded, ComparisonReport, RunBegun, RunEnded
 from seqloom.comparing.running import judgement
-from seqloom.config.data import ColumnSplit, DataConfig
+from seqloom.config.data import ColumnSplit, DataConfig, EncodingConfig, GivenSplit
+from seqloom.data.problems import BadRows
 from seqloom.durable import read_lines
 from seqloom.errors import ConfigError
 from training_common import write_data
@@ -120,6 +123,32 @@ def test_dev_is_judged_without_a_look_at_test_and_test_looks_are_written_down(do
     assert tested.comparison.part == "test" and len(tested.begun()) == 6
 
 
+@pytest.mark.parametrize(
+    ("task", "model", "field", "judged"), [("tag", "bilstm", "tags", 60), ("classify", "bag", "label", 35)]
+)
+def test_rows_that_training_skipped_end_no_comparison(
+    tmp_path: Path, task: Any, model: str, field: str, judged: int
+) -> None:
+    """Tags are read in windows, so what was too long to learn from is judged whole; of other tasks it is skipped."""
+    words = [["Ada"] * (1 + row % 9) for row in range(60)]
+    answers = [
+        ["B-P", "O"][len(some) % 2 :][:1] * len(some) if field == "tags" else "ab"[len(some) % 2] for some in words
+    ]
+    lines = [{"tokens": some, field: answer} for some, answer in zip(words, answers, strict=True)]
+    for part in ("train", "dev"):
+        (tmp_path / f"{part}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    train, dev = (str(tmp_path / f"{part}.jsonl") for part in ("train", "dev"))
+    asked = msgspec.structs.replace(
+        plan(tmp_path, tmp_path / "out", models=(model,), seeds=1, budget=Budget(amount=200)),
+        data=DataConfig(train=(train,), dev=(dev,), task=task, split=GivenSplit()),
+        encoding=EncodingConfig(longest=5, too_long="refuse"),
+        bad_rows=BadRows(skip=True, share=1.0),
+    )
+    found = Done(asked).comparison
+    assert found.rows == judged
+    assert max(one.high for one in found.lengths) == (9 if judged == 60 else 5)
+
+
 def test_another_comparison_in_the_same_folder_is_refused(data: Path, done: Done) -> None:
     with pytest.raises(ConfigError, match="holds another comparison: budget differ"):
         list(referee(plan(data, done.plan.folder, budget=Budget(kind="symbols", amount=999))))
@@ -129,6 +158,8 @@ def test_runs_at_the_same_time_come_out_as_one_after_the_other(data: Path, done:
     together = Done(plan(data, tmp_path / "out"), jobs=2)
     assert sorted(together.begun()) == sorted(done.begun())
     assert same(together.statistics(), done.statistics())
+    assert {one.together for one in together.comparison.models} == {2}
+    assert {one.together for one in done.comparison.models} == {1}
 
 
 @pytest.mark.parametrize(

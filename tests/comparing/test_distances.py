@@ -3,16 +3,21 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from comparing_common import World, judged
 from seqloom.cli import app
+from seqloom.comparing.costs import Cost, Spread
 from seqloom.comparing.distances import Distances, _written, far_set, referee_distances
 from seqloom.comparing.plan import Budget, Plan
 from seqloom.comparing.reports import RunBegun
 from seqloom.config.data import DataConfig
 from seqloom.data.front import load_data
 from seqloom.errors import ConfigError
+from seqloom.figures import Line
 
 
 def plan(out: Path, name: str = "copy", **changes: Any) -> Plan:
@@ -45,6 +50,29 @@ def test_a_set_at_a_distance_is_written_as_it_is_drawn(tmp_path: Path, name: str
     assert (len(prepared.parts["train"]), len(prepared.parts["dev"])) == (drawn, 4)
     steps = {"copy": 13, "copy_memory": 32}[name]
     assert set(prepared.columns["input"].lengths.tolist()) == {steps}
+
+
+def test_files_with_another_number_of_rows_are_not_taken_for_what_was_asked(tmp_path: Path) -> None:
+    source, parameter = far_set(DataConfig(train=("copy",)))
+    _written(source, {parameter: 12}, tmp_path, rows=40)
+    assert _written(source, {parameter: 12}, tmp_path, rows=40).train
+    with pytest.raises(ConfigError, match=r"train\.jsonl has 40 rows, and 400 are asked for"):
+        _written(source, {parameter: 12}, tmp_path, rows=400)
+
+
+def test_the_time_for_each_symbol_is_that_of_the_symbols_that_were_read() -> None:
+    """The inputs of copy_memory are 20 symbols longer than its delay: the same time for each is a flat line."""
+    draws, cost = np.random.default_rng(0), Spread.of([1.0])
+    comparisons = []
+    for length in (30, 120):
+        first, second = World(rows=50).answers(draws)
+        found = judged({"bag": first, "lstm": second}, lengths=np.full(50, length))
+        timed = Cost(latency=Spread.of([length * 0.5]), throughput=cost, memory=1, disk=1)
+        models = tuple(msgspec.structs.replace(one, cost=timed) for one in found.models)
+        comparisons.append(msgspec.structs.replace(found, models=models))
+    _, times = Distances("copy_memory", (10, 100), tuple(comparisons)).figures()
+    assert isinstance(times, Line)
+    assert [tuple(series.y) for series in times.series] == [(500.0, 500.0)] * 2
 
 
 @pytest.mark.parametrize("text", ["", "ten", "10;20", "1.5"])

@@ -4,13 +4,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 import torch
 from torch import nn
 from typer.testing import CliRunner
 
-from comparing_common import World, accuracy
+from comparing_common import Shares, World, accuracy, judged, judgement
 from seqloom import recipes
 from seqloom.cli import app
 from seqloom.comparing.costs import Cost, Spread, _Counting
@@ -20,31 +21,20 @@ from seqloom.comparing.lengths import by_length
 from seqloom.comparing.opening import baseline_of
 from seqloom.comparing.plan import Budget, Plan
 from seqloom.comparing.results import Comparison
-from seqloom.comparing.running import Facts, Judgement
 from seqloom.comparing.scaling import scaled
-from seqloom.comparing.tables import Tables
+from seqloom.comparing.tables import Tables, added
 from seqloom.comparing.weighing import Weighed
 from seqloom.config.data import DataConfig, GivenSplit
 from seqloom.config.inputs import TokensConfig
 from seqloom.config.models import AnyModel
 from seqloom.data.problems import BadRows
+from seqloom.data.schema import Schema
 from seqloom.errors import ConfigError, DataError
-from seqloom.tasks.contract import Metric
+from seqloom.tasks.classify import Classify
+from seqloom.tasks.contract import Meaning, Metric
+from seqloom.tasks.several import ClassifySeveral
 
 TOKENS = TokensConfig(vocab_size=500)
-
-
-class Shares:
-    """As much of a task as weighing needs: right answers of all answers."""
-
-    name = "classify"
-    metric = Metric("accuracy")
-
-    def summed(self, rows: np.ndarray, times: np.ndarray | None = None) -> np.ndarray:
-        return rows.sum(axis=0) if times is None else np.asarray(times @ rows)
-
-    def measure(self, sums: np.ndarray) -> dict[str, np.ndarray]:
-        return {"accuracy": accuracy(sums)}
 
 
 class Ratios(Shares):
@@ -54,34 +44,13 @@ class Ratios(Shares):
         return {"accuracy": np.asarray(sums[..., 0] / (1 + sums[..., 1]))}
 
 
-def judgement(model: str, seed: int, statistics: np.ndarray) -> Judgement:
-    facts = Facts(
-        model=model,
-        seed=seed,
-        part="dev",
-        task="classify",
-        metric="accuracy",
-        metrics={"accuracy": float(accuracy(statistics.sum(axis=0))), "broken": None},
-        rows=len(statistics),
-        parameters=100 if model == "small" else 10_000,
-        steps=7,
-        symbols=1000,
-        seconds=1.5,
-        ended="done",
-        device="cpu",
-    )
-    return Judgement(facts, np.arange(len(statistics)), statistics)
-
-
 def weighed(worlds: dict[str, float], *, seeds: int = 3, task: Any = None) -> Comparison:
     """A comparison of simulated models whose accuracies differ by these gaps from 0.8."""
     draws = np.random.default_rng(1)
     example = draws.standard_normal(1000)
     world = World(seeds=seeds, spread=0.003)
     tables = {name: world._model(0.8 + gap, example, draws) for name, gap in worlds.items()}
-    judged = {name: [judgement(name, seed, rows) for seed, rows in enumerate(table)] for name, table in tables.items()}
-    facts: dict[str, Any] = {"data": "simulated", "part": "dev", "budget": "nothing", "seeds": seeds}
-    return Weighed(judged, task or Shares()).comparison(np.arange(1000) // 100 + 1, baseline="small", **facts)
+    return judged(tables, task, np.arange(1000) // 100 + 1)
 
 
 @pytest.mark.parametrize("name", [name for name in recipes.names("classifier") if name != "linear"])
@@ -123,6 +92,17 @@ def test_a_task_without_linear_has_its_smallest_recipe_as_the_baseline() -> None
 
     name, why = baseline_of(Models(), _plan())  # type: ignore[arg-type]
     assert name == "bag" and "lm has no 'linear' here" in why
+
+
+def test_filters_over_pictures_are_compared_with_hidden_layers_over_pixels() -> None:
+    class Pictures:
+        name = "classify"
+
+        def recipes(self) -> list[str]:
+            return ["conv2d", *(name for name in recipes.names("picture-classifier") if name != "conv2d")]
+
+    name, why = baseline_of(Pictures(), _plan())  # type: ignore[arg-type]
+    assert (name, why) == ("mlp", "classify has no 'linear' here: the baseline is mlp")
 
 
 def test_memory_is_that_of_the_tensors_that_are_alive_at_once() -> None:
@@ -200,6 +180,42 @@ def test_mcnemar_is_only_where_answers_are_right_or_wrong() -> None:
     assert all(pair.p_mcnemar is None for pair in weighed({"small": 0.0, "large": 0.02}, task=Ratios()).pairs)
 
 
+class Macro(Shares):
+    """A macro F1 of two labels: of a single example it is 0 or 1, of several no share of right answers."""
+
+    metric = Metric("macro_f1")
+
+    def measure(self, sums: np.ndarray) -> dict[str, np.ndarray]:
+        right, wrong = sums[..., 0], sums[..., 1] - sums[..., 0]
+        return {"macro_f1": np.asarray(right**2 / np.maximum(right**2 + wrong**2, 1e-9))}
+
+
+def test_mcnemar_is_not_beside_a_figure_that_is_no_share_of_right_answers() -> None:
+    assert all(pair.p_mcnemar is None for pair in weighed({"small": 0.0, "large": 0.02}, task=Macro()).pairs)
+
+
+def test_runs_that_shared_the_machine_are_told_beside_the_time_of_training() -> None:
+    alone = weighed({"small": 0.0, "large": 0.02})
+    assert "at the same time" not in alone.text(100) + alone.html()
+    models = tuple(msgspec.structs.replace(one, together=3) for one in alone.models)
+    shared = msgspec.structs.replace(alone, models=models)
+    assert "Up to 3 runs trained at the same time" in shared.text(100)
+    (training,) = [figure for figure in figures_of(shared) if figure.title.endswith("seconds of training")]
+    assert "Up to 3 runs trained at the same time" in training.caption
+
+
+@pytest.mark.parametrize("kind", ["label", "labels"])
+def test_what_each_example_adds_to_the_sums_is_what_they_sum_to(kind: str) -> None:
+    schema = Schema("text", kind, ("a", "b", "c"))  # type: ignore[arg-type]
+    task = (Classify if kind == "label" else ClassifySeveral)(Meaning(schema, None, None))
+    draws = np.random.default_rng(0)
+    rows = draws.integers(0, 3, (150, task.statistics)).astype(np.float64)
+    blocks = list(added(task, rows))
+    assert len(blocks) == 3
+    np.testing.assert_allclose(np.concatenate(blocks).sum(axis=0), task.summed(rows))
+    np.testing.assert_allclose(blocks[0][7], task.summed(rows[7:8]))
+
+
 def test_every_pair_is_corrected_for_all_pairs() -> None:
     found = weighed({"small": 0.0, "a": 0.01, "b": 0.02, "c": 0.03})
     assert len(found.pairs) == 6
@@ -217,9 +233,9 @@ def test_a_comparison_is_text_page_and_json_of_the_same_numbers() -> None:
 
 def test_runs_judged_on_other_rows_are_not_compared() -> None:
     table = World().answers(np.random.default_rng(0))[0]
-    judged = {"a": [judgement("a", 0, table[0])], "b": [judgement("b", 0, table[0][:-1])]}
+    runs = {"a": [judgement("a", 0, table[0])], "b": [judgement("b", 0, table[0][:-1])]}
     with pytest.raises(DataError, match="b was judged on 999 rows"):
-        Weighed(judged, Shares())  # type: ignore[arg-type]
+        Weighed(runs, Shares())  # type: ignore[arg-type]
 
 
 def test_rows_of_dev_that_are_in_train_are_counted(tmp_path: Path) -> None:

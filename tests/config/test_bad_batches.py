@@ -19,6 +19,7 @@ from seqloom.config.heads import (
     NextTokenHeadConfig,
     NumberHeadConfig,
     ScoresHeadConfig,
+    UnmappedHead,
 )
 from seqloom.config.inputs import (
     AnyInput,
@@ -55,7 +56,7 @@ PICTURES = (
 
 @cache
 def classifier(source: AnyInput = SYMBOLS, head: Any = CLASSES) -> nn.Module:
-    width = 3 if isinstance(head, ScoresHeadConfig) else 8
+    width = head.answers if isinstance(head, UnmappedHead) else 8
     return SequenceModelConfig(encoder=EncoderConfig(input=source, width=width), head=head).build().eval()
 
 

@@ -16,6 +16,7 @@ from seqloom.config.heads import (
     NextTokenHeadConfig,
     Pooling,
     SequenceHead,
+    UnmappedHead,
     VectorHeadConfig,
 )
 from seqloom.config.inputs import AnyInput, FiltersConfig, FlatConfig, PatchesConfig, PictureConfig
@@ -126,7 +127,7 @@ def test_positions_added_and_concatenated(join: Any, position: Any) -> None:
 @pytest.mark.parametrize("head", pool(SequenceHead), ids=lambda head: head.kind())
 @pytest.mark.parametrize("hidden", [(), (6,), (6, 5)])
 def test_every_head_of_a_sequence(head: Any, hidden: Any) -> None:
-    hidden = (*hidden, head.num_classes) if head.kind() == "scores" else hidden
+    hidden = (*hidden, head.answers) if isinstance(head, UnmappedHead) else hidden
     config = SequenceModelConfig(encoder=PLAIN, head=head, hidden=hidden, pooling="attention")
     assert count_parameters(config.build()) == config.parameters()
 

@@ -68,6 +68,17 @@ def test_pictures_of_three_axes_are_grey(tmp_path: Path, name: str, dtype: type)
     assert [label for _, label in rows] == ["é", "b"]
 
 
+def test_further_arrays_are_columns_of_their_names(tmp_path: Path) -> None:
+    further: dict[str, Any] = {"group": ["a", "b"], "id": [7, 8], "share": [0.5, np.nan]}
+    columns, rows = found_in(tmp_path, x=GRID, y=[1, 0], **further)
+    assert columns == ("vectors", "label", "group", "id", "share")
+    assert [row[1:] for row in rows] == [("1", "a", 7, 0.5), ("0", "b", 8, None)]
+    parted = {f"{name}_{part}": array for part in ("train", "test") for name, array in further.items()}
+    columns, rows = found_in(tmp_path, x_train=GRID, x_test=GRID, **parted)
+    assert columns == ("vectors", "group", "id", "share", "split")
+    assert [row[1] for row in rows] == ["a", "b", "a", "b"]
+
+
 def test_four_axes_are_pictures_by_any_name(tmp_path: Path) -> None:
     columns, rows = found_in(tmp_path, x=np.zeros((2, 5, 6, 3), np.uint8))
     assert columns == ("picture",)
@@ -123,6 +134,10 @@ def test_parts_make_a_column(tmp_path: Path) -> None:
         ({"x": GRID, "lengths": [1.0, 2.0]}, "array.shape: 'lengths' is float64 [2]; expected integers [N]"),
         ({"images": GRID, "lengths": [3, 3]}, "array.shape: 'lengths' is int64 [2]; expected no lengths"),
         ({"features": GRID}, "array.name: unknown array 'features': float32 [2, 3, 4]"),
+        ({"x": GRID, "group": [1, 2, 3]}, "array.name: unknown array 'group': int64 [3]; a further column has"),
+        ({"x": GRID, "y": [0.5, 1.5], "category": [1, 2]}, "array.name: unknown array 'category': int64 [2]; by that"),
+        ({"x": GRID, "words": ["a", "b"]}, "array.name: unknown array 'words': <U1 [2]; by that name"),
+        ({"x_dev": GRID, "split_dev": ["a", "b"]}, "array.name: unknown array 'split_dev': <U1 [2]; by that name"),
         ({"x": GRID, "images": GRID}, "array.name: expected one input and one target, found x, images"),
         ({"y": [1, 2]}, "array.name: expected one input and one target, found y"),
         ({"x_train": GRID, "y_test": [1]}, "array.name: expected one input and one target for test, found y"),
@@ -145,6 +160,7 @@ def test_what_is_no_plain_set_of_arrays_is_refused_by_name(tmp_path: Path, named
         ({"x": GRID, "y": ["a", "\ud800"]}, "array.text"),
         ({"x": GRID, "y": np.array([97, 0x110000], np.uint32).view("<U1")}, "array.text"),
         ({"x": GRID, "tags": [["a", "😀", "c"], ["d", "\udfff", "e"]]}, "array.text"),
+        ({"x": GRID, "group": ["a", "\udfff"]}, "array.text"),
     ],
 )
 def test_a_bad_row_is_counted_and_the_others_are_read(tmp_path: Path, named: Any, code: str) -> None:

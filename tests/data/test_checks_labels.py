@@ -202,6 +202,11 @@ def test_labels_that_are_nearly_all_different_are_refused_but_not_in_a_handful_o
     error = refused(train=[*numbered, "more"])
     assert error.codes == ("label.too_many",)
     assert "20 different labels in 20 rows; is it the right column?" in str(error)
+    assert "--task regress" not in str(error)
+
+
+def test_numbers_that_are_nearly_all_different_are_refused_with_the_task_for_them() -> None:
+    assert "Fix: --task regress" in str(refused(train=[f"{row}.5" for row in range(20)]))
 
 
 def test_a_small_dev_set_may_have_a_label_in_every_row() -> None:

@@ -101,6 +101,16 @@ def test_what_was_inferred_is_said_and_what_was_given_is_not() -> None:
     assert roles("text label", ("a", "x"), input=("text",), target=("label",), task="classify").said == ()
 
 
+def test_columns_that_nothing_is_read_from_are_named_unless_the_user_chose() -> None:
+    row = ("a", "b", "x", "7", "train")
+    found = roles("question reply label id split", row)
+    assert found.said[-1] == "not read: 'reply'"
+    chosen = roles("question reply label id split", row, input=("question",), target=("label",))
+    assert not any("not read" in said for said in chosen.said)
+    many = " ".join(["text", "label", *(f"c{number}" for number in range(11))])
+    assert roles(many, ("a", "x", *"01234567890")).said[-1].endswith("'c6', 'c7' and 3 others")
+
+
 def test_a_column_named_split_is_one_only_if_its_values_name_parts() -> None:
     assert roles("text label split", ("a", "x", "valid")).split == 2
     assert roles("text label split", ("a", "x", "up")).split is None
@@ -117,6 +127,12 @@ def test_a_column_named_split_is_one_only_if_its_values_name_parts() -> None:
             ("a", "x"),
             {},
             "csv.column: no column 'label'; found text, lable. Fix: did you mean --target 'lable'?",
+        ),
+        (
+            "description price",
+            ("a", "2"),
+            {"target": ("price",), "task": "regress"},
+            "no column 'text'; found description, price. Fix: --input 'description'.",
         ),
         (
             "txt label",

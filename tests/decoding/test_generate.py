@@ -7,7 +7,7 @@ import pytest
 
 from bundle_common import make_reviews, make_run
 from seqloom.config.decoding import BeamConfig, GreedyConfig, SampleConfig, decoding
-from seqloom.errors import ConfigError, DataError
+from seqloom.errors import ConfigError, DataError, RejectedError
 from seqloom.loaded import LoadedModel, load
 
 LINES = "once upon a time there was a cat\nthe cat sat on the mat\nonce more the cat sat\n"
@@ -72,10 +72,16 @@ def test_a_sampling_task_predicts_the_same_however_batches_are_cut(model: Loaded
         model.task = task
 
 
-def test_prompts_beyond_the_last_position_are_refused_before_any_work(tmp_path: Path) -> None:
+def test_prompts_beyond_the_last_position_are_refused_by_number_before_any_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     gpt = load(make_language_model(tmp_path, "gpt"))
-    with pytest.raises(DataError, match=r"1,101 symbols.*1,024 positions"):
-        gpt.generate(["once", "cat " * 1_100])
+    monkeypatch.setattr(gpt.task.__class__, "continued", None)
+    with pytest.raises(RejectedError) as refused:
+        gpt.generate(["once", "cat " * 1_100, "cat", "cat " * 1_024])
+    said = str(refused.value)
+    assert "prompts:2: seq.too_long: 1,100 long, and the learned positions of the model end at 1,023" in said
+    assert "prompts:4: seq.too_long: 1,024 long" in said and "prompts:3" not in said and "--" not in said
     with pytest.raises(DataError, match="positions"):
         gpt.stream("cat " * 1_100)
 
@@ -100,7 +106,7 @@ def test_no_prompt_gives_no_answer(model: LoadedModel) -> None:
 def test_a_model_that_writes_no_text_is_refused_with_the_reason(tmp_path: Path) -> None:
     classifier = load(make_run(tmp_path / "run", **make_reviews(tmp_path)))
     for ask in (lambda: classifier.generate(["a"]), lambda: classifier.stream("a")):
-        with pytest.raises(ConfigError, match="classify writes none"):
+        with pytest.raises(ConfigError, match="needs a language model, and the task of this one is classify"):
             ask()
 
 
@@ -113,7 +119,7 @@ def test_settings_choose_the_simplest_way_that_has_them_all() -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"temperature": 0.5, "width": 3}, "temperature belong to a sample, width to a beam"),
+        ({"temperature": 0.5, "width": 3}, r"sample \(temperature\) and of a beam \(width\)"),
         ({"temprature": 0.5}, "did you mean 'temperature'"),
         ({"temperature": 0.0}, "temperature"),
         ({"best": 9, "width": 3}, "the best 9 of 3"),

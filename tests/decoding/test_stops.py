@@ -1,5 +1,6 @@
 """Stop strings end an answer wherever they stand, and a stream shows nothing that it would have to take back."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -152,6 +153,69 @@ def test_a_stop_is_reached_exactly_when_the_text_holds_one(text: str, stops: lis
             assert (draft.ended == "stop") == any(stop in said for stop in stops)
             if draft.ended == "stop":
                 break
+
+
+class Constant:
+    """A model that finds symbol after symbol of the vocabulary less likely; it remembers how many rows it was asked."""
+
+    def __init__(self, vocab_size: int) -> None:
+        self.scores = torch.arange(vocab_size, 0, -1, dtype=torch.float64) / 8
+        self.scores[END] = -20.0
+        self.rows: list[int] = []
+
+    def step(self, x: Padded, state: Any) -> tuple[Padded, Any]:
+        self.rows.append(len(x.lengths))
+        return x.with_values(self.scores.expand(*x.values.shape, -1)), state
+
+
+def letters(symbols: list[int]) -> str:
+    return "".join(chr(ord("a") + symbol - COUNT) for symbol in symbols if symbol >= COUNT)
+
+
+@pytest.mark.parametrize("stops", [5, 15, 19])
+def test_a_beam_stays_full_however_many_candidates_a_stop_string_ends(stops: int) -> None:
+    model, width, most = Constant(COUNT + 20), 2, 4
+    how = BeamConfig(width=width, best=2, length_penalty=0.0, stop=tuple("abcdefghijklmnopqrst"[:stops]))
+    state, begin = (torch.zeros(1, 1),), Padded.of(torch.tensor([[BEGIN]]))
+    write(model, state, begin, torch.tensor([most]), how, decode=letters)
+    assert model.rows[1:] and model.rows[1] == min(width, 20 - stops)
+
+
+def test_a_text_that_goes_on_wins_over_stops_though_it_is_not_among_the_first_candidates() -> None:
+    # the five likeliest symbols end the text at once, and with this length penalty the longest texts are the best
+    model, stop = Constant(COUNT + 8), tuple("abcde")
+    how = BeamConfig(width=2, best=1, length_penalty=6.0, stop=stop)
+    state, begin = (torch.zeros(1, 1),), Padded.of(torch.tensor([[BEGIN]]))
+    ((answer,),) = write(model, state, begin, torch.tensor([6]), how, decode=letters)
+    assert (answer.text, answer.ended) == ("fffff", "stop")  # the sixth symbol is the likeliest, "a"
+
+
+def every_stopped(model: Constant, how: BeamConfig, most: int) -> dict[str, float]:
+    """All texts that there are with the best score of each, the best first."""
+    logs, found = model.scores.clone(), dict[str, float]()
+    logs = (logs - logs.logsumexp(dim=0)).tolist()
+    going: list[tuple[str, float]] = [("", 0.0)]
+    for length in range(1, most + 1):
+        worth = ((5 + length) / 6) ** how.length_penalty
+        said = [(text + letters([n]), log + logs[n]) for text, log in going for n in range(COUNT, len(logs))]
+        ended = [(text, log + logs[END]) for text, log in going]
+        ended += [(text[:-1], log) for text, log in said if text[-1] in how.stop]
+        going = [one for one in said if one[0][-1] not in how.stop]
+        for text, log in ended + (going if length == most else []):
+            found[text] = max(found.get(text, -math.inf), log / worth)
+    return dict(sorted(found.items(), key=lambda one: -one[1]))
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1.0, 5.0])
+def test_with_stop_strings_a_wide_beam_finds_the_best_of_all_texts_each_once(alpha: float) -> None:
+    model, most = Constant(COUNT + 6), 3
+    how = BeamConfig(width=120, best=9, length_penalty=alpha, stop=("b", "a", "d"))
+    state, begin = (torch.zeros(1, 1),), Padded.of(torch.tensor([[BEGIN]]))
+    (found,) = write(model, state, begin, torch.tensor([most]), how, decode=letters)
+    expected = every_stopped(model, how, most)
+    assert len({one.text for one in found}) == 9
+    assert [one.score for one in found] == pytest.approx(list(expected.values())[:9])
+    assert [one.score for one in found] == pytest.approx([expected[one.text] for one in found])
 
 
 def test_a_stream_of_a_model_is_what_it_writes() -> None:

@@ -172,7 +172,7 @@ class CountsWrong(CausalSelfAttention):
         super().__init__(ATTENTION, 8, "alibi")
 
     def extend(self, x: Padded, inner: Cache) -> tuple[Padded, Cache]:
-        return super().extend(x, inner._replace(seen=torch.zeros_like(inner.seen)))
+        return super().extend(x, inner._replace(read=inner.read._replace(seen=torch.zeros_like(inner.read.seen))))
 
 
 class SavesHalf(Mixer):

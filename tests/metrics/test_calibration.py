@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import log_loss
 
-from seqloom.metrics.calibration import best_temperature, binned, calibration_error
+from seqloom.metrics.calibration import Calibration, best_temperature, binned, calibration_error, cross_fitted
 
 
 def plain_error(sure: np.ndarray, right: np.ndarray) -> float:
@@ -93,3 +93,29 @@ def test_a_few_rows_that_are_all_right_make_a_model_only_a_little_surer() -> Non
     scores, true = np.array([[2.0, 0.0]] * 6), np.zeros(6, np.int64)
     temperature = best_temperature(lambda one: summed_loss(scores, true, one))
     assert 0.5 < temperature < 1
+
+
+@settings(max_examples=30)
+@given(st.integers(1, 40), st.integers(0, 1_000), st.randoms(use_true_random=False))
+def test_no_row_has_part_in_how_it_is_read_and_halves_stay_whatever_the_order(count: int, first: int, draws) -> None:
+    def by_row(start: int, order: list[int]) -> list[tuple[float, ...]]:
+        """The places in the part, 0 for the first row, of the rows that found the calibration of each row."""
+        ids = [str(start + place) for place in order]
+        found = cross_fitted(ids, lambda rows: Calibration(1.0, tuple(sorted(float(order[row]) for row in rows))))
+        assert found.shipped.thresholds == tuple(range(count))
+        return [found.rows[str(start + place)].thresholds for place in range(count)]
+
+    shuffled = draws.sample(range(count), count)
+    others = by_row(0, list(range(count)))
+    assert others == by_row(first, shuffled)
+    halves = [set(range(count)) - set(other) for other in others]
+    assert all(place in half and abs(count - 2 * len(half)) <= 1 for place, half in enumerate(halves))
+    assert len({frozenset(half) for half in halves}) == min(count, 2)
+
+
+@given(st.floats(0.2, 5), st.floats(0.05, 0.95), st.floats(-4, 4))
+def test_thresholds_of_plain_probabilities_say_the_same(temperature: float, threshold: float, score: float) -> None:
+    plain = Calibration(temperature, (threshold,)).untempered
+    likely, tempered = 1 / (1 + np.exp(-score)), 1 / (1 + np.exp(-score / temperature))
+    if abs(tempered - threshold) > 1e-6:
+        assert (likely > plain.thresholds[0]) == (tempered > threshold)

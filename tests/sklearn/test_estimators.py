@@ -1,6 +1,7 @@
 """The estimators of `seqloom.sklearn`: what scikit-learn expects of any, and what they hold when they are pickled."""
 
 import pickle  # noqa: TID251  # what users do with an estimator; it holds no module of ours
+import re
 import subprocess
 import sys
 from io import BytesIO
@@ -108,9 +109,23 @@ def test_what_no_model_reads_is_a_value_error(given: Any, said: str) -> None:
     assert isinstance(caught.value, SeqloomError) and caught.value.fix
 
 
-def test_a_bad_row_is_refused_with_its_line() -> None:
-    with pytest.raises(SeqloomError, match=r"data\.jsonl:2.*row\.empty_text"):
-        SeqloomClassifier("bag", **QUICK).fit(["good", "", "bad"], ["a", "b", "a"])
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["good", "", "bad"], "X[1]: the text is empty. Fix: leave it out of X and y."),
+        (["", "bad", " "], "X[0]: the text is empty, and 1 other value cannot be read either."),
+        (["good", 3.5, "bad"], "X[1]: "),
+        ([("a", "b"), ("c", ""), ("d", "e")], "X[1]: "),
+    ],
+)
+@pytest.mark.parametrize("asked", ["fit", "predict"])
+def test_a_value_that_cannot_be_read_is_a_value_error_with_its_place_in_x(
+    fitted: SeqloomClassifier, given: Any, said: str, asked: str
+) -> None:
+    learning = clone(fitted)
+    with pytest.raises(ValueError, match=re.escape(said)) as caught:
+        learning.fit(given, ["a", "b", "a"]) if asked == "fit" else fitted.predict(given)
+    assert "--" not in str(caught.value) and "jsonl" not in str(caught.value)
 
 
 def test_an_unknown_setting_is_refused_with_the_nearest() -> None:

@@ -10,10 +10,10 @@ import torch
 import torch.nn.functional as F
 from sklearn.metrics import accuracy_score, classification_report, f1_score, log_loss
 
-from seqloom.config.heads import ClassHeadConfig, LabelsHeadConfig, ScoresHeadConfig
+from seqloom.config.heads import ClassHeadConfig, LabelsHeadConfig, ScoresHeadConfig, UnmappedHead
 from seqloom.errors import ConfigError, DataError
 from seqloom.metrics.calibration import Calibration
-from seqloom.tasks.classify import UNSEEN, Classify
+from seqloom.tasks.classify import UNSEEN, Classify, scored, scores_of
 from seqloom.tasks.contract import HeadSettings
 from seqloom.tasks.judging import evaluate
 from seqloom.tasks.several import ClassifySeveral
@@ -137,13 +137,24 @@ def test_class_weights_are_refused_where_there_is_no_choice_of_one_class(small: 
 
 
 @pytest.mark.parametrize("kind", ["labels", "numbers"])
-def test_smoothing_and_the_linear_recipe_are_refused_where_there_are_no_classes(small: Write, kind: str) -> None:
-    task = small(kind).task
-    assert "linear" not in task.recipes()
+def test_smoothing_is_refused_where_there_are_no_classes(small: Write, kind: str) -> None:
     with pytest.raises(ConfigError, match="smoothing is for one label"):
-        task.model("cnn", "tiny", HeadSettings(smoothing=0.1))
-    with pytest.raises(ConfigError, match="'linear' gives one score to each class"):
-        task.model("linear", "tiny", HeadSettings())
+        small(kind).task.model("cnn", "tiny", HeadSettings(smoothing=0.1))
+
+
+@pytest.mark.parametrize("kind", ["csv", "labels", "numbers"])
+def test_linear_answers_every_question_about_a_text_with_a_weight_for_each_symbol_and_answer(
+    small: Write, kind: str
+) -> None:
+    """One weight of a symbol moves the answer alone: nothing stands between the counts and the scores but a bias."""
+    found = small(kind)
+    assert "linear" in found.task.recipes()
+    model = found.task.model("linear", "tiny", HeadSettings())
+    assert isinstance(model.head, UnmappedHead)
+    assert found.task.adapted(model) == model
+    found.task.require(model)
+    assert model.parameters() == (model.encoder.input.parameters(1) + 1) * model.head.answers
+    assert found.task.loss(model.build(), found.batches("train")[0], None)[0].total.isfinite()
 
 
 def test_one_label_alone_is_no_choice(small: Write) -> None:
@@ -234,7 +245,7 @@ def test_a_temperature_is_found_that_lowers_the_loss_and_changes_no_label(small:
     model = found.model("bag").eval()
     with torch.no_grad():
         model.head.linear.weight.mul_(30)  # much too sure
-        calibration = found.task.calibration(model, found.batches())
+        calibration = found.task.fitted(model, found.batches()).shipped
     assert calibration.temperature > 1 and calibration.thresholds == ()
     calibrated = found.task.calibrated(calibration)
     before, after = (evaluate(task, model, found.batches()) for task in (found.task, calibrated))
@@ -246,7 +257,7 @@ def test_a_temperature_is_found_that_lowers_the_loss_and_changes_no_label(small:
         one.label for one in calibrated.predict(model, inputs)
     ]
     with torch.no_grad():
-        assert found.task.calibration(model, found.batches()) == calibration
+        assert found.task.fitted(model, found.batches()).shipped == calibration
 
 
 @pytest.mark.parametrize("name", ["f1", "macro_f1"])
@@ -257,7 +268,7 @@ def test_thresholds_are_found_that_raise_the_f1_that_decides(written: Write, nam
     task, model = small.task.deciding_by(name), small.model("bag").eval()
     with torch.no_grad():
         model.head.linear.bias.fill_(-1.0)  # says nothing by itself
-        calibration = task.calibration(model, small.batches())
+        calibration = task.fitted(model, small.batches()).shipped
     calibrated = task.calibrated(calibration)
     before, after = (evaluate(one, model, small.batches()).metrics for one in (task, calibrated))
     assert after[name] > before[name]
@@ -273,8 +284,39 @@ def test_a_calibration_looks_at_no_more_scores_than_it_needs(small: Write, monke
     assert len(batches) > 1
     monkeypatch.setattr("seqloom.tasks.classify.MOST_SCORES", 1)
     with torch.no_grad():
-        few = found.task.calibration(model, batches)
-        assert few == found.task.calibration(model, batches[:1])
+        few = found.task.fitted(model, batches)
+        assert few == found.task.fitted(model, batches[:1])
+
+
+def test_a_calibration_of_many_scores_looks_at_batches_from_one_end_to_the_other(small: Write) -> None:
+    found = small("csv")
+    model, batches = found.model("bag").eval(), found.batches()
+    many = [batches[0]._replace(ids=(str(number),)) for number in range(100)]
+    scores = scores_of(model, batches[0].inputs).numel()
+    for most in (1, 4 * scores, 7 * scores, 10**9):
+        with torch.no_grad():
+            seen = scored(model, many, most)
+        numbers = [int(id_) for id_ in seen.ids]
+        assert len(set(np.diff(numbers))) <= 1  # every k-th
+        assert seen.scores.numel() <= most or len(numbers) == 1
+        assert len(numbers) == 1 or numbers[-1] >= 64
+        assert most < 10**9 or numbers == list(range(100))
+
+
+def test_rows_that_found_thresholds_are_not_judged_by_them(written: Write) -> None:
+    draws = np.random.default_rng(0)
+    some = [[label for label in "abcdefgh" if draws.random() < 0.2] for _ in range(80)]  # of which no word tells
+    small = written("a.jsonl", lines(*some), lines(*some))
+    model = small.model("bag").eval()
+    with torch.no_grad():
+        model.head.linear.bias.fill_(-1.5)  # as often as labels are there
+        fitted = small.task.fitted(model, small.batches())
+        looked = small.task.looking(model, small.batches())
+    tasks = small.task.calibrated(fitted.shipped), small.task.calibrated(fitted.shipped, fitted.rows), looked
+    flattered, told, look = (evaluate(task, model, small.batches()).metrics for task in tasks)
+    assert told["f1"] < flattered["f1"]
+    assert look["f1"] == told["f1"]
+    assert look["loss"] == evaluate(small.task, model, small.batches()).metrics["loss"]
 
 
 @pytest.mark.parametrize("kind", ["csv", "labels"])

@@ -109,7 +109,7 @@ def test_a_model_of_another_shape_is_refused_with_the_shape_that_is_needed(small
     task = small(kind).task
     other = EmbedderConfig(encoder=EncoderConfig(input=TokensConfig(vocab_size=10), width=4))
     for refuse in (task.require, task.adapted):
-        with pytest.raises(ConfigError, match=r"needs a .*-.*, found a embedder"):
+        with pytest.raises(ConfigError, match=r"needs a model of kind .*-.*, found one of kind embedder"):
             refuse(other)
 
 
@@ -164,6 +164,24 @@ def test_a_model_starts_anew_with_a_head_for_other_labels(small: Find) -> None:
     adapted = three.adapted(model)
     three.require(adapted)
     assert replace(adapted, head=model.head) == model
+
+
+@pytest.mark.parametrize(("whole", "each"), [("words with a label", "conll"), ("vectors", "vectors with tags")])
+def test_a_tagger_and_a_classifier_take_over_the_encoder_of_each_other(small: Find, whole: str, each: str) -> None:
+    classify, tag = small(whole).task, small(each).task
+    tag = task_of(tag.meaning._replace(tokenizer=classify.meaning.tokenizer, sizes=classify.meaning.sizes))
+    model = classify.model("gru", "tiny", HeadSettings())
+    tagger = tag.adapted(model)
+    tag.require(tagger)
+    again = classify.adapted(tagger)
+    classify.require(again)
+    assert model.encoder == tagger.encoder == again.encoder
+
+
+def test_a_tagger_cannot_read_what_linear_scores(small: Find) -> None:
+    classify, tag = small("words with a label").task, small("conll").task
+    with pytest.raises(ConfigError, match="no other head can read them"):
+        tag.adapted(classify.model("linear", "tiny", HeadSettings()))
 
 
 def test_numbers_take_over_the_body_of_a_classifier(small: Find) -> None:

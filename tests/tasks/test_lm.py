@@ -4,6 +4,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -226,6 +228,23 @@ def test_of_a_document_that_is_cut_only_what_is_read_counts(written: Callable[..
 def test_unknown_symbols_are_told_because_bits_per_byte_are_not_comparable_then(written: Callable[..., Any]) -> None:
     found = written("a.txt", "one two\n" * 4, "one three four\n", task="lm")
     assert evaluate(found.task, found.model("bag"), found.batches("dev")).metrics["unknown"] == 0.5
+
+
+@pytest.mark.parametrize("config", TOKENIZERS, ids=lambda config: config.kind())
+@pytest.mark.parametrize("settings", [{}, {"lower": True}, {"unicode": "nfkd"}], ids=["as-is", "lower", "nfkd"])
+def test_bits_per_byte_are_signed_where_the_text_cannot_be_read_back(
+    written: Callable[..., Any], config: Any, settings: dict[str, Any]
+) -> None:
+    tokenizer = msgspec.structs.replace(config, **settings)
+    task = by_tokenizer(written, tokenizer).task
+    lines = LINES.splitlines()
+    read_back = [task.tokenizer.decode(task.tokenizer.encode([line]).row(0)) for line in lines] == lines
+    assert ("bits_per_byte" in task.signatures(np.zeros((1, 4)))) is not read_back
+
+
+def test_bits_per_byte_of_lower_case_are_told_to_be_without_case(written: Callable[..., Any]) -> None:
+    signed = by_tokenizer(written, CharactersConfig(lower=True)).task.signatures(np.zeros((1, 4)))
+    assert "without its case:" in signed["bits_per_byte"]
 
 
 def test_bits_per_byte_may_decide(small: Find) -> None:

@@ -10,9 +10,11 @@ from seqloom import heads
 from seqloom.config.heads import (
     ClassHeadConfig,
     CrfHeadConfig,
+    LabelScoresHeadConfig,
     LabelsHeadConfig,
     NextTokenHeadConfig,
     NumberHeadConfig,
+    NumberScoresHeadConfig,
     ScoresHeadConfig,
 )
 from seqloom.errors import ConfigError
@@ -38,7 +40,9 @@ CASES: list[tuple[Any, torch.Tensor]] = [
     (ClassHeadConfig(num_classes=3), classes()),
     (ScoresHeadConfig(num_classes=3), classes()),
     (LabelsHeadConfig(num_labels=5), numbers(5)),
+    (LabelScoresHeadConfig(num_labels=3), numbers(3)),
     (NumberHeadConfig(size=2), numbers(2)),
+    (NumberScoresHeadConfig(size=3), numbers(3)),
     (NextTokenHeadConfig(vocab_size=7, tied=False), classes()),
     (CrfHeadConfig(labels=("a", "b", "c")), classes()),
 ]
@@ -57,7 +61,7 @@ def test_the_losses_of_elements_add_up_to_the_loss(config: Any, targets: torch.T
     assert weights[2] == 0
 
 
-@pytest.mark.parametrize("config", [case for case, _ in CASES if not case.kind().startswith(("labels", "number"))])
+@pytest.mark.parametrize("config", [case for case, _ in CASES if not case.kind().startswith(("label", "number"))])
 def test_a_class_that_training_never_saw_counts_nothing(config: Any) -> None:
     head, x, targets = config.build(3), vectors(), classes()
     known = head.losses(x, targets)

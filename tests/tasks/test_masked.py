@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from seqloom.config.training import ByLengthConfig, PacksConfig, StreamsConfig
 from seqloom.errors import ConfigError
 from seqloom.tasks.contract import HeadSettings
 from seqloom.tasks.judging import evaluate
+from seqloom.tasks.masked import FilledPrediction, Guess
 from seqloom.tasks.masking import drawn, drawn_by, hide
 from seqloom.text.gaps import GapTokenizer
 from seqloom.text.symbols import COUNT, END, MASK, PAD, SEPARATOR, UNKNOWN
@@ -88,6 +90,46 @@ def test_in_evaluation_the_id_of_an_example_decides_whatever_stands_beside_it() 
         one = x.select(torch.tensor([row])).cut(0, int(x.lengths[row]))
         alone = hide(one, drawn_by(ids[row : row + 1], one), VOCABULARY)
         assert torch.equal(alone.inputs.values[0], together.inputs.values[row, : x.lengths[row]])
+
+
+def packed(*documents: torch.Tensor) -> Padded:
+    """One row of documents, each with its END, as packs hold them."""
+    ended = [torch.cat([one, torch.tensor([END])]) for one in documents]
+    numbers = torch.cat([torch.full((len(one),), number) for number, one in enumerate(ended)])
+    return Padded.of(torch.cat(ended)[None], segments=numbers[None])
+
+
+@pytest.mark.parametrize("length", [1, 3, 20])
+def test_in_evaluation_what_is_hidden_does_not_depend_on_the_neighbours_in_a_packed_row(length: int) -> None:
+    draw = torch.Generator().manual_seed(5)
+    mine, *others = (torch.randint(COUNT, VOCABULARY, (n,), generator=draw) for n in (length, 40, 1, 7))
+    alone = Padded.of(mine[None])
+    expected = hide(alone, drawn_by(("7",), alone), VOCABULARY)
+    assert expected.places.lengths.item() == max(1, math.floor(0.15 * length + 0.5))
+    for before, behind in (([], others), (others, []), (others[:1], others[1:])):
+        row = packed(*before, mine, *behind)
+        ids = (*(str(90 + n) for n in range(len(before))), "7", *(str(80 + n) for n in range(len(behind))))
+        found = hide(row, drawn_by(ids, row), VOCABULARY)
+        start = sum(len(one) + 1 for one in before)
+        assert torch.equal(found.inputs.values[0, start : start + length], expected.inputs.values[0])
+        places = found.places.values[0, : found.places.lengths[0]]
+        mine_of = places[(places >= start) & (places < start + length)] - start
+        assert mine_of.tolist() == expected.places.values[0, : expected.places.lengths[0]].tolist()
+
+
+def test_every_document_is_judged_by_the_same_hidden_symbols_packed_or_not(written: Write) -> None:
+    found = masked(written)
+    model = found.model("cnn")
+    apart, *packs = (
+        evaluate(found.task, model, found.batches("dev", feed), keep=1_000)
+        for feed in (ByLengthConfig(budget=64), PacksConfig(rows=2, length=40), PacksConfig(rows=1, length=90))
+    )
+    for one in packs:  # some are cut in two by the end of a row
+        truths = {judged.id: judged.true for judged in one.judged}
+        whole = [name for name, count in Counter(judged.id for judged in one.judged).items() if count == 1]
+        same = [truths[judged.id] == judged.true for judged in apart.judged if judged.id in whole]
+        assert {*truths} == {judged.id for judged in apart.judged}
+        assert all(same) and len(same) >= 0.7 * len(apart.judged)
 
 
 def masked(written: Write, **settings: Any) -> Any:
@@ -201,6 +243,13 @@ def test_gaps_are_filled_with_the_likeliest_symbols_in_the_text_that_was_asked_a
         assert [guess.probability for guess in guesses] == sorted((one.probability for one in guesses), reverse=True)
     first, second = (guesses[0].text for guesses in answer.gaps)
     assert answer.to_json()["text"] == f"The {first} cat,\tsees a {second}"
+
+
+def test_gaps_that_were_not_read_stay_gaps_and_the_text_behind_them_is_kept() -> None:
+    said = FilledPrediction(gaps=((Guess("cat", 0.9), Guess("dog", 0.1)),))
+    text = "the [MASK] sat on the [MASK] of the [MASK], here"
+    assert said.located(text).text == "the cat sat on the [MASK] of the [MASK], here"
+    assert FilledPrediction(gaps=()).located(text).text == text
 
 
 def test_a_text_without_gaps_comes_back_as_it_is(written: Write) -> None:

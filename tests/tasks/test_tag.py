@@ -160,3 +160,20 @@ def test_on_a_device_that_must_be_waited_for_the_loss_of_a_chain_looks_at_no_val
         torch.empty(2, 3, head.linear.in_features, device="meta"), torch.empty(2, dtype=torch.int64, device="meta")
     )
     assert head.loss(x, torch.empty(2, 3, dtype=torch.int64, device="meta")).total.shape == ()
+
+
+def test_a_type_called_as_the_unseen_one_is_not_found_where_something_unseen_stands(
+    written: Callable[..., Any],
+) -> None:
+    train = "Ada B-?\nKing I-?\nmet O\nBo B-PER\n\n" * 6
+    small = written("a.conll", train, "Ada B-LOC\nKing I-LOC\nmet O\n\n")
+    labels = small.task.meaning.schema.labels
+    said = [labels.index(tag) for tag in ("I-?", "I-?", "O")]  # read as a span of the known type
+    one = small.task._judged("0", said, [-1, -1, labels.index("O")], 1.0, 1.0)
+    assert small.task.measure(one.statistics)["f1"] == 0
+    assert set(small.task.by_label(one.statistics[None])) == {"?", "??"}
+
+
+def test_the_loss_may_decide_with_and_without_spans(small: Find) -> None:
+    for task in (small("conll").task, small("conllu").task):
+        assert not task.deciding_by("loss").metric.higher_is_better

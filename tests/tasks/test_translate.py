@@ -142,7 +142,7 @@ def test_a_text_is_judged_against_the_original_and_tokenised_in_the_case_of_the_
     assert metrics.metrics["exact_match"] == 1
     assert metrics.metrics["bleu_tokenised"] == pytest.approx(100)
     assert metrics.metrics["bleu"] < 99  # a reader misses the capitals
-    assert "case:lc" in found.task.signatures()["bleu_tokenised"]
+    assert "case:lc" in found.task.signatures(metrics.statistics)["bleu_tokenised"]
 
 
 def test_training_reads_no_reference(small: Find, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,7 +165,7 @@ class Sealed:
 def test_other_metrics_may_decide(small: Find) -> None:
     task = small("parallel").task
     assert task.deciding_by("bleu").metric.name == "bleu"
-    assert {*task.signatures()} == {"bleu", "bleu_tokenised", "chrf"}
+    assert {*task.signatures(np.zeros((1, task.statistics)))} == {"bleu", "bleu_tokenised", "chrf"}
     assert {metric.name for metric in (task.metric, *task.others)} <= task.measure(np.zeros(task.statistics)).keys()
 
 
@@ -229,3 +229,42 @@ def test_vectors_and_pictures_are_told_in_words(small: Find, name: str) -> None:
     how = BeamConfig(width=2, best=2)
     source = found.batches()[0].inputs.source
     assert all(len(one.others) == 1 for one in found.task.writing(how).predict(found.model().eval(), source))
+
+
+MIXED = "source\ttarget\n" + "one\tred , blue .\ntwo\tone , two .\nsix\tten .\nten\tRed, blue.\nnow\tOne, two.\n"
+
+
+def test_one_rule_for_words_holds_for_an_evaluation_and_all_of_its_parts(written: Callable[..., Any]) -> None:
+    found = written("a.tsv", MIXED, MIXED, task="translate", encoding=EncodingConfig(tokenizer=CharactersConfig()))
+    task = found.task
+    true = [line.partition("\t")[2] for line in MIXED.splitlines()[1:]]
+    said = ["red , blue .", "one , two .", "ten .", "red, blue.", "one, two."]
+    rows = [task.tokenizer.encode([one]).row(0).tolist() for one in said]
+    raw = np.stack(
+        [task._judged("0", row, row, text, 1.0, 1.0).statistics for row, text in zip(rows, true, strict=True)]
+    )
+    table = task.agreed(raw, raw)
+
+    def score(some: np.ndarray) -> float:
+        return float(task.measure(task.summed(some))["bleu_tokenised"])
+
+    whole = sacrebleu.corpus_bleu(said, [true], tokenize="none", force=True).score
+    assert score(table) == score(raw) == pytest.approx(whole)
+    part = sacrebleu.corpus_bleu(said[3:], [true[3:]], tokenize="none", force=True).score
+    assert score(table[3:]) == pytest.approx(part) and score(raw[3:]) > part + 1  # by itself it would vote otherwise
+    shares = np.concatenate([task.agreed(raw[:3], raw[:3]), task.agreed(raw[3:], raw[3:])])
+    assert np.allclose(task.agreed(shares, shares), table)  # processes agree on what they would together
+    assert "tok:none" in task.signatures(table[3:])["bleu_tokenised"]
+    assert "tok:seqloom-words" in task.signatures(raw[3:])["bleu_tokenised"]
+
+
+def test_single_answers_are_scored_by_the_rule_of_all(
+    written: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = written("a.tsv", MIXED, MIXED, task="translate", encoding=EncodingConfig(tokenizer=CharactersConfig()))
+    batches = found.batches()
+    truths = [[[symbol for symbol in row if symbol > END] for row in batch.targets.tolist()] for batch in batches]
+    monkeypatch.setattr(Translate, "written", lambda *_: truths.pop(0))
+    judged = evaluate(found.task, found.model(), batches, keep=99, worst=99)
+    for one in (*judged.judged, *judged.worst):
+        assert "tok:none" in found.task.signatures(one.statistics[None])["bleu_tokenised"]

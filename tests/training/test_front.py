@@ -1,5 +1,6 @@
 """Claims about the door to a run: what is refused before any work, what is never read, and what a run needs again."""
 
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -122,6 +123,17 @@ def test_a_run_without_a_model_yet_is_no_start(taught: Path, tmp_path: Path) -> 
     (tmp_path / "config.toml").touch()
     with pytest.raises(ConfigError, match="has no model yet"):
         resolved(taught / "data.csv", init=str(tmp_path))
+
+
+def test_a_model_of_init_that_cannot_answer_is_refused_by_the_name_of_the_option(taught: Path, tmp_path: Path) -> None:
+    (tmp_path / "lines.txt").write_text("red green\nold new\n" * 20)
+    wishes = Wishes(training=BASE | {"init": str(taught / "first")})
+    said = (
+        "--init: lm needs a model of kind language-model, found one of kind sequence-model. "
+        "Fix: start from a run whose task is lm, or leave --init out."
+    )
+    with pytest.raises(ConfigError, match=f"^{re.escape(said)}$"):
+        resolve(DataConfig(train=(str(tmp_path / "lines.txt"),), task="lm"), wishes, cache=tmp_path / "cache")
 
 
 def started(taught: Path, out: Path, first: Path, steps: int) -> list[Any]:

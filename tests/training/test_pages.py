@@ -96,6 +96,7 @@ def run_folder(
     labels: list[str] = LABELS,
     file: str = "reviews.csv",
     model: AnyModel | None = None,
+    metric: str | None = None,
 ) -> Path:
     """A folder such as training leaves."""
     if model is None:
@@ -105,7 +106,7 @@ def run_folder(
         data=DataConfig(train=(file[:200],)),
         encoding=EncodingConfig(),
         model=model,
-        training=TrainingConfig(),
+        training=TrainingConfig(metric=metric),
     )
     findings = [["warn", "labels.rare", 12, [[f"{file}:7", "a label has 3 rows", "add rows"]]]]
     split = {"rule": {"kind": "random"}, "counts": {"train": 400, "dev": 40, "test": 41}}
@@ -406,3 +407,15 @@ def test_curves_share_a_row_where_the_window_has_room(tmp_path: Path) -> None:
     assert [group.count("<figure>") for group in page.split('<div class="curves">')[1:]] == [4, 2]
     narrowest = re.search(r"\.curves,[^}]*minmax\(min\(100%,(\d+)px\),1fr\)", page)
     assert narrowest is not None and 2 * int(narrowest[1]) + 24 + 32 <= 1100  # with the gap and the margins of the page
+
+
+def test_pages_tell_the_metric_that_chose_the_weights(tmp_path: Path) -> None:
+    notes = NOTES | {"dev": {"accuracy": 0.75, "macro_f1": 0.5, "loss": 0.01}}
+    scored = [validation_line(step, 0.75) for step in (50, 100)]
+    for line in scored:
+        line["metrics"]["macro_f1"] = 0.5
+    summary = summary_of(run_folder(tmp_path / "run", metric="macro_f1", notes=notes, metrics=scored))
+    page = Elements(report_html(summary)).texts
+    assert "macro_f1 on dev at step 100" in page and "Dev macro_f1" in page
+    assert not any("accuracy on dev" in text or "Dev accuracy" in text for text in page)
+    assert "which `macro_f1` chose" in card_md(summary)

@@ -16,7 +16,7 @@ from seqloom.config.base import taken
 from seqloom.config.models import AnyModel
 from seqloom.data.schema import InputKind, Schema, TargetKind
 from seqloom.durable import Manifest, read_file_of, read_manifest
-from seqloom.errors import ConfigError, DamagedError, DataError, SeqloomError, near_name
+from seqloom.errors import ConfigError, DamagedError, DataError, SeqloomError, near_folder
 from seqloom.metrics.calibration import Calibration
 from seqloom.tasks.contract import Meaning
 from seqloom.text.tokenizer import Tokenizer
@@ -154,7 +154,7 @@ def read_bundle(path: str | Path) -> Bundle:
 
 def _manifest(folder: Path) -> Manifest:
     if not folder.exists():
-        raise ConfigError(f"there is no model {folder}", fix=near_name(folder))
+        raise ConfigError(f"there is no model {folder}", fix=near_folder(folder))
     if not folder.is_dir():
         raise ConfigError(
             f"{folder} is a file, and a model is a folder with weights, vocabulary and configuration",

@@ -22,7 +22,7 @@ from seqloom.cli import (
     verify,
 )
 from seqloom.cli.exits import exit_code_of
-from seqloom.cli.panels import Panels
+from seqloom.cli.panels import Panels, TwoPanels
 from seqloom.errors import RejectedError, SeqloomError
 from seqloom.version import __version__
 
@@ -50,16 +50,18 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("recipes")(recipes.recipes)
-app.command("demo")(demo.demo)
-app.command("train", cls=Panels)(train.train)
-app.command("evaluate")(evaluate.evaluate)
-app.command("generate")(generate.generate)
-app.command("predict")(predict.predict)
-app.command("translate")(translate.translate)
-app.command("doctor")(doctor.doctor)
-app.command("tune", cls=Panels)(tune.tune)
-app.command("compare", cls=Panels)(compare.compare)
+app.command("demo", short_help="Train on embedded data and show what came of it.")(demo.demo)
+app.command("train", cls=Panels, short_help="Train a model on your data.")(train.train)
+app.command("evaluate", cls=TwoPanels, short_help="Judge a model, with intervals, slices and errors.")(
+    evaluate.evaluate
+)
+app.command("predict", cls=TwoPanels, short_help="Answer a file or a stream of inputs.")(predict.predict)
+app.command("generate", short_help="Go on with texts: sample, beam, stream.")(generate.generate)
+app.command("translate", cls=TwoPanels, short_help="Translate or caption a file or a stream.")(translate.translate)
+app.command("doctor", short_help="Say what is wrong with a run, and what to change.")(doctor.doctor)
+app.command("compare", cls=Panels, short_help="Find out which of several models is better.")(compare.compare)
+app.command("tune", cls=Panels, short_help="Let a search choose the settings.")(tune.tune)
+app.command("recipes", short_help="List the recipes, or show one.")(recipes.recipes)
 app.add_typer(data.app, name="data")
 app.add_typer(verify.app, name="verify")
 

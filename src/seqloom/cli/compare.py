@@ -43,30 +43,39 @@ def switch(name: str, text: str) -> Any:
     return typer.Option(name, rich_help_panel=COMPARISON, help=text)
 
 
+Out = Annotated[Path, option("--out", "FOLDER", "Where runs and results go; what is there goes on.")]
+Models = Annotated[str, option("--models", "NAMES", "Recipes, such as cnn,lstm; a baseline is always added.")]
+Kind = Annotated[str | None, option("--budget", "KIND", f"What is equal: {', '.join(BUDGETS)}; else symbols.")]
+Symbols = Annotated[int | None, option("--symbols", "COUNT", "Each model reads so many symbols.")]
+Parameters = Annotated[
+    int | None, option("--parameters", "COUNT", "Each recipe is made so wide that it has about so many.")
+]
+Seconds = Annotated[float | None, option("--seconds", "COUNT", "Each model trains so long.")]
+Seeds = Annotated[int, option("--seeds", "COUNT", "Runs of each model; fewer than 3 tell little.")]
+Jobs = Annotated[int | None, option("--jobs", "COUNT", "Runs at the same time; else as cores allow.")]
+OnTest = Annotated[bool, switch("--on-test", "Judge on the test part; each look is written down. Else on dev.")]
+Far = Annotated[
+    str | None,
+    option("--distances", "NUMBERS", "Of the sets copy and copy_memory: how far the answer lies, such as 10,100."),
+]
+Json = Annotated[bool, switch("--json", "Print the results as JSON.")]
+
+
 @shares(DataOptions)
 def compare(
     context: typer.Context,
     data: Data,
-    out: Annotated[Path, option("--out", "FOLDER", "Where runs and results go; what is there goes on.")],
-    models: Annotated[str, option("--models", "NAMES", "Recipes, such as cnn,lstm; linear is always added.")],
-    budget: Annotated[
-        str | None, option("--budget", "KIND", f"What is equal: {', '.join(BUDGETS)}; else symbols.")
-    ] = None,
-    symbols: Annotated[int | None, option("--symbols", "COUNT", "Each model reads so many symbols.")] = None,
-    parameters: Annotated[
-        int | None, option("--parameters", "COUNT", "Each recipe is made so wide that it has about so many.")
-    ] = None,
-    seconds: Annotated[float | None, option("--seconds", "COUNT", "Each model trains so long.")] = None,
-    seeds: Annotated[int, option("--seeds", "COUNT", "Runs of each model; fewer than 3 tell little.")] = 3,
-    jobs: Annotated[int | None, option("--jobs", "COUNT", "Runs at the same time; else as cores allow.")] = None,
-    on_test: Annotated[
-        bool, switch("--on-test", "Judge on the test part; each look is written down. Else on dev.")
-    ] = False,
-    distances: Annotated[
-        str | None,
-        option("--distances", "NUMBERS", "Of the sets copy and copy_memory: how far the answer lies, such as 10,100."),
-    ] = None,
-    json: Annotated[bool, switch("--json", "Print the results as JSON.")] = False,
+    out: Out,
+    models: Models,
+    budget: Kind = None,
+    symbols: Symbols = None,
+    parameters: Parameters = None,
+    seconds: Seconds = None,
+    seeds: Seeds = 3,
+    jobs: Jobs = None,
+    on_test: OnTest = False,
+    distances: Far = None,
+    json: Json = False,
     size: options.SizeName = None,
     epochs: options.Epochs = None,
     validate_every: options.ValidateEvery = None,
@@ -81,12 +90,7 @@ def compare(
     """
     values = dict(locals())
     plan = _plan(values, shared, options.given(context))
-    jobs = jobs or _usual_jobs(plan)
-    if distances is None:
-        reports: Iterator[Any] = _reports(plan, jobs)
-    else:
-        reports = _reports_at(plan, _numbers(distances), jobs)
-    results, why, code = _followed(reports, quiet=json)
+    results, why, code = _followed(_reports(plan, distances, jobs or _usual_jobs(plan)), quiet=json)
     _show(plan, results, why, json=json)
     raise typer.Exit(code)
 
@@ -151,16 +155,11 @@ def _numbers(text: str) -> list[int]:
     return [int(word) for word in words]
 
 
-def _reports(plan: "Plan", jobs: int) -> Iterator[Any]:
-    from seqloom.comparing.front import referee
+def _reports(plan: "Plan", distances: str | None, jobs: int) -> Iterator[Any]:
+    """Of one comparison, or of one at each distance."""
+    from seqloom.comparing import referee, referee_distances
 
-    return referee(plan, jobs)
-
-
-def _reports_at(plan: "Plan", distances: list[int], jobs: int) -> Iterator[Any]:
-    from seqloom.comparing.distances import referee_distances
-
-    return referee_distances(plan, distances, jobs)
+    return referee(plan, jobs) if distances is None else referee_distances(plan, _numbers(distances), jobs)
 
 
 def _followed(reports: Iterator[Any], *, quiet: bool) -> tuple["Comparison | Distances | None", str, int]:

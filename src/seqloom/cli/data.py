@@ -61,8 +61,8 @@ def check(
     longest: options.Longest = 2**20,
     too_long: options.TooLong = "cut",
     budget: Annotated[
-        int, typer.Option(min=1, metavar="COUNT", help="Symbols in one batch, padding included.")
-    ] = 8_192,
+        int | None, typer.Option(min=1, metavar="COUNT", help="Symbols in one batch; else as many as training chooses.")
+    ] = None,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the report to this HTML file.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
@@ -104,7 +104,7 @@ def _print_json(value: object) -> None:
     Screen().print(msgspec.json.encode(value).decode(), markup=False, soft_wrap=True)
 
 
-def _report(config: Any, how: Any, rule: Any, budget: int) -> "DataReport":
+def _report(config: Any, how: Any, rule: Any, budget: int | None) -> "DataReport":
     from seqloom.data.report.looking import look
 
     screen = Screen(stderr=True)

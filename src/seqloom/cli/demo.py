@@ -53,7 +53,7 @@ def demo(
     metric = resolved.task.metric.name
     ended = followed(_kept(train_run(folder, resolved), samples), Screen(stderr=True), metric)
     _shown(screen, folder, show, samples)
-    summary(folder, ended, metric, json=False)
+    summary(folder, ended, resolved.task, json=False)
     raise typer.Exit(ended.exit_code)
 
 

@@ -7,10 +7,11 @@ import msgspec
 import typer
 
 from seqloom.cli.data_options import FileOptions, LabelSeparator, Target
+from seqloom.cli.label_tables import confusion_lines, label_lines
 from seqloom.cli.predict import Deterministic, Model, exact, load_on
 from seqloom.cli.screen import Screen
 from seqloom.cli.sharing import shares
-from seqloom.cli.translate import Beam, LengthPenalty
+from seqloom.cli.translate import Beam, LengthPenalty, require_beam
 from seqloom.config.data import ReadingConfig
 from seqloom.config.decoding import decoding
 from seqloom.data.problems import counted, escaped
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from seqloom.loaded import LoadedModel
     from seqloom.tasks.judging import Evaluation, Slice, Unseen
 
-CONFUSIONS = 5
 LABELS = 8  # that training never saw, which are named
 
 
@@ -80,6 +80,7 @@ def _extras(by: list[str] | None, errors: Path | None, most: int | None) -> dict
 
 def _decoding(beam: int | None, length_penalty: float | None) -> dict[str, Any]:
     """How texts are written, where it is said."""
+    require_beam(beam, length_penalty)
     wishes = {"width": beam, "length_penalty": length_penalty}
     given = {name: value for name, value in wishes.items() if value is not None}
     return {"decoding": decoding(**given)} if given else {}
@@ -89,10 +90,16 @@ def _result(loaded: "LoadedModel", evaluation: "Evaluation", test: bool) -> dict
     """The result as programs read it."""
     looks = {"looks": len(loaded.looks)} if test else {}
     known = {"task": evaluation.task, "part": "test" if test else "dev", "rows": evaluation.rows}
+    known["metric"] = loaded.task.metric.name  # that decided which weights are the best
     unseen = {"unseen": _unseen(evaluation.unseen)} if evaluation.unseen.rows else {}
     slices = {"slices": _slices(loaded, evaluation.slices)} if evaluation.slices else {}
-    signatures = {"signatures": found} if (found := loaded.task.signatures()) else {}
-    return known | _figures(loaded, evaluation) | signatures | unseen | slices | looks
+    about = {
+        "signatures": loaded.task.signatures(evaluation.statistics),
+        "labels": loaded.task.by_label(evaluation.statistics),
+        "confusion": [list(one) for one in evaluation.confusion],
+    }
+    there = {name: value for name, value in about.items() if value}
+    return known | _figures(loaded, evaluation) | there | unseen | slices | looks
 
 
 def _figures(loaded: "LoadedModel", evaluation: "Evaluation") -> dict[str, Any]:
@@ -120,10 +127,11 @@ def _show(found: dict[str, Any], evaluation: "Evaluation", data: list[str]) -> N
     if alike := alike_said(found["metrics"]):
         lines += ["", alike]
     if signatures := found.get("signatures"):
-        lines += ["", "as sacreBLEU signs them:", *(f"  {name}  {text}" for name, text in signatures.items())]
-    lines += _unseen_lines(evaluation.unseen) + _confusion_lines(evaluation)
+        lines += ["", "how they were computed:", *(f"  {name}  {text}" for name, text in signatures.items())]
+    lines += label_lines(found.get("labels", {})) + confusion_lines(evaluation.confusion)
+    lines += _unseen_lines(evaluation.unseen)
     for column, slices in found.get("slices", {}).items():
-        lines += _slice_lines(column, slices)
+        lines += _slice_lines(column, slices, found["metric"])
     if "looks" in found:
         lines += ["", f"The test set was looked at {counted(found['looks'], 'time')} with this model."]
     Screen().print("\n".join(lines), markup=False, soft_wrap=True)
@@ -145,23 +153,13 @@ def _unseen_lines(unseen: "Unseen") -> list[str]:
         return []
     named = ", ".join(f"{escaped(label)} ({count:,})" for label, count in unseen.labels[:LABELS])
     more = f" and {len(unseen.labels) - LABELS:,} others" if len(unseen.labels) > LABELS else ""
-    have = "has a label" if unseen.rows == 1 else "have labels"
-    return ["", f"{counted(unseen.rows, 'example')} {have} that training never saw, counted as errors: {named}{more}"]
+    has, counts = ("has a label", "counts as an error") if unseen.rows == 1 else ("have labels", "count as errors")
+    said = f"{counted(unseen.rows, 'example')} {has} that training never saw, and {counts}"
+    return ["", f"{said}: {named}{more}"]
 
 
-def _confusion_lines(evaluation: "Evaluation") -> list[str]:
-    wrong = [one for one in evaluation.confusion if one[0] != one[1]]
-    often = sorted(wrong, key=lambda one: -one[2])[:CONFUSIONS]
-    lines = [
-        f"  {escaped(str(true))} taken for {escaped(str(said))}, {counted(count, 'time')}"
-        for true, said, count in often
-    ]
-    return ["", "most often mistaken:", *lines] if lines else []
-
-
-def _slice_lines(column: str, slices: dict[str, Any]) -> list[str]:
-    """A table of the slices of one column: how many rows, and the metric that is told first with its interval."""
-    name = next(iter(next(iter(slices.values()))["metrics"]))
+def _slice_lines(column: str, slices: dict[str, Any], name: str) -> list[str]:
+    """A table of the slices of one column: how many rows, and the metric that decided in training with its interval."""
     width = max(len(escaped(value)) for value in (*slices, f"{column} "))
     lines = ["", f"{f'by {escaped(column)}':<{width + 2}}  {'rows':>6}  {name}"]
     for value, part in slices.items():

@@ -12,12 +12,13 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 from seqloom.cli.progress import display, duration, score
 from seqloom.cli.screen import Screen
 from seqloom.data.problems import counted, escaped
-from seqloom.data.schema import InputKind
+from seqloom.training.pages.scores import read_scores
 from seqloom.training.reports import Begun, Ended, Report, Stepped
 
 if TYPE_CHECKING:
     from seqloom.data.survey import Progress as Stage
     from seqloom.data.survey import Watch
+    from seqloom.tasks.contract import Task
 
 WHY = {
     "done": "done",
@@ -30,7 +31,7 @@ ALREADY = {
     "done": "this run is done already; a larger --epochs (or --steps, ... as it was begun) goes on with it",
     "patience": "patience ended this run already: the dev part saw nothing better; a larger --patience goes on with it",
 }
-ASKING, ASKED = 'echo "some text" | ', ("text", "words")  # one text from the shell, and the models that read such
+ASKED = ("text", "words")  # models that read one text from the shell
 
 
 @contextmanager
@@ -82,23 +83,45 @@ def followed(reports: Iterator[Report], screen: Screen, metric: str, then: tuple
     return report
 
 
-def summary(out: Path, ended: Ended, metric: str, *, json: bool, asks: InputKind = "text") -> None:
-    """Tell how a run ended, where everything lies, and what to type next; `asks` is what the model reads."""
+def summary(out: Path, ended: Ended, task: "Task", *, json: bool) -> None:
+    """Tell how a run ended, where everything lies, and what to type next."""
     places = {"model": out / "model", "report": out / "report.html", "card": out / "card.md"}
+    calibrated = _calibrated(out, ended)
     if json:
         facts = {"run": str(out), "why": ended.why, "step": ended.step, "best_step": ended.best_step}
-        facts |= {"metrics": ended.metrics, "seconds": ended.pace.seconds}
+        facts |= {"metrics": ended.metrics, "calibrated": calibrated, "seconds": ended.pace.seconds}
         record = facts | {name: str(place) for name, place in places.items()}
         Screen().print(msgspec.json.encode(record).decode(), markup=False, soft_wrap=True)
         return
-    scores = [score(ended.metrics, name) for name in dict.fromkeys((metric, *ended.metrics)) if name in ended.metrics]
-    best = (
-        f"best on the dev part, at step {ended.best_step:,}: {', '.join(scores)}" if scores else "no dev part to score"
-    )
-    lines = [f"{WHY[ended.why]} after {ended.step:,} steps, {duration(ended.pace.seconds)}", best]
+    lines = [f"{WHY[ended.why]} after {ended.step:,} steps, {duration(ended.pace.seconds)}", _best(ended, task)]
+    lines += [f"  calibrated, as the model answers now: {_scores(calibrated)}"] if calibrated else []
     lines += [f"  {name:7} {place}" for name, place in places.items() if place.exists()]
-    shown = escaped(str(out))
-    lines += ["next:", *([f"  {ASKING}seqloom predict {shown} -"] if asks in ASKED else [])]
-    lines += [f"  seqloom {rest}" for rest in (f"predict {shown} FILE", f"evaluate {shown}", f"doctor {shown}")]
-    for line in lines:
+    for line in (*lines, "next:", *_next(escaped(str(out)), task)):
         Screen().print(line, markup=False, soft_wrap=True)
+
+
+def _calibrated(out: Path, ended: Ended) -> dict[str, float]:
+    """The dev figures of RUN/model that its calibration changed since the look that found it best."""
+    shipped = read_scores(out / "model")
+    if shipped is None or not shipped.cross_fitted or shipped.step != ended.best_step:
+        return {}
+    known = {name: value for name, value in shipped.dev.items() if value is not None}
+    return {name: value for name, value in known.items() if value != ended.metrics.get(name)}
+
+
+def _best(ended: Ended, task: "Task") -> str:
+    """The scores of the best look at the dev part, the deciding one first."""
+    names = dict.fromkeys((task.metric.name, *ended.metrics))
+    found = {name: ended.metrics[name] for name in names if name in ended.metrics}
+    return f"best on the dev part, at step {ended.best_step:,}: {_scores(found)}" if found else "no dev part to score"
+
+
+def _scores(metrics: dict[str, float]) -> str:
+    return ", ".join(score(metrics, name) for name in metrics)
+
+
+def _next(out: str, task: "Task") -> list[str]:
+    """What to type next: how the model is asked, by one text where it reads such, and how it is judged."""
+    asked = [task.asking.text] if task.meaning.schema.input in ASKED else []
+    lines = (*asked, task.asking.file, "seqloom evaluate RUN", "seqloom doctor RUN")
+    return [f"  {line.replace('RUN', out)}" for line in lines]

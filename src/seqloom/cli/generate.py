@@ -1,30 +1,48 @@
-"""`seqloom generate`: what a language model writes after a prompt; on a terminal, as it is written."""
+"""`seqloom generate`: what a language model writes after a prompt; on a terminal, as it is written.
+
+Answers are lines as `predict` writes them. A prompt that cannot be answered is told with its line.
+"""
 
 import io
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
-import msgspec
 import typer
 
-from seqloom.cli.answers import rounded
-from seqloom.cli.predict import Model, load_on
+from seqloom.cli.answers import Form, Line, form_of, refused, rounded
+from seqloom.cli.data_options import BadRowsRule, bad_rows
+from seqloom.cli.exits import SOME_BAD
+from seqloom.cli.predict import STANDARD_INPUT, TOGETHER, Asked, Model, load_on, tell, write_lines
 from seqloom.cli.screen import Screen
-from seqloom.data.problems import Ledger
+from seqloom.cli.translate import require_beam
+from seqloom.config.data import ReadingConfig
+from seqloom.data.problems import Ledger, Place
 from seqloom.errors import ConfigError, near_name
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from seqloom.config.decoding import AnyDecoding
     from seqloom.loaded import LoadedModel
+    from seqloom.loaded.generating import Prompt
+    from seqloom.loaded.predicting import Told
+    from seqloom.tasks.contract import Prediction
 
-FORMS = ("text", "jsonl")
 MARKS = {r"\n": "\n", r"\t": "\t"}  # what a shell cannot easily say
 
-Temperature = Annotated[float | None, typer.Option(help="Draw symbols: below 1 bolder than the model, above varied.")]
+Temperature = Annotated[
+    float | None,
+    typer.Option(metavar="NUMBER", help="Draw symbols: below 1 more often the likeliest, above 1 more varied ones."),
+]
 TopK = Annotated[int | None, typer.Option("--top-k", metavar="COUNT", help="Draw from so many likeliest symbols.")]
-TopP = Annotated[float | None, typer.Option("--top-p", help="Draw from the fewest with so much probability.")]
-MinP = Annotated[float | None, typer.Option("--min-p", help="Draw from those with this share of the likeliest's.")]
+TopP = Annotated[
+    float | None, typer.Option("--top-p", metavar="SHARE", help="Draw from the fewest with so much in all.")
+]
+MinP = Annotated[
+    float | None, typer.Option("--min-p", metavar="SHARE", help="Draw from those with this share of the likeliest's.")
+]
 Beam = Annotated[int | None, typer.Option("--beam", metavar="WIDTH", help="Search with so many texts side by side.")]
 Count = Annotated[int | None, typer.Option("--count", metavar="COUNT", help="Answers: drawn ones, or a beam's best.")]
 LengthPenalty = Annotated[float | None, typer.Option("--length-penalty", help="Of a beam: above 0 favours long texts.")]
@@ -32,13 +50,6 @@ Repetition = Annotated[float | None, typer.Option(help="Said symbols are so many
 Stop = Annotated[list[str] | None, typer.Option("--stop", metavar="TEXT", help=r"End before it; \n is a line end.")]
 Longest = Annotated[int | None, typer.Option("--longest", metavar="COUNT", help="Symbols of an answer, at most.")]
 Seed = Annotated[int | None, typer.Option("--seed", metavar="NUMBER", help="Draw with it: the same, the same answer.")]
-
-
-class Prompt(NamedTuple):
-    """A prompt, and where it stood."""
-
-    text: str
-    place: dict[str, Any]
 
 
 def generate(
@@ -56,12 +67,18 @@ def generate(
     stop: Stop = None,
     longest: Longest = None,
     seed: Seed = None,
-    form: Annotated[str, typer.Option("--as", metavar="FORM", help="text or jsonl.")] = "text",
+    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the answers here.")] = None,
+    as_: Annotated[
+        str | None, typer.Option("--as", metavar="FORM", help="text, jsonl or csv; else by the name of --out, or text.")
+    ] = None,
+    bad_rows_: BadRowsRule = "strict",
     device: Annotated[str, typer.Option("--device", metavar="NAME", help="auto, cpu, cuda or mps.")] = "auto",
 ) -> None:
     """Go on with texts: prompts from the command line, a file, or the lines of standard input."""
-    if form not in FORMS:
-        raise ConfigError(f"--as {form!r}", fix=f"choose from {', '.join(FORMS)}")
+    asked = Asked(str(file or STANDARD_INPUT), (), None, ReadingConfig(), bad_rows(bad_rows_, "100%").skip)
+    form = form_of(as_, out) if as_ is not None or (out is not None and out.suffix) else "text"
+    asked.require_another(out)
+    require_beam(beam, length_penalty)
     if prompts and file is not None:
         raise ConfigError(f"prompts on the command line and in {file}", fix="leave the one or the other out")
     how = _decoding(
@@ -77,11 +94,12 @@ def generate(
         seed=seed,
         **{"count" if beam is None else "best": count},
     )
-    given = _prompts(prompts, file)
+    ledger = _ledger(asked.skip)
+    given = _prompts(prompts, file, ledger)
     loaded, screen = load_on(model, device), Screen()
-    if screen.is_terminal and form == "text" and len(given) == 1 and how.abreast == 1:
+    if screen.is_terminal and form == "text" and out is None and len(given) == how.abreast == 1:
         return _stream(screen, loaded, given[0].text, how)
-    return _write(screen, loaded, given, how, form)
+    return _write(loaded, given, how, ledger, form, out)
 
 
 def _decoding(**settings: Any) -> "AnyDecoding":
@@ -90,30 +108,38 @@ def _decoding(**settings: Any) -> "AnyDecoding":
     return decoding(**{name: value for name, value in settings.items() if value is not None})
 
 
-def _prompts(named: list[str] | None, file: Path | None) -> list[Prompt]:
+def _ledger(skip: bool) -> Ledger:
+    from seqloom.loaded.predicting import Told
+
+    return Told() if skip else Ledger()
+
+
+def _prompts(named: list[str] | None, file: Path | None, ledger: Ledger) -> "list[Prompt]":
     """The prompts, wherever they are; lines of standard input where none is named."""
+    from seqloom.loaded.generating import Prompt
+
     if named:
-        return [Prompt(text, {"prompt": text}) for text in named]
+        return [Prompt(text, Place("prompts", number)) for number, text in enumerate(named, 1)]
     if file is None:
-        found = _lines(cast(io.BufferedReader, sys.stdin.buffer), "standard input")
+        found = _lines(cast(io.BufferedReader, sys.stdin.buffer), "standard input", ledger)
     elif not file.is_file():
         raise ConfigError(f"no file {file}", fix=near_name(file))
     else:
         with file.open("rb") as stream:
-            found = _lines(stream, str(file))
-    if not found:
+            found = _lines(stream, str(file), ledger)
+    if not found and not ledger.skipped:
         raise ConfigError("no prompt to go on with", fix='give one: seqloom generate RUN "Once upon a time"')
     return found
 
 
-def _lines(stream: io.BufferedReader, name: str) -> list[Prompt]:
+def _lines(stream: io.BufferedReader, name: str, ledger: Ledger) -> "list[Prompt]":
     """One prompt a line; blank lines are passed over, and a bad one is told before any work."""
     from seqloom.data.arriving import Arriving
+    from seqloom.loaded.generating import Prompt
 
-    ledger = Ledger()
     examples = [one for some in Arriving(stream, "text", ledger, name=name).texts() for one in some]
     ledger.close()
-    return [Prompt(str(one.input), {"line": one.place.line, "prompt": str(one.input)}) for one in examples]
+    return [Prompt(str(one.input), one.place) for one in examples]
 
 
 def _stream(screen: Screen, loaded: "LoadedModel", prompt: str, how: "AnyDecoding") -> None:
@@ -124,12 +150,31 @@ def _stream(screen: Screen, loaded: "LoadedModel", prompt: str, how: "AnyDecodin
     screen.print()
 
 
-def _write(screen: Screen, loaded: "LoadedModel", given: list[Prompt], how: "AnyDecoding", form: str) -> None:
-    """Show all answers, those to one prompt one after another."""
-    answered = loaded.generate([prompt.text for prompt in given], decoding=how)
-    for (text, place), answers in zip(given, answered, strict=True):
-        for number, answer in enumerate(answers, 1):
-            which = {"answer": number} if how.abreast > 1 else {}
-            said = rounded(answer.to_json())
-            line = msgspec.json.encode(place | which | said).decode() if form == "jsonl" else text + said["text"]
-            screen.print(line, markup=False, soft_wrap=True)
+def _write(
+    loaded: "LoadedModel", given: "list[Prompt]", how: "AnyDecoding", ledger: Ledger, form: Form, out: Path | None
+) -> None:
+    """Write all answers, those to one prompt one after another, and what is wrong with a prompt in its place."""
+    from seqloom.loaded.generating import answered
+    from seqloom.loaded.model import BUDGET
+    from seqloom.loaded.predicting import Told
+
+    said = answered(loaded.task, loaded.model, given, how, ledger, budget=BUDGET)
+    lines = [line for prompt, answers in said for line in _answers(prompt, answers, numbered=how.abreast > 1)]
+    told = _told(ledger) if isinstance(ledger, Told) else ()
+    write_lines(iter(sorted([*lines, *told], key=lambda line: line.place["line"])), form, out, TOGETHER)
+    tell(ledger, out)
+    if ledger.skipped:
+        raise typer.Exit(SOME_BAD)
+
+
+def _answers(prompt: "Prompt", answers: "Sequence[Prediction]", *, numbered: bool) -> Iterator[Line]:
+    """The lines of the answers to a prompt."""
+    for number, answer in enumerate(answers, 1):
+        place = {"line": prompt.place.line, "prompt": prompt.text} | ({"answer": number} if numbered else {})
+        said = rounded(answer.to_json())
+        yield Line(place, said, prompt.text + said["text"])
+
+
+def _told(ledger: "Told") -> Iterator[Line]:
+    """The lines of prompts that cannot be answered."""
+    return (refused(problem, problem.place.path) for _, problem in ledger.kept)

@@ -8,8 +8,11 @@ from typing import Any
 
 from typer.core import TyperCommand
 
+from seqloom.cli.data_options import FileOptions
+
 GIVEN = "Arguments"  # what has no name
 REST = "Data"  # options that name no panel are those that every verb with data has
+OWN = "Options"  # of a verb that has so few that one panel holds them
 
 
 class Panels(TyperCommand):
@@ -33,3 +36,13 @@ class Panels(TyperCommand):
         named = [panel for one in self.params if (panel := getattr(one, "rich_help_panel", None))]
         own = named[0] if option.name == "help" else getattr(option, "rich_help_panel", None)
         return own or REST
+
+
+class TwoPanels(Panels):
+    """A command with few options: its own stand before those that say how files are read."""
+
+    def _panel(self, option: Any) -> str:
+        """The name of the panel of an option."""
+        if option.param_type_name == "argument":
+            return GIVEN
+        return REST if option.name in FileOptions.__annotations__ else OWN

@@ -84,8 +84,8 @@ def answer(loaded: "LoadedModel", asked: "Asked", wanted: Wanted, budget: int | 
     with _progress(source, ledger) as show:
         replies = loaded.replies(windows, ledger, budget=budget or BUDGET)
         lines = (show(_line(reply, source, with_input=wanted.with_input)) for reply in replies)
-        _write(lines, wanted.form, wanted.out, 1 if source == STANDARD_INPUT else TOGETHER)
-    _tell(ledger, wanted.out)
+        write_lines(lines, wanted.form, wanted.out, 1 if source == STANDARD_INPUT else TOGETHER)
+    tell(ledger, wanted.out)
     if ledger.skipped:
         raise typer.Exit(SOME_BAD)
 
@@ -167,7 +167,7 @@ def _line(reply: "Reply", source: str, *, with_input: bool) -> Line:
     return answered(reply[0], reply[1], name, with_input=with_input)
 
 
-def _write(lines: Iterator[Line], form: Form, out: Path | None, most: int) -> None:
+def write_lines(lines: Iterator[Line], form: Form, out: Path | None, most: int) -> None:
     """Nothing; the lines are in a file that is whole or not there, or on standard output as they come."""
     if out is not None:
         from seqloom.durable import write_file
@@ -198,7 +198,7 @@ def _progress(source: str, ledger: Ledger) -> Iterator[Any]:
         yield show
 
 
-def _tell(ledger: Ledger, out: Path | None) -> None:
+def tell(ledger: Ledger, out: Path | None) -> None:
     """Say what was cut, passed over or could not be answered, and where the answers are."""
     for _, count, samples in ledger.warnings():
         typer.echo(_first_of(count, samples[0]), err=True)

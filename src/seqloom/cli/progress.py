@@ -67,7 +67,7 @@ class PlainLines:
                 self._print(Text(GAP.join([percent(report.share), *self.facts.words()])))
             case Validated():
                 self._last = self.clock()
-                self._print(*validation_lines(report, self.metric))
+                self._print(*validation_lines(report, self.metric, self.facts.news(report)))
             case Noticed() | Saved():
                 self._print(*notice_lines(report))
 
@@ -90,7 +90,7 @@ class LiveLines:
             case Begun():
                 self._above(begun_lines(report))
             case Validated():
-                self._above(validation_lines(report, self.metric), cut=True)
+                self._above(validation_lines(report, self.metric, self.facts.news(report)), cut=True)
             case Noticed() | Saved():
                 self._above(notice_lines(report))
         self.live.update(self._picture())
@@ -120,6 +120,7 @@ class Facts:
         self.stepped: Stepped | None = None
         self.validated: Validated | None = None
         self.best: Validated | None = None
+        self.samples: list[Sample] = []  # that were shown last
 
     def take(self, report: Report) -> None:
         """Remember one report."""
@@ -134,6 +135,13 @@ class Facts:
             case Validated():
                 self.validated = report
                 self.best = report if report.best else self.best
+
+    def news(self, report: Validated) -> list[Sample]:
+        """Samples of a validation that is the best so far, wrong ones first; none where all were shown just so."""
+        if not report.best:
+            return []
+        before, self.samples = self.samples, sorted(report.samples, key=lambda one: one.right is True)[:SAMPLES]
+        return [] if self.samples == before else self.samples
 
     def words(self, sparks: str = "") -> list[str]:
         """Everything worth telling, the most wanted first."""
@@ -185,16 +193,15 @@ def begun_lines(report: Begun) -> list[Text]:
     ]
 
 
-def validation_lines(report: Validated, metric: str) -> list[Text]:
-    """A line of scores, the deciding one first; where they are the best so far, some samples, wrong ones first."""
+def validation_lines(report: Validated, metric: str, samples: Sequence[Sample]) -> list[Text]:
+    """A line of scores, the deciding one first; where they are the best so far, the samples too."""
     names = [name for name in (metric, *report.metrics) if name in report.metrics]
     scores = GAP.join(score(report.metrics, name) for name in dict.fromkeys(names)) or "no dev part"
     head = Text(f"step {report.step:,}{GAP}epoch {report.epoch}{GAP}dev {scores}")
     if not (report.best and names):
         return [head]  # the same examples again would be no news
     head.append(f"{GAP}best so far", style="green")
-    wrong_first = sorted(report.samples, key=lambda sample: sample.right is True)
-    return [head, *sample_lines(wrong_first[:SAMPLES])]
+    return [head, *sample_lines(samples)]
 
 
 def sample_lines(samples: Sequence[Sample]) -> list[Text]:
@@ -254,7 +261,7 @@ def sparkline(values: Iterable[float]) -> str:
 def brief(text: str, longest: int = 60) -> str:
     """The beginning of a text, in one line, with nothing invisible in it."""
     text = escaped(text[: longest + 1].replace("\n", " "))
-    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+    return text if len(text) <= longest else f"{text[: longest - 1].rstrip(' .')}…"
 
 
 def score(metrics: dict[str, float], name: str) -> str:

@@ -148,7 +148,7 @@ def _run(values: dict[str, Any], asked: Asked) -> None:
         for line in warnings_said(resolved.prepared.findings):
             screen.print(line, style="yellow", markup=False, soft_wrap=True)
         ended = followed(drawn(reports, out) if values["tensorboard"] else reports, screen, metric, estimate)
-    summary(out, ended, metric, json=values["json"], asks=resolved.prepared.schema.input)
+    summary(out, ended, resolved.task, json=values["json"])
     raise typer.Exit(ended.exit_code)
 
 
@@ -168,7 +168,11 @@ def _estimate(resolved: "Resolved", device: "Device") -> tuple[str, ...]:
     from seqloom.training.rehearsing import expected_seconds
 
     seconds = expected_seconds(resolved, device)
-    return () if seconds is None else (f"about {duration(seconds)} of training here, by a few steps that were tried",)
+    return (
+        ()
+        if seconds is None or seconds < 1
+        else (f"about {duration(seconds)} of training here, by a few steps that were tried",)
+    )
 
 
 def _find_rate(resolved: "Resolved", device: Any, *, json: bool) -> None:

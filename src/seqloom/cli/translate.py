@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from seqloom.cli.answers import Form, form_of
+from seqloom.cli.answers import ENDINGS, OTHERS, Form, form_of
 from seqloom.cli.data_options import BadRowsRule, FileOptions, Sequence, bad_rows
 from seqloom.cli.predict import STANDARD_INPUT, Asked, Deterministic, Model, Wanted, answer, exact, load_on
 from seqloom.cli.sharing import shares
@@ -49,7 +49,10 @@ def translate(
     shared: FileOptions,
 ) -> None:
     """Translate every source of a file, or of standard input: a line for each, in their order."""
-    asked = Asked(source, tuple(shared.input_ or ()), sequence, shared.reading(), bad_rows(bad_rows_, "100%").skip)
+    from seqloom.data.readers import as_lines
+
+    reading = as_lines(Path(source), shared.reading())
+    asked = Asked(source, tuple(shared.input_ or ()), sequence, reading, bad_rows(bad_rows_, "100%").skip)
     wanted = Wanted(_form(as_, out, best, with_input=with_input), out, with_input)
     asked.require_another(out)
     settings: dict[str, Any] = {"width": beam, "best": best, "longest": longest}
@@ -60,10 +63,17 @@ def translate(
         answer(loaded, asked, wanted, shared.budget)
 
 
+def require_beam(width: int | None, length_penalty: float | None) -> None:
+    """Refuse a length penalty where nothing is searched."""
+    if length_penalty is not None and width is None:
+        raise ConfigError("--length-penalty says which text of a beam is best", fix="give --beam 5 too")
+
+
 def _form(asked: str | None, out: Path | None, best: int, *, with_input: bool) -> Form:
     """The form of the answers: plain text, unless there is more to say of a source than one line."""
     more = best > 1 or with_input
-    form = form_of(asked, out) if asked is not None or (out is not None and out.suffix) or more else "text"
+    named = out is not None and out.suffix.lower() in (*ENDINGS, *OTHERS)  # letters.de is text
+    form = form_of(asked, out) if asked is not None or named or more else "text"
     if form == "text" and more:
         what = "--with-input" if with_input else f"--best {best}"
         raise ConfigError(f"{what}: plain text has one line for each source, the best text", fix="--as jsonl")

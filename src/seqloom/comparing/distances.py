@@ -20,7 +20,7 @@ from seqloom.comparing.results import Comparison
 from seqloom.comparing.words import between, number
 from seqloom.config.data import DataConfig, GivenSplit
 from seqloom.data.examples import Example, Words
-from seqloom.data.report.page import RULES, framed
+from seqloom.data.report.page import RULES
 from seqloom.data.schema import PARTS
 from seqloom.data.synthetic import NAMES, SyntheticSet
 from seqloom.durable import make_folder, write_file
@@ -28,11 +28,12 @@ from seqloom.errors import ConfigError
 from seqloom.figures import Figure, Line, Series
 from seqloom.figures.markup import Markup, tag
 from seqloom.figures.page import document
+from seqloom.training.pages.shown import Shown
 
 FAR = ("distance", "delay")  # parameters of sets that say how far the answer lies
 
 
-class Distances(msgspec.Struct, frozen=True):
+class Distances(Shown, frozen=True):
     """A comparison at each of several distances, the nearest first."""
 
     data: str
@@ -53,8 +54,8 @@ class Distances(msgspec.Struct, frozen=True):
         return Series(name=name, x=self.distances, y=values)
 
     def _times(self, name: str) -> list[float | None]:
-        found = [(one.model(name).cost, far) for one, far in zip(self.comparisons, self.distances, strict=True)]
-        return [None if cost is None else 1000 * cost.latency.median / (far + 1) for cost, far in found]
+        found = [(one.model(name).cost, one.mean_length) for one in self.comparisons]
+        return [None if cost is None else 1000 * cost.latency.median / symbols for cost, symbols in found]
 
     def lines(self) -> list[list[str]]:
         """A table: the score of each model at each distance."""
@@ -81,13 +82,6 @@ class Distances(msgspec.Struct, frozen=True):
         table = tag("div", tag("table", tag("tbody", *rows)), class_="scroll")
         body = [tag("h1", f"{self.data} at {len(self.distances)} distances"), tag("ul", *told), table, *figures]
         return document(f"Distances: {self.data}", body, RULES)
-
-    def to_json(self) -> str:
-        """The results as JSON text."""
-        return msgspec.json.format(msgspec.json.encode(self), indent=2).decode()
-
-    def _repr_html_(self) -> str:
-        return framed(self.html())
 
 
 def _score(found: Comparison, name: str) -> str:
@@ -131,16 +125,26 @@ def far_set(data: DataConfig) -> tuple[SyntheticSet, str]:
 
 
 def _written(source: SyntheticSet, settings: dict[str, int], folder: Path, rows: int | None) -> DataConfig:
-    """The files of a set at one distance; those that are there are left as they are."""
+    """The files of a set at one distance; those that are there are left as they are, if they have as many rows."""
     make_folder(folder)
     paths = {part: folder / f"{part}.jsonl" for part in PARTS}
     for part, path in paths.items():
-        count = rows if rows is None or part == "train" else max(1, rows // 10)
+        usual: int = getattr(source.sizes, part)
+        count = usual if rows is None else rows if part == "train" else max(1, rows // 10)
         examples = source.examples(part, count=count, **settings)  # a distance that cannot be is refused here
-        if not path.exists():
+        if path.exists():
+            _require_rows(path, count)
+        else:
             write_file(path, (msgspec.json.encode(_row(example)) + b"\n" for example in examples))
     train, dev, test = ((str(paths[part]),) for part in ("train", "dev", "test"))
     return DataConfig(train=train, dev=dev, test=test, task=source.task, split=GivenSplit())
+
+
+def _require_rows(path: Path, count: int) -> None:
+    with path.open("rb") as lines:
+        found = sum(1 for _ in lines)
+    if found != count:
+        raise ConfigError(f"{path} has {found:,} rows, and {count:,} are asked for", fix="give another --out")
 
 
 def _row(example: Example) -> dict[str, object]:

@@ -3,14 +3,16 @@
 from collections.abc import Callable
 
 from seqloom.comparing.results import Comparison, ModelResult
+from seqloom.comparing.words import AT_ONCE
 from seqloom.figures import Bars, Figure, Line, Points, Series
 
+TRAINING = "seconds of training"
 Costing = Callable[[ModelResult], float | None]
 COSTS: dict[str, Costing] = {
     "milliseconds for an answer": lambda one: None if one.cost is None else one.cost.latency.median,
     "MiB of memory while answering": lambda one: None if one.cost is None else one.cost.memory / 2**20,
     "MiB on disk": lambda one: None if one.cost is None else one.cost.disk / 2**20,
-    "seconds of training": lambda one: one.seconds,
+    TRAINING: lambda one: one.seconds,
 }
 
 
@@ -38,6 +40,7 @@ def _paretos(found: Comparison) -> list[Figure]:
 def _pareto(found: Comparison, name: str, cost: Costing) -> Figure:
     """Quality against one cost; a filled point has no other that is both better and cheaper."""
     costs = [cost(one) or 0.0 for one in found.models]
+    shared = max(one.together for one in found.models) if name == TRAINING else 1
     front = pareto_front(costs, [one.score.value for one in found.models], found.higher_is_better)
     return Points(
         title=f"{found.metric} against {name}",
@@ -49,7 +52,7 @@ def _pareto(found: Comparison, name: str, cost: Costing) -> Figure:
         x_label=name,
         y_label=found.metric,
         x_axis="log",
-        caption="Filled: no other is both better and cheaper.",
+        caption=f"Filled: no other is both better and cheaper.{'' if shared == 1 else f' {AT_ONCE.format(shared)}.'}",
     )
 
 

@@ -20,7 +20,6 @@ from seqloom.durable import append_lines, make_folder, read_lines, write_file
 from seqloom.durable.holding import hold
 from seqloom.errors import ConfigError
 from seqloom.loaded import LoadedModel, load
-from seqloom.loaded.judging import origin_for, own_data
 from seqloom.recipes import Size
 from seqloom.training.calling import OF_WISHES, settings_of
 from seqloom.training.devices import choose_device
@@ -71,7 +70,7 @@ def _weigh(opening: Opening) -> Comparison:
     plan = opening.plan
     runs = {name: [_finished(plan, Entry(name, seed)) for seed in range(plan.seeds)] for name in plan.models}
     models = _loaded(plan)
-    prepared = _judged_data(plan, models[plan.models[0]])
+    prepared = models[plan.models[0]].own_rows(plan.part, bad_rows=plan.bad_rows)
     weighed = Weighed(runs, opening.task)
     comparison = weighed.comparison(
         prepared.columns["input"].lengths[weighed.ids],
@@ -81,7 +80,7 @@ def _weigh(opening: Opening) -> Comparison:
         seeds=plan.seeds,
         baseline=opening.baseline,
         leak=count_leaks(plan.data, plan.part, plan.bad_rows),
-        said=tuple(said for name in plan.models if (said := _size_said(plan, name))),
+        said=(*opening.notes, *(said for name in plan.models if (said := _size_said(plan, name)))),
     )
     costs = _costs(plan, models, prepared)
     results = tuple(msgspec.structs.replace(one, cost=costs[one.name]) for one in comparison.models)
@@ -106,10 +105,6 @@ def _loaded(plan: Plan) -> dict[str, LoadedModel]:
     """The model of the first seed of each."""
     device = choose_device(plan.device).torch  # type: ignore[arg-type]
     return {name: load(plan.run_folder(Entry(name, 0)), device=device) for name in plan.models}
-
-
-def _judged_data(plan: Plan, model: LoadedModel) -> Prepared:
-    return origin_for(own_data(model.run, plan.part), plan.part, model.meaning, model.encoding).prepared
 
 
 def _costs(plan: Plan, models: dict[str, LoadedModel], prepared: Prepared) -> dict[str, Cost]:
@@ -144,20 +139,9 @@ def compare(
     seconds or parameters. `settings` are those of `seqloom.train`: of the data (dev, task, input, ...), of training
     (rate, metric, ...) and of recipes (dropout, ...), the same for every model.
     """
-    config, wishes = settings_of(data, None, size, settings)
-    plan = Plan(
-        data=config,
-        out=str(out),
-        models=tuple(models),
-        budget=Budget(kind=budget, amount=amount),
-        seeds=seeds,
-        part="test" if test else "dev",
-        size=size,
-        settings=msgspec.to_builtins(wishes.training),
-        wishes={name: settings[name] for name in OF_WISHES if name in settings and name != "encoding"},
-        encoding=wishes.encoding,
-        device=device,
-    )
+    of_plan = {"models": tuple(models), "seeds": seeds, "size": size, "device": device, "out": str(out)}
+    of_plan |= {"budget": Budget(kind=budget, amount=amount), "part": "test" if test else "dev"}
+    plan = _asked(data, settings, **of_plan)
     for report in referee(plan, jobs):
         if show is not None:
             show(report)
@@ -165,3 +149,15 @@ def compare(
     if report.comparison is None:
         raise KeyboardInterrupt
     return report.comparison
+
+
+def _asked(data: tuple[str | Path, ...], settings: dict[str, Any], **of_plan: Any) -> Plan:
+    """The plan, with the settings that `seqloom.train` would take."""
+    config, wishes = settings_of(data, None, of_plan["size"], settings)
+    return Plan(
+        data=config,
+        settings=msgspec.to_builtins(wishes.training),
+        wishes={name: settings[name] for name in OF_WISHES if name in settings and name != "encoding"},
+        encoding=wishes.encoding,
+        **of_plan,
+    )

@@ -21,6 +21,7 @@ from seqloom.comparing.reports import RunBegun, RunEnded
 from seqloom.comparing.running import Interrupted, run
 from seqloom.errors import RepeatError, SeqloomError
 from seqloom.training.signals import Stopping
+from seqloom.training.workers import end
 
 POLL = 0.5  # seconds between looks whether somebody asked to stop
 STOPPED, DISK = 128, 4
@@ -57,13 +58,14 @@ def together(plan: Plan, entries: list[Entry], jobs: int) -> Iterator[RunBegun |
     context = multiprocessing.get_context("spawn")  # nothing of this process is in them but the text of the plan
     waiting, text = list(entries), msgspec.json.encode(plan).decode()
     with Stopping() as stopping:
-        workers = [_Worker.started(context, text, jobs) for _ in range(min(jobs, len(entries)))]
+        count = min(jobs, len(entries))
+        workers = [_Worker.started(context, text, count) for _ in range(count)]
         for worker in workers:
             worker.give(waiting.pop(0))
         try:
             yield from _reports(workers, waiting, stopping)
         except BaseException:
-            _end(workers)
+            end([worker.process for worker in workers])
             raise
         for worker in workers:
             worker.process.join()
@@ -92,7 +94,7 @@ def _reports(workers: list[_Worker], entries: list[Entry], stopping: Stopping) -
                 worker.give(entries.pop(0) if entries else None)
         if stopping.signal is not None:
             entries.clear()
-            _end(workers)
+            end([worker.process for worker in workers])
 
 
 def _decoded(text: bytes) -> RunBegun | RunEnded:
@@ -111,7 +113,7 @@ def _work(pipe: Connection, plan: str, jobs: int) -> None:
     whole = msgspec.json.decode(plan, type=Plan)
     try:
         while (entry := msgspec.json.decode(pipe.recv_bytes(), type=Entry | None)) is not None:
-            for report in run(whole, entry):
+            for report in run(whole, entry, jobs):
                 kind = "begun" if isinstance(report, RunBegun) else "ended"
                 pipe.send_bytes(msgspec.json.encode((kind, tuple(report))))
     except Interrupted as interruption:
@@ -123,13 +125,3 @@ def _work(pipe: Connection, plan: str, jobs: int) -> None:
             pipe.send_bytes(msgspec.json.encode(("ended", (entry, None, 0.0, str(error)))))
         raise SystemExit(1) from None
     raise SystemExit(0)
-
-
-def _end(workers: list[_Worker]) -> None:
-    """Ask those that still run to save and leave, and wait for them."""
-    for process, _ in workers:
-        if process.is_alive() and process.pid is not None:
-            with suppress(ProcessLookupError):
-                os.kill(process.pid, signal.SIGTERM)
-    for process, _ in workers:
-        process.join()

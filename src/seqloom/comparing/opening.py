@@ -1,7 +1,7 @@
 """A comparison that is ready to begin: data read without its test part, everything chosen and checked.
 
-`linear` is always among the models, where the task has it; else the recipe with the fewest parameters. What a model
-gains over it is what its size buys.
+A baseline is always among the models: `linear` where symbols can be counted, else the mean of vectors, hidden layers
+over pixels, or the recipe with the fewest parameters. What a model gains over it is what its size buys.
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ from seqloom.tasks.contract import HeadSettings, Task
 from seqloom.training.front import Resolved, resolve
 
 ASKED = "comparison.json"
-BASELINE = "linear"
+BASELINES = ("linear", "bag", "mlp")  # the first that the task has
 SECONDS = 60.0  # of training, where nobody said how many
 
 
@@ -38,7 +38,8 @@ class Opening:
         models = models if self.baseline in models else (self.baseline, *models)
         budget = Budget(kind=plan.budget.kind, amount=plan.budget.amount or usual(plan, first))
         self.plan = msgspec.structs.replace(plan, models=models, budget=budget)
-        self.said = (*first.said[:-1], *([why] if why else []))
+        self.notes = (why,) if why else ()
+        self.said = (*first.said[:-1], *self.notes)
         self._require_same(first)
 
     def _require_same(self, first: Resolved) -> None:
@@ -68,11 +69,14 @@ class Opening:
 
 def baseline_of(task: Task, plan: Plan) -> tuple[str, str]:
     """The model that every comparison has, and why it is another one than `linear`."""
-    names = task.recipes()
-    if BASELINE in names:
-        return BASELINE, ""
+    names, usual = task.recipes(), BASELINES[0]
+    known = next((name for name in BASELINES if name in names), None)
+    if known == usual:
+        return usual, ""
+    if known is not None:
+        return known, f"{task.name} has no '{usual}' here: the baseline is {known}"
     smallest = min(names, key=lambda name: task.model(name, plan.size, HeadSettings()).parameters())
-    return smallest, f"{task.name} has no '{BASELINE}' here: the baseline is {smallest}, the smallest recipe"
+    return smallest, f"{task.name} has no '{usual}' here: the baseline is {smallest}, the smallest recipe"
 
 
 def usual(plan: Plan, first: Resolved) -> float:

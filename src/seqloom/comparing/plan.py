@@ -12,11 +12,10 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from seqloom.config.data import DataConfig, EncodingConfig
-from seqloom.data.problems import BadRows
 from seqloom.data.schema import Part
 from seqloom.errors import ConfigError
 from seqloom.recipes import Size
+from seqloom.training.plans import RunsPlan
 
 MOST_SEEDS, MOST_JOBS, MOST_MODELS = 1_000, 256, 100
 
@@ -58,22 +57,15 @@ class Entry(NamedTuple):
         return f"{self.model}-{self.seed}"
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Plan(RunsPlan, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything that a worker needs to know."""
 
-    data: DataConfig  # as people gave it; runs open it sealed, as all training does
-    out: str
     models: tuple[str, ...]  # recipes
     budget: Budget = Budget()
     seeds: int = 3
     part: Part = "dev"  # on which models are judged
     size: Size = "small"
-    settings: dict[str, Any] = {}  # of `TrainingConfig`, as plain values: the same in every run
-    wishes: dict[str, Any] = {}  # what every recipe is told: dropout, smoothing, ...
-    encoding: EncodingConfig | None = None
-    bad_rows: BadRows = BadRows()
-    device: str = "auto"
-    workers: int = 0  # processes that load data, for each run
+    wishes: dict[str, Any] = msgspec.field(default_factory=dict)  # what every recipe is told: dropout, smoothing, ...
 
     def __post_init__(self) -> None:
         if not 1 <= self.seeds <= MOST_SEEDS:
@@ -87,11 +79,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             raise ConfigError(
                 f"a length beside a budget of {self.budget.kind}", fix="the budget says how long; leave the length out"
             )
-
-    @property
-    def folder(self) -> Path:
-        """Where runs and results lie."""
-        return Path(self.out)
 
     def entries(self) -> list[Entry]:
         """All runs: every model with its first seed, then every model with its second, ..."""

@@ -7,7 +7,7 @@ import msgspec
 from seqloom.comparing.costs import Cost
 from seqloom.comparing.leaks import LeakCount
 from seqloom.comparing.lengths import Binned
-from seqloom.data.report.page import framed
+from seqloom.training.pages.shown import Shown
 
 LEVEL = 0.95  # of intervals
 ALPHA = 0.05  # of decisions, after Holm's correction
@@ -33,6 +33,7 @@ class ModelResult(msgspec.Struct, frozen=True, kw_only=True):
     parameters: int
     symbols: int  # read in training, median over seeds
     seconds: float  # of training, median over seeds
+    together: int = 1  # runs that trained at the same time, the most of any seed
     cost: Cost | None = None
 
 
@@ -49,7 +50,7 @@ class PairResult(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict
 
 
-class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+class Comparison(Shown, frozen=True, kw_only=True):
     """Models side by side, the best first."""
 
     data: str
@@ -61,6 +62,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     budget: str
     seeds: int
     baseline: str
+    mean_length: float  # of the judged inputs, in symbols
     models: tuple[ModelResult, ...]
     pairs: tuple[PairResult, ...]
     lengths: tuple[Binned, ...] = ()
@@ -98,10 +100,6 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
         return sentence(self)
 
-    def to_json(self) -> str:
-        """The results as JSON text."""
-        return msgspec.json.format(msgspec.json.encode(self), indent=2).decode()
-
     def text(self, width: int = 80, colour: bool = False) -> str:
         """The results for a terminal."""
         from seqloom.comparing.terminal import written
@@ -113,6 +111,3 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         from seqloom.comparing.page import comparison_html
 
         return comparison_html(self)
-
-    def _repr_html_(self) -> str:
-        return framed(self.html())

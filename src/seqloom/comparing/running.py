@@ -47,6 +47,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     seconds: float  # of training
     ended: str  # why training ended
     device: str
+    together: int = 1  # runs that shared the machine with it, itself among them
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -93,12 +94,15 @@ def resolved_run(plan: Plan, entry: Entry) -> tuple[Resolved, str]:
     return resolved._replace(config=config), f"{entry.model} {said}" if said else ""
 
 
-def run(plan: Plan, entry: Entry) -> Iterator[RunBegun | RunEnded]:
-    """The beginning and the end of a run that is trained and judged; Interrupted where it is to go on later."""
+def run(plan: Plan, entry: Entry, together: int = 1) -> Iterator[RunBegun | RunEnded]:
+    """The beginning and the end of a run that is trained and judged; Interrupted where it is to go on later.
+
+    `together` runs share the machine: they wait for each other's cores, and who reads their seconds should know.
+    """
     try:
         resolved, said = resolved_run(plan, entry)
         yield RunBegun(entry, said or f"{resolved.config.model.parameters():,} parameters")
-        facts = judge(plan, entry, _trained(plan, entry, resolved), resolved)
+        facts = judge(plan, entry, _trained(plan, entry, resolved), resolved, together)
         yield RunEnded(entry, facts.metrics[facts.metric], facts.seconds)
     except (ConfigError, DataError, KernelError) as error:  # a disk concerns the whole comparison
         yield RunEnded(entry, None, 0.0, str(error))
@@ -118,11 +122,11 @@ def _trained(plan: Plan, entry: Entry, resolved: Resolved) -> Ended:
     return report
 
 
-def judge(plan: Plan, entry: Entry, ended: Ended, resolved: Resolved) -> Facts:
+def judge(plan: Plan, entry: Entry, ended: Ended, resolved: Resolved, together: int) -> Facts:
     """The facts of a trained run; when they come back, they and the statistics are on the disk."""
     device = choose_device(plan.device, resolved.config.training.precision)  # type: ignore[arg-type]
     loaded = load(plan.run_folder(entry), device=device.torch)
-    evaluation = loaded.evaluate(part=plan.part)
+    evaluation = loaded.evaluate(part=plan.part, bad_rows=plan.bad_rows)
     checkpoint, _ = checkpoints.newest(plan.run_folder(entry) / "checkpoints", Alone())
     facts = Facts(
         model=entry.model,
@@ -138,6 +142,7 @@ def judge(plan: Plan, entry: Entry, ended: Ended, resolved: Resolved) -> Facts:
         seconds=ended.pace.seconds,
         ended=ended.why,
         device=str(device.torch),
+        together=together,
     )
     ids, statistics = by_example(evaluation)
     tensors = safetensors.save({"ids": ids, "statistics": statistics})

@@ -38,11 +38,6 @@ class Estimate(NamedTuple):
     p: float = 1.0
     freedom: float = MOST_FREEDOM  # degrees of freedom: few where seeds are few and lie apart
 
-    @property
-    def excludes_zero(self) -> bool:
-        """Whether zero lies outside the interval."""
-        return self.low > 0 or self.high < 0
-
 
 class Scores(NamedTuple):
     """The score of each seed of a model, as found and in each resample of the examples."""

@@ -29,7 +29,7 @@ class Weighed:
         self.judged, self.task = judged, task
         self.ids = next(iter(judged.values()))[0].ids
         made = Tables.made(task, {name: [one.statistics for one in runs] for name, runs in judged.items()})
-        self.tables, self.measure = made.of, made.measure
+        self.tables, self.measure, self._is_mean = made.of, made.measure, made.is_mean
         found = resampled(list(self.tables.values()), self.measure)
         self.scores: dict[str, Scores] = dict(zip(self.tables, found, strict=True))
 
@@ -43,6 +43,7 @@ class Weighed:
             metric=self.task.metric.name,
             higher_is_better=self.task.metric.higher_is_better,
             rows=len(self.ids),
+            mean_length=float(lengths.mean()),
             models=tuple(self._model(name) for name in order),
             pairs=self._pairs(order),
             lengths=by_length(tables, lengths, self.measure),
@@ -65,6 +66,7 @@ class Weighed:
             parameters=runs[0].parameters,
             symbols=int(np.median([one.symbols for one in runs])),
             seconds=float(np.median([one.seconds for one in runs])),
+            together=max(one.together for one in runs),
         )
 
     def _score(self, name: str) -> Interval:
@@ -111,9 +113,10 @@ class Weighed:
         return "better" if (value > 0) == self.task.metric.higher_is_better else "worse"
 
     def _mcnemar(self, one: str, other: str) -> float | None:
+        """Of right and wrong answers whose share is the metric: of a macro F1 it would test another figure."""
         first, second = (self.measure(self.tables[name][0]) for name in (one, other))
-        values = np.concatenate([first, second])
-        return mcnemar(first, second) if np.isin(values, [0.0, 1.0]).all() else None
+        graded = not np.isin(np.concatenate([first, second]), [0.0, 1.0]).all()
+        return None if graded or not self._is_mean else mcnemar(first, second)
 
 
 def _require_same_rows(judged: Mapping[str, Sequence[Judgement]]) -> None:

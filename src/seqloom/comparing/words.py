@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 from seqloom.comparing.results import Comparison, Interval, ModelResult, PairResult
 
+AT_ONCE = "Up to {:,} runs trained at the same time and shared the machine"
+
 
 def number(value: float) -> str:
     """A score in four digits.
@@ -90,6 +92,8 @@ def notes(found: Comparison) -> list[str]:
     told = [*found.said]
     if found.seeds == 2:
         told.append("Two seeds tell badly how far seeds lie apart, so the intervals are wide: take three or more.")
+    if (most := max(one.together for one in found.models)) > 1:
+        told.append(f"{AT_ONCE.format(most)}: alone, each would have been trained sooner.")
     if found.part == "dev":
         told.append("The dev part also chose the checkpoint of each run; --on-test judges on rows that chose nothing.")
     if found.leak is not None:

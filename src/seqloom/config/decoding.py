@@ -90,6 +90,6 @@ def decoding(**settings: Any) -> AnyDecoding:
             return kind(**settings)
     drawn, searched = (sorted(settings.keys() - set(kind.__struct_fields__)) for kind in (BeamConfig, SampleConfig))
     raise ConfigError(
-        f"{', '.join(drawn)} belong to a sample, {', '.join(searched)} to a beam, and one answer has one of them",
+        f"settings of a sample ({', '.join(drawn)}) and of a beam ({', '.join(searched)}), and an answer is either",
         fix="leave the one or the other out",
     )

@@ -47,6 +47,12 @@ class ClassHeadConfig(HeadConfig, tag="class", kw_only=True):
     def check(self) -> None:
         require_class_weights(self.class_weights, self.num_classes)
 
+    def unmapped(self) -> "ScoresHeadConfig":
+        """The same choice where the vector is the scores."""
+        return ScoresHeadConfig(
+            num_classes=self.num_classes, smoothing=self.smoothing, class_weights=self.class_weights
+        )
+
     def parameters(self, width: int) -> int:
         return (width + 1) * self.num_classes
 
@@ -66,12 +72,13 @@ class ScoresHeadConfig(HeadConfig, tag="scores", kw_only=True):
     def check(self) -> None:
         require_class_weights(self.class_weights, self.num_classes)
 
+    @property
+    def answers(self) -> int:
+        """How many scores there are."""
+        return self.num_classes
+
     def fit(self, width: int) -> None:
-        if width != self.num_classes:
-            raise ConfigError(
-                f"a 'scores' head takes {self.num_classes} numbers for its scores, found a width of {width}",
-                fix=f"take width = {self.num_classes}, or a 'class' head",
-            )
+        require_scores(self, width, "class")
 
     def parameters(self, width: int) -> int:
         return self.num_classes
@@ -80,6 +87,15 @@ class ScoresHeadConfig(HeadConfig, tag="scores", kw_only=True):
         from seqloom.heads import ScoresHead
 
         return ScoresHead(self)
+
+
+def require_scores(head: "UnmappedHead", width: int, mapped: str) -> None:
+    """Raise ConfigError unless there is one number of the vector for each answer."""
+    if width != head.answers:
+        raise ConfigError(
+            f"a '{head.kind()}' head takes {head.answers} numbers for its scores, found a width of {width}",
+            fix=f"take width = {head.answers}, or a '{mapped}' head",
+        )
 
 
 def require_class_weights(weights: tuple[float, ...], num_classes: int) -> None:
@@ -97,6 +113,10 @@ class LabelsHeadConfig(HeadConfig, tag="labels", kw_only=True):
 
     num_labels: Symbols
 
+    def unmapped(self) -> "LabelScoresHeadConfig":
+        """The same labels where the vector is their scores."""
+        return LabelScoresHeadConfig(num_labels=self.num_labels)
+
     def parameters(self, width: int) -> int:
         return (width + 1) * self.num_labels
 
@@ -106,10 +126,34 @@ class LabelsHeadConfig(HeadConfig, tag="labels", kw_only=True):
         return LabelsHead(self, width)
 
 
+class LabelScoresHeadConfig(LabelsHeadConfig, tag="label-scores", kw_only=True):
+    """Any subset of several labels whose scores are the vector itself, plus a bias."""
+
+    @property
+    def answers(self) -> int:
+        """How many scores there are."""
+        return self.num_labels
+
+    def fit(self, width: int) -> None:
+        require_scores(self, width, "labels")
+
+    def parameters(self, width: int) -> int:
+        return self.num_labels
+
+    def build(self, width: int) -> "Head":
+        from seqloom.heads import LabelScoresHead
+
+        return LabelScoresHead(self)
+
+
 class NumberHeadConfig(HeadConfig, tag="number", kw_only=True):
     """One or several real numbers: linear regression."""
 
     size: Width = 1
+
+    def unmapped(self) -> "NumberScoresHeadConfig":
+        """As many numbers where the vector is the numbers."""
+        return NumberScoresHeadConfig(size=self.size)
 
     def parameters(self, width: int) -> int:
         return (width + 1) * self.size
@@ -118,6 +162,26 @@ class NumberHeadConfig(HeadConfig, tag="number", kw_only=True):
         from seqloom.heads import NumberHead
 
         return NumberHead(self, width)
+
+
+class NumberScoresHeadConfig(NumberHeadConfig, tag="number-scores", kw_only=True):
+    """One or several real numbers that are the vector itself, plus a bias."""
+
+    @property
+    def answers(self) -> int:
+        """How many numbers there are."""
+        return self.size
+
+    def fit(self, width: int) -> None:
+        require_scores(self, width, "number")
+
+    def parameters(self, width: int) -> int:
+        return self.size
+
+    def build(self, width: int) -> "Head":
+        from seqloom.heads import NumberScoresHead
+
+        return NumberScoresHead(self)
 
 
 class CrfHeadConfig(HeadConfig, tag="crf", kw_only=True):
@@ -201,5 +265,7 @@ def pooling_parameters(pooling: Pooling, width: int) -> int:
     return width * width + 2 * width if pooling == "attention" else 0
 
 
-SequenceHead = ClassHeadConfig | ScoresHeadConfig | LabelsHeadConfig | NumberHeadConfig
+MappedHead = ClassHeadConfig | LabelsHeadConfig | NumberHeadConfig
+UnmappedHead = ScoresHeadConfig | LabelScoresHeadConfig | NumberScoresHeadConfig  # the last step of a linear model
+SequenceHead = MappedHead | UnmappedHead
 ElementHead = ClassHeadConfig | NumberHeadConfig | CrfHeadConfig | NextTokenHeadConfig

@@ -23,6 +23,16 @@ class TokenizerConfig(Config, kw_only=True):
     unicode: UnicodeForm = "as-is"
     lower: bool = False
 
+    @property
+    def forgets(self) -> tuple[str, ...]:
+        """What of a text its symbols do not tell, even where none of them is unknown.
+
+        >>> CharactersConfig().forgets, WordsConfig(lower=True, unicode="nfc").forgets
+        ((), ('unicode form', 'case', 'spacing'))
+        """
+        form = () if self.unicode == "as-is" else ("unicode form",)
+        return (*form, "case") if self.lower else form
+
     def fit(self, texts: "Iterable[str]") -> "Tokenizer":
         """The tokeniser whose vocabulary comes from these texts, which must be training data."""
         from seqloom.text.tokenizer import fit
@@ -38,6 +48,11 @@ class WordsConfig(TokenizerConfig, tag="words", kw_only=True):
     split: Literal["punctuation", "space"] = "punctuation"
     or_lower: bool = False  # a word that is not in the vocabulary is looked up in lower case before it is unknown
     letters: bool = False  # of data that is cut into words: each is one symbol, and its letters are kept beside it
+
+    @property
+    def forgets(self) -> tuple[str, ...]:
+        case = ("case",) if self.or_lower and not self.lower else ()
+        return (*super().forgets, *case, "spacing")
 
 
 class CharactersConfig(TokenizerConfig, tag="characters", kw_only=True):

@@ -6,7 +6,8 @@
     x.npz        ──▶ vectors or pictures
     1.png, a folder of pictures
 
-What else is in a file, also the targets, is passed over. Nothing is learnt here, so nothing is inferred but the column.
+What else is in a file, also the targets, is passed over. Nothing is learnt here, so nothing is inferred but the column;
+one of several that training did not read is named aloud.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -156,7 +157,17 @@ def find_columns(table: Table, kind: InputKind, columns: Columns, path: Path, le
         asked = f"--input names {len(names)}" if names else "none has a usual name"
         text = f"the model reads {wanted(kind)}; {asked}. The columns are {_shown(table)}"
         _refuse(text, path, "--input NAME" + " --input NAME" * (needed - 1), ledger)
+    _tell_another(table, names, columns, path, ledger)
     return tuple(table.columns.index(name) for name in names)
+
+
+def _tell_another(table: Table, names: tuple[str, ...], columns: Columns, path: Path, ledger: Ledger) -> None:
+    """Say aloud that a column is read that training did not: there are others, and one of them may be meant."""
+    if columns.named or not columns.usual or names == columns.usual or len(table.columns) == len(names):
+        return
+    read, trained = (" and ".join(f"'{escaped(name)}'" for name in one) for one in (names, columns.usual))
+    text = f"{read} is read; training read {trained}, and the columns are {_shown(table)}"
+    ledger.warn("data.another_column", text, Place(str(path), 1), "--input NAME, if another one is meant")
 
 
 def _known(table: Table, kind: InputKind, usual: tuple[str, ...]) -> tuple[str, ...]:

@@ -37,6 +37,7 @@ NUMBERS = ("score", "rating", "similarity", "number", "numbers", "value", "serie
 SERIES = ("series",)
 IDS = ("id", "_id", "guid", "idx")
 SPLITS = ("split", "part", "fold", "set")
+SHOWN = 8  # columns that are named as not read
 PART_NAMES: dict[str, Part] = {
     "train": "train",
     "dev": "dev",
@@ -145,8 +146,19 @@ def find_roles(
         finder.given(config.split.group, "--group")
     spaces = finder.first(("spaces",)) if kind == "words" else None
     whole = target_kind in ("label", "labels", "tags") and finder.whole(targets[0])
+    if passed := _passed_over(finder, {*inputs, *targets, identity, split, spaces}):
+        finder.said.append(passed)
     said, stepped, separator = tuple(finder.said), config.sequence is not None, config.label_separator
     return Roles(inputs, targets, schema, identity, split, spaces, separator, whole, stepped, said)
+
+
+def _passed_over(finder: _Finder, used: set[int | None]) -> str:
+    """Which columns say nothing to the model, for one of them may be meant; nothing where all were named."""
+    others = [number for number in range(len(finder.columns)) if number not in used]
+    if not others or (finder.config.input and finder.config.target):
+        return ""
+    more = f" and {len(others) - SHOWN:,} others" if len(others) > SHOWN else ""
+    return f"not read: {', '.join(finder.names([column]) for column in others[:SHOWN])}{more}"
 
 
 def _find_input(finder: _Finder) -> tuple[int, ...]:
@@ -163,10 +175,17 @@ def _find_input(finder: _Finder) -> tuple[int, ...]:
     else:
         finder.refuse(
             f"no column '{TEXTS[0]}'; found {finder.known()}",
-            f"--input NAME --target NAME, or --no-header if this is data: {_shown(finder.columns)}",
+            _only_other(finder)
+            or f"--input NAME --target NAME, or --no-header if this is data: {_shown(finder.columns)}",
         )
     finder.said.append(f"input: {finder.names(inputs)} (by name)")
     return inputs
+
+
+def _only_other(finder: _Finder) -> str:
+    """The option that names the one column that is left beside a target that the user named."""
+    others = [name for name in finder.columns if name not in finder.config.target]
+    return f"--input '{escaped(others[0])}'" if finder.config.target and len(others) == 1 else ""
 
 
 def _first_row(finder: _Finder) -> str:

@@ -5,10 +5,14 @@
 
 Log-probabilities never rise, so an unfinished hypothesis of log-probability s can become no answer better than
 s / length_penalty(longest): when enough answers are at least that good, the search is over, and nothing was missed.
+
+Where END alone ends a text, twice the width of candidates are enough for so many to go on. A stop string may end any
+number of them: then further ones are looked at until the beam is full, or until the next could not win any more.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
+from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
@@ -19,7 +23,10 @@ from seqloom.decoding.drafts import Stops, Written, ended, written
 from seqloom.decoding.scoring import coverage_penalty, length_penalty, log_probabilities
 from seqloom.decoding.stepping import Heard, Looked, Looking, Stepped, read, read_symbols
 from seqloom.errors import ConfigError
+from seqloom.text.symbols import UNKNOWN
 from seqloom.types import Padded, select_rows
+
+FURTHER = 8  # times as many candidates are looked at where those that were do not fill a beam
 
 
 class Hypothesis(NamedTuple):
@@ -46,10 +53,12 @@ class Hunt:
         self.beam: list[Hypothesis] = []
         self.found: list[Written] = [] if most > 0 else [Written([], 0.0, "longest")]
 
-    def go_on(self, candidates: list[Candidate], cost_of: Callable[[int], float]) -> None:
+    def go_on(self, candidates: Iterable[Candidate], cost_of: Callable[[int], float]) -> None:
         """Keep the likeliest candidates, which come in that order; `cost_of` a row is what is added to an answer."""
         self.beam, width = [], self.how.width
         for rank, (parent, symbol, log) in enumerate(candidates):
+            if rank >= width and self._has_enough(len(parent.symbols) + 1, log):
+                break
             symbols = [*parent.symbols, symbol]
             why = ended(symbol, self.before, symbols, self.most, self.stops)
             if why is None and len(self.beam) < width:
@@ -61,17 +70,30 @@ class Hunt:
         if self.is_over():
             self.beam = []
 
+    def _has_enough(self, length: int, log: float) -> bool:
+        """Whether no further candidate of this length is wanted, of which the likeliest has this log-probability."""
+        return len(self.beam) == self.how.width or length >= self.most or self._is_hopeless(log)
+
     def is_over(self) -> bool:
         """Whether no hypothesis can become one of the best answers any more."""
+        return not self.beam or self._is_hopeless(max(one.log for one in self.beam))
+
+    def _is_hopeless(self, log: float) -> bool:
+        """Whether a text of this log-probability, gone on with, can be none of the best answers."""
         best = self.answers()
-        if not self.beam or len(best) < self.how.best:
-            return not self.beam
-        hope = max(one.log for one in self.beam) / length_penalty(self.most, self.how.length_penalty)
-        return best[-1].score >= hope
+        hope = log / length_penalty(self.most, self.how.length_penalty)
+        return len(best) == self.how.best and best[-1].score >= hope
 
     def answers(self) -> list[Written]:
-        """The best answers so far, the best first."""
-        return sorted(self.found, key=lambda one: -one.score)[: self.how.best]
+        """The best answers so far, the best first; a text that was found in several ways is one answer."""
+        different: dict[Any, Written] = {}
+        for one in sorted(self.found, key=lambda one: -one.score):
+            different.setdefault(self._said(one), one)
+        return list(different.values())[: self.how.best]
+
+    def _said(self, one: Written) -> Any:
+        """What tells an answer from others: its text, in which UNKNOWN cannot be seen; else its symbols."""
+        return tuple(one.symbols) if self.stops.decode is None else (one.text, one.symbols.count(UNKNOWN))
 
 
 @torch.no_grad()
@@ -139,20 +161,35 @@ class _Search:
             hunt.go_on(candidates, lambda row: costs[row] if costs else 0.0)
 
 
-def _candidates(hunts: list[Hunt], logs: Tensor, count: int) -> Iterator[list[Candidate]]:
-    """For each hunt its likeliest candidates, the likeliest first.
-
-    Twice the width is enough: each hypothesis ends in one way, so as many as the width go on.
-    """
+def _candidates(hunts: list[Hunt], logs: Tensor, count: int) -> Iterator[Iterator[Candidate]]:
+    """For each hunt its candidates, the likeliest first: `count` of them from one look at all hunts, more if asked."""
     width, symbols = max(len(hunt.beam) for hunt in hunts), logs.shape[1]
     rows = [[one.row for one in hunt.beam] + [0] * (width - len(hunt.beam)) for hunt in hunts]
     sums = [[one.log for one in hunt.beam] + [-torch.inf] * (width - len(hunt.beam)) for hunt in hunts]
     before = torch.tensor(sums, dtype=logs.dtype, device=logs.device)  # [hunts, width]
     total = before[:, :, None] + logs[torch.tensor(rows, device=logs.device)]  # [hunts, width, V]
-    values, places = total.flatten(1).topk(min(count, width * symbols))
-    for hunt, logs_of, places_of in zip(hunts, values.tolist(), places.tolist(), strict=True):
-        found = [(place, log) for place, log in zip(places_of, logs_of, strict=True) if log > -torch.inf]
-        yield [Candidate(hunt.beam[place // symbols], place % symbols, log) for place, log in found]
+    every = total.flatten(1)
+    values, places = every.topk(min(count, width * symbols))
+    for hunt, row, *first in zip(hunts, every, values.tolist(), places.tolist(), strict=True):
+        yield _made(hunt.beam, chain(zip(*first, strict=True), _further(row, first[1])), symbols)
+
+
+def _made(beam: list[Hypothesis], ranked: Iterable[tuple[float, int]], symbols: int) -> Iterator[Candidate]:
+    """Candidates of log-probabilities and places among `symbols` of each hypothesis, up to the impossible ones."""
+    for log, place in ranked:
+        if log == -torch.inf:
+            return
+        yield Candidate(beam[place // symbols], place % symbols, log)
+
+
+def _further(row: Tensor, first: Sequence[int]) -> Iterator[tuple[float, int]]:
+    """The values of a row [N] and their places, the largest first, without the places that were first."""
+    seen = set(first)
+    while len(seen) < len(row):
+        values, places = row.topk(min(FURTHER * len(seen), len(row)))
+        new = [one for one in zip(values.tolist(), places.tolist(), strict=True) if one[1] not in seen]
+        yield from new  # not by rank: which of equal values are among the first, no two looks agree on
+        seen |= {place for _, place in new}
 
 
 def _rows_of(hunts: list[Hunt], device: torch.device) -> tuple[Tensor, Tensor]:

@@ -52,7 +52,7 @@ def write_rows(
 ) -> Iterator[list[Draft]]:
     """The drafts of all rows, before the first symbol and after each; `count` drafts of a row stand side by side."""
     chooser = Drawn(how, numbers) if isinstance(how, SampleConfig) else Likeliest()
-    count = how.count if isinstance(how, SampleConfig) else 1
+    count = how.abreast
     drafts = [draft for draft in begun(prompt, most, stops) for draft in (draft, *_more(draft, count - 1))]
     rows = [row for row, draft in enumerate(drafts) if draft.ended is None]
     yield drafts

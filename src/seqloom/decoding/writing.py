@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor
 
-from seqloom.config.decoding import AnyDecoding, BeamConfig, SampleConfig
+from seqloom.config.decoding import AnyDecoding, BeamConfig
 from seqloom.decoding.beam import search
 from seqloom.decoding.drafts import Decode, Ended, Stops, Written
 from seqloom.decoding.rows import write_rows
@@ -82,5 +82,5 @@ def stream(
 def _require_streamable(how: AnyDecoding, prompt: Padded) -> None:
     if isinstance(how, BeamConfig):
         raise ConfigError("a beam knows its best text only at the end", fix="write it, or stream greedily or a sample")
-    if len(prompt.lengths) != 1 or (isinstance(how, SampleConfig) and how.count != 1):
+    if len(prompt.lengths) != 1 or how.abreast != 1:
         raise ConfigError("a stream is one answer to one prompt", fix="give one prompt and count = 1")

@@ -42,6 +42,7 @@ EXPLODED = 20.0  # times the clip, in the middle of all steps; norms of 1 to 5 a
 SPIKE = 100.0  # times the median norm, where nothing is clipped
 SKIPPED = 0.01  # of the steps; fp16 skips one in some thousands, and the first few while it looks for its scale
 LOOKED_FOR = 16  # skipped steps: so often fp16 may halve its first scale, 2^16, until it fits
+ROUNDED = 0.12  # of a rate that is told may be missing
 DEV_EXPLODED = 20.0  # times the loss that the run began with; who learns by heart comes to a few times that
 
 Rule = Callable[[Story, TrainingConfig], Finding | None]
@@ -72,13 +73,15 @@ def roughness(losses: Sequence[float]) -> float:
 
 
 def rounded(rate: float) -> str:
-    """A rate in one or two digits, as people type it.
+    """A rate in one digit, or in two where one would be far from it, as people type it.
 
-    >>> rounded(0.001 / 3), rounded(0.03 / 10), rounded(1e-5 * 10)
-    ('0.0003', '0.003', '0.0001')
+    >>> rounded(0.001 / 3), rounded(0.03 / 10), rounded(1e-5 * 10), rounded(3 * 0.005)
+    ('0.0003', '0.003', '0.0001', '0.015')
     """
     short = float(f"{rate:.0e}")
-    return f"{short:f}".rstrip("0").rstrip(".") if short >= 1e-6 else f"{short:g}"
+    if abs(short - rate) > ROUNDED * rate:
+        short = float(f"{rate:.1e}")
+    return f"{short:.7f}".rstrip("0").rstrip(".") if short >= 1e-5 else f"{short:g}"
 
 
 def jagged(story: Story, config: TrainingConfig) -> Finding | None:

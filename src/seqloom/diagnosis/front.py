@@ -1,7 +1,7 @@
 """A run folder looked at from beginning to end: its lines, its model, and a few batches of its dev part.
 
     RUN/metrics.jsonl, events.jsonl ──▶ curves, costs
-    RUN/data.json                   ──▶ labels
+    RUN/data.json                   ──▶ labels, parts
     RUN/model + the dev part        ──▶ inside, labels        left out, and said so, where one of them is missing
 
 The test part is never read.
@@ -25,6 +25,7 @@ from seqloom.diagnosis.curves import curve_findings
 from seqloom.diagnosis.findings import Diagnosis, Finding
 from seqloom.diagnosis.inside import Inside, inside_figures, inside_findings, look_inside
 from seqloom.diagnosis.labels import BALANCED, Confusion, label_findings
+from seqloom.diagnosis.parts import parts_said
 from seqloom.diagnosis.story import ENOUGH, STEPS, Story, losses_drawn, told
 from seqloom.errors import ConfigError, DamagedError, SeqloomError, near_name
 from seqloom.figures import Figure
@@ -61,6 +62,7 @@ def diagnose(run: str | Path) -> Diagnosis:
         looked = look(folder, config)
     except SeqloomError as error:
         said.append(f"the model was not looked into: {error}")
+    said += parts_said(warned, len(looked.lengths))
     return diagnosis(folder.path.name, config, story, looked, warned, said=tuple(said))
 
 
@@ -92,14 +94,30 @@ def diagnosis(
         *cost_findings(story, config.training, looked.lengths),
     )
     curves: tuple[Figure, ...] = (losses_drawn(story, "Loss"),) if story.blocks else ()
-    figures = (*curves, *inside_figures(looked.inside))
+    findings, figures = drawn_once(findings, (*curves, *inside_figures(looked.inside)))
     return Diagnosis(name=name, findings=findings, figures=figures, said=said, judged=story.is_long_enough)
+
+
+def drawn_once(
+    findings: tuple[Finding, ...], figures: tuple[Figure, ...]
+) -> tuple[tuple[Finding, ...], tuple[Figure, ...]]:
+    """The same without pictures that stand before, under another title: a curve is drawn where it is first told of."""
+    shown: list[dict[str, object]] = []
+
+    def is_new(figure: Figure | None) -> bool:
+        picture = {} if figure is None else {**figure.data(), "title": ""}
+        known = picture in shown
+        shown.append(picture)
+        return not known
+
+    kept = tuple(one if is_new(one.figure) else one._replace(figure=None) for one in findings)
+    return kept, tuple(figure for figure in figures if is_new(figure))
 
 
 def look(folder: RunFolder, config: RunConfig) -> Looked:
     """What the model of a run does on its dev part; SeqloomError where model or data are not there any more."""
     bundle = read_bundle(folder.model)
-    model, task = built(bundle), task_of(bundle.meaning)
+    model, task = built(bundle), task_of(bundle.meaning).deciding_by(config.training.metric)
     prepared = origin_for(own_data(config, "dev"), "dev", bundle.meaning, config.encoding).prepared
     batches = list(islice(_batches(task, prepared, config), BATCHES))
     if not batches:

@@ -4,28 +4,21 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal
 
 from seqloom.errors import DataError
 from seqloom.figures import checks
-from seqloom.figures.axis import LEAST_LOGARITHMIC, Axis, brief, linear_axis, log_axis, typeset
+from seqloom.figures.axis import LEAST_LOGARITHMIC, Axis, brief, linear_axis, log_axis
 from seqloom.figures.colours import colour as colour_of
 from seqloom.figures.colours import in_colour
 from seqloom.figures.figure import MARGIN, WIDTH, Block, Figure, Plot, ruler
-from seqloom.figures.markup import LINES_DARK, Markup, axis_name, hover, label, rule, stroked, tag, together, width_of
+from seqloom.figures.frame import PLOT_HEIGHT, Frame, Point
+from seqloom.figures.markup import LINES_DARK, Markup, axis_name, hover, label, stroked, tag, together, width_of
 from seqloom.figures.words import cell, columns, fit, isolated, shortened, visible, wrap
 
-PLOT_HEIGHT = 280.0
 MOST_SERIES, MOST_POINTS = 24, 1_000_000
 DOTTED = 40  # a series of at most so many points shows each as a dot
 EIGHTHS = " ▁▂▃▄▅▆▇█"
-
-
-class Point(NamedTuple):
-    """A point of a series, or its place between 0 and 1 along both axes."""
-
-    x: float
-    y: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,18 +113,17 @@ class Line(Figure):
 
     def _plot(self) -> Plot:
         across, upward = self._axes()
-        left = MARGIN + max(width_of(typeset(text), 11) for text in upward.labels) + 8
-        frame = _Frame(left, WIDTH - MARGIN - 8, across, upward)
+        frame = Frame.around(across, upward)
         legend, legend_height = self._legend()
         curves = together(_curve(series, index, frame) for index, series in enumerate(self.series))
         top = legend_height + (30 if self.y_label else 8)
         names = [label(self.y_label, MARGIN, legend_height + 10, theme="soft", room=WIDTH - 2 * MARGIN)]
-        names += [axis_name(self.x_label, left, frame.right, top + PLOT_HEIGHT + 38)]
+        names += [axis_name(self.x_label, frame.left, frame.right, top + PLOT_HEIGHT + 38)]
         height = top + PLOT_HEIGHT + (50 if self.x_label else 30)
         plot = tag("g", frame.drawn(), curves, transform=f"translate(0 {top:g})")
         return Plot(together([legend, *names, plot]), WIDTH, height, self._thinning(frame))
 
-    def _thinning(self, frame: "_Frame") -> tuple[str, ...]:
+    def _thinning(self, frame: Frame) -> tuple[str, ...]:
         drawn = sum(len(_thinned(run, frame)) for series in self.series for run in series.runs())
         known = sum(len(series.known) for series in self.series)
         if drawn == known:
@@ -195,41 +187,14 @@ def _range(series: Series) -> str:
     return words if len(known) > 1 else brief(known[0])
 
 
-class _Frame(NamedTuple):
-    """The rectangle of the plot, from 0 down to PLOT_HEIGHT, with the two axes that fill it."""
-
-    left: float
-    right: float
-    across: Axis
-    upward: Axis
-
-    def at(self, point: Point) -> Point:
-        """The place of a point in pixels."""
-        x = self.left + self.across.place(point.x) * (self.right - self.left)
-        return Point(x, PLOT_HEIGHT * (1 - self.upward.place(point.y)))
-
-    def drawn(self) -> Markup:
-        """Grid lines, tick marks and their numbers."""
-        marks = []
-        for tick, text in zip(self.upward.ticks, self.upward.labels, strict=True):
-            y = PLOT_HEIGHT * (1 - self.upward.place(tick))
-            marks += [rule(self.left, y, self.right, y)]
-            marks += [label(typeset(text), self.left - 8, y + 4, size=11, anchor="end", theme="soft")]
-        for tick, text in zip(self.across.ticks, self.across.labels, strict=True):
-            x = self.left + self.across.place(tick) * (self.right - self.left)
-            marks += [rule(x, PLOT_HEIGHT, x, PLOT_HEIGHT + 5, "axis")]
-            marks += [label(typeset(text), x, PLOT_HEIGHT + 18, size=11, anchor="middle", theme="soft")]
-        return together([*marks, rule(self.left, PLOT_HEIGHT, self.right, PLOT_HEIGHT, "axis")])
-
-
-def _curve(series: Series, index: int, frame: _Frame) -> Markup:
+def _curve(series: Series, index: int, frame: Frame) -> Markup:
     name = shortened(series.name) or "series"
     paths, dots = [], []
     for run in series.runs():
-        places = [frame.at(point) for point in _thinned(run, frame)]
+        places = [frame.at(*point) for point in _thinned(run, frame)]
         paths.append("M" + "L".join(f"{place.x:.1f} {place.y:.1f}" for place in places))
         if len(series.x) <= DOTTED or len(run) == 1:
-            dots += [_dot(name, point, frame.at(point), index) for point in run]
+            dots += [_dot(name, point, frame.at(*point), index) for point in run]
     line = tag(
         "path",
         hover(f"{name}: {_range(series)}"),
@@ -252,7 +217,7 @@ def _dot(name: str, point: Point, place: Point, index: int) -> Markup:
     )
 
 
-def _thinned(run: list[Point], frame: _Frame) -> list[Point]:
+def _thinned(run: list[Point], frame: Frame) -> list[Point]:
     # First, lowest, highest and last point of a pixel column leave the picture of the line unchanged.
     pixels = int(frame.right - frame.left)
     if len(run) <= 4 * pixels:

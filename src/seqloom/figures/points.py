@@ -6,14 +6,15 @@ from typing import ClassVar, Literal, NamedTuple
 
 from seqloom.errors import DataError
 from seqloom.figures import checks
-from seqloom.figures.axis import LEAST_LOGARITHMIC, Axis, brief, linear_axis, log_axis, typeset
+from seqloom.figures.axis import LEAST_LOGARITHMIC, Axis, brief, linear_axis, log_axis
 from seqloom.figures.colours import colour as colour_of
 from seqloom.figures.colours import in_colour
 from seqloom.figures.figure import MARGIN, WIDTH, Block, Figure, Plot, ruler
-from seqloom.figures.markup import THEME, Markup, axis_name, hover, label, look, rule, tag, together, width_of
+from seqloom.figures.frame import PLOT_HEIGHT, Frame
+from seqloom.figures.markup import THEME, Markup, axis_name, hover, label, look, tag, together, width_of
 from seqloom.figures.words import fit, isolated, shortened, visible
 
-PLOT_HEIGHT, TEXT_HEIGHT = 280.0, 12
+TEXT_HEIGHT = 12
 RADIUS, LABEL_SIZE, LONGEST_LABEL = 6.0, 12.0, 200.0
 NAMES = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"  # of points in a terminal
 SEVERAL = "*"  # points in one place of a terminal
@@ -120,11 +121,10 @@ class Points(Figure):
 
     def _plot(self) -> Plot:
         across, upward = self._axes()
-        left = MARGIN + max(width_of(typeset(text), 11) for text in upward.labels) + 8
-        frame = _Frame(left, WIDTH - MARGIN - 8, across, upward)
+        frame = _Frame.around(across, upward)
         top = 30 if self.y_label else 12
         names = [label(self.y_label, MARGIN, 10, theme="soft", room=WIDTH - 2 * MARGIN)]
-        names += [axis_name(self.x_label, left, frame.right, top + PLOT_HEIGHT + 38)]
+        names += [axis_name(self.x_label, frame.left, frame.right, top + PLOT_HEIGHT + 38)]
         points = [*map(frame.whisker, self._points()), *map(frame.point, self._points()), *frame.named(self._points())]
         plot = tag("g", frame.drawn(), *points, transform=f"translate(0 {top:g})")
         return Plot(together([*names, plot]), WIDTH, top + PLOT_HEIGHT + (50 if self.x_label else 30))
@@ -175,31 +175,8 @@ def _tinted(text: str, colour: bool) -> str:
     return in_colour(text, colour_of(THEME["bar"][2])) if colour and text.strip() else text
 
 
-@dataclass(frozen=True)
-class _Frame:
-    """The rectangle of the plot, from 0 down to PLOT_HEIGHT, with the two axes that fill it."""
-
-    left: float
-    right: float
-    across: Axis
-    upward: Axis
-
-    def at(self, x: float, y: float) -> tuple[float, float]:
-        across = self.left + self.across.place(x) * (self.right - self.left)
-        return across, PLOT_HEIGHT * (1 - self.upward.place(y))
-
-    def drawn(self) -> Markup:
-        """Grid lines, tick marks and their numbers."""
-        marks = []
-        for tick, text in zip(self.upward.ticks, self.upward.labels, strict=True):
-            y = PLOT_HEIGHT * (1 - self.upward.place(tick))
-            marks += [rule(self.left, y, self.right, y)]
-            marks += [label(typeset(text), self.left - 8, y + 4, size=11, anchor="end", theme="soft")]
-        for tick, text in zip(self.across.ticks, self.across.labels, strict=True):
-            x = self.left + self.across.place(tick) * (self.right - self.left)
-            marks += [rule(x, PLOT_HEIGHT, x, PLOT_HEIGHT + 5, "axis")]
-            marks += [label(typeset(text), x, PLOT_HEIGHT + 18, size=11, anchor="middle", theme="soft")]
-        return together([*marks, rule(self.left, PLOT_HEIGHT, self.right, PLOT_HEIGHT, "axis")])
+class _Frame(Frame):
+    """The frame with what stands in it."""
 
     def point(self, point: Point) -> Markup:
         """A disc for a marked point, a ring for another."""

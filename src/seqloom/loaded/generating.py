@@ -1,18 +1,31 @@
-"""Going on with texts: prompts in batches of about one length, answered, put back in order."""
+"""Going on with texts: prompts in batches of about one length, answered, put back in order.
+
+A prompt that the model cannot read is a bad row of whoever asks: all of them are told before any work, or, with a
+ledger of the kind `Told`, kept there while the others are answered.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from torch import nn
 
 from seqloom.config.decoding import AnyDecoding, decoding
+from seqloom.data.problems import Ledger, Place
 from seqloom.errors import ConfigError
-from seqloom.loaded.predicting import batches
+from seqloom.loaded.predicting import NO_LIMIT, Given, batches, tell_too_long
+from seqloom.models import LanguageModel
 from seqloom.tasks.contract import Prediction, Task
 from seqloom.text.contract import require_whole
 
 USUAL = 64  # symbols that an answer is taken to have, where nothing else is said, to make batches
+
+
+class Prompt(NamedTuple):
+    """A text to go on with, and where it stood."""
+
+    text: str
+    place: Place
 
 
 def chosen(given: AnyDecoding | None, settings: dict[str, Any]) -> AnyDecoding:
@@ -28,24 +41,47 @@ def generate(
     """What follows each prompt, in order; `budget` is how many symbols a batch holds. A prompt draws by its place."""
     if isinstance(prompts, str):
         raise ConfigError("prompts are a list, found one text", fix="put it in [ ]")
-    writing, texts = task.writing(how), list(prompts)
-    for number, text in enumerate(texts, 1):
-        _require_text(text, number)
-    sizes = np.array([len(text) for text in texts]) + (how.longest or USUAL)
+    given = [Prompt(_required(text, number), Place("prompts", number)) for number, text in enumerate(prompts, 1)]
+    return [answers for _, answers in answered(task, model, given, how, Given(), budget=budget)]
+
+
+def answered(
+    task: Task, model: nn.Module, prompts: Sequence[Prompt], how: AnyDecoding, ledger: Ledger, *, budget: int
+) -> list[tuple[Prompt, Sequence[Prediction]]]:
+    """Each prompt that the model can read, in order, with what follows it; a prompt draws by its place."""
+    writing = task.going_on(how)
+    fit = _fitting(task, model, prompts, ledger)
+    sizes = np.array([len(prompts[row].text) for row in fit]) + (how.longest or USUAL)
     said: dict[int, Sequence[Prediction]] = {}
-    for rows in batches(sizes * how.abreast, budget) if texts else []:
-        chosen = rows.tolist()
-        said |= zip(chosen, writing.continued(model, [texts[row] for row in chosen], chosen), strict=True)
-    return [said[row] for row in range(len(texts))]
+    for places in batches(sizes * how.abreast, budget) if fit else []:
+        rows = [fit[place] for place in places.tolist()]
+        said |= zip(rows, writing.continued(model, [prompts[row].text for row in rows], rows), strict=True)
+    return [(prompts[row], said[row]) for row in fit]
+
+
+def _fitting(task: Task, model: nn.Module, prompts: Sequence[Prompt], ledger: Ledger) -> list[int]:
+    """The numbers of the prompts that the model has positions for; the others are bad rows."""
+    tokenizer, most = task.meaning.tokenizer, task.longest_input(cast(LanguageModel, model).config)
+    assert tokenizer is not None, "who goes on with text has a tokeniser"
+    lengths = tokenizer.encode([prompt.text for prompt in prompts]).lengths.tolist() if prompts else []
+    limit = NO_LIMIT if most is None else most
+    for prompt, length in zip(prompts, lengths, strict=True):
+        if length > limit:
+            tell_too_long(length, limit, prompt.place, ledger)
+    fit = [row for row, length in enumerate(lengths) if length <= limit]
+    ledger.rows = len(fit)
+    ledger.close()
+    return fit
 
 
 def stream(task: Task, model: nn.Module, prompt: str, how: AnyDecoding) -> Iterator[str]:
     """What follows one prompt, piece by piece as it is written."""
-    _require_text(prompt, 1)
-    return task.writing(how).streamed(model, prompt)
+    return task.going_on(how).streamed(model, _required(prompt, 1))
 
 
-def _require_text(text: Any, number: int) -> None:
+def _required(text: Any, number: int) -> str:
+    """The same text, if it is one."""
     if not isinstance(text, str):
         raise ConfigError(f"prompt {number:,} is no text but {type(text).__name__}", fix="give str only")
     require_whole(text, f"prompt {number:,}")
+    return text

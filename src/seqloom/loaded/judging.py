@@ -16,15 +16,15 @@ import numpy as np
 
 from seqloom.config.data import ColumnSplit, DataConfig, EncodingConfig, GivenSplit, RandomSplit, ReadingConfig
 from seqloom.config.training import RunConfig
-from seqloom.data.dataset import open_data
+from seqloom.data.dataset import Dataset, open_data
 from seqloom.data.front import data_config
 from seqloom.data.preparing import Given, prepare
-from seqloom.data.problems import Ledger
+from seqloom.data.problems import BadRows, Ledger
 from seqloom.data.readers import read_table
 from seqloom.data.schema import PARTS, Part
 from seqloom.data.sources import SOURCES, resolve
 from seqloom.data.synthetic import NAMES
-from seqloom.errors import ConfigError
+from seqloom.errors import ConfigError, RejectedError
 from seqloom.loaded.origins import Origin
 from seqloom.tasks.contract import Meaning
 
@@ -102,10 +102,28 @@ def _usual(paths: Paths, run: RunConfig | None, settings: dict[str, Any]) -> dic
     return {name: getattr(run.data, name) for name in names}
 
 
-def origin_for(source: Source, part: Part, meaning: Meaning, encoding: EncodingConfig) -> Origin:
+def _opened(config: DataConfig, ledger: Ledger) -> Dataset:
+    """The data set; of a file without the column of the targets the cure is another than in training."""
+    try:
+        return open_data(config, ledger)
+    except RejectedError as error:
+        if not {"csv.column", "data.column"} & set(error.codes):
+            raise
+        (*_, last) = error.details
+        fix = "name the columns, with --input and --target; `seqloom predict` answers inputs that have no targets"
+        raise ConfigError(f"{' '.join(config.train)}: {last['text']}", fix=fix) from error
+
+
+def origin_for(
+    source: Source,
+    part: Part,
+    meaning: Meaning,
+    encoding: EncodingConfig,
+    bad_rows: BadRows = BadRows(),  # noqa: B008  # an immutable value
+) -> Origin:
     """The data in the numbers of the model, what is looked at as the named part of it, and no other part."""
-    ledger = Ledger()
-    dataset = open_data(source.config, ledger)
+    ledger = Ledger(bad_rows)
+    dataset = _opened(source.config, ledger)
     found, asked = dataset.schema, meaning.schema
     if (found.input, found.target) != (asked.input, asked.target):
         raise ConfigError(

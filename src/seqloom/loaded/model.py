@@ -20,7 +20,7 @@ from seqloom.config.training import AnyFeed, ByLengthConfig, RunConfig
 from seqloom.data.examples import Example
 from seqloom.data.inputs import given_inputs
 from seqloom.data.preparing import Prepared
-from seqloom.data.problems import Ledger, Problem
+from seqloom.data.problems import BadRows, Ledger, Problem
 from seqloom.data.schema import Part
 from seqloom.durable import read_manifest
 from seqloom.errors import ConfigError
@@ -40,10 +40,11 @@ from seqloom.loaded.predicting import (
     windows_of,
 )
 from seqloom.loaded.translating import translating
+from seqloom.metrics.calibration import Calibration
 from seqloom.models import count_parameters
 from seqloom.tasks.choosing import task_of
-from seqloom.tasks.contract import Prediction
-from seqloom.tasks.judging import Evaluation, Slice, evaluate
+from seqloom.tasks.contract import Prediction, Task
+from seqloom.tasks.judging import Evaluation, Slice, answering, evaluate
 from seqloom.tasks.slicing import sliced
 from seqloom.types import Batch
 
@@ -62,7 +63,8 @@ class LoadedModel:
         bundle = read_bundle(path)
         self.path, self.device = path, torch.device(device)
         self.config, self.meaning, self.notes = bundle.config, bundle.meaning, bundle.notes
-        self.task = task_of(bundle.meaning)
+        decided = bundle.notes.get("metric")  # in its training
+        self.task = task_of(bundle.meaning).deciding_by(None if decided is None else str(decided))
         self.task.require(bundle.config)
         self.model = built(bundle, device)
         self.folder = run_of(path)  # of its run, if it is still in one
@@ -173,6 +175,7 @@ class LoadedModel:
         errors: str | Path | None = None,
         most: int = MOST_ERRORS,
         decoding: AnyDecoding | None = None,
+        bad_rows: BadRows = BadRows(),  # noqa: B008  # an immutable value
         **settings: Any,
     ) -> Evaluation:
         """How well the model does on data, or on the dev or test part of its run's.
@@ -181,15 +184,17 @@ class LoadedModel:
         Batches are those of training, or of examples of about one length, `budget` symbols together. `by` names
         columns of the data, or "length": `slices` are then the evaluations of the rows that share their values.
         `errors` is a file, .jsonl or .csv, for the `most` worst answers, the worst first. Texts are written greedily,
-        as in training, unless `decoding` says how.
+        as in training, unless `decoding` says how. Rows that cannot be read are refused, unless `bad_rows` skips them.
         """
         worst = 0 if errors is None else require_errors(Path(errors), most)
-        origin = self._origin(data, part, settings)
+        origin = self._origin(data, part, settings, bad_rows)
         columns = {name: origin.values(name, origin.prepared.parts[part].tolist()) for name in names_in(by)}
         if isinstance(self._feed(budget), ByLengthConfig):  # in packs and streams documents may be longer than rows
             self._require_room(origin, part)
         batches = self._batches(origin.prepared, part, budget)
         task = self.task if decoding is None else self.task.writing(decoding)
+        if not data and part == "dev":
+            task = self._cross_fitted(task, self._batches(origin.prepared, part, budget))
         evaluation = evaluate(task, self.model, batches, keep=keep, worst=worst)
         if part == "test":
             self._record(evaluation, {} if decoding is None else {"decoding": msgspec.to_builtins(decoding)})
@@ -197,6 +202,15 @@ class LoadedModel:
             write_errors(Path(errors), self.task, evaluation, origin)
         unseen = origin.unseen(origin.prepared.parts[part])
         return evaluation._replace(unseen=unseen, slices=self._slices(evaluation, origin, part, columns))
+
+    def _cross_fitted(self, task: Task, dev: Iterable[Batch[Any, Any]]) -> Task:
+        """The task for rows that found its calibration: each half of them is read as the other asks for."""
+        calibration = task.meaning.calibration
+        if self.run is None or calibration == Calibration():
+            return task
+        with answering(self.model):
+            fitted = task.deciding_by(self.run.training.metric).fitted(self.model, dev)
+        return task.calibrated(calibration, fitted.rows)
 
     def _require_room(self, origin: Origin, part: Part) -> None:
         """Refuse inputs that are longer than the positions of the model, with their places."""
@@ -215,11 +229,15 @@ class LoadedModel:
         found = (sliced(self.task, evaluation, name, [values[row] for row in rows]) for name, values in columns.items())
         return tuple(chain.from_iterable(found))
 
-    def _origin(self, data: tuple[str | Path, ...], part: Part, settings: dict[str, Any]) -> Origin:
+    def own_rows(self, part: Part, *, bad_rows: BadRows) -> Prepared:
+        """The rows of a part of its run's data, read as `evaluate` reads them."""
+        return self._origin((), part, {}, bad_rows).prepared
+
+    def _origin(self, data: tuple[str | Path, ...], part: Part, settings: dict[str, Any], bad_rows: BadRows) -> Origin:
         if not data and settings:
             raise ConfigError(f"'{next(iter(settings))}' says how data is read, and none is given", fix="give data")
         source = given_data(data, part, self.meaning, self.run, settings) if data else own_data(self.run, part)
-        return origin_for(source, part, self.meaning, self._reading())
+        return origin_for(source, part, self.meaning, self._reading(), bad_rows)
 
     def _feed(self, budget: int | None) -> AnyFeed:
         """Batches of examples of about one length where a budget is given, else those of training."""

@@ -8,9 +8,13 @@ A network that is trained long is too sure. Dividing its scores z by one number 
 so, and changes no answer: softmax(z / T) has its largest value where softmax(z) has (Guo et al. 2017). T is that of the
 least loss on the dev part. A dev part of a few rows that are all right would ask for T = 0, for no reason: so log T
 counts as drawn from a normal law around 0, whose deviation `DOUBT` costs as much as half a nat in the summed loss.
+
+Rows that found a calibration flatter it. So figures of the dev part itself are cross-fitted: each half of its rows is
+read as the other half asks for, and what is shipped comes from all of them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -28,6 +32,36 @@ class Calibration(NamedTuple):
 
     temperature: float = 1.0
     thresholds: tuple[float, ...] = ()  # of the probability of each label; empty: 0.5
+
+    @property
+    def untempered(self) -> "Calibration":
+        """The same answers from plain probabilities: sigmoid(z / T) > t where sigmoid(z) > sigmoid(T logit(t)).
+
+        >>> Calibration(2.0, (0.5, 0.2)).untempered
+        Calibration(temperature=1.0, thresholds=(0.5, 0.058823529411764705))
+        """
+        odds = ((threshold / (1 - threshold)) ** self.temperature for threshold in self.thresholds)
+        return Calibration(1.0, tuple(one / (1 + one) for one in odds))
+
+
+class Fitted(NamedTuple):
+    """What a dev part asks for: what is shipped, and for each row that found it what the other half of them found."""
+
+    shipped: Calibration = Calibration()
+    rows: Mapping[str, Calibration] = MappingProxyType({})  # by id
+
+
+def cross_fitted(ids: Sequence[str], fit: Callable[[np.ndarray], Calibration]) -> Fitted:
+    """The calibration of all rows, and that of the other half for each; `fit` takes the places of some of them.
+
+    Halves are drawn by the order of ids, whole numbers: so they are the same wherever the part begins, and however its
+    batches come.
+    """
+    order = np.array(sorted(range(len(ids)), key=lambda place: (len(ids[place]), ids[place])), np.int64)
+    drawn = order[np.random.Generator(np.random.PCG64(0)).permutation(len(ids))]
+    halves = drawn[: len(ids) // 2], drawn[len(ids) // 2 :]
+    rows = {ids[place]: found for half, found in zip(halves, map(fit, reversed(halves)), strict=True) for place in half}
+    return Fitted(fit(np.sort(drawn)), rows)
 
 
 def binned(probabilities: np.ndarray, right: np.ndarray, times: np.ndarray) -> np.ndarray:

@@ -1,7 +1,8 @@
 """Labels said and labels true, counted for each label: precision, recall and F1, of each and of all.
 
     macro    the mean over labels, the rare ones counting as much as the frequent ones: over those that were said or
-             are true, as scikit-learn does; a label that never came up has no say
+             are true, so a label that never came up has no say. For one label of each example that is scikit-learn's;
+             for several, scikit-learn takes a matrix, and unless it is told `labels` counts such columns as 0
     micro    of all labels together: where each example has one label and one answer, this is the accuracy
 
 Examples are kept as numbers of labels, not as a column for each label, so a thousand labels cost no more than two. For

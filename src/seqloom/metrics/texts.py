@@ -8,7 +8,9 @@ Tokenised scores need tokens. Where the true texts of a corpus are tokenised alr
 spaces, so the score is that of the field for such corpora. Where they are not, both sides are cut by one plain rule,
 `seqloom.text.words.word_pattern`: words, and every mark by itself. Which it is, the true texts decide together: they
 are tokenised unless more of them have a full stop or comma that hangs on a word ("red, blue.") than have one that
-stands alone ("red , blue .").
+stands alone ("red , blue ."). All rows of an evaluation vote once (`agreed`), and then its slices, resamples and single
+rows follow: a figure and its parts are of one kind. The signature says which rule it was; `tok:seqloom-words` is the
+plain one, which sacreBLEU has not.
 """
 
 import re
@@ -23,6 +25,7 @@ from seqloom.text.words import word_pattern
 # bleu, bleu of words between spaces, bleu of words by the plain rule, texts with a mark that stands, and that hangs
 SIZES = (bleu.STATISTICS, bleu.STATISTICS, bleu.STATISTICS, 1, 1, chrf.STATISTICS)
 STATISTICS = sum(SIZES)
+VOTES = slice(sum(SIZES[:3]), sum(SIZES[:5]))  # where texts say whether they are tokenised
 _STANDS = re.compile(r"(?:^|\s)[.,](?:\s|$)")
 _HANGS = re.compile(r"\w[.,](?:\s|$)")
 
@@ -44,14 +47,32 @@ def text_statistics(said: str, true: str, *, said_tokenised: str, true_tokenised
     ]
 
 
+def agreed(rows: np.ndarray, everyone: np.ndarray) -> np.ndarray:
+    """Rows [N,STATISTICS] that vote as all rows [M,STATISTICS] do on average.
+
+    So any of them together choose what all choose, and the sums of all stay as they were: shares of an evaluation that
+    were agreed each by itself are agreed together once more.
+    """
+    told = rows.astype(np.float64)
+    told[:, VOTES] = everyone[:, VOTES].mean(axis=0)
+    return told
+
+
+def _are_spaced(sums: np.ndarray) -> np.ndarray:
+    """[...,1] whether the true texts are tokenised already."""
+    stands, hangs = np.split(sums[..., VOTES], 2, axis=-1)
+    return np.asarray(stands >= hangs)
+
+
 def text_scores(sums: np.ndarray) -> dict[str, np.ndarray]:
     """`bleu`, `bleu_tokenised` and `chrf`, 0..100, of summed statistics [...,STATISTICS], each [...]."""
-    read, spaced, plain, stands, hangs, characters = np.split(sums, np.cumsum(SIZES)[:-1], axis=-1)
-    tokenised = np.where(stands >= hangs, spaced, plain)
+    read, spaced, plain, _, _, characters = np.split(sums, np.cumsum(SIZES)[:-1], axis=-1)
+    tokenised = np.where(_are_spaced(sums), spaced, plain)
     return {"bleu": bleu.bleu(read), "bleu_tokenised": bleu.bleu(tokenised), "chrf": chrf.chrf(characters)}
 
 
-def text_signatures(*, lower: bool) -> dict[str, str]:
-    """How each score is computed, as sacreBLEU writes it; `lower`: answers are written in lower case."""
-    tokenised = bleu_signature("none", case="lc" if lower else "mixed")
+def text_signatures(sums: np.ndarray, *, lower: bool) -> dict[str, str]:
+    """How each score of sums [STATISTICS] is computed, as sacreBLEU writes it; `lower`: answers are in lower case."""
+    rule = "none" if _are_spaced(sums)[0] else "seqloom-words"
+    tokenised = bleu_signature(rule, case="lc" if lower else "mixed")
     return {"bleu": bleu_signature("13a"), "bleu_tokenised": tokenised, "chrf": chrf_signature()}

@@ -11,6 +11,7 @@ The third, attention of a decoder to what an encoder left, is in `seqloom.mixers
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqloom.config.combinations import Position
@@ -24,15 +25,16 @@ from seqloom.config.mixers import (
     Pattern,
     WindowConfig,
 )
+from seqloom.layouts import Layout, Places
 from seqloom.mixers.contract import CausalMixer, Mixer
 from seqloom.mixers.growing import Growing
 from seqloom.operators.attention import Request
 from seqloom.operators.attention_fast import attend
 from seqloom.operators.masks import BlockLocal, Causal, Document, Everything, Mask, Padding, Strided, Window
-from seqloom.operators.relations import Alibi, Bias, Buckets, NoBias, Shaw, alibi_slopes, rotate
+from seqloom.operators.relations import Alibi, Bias, Buckets, NoBias, Shaw, alibi_slopes, turn, turns
 from seqloom.operators.scores import Additive, Bilinear, Dot, ScaledDot, Score
 from seqloom.taps import Tap
-from seqloom.types import Padded, Places, places_of
+from seqloom.types import Padded, places_of
 
 
 class Matcher(nn.Module):
@@ -86,9 +88,14 @@ class Relation(nn.Module):
             return Buckets(self.table, self.two_sided, T5_FARTHEST)
         return Alibi(self.slopes) if self.position == "alibi" else NoBias()
 
-    def turn(self, vectors: Tensor, places: Places) -> Tensor:
+    def turn(self, vectors: Tensor, places: Places, layout: Layout) -> Tensor:
         """Queries or keys [B,H,T,D] as they enter the score."""
-        return rotate(vectors, places.positions) if self.position == "rotary" else vectors
+        if self.position != "rotary":
+            return vectors
+        width = vectors.shape[-1]
+        wide = torch.float64 if vectors.dtype == torch.float64 else torch.float32
+        key = ("turns", places.positions, width, wide)
+        return turn(vectors, layout.once(key, lambda: turns(places.positions, width).to(wide)))
 
 
 class Heads(nn.Module):
@@ -107,6 +114,19 @@ class Heads(nn.Module):
         batch, time, width = values.shape
         return values.view(batch, time, self.num_heads, width // self.num_heads).transpose(1, 2)
 
+    def project(self, values: Tensor, *linears: nn.Linear) -> tuple[Tensor, ...]:
+        """What some of the linear maps make of [B,T,D], each [B,H,T,D/H].
+
+        Where gradients are wanted it is one map: that saves two thirds of the backward pass's kernels. Elsewhere there
+        is nothing to save, and who writes symbol by symbol would copy all weights for each.
+        """
+        if not torch.is_grad_enabled():
+            return tuple(self.split(linear(values)) for linear in linears)
+        weight, bias = (torch.cat(parts) for parts in zip(*((each.weight, each.bias) for each in linears), strict=True))
+        shape = (len(linears), self.num_heads, values.shape[2] // self.num_heads)
+        every = F.linear(values, weight, bias).view(*values.shape[:2], *shape)  # [B,T,n,H,D/H]
+        return every.permute(2, 0, 3, 1, 4).unbind()
+
     def join(self, values: Tensor) -> Tensor:
         """[B,H,T,D/H] as [B,T,D], through W_O."""
         joined: Tensor = self.output(values.transpose(1, 2).flatten(-2))
@@ -121,6 +141,9 @@ def pattern_mask(pattern: Pattern, *, causal: bool) -> Mask:
     if isinstance(pattern, WindowConfig):
         return Window(pattern.size - 1, 0 if causal else pattern.size - 1)
     return direction & (BlockLocal(pattern.size) | Strided(pattern.size))
+
+
+Vectors = tuple[Tensor, Tensor, Tensor]  # queries, keys and values, each [B,H,T,D/H]
 
 
 class _SelfAttending(nn.Module):
@@ -138,12 +161,10 @@ class _SelfAttending(nn.Module):
         self.weights = Tap()  # the Request, offered: seqloom.operators.attention.weights gives any of its rows
         self.mixed = Tap()  # [B,H,T,D/H] what each head found
 
-    def request(self, query: Tensor, key: Tensor, value: Tensor, places: Places, *, extra: Mask) -> Request:
-        """The request for one sequence that attends to itself."""
+    def request(self, vectors: Vectors, places: Places, layout: Layout, *, extra: Mask) -> Request:
+        """The request for one sequence that attends to itself: every pattern lets a real element read itself."""
         return Request(
-            query,
-            key,
-            value,
+            *vectors,
             places,
             places,
             score=self.matcher.score(),
@@ -151,15 +172,15 @@ class _SelfAttending(nn.Module):
             bias=self.relation.bias(),
             dropout=self.dropout if self.training else 0.0,
             aligned=True,
+            heedless=True,
+            shared=layout,
         )
 
-    def project(self, x: Padded, places: Places) -> tuple[Tensor, Tensor, Tensor]:
+    def project(self, x: Padded, places: Places, layout: Layout) -> Vectors:
         """Queries, keys and values of every head, turned by their positions if they are rotary."""
-        heads = self.heads
-        # Zero at the boundary: some fused kernels mask by adding a finite number, which large garbage would outweigh.
-        clean = x.with_values(x.values).values
-        query, key, value = (heads.split(linear(clean)) for linear in (heads.query, heads.key, heads.value))
-        return self.relation.turn(query, places), self.relation.turn(key, places), value
+        heads, turn = self.heads, self.relation.turn
+        query, key, value = heads.project(x.values, heads.query, heads.key, heads.value)
+        return turn(query, places, layout), turn(key, places, layout), value
 
     def answer(self, x: Padded, request: Request) -> Padded:
         """What the heads found, joined."""
@@ -168,11 +189,12 @@ class _SelfAttending(nn.Module):
 
     def whole(self, x: Padded, *, sees_ahead: bool) -> Padded:
         """The whole sequence at once; padding is masked only where a real query could see it."""
-        places = places_of(x)
+        layout = x.layout
         extra: Mask = Everything() if x.full or not sees_ahead else Padding()
         if x.segments is not None:
             extra = extra & Document()
-        return self.answer(x, self.request(*self.project(x, places), places, extra=extra))
+        vectors = self.project(x, layout.places, layout)
+        return self.answer(x, self.request(vectors, layout.places, layout, extra=extra))
 
 
 class SelfAttention(_SelfAttending, Mixer):
@@ -185,11 +207,9 @@ class SelfAttention(_SelfAttending, Mixer):
         return self.whole(x, sees_ahead=True)
 
 
-class Cache(NamedTuple):
-    """What attention remembers: the keys and values it has read, and where they stood."""
+class Read(NamedTuple):
+    """Where the elements stood that were read: the same for all layers of a stack, which share it."""
 
-    keys: Growing  # [B,H,S,D/H]
-    values: Growing  # [B,H,S,D/H]
     positions: Tensor  # [B,S] int64
     valid: Tensor  # [B,S] bool: rows of a batch may have read different numbers of elements
     seen: Tensor  # [B] int64, elements read
@@ -198,6 +218,24 @@ class Cache(NamedTuple):
     def places(self) -> Places:
         """Where the keys stand."""
         return Places(self.positions, torch.zeros_like(self.positions), self.valid)
+
+    def followed_by(self, places: Places, lengths: Tensor) -> "Read":
+        """The same after further elements."""
+        positions = torch.cat([self.positions, places.positions], dim=1)
+        return Read(positions, torch.cat([self.valid, places.valid], dim=1), self.seen + lengths)
+
+    def latest(self, count: int) -> tuple[Tensor, "Read"]:
+        """[B,count] the columns of the last real elements of each row, and where those stood."""
+        order = self.positions.masked_fill(~self.valid, -1).topk(count, dim=1).indices.flip(1)
+        return order, Read(self.positions.gather(1, order), self.valid.gather(1, order), self.seen)
+
+
+class Cache(NamedTuple):
+    """What attention remembers: the keys and values it has read, and where they stood."""
+
+    keys: Growing  # [B,H,S,D/H]
+    values: Growing  # [B,H,S,D/H]
+    read: Read
 
 
 class CausalSelfAttention(_SelfAttending, CausalMixer[Cache]):
@@ -214,45 +252,41 @@ class CausalSelfAttention(_SelfAttending, CausalMixer[Cache]):
         weight = self.heads.key.weight
         empty = weight.new_zeros(batch_size, self.heads.num_heads, 0, weight.shape[0] // self.heads.num_heads)
         nowhere = torch.zeros(batch_size, 0, dtype=torch.int64, device=weight.device)
-        return Cache(Growing([empty]), Growing([empty]), nowhere, nowhere.bool(), nowhere.sum(dim=1))
+        return Cache(Growing([empty]), Growing([empty]), Read(nowhere, nowhere.bool(), nowhere.sum(dim=1)))
 
     def reset(self, inner: Cache, rows: Tensor) -> Cache:
-        valid = inner.valid & ~rows[:, None]
-        read = valid.any(dim=0)  # columns that no row reads any more are dropped
+        valid = inner.read.valid & ~rows[:, None]
+        used = valid.any(dim=0)  # columns that no row reads any more are dropped
         return Cache(
-            Growing([inner.keys.held[:, :, read]]),
-            Growing([inner.values.held[:, :, read]]),
-            inner.positions[:, read],
-            valid[:, read],
-            inner.seen.masked_fill(rows, 0),
+            Growing([inner.keys.held[:, :, used]]),
+            Growing([inner.values.held[:, :, used]]),
+            Read(inner.read.positions[:, used], valid[:, used], inner.read.seen.masked_fill(rows, 0)),
         )
 
     def extend(self, x: Padded, inner: Cache) -> tuple[Padded, Cache]:
-        places = places_of(x, inner.seen)
-        query, key, value = self.project(x, places)
-        cache = Cache(
-            inner.keys.followed_by(key),
-            inner.values.followed_by(value),
-            torch.cat([inner.positions, places.positions], dim=1),
-            torch.cat([inner.valid, places.valid], dim=1),
-            inner.seen + x.lengths,
-        )
-        first = inner.valid.shape[1] == 0
-        extra: Mask = Everything() if first else Padding()
-        request = self.request(query, cache.keys.held, cache.values.held, places, extra=extra)
-        request = request._replace(key_places=cache.places, aligned=first)
-        return self.answer(x, request), self._forget(cache)
+        layout, first = x.layout, inner.read.valid.shape[1] == 0
+        # An empty cache has read nothing, unless its reach is none: then all layers begin alike.
+        key = "first" if first and self.reach != 0 else inner.read.seen
+        places, read, key_places = layout.once(("read on", key), lambda: _read_on(x, inner.read))
+        query, further_keys, further_values = self.project(x, places, layout)
+        cache = Cache(inner.keys.followed_by(further_keys), inner.values.followed_by(further_values), read)
+        vectors = (query, cache.keys.held, cache.values.held)
+        request = self.request(vectors, places, layout, extra=Everything() if first else Padding())
+        request = request._replace(key_places=key_places, aligned=first)
+        return self.answer(x, request), self._forget(cache, layout)
 
-    def _forget(self, cache: Cache) -> Cache:
+    def _forget(self, cache: Cache, layout: Layout) -> Cache:
         """The cache without what no later query can see: the last `reach` real keys of each row stay."""
-        if self.reach is None or cache.valid.shape[1] <= self.reach:
+        reach, read = self.reach, cache.read
+        if reach is None or read.valid.shape[1] <= reach:
             return cache
-        order = cache.positions.masked_fill(~cache.valid, -1).topk(self.reach, dim=1).indices.flip(1)  # [B,reach]
+        order, kept = layout.once(("latest", reach, read.valid), lambda: read.latest(reach))
         wide = order[:, None, :, None].expand(-1, cache.keys.held.shape[1], -1, cache.keys.held.shape[3])
-        return Cache(
-            Growing([cache.keys.held.gather(2, wide)]),
-            Growing([cache.values.held.gather(2, wide)]),
-            cache.positions.gather(1, order),
-            cache.valid.gather(1, order),
-            cache.seen,
-        )
+        return Cache(Growing([cache.keys.held.gather(2, wide)]), Growing([cache.values.held.gather(2, wide)]), kept)
+
+
+def _read_on(x: Padded, read: Read) -> tuple[Places, Read, Places]:
+    """Where further elements stand, what is read with them, and where all keys stand then."""
+    places = places_of(x, read.seen)
+    after = read.followed_by(places, x.lengths)
+    return places, after, after.places

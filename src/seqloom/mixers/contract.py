@@ -29,7 +29,11 @@ class Mixer(nn.Module):
     """Lets the positions of a sequence see one another."""
 
     def forward(self, x: Padded) -> Padded:
-        """A sequence of the same lengths; packed documents do not see one another."""
+        """A sequence of the same lengths; packed documents do not see one another.
+
+        Whatever stands in the padding of x does not matter: a block hands over its norm's answer to zero. What comes
+        out of the padding is zero.
+        """
         raise NotImplementedError
 
 

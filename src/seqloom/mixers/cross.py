@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from seqloom.config.blocks import AlignmentConfig
 from seqloom.config.combinations import Score as ScoreName
 from seqloom.config.mixers import require_divisible
+from seqloom.layouts import Places
 from seqloom.mixers.attention import Heads, Matcher
 from seqloom.mixers.contract import ConditionedMixer
 from seqloom.operators.attention import Request
@@ -15,14 +16,14 @@ from seqloom.operators.attention_fast import attend
 from seqloom.operators.masks import Padding
 from seqloom.operators.scores import Score
 from seqloom.taps import Tap
-from seqloom.types import Padded, Places, places_of
+from seqloom.types import Padded
 
 
 class Source(NamedTuple):
     """A memory as attention reads it."""
 
     keys: Tensor  # [B,H,S,D/H]
-    values: Tensor  # [B,H,S,D/H]
+    values: Tensor  # [B,H,S,D/H], zero where the memory of a row is empty
     valid: Tensor  # [B,S] bool
 
     @property
@@ -33,8 +34,18 @@ class Source(NamedTuple):
 
     def asked(self, query: Tensor, x: Padded, score: Score, dropout: float) -> Request:
         """The request of queries [B,H,T,D/H] that stand where x does: every real element of the memory may be read."""
+        layout = x.layout
         return Request(
-            query, self.keys, self.values, places_of(x), self.places, score=score, mask=Padding(), dropout=dropout
+            query,
+            self.keys,
+            self.values,
+            layout.places,
+            layout.once(("source", self.valid), lambda: self.places),
+            score=score,
+            mask=Padding(),
+            dropout=dropout,
+            heedless=True,
+            shared=layout,
         )
 
 
@@ -51,9 +62,11 @@ class CrossAttention(ConditionedMixer[Source]):
         self.mixed = Tap()  # [B,H,T,D/H]
 
     def begin(self, memory: Padded) -> Source:
-        clean = memory.with_values(memory.values).values
-        keys, values = self.heads.split(self.heads.key(clean)), self.heads.split(self.heads.value(clean))
-        return Source(keys, values, memory.valid)
+        layout, (keys, values) = memory.layout, self.heads.project(memory.values, self.heads.key, self.heads.value)
+        if not memory.full:
+            empty = layout.once("empty", lambda: (memory.lengths == 0)[:, None, None, None])
+            values = values.masked_fill(empty, 0)
+        return Source(keys, values, layout.valid)
 
     def extend(self, x: Padded, inner: Source) -> tuple[Padded, Source]:
         query = self.heads.split(self.heads.query(x.values))

@@ -19,10 +19,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from seqloom.layouts import Layout, Places
 from seqloom.operators.masks import Everything, Mask, dense
 from seqloom.operators.relations import Bias, NoBias, Shaw
 from seqloom.operators.scores import Additive, ScaledDot, Score, score
-from seqloom.types import Places
 
 
 class Request(NamedTuple):
@@ -40,11 +40,17 @@ class Request(NamedTuple):
     # Queries and keys are the elements of one sequence, whose positions count up by one along the row, so that index
     # distance is distance; where positions start again (packed documents) the mask must hold Document().
     aligned: bool = False
+    # Whoever asks does not look at queries that may read nothing (padding), or has made the values zero there.
+    heedless: bool = False
+    shared: Layout | None = None  # that of the queries: the dense mask is kept there for other layers with these keys
 
     def rows(self, start: int, stop: int) -> "Request":
         """The same request for queries start..stop alone."""
         return self._replace(
-            query=self.query[:, :, start:stop], query_places=self.query_places.cut(start, stop), aligned=False
+            query=self.query[:, :, start:stop],
+            query_places=self.query_places.cut(start, stop),
+            aligned=False,
+            shared=None,
         )
 
     def keys(self, start: int, stop: int) -> "Request":
@@ -54,6 +60,7 @@ class Request(NamedTuple):
             value=self.value[:, :, start:stop],
             key_places=self.key_places.cut(start, stop),
             aligned=False,
+            shared=None,
         )
 
     def tensors(self) -> list[Tensor]:

@@ -1,12 +1,18 @@
 """Attention by torch's fused kernel; masks and biases become one dense matrix, unless the mask is just causal."""
 
+from functools import partial
+
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from seqloom.layouts import Places
 from seqloom.operators.attention import Kernel, Request, always
-from seqloom.operators.masks import Causal, Everything, dense
+from seqloom.operators.masks import Causal, Everything, Mask, compact
 from seqloom.operators.relations import NoBias, Shaw
-from seqloom.operators.scores import Additive
+from seqloom.operators.scores import Additive, scaled
+
+ALIGNMENT = 16  # numbers
 
 
 def _sdpa_refuses(request: Request) -> str | None:
@@ -19,11 +25,11 @@ def _sdpa_refuses(request: Request) -> str | None:
 
 def _sdpa(request: Request) -> Tensor:
     assert not isinstance(request.score, Additive) and not isinstance(request.bias, Shaw)
-    query, key, value = request.score.prepare(request.query), request.key, request.value
+    query, scale = scaled(request.score, request.query)
 
     def fused(mask: Tensor | None, *, causal: bool = False) -> Tensor:
         return F.scaled_dot_product_attention(
-            query, key, value, attn_mask=mask, dropout_p=request.dropout, is_causal=causal, scale=1.0
+            query, request.key, request.value, mask, dropout_p=request.dropout, is_causal=causal, scale=scale
         )
 
     if isinstance(request.bias, NoBias):
@@ -31,13 +37,36 @@ def _sdpa(request: Request) -> Tensor:
             return fused(None)
         if request.mask == Causal() and request.aligned:
             return fused(None, causal=True)
-    allowed = dense(request.mask, request.query_places, request.key_places)
-    nothing = ~allowed.any(dim=-1, keepdim=True)  # such a row would be NaN: let it read all, then forget what it read
-    allowed = allowed | nothing
-    if not isinstance(request.bias, NoBias):
+        mixed = fused(_penalties(request))
+    else:
         bias = request.bias.term(request.query_places, request.key_places).to(query.dtype)
-        return fused(bias.masked_fill(~allowed, float("-inf"))).masked_fill(nothing, 0)
-    return fused(allowed).masked_fill(nothing, 0)
+        mixed = fused(bias + _penalties(request))
+    if request.heedless:
+        return mixed
+    allowed = compact(request.mask, request.query_places, request.key_places)
+    return mixed.masked_fill(~allowed.any(dim=-1, keepdim=True), 0)
+
+
+def _penalties(request: Request) -> Tensor:
+    """What the scores lose by the mask, [B,1,T,S] or [B,1,1,S], made once for all layers that share it."""
+    dtype = request.query.dtype
+    make = partial(_penalise, request.mask, request.query_places, request.key_places, dtype)
+    return (
+        make() if request.shared is None else request.shared.once((request.mask, request.key_places.valid, dtype), make)
+    )
+
+
+def _penalise(mask: Mask, query: Places, key: Places, dtype: torch.dtype) -> Tensor:
+    """0 where the mask lets a query read and the lowest number elsewhere, halved so that nothing overflows.
+
+    Finite, as in `plain`: a query that may read nothing then has no NaN to leak into gradients. The rows of the matrix
+    begin at multiples of ALIGNMENT, else a GPU's kernel would copy it there, for each layer again.
+    """
+    allowed = compact(mask, query, key)  # [B,1,T or 1,S]
+    time = allowed.shape[-1]
+    room = torch.zeros(*allowed.shape[:-1], -(-time // ALIGNMENT) * ALIGNMENT, dtype=dtype, device=allowed.device)
+    penalties = room[..., :time]
+    return penalties.masked_fill_(~allowed, torch.finfo(dtype).min / 2)
 
 
 SDPA = Kernel("sdpa", _sdpa_refuses, always, _sdpa)

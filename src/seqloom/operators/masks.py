@@ -18,17 +18,17 @@ import torch
 from torch import Tensor
 
 from seqloom.errors import DataError
-from seqloom.types import Places
+from seqloom.layouts import Places
 
 Reach = tuple[int | None, int | None]  # how far a query may see before and after itself; None: no bound
 _STRIDE = 2**31  # node numbers of an edge list are below this, so that a pair fits one int64
 
 
 class Mask:
-    """Base of all masks: `allows` broadcasts query places [B,T,1] against key places [B,1,S] to bool [B,T,S]."""
+    """Base of all masks: `allows` compares query places [B,T,1] with key places [B,1,S]."""
 
     def allows(self, query: Places, key: Places) -> Tensor:
-        """True where the query may read the key."""
+        """True where the query may read the key, [B,T,S]; an axis that does not matter may be 1."""
         raise NotImplementedError
 
     def reach(self) -> Reach:
@@ -53,7 +53,7 @@ class Everything(Mask):
     """Every query reads every key."""
 
     def allows(self, query: Places, key: Places) -> Tensor:
-        return torch.ones_like(query.valid & key.valid)
+        return torch.ones_like(key.valid)
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Padding(Mask):
     """Only real keys are read."""
 
     def allows(self, query: Places, key: Places) -> Tensor:
-        return key.valid.expand_as(query.valid & key.valid)
+        return key.valid
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Prefix(Mask):
     length: int
 
     def allows(self, query: Places, key: Places) -> Tensor:
-        return (key.positions < self.length).expand_as(query.valid & key.valid)
+        return key.positions < self.length
 
 
 @dataclass(frozen=True)
@@ -190,6 +190,11 @@ def _farther(one: int | None, other: int | None) -> int | None:
     return None if one is None or other is None else max(one, other)
 
 
+def compact(mask: Mask, query: Places, key: Places) -> Tensor:
+    """The mask as far as it differs from row to row, [B,1,T,S] or [B,1,1,S] bool."""
+    return mask.allows(query.column(), key.row())[:, None]
+
+
 def dense(mask: Mask, query: Places, key: Places) -> Tensor:
     """The whole mask, [B,1,T,S] bool; quadratic in the length."""
-    return mask.allows(query.column(), key.row())[:, None]
+    return compact(mask, query, key).expand(-1, -1, query.valid.shape[1], -1)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from seqloom.types import Places
+from seqloom.layouts import Places
 
 
 class NoBias(NamedTuple):
@@ -132,7 +132,26 @@ def rotate(vectors: Tensor, positions: Tensor) -> Tensor:
 
     q_m . k_n then depends on the positions only through m - n, because turning is orthogonal.
     """
-    turns = angles(positions, vectors.shape[-1])[:, None]  # [B,1,T,D/2]
-    cos, sin = turns.cos().to(vectors.dtype), turns.sin().to(vectors.dtype)
+    cos, sin = turns(positions, vectors.shape[-1]).to(vectors.dtype).unbind(dim=-1)
     even, odd = vectors[..., 0::2], vectors[..., 1::2]
     return torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1).flatten(-2)
+
+
+def turns(positions: Tensor, width: int) -> Tensor:
+    """The cosine and the sine of every angle, [B,1,T,D/2,2]."""
+    angle = angles(positions, width)[:, None]
+    return torch.stack([angle.cos(), angle.sin()], dim=-1)
+
+
+def turn(vectors: Tensor, table: Tensor) -> Tensor:
+    """`rotate` by a table of `turns`, in its type of number: each pair is a complex number, times cos + i sin.
+
+    One kernel. A compiler makes one of the real formula by itself, and cannot of complex numbers.
+    """
+    pairs = vectors.to(table.dtype).view(*vectors.shape[:-1], vectors.shape[-1] // 2, 2)  # [...,T,D/2,2]
+    if torch.compiler.is_compiling():
+        (even, odd), (cos, sin) = pairs.unbind(dim=-1), table.unbind(dim=-1)
+        turned = torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1)
+    else:
+        turned = torch.view_as_real(torch.view_as_complex(pairs) * torch.view_as_complex(table))
+    return turned.flatten(-2).to(vectors.dtype)

@@ -59,6 +59,13 @@ DotLike = Dot | ScaledDot | Bilinear
 Score = DotLike | Additive
 
 
+def scaled(scoring: DotLike, query: Tensor) -> tuple[Tensor, float]:
+    """A query and a factor: their product is the prepared query. Fused kernels multiply on their way."""
+    if isinstance(scoring, ScaledDot):
+        return query, query.shape[-1] ** -0.5
+    return scoring.prepare(query), 1.0
+
+
 def score(scoring: Score, query: Tensor, key: Tensor) -> Tensor:
     """The score of every query with every key, [B,H,T,S]."""
     if isinstance(scoring, Additive):

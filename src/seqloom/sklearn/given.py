@@ -17,9 +17,12 @@ from typing import Any, NamedTuple, get_args
 import msgspec
 import numpy as np
 
+from seqloom.data.inputs import given_inputs
+from seqloom.data.problems import counted
 from seqloom.data.schema import InputKind
 from seqloom.durable import write_file
 from seqloom.errors import ConfigError, SeqloomError, did_you_mean
+from seqloom.loaded.predicting import Given
 
 COLUMNS: dict[InputKind, tuple[str, ...]] = {"text": ("text",), "pair": ("first", "second"), "words": ("words",)}
 AXES: dict[int, InputKind] = {2: "vectors", 3: "vectors", 4: "picture"}
@@ -46,7 +49,21 @@ class Inputs(NamedTuple):
         if not values:
             raise BadValueError("X holds no example", fix="give at least one")
         found = kind if kind != "auto" else _kind_of(values[0])
-        return cls(found, [_value(value, found) for value in values])  # type: ignore[arg-type]  # one of them
+        inputs = cls(found, [_value(value, found) for value in values])  # type: ignore[arg-type]  # one of them
+        inputs._require_readable()
+        return inputs
+
+    def _require_readable(self) -> None:
+        """Raise BadValueError for values that no model reads, as empty texts: before any work, by their place in X."""
+        ledger = Given()
+        for _ in given_inputs(self.values, self.kind, ledger):
+            pass
+        if problems := ledger.refused:
+            first, more = problems[0], ledger.skipped - 1
+            others = f", and {counted(more, 'other value')} cannot be read either" if more else ""
+            raise BadValueError(
+                f"X[{(first.place.line or 1) - 1}]: {first.text}{others}", fix="leave it out of X and y"
+            )
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -8,13 +8,14 @@ A label that training never saw is an error whatever is said: it counts in the a
 one more label in `macro_f1`, whose F1 is 0. The loss leaves it out, for no probability stands for it.
 
 Scores become probabilities through the temperature of the calibration, which is 1 in training and is found on the dev
-part when a model is shipped. It changes no answer.
+part when a model is shipped. It changes no answer. The dev part itself is then judged by halves, each read with the
+temperature that the other one found (`metrics.calibration`).
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+from typing import Any, NamedTuple, cast
 
-import msgspec
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -22,7 +23,15 @@ from torch import Tensor, nn
 
 from seqloom.config.heads import ClassHeadConfig, ScoresHeadConfig, SequenceHead
 from seqloom.errors import ConfigError
-from seqloom.metrics.calibration import BINS, Calibration, best_temperature, binned, calibration_error
+from seqloom.metrics.calibration import (
+    BINS,
+    Calibration,
+    Fitted,
+    best_temperature,
+    binned,
+    calibration_error,
+    cross_fitted,
+)
 from seqloom.metrics.classes import Counts, counted
 from seqloom.metrics.figures import ratio
 from seqloom.models import SequenceModel
@@ -57,13 +66,12 @@ class Classify(SequenceTask):
         """The number of labels."""
         return len(self.meaning.schema.labels)
 
-    def head(self, made: SequenceHead, settings: HeadSettings) -> SequenceHead:
+    def head(self, settings: HeadSettings) -> ClassHeadConfig:
         """A softmax over the labels."""
         require_weights(settings, self.meaning.schema.labels)
-        wanted = {"smoothing": settings.smoothing, "class_weights": settings.class_weights}
-        if isinstance(made, ScoresHeadConfig) and made.num_classes == self.classes():
-            return msgspec.structs.replace(made, **wanted)
-        return ClassHeadConfig(num_classes=self.classes(), **wanted)  # type: ignore[arg-type]  # each its own kind
+        return ClassHeadConfig(
+            num_classes=self.classes(), smoothing=settings.smoothing, class_weights=settings.class_weights
+        )
 
     def require_head(self, head: SequenceHead) -> None:
         """Raise ConfigError unless the head chooses one of as many labels."""
@@ -81,7 +89,7 @@ class Classify(SequenceTask):
     def judge(self, model: nn.Module, batch: Batch[Any, Tensor]) -> list[Judged]:
         """Each row judged: right if its likeliest label is the true one."""
         raw = scores_of(model, batch.inputs)
-        log_p = (raw / self.meaning.calibration.temperature).log_softmax(dim=-1)  # [B,K]
+        log_p = (raw / self.temperatures(batch.ids)).log_softmax(dim=-1)  # [B,K]
         true = batch.targets.cpu()
         said, known = raw.argmax(dim=-1), true >= 0
         confidence = log_p.gather(1, said[:, None])[:, 0].exp()
@@ -125,15 +133,16 @@ class Classify(SequenceTask):
         """The figures of each label that was said or is true."""
         return split_sums(self.summed(statistics))[0].named((*self.meaning.schema.labels, UNSEEN))
 
-    def calibration(self, model: nn.Module, batches: Iterable[Batch[Any, Tensor]]) -> Calibration:
+    def fitted(self, model: nn.Module, batches: Iterable[Batch[Any, Tensor]]) -> Fitted:
         """The temperature with the least loss."""
-        scores, targets = scored(model, batches, MOST_SCORES)
-        scores, targets = scores[targets >= 0], targets[targets >= 0]
+        whole = scored(model, batches, MOST_SCORES)
 
-        def loss(temperature: float) -> float:
-            return float(F.cross_entropy(scores / temperature, targets, reduction="sum"))
+        def fit(rows: np.ndarray) -> Calibration:
+            scores, targets = whole.scores[rows], whole.targets[rows]
+            known = targets >= 0
+            return Calibration(best_temperature(_cross_entropy(scores[known], targets[known])))
 
-        return Calibration(best_temperature(loss))
+        return cross_fitted(whole.ids, fit)
 
     def predict(self, model: nn.Module, inputs: Any) -> Sequence[LabelPrediction]:
         """The likeliest label of each row, with the probability of each label."""
@@ -150,16 +159,32 @@ def scores_of(model: nn.Module, inputs: Any) -> Tensor:
     return cast(Tensor, model(sequences(inputs))).detach().cpu().double()
 
 
-def scored(model: nn.Module, batches: Iterable[Batch[Any, Tensor]], most: int) -> tuple[Tensor, Tensor]:
-    """The scores [N,K] and the targets of the first rows of batches: as many as make so many scores."""
-    scores, targets, count = list[Tensor](), list[Tensor](), 0
-    for batch in batches:
-        scores.append(scores_of(model, batch.inputs))
-        targets.append(batch.targets.cpu())
-        count += scores[-1].numel()
-        if count >= most:
-            break
-    return torch.cat(scores), torch.cat(targets)
+def _cross_entropy(scores: Tensor, targets: Tensor) -> Callable[[float], float]:
+    """The summed loss of scores [N,K] at a temperature."""
+    return lambda temperature: float(F.cross_entropy(scores / temperature, targets, reduction="sum"))
+
+
+class Scored(NamedTuple):
+    """Rows with their scores before any calibration."""
+
+    scores: Tensor  # [N,K]
+    targets: Tensor
+    ids: tuple[str, ...]
+
+
+def scored(model: nn.Module, batches: Iterable[Batch[Any, Tensor]], most: int) -> Scored:
+    """The rows of all batches; where they have more scores than `most`, of every second, fourth, ... batch.
+
+    Batches hold inputs of about one length: those that are left out are spread over all lengths.
+    """
+    kept, every = list[Scored](), 1
+    for number, batch in enumerate(batches):
+        if number % every == 0:
+            kept.append(Scored(scores_of(model, batch.inputs), batch.targets.cpu(), tuple(batch.ids)))
+        while len(kept) > 1 and sum(one.scores.numel() for one in kept) > most:
+            kept, every = kept[::2], 2 * every
+    scores, targets, ids = zip(*kept, strict=True)
+    return Scored(torch.cat(scores), torch.cat(targets), tuple(chain.from_iterable(ids)))
 
 
 def split_sums(sums: np.ndarray) -> tuple[Counts, np.ndarray, np.ndarray, np.ndarray]:

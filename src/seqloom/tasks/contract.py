@@ -12,7 +12,8 @@ ranks, are made of all rows at once (`measure_rows`), and decide nothing during 
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self, cast
 
 import numpy as np
@@ -28,7 +29,7 @@ from seqloom.data.loader import Loader
 from seqloom.data.preparing import Prepared
 from seqloom.data.schema import Part, Schema
 from seqloom.errors import ConfigError, did_you_mean
-from seqloom.metrics.calibration import Calibration
+from seqloom.metrics.calibration import Calibration, Fitted
 from seqloom.recipes import Size
 from seqloom.text.tokenizer import Tokenizer
 from seqloom.types import Batch, Loss
@@ -125,6 +126,13 @@ class HeadSettings(NamedTuple):
     kind: HeadKind = "class"
 
 
+class Asking(NamedTuple):
+    """How a model is asked from a shell; RUN stands for its folder."""
+
+    text: str  # one text; for models that read such
+    file: str  # a file of inputs
+
+
 def require_by_length(task: TaskName, feed: AnyFeed) -> ByLengthConfig:
     """The feed, if it keeps examples apart; ConfigError for one of running text."""
     if not isinstance(feed, ByLengthConfig):
@@ -138,10 +146,12 @@ class Task(ABC):
     name: ClassVar[TaskName]
     statistics: int  # how many numbers are kept of each example
     heads: ClassVar[tuple[HeadKind, ...]] = ("class",)  # what its recipes may end in
+    asking: ClassVar[Asking] = Asking('echo "some text" | seqloom predict RUN -', "seqloom predict RUN FILE")
     in_windows: ClassVar[bool] = False  # whether inputs of any length are read, none of them cut
     can_balance: ClassVar[bool] = False  # whether each example has one label, so that class weights may be "balanced"
     metric: Metric  # what decides which model is the best
     others: tuple[Metric, ...] = ()  # what else could
+    readings: Mapping[str, Calibration] = MappingProxyType({})  # of the scores of single examples, by id
 
     def __init__(self, meaning: Meaning) -> None:
         self.meaning = meaning
@@ -166,6 +176,18 @@ class Task(ABC):
     def writing(self, how: AnyDecoding) -> Self:
         """The same task whose answers are written in this way; ConfigError where no text is written."""
         raise ConfigError(f"'{how.kind()}' says how text is written, and {self.name} writes none", fix="leave it out")
+
+    def translating(self, how: AnyDecoding) -> Self:
+        """The same task whose texts for sources are written in this way; ConfigError where there are no sources."""
+        raise self._translates_nothing()
+
+    def copying(self, model: nn.Module) -> Self:
+        """The same task that copies what the vocabulary lacks from the source; ConfigError where it cannot."""
+        raise self._translates_nothing()
+
+    def _translates_nothing(self) -> ConfigError:
+        found = f"the task of this model is {self.name}, and it translates nothing"
+        return ConfigError(found, fix="`seqloom predict` answers with it")
 
     def head_kind(self, asked: HeadKind | None) -> HeadKind:
         """The kind of head that its recipes end in, asked for or the usual one; ConfigError where they cannot."""
@@ -235,6 +257,14 @@ class Task(ABC):
     def measure(self, sums: np.ndarray) -> dict[str, np.ndarray]:
         """The metrics of sums [...,W], as `summed` makes them, each [...]; `loss` and that of `metric` among them."""
 
+    def agreed(self, rows: np.ndarray, everyone: np.ndarray) -> np.ndarray:
+        """Rows [N,S] with what all rows of an evaluation [M,S] decide together written into each of them.
+
+        Where a figure has several rules and the examples vote for one, their parts follow it too: slices, resamples
+        and single rows. Most tasks have nothing to vote on.
+        """
+        return rows
+
     def by_label(self, statistics: np.ndarray) -> dict[str, dict[str, float]]:
         """`precision`, `recall`, `f1` and `support` of each label or type, from all rows [N,S]; most tasks have none.
 
@@ -257,18 +287,29 @@ class Task(ABC):
         figures = {name: float(value) for name, value in self.measure(sums).items()}
         return {name: value for name, value in figures.items() if name != "loss" and np.isfinite(value)}
 
-    def calibration(self, model: nn.Module, batches: Iterable[Batch[Any, Any]]) -> Calibration:
+    def fitted(self, model: nn.Module, batches: Iterable[Batch[Any, Any]]) -> Fitted:
         """How the scores of a model are to be read so that probabilities are honest, found on a dev part.
 
         Most tasks read them as they are, and look at no batch.
         """
-        return Calibration()
+        return Fitted()
 
-    def calibrated(self, calibration: Calibration) -> Self:
-        """The same task whose scores are read so."""
+    def calibrated(self, calibration: Calibration, rows: Mapping[str, Calibration] = MappingProxyType({})) -> Self:
+        """The same task whose scores are read so, those of `rows`, by their ids, each in its own way."""
         chosen = copy.copy(self)
-        chosen.meaning = self.meaning._replace(calibration=calibration)
+        chosen.meaning, chosen.readings = self.meaning._replace(calibration=calibration), rows
         return chosen
+
+    def reading_of(self, id_: str) -> Calibration:
+        """How the scores of an example are read."""
+        return self.readings.get(id_, self.meaning.calibration)
+
+    def looking(self, model: nn.Module, batches: Iterable[Batch[Any, Any]]) -> Self:
+        """The task as a look at the dev part judges it, which decides what is the best; `batches` are all of dev.
+
+        Most tasks are judged as they are, and look at no batch.
+        """
+        return self
 
     def longest_input(self, model: AnyModel) -> int | None:
         """How many symbols or steps of one input a model has positions for; None: any number.
@@ -283,13 +324,17 @@ class Task(ABC):
         )
         return model.encoder.limit() if limited else None
 
-    def signatures(self) -> dict[str, str]:
-        """How metrics that others compute too are computed, by name, as the field writes it; most have no such."""
+    def signatures(self, statistics: np.ndarray) -> dict[str, str]:
+        """How the metrics of rows [N,S] that others compute too are computed, as the field writes it; by name."""
         return {}
 
     @abstractmethod
     def predict(self, model: nn.Module, inputs: Any) -> Sequence[Prediction]:
         """The answers to the rows of a batch of inputs, as `seqloom.data.batches.INPUTS` makes them."""
+
+    def going_on(self, how: AnyDecoding) -> Self:
+        """The same task that goes on with texts in this way; ConfigError where a model goes on with no text."""
+        raise self._goes_on_with_nothing()
 
     def continued(
         self, model: nn.Module, prompts: Sequence[str], numbers: Sequence[int]

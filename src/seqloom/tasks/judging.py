@@ -85,8 +85,8 @@ def evaluate(
             confusion.update(pair for one in judged for pair in task.confused(one))
     if not statistics:
         raise DataError("there is no example to judge", fix="give at least one batch")
-    table = np.stack(statistics)
-    chosen, told = task.settled(kept.judged()), bad.judged()
+    table = task.agreed(np.stack(statistics), np.stack(statistics))
+    chosen, told = (_agreed(task, some, table) for some in (task.settled(kept.judged()), bad.judged()))
     return Evaluation(
         task.name, _metrics(task, table), len(table), table, chosen, _ordered(confusion), tuple(ids), told
     )
@@ -96,6 +96,11 @@ def _metrics(task: Task, statistics: np.ndarray) -> dict[str, float]:
     """Every figure of the statistics [N,S]: those of sums, and those of all rows at once."""
     figures = {name: float(value) for name, value in task.measure(task.summed(statistics)).items()}
     return figures | task.measure_rows(statistics)
+
+
+def _agreed(task: Task, judged: Sequence[Judged], table: np.ndarray) -> tuple[Judged, ...]:
+    """Examples whose statistics follow what all rows decide."""
+    return tuple(one._replace(statistics=task.agreed(one.statistics[None], table)[0]) for one in judged)
 
 
 def _ordered(confusion: Counter[tuple[str, str]]) -> Confusion:

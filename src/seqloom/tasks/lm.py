@@ -1,8 +1,9 @@
 """Language modelling: the next symbol, given all before it.
 
     perplexity       exp of the mean loss over all symbols and ENDs
-    bits_per_byte    the same loss per byte of the original text: comparable whatever the tokeniser, as long as
-                     `unknown`, the share of symbols that stand for anything new, is zero: nobody could read those back
+    bits_per_byte    the same loss per byte of the original text: comparable whatever the tokeniser, as long as the text
+                     can be read back from its symbols: `unknown`, the share of those that stand for anything new, is
+                     zero, and case, spacing and unicode form are kept; `signatures` say what is not
 
 Three ways to read the same text, and a figure belongs to the way in which it was measured; a set is evaluated as it was
 trained on. By length and packed, every document is read from its own BEGIN; packed, one that is longer than a row
@@ -38,7 +39,7 @@ from seqloom.metrics.figures import perplexity, ratio
 from seqloom.models import LanguageModel
 from seqloom.recipes import Size
 from seqloom.tasks.continuing import Continuation, Continuing, begun
-from seqloom.tasks.contract import Graded, HeadSettings, Judged, Metric
+from seqloom.tasks.contract import Asking, Graded, HeadSettings, Judged, Metric
 from seqloom.tasks.documents import document_numbers, named_packs, summed
 from seqloom.tasks.judging import answering
 from seqloom.tasks.predictions import TextPrediction
@@ -63,6 +64,7 @@ class LanguageModelling(Graded):
 
     name = "lm"
     metric = Metric("perplexity", higher_is_better=False)
+    asking = Asking('seqloom generate RUN "some text"', "seqloom generate RUN --file FILE")
     decoding: AnyDecoding = GreedyConfig()
     others = (Metric("bits_per_byte", higher_is_better=False), Metric("loss", higher_is_better=False))
     statistics = 4  # bytes of the original, symbols that are UNKNOWN, loss, weight
@@ -170,11 +172,22 @@ class LanguageModelling(Graded):
             "loss": mean,
         }
 
+    def signatures(self, statistics: np.ndarray) -> dict[str, str]:
+        """What bits per byte leave out: what the tokeniser forgets of a text need not be said, so they flatter."""
+        if not (lost := self.tokenizer.config.forgets):
+            return {}
+        said = f"of text without its {' and '.join(lost)}: compare it with none that keeps more"
+        return {"bits_per_byte": said}
+
     def writing(self, how: AnyDecoding) -> Self:
         """The same task whose continuations are written in this way."""
         chosen = copy.copy(self)
         chosen.decoding = how
         return chosen
+
+    def going_on(self, how: AnyDecoding) -> Self:
+        """The same: going on with a text is all that it writes."""
+        return self.writing(how)
 
     def predict(self, model: nn.Module, inputs: Any) -> Sequence[TextPrediction]:
         """What follows each row, a text or the beginning of one: the best, or the first that was drawn."""

@@ -12,6 +12,7 @@ END. The default is `encoder`, the Transformer of Devlin et al.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, repeat
 from typing import Any, NamedTuple, cast
 
 import msgspec
@@ -33,7 +34,7 @@ from seqloom.heads import NextTokenHead
 from seqloom.metrics.figures import perplexity, ratio
 from seqloom.models import ElementModel
 from seqloom.recipes import Size
-from seqloom.tasks.contract import Graded, HeadSettings, Judged, Meaning, Metric, Prediction
+from seqloom.tasks.contract import Asking, Graded, HeadSettings, Judged, Meaning, Metric, Prediction
 from seqloom.tasks.documents import document_numbers, named_packs, summed
 from seqloom.tasks.masking import Hidden, drawn, drawn_by, hide
 from seqloom.tasks.reading import require_input, sequences, stepped_input_of, wrong_shape
@@ -62,10 +63,11 @@ class FilledPrediction(Prediction):
     text: str = ""
 
     def located(self, given: Any) -> "FilledPrediction":
-        """The same with the text that was asked about, its gaps filled."""
+        """The same with the text that was asked about, its gaps filled; one that was not read stays a gap."""
         written = getattr(given, "text", given)  # of words: the text that they stand in
         first, *rest = written.split(GAP) if isinstance(written, str) else [""]
-        filled = (f"{guesses[0].text}{part}" for guesses, part in zip(self.gaps, rest, strict=False))
+        likeliest = chain((guesses[0].text for guesses in self.gaps), repeat(GAP))  # without end
+        filled = (f"{said}{part}" for said, part in zip(likeliest, rest, strict=False))
         return replace(self, text=first + "".join(filled))
 
     def to_json(self) -> dict[str, Any]:
@@ -82,6 +84,7 @@ class MaskedPrediction(Graded):
 
     name = "masked"
     metric = Metric("perplexity", higher_is_better=False)
+    asking = Asking(f'echo "some {GAP} text" | seqloom predict RUN -', "seqloom predict RUN FILE")
     others = (Metric("accuracy"), Metric("loss", higher_is_better=False))
     statistics = 3  # right ones, loss, weight
 
@@ -153,7 +156,7 @@ class MaskedPrediction(Graded):
         return cast(ElementModel, model).head.loss(_read(model, hidden), hidden.targets), None
 
     def judge(self, model: nn.Module, batch: Batch[Any, Tensor]) -> list[Judged]:
-        """Each document judged by symbols that its id decides; pieces of one in which none is hidden are left out."""
+        """Each document judged by symbols that its id decides; one without a symbol to hide is left out."""
         hidden = hide(batch.inputs, drawn_by(batch.ids, batch.inputs), self.tokenizer.vocab_size)
         x, head = _read(model, hidden), cast(NextTokenHead, cast(ElementModel, model).head)
         losses, said = head.losses(x, hidden.targets), head.predict(x)

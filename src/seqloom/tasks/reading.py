@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from seqloom.config.heads import UnmappedHead
 from seqloom.config.inputs import (
     AnyInput,
     FiltersConfig,
@@ -15,7 +16,7 @@ from seqloom.config.inputs import (
     TokensConfig,
     VectorsConfig,
 )
-from seqloom.config.models import AnyModel, ElementModelConfig, SequenceModelConfig
+from seqloom.config.models import AnyModel, ElementModelConfig, EncoderConfig, SequenceModelConfig
 from seqloom.config.text import AnyTokenizer, WordsConfig
 from seqloom.data.encoding import keeps_letters
 from seqloom.data.schema import Schema
@@ -129,4 +130,17 @@ def sequences(inputs: Any) -> Any:
 
 def wrong_shape(task: str, wanted: str, found: AnyModel) -> ConfigError:
     """The error about a model of another shape."""
-    return ConfigError(f"{task} needs a {wanted}, found a {found.kind()}", fix=f"give a model of kind {wanted}")
+    text = f"{task} needs a model of kind {wanted}, found one of kind {found.kind()}"
+    return ConfigError(text, fix=f"give a model of kind {wanted}")
+
+
+def encoder_in(model: AnyModel, task: str, wanted: str) -> EncoderConfig:
+    """The encoder of a model that answers for sequences or for their elements: what it learned, the other can use."""
+    if not isinstance(model, SequenceModelConfig | ElementModelConfig):
+        raise wrong_shape(task, wanted, model)
+    if isinstance(model.head, UnmappedHead):
+        raise ConfigError(
+            "the encoder of 'linear' gives scores of its own labels, and no other head can read them",
+            fix="give a model of another recipe",
+        )
+    return model.encoder

@@ -57,7 +57,6 @@ class Regress(Graded, SequenceTask):
     name = "regress"
     metric = Metric("mse", higher_is_better=False)
     others = (Metric("mae", higher_is_better=False), Metric("loss", higher_is_better=False))
-    linear = False
 
     def __init__(self, meaning: Meaning) -> None:
         super().__init__(meaning)
@@ -65,7 +64,7 @@ class Regress(Graded, SequenceTask):
         # sizes of errors, their squares; the numbers that were said, and the true ones; loss, weight
         self.statistics = 4 + 2 * meaning.numbers
 
-    def head(self, made: SequenceHead, settings: HeadSettings) -> SequenceHead:
+    def head(self, settings: HeadSettings) -> NumberHeadConfig:
         """A linear map to the numbers."""
         self.refuse_settings(settings)
         return NumberHeadConfig(size=self.meaning.numbers)

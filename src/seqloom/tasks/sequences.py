@@ -5,11 +5,14 @@ where it should. Vectors are measured over time, so a memory reads them (`gru`);
 """
 
 from abc import abstractmethod
+from collections.abc import Sequence
 
 import msgspec
+import torch
+from torch import Tensor
 
 from seqloom import recipes
-from seqloom.config.heads import ClassHeadConfig, SequenceHead
+from seqloom.config.heads import ClassHeadConfig, MappedHead, SequenceHead
 from seqloom.config.models import AnyModel, ElementModelConfig, SequenceModelConfig
 from seqloom.config.training import AnyFeed
 from seqloom.errors import ConfigError
@@ -23,37 +26,25 @@ DEFAULTS = {"vectors": "gru", "picture": "conv2d"}
 class SequenceTask(Task):
     """One answer per sequence of symbols or vectors, or per picture."""
 
-    linear = True  # whether the recipe of that name can answer
-
     def recipes(self) -> list[str]:
         """The recipes that make a classifier of this kind of input."""
         kind = self.meaning.schema.input
         names = recipes.names("picture-classifier" if kind == "picture" else "classifier")
         default = DEFAULTS.get(kind, "cnn")
-        possible = [name for name in names if name != "linear" or (self.linear and kind != "vectors")]
+        possible = [name for name in names if name != "linear" or kind != "vectors"]  # it counts symbols
         return [default, *(name for name in possible if name != default)]
 
     def model(self, recipe: str, size: Size, head: HeadSettings) -> SequenceModelConfig:
         """The model that a recipe makes."""
-        if recipe == "linear" and not self.linear:
-            raise ConfigError(
-                f"'linear' gives one score to each class, and {self.name} of {self.meaning.schema.target} has none",
-                fix=f"choose from {', '.join(self.recipes())}",
-            )
-        return self._with_head(self._body(recipe, size), head)
-
-    def _body(self, recipe: str, size: Size) -> SequenceModelConfig:
-        classes = self.classes()
+        answer = self.head(head)
         if self.meaning.schema.input != "picture":
             inputs = stepped_input_of(self.meaning)
-            return recipes.classifier(recipe, inputs=inputs, num_classes=classes, size=size)
+            return recipes.sequence_model(recipe, inputs=inputs, head=answer, size=size)
         height, width, channels = self.meaning.sizes
-        return recipes.picture_classifier(
-            recipe, height=height, width=width, channels=channels, num_classes=classes, size=size
+        made = recipes.picture_classifier(
+            recipe, height=height, width=width, channels=channels, num_classes=2, size=size
         )
-
-    def _with_head(self, model: SequenceModelConfig, settings: HeadSettings) -> SequenceModelConfig:
-        return msgspec.structs.replace(model, head=self.head(model.head, settings))
+        return msgspec.structs.replace(made, head=answer)
 
     def adapted(self, model: AnyModel) -> SequenceModelConfig:
         """The same model with the head that this task needs; of one that answers for elements the encoder."""
@@ -62,7 +53,13 @@ class SequenceTask(Task):
         if not isinstance(model, SequenceModelConfig):
             raise wrong_shape(self.name, SequenceModelConfig.kind(), model)
         require_input(self.meaning, model.encoder.input)
-        return self._with_head(model, HeadSettings())
+        return msgspec.structs.replace(model, head=self._adapted_head(model.head))
+
+    def _adapted_head(self, before: SequenceHead) -> SequenceHead:
+        """The head that answers; where the vector was the scores of as many answers, it still is."""
+        head = self.head(HeadSettings())
+        ready = head.unmapped()
+        return ready if isinstance(before, type(ready)) and before.answers == ready.answers else head
 
     def require(self, model: AnyModel) -> None:
         """Raise ConfigError for another shape of model, input or answer."""
@@ -75,17 +72,17 @@ class SequenceTask(Task):
         """Whether all full batches have one shape: pictures do, and full rows."""
         return self.meaning.schema.input == "picture" or super().has_one_shape(feed)
 
-    def classes(self) -> int:
-        """The number of classes of the recipe's own head, which may be replaced afterwards."""
-        return 2
-
     @abstractmethod
-    def head(self, made: SequenceHead, settings: HeadSettings) -> SequenceHead:
-        """The head that answers, in place of the one that the recipe made."""
+    def head(self, settings: HeadSettings) -> MappedHead:
+        """The head that answers."""
 
     @abstractmethod
     def require_head(self, head: SequenceHead) -> None:
         """Raise ConfigError if a head cannot answer."""
+
+    def temperatures(self, ids: Sequence[str]) -> Tensor:
+        """[B,1] what the scores of examples are divided by."""
+        return torch.tensor([[self.reading_of(id_).temperature] for id_ in ids], dtype=torch.float64)
 
     def refuse_settings(self, settings: HeadSettings) -> None:
         """Raise ConfigError for settings that are about one class of several, where there is none."""

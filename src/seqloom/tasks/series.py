@@ -10,14 +10,13 @@ Numbers are learned in units of the training part, as those of whole sequences a
 from collections.abc import Sequence
 from typing import Any, cast
 
-import msgspec
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from seqloom import recipes
 from seqloom.config.heads import NumberHeadConfig
-from seqloom.config.models import AnyModel, ElementModelConfig
+from seqloom.config.models import AnyModel, ElementModelConfig, EncoderConfig
 from seqloom.errors import ConfigError
 from seqloom.metrics.figures import ratio
 from seqloom.metrics.ranks import spearman
@@ -25,7 +24,7 @@ from seqloom.models import ElementModel
 from seqloom.recipes import Size
 from seqloom.tasks.contract import Graded, HeadSettings, Judged, Meaning, Metric
 from seqloom.tasks.predictions import SeriesPrediction, series_shown
-from seqloom.tasks.reading import require_input, stepped_input_of, wrong_shape
+from seqloom.tasks.reading import encoder_in, require_input, stepped_input_of, wrong_shape
 from seqloom.tasks.regress import Units
 from seqloom.tasks.showing import cut_short
 from seqloom.types import Batch, Loss
@@ -61,17 +60,16 @@ class RegressSteps(Graded):
                 fix="leave them out",
             )
         made = recipes.tagger(recipe, inputs=stepped_input_of(self.meaning), num_tags=2, size=size)
-        return self._with_head(made)
+        return self._with_head(made.encoder)
 
-    def _with_head(self, model: ElementModelConfig) -> ElementModelConfig:
-        return msgspec.structs.replace(model, head=NumberHeadConfig(size=self.meaning.numbers))
+    def _with_head(self, encoder: EncoderConfig) -> ElementModelConfig:
+        return ElementModelConfig(encoder=encoder, head=NumberHeadConfig(size=self.meaning.numbers))
 
     def adapted(self, model: AnyModel) -> ElementModelConfig:
-        """The same model with a head for these numbers."""
-        if not isinstance(model, ElementModelConfig):
-            raise wrong_shape(self.name, ElementModelConfig.kind(), model)
-        require_input(self.meaning, model.encoder.input)
-        return self._with_head(model)
+        """The same encoder with a head for these numbers."""
+        encoder = encoder_in(model, self.name, ElementModelConfig.kind())
+        require_input(self.meaning, encoder.input)
+        return self._with_head(encoder)
 
     def require(self, model: AnyModel) -> None:
         """Raise ConfigError for another shape of model or input, or another number of numbers."""

@@ -5,13 +5,16 @@
     accuracy             the share of examples with exactly the true labels
     calibration_error    how far probabilities are from the shares of true labels (15 bins over all labels)
 
-In training a label is said when it is more likely than not. When a model is shipped, the temperature and a threshold
-for each label are found on the dev part: the thresholds that make the largest F1, or each label's own largest F1 where
-`macro_f1` decides.
+A label is said when it is above its threshold. When a model is shipped, the temperature and a threshold for each label
+are found on the dev part: the thresholds that make the largest F1, or each label's own largest F1 where `macro_f1`
+decides. What is told of the dev part is cross-fitted (`metrics.calibration`): each half of its rows is judged with what
+the other half found. So are the looks in training, whose F1 decides which weights are the best: with a half as every
+threshold, rare labels are never said at first and weights would be chosen by a figure that no shipped model has. A look
+asks the model twice for that, and its loss is that of plain scores.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
@@ -25,7 +28,15 @@ from seqloom.data.loader import Loader
 from seqloom.data.preparing import Prepared
 from seqloom.data.schema import Part
 from seqloom.errors import ConfigError
-from seqloom.metrics.calibration import BINS, Calibration, best_temperature, binned, calibration_error
+from seqloom.metrics.calibration import (
+    BINS,
+    Calibration,
+    Fitted,
+    best_temperature,
+    binned,
+    calibration_error,
+    cross_fitted,
+)
 from seqloom.metrics.classes import counted_sets, packed, words_of
 from seqloom.metrics.figures import ratio
 from seqloom.metrics.thresholds import HALF, best_thresholds
@@ -48,7 +59,6 @@ class ClassifySeveral(SequenceTask):
     name = "classify"
     metric = Metric("f1")
     others = (Metric("macro_f1"), Metric("accuracy"), Metric("loss", higher_is_better=False))
-    linear = False
 
     def __init__(self, meaning: Meaning) -> None:
         super().__init__(meaning)
@@ -60,7 +70,7 @@ class ClassifySeveral(SequenceTask):
         """The number of labels."""
         return len(self.meaning.schema.labels)
 
-    def head(self, made: SequenceHead, settings: HeadSettings) -> SequenceHead:
+    def head(self, settings: HeadSettings) -> LabelsHeadConfig:
         """A logistic regression for each label."""
         self.refuse_settings(settings)
         return LabelsHeadConfig(num_labels=self.labels)
@@ -88,17 +98,18 @@ class ClassifySeveral(SequenceTask):
 
     def judge(self, model: nn.Module, batch: Batch[Any, Tensor]) -> list[Judged]:
         """Each row judged: right if exactly the true labels were said."""
-        scores = scores_of(model, batch.inputs) / self.meaning.calibration.temperature
+        scores = scores_of(model, batch.inputs) / self.temperatures(batch.ids)
         targets = batch.targets.cpu().double()
         known, unseen = targets[:, : self.labels], targets[:, self.labels :].sum(dim=1)
         losses = F.binary_cross_entropy_with_logits(scores, known, reduction="none").sum(dim=1)
         likely = scores.sigmoid().numpy()
-        columns = (likely, self._said(likely), known.numpy() > 0, unseen.tolist(), losses.tolist())
+        said = likely > np.stack([self._thresholds(self.reading_of(id_)) for id_ in batch.ids])
+        columns = (likely, said, known.numpy() > 0, unseen.tolist(), losses.tolist())
         return [self._judged(*row) for row in zip(batch.ids, *columns, strict=True)]
 
-    def _said(self, likely: np.ndarray) -> np.ndarray:
-        """[B,K] which labels are likely enough to be said."""
-        return likely > np.array(self.meaning.calibration.thresholds or [HALF] * self.labels)
+    def _thresholds(self, calibration: Calibration) -> np.ndarray:
+        """[K] the probability from which on each label is said."""
+        return np.array(calibration.thresholds or [HALF] * self.labels)
 
     def _judged(
         self, id_: str, likely: np.ndarray, said: np.ndarray, known: np.ndarray, unseen: float, loss: float
@@ -143,11 +154,18 @@ class ClassifySeveral(SequenceTask):
         """The figures of each label that was said or is true."""
         return split_sums(self.summed(statistics)[2:])[0].named((*self.meaning.schema.labels, UNSEEN))
 
-    def calibration(self, model: nn.Module, batches: Iterable[Batch[Any, Tensor]]) -> Calibration:
+    def fitted(self, model: nn.Module, batches: Iterable[Batch[Any, Tensor]]) -> Fitted:
         """The temperature with the least loss, and with it the thresholds with the largest F1."""
-        scores, targets = scored(model, batches, MOST_SCORES)
-        known = targets[:, : self.labels].double()
+        whole = scored(model, batches, MOST_SCORES)
+        known = whole.targets[:, : self.labels].double()
+        return cross_fitted(whole.ids, lambda rows: self._fit(whole.scores[rows], known[rows]))
 
+    def looking(self, model: nn.Module, batches: Iterable[Batch[Any, Tensor]]) -> Self:
+        """The same task with the thresholds that the other half of dev asks for, of plain probabilities."""
+        rows = self.fitted(model, batches).rows
+        return self.calibrated(self.meaning.calibration, {id_: found.untempered for id_, found in rows.items()})
+
+    def _fit(self, scores: Tensor, known: Tensor) -> Calibration:
         def loss(temperature: float) -> float:
             return float(F.binary_cross_entropy_with_logits(scores / temperature, known, reduction="sum"))
 
@@ -164,7 +182,7 @@ class ClassifySeveral(SequenceTask):
         with torch.no_grad():
             scores = scores_of(model, inputs) / self.meaning.calibration.temperature
         likely = scores.sigmoid().numpy()
-        rows = zip(self._said(likely), likely.tolist(), strict=True)
+        rows = zip(likely > self._thresholds(self.meaning.calibration), likely.tolist(), strict=True)
         return [LabelsPrediction(self._named(said), dict(zip(labels, row, strict=True))) for said, row in rows]
 
 

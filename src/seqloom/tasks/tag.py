@@ -5,7 +5,7 @@
 
 Tags that mark spans are always a lawful sequence of their scheme, whatever head the model has (`chains`), and inputs of
 any length are read, window by window (`windows`). A tag that training never saw is an error whatever is said.
-Neighbours of that kind are read as one span of a type that nobody can say, so it counts as missed. The default is
+Neighbours of that kind are read as one span of a type that no tag has, so it counts as missed. The default is
 `bilstm`: a tag depends on both sides, and sentences are few.
 """
 
@@ -29,13 +29,12 @@ from seqloom.tasks.chains import Chain
 from seqloom.tasks.classify import require_weights
 from seqloom.tasks.contract import HeadSettings, Judged, Meaning, Metric, Task
 from seqloom.tasks.predictions import TagsPrediction
-from seqloom.tasks.reading import require_input, stepped_input_of, wrong_shape
+from seqloom.tasks.reading import encoder_in, require_input, stepped_input_of, wrong_shape
 from seqloom.tasks.showing import cut_short
 from seqloom.tasks.windows import features, window_size
 from seqloom.types import Batch, Padded
 
 DEFAULT = "bilstm"
-UNSEEN = "I-?"  # neighbours of it are one span; no label is called so, for training would have seen it
 
 
 class Tag(Task):
@@ -55,10 +54,12 @@ class Tag(Task):
             )
         self.chain = Chain.of(labels)
         self.in_scheme = self.chain.scheme != "none"
-        self.types = types_of([*labels, UNSEEN]) if self.in_scheme else ()
+        self.unseen = _unseen_of(labels)
+        self.types = types_of([*labels, self.unseen]) if self.in_scheme else ()
         self.statistics = 4 + 3 * len(self.types)  # elements, right ones; of each type right, said, true; loss, weight
         self.metric = Metric("f1" if self.in_scheme else "accuracy")
-        self.others = (Metric("macro_f1"), Metric("accuracy")) if self.in_scheme else ()
+        of_spans = (Metric("macro_f1"), Metric("accuracy")) if self.in_scheme else ()
+        self.others = (*of_spans, Metric("loss", higher_is_better=False))
 
     def recipes(self) -> list[str]:
         """The recipes that make a tagger."""
@@ -84,12 +85,11 @@ class Tag(Task):
         return CrfHeadConfig(labels=labels, scheme=self.chain.scheme)
 
     def adapted(self, model: AnyModel) -> ElementModelConfig:
-        """The same model with a head for these tags, of the kind that it has."""
-        if not isinstance(model, ElementModelConfig):
-            raise wrong_shape(self.name, ElementModelConfig.kind(), model)
-        require_input(self.meaning, model.encoder.input)
+        """The same encoder with a head for these tags, of the kind that the model has."""
+        encoder = encoder_in(model, self.name, ElementModelConfig.kind())
+        require_input(self.meaning, encoder.input)
         head = HeadSettings(kind="crf" if isinstance(model.head, CrfHeadConfig) else "class")
-        return msgspec.structs.replace(model, head=self._head(head))
+        return ElementModelConfig(encoder=encoder, head=self._head(head))
 
     def require(self, model: AnyModel) -> None:
         """Raise ConfigError for another shape of model or input, or other tags."""
@@ -126,7 +126,7 @@ class Tag(Task):
 
     def _named(self, tags: list[int]) -> tuple[str, ...]:
         labels = self.meaning.schema.labels
-        return tuple(labels[tag] if tag >= 0 else UNSEEN for tag in tags)
+        return tuple(labels[tag] if tag >= 0 else self.unseen for tag in tags)
 
     def measure(self, sums: np.ndarray) -> dict[str, np.ndarray]:
         """`f1`, `precision`, `recall` and `macro_f1` of spans where there are any, `accuracy` of tags, and `loss`."""
@@ -149,3 +149,15 @@ class Tag(Task):
             x = self._features(answering, inputs)
             rows = zip(x.lengths.tolist(), self.chain.best(answering.head, x).tolist(), strict=True)
         return [TagsPrediction.of(self._named(tags[:length]), in_scheme=self.in_scheme) for length, tags in rows]
+
+
+def _unseen_of(labels: Sequence[str]) -> str:
+    """The tag that stands for all that training never saw: neighbours of it are one span, and no label has its type.
+
+    >>> _unseen_of(["O", "B-?", "I-?"])
+    'I-??'
+    """
+    tag = "I-?"
+    while tag[2:] in types_of(labels):
+        tag += "?"
+    return tag

@@ -25,6 +25,7 @@ from seqloom.config.decoding import AnyDecoding, GreedyConfig
 from seqloom.config.models import AnyModel, EncoderDecoderConfig
 from seqloom.decoding.alignment import looking
 from seqloom.decoding.drafts import Written
+from seqloom.decoding.sampling import numbers_by_content
 from seqloom.decoding.stepping import NEVER, begins, positions_of, room
 from seqloom.decoding.writing import write
 from seqloom.errors import ConfigError
@@ -32,7 +33,7 @@ from seqloom.metrics import texts
 from seqloom.metrics.figures import perplexity, ratio
 from seqloom.models import EncoderDecoder
 from seqloom.recipes import Size
-from seqloom.tasks.contract import HeadSettings, Judged, Metric, Task
+from seqloom.tasks.contract import Asking, HeadSettings, Judged, Metric, Task
 from seqloom.tasks.copying import Gapped, copying, require_copying
 from seqloom.tasks.predictions import Translation
 from seqloom.tasks.reading import input_of, require_input, sequences, wrong_shape
@@ -50,6 +51,7 @@ class Translate(Task):
 
     name = "translate"
     metric = Metric("exact_match")
+    asking = Asking('echo "some text" | seqloom translate RUN', "seqloom translate RUN FILE")
     others = (Metric("bleu"), Metric("bleu_tokenised"), Metric("chrf"), Metric("loss", higher_is_better=False))
     statistics = 2 + texts.STATISTICS + 2  # examples, exact ones, those of texts, loss, weight
     how: AnyDecoding = GreedyConfig()
@@ -60,6 +62,10 @@ class Translate(Task):
         chosen = copy.copy(self)
         chosen.how = how
         return chosen
+
+    def translating(self, how: AnyDecoding) -> Self:
+        """The same: all of its texts are for sources."""
+        return self.writing(how)
 
     def copying(self, model: nn.Module) -> Self:
         """The same task that copies what the vocabulary lacks from the source; ConfigError where it cannot."""
@@ -133,9 +139,15 @@ class Translate(Task):
         scores = texts.text_scores(sums[..., 2:-2])
         return {"exact_match": ratio(right, examples)} | scores | {"loss": mean, "perplexity": perplexity(mean)}
 
-    def signatures(self) -> dict[str, str]:
+    def agreed(self, rows: np.ndarray, everyone: np.ndarray) -> np.ndarray:
+        """Rows whose `bleu_tokenised` follows the rule that all true texts decide on."""
+        told = rows.copy()
+        told[:, 2:-2] = texts.agreed(rows[:, 2:-2], everyone[:, 2:-2])
+        return told
+
+    def signatures(self, statistics: np.ndarray) -> dict[str, str]:
         """Those of BLEU and chrF, as sacreBLEU writes them."""
-        return texts.text_signatures(lower=self.tokenizer.config.lower)
+        return texts.text_signatures(self.summed(statistics)[2:-2], lower=self.tokenizer.config.lower)
 
     def predict(self, model: nn.Module, inputs: Any) -> Sequence[Translation]:
         """The text for each row of sources, and the next best ones if several were asked for."""
@@ -162,7 +174,7 @@ class Translate(Task):
         return [answers[0].symbols for answers in self.answers(model, source)]
 
     def answers(self, model: nn.Module, source: Any) -> list[list[Written]]:
-        """The answers to each row of sources, the best first."""
+        """The answers to each row of sources, the best first; a source draws by what it holds, wherever it stands."""
         writing, how = cast(EncoderDecoder, model), self.how
         lengths = source.lengths if isinstance(source, Padded) else _areas(source)
         most = self.most_symbols(lengths)
@@ -172,8 +184,10 @@ class Translate(Task):
         most = room(prompt, most, positions_of(writing.config.decoder))
         with torch.no_grad():
             state = writing.initial_state(source)
-            decode, looks = self.tokenizer.decode, looking(writing)
-            return write(writing, state, prompt, most, how, decode=decode, looks=looks, never=never)
+            asked: dict[str, Any] = {"numbers": numbers_by_content(source), "never": never}
+            return write(
+                writing, state, prompt, most, how, decode=self.tokenizer.decode, looks=looking(writing), **asked
+            )
 
     def most_symbols(self, lengths: Tensor) -> Tensor:
         """[B] how long an answer to a source of each length may become.

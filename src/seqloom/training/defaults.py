@@ -23,13 +23,11 @@ from seqloom.config.training import (
 )
 from seqloom.data.preparing import Prepared
 from seqloom.data.schema import RUNNING
-from seqloom.data.sizes import sizes_of
+from seqloom.data.sizes import sizes_of, usual_budget
 from seqloom.recipes import Size
 
 STEPS = 2_000  # in all, for data of middling size: minutes on a processor for a small model
-STEPS_OF_EPOCH = 100  # at least, for small data: batches are made smaller
 FEWEST, MOST = 3, 60  # epochs
-SMALLEST_BATCH, LARGEST_BATCH = 128, 8_192  # symbols
 ROW = 256  # symbols of a row of packed documents
 PATIENCE = 5  # validations
 WARM_UP = 100  # steps, or a tenth of all
@@ -52,7 +50,7 @@ def default_rate(recipe: str, size: Size) -> float:
 def default_training(prepared: Prepared, recipe: str, size: Size, length: AnyLength | None = None) -> dict[str, Any]:
     """The settings of `TrainingConfig` that depend on the data, the model, and the length if one was said."""
     symbols = int(sizes_of(prepared.schema, prepared.columns)[prepared.parts["train"]].sum())
-    budget = max(SMALLEST_BATCH, min(LARGEST_BATCH, symbols // STEPS_OF_EPOCH))
+    budget = usual_budget(symbols)
     steps = max(1, symbols // budget)
     epochs = max(FEWEST, min(MOST, round(STEPS / steps)))
     length = length or EpochsConfig(count=epochs)

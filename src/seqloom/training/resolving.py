@@ -29,6 +29,7 @@ from seqloom.tasks.contract import HeadSettings, Meaning, Task
 from seqloom.training.defaults import default_encoding, default_training, told
 from seqloom.training.folder import DataFacts, RunFolder
 from seqloom.training.places import Home
+from seqloom.training.starting import unknown_said
 from seqloom.training.wishes import Wishes
 from seqloom.training.wording import reading_words, require_one_start, require_width, vector_width, worded
 
@@ -95,7 +96,8 @@ def resolve(
     config = RunConfig(
         task=task.name, data=dataset.config, encoding=encoding, model=model, training=TrainingConfig(**settings)
     )
-    said = (*dataset.said, *_labels_said(prepared.schema), *said, told(config.training))
+    unknown = unknown_said(prepared) if start is not None else ()
+    said = (*dataset.said, *_labels_said(prepared.schema), *said, *unknown, told(config.training))
     facts, bundle = DataFacts.of(dataset, prepared), start.bundle if start else None
     file = None if encoding.vectors is None else encoding.vectors.path
     return Resolved(config, prepared, task, facts, said, bundle, folder, before, file)
@@ -135,7 +137,12 @@ def _start(wishes: Wishes, home: Home | None) -> _Start | None:
     if run is not None and run.has_begun() and (before := run.config()).training.init == name:
         return _Start(before.model, run.meaning(), None)
     bundle = init_bundle(name)
-    return _Start(bundle.config, bundle.meaning, bundle, (f"the model is that of --init: {bundle.config.kind()}",))
+    return _Start(
+        bundle.config,
+        bundle.meaning,
+        bundle,
+        (f"model: that of --init, {bundle.config.parameters():,} parameters before its head is replaced",),
+    )
 
 
 def _given(meaning: Meaning, found: Schema) -> Given:
@@ -184,7 +191,7 @@ def _model(
         require_width(wishes.model, width)
         return wishes.model, "", ()
     if start is not None and wishes.model is None:
-        return task.adapted(start.model), "", start.said
+        return _adapted(task, start.model), "", start.said
     recipe, size = wishes.model or task.recipes()[0], wishes.size or "small"
     weights = class_weights(wishes.class_weights, prepared)
     kind = task.head_kind(wishes.head)
@@ -194,6 +201,16 @@ def _model(
     model = reading_words(model, wishes, prepared, width)
     said = () if wishes.model and wishes.size else (f"model: {recipe}, size {size}, {model.parameters():,} parameters",)
     return model, recipe, said
+
+
+def _adapted(task: Task, model: AnyModel) -> AnyModel:
+    """The model of --init with the head that the task needs; ConfigError says that it is the one of --init."""
+    try:
+        return task.adapted(model)
+    except ConfigError as error:
+        raise ConfigError(
+            f"--init: {error.problem}", fix=f"start from a run whose task is {task.name}, or leave --init out"
+        ) from error
 
 
 def class_weights(asked: str | tuple[float, ...], prepared: Prepared) -> tuple[float, ...]:

@@ -37,7 +37,7 @@ def ship(session: Session, standing: Standing, found: Look) -> None:
     if session.ranks.rank != 0:
         return
     weights = {name: tensor.detach().cpu() for name, tensor in session.model.state_dict().items()}
-    notes = _notes(session, standing, found.metrics, evaluation)
+    notes = _notes(session, standing, found.metrics, evaluation) | {"cross_fitted": bool(task.readings)}
     bundle = Bundle(session.config.model, task.meaning, weights, notes)
     files = bundle_files(bundle, card_md(summary_of(session.folder, notes)))
     reached("before-model")
@@ -48,15 +48,15 @@ def ship(session: Session, standing: Standing, found: Look) -> None:
 def _calibrated(session: Session, found: Look) -> tuple[Task, Evaluation | None]:
     """The task as the shipped model answers it, its scores read as the dev part asks for, and how good that is.
 
-    Which weights are the best was decided before, without any calibration: it has seen what it is judged on.
+    How good: each half of dev is read as the other half asks for, so that no row is judged by what it found itself.
     """
     if found.evaluation is None:
         return session.task, None
     with answering(session.model):
-        calibration = session.task.calibration(session.model, batches_of(session, "dev"))
-    if calibration == session.task.meaning.calibration:
+        fitted = session.task.fitted(session.model, batches_of(session, "dev"))
+    if not fitted.rows:
         return session.task, found.evaluation
-    task = session.task.calibrated(calibration)
+    task = session.task.calibrated(fitted.shipped, fitted.rows)
     return task, evaluate(task, session.model, batches_of(session, "dev"))
 
 
@@ -71,6 +71,7 @@ def _notes(
         "examples": standing.examples,
         "dev": metrics | (evaluation.metrics if evaluation is not None else {}),
         "dev_rows": len(session.prepared.parts["dev"]),
+        "metric": session.task.metric.name,
         "columns": list(session.config.data.input),
         "longest": session.config.encoding.longest,
         "intervals": {name: list(interval) for name, interval in intervals.items()},

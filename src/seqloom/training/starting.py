@@ -18,12 +18,13 @@ from torch import Tensor, nn
 from seqloom.bundle import Bundle
 from seqloom.data.preparing import Prepared
 from seqloom.errors import ConfigError
-from seqloom.text.symbols import COUNT
+from seqloom.text.symbols import COUNT, UNKNOWN
 from seqloom.text.vectors import VectorTable, read_vectors, wanted_words
 from seqloom.training.keeping import put, weights_of
 from seqloom.training.wishes import WORD_VECTORS
 
 SHOWN = 3  # names in a sentence
+MUCH = 0.1  # of the symbols of a training part: what cannot be read cannot be learnt from
 
 
 def start_from(model: nn.Module, bundle: Bundle) -> tuple[str, ...]:
@@ -40,6 +41,16 @@ def start_from(model: nn.Module, bundle: Bundle) -> tuple[str, ...]:
     if fresh := [name for name in mine if name not in fitting]:
         said.append(f"fresh: {_some([_why(name, mine[name].shape, bundle) for name in fresh])}")
     return tuple(said)
+
+
+def unknown_said(prepared: Prepared) -> tuple[str, ...]:
+    """How much of the training part the tokeniser of --init does not know, in a sentence; none where it knows all."""
+    read = prepared.columns["input"].select(prepared.parts["train"]).values
+    share = float((read == UNKNOWN).mean()) if prepared.tokenizer is not None and len(read) else 0.0
+    if not share:
+        return ()
+    cure = "; pretrain on text that has these words, or with --tokenizer bpe" if share >= MUCH else ""
+    return (f"{max(share, 0.001):.1%} of the symbols are unknown to the tokeniser of --init{cure}".replace("%", " %"),)
 
 
 def start_from_vectors(model: nn.Module, path: str, prepared: Prepared, seed: int) -> str:

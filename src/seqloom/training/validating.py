@@ -15,7 +15,8 @@ import numpy as np
 import torch
 
 from seqloom.data.schema import Part
-from seqloom.tasks.judging import Confusion, Evaluation, evaluate
+from seqloom.tasks.contract import Task
+from seqloom.tasks.judging import Confusion, Evaluation, answering, evaluate
 from seqloom.tasks.showing import input_shown
 from seqloom.training.pieces import moved
 from seqloom.training.reports import Sample
@@ -45,11 +46,10 @@ class Look(NamedTuple):
         rows = ranks.gather(b"" if mine is None else mine.statistics.astype(np.float64).tobytes())
         confused = ranks.gather(json.dumps(() if mine is None else mine.confusion).encode())
         table = np.frombuffer(b"".join(rows)).reshape(-1, session.task.statistics)
+        table, metrics = session.task.agreed(table, table), self.metrics | session.task.measure_rows(table)
         confusion = _added(json.loads(data) for data in confused)
         judged = () if mine is None else mine.judged
-        return self._replace(
-            evaluation=Evaluation(session.task.name, self.metrics, len(table), table, judged, confusion)
-        )
+        return self._replace(evaluation=Evaluation(session.task.name, metrics, len(table), table, judged, confusion))
 
 
 def look(session: Session) -> Look:
@@ -58,9 +58,15 @@ def look(session: Session) -> Look:
         return Look({}, (), None)
     batches = share_of(session, "dev")
     first = next(batches, None)  # a rank may have no share in a small part
-    evaluation = None if first is None else evaluate(session.task, session.model, chain([first], batches))
+    evaluation = None if first is None else evaluate(_looking(session), session.model, chain([first], batches))
     metrics = _summed(session, evaluation)
     return Look(metrics, _samples(session, evaluation), evaluation)
+
+
+def _looking(session: Session) -> Task:
+    """The task as dev is judged; where it is prepared for that, by all of dev, on every rank alike."""
+    with answering(session.model):
+        return session.task.looking(session.model, batches_of(session, "dev"))
 
 
 def share_of(session: Session, part: Part) -> Iterator[Batch[Any, Any]]:

@@ -20,6 +20,7 @@ import msgspec
 
 from seqloom.errors import RepeatError, SeqloomError
 from seqloom.training.signals import Stopping
+from seqloom.training.workers import end
 from seqloom.tuning.plan import Plan
 from seqloom.tuning.reports import State, TrialBegun, TrialEnded, TuningEnded, TuningReport, Why, WorkerLost
 from seqloom.tuning.results import Results, TrialResult
@@ -68,10 +69,10 @@ def watched(opening: Opening, jobs: int) -> Iterator[TuningReport]:
             while any(worker.process.is_alive() for worker in workers):
                 time.sleep(POLL)
                 if stopping.signal is not None:
-                    _end(workers)
+                    end([worker.process for worker in workers])
                 yield from _news(opening.study.results(), seen)
         finally:
-            _end(workers)
+            end([worker.process for worker in workers])
     yield from _news(opening.study.results(), seen)
     lost = [words for worker in workers if (words := worker.lost()) and stopping.signal is None]
     yield from map(WorkerLost, lost)
@@ -101,16 +102,6 @@ def _worker(mouth: Connection, plan: str, jobs: int, remaining: float) -> None:
         mouth.send_bytes(str(error).encode(errors="replace"))
         code = 1
     raise SystemExit(code)
-
-
-def _end(workers: list[Worker]) -> None:
-    """Ask those that still run to save and leave, and wait for them."""
-    for process, _ in workers:
-        if process.is_alive() and process.pid is not None:
-            with suppress(ProcessLookupError):
-                os.kill(process.pid, signal.SIGTERM)
-    for process, _ in workers:
-        process.join()
 
 
 def _news(results: Results, seen: dict[int, str]) -> Iterator[TuningReport]:

@@ -1,25 +1,20 @@
 """A tuning as a value: what is searched, on which data, how long, and where it is kept. Workers get it as JSON."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-import msgspec
-
-from seqloom.config.data import DataConfig, EncodingConfig
 from seqloom.config.tuning import SpaceConfig
-from seqloom.data.problems import BadRows
 from seqloom.errors import ConfigError
+from seqloom.training.plans import RunsPlan
 
 MOST_TRIALS, MOST_JOBS = 1_000_000, 256
 
 PrunerName = Literal["median", "hyperband", "none"]
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything that a worker needs to know."""
+class Plan(RunsPlan, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything that a worker needs to know; `settings` are not searched."""
 
-    data: DataConfig  # as people gave it; trials open it sealed, as all training does
-    out: str
     storage: str  # sqlite:///FILE or postgresql://...
     study: str
     space: SpaceConfig = SpaceConfig()
@@ -27,22 +22,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     seconds: float = 0.0  # after which no trial begins or goes on; 0: no limit
     pruner: PrunerName = "median"
     seed: int = 0  # of the draws
-    settings: dict[str, Any] = {}  # of `TrainingConfig`: the same in every trial, and not searched
-    encoding: EncodingConfig | None = None
-    bad_rows: BadRows = BadRows()
-    device: str = "auto"
-    workers: int = 0  # processes that load data, for each trial
 
     def __post_init__(self) -> None:
         if not 1 <= self.trials <= MOST_TRIALS:
             raise ConfigError(f"{self.trials:,} trials", fix=f"take 1 to {MOST_TRIALS:,}")
         if not 0 <= self.seconds < float("inf"):
             raise ConfigError(f"{self.seconds:g} seconds", fix="take a positive number, or 0 for no limit")
-
-    @property
-    def folder(self) -> Path:
-        """Where trials and results lie."""
-        return Path(self.out)
 
     def trial_folder(self, number: int) -> Path:
         """The run folder of a trial."""

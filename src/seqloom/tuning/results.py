@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from seqloom.data.report.page import framed
+from seqloom.training.pages.shown import Shown
 
 TrialState = Literal["done", "pruned", "failed", "running", "waiting"]
 FEWEST = 5  # finished trials before anything is said about what mattered
@@ -29,7 +29,7 @@ class TrialResult(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""  # why it failed
 
 
-class Results(msgspec.Struct, frozen=True, kw_only=True):
+class Results(Shown, frozen=True, kw_only=True):
     """A study as it stands."""
 
     study: str
@@ -57,10 +57,6 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
         """The trial with the settings that nobody tuned."""
         return next((one for one in self.done if one.is_default), None)
 
-    def to_json(self) -> str:
-        """The results as JSON text."""
-        return msgspec.json.format(msgspec.json.encode(self), indent=2).decode()
-
     def text(self, width: int = 80, colour: bool = False) -> str:
         """The results for a terminal."""
         from seqloom.tuning.terminal import written
@@ -72,6 +68,3 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
         from seqloom.tuning.page import results_html
 
         return results_html(self)
-
-    def _repr_html_(self) -> str:
-        return framed(self.html())

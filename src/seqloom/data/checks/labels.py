@@ -7,11 +7,13 @@ from seqloom.data.checks.blocks import Block
 from seqloom.data.checks.spellings import find_spellings, quoted, rows_said
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.schema import Schema
+from seqloom.data.values import is_number
 
 TRAINING = "train"
 MOST_LABELS = 1_000_000  # so many different ones are never classes, and memory has an end
 FEWEST_ROWS = 20  # below, half of the rows may well have a label of their own
 UNSEEN_SHARE = 0.01
+OTHERWISE = "name the column of the label, or choose another task"
 
 
 class LabelCheck:
@@ -67,9 +69,9 @@ class LabelCheck:
         for part in [*endless, *([reference] if own else [])]:
             rows, counts = self._rows[part], self._counts[part]
             text = f"{len(counts):,} different {self._thing}s in {rows:,} rows; is it the right column?"
-            ledger.bad_file(
-                "label.too_many", text, self._file(part), "name the column of the label, or choose another task"
-            )
+            measured = self._kind == "label" and all(map(is_number, counts))
+            fix = "--task regress, if they are measured; else --target NAME, of the label" if measured else OTHERWISE
+            ledger.bad_file("label.too_many", text, self._file(part), fix)
 
     def _refuse_single(self, ledger: Ledger, part: str) -> None:
         counts = self._counts[part]

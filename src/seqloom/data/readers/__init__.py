@@ -136,6 +136,17 @@ def _known_format(path: Path) -> Format | None:
     return None if bare is not path and found in ("parquet", "npz") else found
 
 
+def as_lines(path: Path, reading: ReadingConfig) -> ReadingConfig:
+    """The same reading, and lines of text where the extension stands for no format: sources are often named .en or .de.
+
+    >>> [as_lines(Path(f"letters{end}"), ReadingConfig()).format for end in (".en", ".csv")]
+    ['text', None]
+    """
+    named = reading.format is not None or _known_format(path) is not None or is_folder(path)
+    other = {".json", *pictures.FORMATS} & {suffix.lower() for suffix in path.suffixes}
+    return reading if named or other else msgspec.structs.replace(reading, format="text")
+
+
 def format_of(path: Path, ledger: Ledger) -> Format:
     """The format that the extension stands for; anything else is refused."""
     found = _known_format(path)

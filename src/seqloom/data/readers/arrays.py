@@ -9,6 +9,7 @@
               [N,T,K], [total,K] floats numbers per step; [N,T], [total] if they are named series
               [N,T], [total]            integers or texts: a tag per step
               [N] texts                 a text each, if they are named caption or captions
+    others    [N]                       a column of that name: a group, a source, an id, ...
 
 `x_train`, `y_train`, `x_test`, ... make a column "split". Integers named `numbers` are numbers, too.
 """
@@ -22,6 +23,7 @@ import numpy as np
 from seqloom.config.data import ReadingConfig
 from seqloom.data.opening.stored_arrays import StoredArray, stored_arrays
 from seqloom.data.problems import Ledger, Place, counted
+from seqloom.data.roles import LABELS, NUMBERS, PAIRS, TAGS, TRANSLATIONS, WORDS
 from seqloom.data.tables import Record, Table
 
 PICTURES = ("pictures", "images")
@@ -30,6 +32,8 @@ CAPTIONS = ("caption", "captions")
 TARGETS = ("target", "y", "label", "labels", "numbers", "tags", "series", *CAPTIONS)
 PARTS = ("train", "dev", "valid", "test")
 NAMING = "name the arrays x, y and lengths, with _train, _dev or _test behind them for parts"
+READ_FIRST = {*WORDS, *(name for pair in PAIRS for name in pair), "vectors", "picture"}  # before the input
+MEANT = {*LABELS, *NUMBERS, *TAGS, *TRANSLATIONS}  # names that say that a column is the target
 
 InputKind = Literal["picture", "vectors"]
 TargetKind = Literal["label", "numbers", "tags", "series", "caption", "nothing"]
@@ -44,10 +48,11 @@ class Part(NamedTuple):
     input: StoredArray
     target: StoredArray | None
     lengths: StoredArray | None
+    others: dict[str, StoredArray]  # further columns
 
 
 def read(paths: tuple[Path, ...], reading: ReadingConfig, ledger: Ledger) -> Table:  # noqa: ARG001  # as all readers
-    """The table of the rows: "picture" or "vectors", then "label", "numbers", "tags", ..., then "split"."""
+    """The table of the rows: "picture" or "vectors", then "label", "numbers", "tags", ..., others, then "split"."""
     (path,) = paths
     parts = _parts_of(path, ledger)
     columns = _columns(parts[0])
@@ -60,7 +65,7 @@ def read(paths: tuple[Path, ...], reading: ReadingConfig, ledger: Ledger) -> Tab
 
 def _columns(part: Part) -> tuple[str, ...]:
     target = () if part.target_kind == "nothing" else (part.target_kind,)
-    return (part.kind, *target, *(("split",) if part.name else ()))
+    return (part.kind, *target, *part.others, *(("split",) if part.name else ()))
 
 
 def _parts_of(path: Path, ledger: Ledger) -> list[Part]:
@@ -68,8 +73,6 @@ def _parts_of(path: Path, ledger: Ledger) -> list[Part]:
     divided: dict[str, dict[str, StoredArray]] = {}
     for name, array in stored_arrays(path, ledger).items():
         stem, _, part = name.rpartition("_") if name.endswith(tuple(f"_{part}" for part in PARTS)) else (name, "", "")
-        if stem not in (*PICTURES, *SEQUENCES, *TARGETS, "lengths"):
-            ledger.bad_file("array.name", f"unknown array {name!r}: {array}", Place(str(path)), NAMING)
         divided.setdefault(part, {})[stem] = array
     if not divided:
         ledger.bad_file("data.empty", "there is no array in this file", Place(str(path)), NAMING)
@@ -80,16 +83,21 @@ def _parts_of(path: Path, ledger: Ledger) -> list[Part]:
 def _part(name: str, arrays: dict[str, StoredArray], path: Path, ledger: Ledger) -> Part:
     inputs = [stem for stem in arrays if stem in PICTURES + SEQUENCES]
     targets = [stem for stem in arrays if stem in TARGETS]
+    others = {stem: arrays[stem] for stem in sorted(arrays.keys() - {*inputs, *targets, "lengths"})}
+    if others and not inputs:
+        _refuse_unknown(next(iter(others.values())), "", ledger)
     if len(inputs) != 1 or len(targets) > 1:
         text = f"expected one input and one target{f' for {name}' if name else ''}, found {', '.join(arrays)}"
         ledger.bad_file("array.name", text, Place(str(path)), NAMING)
     array, lengths = arrays[inputs[0]], arrays.get("lengths")
     kind: InputKind = "picture" if inputs[0] in PICTURES or len(array.shape) == 4 else "vectors"
     (_require_pictures if kind == "picture" else _require_sequences)(array, lengths, ledger)
+    part = Part(name, kind, "nothing", array, None, lengths, others)
+    _require_columns(part, READ_FIRST | (MEANT if targets else set()) | ({"split"} if name else set()), ledger)
     if not targets:
-        return Part(name, kind, "nothing", array, None, lengths)
+        return part
     target = arrays[targets[0]]
-    part = Part(name, kind, "nothing", array, target, lengths)
+    part = part._replace(target=target)
     return part._replace(target_kind=_target_kind(part, target, targets[0], ledger))
 
 
@@ -97,6 +105,20 @@ def _refuse(array: StoredArray, expected: str, ledger: Ledger) -> NoReturn:
     name = array.member.removesuffix(".npy")
     text = f"{name!r} is {array}; expected {expected}"
     ledger.bad_file("array.shape", text, Place(str(array.path)), "see the arrays of an .npz file in the guide to data")
+
+
+def _require_columns(part: Part, taken: set[str], ledger: Ledger) -> None:
+    """Refuse further arrays that do not say one thing of each row, or whose name would say that they mean another."""
+    for name, array in part.others.items():
+        if array.shape != (_rows(part),):
+            _refuse_unknown(array, f"; a further column has the shape [{_rows(part)}]", ledger)
+        if name.lower() in taken:
+            _refuse_unknown(array, "; by that name it would be taken for the input, the target or the part", ledger)
+
+
+def _refuse_unknown(array: StoredArray, why: str, ledger: Ledger) -> NoReturn:
+    name = array.member.removesuffix(".npy")
+    ledger.bad_file("array.name", f"unknown array {name!r}: {array}{why}", Place(str(array.path)), NAMING)
 
 
 def _require_pictures(array: StoredArray, lengths: StoredArray | None, ledger: Ledger) -> None:
@@ -154,13 +176,15 @@ def _is_series(part: Part, shape: tuple[int, ...], *, named: bool) -> bool:
 
 def _records(parts: list[Part], ledger: Ledger) -> Iterator[Record]:
     rows = ((part, *pair) for part in parts for pair in _pairs(part, ledger))
-    for number, (part, row, target) in enumerate(rows, 1):
-        if record := _record(part, row, target, number, ledger):
+    for number, (part, row, target, others) in enumerate(rows, 1):
+        if record := _record(part, row, target, others, number, ledger):
             ledger.rows += 1
             yield record
 
 
-def _record(part: Part, row: np.ndarray, target: np.ndarray | None, number: int, ledger: Ledger) -> Record | None:
+def _record(
+    part: Part, row: np.ndarray, target: np.ndarray | None, others: list[np.ndarray], number: int, ledger: Ledger
+) -> Record | None:
     place = Place(str(part.input.path), number)
     if len(row) == 0:
         ledger.bad_row("array.empty", "a sequence of length 0", place, "leave the row out")
@@ -169,11 +193,17 @@ def _record(part: Part, row: np.ndarray, target: np.ndarray | None, number: int,
     if not all(np.isfinite(one).all() for one in floats):
         ledger.bad_row("array.nonfinite", "a number is NaN or infinite", place, "leave the row out")
         return None
-    if target is not None and not _is_unicode(target):
+    if not all(_is_unicode(one) for one in (target, *others) if one is not None):
         ledger.bad_row("array.text", "a text is not valid Unicode", place, "write the file again")
         return None
-    values = (row,) if target is None else (row, _value(part.target_kind, target))
+    values = (row, *(() if target is None else (_value(part.target_kind, target),)), *map(_cell, others))
     return Record((*values, part.name) if part.name else values, place.path, number)
+
+
+def _cell(one: np.ndarray) -> str | int | float | None:
+    """The value of a further column, [1]; nothing where it is no number."""
+    value: str | int | float = one[0].item()
+    return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
 def _is_unicode(target: np.ndarray) -> bool:
@@ -195,20 +225,22 @@ def _value(
     return texts if kind == "tags" else texts[0]
 
 
-def _pairs(part: Part, ledger: Ledger) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
-    """Each row's input, cut to its length, and its target [1], [K] or [T]."""
+def _pairs(part: Part, ledger: Ledger) -> Iterator[tuple[np.ndarray, np.ndarray | None, list[np.ndarray]]]:
+    """Each row's input, cut to its length, its target [1], [K] or [T], and its further columns, [1] each."""
     starts, stops = _spans(part, ledger)
     array = part.input.load(ledger)
     if part.kind == "picture" and array.ndim == 3:
         array = array[..., None]
     target = None if part.target is None else part.target.load(ledger)
+    further = [one.load(ledger) for one in part.others.values()]
     for index, (start, stop) in enumerate(zip(starts, stops, strict=True)):
         step = slice(start, stop) if array.ndim == 2 else (index, slice(start, stop))
+        others = [one[index : index + 1] for one in further]
         if target is None:
-            yield array[step], None
+            yield array[step], None, others
         else:
             of_steps = part.target_kind in ("tags", "series")
-            yield array[step], target[step] if of_steps else target[index : index + 1].reshape(-1)
+            yield array[step], target[step] if of_steps else target[index : index + 1].reshape(-1), others
 
 
 def _spans(part: Part, ledger: Ledger) -> tuple[list[int], list[int]]:

@@ -11,14 +11,22 @@ from seqloom.data.preparing import PART, encoded, fitted_encoder
 from seqloom.data.problems import Ledger
 from seqloom.data.report.report import Batching, Columns, DataReport, Reporter
 from seqloom.data.schema import PARTS
-from seqloom.data.sizes import sizes_of
+from seqloom.data.sizes import sizes_of, usual_budget
 from seqloom.data.survey import Survey, Watch
 
 
 def look(
-    config: DataConfig, encoding: EncodingConfig, ledger: Ledger, *, budget: int, watch: Watch | None = None
+    config: DataConfig,
+    encoding: EncodingConfig,
+    ledger: Ledger,
+    *,
+    budget: int | None = None,
+    watch: Watch | None = None,
 ) -> DataReport:
-    """The report on a data set; RejectedError if it cannot be read or has more bad rows than are read over."""
+    """The report on a data set; RejectedError if it cannot be read or has more bad rows than are read over.
+
+    `budget` is how many symbols a batch holds, padding included; None: as many as training chooses.
+    """
     dataset = open_data(config, ledger)
     reporter = Reporter(dataset.schema)
     survey = Survey(dataset, ledger, watch, reporter)
@@ -38,8 +46,8 @@ def look(
     )
 
 
-def _batching(sizes: np.ndarray, budget: int) -> Batching:
+def _batching(sizes: np.ndarray, budget: int | None) -> Batching:
     """What the batches of the training part come to in the first epoch."""
-    order = Order(sizes, budget, seed=0)
+    order = Order(sizes, budget or usual_budget(int(sizes.sum())), seed=0)
     fill = order.summary(0)
     return Batching(fill.padding, fill.fill, fill.batches, order.together(0))

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from seqloom.training.pages.summary import RunSummary
 
 LONGEST_NAME, MOST_LABELS, MOST_FINDINGS = 80, 30, 10
+CROSS_FITTED = (
+    "How sure it is, and from which probability on labels are said, was found on all of dev. These scores are of its "
+    "halves, each read as the other half asks for."
+)
 
 
 def card_md(summary: "RunSummary") -> str:
@@ -29,7 +33,7 @@ def card_md(summary: "RunSummary") -> str:
         *_section("The test set", _looks(summary)),
         *_section("Data", _data(summary)),
         *_section("The model", _model(summary)),
-        *_section("How to use it", _use()),
+        *_section("How to use it", _use(summary)),
         *_section("Limits", _limits(summary)),
     ]
     return "\n".join(lines) + "\n"
@@ -62,11 +66,13 @@ def _scores(summary: "RunSummary") -> list[str]:
     if scores is None:
         return ["No validation yet."]
     rows = [[name, value(number), _ends(scores.intervals, name)] for name, number in scores.dev.items()]
+    weights = f"the weights of step {scores.step:,}, which {code(summary.metric.name)} chose"
     return [
-        f"On {scores.dev_rows:,} rows of dev, with the weights of step {scores.step:,}, which these scores chose:",
+        f"On {scores.dev_rows:,} rows of dev, with {weights}:",
         "",
         *_table(["metric", "value", "95 % confidence interval"], rows),
         *_note(alike_said(scores.dev) if scores.intervals else ""),
+        *_note(CROSS_FITTED if scores.cross_fitted else ""),
     ]
 
 
@@ -129,7 +135,7 @@ def _progress(summary: "RunSummary") -> str:
     return "; ".join([reached, *read])
 
 
-def _use() -> list[str]:
+def _use(summary: "RunSummary") -> list[str]:
     return [
         "This folder is all that is needed: `FOLDER` is where it lies.",
         "",
@@ -141,7 +147,7 @@ def _use() -> list[str]:
         "```",
         "",
         "```sh",
-        "seqloom predict FOLDER FILE",
+        summary.asking.replace("RUN", "FOLDER"),
         "```",
     ]
 

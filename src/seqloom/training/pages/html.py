@@ -141,7 +141,8 @@ def _scores(summary: "RunSummary") -> list[Markup]:
     if scores is None:
         return []
     rows = [[name, value(number), _ends(scores.intervals.get(name))] for name, number in scores.dev.items()]
-    note = "The weights were chosen by these scores, so they flatter a little; only a sealed test set does not."
+    chose = f"The weights were chosen by {summary.metric.name} on dev"
+    note = f"{chose}, so these scores flatter a little; only a sealed test set does not."
     return [
         _table(["metric", "value", "95 % interval"], rows, ["name", "number", "wide"]),
         *_softly(alike_said(scores.dev) if scores.intervals else ""),

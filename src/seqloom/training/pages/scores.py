@@ -31,6 +31,7 @@ class Scores(msgspec.Struct, frozen=True, kw_only=True):
     dev_rows: int = 0
     intervals: dict[str, Interval] = {}
     confusion: tuple[Confused, ...] = ()
+    cross_fitted: bool = False  # whether each half of dev was read with the calibration of the other
 
 
 def scores_of(notes: Mapping[str, Any]) -> Scores:

@@ -59,6 +59,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     config: RunConfig
     model: str  # its recipe and size, or its layers
     metric: Metric  # the one that decides which weights are the best
+    asking: str  # the command that answers a file; RUN stands for the folder
     data: DataSummary
     begun: BegunLine | None
     steps: tuple[StepLine, ...]
@@ -112,14 +113,15 @@ def summary_of(run: AnyRun, notes: Mapping[str, Any] | None = None) -> RunSummar
         fix = near_name(path) if not path.exists() else "name the folder that `seqloom train --out` made"
         raise DataError(f"{path} is no run folder: it has no config.toml", fix=fix)
     config: RunConfig = read(path / "config.toml", RunConfig)
-    task, looks = task_of(RunFolder(path).meaning()), path / "looks.jsonl"
-    metrics = _metrics(path / "metrics.jsonl")
+    task = task_of(RunFolder(path).meaning()).deciding_by(config.training.metric)
+    metrics, looks = _metrics(path / "metrics.jsonl"), path / "looks.jsonl"
     return RunSummary(
         name=path.resolve().name,
         config=config,
         model=model_named(config.model, task),
         data=data_summary(path),
         metric=task.metric,
+        asking=task.asking.file,
         scores=read_scores(path / "model") if notes is None else scores_of(notes),
         looks=tuple(typed(record, Look, looks) for record in records_of(looks)),
         disk=_disk(path),

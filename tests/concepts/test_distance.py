@@ -1,0 +1,63 @@
+"""Row 30 of the table of concepts: an Elman network forgets over a distance that attention reaches in one step.
+
+The task is to name the symbol that was shown so many steps ago. Both families are trained at each distance and judged
+on it, on as many symbols of the same rows, by the referee of `seqloom compare`.
+"""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from seqloom.comparing.distances import Distances, referee_distances
+from seqloom.comparing.plan import Budget, Plan
+from seqloom.config.data import DataConfig
+
+CHANCE = 1 / 8  # there are eight symbols
+ROWS, STEPS, RATE = 3_000, 300, 0.01  # chosen with seeds 1 and 2; the referee's first seed is 0
+
+
+def refereed(out: Path, *distances: int, batch: int) -> Distances:
+    """The comparison at each distance; `batch` is the number of symbols of a step."""
+    torch.set_default_dtype(torch.float32)
+    plan = Plan(
+        data=DataConfig(train=("copy",)),
+        out=str(out),
+        models=("rnn", "transformer"),
+        budget=Budget(kind="symbols", amount=STEPS * batch),
+        seeds=1,
+        size="tiny",
+        settings={
+            "rate": RATE,
+            "feed": {"kind": "by-length", "budget": batch},
+            "schedule": {"kind": "linear", "warm_up": STEPS // 10},
+            "patience": 0,
+            "validate_every": STEPS,
+        },
+        wishes={"dropout": 0.0},
+        device="cpu",
+    )
+    *_, found = referee_distances(plan, distances, rows=ROWS)
+    assert isinstance(found, Distances)
+    return found
+
+
+def scores(found: Distances, name: str) -> list[float]:
+    """The accuracy of a model at each distance, the nearest first."""
+    return [one.model(name).score.value for one in found.comparisons]
+
+
+@pytest.mark.slow
+def test_row_30_the_elman_network_falls_with_distance_where_attention_does_not(tmp_path: Path) -> None:
+    found = refereed(tmp_path, 6, 30, batch=1_000)
+    near, far = scores(found, "rnn")
+    assert near >= 0.95
+    assert far <= 2 * CHANCE
+    assert min(scores(found, "transformer")) >= 0.95
+
+
+@pytest.mark.soak
+def test_row_30_attention_reaches_over_hundreds_of_steps(tmp_path: Path) -> None:
+    found = refereed(tmp_path, 100, 1_000, batch=20_000)
+    assert max(scores(found, "rnn")) <= 2 * CHANCE
+    assert min(scores(found, "transformer")) >= 0.95

@@ -1,0 +1,241 @@
+"""Every family learns every task that it can be asked, and what makes no sense is refused with the reason.
+
+A tiny model of a family is trained on a small set and judged on its test part. The error (what is missing to a whole
+accuracy, F1 or share of exact answers, a squared error, or bits above the floor of the grammar) has a bound for each
+set. A family that cannot keep it has another one, or the reason why it must fail. `make test` trains a few of each
+task; `make soak` the whole grid, every recipe that a task offers, twice as long. Plans and bounds were chosen with
+seeds 1 and 2; the seed here is another one.
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, get_args
+
+import pytest
+import torch
+from torch import nn
+
+from data_settings import SETTINGS
+from families_common import Plan, bits_above_floor, evaluated, missed, opened, squared
+from seqloom.config.data import DataConfig
+from seqloom.config.heads import HeadKind
+from seqloom.errors import ConfigError
+from seqloom.recipes import RECIPES
+from seqloom.tasks.choosing import TASKS
+from seqloom.tasks.contract import HeadSettings, Task
+from seqloom.tasks.judging import Evaluation
+from seqloom.training.front import Wishes, resolve
+
+SEED = 0
+NO_ORDER = "a mean of vectors does not know which came first"
+
+
+class Learns(NamedTuple):
+    """The largest error of a family that learns a set."""
+
+    most: float
+
+    def holds(self, error: float) -> bool:
+        return error <= self.most
+
+
+class Cannot(NamedTuple):
+    """The least error of a family that cannot learn a set, and why."""
+
+    least: float
+    why: str
+
+    def holds(self, error: float) -> bool:
+        return error >= self.least
+
+
+class Open(NamedTuple):
+    """Nobody has measured it: it must train and be judged, and its error may be any number."""
+
+    def holds(self, error: float) -> bool:
+        return math.isfinite(error)
+
+
+Claim = Learns | Cannot | Open
+
+
+class Subject(NamedTuple):
+    """A set: how far from right answers are, how it is learnt, and what families keep; others are open."""
+
+    error: Callable[[Evaluation], float]
+    plan: Plan
+    claims: Mapping[str, Claim]
+
+    def claim(self, family: str) -> Claim:
+        return self.claims.get(family, Open())
+
+
+def all_of(claim: Claim, *families: str) -> dict[str, Claim]:
+    """The same claim for several families."""
+    return dict.fromkeys(families, claim)
+
+
+SUBJECTS = {
+    "questions": Subject(
+        missed("accuracy"),
+        Plan(300, 0.02),
+        Learns(0.02),
+        {"bag": Cannot(0.45, NO_ORDER), "mlp": Cannot(0.45, NO_ORDER)},
+    ),
+    "steps": Subject(
+        missed("accuracy"),
+        Plan(150, 0.02),
+        Learns(0.05),
+        {"bag": Cannot(0.4, NO_ORDER), "mlp": Cannot(0.4, NO_ORDER)},
+    ),
+    "pictures": Subject(missed("accuracy"), Plan(400, 0.05, 1_000), Learns(0.05)),
+    "colours": Subject(
+        missed("f1"),
+        Plan(400, 0.03),  # 200 steps kept the bound with seeds 1 and 2, but not with 0 and 3; 400 do with 1 to 4
+        Learns(0.05),
+        {"bag": Cannot(0.15, NO_ORDER), "mlp": Cannot(0.15, NO_ORDER)},
+    ),
+    "adding": Subject(squared, Plan(200, 0.02), Learns(0.01)),
+    "sums": Subject(squared, Plan(200, 0.02), Learns(0.1)),
+    "movies": Subject(missed("f1"), Plan(200, 0.02, 400), Learns(0.05)),
+    "grammar": Subject(bits_above_floor, Plan(400, 0.03, 800), Learns(0.6), {"bag": Cannot(1.5, NO_ORDER)}),
+    "hidden": Subject(missed("accuracy"), Plan(300, 0.02, 1_000), Learns(0.75)),
+    "echo": Subject(missed("exact_match"), Plan(400, 0.03), Learns(0.1)),
+}
+
+
+@pytest.fixture(scope="session")
+def sets(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[DataConfig, Path]]:
+    """The set of a name, written once, and a folder for its runs."""
+    kept: dict[str, tuple[DataConfig, Path]] = {}
+
+    def find(name: str) -> tuple[DataConfig, Path]:
+        if name not in kept:
+            folder = tmp_path_factory.mktemp(name)
+            kept[name] = opened(name, folder), folder
+        return kept[name]
+
+    return find
+
+
+Sets = Callable[[str], tuple[DataConfig, Path]]
+
+
+def error_of(sets: Sets, name: str, family: str, head: HeadKind, plan: Plan) -> float:
+    """The error on the test part of a set after training by a plan."""
+    data, folder = sets(name)
+    out = folder / f"{family}-{head}-{plan.steps}"
+    return SUBJECTS[name].error(evaluated(out, data, family, plan, head=head, seed=SEED))
+
+
+FEW: list[tuple[str, str, HeadKind]] = [
+    ("questions", "bag", "class"),
+    ("questions", "cnn", "class"),
+    ("questions", "self-attention", "class"),
+    ("steps", "transformer", "class"),
+    ("pictures", "conv2d", "class"),
+    ("colours", "bilstm", "class"),
+    ("adding", "gru", "class"),
+    ("sums", "bilstm", "class"),
+    ("movies", "bilstm", "class"),
+    ("grammar", "lstm", "class"),
+    ("grammar", "gpt", "class"),
+    ("hidden", "cnn", "class"),
+    ("echo", "seq2seq-dot", "class"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "family", "head"), FEW)
+def test_a_tiny_model_keeps_the_bound_of_its_set(sets: Sets, name: str, family: str, head: HeadKind) -> None:
+    subject = SUBJECTS[name]
+    error = error_of(sets, name, family, head, subject.plan)
+    assert subject.claim(family).holds(error), f"{error:.4f}: {subject.claim(family)}"
+
+
+def grid() -> Iterator[tuple[str, str, HeadKind]]:
+    """Every recipe that a task offers for each set, with every head of the task."""
+    shapes = {
+        "pictures": "picture-classifier",
+        "sums": "tagger",
+        "movies": "tagger",
+        "grammar": "language-model",
+        "hidden": "masked-model",
+        "echo": "translator",
+    }
+    for name in SUBJECTS:
+        linear = name in ("questions", "colours")  # it counts symbols, and vectors have none
+        able = [one for one, recipe in RECIPES.items() if shapes.get(name, "classifier") in recipe.shapes]
+        heads: tuple[HeadKind, ...] = get_args(HeadKind) if name == "movies" else ("class",)
+        yield from ((name, one, head) for one in able if linear or one != "linear" for head in heads)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("name", "family", "head"), [*grid()])
+def test_every_recipe_keeps_its_bound_or_fails_for_the_reason(
+    sets: Sets, name: str, family: str, head: HeadKind
+) -> None:
+    subject = SUBJECTS[name]
+    error = error_of(sets, name, family, head, subject.plan)
+    assert subject.claim(family).holds(error), f"{error:.4f}: {subject.claim(family)}"
+
+
+@pytest.mark.slow
+def test_the_grid_is_every_recipe_with_every_head_that_the_tasks_offer(sets: Sets) -> None:
+    tasks = {
+        name: resolve(data, Wishes(), cache=folder / "cache").task for name in SUBJECTS for data, folder in [sets(name)]
+    }
+    offered = [(name, recipe, head) for name, task in tasks.items() for recipe in task.recipes() for head in task.heads]
+    assert sorted(grid()) == sorted(offered)
+    assert {task.name for task in tasks.values()} == set(TASKS)
+
+
+# --- what makes no sense ---------------------------------------------------------------------------------------------
+
+KINDS = [*{(setting.input, setting.target): setting.name for setting in SETTINGS}.values(), "hidden"]
+TEXT = "".join(f"one way or the other {number}\n" for number in range(20))
+
+
+def built(task: Task, recipe: str, head: HeadKind) -> nn.Module:
+    """The tiny model that a recipe makes for a task, if it makes one."""
+    model: nn.Module = task.model(recipe, "tiny", HeadSettings(kind=task.head_kind(head))).build()
+    return model
+
+
+def step(task: Task, model: nn.Module, batch: Any) -> None:
+    """One step of training; all weights are numbers afterwards, and some are others than before."""
+    before = [weight.detach().clone() for weight in model.parameters()]
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+    task.loss(model, batch, None)[0].mean.backward()
+    optimiser.step()
+    pairs = list(zip(before, model.parameters(), strict=True))
+    assert all(bool(torch.isfinite(weight).all()) for _, weight in pairs)
+    assert any(not torch.equal(old, new) for old, new in pairs)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_recipe_takes_a_step_or_is_refused_with_a_reason(
+    small: Callable[[str], Any], written: Callable[..., Any], kind: str
+) -> None:
+    found = written("a.txt", TEXT, TEXT[:100], task="masked") if kind == "hidden" else small(kind)
+    task, batch = found.task, found.batches("train")[0]
+    for recipe, head in itertools.product(RECIPES, get_args(HeadKind)):
+        if recipe in task.recipes() and head in task.heads:
+            step(task, built(task, recipe, head), batch)
+            continue
+        with pytest.raises(ConfigError) as caught:
+            built(task, recipe, head)
+        assert caught.value.fix
+        assert f"'{recipe}'" in caught.value.problem or f"'{head}'" in caught.value.problem
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", ["", "cnn ", "CNN", "perceptron"])
+def test_a_recipe_that_nobody_knows_is_refused_with_the_nearest(small: Callable[[str], Any], recipe: str) -> None:
+    for kind in KINDS[:-1]:
+        with pytest.raises(ConfigError, match="there is no recipe") as caught:
+            built(small(kind).task, recipe, "class")
+        assert caught.value.fix

@@ -1,0 +1,76 @@
+"""Claims about the metric that decides: whoever looks at a run or its model afterwards is told of that one."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from seqloom.cli import app
+from seqloom.config.data import DataConfig, EncodingConfig, RandomSplit
+from seqloom.config.training import ByLengthConfig
+from seqloom.data.order import Order
+from seqloom.data.problems import Ledger
+from seqloom.data.report.looking import look
+from seqloom.data.sizes import sizes_of
+from seqloom.loaded import load
+from seqloom.training.front import Wishes, resolve
+from training_common import run, write_data
+
+
+@pytest.fixture(scope="module")
+def chosen(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose best weights macro_f1 decides."""
+    folder = tmp_path_factory.mktemp("chosen")
+    run(folder / "run", write_data(folder), model="bag", metric="macro_f1")
+    return folder
+
+
+def test_a_model_knows_what_decided_in_its_run_and_away_from_it(chosen: Path, tmp_path: Path) -> None:
+    alone = shutil.copytree(chosen / "run" / "model", tmp_path / "model")
+    for place in (chosen / "run", alone):
+        assert load(place).task.metric.name == "macro_f1"
+
+
+def test_slices_tell_the_figure_that_decided(chosen: Path) -> None:
+    def evaluate(*more: str) -> str:
+        return CliRunner().invoke(app, ["evaluate", str(chosen / "run"), "--by", "length", *more]).stdout
+
+    (head,) = (line for line in evaluate().splitlines() if line.startswith("by length"))
+    assert head.split()[-2:] == ["rows", "macro_f1"]
+    assert json.loads(evaluate("--json"))["metric"] == "macro_f1"
+
+
+def test_the_report_and_the_card_tell_the_figure_that_decided(chosen: Path) -> None:
+    page = (chosen / "run" / "report.html").read_text(encoding="utf-8")
+    assert "macro_f1 on dev at step" in page and "accuracy on dev at step" not in page
+    for card in ("card.md", "model/card.md"):
+        assert "which `macro_f1` chose" in (chosen / "run" / card).read_text(encoding="utf-8")
+
+
+# --- other things that are told alike before, in and after training -------------------------------------------------
+
+
+@pytest.mark.parametrize("rows", [90, 1_500])
+def test_the_data_check_speaks_of_the_batches_of_training(rows: int, tmp_path: Path) -> None:
+    data = DataConfig(train=(str(write_data(tmp_path, rows)),), split=RandomSplit())
+    resolved = resolve(data, Wishes(), cache=tmp_path / "cache")
+    feed, prepared = resolved.config.training.feed, resolved.prepared
+    assert isinstance(feed, ByLengthConfig)
+    order = Order(sizes_of(prepared.schema, prepared.columns)[prepared.parts["train"]], feed.budget, seed=0)
+    report = look(data, EncodingConfig(), Ledger())
+    assert report.batching is not None and report.batching.batches == order.summary(0).batches > 1
+
+
+@pytest.mark.parametrize(("words", "told"), [("purple {} {} {}", True), ("red green {} up", False)])
+def test_words_that_the_tokeniser_of_init_lacks_are_told(chosen: Path, tmp_path: Path, words: str, told: bool) -> None:
+    known = ["old", "new", "tall", "flat"]
+    rows = [f"{words.format(*(f'{word}x' if told else word for _ in range(3)))},{word}" for word in known * 10]
+    (tmp_path / "other.csv").write_text("\n".join(["text,label", *rows, ""]))
+    wishes = Wishes(training={"init": str(chosen / "run")})
+    resolved: Any = resolve(DataConfig(train=(str(tmp_path / "other.csv"),)), wishes, cache=tmp_path / "cache")
+    said = [line for line in resolved.said if "unknown to the tokeniser" in line]
+    assert [line.partition(" of ")[0] for line in said] == (["100.0 %"] if told else [])
+    assert all("--tokenizer bpe" in line for line in said)

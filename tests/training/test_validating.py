@@ -1,0 +1,51 @@
+"""A look at dev by several processes is the look of one."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+
+from seqloom.config.training import ByLengthConfig
+from seqloom.data.front import load_data
+from seqloom.tasks.choosing import task_of
+from seqloom.tasks.contract import HeadSettings, Meaning
+from seqloom.tasks.judging import Evaluation, evaluate
+from seqloom.training.session import Session
+from seqloom.training.validating import Look
+
+ROWS = "text,score\n" + "".join(f"word {number * 7 % 5} and {number},{number * 3 % 11}\n" for number in range(24))
+
+
+class TwoRanks:
+    """The first of two processes; what the other one has is known already."""
+
+    count, rank, sharded = 2, 0, False
+
+    def __init__(self, others: list[bytes]) -> None:
+        self.others = others
+
+    def gather(self, data: bytes) -> list[bytes]:
+        return [data, self.others.pop(0)]
+
+
+def test_the_shares_of_two_processes_together_have_every_figure_of_one(tmp_path: Path) -> None:
+    train, dev = tmp_path / "train.csv", tmp_path / "dev.csv"
+    train.write_text(ROWS)
+    dev.write_text(ROWS)
+    prepared = load_data(train, dev=dev, task="regress", target="score")
+    task = task_of(Meaning.of(prepared))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = task.model("bag", "tiny", HeadSettings()).build()
+    steps = task.loader(prepared, "dev", ByLengthConfig(budget=32), seed=0, workers=0).steps(until=1)
+    batches = [step.batch for step in steps if step.batch is not None]
+    whole, mine, other = (evaluate(task, model, some) for some in (batches, batches[::2], batches[1::2]))
+    sums = {name: float(value) for name, value in task.measure(task.summed(whole.statistics)).items()}
+    session: Any = SimpleNamespace(task=task, ranks=TwoRanks([other.statistics.tobytes(), b"[]"]))
+    gathered = Look(sums, (), mine).gathered(cast(Session, session))
+    together = cast(Evaluation, gathered.evaluation)
+    assert together.metrics == pytest.approx(whole.metrics) and "spearman" in together.metrics
+    assert np.allclose(np.sort(together.statistics, axis=0), np.sort(whole.statistics, axis=0))
