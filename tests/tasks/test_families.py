@@ -2,9 +2,9 @@
 
 A tiny model of a family is trained on a small set and judged on its test part. The error (what is missing to a whole
 accuracy, F1 or share of exact answers, a squared error, or bits above the floor of the grammar) has a bound for each
-set. A family that cannot keep it has another one, or the reason why it must fail. `make test` trains a few of each
-task; `make soak` the whole grid, every recipe that a task offers, twice as long. Plans and bounds were chosen with
-seeds 1 and 2; the seed here is another one.
+family that was seen to keep it, or a least value with the reason why the family must fail; all others are open.
+`make test` trains a few families of each task, `make soak` every recipe that a task offers. Plans and bounds were
+chosen with seeds 1 and 2; the seed here is another one. One plan was made longer after that had failed it: `colours`.
 """
 
 import itertools
@@ -52,7 +52,7 @@ class Cannot(NamedTuple):
 
 
 class Open(NamedTuple):
-    """Nobody has measured it: it must train and be judged, and its error may be any number."""
+    """Not measured, or nothing that two seeds agreed upon: it must train and be judged, whatever its error."""
 
     def holds(self, error: float) -> bool:
         return math.isfinite(error)
@@ -77,32 +77,69 @@ def all_of(claim: Claim, *families: str) -> dict[str, Claim]:
     return dict.fromkeys(families, claim)
 
 
+ORDERLESS = ("bag", "mlp")
+DEEP = ("transformer", "window", "sparse")  # on sets of short rows the three are one model
 SUBJECTS = {
     "questions": Subject(
         missed("accuracy"),
         Plan(300, 0.02),
-        Learns(0.02),
-        {"bag": Cannot(0.45, NO_ORDER), "mlp": Cannot(0.45, NO_ORDER)},
+        all_of(Learns(0.02), "linear", "cnn", "gru", "lstm", "bilstm", "self-attention", "encoder", "linear-attention")
+        | all_of(Learns(0.05), *DEEP)
+        | all_of(Learns(0.1), "rnn")
+        | all_of(Cannot(0.45, NO_ORDER), *ORDERLESS),
     ),
     "steps": Subject(
         missed("accuracy"),
         Plan(150, 0.02),
-        Learns(0.05),
-        {"bag": Cannot(0.4, NO_ORDER), "mlp": Cannot(0.4, NO_ORDER)},
+        all_of(Learns(0.05), "cnn", "rnn", "gru", "lstm", "bilstm", *DEEP)
+        | all_of(Learns(0.15), "encoder")
+        | all_of(Cannot(0.4, NO_ORDER), *ORDERLESS),
     ),
-    "pictures": Subject(missed("accuracy"), Plan(400, 0.05, 1_000), Learns(0.05)),
+    "pictures": Subject(
+        missed("accuracy"),
+        Plan(400, 0.05, 1_000),
+        all_of(Learns(0.05), "conv2d") | all_of(Cannot(0.1, "it has other weights for every place of a shape"), "mlp"),
+    ),
     "colours": Subject(
         missed("f1"),
         Plan(400, 0.03),  # 200 steps kept the bound with seeds 1 and 2, but not with 0 and 3; 400 do with 1 to 4
-        Learns(0.05),
-        {"bag": Cannot(0.15, NO_ORDER), "mlp": Cannot(0.15, NO_ORDER)},
+        all_of(Learns(0.05), "cnn", "gru", "lstm", "bilstm", *DEEP) | all_of(Cannot(0.15, NO_ORDER), *ORDERLESS),
     ),
-    "adding": Subject(squared, Plan(200, 0.02), Learns(0.01)),
-    "sums": Subject(squared, Plan(200, 0.02), Learns(0.1)),
-    "movies": Subject(missed("f1"), Plan(200, 0.02, 400), Learns(0.05)),
-    "grammar": Subject(bits_above_floor, Plan(400, 0.03, 800), Learns(0.6), {"bag": Cannot(1.5, NO_ORDER)}),
-    "hidden": Subject(missed("accuracy"), Plan(300, 0.02, 1_000), Learns(0.75)),
-    "echo": Subject(missed("exact_match"), Plan(400, 0.03), Learns(0.1)),
+    "adding": Subject(
+        squared,
+        Plan(200, 0.02),
+        all_of(Learns(0.01), "gru", "lstm", "bilstm", "encoder", "linear-attention", *DEEP)
+        | all_of(Learns(0.03), "cnn", "self-attention")
+        | all_of(Cannot(0.08, "a mean of vectors does not know which numbers were marked"), *ORDERLESS),
+    ),
+    "sums": Subject(
+        squared,
+        Plan(200, 0.02),
+        all_of(Learns(0.1), "cnn", "rnn", "gru", "lstm", "bilstm", "encoder") | all_of(Learns(0.2), *DEEP),
+    ),
+    "movies": Subject(
+        missed("f1"),
+        Plan(200, 0.02, 400),
+        all_of(Learns(0.05), "cnn", "rnn", "bilstm", *DEEP)
+        | all_of(Learns(0.1), "gru", "lstm", "encoder")
+        | all_of(Learns(0.15), "linear-attention"),
+    ),
+    "grammar": Subject(
+        bits_above_floor,
+        Plan(400, 0.03, 800),
+        all_of(Learns(0.6), "gru", "lstm", "gpt")
+        | all_of(Cannot(1.5, "a mean of the words so far does not know the last one"), "bag"),
+    ),
+    "hidden": Subject(  # who always says "the" has .84
+        missed("accuracy"),
+        Plan(300, 0.02, 1_000),
+        all_of(Learns(0.65), "cnn") | all_of(Learns(0.75), "bilstm", "encoder", *DEEP),
+    ),
+    "echo": Subject(
+        missed("exact_match"),
+        Plan(400, 0.03),
+        all_of(Learns(0.1), "seq2seq-dot", "seq2seq-additive", "seq2seq-bilinear", "linear-attention"),
+    ),
 }
 
 
