@@ -25,7 +25,7 @@ Senses = dict[str, list[Tensor]]  # the vectors of a word, by sense
 
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
-    """A bidirectional LSTM that names senses; its plan was chosen with seeds 1 and 2."""
+    """A bidirectional LSTM that names senses; its plan was tried with seeds 1 to 3."""
     torch.set_default_dtype(torch.float32)
     out = tmp_path_factory.mktemp("context") / "run"
     settings = {"steps": 200, "rate": 0.02, "dropout": 0.0, "seed": 0}
@@ -66,3 +66,4 @@ def test_row_16_two_senses_are_further_apart_than_two_uses_of_one(reader: Loaded
     assert distances(static) == pytest.approx((0, 0), abs=1e-6)  # one vector per word cannot tell
     one, two = distances(contextual)
     assert two > 2 * one
+    assert two - one > 0.05  # more than the rounding that static vectors differ by

@@ -14,22 +14,22 @@ from seqloom.comparing.plan import Budget, Plan
 from seqloom.config.data import DataConfig
 
 CHANCE = 1 / 8  # there are eight symbols
-ROWS, STEPS, RATE = 3_000, 300, 0.01  # chosen with seeds 1 and 2; the referee's first seed is 0
+ROWS, STEPS, BATCH, RATE = 3_000, 300, 1_000, 0.01  # tried with seeds 1 and 2; the referee's first seed is 0
 
 
-def refereed(out: Path, *distances: int, batch: int) -> Distances:
-    """The comparison at each distance; `batch` is the number of symbols of a step."""
+def refereed(out: Path, *distances: int) -> Distances:
+    """The comparison at each distance."""
     torch.set_default_dtype(torch.float32)
     plan = Plan(
         data=DataConfig(train=("copy",)),
         out=str(out),
         models=("rnn", "transformer"),
-        budget=Budget(kind="symbols", amount=STEPS * batch),
+        budget=Budget(kind="symbols", amount=STEPS * BATCH),
         seeds=1,
         size="tiny",
         settings={
             "rate": RATE,
-            "feed": {"kind": "by-length", "budget": batch},
+            "feed": {"kind": "by-length", "budget": BATCH},
             "schedule": {"kind": "linear", "warm_up": STEPS // 10},
             "patience": 0,
             "validate_every": STEPS,
@@ -49,15 +49,8 @@ def scores(found: Distances, name: str) -> list[float]:
 
 @pytest.mark.slow
 def test_row_30_the_elman_network_falls_with_distance_where_attention_does_not(tmp_path: Path) -> None:
-    found = refereed(tmp_path, 6, 30, batch=1_000)
+    found = refereed(tmp_path, 6, 30)
     near, far = scores(found, "rnn")
     assert near >= 0.95
     assert far <= 2 * CHANCE
-    assert min(scores(found, "transformer")) >= 0.95
-
-
-@pytest.mark.soak
-def test_row_30_attention_reaches_over_hundreds_of_steps(tmp_path: Path) -> None:
-    found = refereed(tmp_path, 100, 1_000, batch=20_000)
-    assert max(scores(found, "rnn")) <= 2 * CHANCE
     assert min(scores(found, "transformer")) >= 0.95

@@ -778,7 +778,7 @@ CASES: list[Case] = [
         "head-of-another-model",
         CLASSIFIER,
         {"head": {"kind": "crf", "labels": ["O", "B"]}},
-        "head: 'crf' cannot stand here. Fix: choose from class, labels, number, scores.",
+        "head: 'crf' cannot stand here. Fix: choose from class, label-scores, labels, number, number-scores, scores.",
     ),
     case(
         "model-inside",

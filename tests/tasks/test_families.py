@@ -127,7 +127,8 @@ SUBJECTS = {
     "grammar": Subject(
         bits_above_floor,
         Plan(400, 0.03, 800),
-        all_of(Learns(0.6), "gru", "lstm", "gpt")
+        all_of(Learns(0.6), "cnn", "rnn", "gru", "lstm", "gpt", *DEEP)
+        | all_of(Learns(1.0), "self-attention", "linear-attention")
         | all_of(Cannot(1.5, "a mean of the words so far does not know the last one"), "bag"),
     ),
     "hidden": Subject(  # who always says "the" has .84
