@@ -85,8 +85,7 @@ SUBJECTS = {
         Plan(300, 0.02),
         all_of(Learns(0.02), "linear", "cnn", "gru", "lstm", "bilstm", "self-attention", "encoder", "linear-attention")
         | all_of(Learns(0.05), *DEEP)
-        | all_of(Learns(0.1), "rnn")
-        | all_of(Cannot(0.45, NO_ORDER), *ORDERLESS),
+        | all_of(Cannot(0.45, NO_ORDER), *ORDERLESS),  # rnn is open: .05 and .03 with seeds 1 and 2, but .24 with 0
     ),
     "steps": Subject(
         missed("accuracy"),
@@ -103,7 +102,8 @@ SUBJECTS = {
     "colours": Subject(
         missed("f1"),
         Plan(400, 0.03),  # 200 steps kept the bound with seeds 1 and 2, but not with 0 and 3; 400 do with 1 to 4
-        all_of(Learns(0.05), "cnn", "gru", "lstm", "bilstm", *DEEP) | all_of(Cannot(0.15, NO_ORDER), *ORDERLESS),
+        all_of(Learns(0.05), "cnn", "gru", "lstm", "bilstm")
+        | all_of(Cannot(0.15, NO_ORDER), *ORDERLESS),  # DEEP are open: .01 with seeds 1 and 2, but .12 with 0
     ),
     "adding": Subject(
         squared,
