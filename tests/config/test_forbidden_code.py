@@ -52,7 +52,10 @@ BY_NAME = ("importlib.import_module", "__import__", "builtins.__import__", "impo
 # (file, rule): why it is allowed
 ALLOWED: dict[tuple[str, str], str] = {
     ("tests/distributed/forking.py", "importlib.import_module"): "the names are those of test modules, from the tests",
-    ("tests/sklearn/test_estimators.py", "pickle"): "what users do with an estimator: the test reads what it wrote itself",
+    (
+        "tests/sklearn/test_estimators.py",
+        "pickle",
+    ): "what users do with an estimator: the test reads what it wrote itself",
 }
 
 
