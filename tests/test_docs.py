@@ -338,6 +338,7 @@ def test_no_path_of_one_machine_is_mentioned(document: Path) -> None:
 # --- the site --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_site_builds_without_a_warning_and_fetches_nothing(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "docs", tmp_path / "docs")
     shutil.copy(ROOT / "mkdocs.yml", tmp_path)

@@ -30,16 +30,19 @@ def test_silence_ends_the_process_with_the_stacks_of_all_threads() -> None:
     assert "in somewhere" in said and "in <module>" in said
 
 
+@pytest.mark.slow
 def test_without_the_watch_dog_silence_goes_on() -> None:
     code, said, seconds = ended("watch._over.set(); time.sleep(1)")
     assert (code, said) == (0, "") and seconds > 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("body", ["[(time.sleep(0.2), watch.alive()) for _ in range(4)]", "pass"])
 def test_signs_of_life_keep_it_going(body: str) -> None:
     assert ended(body)[:2] == (0, "")
 
 
+@pytest.mark.slow
 def test_what_is_given_time_may_take_it() -> None:
     assert ended("exec('with watch.patient(20):\\n time.sleep(0.8)')")[:2] == (0, "")
 

@@ -211,6 +211,7 @@ def test_a_named_kernel_refuses_instead_of_falling_back() -> None:
         attend(asked)
 
 
+@pytest.mark.slow
 def test_dropout_of_weights_keeps_the_expectation() -> None:
     asked = request(Causal(), "scaled_dot", "none")
     for kernel in ("plain", "sdpa", "blocked"):
