@@ -1,6 +1,8 @@
 """No mask or bias is ever dropped: kernels x masks x biases x scores equal the plain operator, or refuse."""
 
 import itertools
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
@@ -11,6 +13,7 @@ from seqloom.errors import ConfigError, KernelError
 from seqloom.operators import attention_blocked
 from seqloom.operators.attention import Kernel, Request, plain, weights
 from seqloom.operators.attention_fast import BLOCKED, EDGES, KERNELS, SDPA, attend, choose
+from seqloom.operators.attention_sdpa import without_plans
 from seqloom.operators.kernels import using
 from seqloom.operators.masks import (
     BlockLocal,
@@ -248,3 +251,16 @@ def test_alibi_is_rounded_once_in_bfloat16() -> None:
     assert bool(((bias.float() - exact).abs() <= exact.abs() * 1.001 / 256).all())  # half a unit of its last bit
     twice = -slope * torch.arange(999, -1, -1).bfloat16()
     assert bool(((twice.float() - exact).abs() > exact.abs() * 1.001 / 256).any()), "counting in bfloat16 would fail"
+
+
+def test_cudnn_plans_nothing_that_has_a_mask_and_comes_back_after_it() -> None:
+    on_gpu, mask = cast(Any, SimpleNamespace(is_cuda=True)), torch.zeros(1)
+    enabled = torch.backends.cuda.cudnn_sdp_enabled
+    before = enabled()
+    with without_plans(on_gpu, mask):
+        assert not enabled()
+    assert enabled() == before
+    with without_plans(on_gpu, None):
+        assert enabled() == before
+    with without_plans(cast(Any, SimpleNamespace(is_cuda=False)), mask):
+        assert enabled() == before

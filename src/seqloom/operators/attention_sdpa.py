@@ -1,5 +1,7 @@
 """Attention by torch's fused kernel; masks and biases become one dense matrix, unless the mask is just causal."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 
 import torch
@@ -28,9 +30,10 @@ def _sdpa(request: Request) -> Tensor:
     query, scale = scaled(request.score, request.query)
 
     def fused(mask: Tensor | None, *, causal: bool = False) -> Tensor:
-        return F.scaled_dot_product_attention(
-            query, request.key, request.value, mask, dropout_p=request.dropout, is_causal=causal, scale=scale
-        )
+        with without_plans(query, mask):
+            return F.scaled_dot_product_attention(
+                query, request.key, request.value, mask, dropout_p=request.dropout, is_causal=causal, scale=scale
+            )
 
     if isinstance(request.bias, NoBias):
         if request.mask == Everything():
@@ -45,6 +48,25 @@ def _sdpa(request: Request) -> Tensor:
         return mixed
     allowed = compact(request.mask, request.query_places, request.key_places)
     return mixed.masked_fill(~allowed.any(dim=-1, keepdim=True), 0)
+
+
+@contextmanager
+def without_plans(query: Tensor, mask: Tensor | None) -> Iterator[None]:
+    """Keep cuDNN from what has a mask: it plans anew, for up to a second, whenever lengths or rows are other ones.
+
+    torch takes it first on newer GPUs, and ragged text has another shape at nearly every step: a translator on an H200
+    came to 31 steps in bfloat16 while it took 389 in float32, which cuDNN does not serve. Compiled models have one
+    shape.
+    """
+    if mask is None or not query.is_cuda or torch.compiler.is_compiling():
+        yield
+        return
+    before = torch.backends.cuda.cudnn_sdp_enabled()  # type: ignore[no-untyped-call]
+    torch.backends.cuda.enable_cudnn_sdp(False)
+    try:
+        yield
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(before)
 
 
 def _penalties(request: Request) -> Tensor:
