@@ -8,6 +8,7 @@ has; in each of them order decides, so that a model that only counts or adds is 
     adding     vectors to a number     the sum of the two marked numbers (the embedded set at a short length)
     sums       vectors to a series     at each step the sum of its number and the one before
     echo       text to text            a few letters, to be said again
+    twins      two texts together      a few letters, and the same ones in another alphabet
 """
 
 import json
@@ -70,6 +71,11 @@ def _echo(draws: np.random.Generator) -> Row:
     return {"source": letters, "target": letters}
 
 
+def _twins(draws: np.random.Generator) -> Row:
+    letters = draws.choice(list("abcdefghijkl"), size=draws.integers(3, 7)).tolist()
+    return {"one": " ".join(letters), "other": " ".join(f"{letter}{letter}" for letter in letters)}
+
+
 def _drawn(draw: Draw) -> Iterator[tuple[str, list[Row]]]:
     """The rows of each part, none of which stands in two."""
     draws, seen = np.random.default_rng(0), set[str]()
@@ -107,6 +113,8 @@ def opened(name: str, folder: Path) -> DataConfig:
     embedded = {"adding": _adding, "hidden": _grammar}
     if name in embedded:
         return replace(_written(folder, embedded[name]()), task="masked" if name == "hidden" else None)
+    if name == "twins":
+        return replace(_written(folder, _drawn(_twins)), task="embed", input=("one", "other"))
     own: dict[str, Draw] = {"steps": _steps, "colours": _colours, "sums": _sums, "echo": _echo}
     return _written(folder, _drawn(own[name])) if name in own else DataConfig(train=(name,))
 

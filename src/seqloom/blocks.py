@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqloom.config.blocks import BlockConfig, DecoderBlockConfig, DropoutMask, FeedForwardConfig, Norm
+from seqloom.config.blocks import BlockConfig, DecoderBlockConfig, DropoutMask, Epsilon, FeedForwardConfig, Norm
 from seqloom.config.combinations import Position
 from seqloom.mixers.contract import AnyCausal, CausalMixer, ConditionedMixer, Mixer
 from seqloom.mixers.cross import CrossAttention, Source
@@ -15,9 +15,11 @@ from seqloom.taps import Tap
 from seqloom.types import Padded
 
 
-def build_norm(norm: Norm, width: int) -> nn.Module:
+def build_norm(norm: Norm, width: int, epsilon: Epsilon | None = None) -> nn.Module:
     """LayerNorm: (x - mean) / sqrt(variance + e), scaled and shifted (deck B's sigma lacks the root); or RMSNorm."""
-    return nn.LayerNorm(width) if norm == "layer" else nn.RMSNorm(width, eps=1e-6)
+    if norm == "layer":
+        return nn.LayerNorm(width, eps=1e-5 if epsilon is None else epsilon)
+    return nn.RMSNorm(width, eps=1e-6 if epsilon is None else epsilon)
 
 
 class SequenceDropout(nn.Module):
@@ -72,7 +74,7 @@ class Around(nn.Module):
         super().__init__()
         self.arrangement = config.arrangement
         if config.arrangement in ("pre", "post"):
-            self.norm = build_norm(config.norm, width)
+            self.norm = build_norm(config.norm, width, config.norm_epsilon)
         self.dropout = dropout
 
     def enter(self, values: Tensor) -> Tensor:

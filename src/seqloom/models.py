@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from seqloom.config.heads import NextTokenHeadConfig
 from seqloom.config.models import (
@@ -213,19 +214,36 @@ class EncoderDecoder(ConditionedMixer[Any]):
 
 
 class Embedder(nn.Module):
-    """One vector per sequence."""
+    """One vector per sequence, learned from texts that stand together."""
 
     def __init__(self, config: EmbedderConfig) -> None:
         super().__init__()
         self.config = config
         self.encoder = config.encoder.build()
         self.pooler = Pooler(config.pooling, config.encoder.width)
+        self.dropout = nn.Dropout(config.dropout)
         self.head = config.head.build(config.encoder.width)
+        self.objective = config.objective.build()
 
     def forward(self, inputs: Any) -> Tensor:
         """[N,D]."""
-        vectors: Tensor = self.head(self.pooler(self.encoder(inputs)))
+        vectors: Tensor = self.head(self.dropout(self.pooler(self.encoder(inputs))))
         return vectors
+
+    def read(self, texts: Padded) -> Tensor:
+        """The same; while gradients are wanted, in chunks whose inner values are thrown away and computed again."""
+        rows, size = len(texts.lengths), self.config.rows_at_once
+        if size is None or rows <= size or not torch.is_grad_enabled():
+            vectors: Tensor = self(texts)
+            return vectors
+        chunks = torch.split(torch.arange(rows, device=texts.lengths.device), size)
+        # dropout draws the same again: the generators' states are kept beside each chunk
+        return torch.cat([checkpoint(self, texts.select(chunk), use_reentrant=False) for chunk in chunks])
+
+    def loss(self, batch: Batch[Any, Tensor]) -> Loss:
+        """The loss of its objective, summed over the rows; inputs are Padded, Both or Triple, targets scores [B]."""
+        _require_batch(batch)
+        return self.objective(self.read, batch.inputs, batch.targets).loss
 
 
 def _table(source: nn.Module, head: NextTokenHeadConfig) -> nn.Parameter | None:

@@ -4,6 +4,7 @@
     language_model      the next symbol                  translator  a sequence from another sequence
     picture_classifier  one class per picture            masked_model  hidden symbols
     sequence_model      labels, numbers or one class per sequence
+    embedder            one vector per text
 
 A recipe is a starting point, and plain data: print it, change it, write it to a file.
 """
@@ -30,6 +31,7 @@ from seqloom.config.heads import (
     NumberScoresHeadConfig,
     Pooling,
     UnmappedHead,
+    VectorHeadConfig,
 )
 from seqloom.config.inputs import (
     AnyInput,
@@ -60,15 +62,19 @@ from seqloom.config.models import (
     ConditionedDecoderConfig,
     DecoderConfig,
     ElementModelConfig,
+    EmbedderConfig,
     EncoderConfig,
     EncoderDecoderConfig,
     LanguageModelConfig,
     SequenceModelConfig,
 )
+from seqloom.config.objectives import AnyObjective, ContrastConfig
 from seqloom.errors import ConfigError, did_you_mean
 
 Size = Literal["tiny", "small", "base", "big"]
-Shape = Literal["classifier", "tagger", "language-model", "translator", "picture-classifier", "masked-model"]
+Shape = Literal[
+    "classifier", "tagger", "language-model", "translator", "picture-classifier", "masked-model", "embedder"
+]
 SIZES: tuple[Size, ...] = get_args(Size)
 
 
@@ -205,7 +211,7 @@ class Recipe(NamedTuple):
     body: Callable[[Size], Body] | None = None  # None: the shape's own function knows it by name
 
 
-_TEXT: tuple[Shape, ...] = ("classifier", "tagger", "language-model")
+_TEXT: tuple[Shape, ...] = ("classifier", "tagger", "language-model", "embedder")
 _ALL: tuple[Shape, ...] = (*_TEXT, "translator")
 _MASKED: tuple[Shape, ...] = ("masked-model",)  # of those that see both sides
 
@@ -213,19 +219,31 @@ RECIPES: dict[str, Recipe] = {
     recipe.name: recipe
     for recipe in (
         Recipe("linear", "counted n-grams and linear regression, of classes logistic: the baseline", ("classifier",)),
-        Recipe("bag", "a mean of word vectors: fast, blind to order", ("classifier", "language-model"), _bag),
-        Recipe("mlp", "hidden layers over pooled vectors or pixels", ("classifier", "picture-classifier"), _mlp),
+        Recipe(
+            "bag", "a mean of word vectors: fast, blind to order", ("classifier", "language-model", "embedder"), _bag
+        ),
+        Recipe(
+            "mlp", "hidden layers over pooled vectors or pixels", ("classifier", "picture-classifier", "embedder"), _mlp
+        ),
         Recipe("cnn", "n-gram filters: short patterns wherever they stand", _TEXT + _MASKED, _cnn),
         Recipe("rnn", "the Elman network: the simplest memory, and a short one", _TEXT, _recurrent(RnnConfig())),
         Recipe("gru", "gated memory with fewer weights than an LSTM", _TEXT, _recurrent(GruConfig())),
         Recipe("lstm", "gated memory: the workhorse for small data and streams", _TEXT, _recurrent(LstmConfig())),
         Recipe(
-            "bilstm", "an LSTM from each end: tags and small data", ("classifier", "tagger", "masked-model"), _bilstm
+            "bilstm",
+            "an LSTM from each end: tags and small data",
+            ("classifier", "tagger", "masked-model", "embedder"),
+            _bilstm,
         ),
         Recipe("self-attention", "the minimal attention block of the lectures", _TEXT + _MASKED, _self_attention),
         Recipe("transformer", "attention in depth: the strongest when data is plenty", _ALL + _MASKED, _transformer),
         Recipe("gpt", "the Transformer decoder with learned positions", ("language-model",), _gpt),
-        Recipe("encoder", "the Transformer encoder with learned positions, post-norm", _TEXT[:2] + _MASKED, _encoder),
+        Recipe(
+            "encoder",
+            "the Transformer encoder with learned positions, post-norm",
+            ("classifier", "tagger", "masked-model", "embedder"),
+            _encoder,
+        ),
         Recipe(
             "window",
             "attention to near positions only: long texts",
@@ -328,6 +346,26 @@ def tagger(name: str, *, inputs: SequenceInput, num_tags: int, size: Size = "sma
     """A model that names one class for each element of a sequence."""
     return ElementModelConfig(
         encoder=_encode(_body(name, "tagger", size), inputs), head=ClassHeadConfig(num_classes=num_tags)
+    )
+
+
+def embedder(
+    name: str, *, inputs: SequenceInput, objective: AnyObjective | None = None, size: Size = "small"
+) -> EmbedderConfig:
+    """A model that gives one vector to each text: the encoder of a classifier, pooled as it is there.
+
+    A bag takes the largest value of each dimension (Shen et al. 2018): in a mean, frequent words say most. Hidden
+    layers become one linear map.
+    """
+    body = _body(name, "embedder", size)
+    if any(isinstance(layer.mixer, PoolConfig) for layer in body.layers):
+        body = body._replace(layers=(), pooling="max")
+    return EmbedderConfig(
+        encoder=_encode(body, inputs),
+        head=VectorHeadConfig(size=body.hidden[-1] if body.hidden else None),
+        pooling=body.pooling,
+        objective=objective or ContrastConfig(),
+        dropout=body.dropout,
     )
 
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from seqloom.blocks import build_dropout, build_norm
+from seqloom.config.blocks import Norm
 from seqloom.config.models import ConditionedDecoderConfig, DecoderConfig, EncoderConfig, StackConfig
 from seqloom.errors import DataError
 from seqloom.mixers.contract import AnyCausal, CausalMixer, ConditionedMixer, Stateless
@@ -65,13 +66,18 @@ class CausalChain(CausalMixer[tuple[Any, ...]]):
 def _entry(config: StackConfig) -> nn.ModuleList:
     """What stands between the input and the first layer; the same links at any rate, so that names do not move."""
     positions = [Positions(config)] if config.absolute() else []
-    return nn.ModuleList([*positions, Everywhere(build_dropout(config.dropout, config.dropout_mask))])
+    dropout = Everywhere(build_dropout(config.dropout, config.dropout_mask))
+    return nn.ModuleList([*positions, *_norms(config, config.entry_norm), dropout])
 
 
 def _exit(config: StackConfig) -> nn.ModuleList:
     """What stands after the last layer."""
-    norms = [] if config.final_norm is None else [Everywhere(build_norm(config.final_norm, config.width))]
-    return nn.ModuleList(norms)
+    return nn.ModuleList(_norms(config, config.final_norm))
+
+
+def _norms(config: StackConfig, norm: Norm | None) -> list[Everywhere]:
+    """The norm of a place where a stack may have one."""
+    return [] if norm is None else [Everywhere(build_norm(norm, config.width, config.norm_epsilon))]
 
 
 class Encoder(nn.Module):

@@ -209,6 +209,21 @@ class Spelled(NamedTuple):
     letters: Tensor  # [B,T,L] uint8, zeros behind the shorter words
 
 
+class Both(NamedTuple):
+    """Two texts that belong together."""
+
+    first: Padded
+    second: Padded
+
+
+class Triple(NamedTuple):
+    """A text, one that belongs to it, and one that does not."""
+
+    anchor: Padded
+    positive: Padded
+    negative: Padded
+
+
 class Pair(NamedTuple):
     """The inputs of an encoder-decoder: the source, and the target as the decoder reads it (shifted right)."""
 

@@ -50,6 +50,11 @@ def test_a_recipe_is_printed_as_a_configuration_that_reads_back(name: str) -> No
         (["recipes", "--shape", "nonsense"], "there is no shape 'nonsense'"),
         (["recipes", "lstm", "--size", "huge"], "'huge' is not one of"),
         (["trian"], "No such command 'trian'"),
+        (
+            ["predict", "RUN", "-", "--beam", "3"],
+            "No such option: --beam; seqloom evaluate, generate, translate have it",
+        ),
+        (["predict", "RUN", "-", "--with-inputs"], "No such option: --with-inputs"),
     ],
 )
 def test_bad_usage_gets_one_clear_error_and_exit_code_2(arguments: list[str], said: str) -> None:

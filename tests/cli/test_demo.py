@@ -39,9 +39,10 @@ def test_an_unknown_demo_is_refused_with_those_that_are_there(what: str) -> None
     assert "translate" in run.exception.fix
 
 
-def test_only_the_demo_of_a_grammar_has_a_limit_and_it_is_the_floor_of_that_grammar() -> None:
+def test_what_a_score_cannot_reach_is_told_of_short_answers_and_of_a_grammar_whose_floor_is_known() -> None:
     limits = {task: show.limit() for task, show in SHOWS.items()}
-    assert [task for task, limit in limits.items() if limit] == ["lm"]
+    assert {task for task, limit in limits.items() if limit} == {"translate", "lm"}
+    assert "no answer has four words" in limits["translate"]
     (floor,) = map(float, re.findall(r"below ([\d.]+)", limits["lm"]))
     assert floor == pytest.approx(worth().perplexity, abs=0.005)
 

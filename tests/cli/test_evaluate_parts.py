@@ -17,6 +17,7 @@ from seqloom.cli.evaluate import _unseen_lines
 from seqloom.config.data import RandomSplit
 from seqloom.errors import ConfigError
 from seqloom.loaded import LoadedModel
+from seqloom.loaded.errors import OWN
 from seqloom.tasks.judging import Unseen
 
 ROWS = [
@@ -61,6 +62,24 @@ def test_each_value_has_its_rows_metrics_and_intervals(shelf: Path) -> None:
 def test_the_table_of_slices_stands_under_the_metrics(shelf: Path) -> None:
     shown = evaluate(shelf / "run", shelf / "more.csv", "--by", "source").stdout
     assert "\nby source      rows  accuracy\n  web             3  " in shown
+
+
+def test_one_row_has_no_interval_in_the_table_nor_in_json(shelf: Path) -> None:
+    asked = (shelf / "run", shelf / "more.csv", "--by", "stars")
+    found = json.loads(evaluate(*asked, "--json").stdout)["slices"]["stars"]["3"]
+    assert found["rows"] == 1 and set(found["intervals"].values()) == {None}
+    assert evaluate(*asked).stdout.count("no interval: one row tells nothing of others") == len(ROWS)
+
+
+def test_a_slice_without_labels_has_no_f1(tmp_path: Path) -> None:
+    (tmp_path / "train.csv").write_text("text,labels,kind\na,x|y,some\nb,y,some\nc,,none\nd,,none\n")
+    files = {"train": (str(tmp_path / "train.csv"),), "split": RandomSplit(dev=0.0, test=0.0), "label_separator": "|"}
+    run = make_run(tmp_path / "run", "linear", target=("labels",), **files)
+    asked = (run, tmp_path / "train.csv", "--target", "labels", "--label-separator", "|", "--by", "kind")
+    found = json.loads(evaluate(*asked, "--json").stdout)["slices"]["kind"]
+    assert found["none"]["undefined"]["f1"] == "no labels" and "undefined" not in found["some"]
+    assert (found["none"]["metrics"]["f1"], found["none"]["intervals"]["f1"]) == (None, None)
+    assert "\n  none        2       -   no labels\n" in evaluate(*asked).stdout
 
 
 def test_a_column_of_the_runs_own_part_can_be_named_too(shelf: Path) -> None:
@@ -127,7 +146,7 @@ def test_the_error_file_has_the_whole_input_and_its_place_the_worst_first(
 ) -> None:
     done = evaluate(shelf / "run", shelf / "more.csv", "--errors", tmp_path / f"worst{ending}")
     lines = lines_of(tmp_path / f"worst{ending}")
-    assert "6 answers, the worst first, written to" in done.stderr
+    assert "6 answers, 3 of them right, the worst first, written to" in done.stderr
     assert [{name: str(line[name]) for name in ("id", "input", "line")} for line in sorted(lines, key=_id)] == [
         {"id": f"r{number}", "input": row[0], "line": str(number + 2)} for number, row in enumerate(ROWS)
     ]
@@ -138,6 +157,31 @@ def test_the_error_file_has_the_whole_input_and_its_place_the_worst_first(
         float(line["loss"]) for line, no in zip(lines, wrong, strict=True) if no and line["loss"] not in ("", None)
     ]
     assert losses == sorted(losses, reverse=True)
+
+
+def test_an_error_names_the_label_that_training_never_saw_and_the_probability_of_what_was_said(
+    shelf: Path, tmp_path: Path
+) -> None:
+    evaluate(shelf / "run", shelf / "more.csv", "--errors", tmp_path / "worst.jsonl")
+    (line,) = [line for line in lines_of(tmp_path / "worst.jsonl") if line["input"] == "a film"]
+    assert line["true"] == "awful" and line["loss"] is None
+    (answer,) = seqloom.load(shelf / "run").predict(["a film"])
+    assert line["probability"] == float(f"{answer.to_json()['scores'][line['said']]:.6g}")
+    assert line.keys() == {*OWN, "probability"}
+
+
+def test_a_row_that_the_data_does_not_name_has_a_place_and_no_id(shelf: Path, tmp_path: Path) -> None:
+    (tmp_path / "plain.csv").write_text("text,label\ngood film,bad\na bad film,good\n")
+    evaluate(shelf / "run", tmp_path / "plain.csv", "--errors", tmp_path / "worst.jsonl")
+    lines = lines_of(tmp_path / "worst.jsonl")
+    assert sorted((line["id"], line["line"]) for line in lines) == [(None, 2), (None, 3)]
+
+
+def test_where_no_answer_is_wrong_none_is_called_the_worst(shelf: Path, tmp_path: Path) -> None:
+    (answer,) = seqloom.load(shelf / "run").predict(["a film"])
+    (tmp_path / "right.csv").write_text(f"text,label\na film,{answer.to_json()['label']}\n")
+    done = evaluate(shelf / "run", tmp_path / "right.csv", "--errors", tmp_path / "worst.csv")
+    assert done.stderr.startswith("no answer is wrong: 1 right one, the least likely first, written to")
 
 
 def _id(line: dict[str, Any]) -> str:
@@ -154,7 +198,7 @@ def test_there_are_so_many_and_no_more(shelf: Path, tmp_path: Path) -> None:
     [
         (("--errors", "worst.txt"), r"errors: worst\.txt has no format\. Fix: name it worst\.jsonl or \.csv"),
         (("--errors", "no/worst.csv"), r"errors: there is no folder no\. "),
-        (("--errors", "a.csv", "--most", "0"), r"errors: 0 answers are none"),
+        (("--errors", "a.csv", "--most", "0"), r"--most 0: that is no answer"),
         (("--most", "3"), r"--most says how many answers --errors writes\. Fix: give --errors FILE too"),
     ],
 )

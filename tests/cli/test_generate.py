@@ -1,16 +1,21 @@
 """`seqloom generate`: prompts from anywhere, answers as text, JSON lines or a table; bad prompts told by line."""
 
 import csv
+import io
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from bundle_common import make_reviews, make_run
 from seqloom.cli import app
 from seqloom.cli import generate as verb
+from seqloom.cli.answer_bar import answer_bar
 from seqloom.cli.exits import SOME_BAD
 from seqloom.cli.screen import Screen
 from seqloom.errors import ConfigError, RejectedError
@@ -94,12 +99,52 @@ def test_on_a_terminal_an_answer_is_shown_as_it_is_written(run: Path, monkeypatc
         (("once", "--bad-rows", "drop"), "choose from strict, skip"),
         (("once", "--file", "a.txt"), "leave the one or the other out"),
         (("--file", "no-such.txt"), "no file no-such.txt"),
-        (("once", "--temperature", 0.5, "--beam", 3), r"of a sample \(temperature\)"),
+        (("once", "--temperature", 0.5, "--beam", 3), "^--temperature draws an answer and --beam searches"),
+        (("once", "--top-k", 4, "--seed", 3, "--beam", 3), "^--top-k, --seed draw an answer"),
+        (("once", "--temperature", 0), r"^--temperature: found 0.*leave it out.*\(greedy\)"),
+        (("once", "--beam", 0), "^--beam: expected a whole number from 1"),
+        (("once", "--beam", 2, "--count", 3), "^--count 3 asks for more.*--beam 3, or a lower --count"),
+        (("once", "--count", 0), "^--count: expected"),
+        (("once", "--top-k", -1), "^--top-k: expected"),
+        (("once", "--repetition", 0), "^--repetition: expected"),
+        (("once", "--longest", 0), "^--longest: expected"),
     ],
 )
 def test_what_cannot_be_asked_is_told_before_the_model_is_read(arguments: tuple[Any, ...], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         generate("no-such-run", *arguments)
+
+
+def test_words_of_a_prompt_that_the_model_does_not_know_are_told(run: Path) -> None:
+    asked = ["generate", str(run), "once zebra", "the cat", "gnu gnu", "--longest", "3", "--device", "cpu"]
+    done = CliRunner().invoke(app, asked)
+    assert done.stdout.startswith("once zebra ") and "\ngnu gnu " in done.stdout
+    assert "prompts:1: prompt.unknown: the model does not know 'zebra', and" in done.stderr
+    assert done.stderr.endswith("(2 times)\n")
+    known = CliRunner().invoke(app, ["generate", str(run), "the cat", "--longest", "3", "--device", "cpu"])
+    assert known.stderr == ""
+
+
+def test_people_see_how_many_prompts_are_answered(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = list[tuple[int, int]]()
+
+    @contextmanager
+    def bar(whole: int) -> Iterator[Any]:
+        shown.append((whole, whole))
+        yield lambda answers, done: shown.append((answers, done))
+
+    monkeypatch.setattr(verb, "answer_bar", bar)
+    generate(run, "--longest", 2, given="once\nthe cat\na\n")
+    assert shown == [(3, 3), (1, 1), (2, 2), (3, 3)]
+
+
+def test_a_bar_tells_the_answers_and_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = io.StringIO()
+    terminal = Console(file=seen, force_terminal=True, width=80)
+    monkeypatch.setattr("seqloom.cli.answer_bar.Screen", lambda **_: terminal)
+    with answer_bar(4) as show:
+        show(2, 2)
+    assert "2 answers" in seen.getvalue() and "-:--:--" in seen.getvalue()
 
 
 def test_no_prompt_at_all_is_told(run: Path) -> None:
@@ -115,7 +160,7 @@ def test_a_table_and_a_file_hold_what_json_lines_say(run: Path, tmp_path: Path, 
         assert generate(*asked, "--out", tmp_path / name) == []
     with (tmp_path / "a.csv").open(newline="") as file:
         table = list(csv.DictReader(file))
-    assert table == [{key: str(value) for key, value in one.items()} | {"error": ""} for one in said]
+    assert table == [{key: str(value) for key, value in one.items()} for one in said]
     assert [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()] == said
     assert (tmp_path / "a.txt").read_text().splitlines() == [one["prompt"] + one["text"] for one in said]
 

@@ -48,8 +48,14 @@ def test_a_table_and_plain_text_say_what_the_objects_say(run: Path) -> None:
     table = list(csv.DictReader(predict(run, "-", "--as", "csv", given=asked).stdout.splitlines()))
     assert predict(run, "-", "--as", "text", given=asked).stdout.split() == [one["label"] for one in as_objects]
     for row, one in zip(table, as_objects, strict=True):
-        assert (int(row["line"]), row["label"], row["error"]) == (one["line"], one["label"], "")
+        assert (int(row["line"]), row["label"]) == (one["line"], one["label"])
         assert {name: float(row[f"scores.{name}"]) for name in one["scores"]} == one["scores"]
+
+
+@pytest.mark.parametrize("rule", ["strict", "skip"])
+def test_a_table_has_a_column_for_errors_only_where_bad_rows_are_told(run: Path, rule: str) -> None:
+    head = predict(run, "-", "--as", "csv", "--bad-rows", rule, given="good\n").stdout.splitlines()[0]
+    assert head.startswith("line,label,") and head.endswith(",error") == (rule == "skip")
 
 
 @pytest.mark.parametrize(("name", "begins"), [("a.jsonl", "{"), ("a.csv", "line,label,"), ("a.txt", ("good", "bad"))])

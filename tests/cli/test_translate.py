@@ -111,9 +111,11 @@ def test_unknown_words_are_copied_from_the_source(run: Path) -> None:
     ("options", "why"),
     [
         (("--as", "text", "--best", 2), "--as jsonl"),
-        (("--best", 7), "raise width"),
+        (("--best", 7), "--best 7 asks for more.*--beam 7, or a lower --best"),
         (("--as", "xml"), "choose from"),
-        (("--beam", 0), "width"),
+        (("--beam", 0), "^--beam: expected"),
+        (("--longest", 0), "^--longest: expected"),
+        (("--coverage-penalty", -1), "^--coverage-penalty: expected"),
     ],
 )
 def test_what_cannot_be_is_refused_before_any_work(run: Path, options: tuple[Any, ...], why: str) -> None:
@@ -131,8 +133,8 @@ def test_a_model_of_another_task_is_refused(tmp_path: Path) -> None:
     reviews = make_run(tmp_path / "run", **make_reviews(tmp_path))
     with pytest.raises(ConfigError, match="classify, and it translates nothing"):
         said("translate", reviews, given="one\n")
-    with pytest.raises(ConfigError, match="writes none"):
-        load(reviews).evaluate(decoding=BeamConfig())
+    with pytest.raises(ConfigError, match="the task of this model is classify, which writes none"):
+        load(reviews).evaluate("no-such-file.csv", decoding=BeamConfig())
 
 
 @pytest.mark.slow

@@ -14,12 +14,14 @@ from typer.testing import CliRunner
 from comparing_common import Shares, World, accuracy, judged, judgement
 from seqloom import recipes
 from seqloom.cli import app
+from seqloom.cli.compare import _lines
 from seqloom.comparing.costs import Cost, Spread, _Counting
 from seqloom.comparing.figures import figures_of
 from seqloom.comparing.leaks import count_leaks
 from seqloom.comparing.lengths import by_length
-from seqloom.comparing.opening import baseline_of
+from seqloom.comparing.opening import baseline_of, changes
 from seqloom.comparing.plan import Budget, Plan
+from seqloom.comparing.reports import ComparisonBegun
 from seqloom.comparing.results import Comparison
 from seqloom.comparing.scaling import scaled
 from seqloom.comparing.tables import Tables, added
@@ -220,6 +222,29 @@ def test_every_pair_is_corrected_for_all_pairs() -> None:
     found = weighed({"small": 0.0, "a": 0.01, "b": 0.02, "c": 0.03})
     assert len(found.pairs) == 6
     assert all(pair.p_adjusted >= max(pair.p, pair.p_examples) for pair in found.pairs)
+
+
+def test_what_is_corrected_for_several_pairs_is_told_beside_them() -> None:
+    several, one = weighed({"small": 0.0, "a": 0.01, "b": 0.02}), weighed({"small": 0.0, "large": 0.08})
+    told = "p (Holm) and the verdict are corrected for 3 pairs; each interval is that of its pair alone"
+    assert told in several.text(200) and told in several.html()
+    assert "corrected for" not in one.text(200) + one.html()
+
+
+def test_what_is_done_until_the_first_run_begins_is_told() -> None:
+    begun = ComparisonBegun(Path("compared"), 9, 3, ("data: a.csv",), together=2)
+    said = "2 processes start, and each reads the data and builds its model, then trains: that may take a while"
+    assert _lines(begun) == ["data: a.csv", "3 of 9 runs are finished", said]
+    assert "it reads the data" in _lines(begun._replace(together=1))[-1]
+    assert _lines(begun._replace(finished=9))[-1] == "9 of 9 runs are finished"
+
+
+def test_differences_of_two_comparisons_are_few_and_short() -> None:
+    before, now = {"data": ["0" * 99], "size": "tiny"}, {"data": ["1" * 99], "size": "tiny", "split": {"dev": 0.1}}
+    assert changes(before, now) == [
+        f'data was ["{"0" * 37}… and is now ["{"1" * 37}…',
+        'split was not said and is now {"dev":0.1}',
+    ]
 
 
 def test_a_comparison_is_text_page_and_json_of_the_same_numbers() -> None:

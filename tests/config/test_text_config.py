@@ -19,7 +19,7 @@ def test_a_tokenizer_configuration_read_back_is_the_same(kind: type) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"kind": "wordpiece"}', "unknown kind 'wordpiece'"),
+        ('{"kind": "sentencepiece"}', "unknown kind 'sentencepiece'"),
         ('{"kind": "bpe", "limit": 299}', "limit: expected a whole number from 300"),
         ('{"kind": "words", "limit": 15}', "limit: expected a whole number from 16"),
         ('{"kind": "words", "least": 0}', "least: expected a whole number from 1"),

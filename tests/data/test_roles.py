@@ -60,6 +60,29 @@ def test_kinds_and_task_follow_from_names_and_content(
 
 
 @pytest.mark.parametrize(
+    ("cells", "name", "kind"),
+    [
+        ([f"{number}.50" for number in range(30)], "price", "numbers"),
+        ([str(7 * number) for number in range(30)], "price", "numbers"),
+        (["1", "2.5", "3"], "price", "numbers"),
+        ([7 * number for number in range(30)], "price", "numbers"),
+        ([str(number % 2) for number in range(30)], "price", "label"),
+        ([str(number % 5 + 1) for number in range(30)], "price", "label"),
+        ([f"{number % 3}.5" for number in range(30)], "price", "label"),
+        ([str(number) for number in range(19)], "price", "label"),
+        ([f"{number:04}" for number in range(30)], "price", "label"),
+        ([*map(str, range(29)), "cheap"], "price", "label"),
+        ([str(7 * number) for number in range(30)], "label", "label"),
+        ([f"{number}.50" for number in range(30)], "label", "numbers"),
+    ],
+)
+def test_numbers_are_measured_unless_they_name_classes(cells: list[Any], name: str, kind: str) -> None:
+    found = roles(f"text {name}", *(("a", cell) for cell in cells), target=(name,))
+    assert found.schema.target == kind
+    assert (f"the cells of '{name}' are numbers" in " ".join(found.said)) == (kind == "numbers")
+
+
+@pytest.mark.parametrize(
     ("columns", "row", "settings", "inputs", "targets", "kinds"),
     [
         ("a b c", ("t", "u", "x"), {"input": ("b",), "target": ("a",)}, (1,), (0,), ("text", "label")),

@@ -82,6 +82,24 @@ def test_micro_f1_is_counted_over_all_labels_and_unseen_ones_are_missed(written:
     assert evaluation.metrics["recall"] == pytest.approx(right / true)
     assert evaluation.metrics["f1"] == pytest.approx(2 * right / (said + true))
     assert evaluation.metrics["accuracy"] == 1 / 5  # x was missed where a and c were found
+    (one,) = [one for one in evaluation.judged if one.true.startswith(f"a, c, {UNSEEN}")]
+    assert small.task.truth(one, ("x", "a", "c")) == "a, c, x"
+
+
+def test_where_no_label_is_true_and_none_was_said_there_is_no_f1(written: Write) -> None:
+    small = written("a.jsonl", lines(*([["a"], ["b"], []] * 6)), lines(["a"], [], []))
+    model = small.model("bag").eval()
+    with torch.no_grad():
+        model.head.linear.weight.zero_()
+        model.head.linear.bias.fill_(-9.0)  # says nothing, whatever it reads
+    whole = evaluate(small.task, model, small.batches())
+    labelled = {one.id for one in whole.judged if one.true}
+    empty = whole.only(small.task, np.array([row for row, one in enumerate(whole.ids) if one not in labelled]))
+    assert small.task.undefined(whole.statistics) == {} and empty.rows == 2
+    assert small.task.undefined(empty.statistics) == dict.fromkeys(
+        ("f1", "precision", "recall", "macro_f1"), "no labels"
+    )
+    assert empty.intervals(small.task).keys() & {"f1", "accuracy"} == {"accuracy"}
 
 
 def test_what_the_loader_does_not_count_is_not_missed(written: Write, monkeypatch: pytest.MonkeyPatch) -> None:

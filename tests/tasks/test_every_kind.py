@@ -8,6 +8,7 @@ import pytest
 import torch
 from msgspec.structs import replace
 
+from seqloom import recipes
 from seqloom.config.inputs import TokensConfig
 from seqloom.config.models import EmbedderConfig, EncoderConfig
 from seqloom.config.training import ByLengthConfig, StreamsConfig
@@ -107,9 +108,16 @@ def test_every_recipe_makes_a_model_that_the_task_takes(small: Find, kind: str) 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_model_of_another_shape_is_refused_with_the_shape_that_is_needed(small: Find, kind: str) -> None:
     task = small(kind).task
-    other = EmbedderConfig(encoder=EncoderConfig(input=TokensConfig(vocab_size=10), width=4))
-    for refuse in (task.require, task.adapted):
-        with pytest.raises(ConfigError, match=r"needs a model of kind .*-.*, found one of kind embedder"):
+    symbols = TokensConfig(vocab_size=10)
+    embedder = EmbedderConfig(encoder=EncoderConfig(input=symbols, width=4))  # its encoder would do for some
+    translator = recipes.translator("seq2seq", source=symbols, target_vocab_size=10, size="tiny")
+    for refuse, other in (
+        (task.require, embedder),
+        (task.adapted, embedder if task.name == "translate" else translator),
+    ):
+        with pytest.raises(
+            ConfigError, match=r"needs a model of kind .*, found one of kind (embedder|encoder-decoder)"
+        ):
             refuse(other)
 
 

@@ -141,6 +141,11 @@ SUBJECTS = {
         Plan(400, 0.03),
         all_of(Learns(0.1), "seq2seq-dot", "seq2seq-additive", "seq2seq-bilinear", "linear-attention"),
     ),
+    "twins": Subject(
+        missed("accuracy"),
+        Plan(150, 0.02),
+        all_of(Learns(0.05), "cnn", "gru", *DEEP) | all_of(Learns(0.2), "bag"),  # which takes other orders for the same
+    ),
 }
 
 
@@ -182,6 +187,7 @@ FEW: list[tuple[str, str, HeadKind]] = [
     ("grammar", "gpt", "class"),
     ("hidden", "cnn", "class"),
     ("echo", "seq2seq-dot", "class"),
+    ("twins", "gru", "class"),
 ]
 
 
@@ -202,6 +208,7 @@ def grid() -> Iterator[tuple[str, str, HeadKind]]:
         "grammar": "language-model",
         "hidden": "masked-model",
         "echo": "translator",
+        "twins": "embedder",
     }
     for name in SUBJECTS:
         linear = name in ("questions", "colours")  # it counts symbols, and vectors have none

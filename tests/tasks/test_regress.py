@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from scipy.stats import spearmanr
+from sklearn.metrics import mean_squared_error, r2_score
 
 from seqloom.tasks.choosing import task_of
 from seqloom.tasks.judging import evaluate
@@ -32,6 +33,28 @@ def test_mse_mae_and_spearman_are_those_of_torch_and_scipy(small: Find, kind: st
     assert metrics["mae"] == pytest.approx(F.l1_loss(said, true).item(), rel=1e-5)
     columns = zip(said.T.numpy(), true.T.numpy(), strict=True)
     assert metrics["spearman"] == pytest.approx(np.mean([spearmanr(*pair).statistic for pair in columns]))
+
+
+@pytest.mark.parametrize("kind", ["numbers", "several numbers"])
+def test_rmse_and_r2_are_those_of_scikit_learn_with_intervals_that_hold_them(small: Find, kind: str) -> None:
+    found = small(kind)
+    model = found.model("bag").eval()
+    said, true = (one.double().numpy() for one in answers(found, model))
+    evaluation = evaluate(found.task, model, found.batches())
+    assert evaluation.metrics["rmse"] == pytest.approx(mean_squared_error(true, said) ** 0.5, rel=1e-5)
+    assert evaluation.metrics["r2"] == pytest.approx(r2_score(true, said), rel=1e-5)
+    intervals = evaluation.intervals(found.task, resamples=100)
+    assert all(intervals[name][0] < evaluation.metrics[name] < intervals[name][1] for name in ("rmse", "r2"))
+
+
+@pytest.mark.parametrize("same", [1, 3])
+def test_numbers_that_are_all_the_same_have_no_r2(small: Find, same: int) -> None:
+    found = small("numbers")
+    evaluation = evaluate(found.task, found.model("bag"), found.batches())
+    assert found.task.undefined(evaluation.statistics) == {}
+    alike = evaluation.only(found.task, np.zeros(same, np.int64))
+    assert found.task.undefined(alike.statistics) == {"r2": "the true numbers are all the same"}
+    assert "r2" not in alike.intervals(found.task) and np.isfinite(alike.metrics["r2"])
 
 
 @pytest.mark.parametrize("kind", ["numbers", "several numbers"])

@@ -43,6 +43,7 @@ def test_mse_mae_and_spearman_are_those_of_the_real_steps(small: Find, kind: str
     assert metrics["mse"] == pytest.approx(np.mean(flat**2), rel=1e-5)
     assert metrics["mae"] == pytest.approx(np.mean(np.abs(flat)), rel=1e-5)
     assert metrics["spearman"] == pytest.approx(np.mean(orders))
+    assert metrics["rmse"] == pytest.approx(metrics["mse"] ** 0.5)
     mean = sum(float(one.total) for one in losses) / sum(float(one.weight) for one in losses)
     assert metrics["loss"] == pytest.approx(mean, rel=1e-4)
 

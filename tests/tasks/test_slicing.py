@@ -61,7 +61,8 @@ def test_a_slice_is_the_evaluation_of_its_rows_and_all_of_them_are_the_whole(sma
         }
         loss, weight = one.evaluation.statistics[:, -2:].sum(axis=0)
         assert one.evaluation.metrics["loss"] == pytest.approx(loss / weight)
-        assert one.evaluation.intervals(found.task, resamples=20).keys() >= {"loss"}
+        differ = len(np.unique(one.evaluation.statistics, axis=0)) > 1  # rows that are alike have no interval
+        assert ("loss" in one.evaluation.intervals(found.task, resamples=20)) == differ
 
 
 def test_the_worst_come_first_whatever_the_batches_and_wrong_ones_before_right_ones(small: Find) -> None:

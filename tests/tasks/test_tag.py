@@ -82,11 +82,21 @@ def test_a_tag_that_training_never_saw_is_a_word_wrong_and_a_span_missed(written
     (one,) = evaluation.judged
     words, right, *_, weight = one.statistics
     assert one.true.split()[2:] == ["I-?", "I-?"]
+    assert small.task.truth(one, ("B-PER", "O", "B-LOC", "I-LOC")) == "B-PER O B-LOC I-LOC"
     assert (words, weight) == (4, 2)
     supports = {kind: row["support"] for kind, row in small.task.by_label(evaluation.statistics).items()}
     assert supports == {"?": 1, "PER": 1}
     assert right <= 2
     assert not one.right
+
+
+def test_where_no_span_is_true_and_none_was_said_there_is_no_f1(small: Find) -> None:
+    task = small("conll").task
+    statistics = np.zeros((2, task.statistics))
+    figures = ("f1", "precision", "recall", "macro_f1")
+    assert task.undefined(statistics) == dict.fromkeys(figures, "no spans")
+    statistics[0, 2 + len(task.types)] = 1.0  # a span was said
+    assert task.undefined(statistics) == {}
 
 
 def test_spans_of_a_known_text_are_places_in_it_and_quote_it() -> None:
@@ -98,6 +108,12 @@ def test_spans_of_a_known_text_are_places_in_it_and_quote_it() -> None:
     assert text.text[second["start"] : second["end"]] == second["text"] == "Rome"
     assert said.located(np.ones((4, 2))).to_json() == said.to_json()
     assert TagsPrediction.of(("NOUN", "VERB"), in_scheme=False).to_json()["spans"] == []
+
+
+def test_tags_are_shown_with_their_words_in_one_line() -> None:
+    said = TagsPrediction.of(("B-PER", "O", "O"), in_scheme=True)
+    assert said.located(Words.join(["Anna", "sings\nloud", "!"])).shown() == "Anna/B-PER sings loud/O !/O"
+    assert said.shown() == "B-PER O O"
 
 
 def test_a_chain_of_tags_is_judged_too_and_its_loss_is_that_of_training(small: Find) -> None:

@@ -258,6 +258,21 @@ def test_one_rule_for_words_holds_for_an_evaluation_and_all_of_its_parts(written
     assert "tok:seqloom-words" in task.signatures(raw[3:])["bleu_tokenised"]
 
 
+def test_bleu_is_not_defined_where_no_answer_has_four_words(written: Callable[..., Any]) -> None:
+    train = "source\ttarget\n" + "a b c d\ta b c d\n" * 9
+    task = written("a.tsv", train, train, task="translate").task
+
+    def judged(text: str) -> np.ndarray:
+        symbols = task.tokenizer.encode([text]).row(0).tolist()
+        return task._judged("0", symbols, symbols, text, 1.0, 1.0).statistics
+
+    short, long = judged("a b c"), judged("a b c d")
+    why = "no answer has four words, and BLEU counts runs of four: sacreBLEU says 0"
+    assert task.undefined(np.stack([short, short])) == {"bleu": why, "bleu_tokenised": why}
+    assert float(task.measure(short)["bleu"]) == sacrebleu.corpus_bleu(["a b c"], [["a b c"]]).score == 0
+    assert task.undefined(np.stack([short, long])) == {}
+
+
 def test_single_answers_are_scored_by_the_rule_of_all(
     written: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,6 +17,7 @@ from seqloom.data.front import load_data
 from seqloom.data.schema import PARTS
 from seqloom.errors import ConfigError, HeldError, RejectedError
 from seqloom.recipes import SIZES
+from seqloom.tasks.choosing import BY_TARGET
 from seqloom.tasks.contract import Task
 from seqloom.training import defaults, front, resolving
 from seqloom.training.calling import LENGTHS, settings_of
@@ -252,9 +253,34 @@ def test_a_feed_that_is_not_for_the_task_is_refused_before_folders_are_compared_
         with pytest.raises(ConfigError, match="'streams' feeds running text, and the task is classify"):
             again(taught, out, streams)
     assert not (tmp_path / "new").exists()
-    monkeypatch.setattr(Task, "require_feed", lambda *_: None)  # the twin
+    monkeypatch.setattr(Task, "require_feeding", lambda *_: None)  # the twin
     with pytest.raises(OtherRunError, match=r"training\.feed\.kind was by-length and is now streams"):
         again(taught, taught / "first", streams)
+
+
+@pytest.mark.parametrize(
+    ("wishes", "said"),
+    [
+        (Wishes(training={"metric": "bleu"}), "classify has no metric 'bleu' that decides"),
+        (Wishes(training={"feed": StreamsConfig(rows=4, length=20)}), "Fix: leave --streams out"),
+        (Wishes(head="crf"), "classify has no head of kind 'crf'"),
+        (Wishes(class_weights="blanced"), "class weights 'blanced'"),
+    ],
+)
+def test_what_no_data_of_the_task_can_have_is_refused_before_the_data_is_prepared(
+    taught: Path, wishes: Wishes, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resolving, "prepare", None)
+    with pytest.raises(ConfigError, match=said):
+        resolve(DataConfig(train=(str(taught / "data.csv"),), split=ColumnSplit(column="split")), wishes)
+
+
+@pytest.mark.parametrize("kind", BY_TARGET.values(), ids=lambda kind: kind.__name__)
+def test_every_metric_that_may_decide_is_known_before_the_data(kind: type[Task]) -> None:
+    for metric in kind.deciders():
+        kind.require_decider(metric.name)
+    with pytest.raises(ConfigError, match=r"'blue' that decides\. Fix: "):
+        kind.require_decider("blue")
 
 
 # A call in Python

@@ -35,6 +35,12 @@ LARGEST_CONFIG = 16 << 20  # bytes
 _RESTORE = "restore the folder from a copy"
 
 
+def identity_of(path: Path) -> str:
+    """What tells a model from another: the sha256 over the sums of all its files but the card."""
+    sums = {name: entry.sha256 for name, entry in sorted(read_manifest(path).files.items()) if name != CARD}
+    return hashlib.sha256(msgspec.json.encode(sums)).hexdigest()
+
+
 class Bundle(NamedTuple):
     """A model, what its numbers mean, and what is known about it."""
 

@@ -4,7 +4,8 @@
     csv     line,label,scores.good,scores.bad        lists stand as JSON in their cell
     text    good
 
-A row that could not be answered has its line too: `error` says what is wrong with it.
+A row that could not be answered has its line too: `error` says what is wrong with it. A table has that column only
+where bad rows are told instead of ending all.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 import msgspec
 
 from seqloom.data.problems import Problem
-from seqloom.data.written import row
+from seqloom.data.written import rounded, row
 from seqloom.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 Form = Literal["jsonl", "csv", "text"]
 FORMS: tuple[Form, ...] = ("jsonl", "csv", "text")
 ENDINGS: dict[str, Form] = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".txt": "text"}
+ERROR = "error"  # the name of what is wrong with a row
 OTHERS = (".json", ".tsv", ".parquet", ".npz", ".xlsx")  # names that promise something else
-WHOLE = 1e6  # from here on six digits have no place behind the point
 
 
 class Line(NamedTuple):
@@ -38,7 +39,7 @@ class Line(NamedTuple):
 
     def fields(self) -> dict[str, Any]:
         """Everything under its name."""
-        return self.place | self.answer | ({"error": self.error} if self.error else {})
+        return self.place | self.answer | ({ERROR: self.error} if self.error else {})
 
 
 def form_of(asked: str | None, out: Path | None) -> Form:
@@ -75,30 +76,15 @@ def _repeated(given: "Input") -> Any:
     return getattr(given, "text", given)
 
 
-def rounded(value: Any) -> Any:
-    """The same plain value, each fraction in it to six digits that matter: a model knows no more.
-
-    >>> rounded({"scores": {"good": 0.12345678901234567}, "numbers": [1234567.75, -2e-9], "line": 3})
-    {'scores': {'good': 0.123457}, 'numbers': [1234568.0, -2e-09], 'line': 3}
-    """
-    if isinstance(value, dict):
-        return {name: rounded(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [rounded(one) for one in value]
-    if isinstance(value, float):
-        return float(f"{value:.6g}") if abs(value) < WHOLE else round(value, 0)
-    return value
-
-
-def written(lines: Iterable[Line], form: Form) -> Iterator[bytes]:
-    """The bytes of the lines in a form, as they come."""
+def written(lines: Iterable[Line], form: Form, last: tuple[str, ...] = ()) -> Iterator[bytes]:
+    """The bytes of the lines in a form, as they come; a table ends with the columns `last`, whether filled or not."""
     if form == "jsonl":
         return (msgspec.json.encode(line.fields()) + b"\n" for line in lines)
-    return _table(lines) if form == "csv" else (f"{line.shown}\n".encode() for line in lines)
+    return _table(lines, last) if form == "csv" else (f"{line.shown}\n".encode() for line in lines)
 
 
-def _table(lines: Iterable[Line]) -> Iterator[bytes]:
-    """A table; its columns are those of the first answer, and `error`. Rows before it that have none wait for it."""
+def _table(lines: Iterable[Line], last: tuple[str, ...]) -> Iterator[bytes]:
+    """A table; its columns are those of the first answer, and `last`. Rows before it that have none wait for it."""
     columns: list[str] = []
     waiting: list[Line] = []
     for line in lines:
@@ -106,18 +92,18 @@ def _table(lines: Iterable[Line]) -> Iterator[bytes]:
         if line.error and not columns:
             continue
         if not columns:
-            columns = list(dict.fromkeys([*line.place, *flat(line.answer), "error"]))
+            columns = list(dict.fromkeys([*line.place, *flat(line.answer), *last]))
             yield row(columns)
         yield from (_cells(one, columns) for one in waiting)
         waiting.clear()
     if waiting:  # not one answer
-        columns = list(dict.fromkeys([*waiting[0].place, "error"]))
+        columns = list(dict.fromkeys([*waiting[0].place, *last]))
         yield row(columns)
         yield from (_cells(one, columns) for one in waiting)
 
 
 def _cells(line: Line, columns: list[str]) -> bytes:
-    fields = line.place | flat(line.answer) | {"error": line.error}
+    fields = line.place | flat(line.answer) | ({ERROR: line.error} if line.error else {})
     assert fields.keys() <= set(columns) | {"line", "file"}, "all answers of a task have the same fields"
     return row(fields.get(name) for name in columns)
 

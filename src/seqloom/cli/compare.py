@@ -20,7 +20,7 @@ from seqloom.recipes import SIZES
 if TYPE_CHECKING:
     from seqloom.comparing.distances import Distances
     from seqloom.comparing.plan import Budget, Plan
-    from seqloom.comparing.reports import ComparisonReport
+    from seqloom.comparing.reports import ComparisonBegun, ComparisonReport
     from seqloom.comparing.results import Comparison
 
 NARROWEST, WIDEST = 50, 110  # columns of the results
@@ -184,7 +184,7 @@ def _lines(report: "ComparisonReport") -> list[str]:
     from seqloom.comparing.reports import ComparisonBegun, Measuring, RunBegun, RunEnded
 
     if isinstance(report, ComparisonBegun):
-        return [*report.said, f"{report.finished} of {report.wanted} runs are finished"]
+        return [*report.said, f"{report.finished} of {report.wanted} runs are finished", *_preparing(report)]
     if isinstance(report, RunBegun):
         return [f"{report.entry.name}: {report.said}"]
     if isinstance(report, RunEnded):
@@ -193,6 +193,15 @@ def _lines(report: "ComparisonReport") -> list[str]:
     if isinstance(report, Measuring):
         return [f"measuring speed and memory of {report.models} models, in turn"]
     return []
+
+
+def _preparing(report: "ComparisonBegun") -> list[str]:
+    """What happens until the first run begins; nothing where none is left."""
+    if report.finished == report.wanted:
+        return []
+    alone = "it reads the data and builds its model, then trains: that may take a while"
+    processes = f"{report.together} processes start, and each {alone.removeprefix('it ')}"
+    return [f"the first of the others is prepared: {alone}" if report.together < 2 else processes]
 
 
 def _show(plan: "Plan", results: "Comparison | Distances | None", why: str, *, json: bool) -> None:

@@ -23,7 +23,7 @@ from seqloom.config.data import (
     Unit,
 )
 from seqloom.config.reading import from_data
-from seqloom.config.text import AnyTokenizer, UnicodeForm
+from seqloom.config.text import FittedTokenizer, UnicodeForm
 from seqloom.data.problems import BadRows
 from seqloom.errors import ConfigError
 
@@ -196,13 +196,13 @@ def encoding_config(
         if kind != "words":
             raise ConfigError(f"--word-split {word_split}: a tokeniser of {kind} has no words", fix="leave it out")
         settings["split"] = word_split
-    tokenizer = from_data(settings, AnyTokenizer)
+    tokenizer = from_data(settings, FittedTokenizer)
     limits = {name: value for name, value in (("limit", vocabulary), ("least", least)) if value is not None}
     for name in limits:
         if name not in tokenizer.__struct_fields__:
             raise ConfigError(f"a tokeniser of {kind} has no {name}", fix=f"leave {FLAGS[name]} out")
     if limits:
-        tokenizer = from_data(settings | limits, AnyTokenizer)
+        tokenizer = from_data(settings | limits, FittedTokenizer)
     return EncodingConfig(tokenizer=tokenizer, longest=longest, too_long=cast(Any, too_long))
 
 

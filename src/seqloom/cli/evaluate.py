@@ -7,18 +7,19 @@ import msgspec
 import typer
 
 from seqloom.cli.data_options import FileOptions, LabelSeparator, Target
+from seqloom.cli.decoding_options import Beam, LengthPenalty, require_beam, way_to_write
+from seqloom.cli.figure_tables import Figure, figure_lines
 from seqloom.cli.label_tables import confusion_lines, label_lines
 from seqloom.cli.predict import Deterministic, Model, exact, load_on
 from seqloom.cli.screen import Screen
 from seqloom.cli.sharing import shares
-from seqloom.cli.translate import Beam, LengthPenalty, require_beam
 from seqloom.config.data import ReadingConfig
-from seqloom.config.decoding import decoding
 from seqloom.data.problems import counted, escaped
 from seqloom.errors import ConfigError
 
 if TYPE_CHECKING:
     from seqloom.loaded import LoadedModel
+    from seqloom.tasks.contract import Task
     from seqloom.tasks.judging import Evaluation, Slice, Unseen
 
 LABELS = 8  # that training never saw, which are named
@@ -67,13 +68,15 @@ def evaluate(
     else:
         _show(found, evaluation, data or [])
     if errors is not None:
-        typer.echo(f"{counted(len(evaluation.worst), 'answer')}, the worst first, written to {errors}", err=True)
+        typer.echo(f"{_worst_said(evaluation)} written to {errors}", err=True)
 
 
 def _extras(by: list[str] | None, errors: Path | None, most: int | None) -> dict[str, Any]:
     """What is wanted besides the metrics."""
     if most is not None and errors is None:
         raise ConfigError("--most says how many answers --errors writes", fix="give --errors FILE too")
+    if most is not None and most < 1:
+        raise ConfigError(f"--most {most}: that is no answer", fix="take at least 1")
     wishes = {"by": by, "errors": errors, "most": most}
     return {name: value for name, value in wishes.items() if value is not None}
 
@@ -81,41 +84,53 @@ def _extras(by: list[str] | None, errors: Path | None, most: int | None) -> dict
 def _decoding(beam: int | None, length_penalty: float | None) -> dict[str, Any]:
     """How texts are written, where it is said."""
     require_beam(beam, length_penalty)
-    wishes = {"width": beam, "length_penalty": length_penalty}
-    given = {name: value for name, value in wishes.items() if value is not None}
-    return {"decoding": decoding(**given)} if given else {}
+    return {} if beam is None else {"decoding": way_to_write({"width": beam, "length_penalty": length_penalty})}
 
 
 def _result(loaded: "LoadedModel", evaluation: "Evaluation", test: bool) -> dict[str, Any]:
     """The result as programs read it."""
     looks = {"looks": len(loaded.looks)} if test else {}
-    known = {"task": evaluation.task, "part": "test" if test else "dev", "rows": evaluation.rows}
-    known["metric"] = loaded.task.metric.name  # that decided which weights are the best
+    known = {"task": evaluation.task, "part": "test" if test else "dev"}
+    task = evaluation.judge or loaded.task
+    known["metric"] = task.metric.name  # that decided which weights are the best
     unseen = {"unseen": _unseen(evaluation.unseen)} if evaluation.unseen.rows else {}
-    slices = {"slices": _slices(loaded, evaluation.slices)} if evaluation.slices else {}
+    slices = {"slices": _slices(task, evaluation.slices)} if evaluation.slices else {}
     about = {
-        "signatures": loaded.task.signatures(evaluation.statistics),
-        "labels": loaded.task.by_label(evaluation.statistics),
+        "signatures": task.signatures(evaluation.statistics),
+        "labels": task.by_label(evaluation.statistics),
         "confusion": [list(one) for one in evaluation.confusion],
     }
     there = {name: value for name, value in about.items() if value}
-    return known | _figures(loaded, evaluation) | there | unseen | slices | looks
+    return known | _figures(task, evaluation) | there | unseen | slices | looks
 
 
-def _figures(loaded: "LoadedModel", evaluation: "Evaluation") -> dict[str, Any]:
-    intervals = {name: list(interval) for name, interval in evaluation.intervals(loaded.task).items()}
-    return {"metrics": evaluation.metrics, "intervals": intervals}
+def _figures(task: "Task", evaluation: "Evaluation") -> dict[str, Any]:
+    """The figures and their intervals; nothing for one that is not known, and why a figure is not."""
+    intervals, undefined = evaluation.intervals(task), task.undefined(evaluation.statistics)
+    figures = {name: None if name in undefined else value for name, value in evaluation.metrics.items()}
+    found = {"rows": evaluation.rows, "metrics": figures}
+    found["intervals"] = {name: list(intervals[name]) if name in intervals else None for name in figures}
+    return found | ({"undefined": undefined} if undefined else {})
+
+
+def _worst_said(evaluation: "Evaluation") -> str:
+    """What the error file holds: how many answers, and whether one of them is an error."""
+    count, right = len(evaluation.worst), sum(one.right is True for one in evaluation.worst)
+    if right < count:
+        also = f", {right:,} of them right" if right else ""
+        return f"{counted(count, 'answer')}{also}, the worst first,"
+    return f"no answer is wrong: {counted(count, 'right one')}, the least likely first,"
 
 
 def _unseen(unseen: "Unseen") -> dict[str, Any]:
     return {"rows": unseen.rows, "labels": dict(unseen.labels)}
 
 
-def _slices(loaded: "LoadedModel", slices: "tuple[Slice, ...]") -> dict[str, Any]:
+def _slices(task: "Task", slices: "tuple[Slice, ...]") -> dict[str, Any]:
     """The slices of each column by their values."""
     found: dict[str, dict[str, Any]] = {}
     for column, value, part in slices:
-        found.setdefault(column, {})[value] = {"rows": part.rows} | _figures(loaded, part)
+        found.setdefault(column, {})[value] = _figures(task, part)
     return found
 
 
@@ -124,7 +139,7 @@ def _show(found: dict[str, Any], evaluation: "Evaluation", data: list[str]) -> N
 
     where = " ".join(map(escaped, data)) or f"the {found['part']} part"
     lines = [f"{counted(found['rows'], 'example')} of {where}", "", *_table(found)]
-    if alike := alike_said(found["metrics"]):
+    if alike := alike_said({name: found["metrics"][name] for name, ends in found["intervals"].items() if ends}):
         lines += ["", alike]
     if signatures := found.get("signatures"):
         lines += ["", "how they were computed:", *(f"  {name}  {text}" for name, text in signatures.items())]
@@ -139,12 +154,9 @@ def _show(found: dict[str, Any], evaluation: "Evaluation", data: list[str]) -> N
 
 def _table(found: dict[str, Any]) -> list[str]:
     """A line for each metric with its interval."""
-    width, lines = max(map(len, found["metrics"]), default=0), []
-    for name, value in found["metrics"].items():
-        low, high = found["intervals"].get(name, (None, None))
-        between = "" if low is None or high is None else f"   95 % between {low:.4f} and {high:.4f}"
-        lines.append(f"  {name:<{width}}  {value:.4f}{between}")
-    return lines
+    width = max(map(len, found["metrics"]), default=0)
+    heads = [f"  {name:<{width}}" for name in found["metrics"]]
+    return figure_lines(heads, [Figure.of(found, name) for name in found["metrics"]])
 
 
 def _unseen_lines(unseen: "Unseen") -> list[str]:
@@ -161,9 +173,6 @@ def _unseen_lines(unseen: "Unseen") -> list[str]:
 def _slice_lines(column: str, slices: dict[str, Any], name: str) -> list[str]:
     """A table of the slices of one column: how many rows, and the metric that decided in training with its interval."""
     width = max(len(escaped(value)) for value in (*slices, f"{column} "))
-    lines = ["", f"{f'by {escaped(column)}':<{width + 2}}  {'rows':>6}  {name}"]
-    for value, part in slices.items():
-        low, high = part["intervals"].get(name, (None, None))
-        between = "" if low is None or high is None else f"   95 % between {low:.4f} and {high:.4f}"
-        lines.append(f"  {escaped(value):<{width}}  {part['rows']:>6,}  {part['metrics'][name]:.4f}{between}")
-    return lines
+    heads = [f"  {escaped(value):<{width}}  {part['rows']:>6,}" for value, part in slices.items()]
+    lines = figure_lines(heads, [Figure.of(part, name) for part in slices.values()])
+    return ["", f"{f'by {escaped(column)}':<{width + 2}}  {'rows':>6}  {name}", *lines]

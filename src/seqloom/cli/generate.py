@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from seqloom.cli.answers import Form, Line, form_of, refused, rounded
+from seqloom.cli.answer_bar import answer_bar
+from seqloom.cli.answers import ERROR, Form, Line, form_of, refused
 from seqloom.cli.data_options import BadRowsRule, bad_rows
+from seqloom.cli.decoding_options import BEAM, Beam, LengthPenalty, require_beam, way_to_write
 from seqloom.cli.exits import SOME_BAD
 from seqloom.cli.predict import STANDARD_INPUT, TOGETHER, Asked, Model, load_on, tell, write_lines
 from seqloom.cli.screen import Screen
-from seqloom.cli.translate import require_beam
 from seqloom.config.data import ReadingConfig
 from seqloom.data.problems import Ledger, Place
+from seqloom.data.written import rounded
 from seqloom.errors import ConfigError, near_name
 
 if TYPE_CHECKING:
@@ -26,11 +28,12 @@ if TYPE_CHECKING:
 
     from seqloom.config.decoding import AnyDecoding
     from seqloom.loaded import LoadedModel
-    from seqloom.loaded.generating import Prompt
+    from seqloom.loaded.generating import Answered, Prompt
     from seqloom.loaded.predicting import Told
     from seqloom.tasks.contract import Prediction
 
 MARKS = {r"\n": "\n", r"\t": "\t"}  # what a shell cannot easily say
+FLAGS = BEAM | {"best": "--count"}  # one flag for drawn answers and for a beam's best
 
 Temperature = Annotated[
     float | None,
@@ -43,9 +46,7 @@ TopP = Annotated[
 MinP = Annotated[
     float | None, typer.Option("--min-p", metavar="SHARE", help="Draw from those with this share of the likeliest's.")
 ]
-Beam = Annotated[int | None, typer.Option("--beam", metavar="WIDTH", help="Search with so many texts side by side.")]
 Count = Annotated[int | None, typer.Option("--count", metavar="COUNT", help="Answers: drawn ones, or a beam's best.")]
-LengthPenalty = Annotated[float | None, typer.Option("--length-penalty", help="Of a beam: above 0 favours long texts.")]
 Repetition = Annotated[float | None, typer.Option(help="Said symbols are so many times less likely, from 1 on.")]
 Stop = Annotated[list[str] | None, typer.Option("--stop", metavar="TEXT", help=r"End before it; \n is a line end.")]
 Longest = Annotated[int | None, typer.Option("--longest", metavar="COUNT", help="Symbols of an answer, at most.")]
@@ -81,31 +82,17 @@ def generate(
     require_beam(beam, length_penalty)
     if prompts and file is not None:
         raise ConfigError(f"prompts on the command line and in {file}", fix="leave the one or the other out")
-    how = _decoding(
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        min_p=min_p,
-        width=beam,
-        length_penalty=length_penalty,
-        repetition=repetition,
-        stop=tuple(MARKS.get(text, text) for text in stop) if stop else None,
-        longest=longest,
-        seed=seed,
-        **{"count" if beam is None else "best": count},
-    )
+    settings: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
+    settings |= {"width": beam, "length_penalty": length_penalty, "repetition": repetition}
+    settings |= {"stop": tuple(MARKS.get(text, text) for text in stop) if stop else None}
+    settings |= {"longest": longest, "seed": seed, "count" if beam is None else "best": count}
+    how = way_to_write(settings, FLAGS)
     ledger = _ledger(asked.skip)
     given = _prompts(prompts, file, ledger)
     loaded, screen = load_on(model, device), Screen()
     if screen.is_terminal and form == "text" and out is None and len(given) == how.abreast == 1:
-        return _stream(screen, loaded, given[0].text, how)
+        return _stream(screen, loaded, given[0], how, ledger)
     return _write(loaded, given, how, ledger, form, out)
-
-
-def _decoding(**settings: Any) -> "AnyDecoding":
-    from seqloom.config.decoding import decoding
-
-    return decoding(**{name: value for name, value in settings.items() if value is not None})
 
 
 def _ledger(skip: bool) -> Ledger:
@@ -142,10 +129,15 @@ def _lines(stream: io.BufferedReader, name: str, ledger: Ledger) -> "list[Prompt
     return [Prompt(str(one.input), one.place) for one in examples]
 
 
-def _stream(screen: Screen, loaded: "LoadedModel", prompt: str, how: "AnyDecoding") -> None:
+def _stream(screen: Screen, loaded: "LoadedModel", prompt: "Prompt", how: "AnyDecoding", ledger: Ledger) -> None:
     """Show the prompt, and what follows it as it is written."""
-    screen.print(prompt, end="", markup=False, soft_wrap=True)
-    for piece in loaded.stream(prompt, decoding=how):
+    from seqloom.loaded.generating import warn_of_unknown
+
+    pieces = loaded.stream(prompt.text, decoding=how)
+    warn_of_unknown(loaded.task, [prompt], ledger)
+    tell(ledger, None)
+    screen.print(prompt.text, end="", markup=False, soft_wrap=True)
+    for piece in pieces:
         screen.print(piece, end="", markup=False, soft_wrap=True)
     screen.print()
 
@@ -154,17 +146,29 @@ def _write(
     loaded: "LoadedModel", given: "list[Prompt]", how: "AnyDecoding", ledger: Ledger, form: Form, out: Path | None
 ) -> None:
     """Write all answers, those to one prompt one after another, and what is wrong with a prompt in its place."""
-    from seqloom.loaded.generating import answered
-    from seqloom.loaded.model import BUDGET
+    from seqloom.loaded.generating import by_number, warn_of_unknown
     from seqloom.loaded.predicting import Told
 
-    said = answered(loaded.task, loaded.model, given, how, ledger, budget=BUDGET)
-    lines = [line for prompt, answers in said for line in _answers(prompt, answers, numbered=how.abreast > 1)]
-    told = _told(ledger) if isinstance(ledger, Told) else ()
-    write_lines(iter(sorted([*lines, *told], key=lambda line: line.place["line"])), form, out, TOGETHER)
+    said = sorted(_watched(loaded, given, how, ledger), key=by_number)
+    warn_of_unknown(loaded.task, given, ledger)
+    lines = [line for row, answers in said for line in _answers(given[row], answers, numbered=how.abreast > 1)]
+    told, last = (_told(ledger), (ERROR,)) if isinstance(ledger, Told) else ((), ())
+    ordered = iter(sorted([*lines, *told], key=lambda line: line.place["line"]))
+    write_lines(ordered, form, out, TOGETHER, last)
     tell(ledger, out)
     if ledger.skipped:
         raise typer.Exit(SOME_BAD)
+
+
+def _watched(loaded: "LoadedModel", given: "list[Prompt]", how: "AnyDecoding", ledger: Ledger) -> "Iterator[Answered]":
+    """The answers as they are written; people at a terminal see how far it is."""
+    from seqloom.loaded.generating import answered
+    from seqloom.loaded.model import BUDGET
+
+    with answer_bar(len(given)) as show:
+        for done, answer in enumerate(answered(loaded.task, loaded.model, given, how, ledger, budget=BUDGET), 1):
+            show(done, done)
+            yield answer
 
 
 def _answers(prompt: "Prompt", answers: "Sequence[Prediction]", *, numbered: bool) -> Iterator[Line]:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 
 import typer
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
-from seqloom.cli.answers import Form, Line, answered, form_of, refused, written
+from seqloom.cli.answer_bar import answer_bar
+from seqloom.cli.answers import ERROR, Form, Line, answered, form_of, refused, written
 from seqloom.cli.data_options import BadRowsRule, FileOptions, Sequence, bad_rows
 from seqloom.cli.exits import SOME_BAD
 from seqloom.cli.screen import Screen
@@ -84,7 +84,8 @@ def answer(loaded: "LoadedModel", asked: "Asked", wanted: Wanted, budget: int | 
     with _progress(source, ledger) as show:
         replies = loaded.replies(windows, ledger, budget=budget or BUDGET)
         lines = (show(_line(reply, source, with_input=wanted.with_input)) for reply in replies)
-        write_lines(lines, wanted.form, wanted.out, 1 if source == STANDARD_INPUT else TOGETHER)
+        last = (ERROR,) if asked.skip else ()
+        write_lines(lines, wanted.form, wanted.out, 1 if source == STANDARD_INPUT else TOGETHER, last)
     tell(ledger, wanted.out)
     if ledger.skipped:
         raise typer.Exit(SOME_BAD)
@@ -139,7 +140,7 @@ class Asked(NamedTuple):
         from seqloom.data.inputs import Columns, read_inputs
         from seqloom.loaded.predicting import windows_of
 
-        kind, path = loaded.meaning.schema.input, Path(self.source)
+        kind, path = loaded.task.asked.schema.input, Path(self.source)
         columns = Columns(self.named, loaded.columns, self.sequence, loaded.sequence)
         if self.source == STANDARD_INPUT:
             return arriving(cast(io.BufferedReader, sys.stdin.buffer), kind, ledger, self.reading.format, columns)
@@ -167,13 +168,16 @@ def _line(reply: "Reply", source: str, *, with_input: bool) -> Line:
     return answered(reply[0], reply[1], name, with_input=with_input)
 
 
-def write_lines(lines: Iterator[Line], form: Form, out: Path | None, most: int) -> None:
-    """Nothing; the lines are in a file that is whole or not there, or on standard output as they come."""
+def write_lines(lines: Iterator[Line], form: Form, out: Path | None, most: int, last: tuple[str, ...]) -> None:
+    """Nothing; the lines are in a file that is whole or not there, or on standard output as they come.
+
+    `last` are columns that a table ends with.
+    """
     if out is not None:
         from seqloom.durable import write_file
 
-        return write_file(out, written(lines, form))
-    screen, pieces = Screen(), written(lines, form)
+        return write_file(out, written(lines, form, last))
+    screen, pieces = Screen(), written(lines, form, last)
     while together := b"".join(islice(pieces, most)):
         screen.print(together.decode(), end="", markup=False, soft_wrap=True)
     return None
@@ -182,17 +186,13 @@ def write_lines(lines: Iterator[Line], form: Form, out: Path | None, most: int) 
 @contextmanager
 def _progress(source: str, ledger: Ledger) -> Iterator[Any]:
     """A block with a bar on a terminal; what is shown in it passes through."""
-    screen = Screen(stderr=True)
-    path = Path(source)
-    size = path.stat().st_size if path.is_file() else 0
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
-        work, done = bar.add_task("", total=size or None), 0
+    path, done = Path(source), 0
+    with answer_bar(path.stat().st_size if path.is_file() else 0) as moved:
 
         def show(line: Line) -> Line:
             nonlocal done
             done += 1
-            bar.update(work, description=f"{counted(done, 'answer')}", completed=min(ledger.bytes, size))
+            moved(done, ledger.bytes)
             return line
 
         yield show

@@ -23,6 +23,7 @@ def make(name: str, shape: str, size: library.Size) -> Any:
         "language-model": lambda: library.language_model(name, vocab_size=VOCABULARY, size=size),
         "translator": lambda: library.translator(name, source=symbols, target_vocab_size=VOCABULARY, size=size),
         "masked-model": lambda: library.masked_model(name, inputs=symbols, size=size),
+        "embedder": lambda: library.embedder(name, inputs=symbols, size=size),
         "picture-classifier": lambda: library.picture_classifier(name, height=28, width=28, num_classes=10, size=size),
     }
     if shape not in made:

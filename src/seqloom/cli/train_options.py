@@ -13,9 +13,10 @@ import typer
 
 from seqloom.cli import data_options
 from seqloom.config.base import Config
-from seqloom.config.heads import HeadKind
+from seqloom.config.heads import HeadKind, Pooling
 from seqloom.config.inputs import Letters
 from seqloom.config.models import AnyModel
+from seqloom.config.objectives import OBJECTIVES
 from seqloom.config.reading import from_data, read
 from seqloom.config.training import (
     AdamWConfig,
@@ -46,6 +47,7 @@ LENGTHS: dict[str, type[AnyLength]] = {
     "symbols": SymbolsConfig,
     "seconds": SecondsConfig,
 }
+POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
 LETTERS: tuple[str, ...] = get_args(Letters)
 BALANCED = "balanced"
 HEADS: tuple[HeadKind, ...] = get_args(HeadKind)
@@ -80,6 +82,17 @@ ClassWeights = Annotated[
 ]
 HeadName = Annotated[
     str | None, _option("--head", "KIND", MODEL, f"What a tagger ends in: {' or '.join(HEADS)}; else class.")
+]
+PoolingName = Annotated[
+    str | None,
+    _option("--pooling", "NAME", MODEL, f"How a text becomes one vector (embed): {', '.join(POOLINGS)}."),
+]
+ObjectiveName = Annotated[
+    str | None, _option("--objective", "NAME", MODEL, f"What is asked of vectors (embed): {', '.join(OBJECTIVES)}.")
+]
+RowsAtOnce = Annotated[
+    int | None,
+    _option("--rows-at-once", "COUNT", MODEL, "Texts computed at a time (embed): the memory of few, the step of all."),
 ]
 LettersName = Annotated[
     str | None, _option("--letters", "NAME", MODEL, "Read words with their letters: cnn or lstm; of lists of words.")
@@ -193,8 +206,11 @@ def model_wishes(values: dict[str, Any]) -> dict[str, Any]:
     """What the options say about the model, by the names of `Wishes`; what was not given is not in it."""
     if values["size"] is not None and values["size"] not in SIZES:
         raise ConfigError(f"--size {values['size']!r}", fix=did_you_mean(values["size"], SIZES))
-    if values["head"] is not None and values["head"] not in HEADS:
-        raise ConfigError(f"--head {values['head']!r}", fix=did_you_mean(values["head"], HEADS))
+    for name, known in (("head", HEADS), ("pooling", POOLINGS), ("objective", OBJECTIVES)):
+        if values[name] is not None and values[name] not in known:
+            raise ConfigError(f"--{name} {values[name]!r}", fix=did_you_mean(values[name], known))
+    if values["rows_at_once"] is not None and values["rows_at_once"] < 1:
+        raise ConfigError(f"--rows-at-once {values['rows_at_once']}", fix="take at least 1")
     for name in ("dropout", "smoothing"):
         if values[name] is not None and not 0 <= values[name] < 1:
             raise ConfigError(f"--{name} {values[name]:g} is no rate", fix="give a number from 0 to below 1")
@@ -203,7 +219,8 @@ def model_wishes(values: dict[str, Any]) -> dict[str, Any]:
         wishes["class_weights"] = class_weights(values["class_weights"])
     if values["letters"] is not None and values["letters"] not in LETTERS:
         raise ConfigError(f"--letters {values['letters']!r}", fix=did_you_mean(values["letters"], LETTERS))
-    wishes |= {name: values[name] for name in ("letters", "vectors", "vector_words") if values[name] is not None}
+    further = ("letters", "vectors", "vector_words", "pooling", "objective", "rows_at_once")
+    wishes |= {name: values[name] for name in further if values[name] is not None}
     if values["model"] is not None:
         own = str(values["model"]).endswith((".toml", ".json"))
         wishes["model"] = read(values["model"], AnyModel) if own else _recipe(values["model"])

@@ -7,16 +7,10 @@ import typer
 
 from seqloom.cli.answers import ENDINGS, OTHERS, Form, form_of
 from seqloom.cli.data_options import BadRowsRule, FileOptions, Sequence, bad_rows
+from seqloom.cli.decoding_options import Beam, LengthPenalty, way_to_write
 from seqloom.cli.predict import STANDARD_INPUT, Asked, Deterministic, Model, Wanted, answer, exact, load_on
 from seqloom.cli.sharing import shares
 from seqloom.errors import ConfigError
-
-Beam = Annotated[
-    int | None, typer.Option("--beam", metavar="WIDTH", help="Search with so many texts side by side; 1 is greedy.")
-]
-LengthPenalty = Annotated[
-    float | None, typer.Option("--length-penalty", metavar="ALPHA", help="Of a beam: the more, the longer the text.")
-]
 
 
 @shares(FileOptions)
@@ -57,16 +51,10 @@ def translate(
     asked.require_another(out)
     settings: dict[str, Any] = {"width": beam, "best": best, "longest": longest}
     settings |= {"length_penalty": length_penalty, "coverage_penalty": coverage_penalty}
-    given = {name: value for name, value in settings.items() if value is not None}
-    loaded = load_on(model, shared.device).translator(replace_unknown=replace_unknown, **given)
+    how = way_to_write(settings)
+    loaded = load_on(model, shared.device).translator(how, replace_unknown=replace_unknown)
     with exact(deterministic):
         answer(loaded, asked, wanted, shared.budget)
-
-
-def require_beam(width: int | None, length_penalty: float | None) -> None:
-    """Refuse a length penalty where nothing is searched."""
-    if length_penalty is not None and width is None:
-        raise ConfigError("--length-penalty says which text of a beam is best", fix="give --beam 5 too")
 
 
 def _form(asked: str | None, out: Path | None, best: int, *, with_input: bool) -> Form:

@@ -36,10 +36,11 @@ def referee(plan: Plan, jobs: int = 1) -> Iterator[ComparisonReport]:
         opening = Opening(plan)
         plan = opening.plan
         waiting = [entry for entry in plan.entries() if judgement(plan, entry) is None]
-        yield ComparisonBegun(plan.folder, len(plan.entries()), len(plan.entries()) - len(waiting), opening.said)
+        wanted, abreast = len(plan.entries()), min(jobs, len(waiting))
+        yield ComparisonBegun(plan.folder, wanted, wanted - len(waiting), opening.said, abreast)
         _write_lines(plan)
         try:
-            for report in together(plan, waiting, jobs) if jobs > 1 < len(waiting) else one_by_one(plan, waiting):
+            for report in together(plan, waiting, jobs) if abreast > 1 else one_by_one(plan, waiting):
                 _write_lines(plan)
                 yield report
                 _require_success(report)

@@ -21,6 +21,8 @@ from seqloom.training.front import Resolved, resolve
 
 ASKED = "comparison.json"
 BASELINES = ("linear", "bag", "mlp")  # the first that the task has
+TOLD = 4  # differences in an error
+LONGEST = 40  # characters of a value in an error
 SECONDS = 60.0  # of training, where nobody said how many
 
 
@@ -60,11 +62,30 @@ class Opening:
             write_file(path, msgspec.json.format(msgspec.json.encode(plain), indent=2))
             return
         before = msgspec.json.decode(path.read_bytes())
-        if changed := [name for name in plain if before.get(name) != plain[name]]:
+        if changed := changes(before, plain):
+            more = f"; and {len(changed) - TOLD} more" if len(changed) > TOLD else ""
             raise ConfigError(
-                f"{plan.folder} holds another comparison: {', '.join(changed)} differ",
+                f"{plan.folder} holds another comparison: {'; '.join(changed[:TOLD])}{more}",
                 fix="give another --out, or the same settings to go on",
             )
+
+
+def changes(before: Any, now: Any, name: str = "") -> list[str]:
+    """In which values what is asked for differs from what was, in words.
+
+    >>> changes({"budget": {"kind": "symbols", "amount": 8000.0}}, {"budget": {"kind": "symbols", "amount": 900.0}})
+    ['budget amount was 8000.0 and is now 900.0']
+    """
+    if isinstance(before, dict) and isinstance(now, dict):
+        names = dict.fromkeys([*now, *before])
+        return [one for key in names for one in changes(before.get(key), now.get(key), f"{name} {key}".strip())]
+    return [] if before == now else [f"{name} was {_said(before)} and is now {_said(now)}"]
+
+
+def _said(value: Any) -> str:
+    """A value in few characters; nothing is what nobody said."""
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return "not said" if value is None else text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
 def baseline_of(task: Task, plan: Plan) -> tuple[str, str]:

@@ -3,7 +3,7 @@
 from seqloom.comparing.figures import figures_of
 from seqloom.comparing.leaks import LeakCount
 from seqloom.comparing.results import Comparison, ModelResult, PairResult
-from seqloom.comparing.words import between, notes, number, probability, sentence, setting, size
+from seqloom.comparing.words import between, corrected, notes, number, probability, sentence, setting, size
 from seqloom.data.report.page import RULES, isolate
 from seqloom.figures.markup import Markup, tag
 from seqloom.figures.page import document
@@ -65,10 +65,12 @@ def _model(one: ModelResult) -> list[str]:
 def _pairs(found: Comparison) -> list[Markup]:
     if not found.pairs:
         return []
-    heads = ["", "difference", "95 %", "p, seeds and examples", "p, examples", "p after Holm", "verdict"]
+    heads = ["", "difference", "95 %, pair alone", "p, seeds and examples", "p, examples", "p (Holm)", "verdict"]
     mcnemar = found.pairs[0].p_mcnemar is not None
     rows = [_pair(one, mcnemar) for one in found.pairs]
-    return [tag("h2", "Pairs"), _table([*heads, *(["McNemar, first seeds only"] if mcnemar else [])], rows)]
+    table = _table([*heads, *(["McNemar, first seeds only"] if mcnemar else [])], rows)
+    told = corrected(found)
+    return [tag("h2", "Pairs"), table, *([tag("p", told, class_="soft")] if told else [])]
 
 
 def _pair(one: PairResult, mcnemar: bool) -> list[str]:

@@ -16,6 +16,7 @@ class ComparisonBegun(NamedTuple):
     wanted: int  # runs in all
     finished: int  # runs that are judged already
     said: tuple[str, ...]
+    together: int = 1  # of those that are left, at the same time
 
 
 class RunBegun(NamedTuple):

@@ -2,7 +2,7 @@
 
 from seqloom.comparing.figures import figures_of
 from seqloom.comparing.results import Comparison, ModelResult, PairResult
-from seqloom.comparing.words import between, notes, number, probability, sentence, setting, size
+from seqloom.comparing.words import between, corrected, notes, number, probability, sentence, setting, size
 from seqloom.figures.words import cell, wrap
 from seqloom.training.pages.words import duration
 
@@ -15,6 +15,7 @@ def written(found: Comparison, width: int, colour: bool) -> str:
     lines = [*wrap(sentence(found), width), "", *wrap(setting(found), width), ""]
     lines += _models(found, width)
     lines += ["", *_pairs(found, width)] if found.pairs else []
+    lines += wrap(told, width) if (told := corrected(found)) else []
     for figure in figures_of(found)[:SHOWN_FIGURES]:
         lines += ["", figure.text(width=width, colour=colour)]
     lines += ["", *(line for note in notes(found) for line in wrap(note, width))]
@@ -34,7 +35,7 @@ def _model(one: ModelResult) -> list[str]:
 
 
 def _pairs(found: Comparison, width: int) -> list[str]:
-    heads = ["pair", "difference", "verdict", "95 %", "p (Holm)"]
+    heads = ["pair", "difference", "verdict", "95 %, pair alone", "p (Holm)"]
     return _table([heads, *(_pair(one) for one in found.pairs[:MOST_PAIRS])], width)
 
 

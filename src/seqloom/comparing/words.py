@@ -103,6 +103,16 @@ def notes(found: Comparison) -> list[str]:
     return told
 
 
+def corrected(found: Comparison) -> str:
+    """What is to be known beside the table of pairs: what the correction for several of them is in, and what not."""
+    if len(found.pairs) < 2:
+        return ""
+    return (
+        f"p (Holm) and the verdict are corrected for {len(found.pairs)} pairs; each interval is that of its pair alone "
+        "and may leave out 0 where no difference is shown."
+    )
+
+
 def size(count: int) -> str:
     """Bytes for people.
 

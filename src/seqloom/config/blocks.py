@@ -1,6 +1,8 @@
 """Blocks: a mixer with what stands around it (residual, norm, feed-forward), and decoder layers with a memory."""
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from msgspec import Meta
 
 from seqloom.config.base import Config, Heads, Rate, Width
 from seqloom.config.combinations import Position, Score, refusal
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from seqloom.mixers.contract import ConditionedMixer
 
 Norm = Literal["layer", "rms"]
+# What a norm adds to the variance; None: 1e-5 of "layer", 1e-6 of "rms"
+Epsilon = Annotated[float, Meta(ge=1e-12, le=0.1, examples=[1e-5])]
 Activation = Literal["sigmoid", "tanh", "relu", "gelu", "swiglu"]
 Arrangement = Literal["plain", "residual", "post", "pre"]
 # What dropout draws: whether each number stays, or whether each unit stays for the whole sequence (Gal 2016, "locked")
@@ -58,6 +62,7 @@ class BlockConfig(Config, tag="block", kw_only=True):
     mixer: AnyMixer
     arrangement: Arrangement = "plain"
     norm: Norm = "layer"
+    norm_epsilon: Epsilon | None = None
     feed_forward: FeedForwardConfig | None = None
     dropout: Rate = 0.0
     dropout_mask: DropoutMask = "element"
@@ -117,6 +122,7 @@ class DecoderBlockConfig(ConditionedConfig, tag="decoder-block", kw_only=True):
     score: Score = "scaled_dot"
     arrangement: Literal["post", "pre"] = "pre"
     norm: Norm = "layer"
+    norm_epsilon: Epsilon | None = None
     feed_forward: FeedForwardConfig = FeedForwardConfig()
     dropout: Rate = 0.0
     attention_dropout: Rate = 0.0  # of the weights of attention to the memory

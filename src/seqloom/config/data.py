@@ -5,10 +5,10 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from seqloom.config.base import Config, Length, Rate
-from seqloom.config.text import AnyTokenizer, WordsConfig
+from seqloom.config.text import FittedTokenizer, WordsConfig
 from seqloom.errors import ConfigError
 
-Task = Literal["classify", "regress", "tag", "lm", "masked", "translate"]
+Task = Literal["classify", "regress", "tag", "lm", "masked", "translate", "embed"]
 Format = Literal["csv", "tsv", "jsonl", "parquet", "conll", "conllu", "text", "parallel", "folder", "npz"]
 Unit = Literal["line", "paragraph", "file"]
 Name = Annotated[str, Meta(max_length=4_096, examples=["text"])]
@@ -94,8 +94,8 @@ class VectorFileConfig(Config, tag="vector-file", kw_only=True):
 class EncodingConfig(Config, tag="encoding", kw_only=True):
     """How examples become numbers. A target text has the tokeniser of the input unless another is named."""
 
-    tokenizer: AnyTokenizer = WordsConfig()
-    target_tokenizer: AnyTokenizer | None = None
+    tokenizer: FittedTokenizer = WordsConfig()
+    target_tokenizer: FittedTokenizer | None = None
     longest: Length = 2**20  # symbols, words or steps of one input or target text
     too_long: Literal["cut", "refuse"] = "cut"
     vectors: VectorFileConfig | None = None

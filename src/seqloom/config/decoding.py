@@ -16,6 +16,7 @@ Probability = Annotated[float, Meta(ge=0.0, le=1.0, examples=[1.0])]
 Penalty = Annotated[float, Meta(ge=0.0, le=100.0, examples=[1.0])]
 Repetition = Annotated[float, Meta(ge=1.0, le=100.0, examples=[1.0])]
 Most = Annotated[int, Meta(ge=0, le=2**24, examples=[0])]
+GREEDY = "leave it out: without it the likeliest symbol is taken each time (greedy)"
 
 
 class DecodingConfig(Config, kw_only=True):
@@ -85,6 +86,8 @@ def decoding(**settings: Any) -> AnyDecoding:
     every = {name for kind in kinds for name in kind.__struct_fields__}
     for name in settings.keys() - every:
         raise ConfigError(f"'{name}' is no setting of decoding", fix=did_you_mean(name, every))
+    if settings.get("temperature") == 0:  # what other programs call greedy
+        raise ConfigError("temperature: found 0, and nothing can be divided by it", fix=GREEDY)
     for kind in kinds:
         if settings.keys() <= set(kind.__struct_fields__):
             return kind(**settings)

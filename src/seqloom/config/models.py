@@ -13,6 +13,7 @@ from seqloom.config.blocks import (
     BlockConfig,
     ConditionedConfig,
     DropoutMask,
+    Epsilon,
     Norm,
     norm_parameters,
     require_layers,
@@ -27,6 +28,7 @@ from seqloom.config.heads import (
     pooling_parameters,
 )
 from seqloom.config.inputs import AnyInput, InputConfig, PictureConfig, SteppedInput, TokensConfig
+from seqloom.config.objectives import AnyObjective, ContrastConfig
 from seqloom.config.reading import from_json, from_toml, read
 from seqloom.config.words import located
 from seqloom.errors import ConfigError
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
 
 MAX_LAYERS = 1_024
+RowsAtOnce = Annotated[int, Meta(ge=1, le=2**20, examples=[2])]
 Penalty = Annotated[float, Meta(ge=0.0, le=1e3, examples=[0.0])]
 
 
@@ -48,7 +51,9 @@ class StackConfig(Config, kw_only=True):
     position_join: Literal["add", "concatenate"] = "add"
     max_length: Length = 1024  # of learned positions alone: the others have no limit
     repeat: Depth = 1
+    entry_norm: Norm | None = None  # of the inputs with their positions, before dropout (Devlin et al. 2019)
     final_norm: Norm | None = None
+    norm_epsilon: Epsilon | None = None  # of these two
     dropout: Rate = 0.0  # of the inputs
     dropout_mask: DropoutMask = "element"
 
@@ -108,8 +113,8 @@ class StackConfig(Config, kw_only=True):
         layers = sum(layer.parameters(self.width, self.relation()) for layer in self.stack())
         table = self.max_length * self.width if self.position == "learned" else 0
         join = 2 * self.width**2 + self.width if self.position_join == "concatenate" else 0
-        norm = 0 if self.final_norm is None else norm_parameters(self.final_norm, self.width)
-        return self.source().parameters(self.width) + table + join + self.repeat * layers + norm
+        norms = sum(norm_parameters(norm, self.width) for norm in (self.entry_norm, self.final_norm) if norm)
+        return self.source().parameters(self.width) + table + join + self.repeat * layers + norms
 
 
 class EncoderConfig(StackConfig, tag="encoder", kw_only=True):
@@ -316,11 +321,18 @@ class EncoderDecoderConfig(ModelConfig, tag="encoder-decoder", kw_only=True):
 
 
 class EmbedderConfig(ModelConfig, tag="embedder", kw_only=True):
-    """One vector per sequence, for search and comparison."""
+    """One vector per sequence, for search and comparison.
+
+    With `rows_at_once` a training step computes so many texts at a time, and again for their gradient: the memory is
+    that of a few, the gradient that of all (Gao et al. 2021).
+    """
 
     encoder: EncoderConfig
     head: VectorHeadConfig = VectorHeadConfig()
     pooling: Pooling = "mean"
+    objective: AnyObjective = ContrastConfig()
+    dropout: Rate = 0.0  # of the pooled vector
+    rows_at_once: RowsAtOnce | None = None
 
     def check(self) -> None:
         require_affordable(self.parameters(), "this model")

@@ -1,10 +1,11 @@
-"""Tokenisers: how text becomes symbols. Each is fitted on training data only."""
+"""Tokenisers: how text becomes symbols. Each is fitted on training data only, or comes with an imported model."""
 
 from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 from msgspec import Meta
 
 from seqloom.config.base import Config
+from seqloom.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,11 +34,16 @@ class TokenizerConfig(Config, kw_only=True):
         form = () if self.unicode == "as-is" else ("unicode form",)
         return (*form, "case") if self.lower else form
 
+    @property
+    def framed(self) -> bool:
+        """Whether every text stands between BEGIN and END."""
+        return False
+
     def fit(self, texts: "Iterable[str]") -> "Tokenizer":
         """The tokeniser whose vocabulary comes from these texts, which must be training data."""
         from seqloom.text.tokenizer import fit
 
-        return fit(cast("AnyTokenizer", self), texts)
+        return fit(cast("FittedTokenizer", self), texts)
 
 
 class WordsConfig(TokenizerConfig, tag="words", kw_only=True):
@@ -78,4 +84,28 @@ class UnigramConfig(TokenizerConfig, tag="unigram", kw_only=True):
     limit: PieceLimit = 8_000
 
 
-AnyTokenizer = WordsConfig | CharactersConfig | BytesConfig | BpeConfig | UnigramConfig
+class WordpieceConfig(TokenizerConfig, tag="wordpiece", kw_only=True):
+    """Subwords by the longest match from the left (Devlin et al. 2019), framed; it comes with an imported model."""
+
+    clean: bool = True  # control characters are left out
+    chinese_apart: bool = True  # each Chinese character is a word
+    accents: bool = False  # whether they are kept
+    longest_word: Count = 100  # characters; a longer one is unknown
+
+    @property
+    def forgets(self) -> tuple[str, ...]:
+        return (*super().forgets, *(() if self.accents else ("accents",)), "spacing")
+
+    @property
+    def framed(self) -> bool:
+        return True
+
+    def fit(self, texts: "Iterable[str]") -> "Tokenizer":
+        raise ConfigError(
+            "a wordpiece vocabulary comes with the weights of an imported model, and none is fitted to data",
+            fix="take bpe, or start from an imported model: seqloom train DATA --init MODEL",
+        )
+
+
+FittedTokenizer = WordsConfig | CharactersConfig | BytesConfig | BpeConfig | UnigramConfig
+AnyTokenizer = FittedTokenizer | WordpieceConfig

@@ -9,7 +9,9 @@
                                                           series    [B,W,K] or [B,T,K], 0 in the padding
     picture   [B,H,W,C], bytes scaled to 0..1             text      [B,T] symbols and END; inputs Pair(input, BEGIN ...)
                                                           nothing   [B,T] symbols and END; inputs BEGIN and symbols
-                                                          masked    [B,T] symbols; of words all pieces are inputs
+    triple    Padded symbols [B,T]                        masked    [B,T] symbols; of words all pieces are inputs
+                                                          related   [B,0]; inputs Both or Triple, text by text
+                                                          similarity  [B]; inputs Both
 
 Symbols and classes are int64, everything else float32. A kind is an entry in a table, not a branch.
 """
@@ -28,8 +30,8 @@ from seqloom.data.schema import InputKind, Schema, TargetKind
 from seqloom.data.streams import Cut, Streams
 from seqloom.errors import DataError
 from seqloom.ragged import Ragged
-from seqloom.text.symbols import BEGIN, END
-from seqloom.types import Batch, Padded, Pair, Spelled, Subwords
+from seqloom.text.symbols import BEGIN, END, SEPARATOR
+from seqloom.types import Batch, Both, Padded, Pair, Spelled, Subwords, Triple
 
 Columns = Mapping[str, Ragged]  # of the rows of one batch
 AnyBatch = Batch[Any, Any]
@@ -223,9 +225,38 @@ def _masked(asked: Question) -> Answer:
     return symbols, symbols.values
 
 
+def cut_apart(joined: Ragged) -> list[Ragged]:
+    """The texts of each row, which SEPARATORs keep apart: as many as the first row has; no text holds one.
+
+    >>> [text.values.tolist() for text in cut_apart(Ragged.of([[7, SEPARATOR, 8, 9], [SEPARATOR, 8]], np.int32))]
+    [[7], [8, 9, 8]]
+    """
+    borders = joined.values == SEPARATOR
+    count = int(borders[: joined.starts[1]].sum()) + 1
+    passed = np.concatenate([[0], np.cumsum(borders)])
+    number = passed[:-1] - np.repeat(passed[joined.starts[:-1]], joined.lengths)  # of the text of each symbol
+    chosen = [(number == text) & ~borders for text in range(count)]
+    return [Ragged(joined.values[mine], np.concatenate([[0], np.cumsum(mine)])[joined.starts]) for mine in chosen]
+
+
+def _together(columns: Columns) -> Padded | Both | Triple:
+    texts = [_symbols(text) for text in cut_apart(columns["input"])]
+    return texts[0] if len(texts) == 1 else Both(*texts) if len(texts) == 2 else Triple(*texts)
+
+
+def _related(asked: Question) -> Answer:
+    return _together(asked.columns), torch.empty(asked.columns["input"].rows, 0)
+
+
+def _similarity(asked: Question) -> Answer:
+    scores = _even(asked.columns["target"], "scores")[:, 0].astype(np.float32)
+    return _together(asked.columns), torch.from_numpy(scores)
+
+
 INPUTS: Mapping[InputKind, Callable[[Columns], Any]] = {
     "text": _text,
     "pair": _text,
+    "triple": _text,
     "words": _words,
     "vectors": _vectors,
     "picture": _picture,
@@ -239,4 +270,6 @@ TARGETS: Mapping[TargetKind, Callable[[Question], Answer]] = {
     "text": _target_text,
     "nothing": _nothing,
     "masked": _masked,
+    "related": _related,
+    "similarity": _similarity,
 }

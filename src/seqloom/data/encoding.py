@@ -7,12 +7,13 @@ import numpy as np
 
 from seqloom.config.data import EncodingConfig
 from seqloom.config.text import WordsConfig
-from seqloom.data.examples import Example, TextPair, Words
+from seqloom.data.examples import Example, TextPair, TextTriple, Words
 from seqloom.data.originals import BYTES, bytes_of, bytes_of_first
 from seqloom.data.problems import Ledger
 from seqloom.data.references import REFERENCE, reference_column
-from seqloom.data.schema import Schema
+from seqloom.data.schema import TOGETHER, Schema
 from seqloom.ragged import Ragged
+from seqloom.text.framing import closed
 from seqloom.text.letters import letters_of
 from seqloom.text.symbols import SEPARATOR
 from seqloom.text.tokenizer import Tokenizer
@@ -33,7 +34,7 @@ def texts_of(schema: Schema, config: EncodingConfig, example: Example) -> Iterat
     given: Any = example.input
     if schema.input == "text":
         yield given
-    elif schema.input == "pair":
+    elif schema.input in ("pair", "triple"):
         yield from given
     elif schema.input == "words" and keeps_letters(config.tokenizer):
         yield " ".join(given.words())
@@ -63,7 +64,7 @@ class Encoder:
         columns = _INPUTS[self.schema.input](self, examples) | _TARGETS[self.schema.target](self, examples)
         columns[PLACE] = self._places(examples)
         lengths = np.max(
-            [np.zeros(len(examples), np.int64), *(columns[name].lengths for name in self._limited())], axis=0
+            [np.zeros(len(examples), np.int64), *(self._lengths(name, columns) for name in self._limited())], axis=0
         )
         long = np.flatnonzero(lengths > self.config.longest)
         if not len(long):
@@ -92,13 +93,24 @@ class Encoder:
         inputs = [] if self.schema.input == "picture" else ["input"]
         return [*inputs, *(["target"] if self.schema.target == "text" else [])]
 
+    def _lengths(self, name: str, columns: Mapping[str, Ragged]) -> np.ndarray:
+        """[rows] what is compared with `longest`: of texts that are read one by one the longest text of a row."""
+        by_text = name == "input" and self.schema.target in TOGETHER
+        return longest_texts(columns[name]) if by_text else columns[name].lengths
+
     def _cut(self, columns: dict[str, Ragged]) -> dict[str, Ragged]:
         most = self.config.longest
         cut = {name: columns[name].shorten(np.full(columns[name].rows, most)) for name in self._limited()}
-        if self.schema.input == "pair":
+        if self.schema.target in TOGETHER:
+            cut["input"] = cut_texts(columns["input"], most)
+        elif self.schema.input == "pair":
             cut["input"] = cut_pairs(columns["input"], most)
+        framed = self.tokenizer is not None and self.tokenizer.config.framed
         if self.schema.input == "words":
-            cut["input"], cut["firsts"] = cut_words(columns["input"], columns["firsts"], most)
+            cut_by = cut_framed_words if framed else cut_words
+            cut["input"], cut["firsts"] = cut_by(columns["input"], columns["firsts"], most)
+        elif framed:
+            cut["input"] = closed(cut["input"])
         if LETTERS in columns:
             cut[LETTERS] = columns[LETTERS].shorten(cut["firsts"].lengths)
         if self.schema.target in ("tags", "series"):  # one for each word or step that is left
@@ -159,6 +171,37 @@ def cut_pairs(pairs: Ragged, most: int) -> Ragged:
     return Ragged(pairs.values[kept], starts)
 
 
+def _offsets_in_texts(joined: Ragged) -> np.ndarray:
+    """[symbols] how many symbols of its own text stand before each, where SEPARATORs end texts, and rows do."""
+    begins = np.zeros(len(joined.values), np.int64)
+    begins[joined.starts[:-1][joined.lengths > 0]] = joined.starts[:-1][joined.lengths > 0]
+    borders = np.flatnonzero(joined.values[:-1] == SEPARATOR) + 1
+    begins[borders] = borders
+    return np.arange(len(begins)) - np.maximum.accumulate(begins)
+
+
+def longest_texts(joined: Ragged) -> np.ndarray:
+    """[rows] the symbols of the longest of the texts that SEPARATORs keep apart.
+
+    >>> longest_texts(Ragged.of([[7, 7, SEPARATOR, 8], [SEPARATOR]], np.int32)).tolist()
+    [2, 0]
+    """
+    sizes = np.where(joined.values == SEPARATOR, 0, _offsets_in_texts(joined) + 1)
+    longest = np.zeros(joined.rows, np.int64)
+    np.maximum.at(longest, np.repeat(np.arange(joined.rows), joined.lengths), sizes)
+    return longest
+
+
+def cut_texts(joined: Ragged, most: int) -> Ragged:
+    """Rows whose texts, which SEPARATORs keep apart, have at most so many symbols each.
+
+    >>> cut_texts(Ragged.of([[7, 7, 7, SEPARATOR, 8]], np.int32), 2).values.tolist() == [7, 7, SEPARATOR, 8]
+    True
+    """
+    kept = (joined.values == SEPARATOR) | (_offsets_in_texts(joined) < most)
+    return Ragged(joined.values[kept], np.concatenate([[0], np.cumsum(kept)])[joined.starts])
+
+
 def cut_words(pieces: Ragged, firsts: Ragged, most: int) -> tuple[Ragged, Ragged]:
     """Rows of at most so many pieces, and where their words begin: cut between words, or inside a first one too long.
 
@@ -174,6 +217,17 @@ def cut_words(pieces: Ragged, firsts: Ragged, most: int) -> tuple[Ragged, Ragged
     some = words > 0
     kept[some] = np.minimum(ends[firsts.starts[:-1][some] + words[some] - 1], most)
     return pieces.shorten(kept), firsts.shorten(words)
+
+
+def cut_framed_words(pieces: Ragged, firsts: Ragged, most: int) -> tuple[Ragged, Ragged]:
+    """The same of pieces between BEGIN and END, which stay.
+
+    >>> pieces, firsts = Ragged.of([[2, 6, 7, 8, 3]], np.int32), Ragged.of([[1, 2]], np.int32)
+    >>> [column.values.tolist() for column in cut_framed_words(pieces, firsts, 4)]
+    [[2, 6, 3], [1]]
+    """
+    inner, kept = cut_words(pieces.shorten(pieces.lengths - 1), firsts, most - 1)
+    return closed(pieces.shorten(np.maximum(inner.lengths, 1) + 1)), kept
 
 
 def whole_words(pieces: Ragged, firsts: Ragged) -> dict[str, Ragged]:
@@ -203,6 +257,12 @@ def _encode_pair(encoder: Encoder, examples: Sequence[Example]) -> dict[str, Rag
     tokenizer, pairs = _tokenizer(encoder.tokenizer), [cast(TextPair, example.input) for example in examples]
     first, second = (tokenizer.encode([pair[side] for pair in pairs]) for side in (0, 1))
     return {"input": paired(first, second, SEPARATOR)}
+
+
+def _encode_triple(encoder: Encoder, examples: Sequence[Example]) -> dict[str, Ragged]:
+    tokenizer, triples = _tokenizer(encoder.tokenizer), [cast(TextTriple, example.input) for example in examples]
+    first, second, third = (tokenizer.encode([triple[side] for triple in triples]) for side in (0, 1, 2))
+    return {"input": paired(paired(first, second, SEPARATOR), third, SEPARATOR)}
 
 
 def _encode_words(encoder: Encoder, examples: Sequence[Example]) -> dict[str, Ragged]:
@@ -270,6 +330,7 @@ _Encode = Callable[[Encoder, Sequence[Example]], dict[str, Ragged]]
 _INPUTS: Mapping[str, _Encode] = {
     "text": _encode_text,
     "pair": _encode_pair,
+    "triple": _encode_triple,
     "words": _encode_words,
     "vectors": _encode_vectors,
     "picture": _encode_picture,
@@ -283,4 +344,6 @@ _TARGETS: Mapping[str, _Encode] = {
     "text": _encode_target_text,
     "nothing": _encode_nothing,
     "masked": lambda _, __: {},
+    "related": lambda _, __: {},
+    "similarity": _encode_numbers,
 }

@@ -1,6 +1,6 @@
 """Examples: what a model learns from, whatever file it came from.
 
-input     text | a pair of texts | words | vectors [T,D] | a picture [H,W,C]
+input     text | a pair of texts | three texts | words | vectors [T,D] | a picture [H,W,C]
 target    a label | labels | numbers | a tag per word or step | numbers per word or step | a text | nothing
 """
 
@@ -18,6 +18,14 @@ class TextPair(NamedTuple):
 
     first: str
     second: str
+
+
+class TextTriple(NamedTuple):
+    """A text, one that belongs to it, and one that does not."""
+
+    anchor: str
+    positive: str
+    negative: str
 
 
 class Words(NamedTuple):
@@ -55,7 +63,7 @@ class Words(NamedTuple):
         return [self.text[start:stop] for start, stop in self.spans]
 
 
-Input = str | TextPair | Words | np.ndarray
+Input = str | TextPair | TextTriple | Words | np.ndarray
 Target = str | tuple[str, ...] | tuple[float, ...] | tuple[tuple[float, ...], ...] | None
 
 

@@ -30,6 +30,7 @@ from seqloom.errors import ConfigError, did_you_mean
 NAMES: dict[InputKind, tuple[str, ...]] = {
     "text": (*TEXTS, *SOURCES),
     "pair": (),
+    "triple": (),
     "words": (*WORDS, *TEXTS),
     "vectors": ARRAYS[:2],
     "picture": ARRAYS[2:],
@@ -184,8 +185,8 @@ def _known(table: Table, kind: InputKind, usual: tuple[str, ...]) -> tuple[str, 
 
 def wanted(kind: InputKind) -> str:
     """What a model of this kind of input reads, in words."""
-    words = {"text": "one text", "pair": "two texts", "words": "words", "vectors": "vectors", "picture": "pictures"}
-    return words[kind]
+    words = {"text": "one text", "pair": "two texts", "triple": "three texts", "picture": "pictures"}
+    return words.get(kind, kind)
 
 
 def _shown(table: Table) -> str:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from seqloom.data.examples import Example, TextPair, Words
+from seqloom.data.examples import Example, TextPair, TextTriple, Words
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.roles import Roles
 from seqloom.data.schema import InputKind
@@ -73,6 +73,11 @@ def _read_text(roles: Roles, _: Remarks) -> Read:
 def _read_pair(roles: Roles, _: Remarks) -> Read:
     first, second = roles.input
     return lambda values: TextPair(text_of(values[first], first), text_of(values[second], second))
+
+
+def _read_triple(roles: Roles, _: Remarks) -> Read:
+    columns = roles.input
+    return lambda values: TextTriple(*(text_of(values[column], column) for column in columns))
 
 
 def _read_words(roles: Roles, _: Remarks) -> Read:
@@ -182,6 +187,7 @@ def _require_one_each(given: Any, answers: Any, roles: Roles) -> None:
 _INPUTS: dict[InputKind, Callable[[Roles, Remarks], Read]] = {
     "text": _read_text,
     "pair": _read_pair,
+    "triple": _read_triple,
     "words": _read_words,
     "vectors": _read_vectors,
     "picture": _read_picture,

@@ -158,7 +158,7 @@ def fitted_encoder(survey: Survey, encoding: EncodingConfig, ledger: Ledger) -> 
     schema, separate = survey.dataset.schema, encoding.target_tokenizer is not None
     to_text = schema.target == "text"
     tokenizer = target_tokenizer = None
-    if schema.input in ("text", "pair", "words"):
+    if schema.input in ("text", "pair", "triple", "words"):
         tokenizer = encoding.tokenizer.fit(_texts(survey, encoding, inputs=True, targets=to_text and not separate))
         if to_text:
             target_tokenizer = tokenizer

@@ -4,6 +4,7 @@ Names are compared without regard to case. A file in which no name fits is refus
 use; a column is never taken because it happens to be the only one left.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple, NoReturn
 
@@ -26,6 +27,8 @@ PAIRS = (
     ("text_a", "text_b"),
     ("question1", "question2"),
 )
+TRIPLES = (("anchor", "positive", "negative"), ("query", "positive", "negative"))
+RELATED = (("anchor", "positive"), ("query", "positive"), ("query", "answer"), ("question", "answer"))
 TEXTS = ("text", "sentence", "review", "question", "content", "comment", "message", "tweet", "utterance", "document")
 WORDS = ("tokens", "words")
 ARRAYS = ("vectors", "frames", "picture", "image")
@@ -35,8 +38,12 @@ TAGS = ("tags", "ner_tags", "pos_tags", "upos", "labels")
 LABELS = ("label", "labels", "class", "category", "sentiment", "intent", "topic", "target", "y")
 NUMBERS = ("score", "rating", "similarity", "number", "numbers", "value", "series")
 SERIES = ("series",)
+SCORES = ("score", "similarity", "rating")
+EMBEDDED: tuple[InputKind, ...] = ("text", "pair", "triple")  # by the number of columns
 IDS = ("id", "_id", "guid", "idx")
 SPLITS = ("split", "part", "fold", "set")
+CODE = re.compile(r"[+-]?0\d")
+MANY = 20  # different numbers that are no names of classes any more; so many rows may well have a label each
 SHOWN = 8  # columns that are named as not read
 PART_NAMES: dict[str, Part] = {
     "train": "train",
@@ -137,7 +144,7 @@ def find_roles(
         finder.refuse(text, "--input NAME of a list of words, or another --task")
     schema = Schema(kind, target_kind)
     if config.task is None:
-        finder.said.append(f"task: {schema.task} (from the target)")
+        finder.said.append(f"task: {schema.task} ({_why(finder, targets, target_kind)})")
     identity = _find_id(finder)
     split = finder.given(config.split.column, "--split-column") if isinstance(config.split, ColumnSplit) else None
     if config.split is None and not config.dev and not config.test:
@@ -152,6 +159,13 @@ def find_roles(
     return Roles(inputs, targets, schema, identity, split, spaces, separator, whole, stepped, said)
 
 
+def _why(finder: _Finder, targets: tuple[int, ...], kind: TargetKind) -> str:
+    """What the task was inferred from, for people."""
+    if kind == "numbers" and all(map(finder.numeric, targets)):
+        return f"the cells of {finder.names(targets)} are numbers; with --task classify each would be a name"
+    return "from the target"
+
+
 def _passed_over(finder: _Finder, used: set[int | None]) -> str:
     """Which columns say nothing to the model, for one of them may be meant; nothing where all were named."""
     others = [number for number in range(len(finder.columns)) if number not in used]
@@ -162,7 +176,8 @@ def _passed_over(finder: _Finder, used: set[int | None]) -> str:
 
 
 def _find_input(finder: _Finder) -> tuple[int, ...]:
-    found = next((pair for pair in PAIRS if all(name in finder.lower for name in pair)), None)
+    together = (*TRIPLES, *RELATED, *PAIRS) if finder.config.task == "embed" else PAIRS
+    found = next((names for names in together if all(name in finder.lower for name in names)), None)
     if found is not None:
         inputs: tuple[int, ...] = tuple(finder.lower[name] for name in found)
     elif (one := finder.first((*WORDS, *ARRAYS, *TEXTS, *SOURCES))) is not None:
@@ -199,6 +214,8 @@ def _shown(values: Sequence[Any]) -> str:
 
 
 def _input_kind(finder: _Finder, inputs: tuple[int, ...]) -> InputKind:
+    if finder.config.task == "embed":
+        return _embedded_kind(finder, inputs)
     contents, numeric = {finder.content(column) for column in inputs}, all(map(finder.numeric, inputs))
     if len(inputs) == 2 and contents <= {"text", "nothing"} and (_named_pair(finder, inputs) or not numeric):
         return "pair"
@@ -221,6 +238,31 @@ def _input_kind(finder: _Finder, inputs: tuple[int, ...]) -> InputKind:
     return kinds.get(content, "text")
 
 
+def _embedded_kind(finder: _Finder, inputs: tuple[int, ...]) -> InputKind:
+    """One text, two or three: whatever their cells look like, they are text."""
+    held = {finder.content(column) for column in inputs}
+    if len(inputs) > len(EMBEDDED) or not held <= {"text", "number", "nothing"}:
+        found = f"{len(inputs)} columns of {' and '.join(sorted(held))}"
+        finder.refuse(f"embed reads one text, two or three, found {found}", "--input NAME of a text, up to three times")
+    return EMBEDDED[len(inputs) - 1]
+
+
+def _embedded_target(finder: _Finder, inputs: tuple[int, ...], kind: InputKind) -> tuple[tuple[int, ...], TargetKind]:
+    """A score of a pair, if one is named, or has a usual name and is a number; else that texts stand together."""
+    targets = tuple(finder.given(name, "--target") for name in finder.config.target)
+    if not targets and kind == "pair":
+        usual = [finder.lower[name] for name in SCORES if finder.lower.get(name) not in (None, *inputs)]
+        targets = tuple(column for column in usual if finder.sample and finder.numeric(column))[:1]
+        if targets:
+            finder.said.append(f"target: {finder.names(targets)} (by name)")
+    if targets and (kind != "pair" or len(targets) > 1):
+        finder.refuse(
+            f"a score is one number of two texts, found {len(targets)} of {len(inputs)}",
+            "give two --input and one --target, or no --target",
+        )
+    return targets, "similarity" if targets else "related"
+
+
 def _named_pair(finder: _Finder, inputs: tuple[int, ...]) -> bool:
     """Whether two columns are called as pairs of texts are: then digits in them are text."""
     return tuple(finder.columns[column].lower() for column in inputs) in (*PAIRS, *(pair[::-1] for pair in PAIRS))
@@ -235,6 +277,8 @@ def _meant_as_number(finder: _Finder, column: int) -> bool:
 
 
 def _find_target(finder: _Finder, inputs: tuple[int, ...], kind: InputKind) -> tuple[tuple[int, ...], TargetKind]:
+    if finder.config.task == "embed":
+        return _embedded_target(finder, inputs, kind)
     if finder.config.task == "masked":
         if kind not in ("text", "pair", "words"):
             finder.refuse(
@@ -302,7 +346,7 @@ def _target_kind(finder: _Finder, targets: tuple[int, ...], kind: InputKind) -> 
         return "labels"
     if task == "classify":
         return "label"
-    if content == "vectors" or (name in NUMBERS and finder.measured(targets[0])) or _fractional(finder, targets[0]):
+    if content == "vectors" or (name in NUMBERS and finder.measured(targets[0])) or _measures(finder, targets[0]):
         return "numbers"
     if content == "text" and (name in TRANSLATIONS[1:] or (name == "target" and finder.first(SOURCES) is not None)):
         return "text"
@@ -325,11 +369,20 @@ def _is_series(finder: _Finder, targets: tuple[int, ...], kind: InputKind) -> bo
     return nested and (finder.config.sequence is None or any(step != value[0] for value in listed for step in value))
 
 
-def _fractional(finder: _Finder, column: int) -> bool:
-    """Whether the values are numbers with a fraction: measured, not named."""
-    values = [record.values[column] for record in finder.sample]
-    numbers = [value if isinstance(value, float) else None for value in values]
-    return bool(numbers) and all(number is not None and number != int(number) for number in numbers)
+def _measures(finder: _Finder, column: int) -> bool:
+    """Whether the values are numbers that were measured, and name no classes.
+
+    Fractions are, unless the text of a few comes again and again. Whole numbers are where hardly any comes twice, in a
+    column that is not called as labels are: 0 and 1, or 1 to 5, are classes. Digits as those of 007 are a name.
+    """
+    cells = [record.values[column] for record in finder.sample]
+    texts = [cell.strip() for cell in cells if isinstance(cell, str)]
+    if not cells or not all(map(is_number, cells)) or any(map(CODE.match, texts)):
+        return False
+    different = len(set(map(float, cells)))
+    if all(float(cell).is_integer() for cell in cells):
+        return len(cells) >= MANY and 2 * different > len(cells) and finder.columns[column].lower() not in LABELS
+    return not texts or different > MANY or 2 * different > len(cells)
 
 
 def _find_id(finder: _Finder) -> int | None:

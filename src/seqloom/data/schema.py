@@ -10,7 +10,9 @@ Encoded, every example is a row in a few columns (`Ragged`), whatever it was:
     vectors   vectors [T,D]                               series    numbers [T,K]: one or several per word or step
     picture   rows of pixels [H,W,C]                      text      symbols, and "reference": the original in bytes
                                                           nothing   no column, or "bytes": those of the text
-                                                          masked    no column: what is hidden is drawn later
+    triple    symbols of all three, with SEPARATORs       masked    no column: what is hidden is drawn later
+                                                          related   no column: the texts of a row stand together
+                                                          similarity  a number for a pair
 """
 
 from collections.abc import Mapping
@@ -18,8 +20,10 @@ from typing import Literal, NamedTuple, TypeVar
 
 from seqloom.config.data import Task
 
-InputKind = Literal["text", "pair", "words", "vectors", "picture"]
-TargetKind = Literal["label", "labels", "numbers", "tags", "series", "text", "nothing", "masked"]
+InputKind = Literal["text", "pair", "words", "vectors", "picture", "triple"]
+TargetKind = Literal[
+    "label", "labels", "numbers", "tags", "series", "text", "nothing", "masked", "related", "similarity"
+]
 
 Part = Literal["train", "dev", "test"]
 PARTS: tuple[Part, ...] = ("train", "dev", "test")
@@ -33,8 +37,11 @@ TASKS: dict[TargetKind, Task] = {
     "text": "translate",
     "nothing": "lm",
     "masked": "masked",
+    "related": "embed",
+    "similarity": "embed",
 }
 
+TOGETHER: tuple[TargetKind, ...] = ("related", "similarity")  # each text of an input is read by itself
 RUNNING: tuple[TargetKind, ...] = ("nothing", "masked")  # text alone: neighbouring lines belong together
 
 Value = TypeVar("Value")

@@ -175,4 +175,6 @@ TARGETS: dict[TargetKind, Callable[[Roles, Remarks], Read]] = {
     "text": _read_target_text,
     "nothing": _read_nothing,
     "masked": _read_nothing,
+    "related": _read_nothing,
+    "similarity": _read_numbers,
 }

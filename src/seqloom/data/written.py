@@ -1,4 +1,4 @@
-"""Rows of a table as a csv file holds them: what readers read, written."""
+"""Values and rows as files hold them: six digits that matter, and lines of a csv file as readers read them."""
 
 import csv
 import io
@@ -6,6 +6,23 @@ from collections.abc import Iterable
 from typing import Any
 
 import msgspec
+
+WHOLE = 1e6  # from here on six digits have no place behind the point
+
+
+def rounded(value: Any) -> Any:
+    """The same plain value, each fraction in it to six digits that matter: a model knows no more.
+
+    >>> rounded({"scores": {"good": 0.12345678901234567}, "numbers": [1234567.75, -2e-9], "line": 3})
+    {'scores': {'good': 0.123457}, 'numbers': [1234568.0, -2e-09], 'line': 3}
+    """
+    if isinstance(value, dict):
+        return {name: rounded(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [rounded(one) for one in value]
+    if isinstance(value, float):
+        return float(f"{value:.6g}") if abs(value) < WHOLE else round(value, 0)
+    return value
 
 
 def cell(value: Any) -> Any:

@@ -1,9 +1,10 @@
 """The error file: the answers that are furthest from right, the worst first, each with its whole input.
 
-    {"id": "7", "line": 12, "input": "...", "said": "bad", "true": "good", "right": false, "loss": 3.2, ...}
+    {"id": "r7", "file": "a.csv", "line": 12, "input": "...", "said": "bad", "true": "good", "right": false, ...}
 
-Wrong answers stand before right ones, and where answers are only better or worse, the badness alone decides. The file
-is a table (.csv) or JSON lines, and written whole or not at all.
+Wrong answers stand before right ones, and where answers are only better or worse, the badness alone decides. `id` is
+the name that the data gives a row, if any; file and line always tell where it stands. The file is a table (.csv) or
+JSON lines, and written whole or not at all.
 """
 
 from collections.abc import Iterable
@@ -13,8 +14,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from seqloom.data.examples import Example, TextPair, Words
-from seqloom.data.written import row
+from seqloom.data.examples import Example, TextPair, TextTriple, Words
+from seqloom.data.written import rounded, row
 from seqloom.durable import write_file
 from seqloom.errors import ConfigError
 from seqloom.loaded.origins import Origin
@@ -45,26 +46,27 @@ def write_errors(path: Path, task: Task, evaluation: Evaluation, origin: Origin)
     write_file(path, [_as_csv(lines) if path.suffix.lower() == ".csv" else _as_lines(lines)])
 
 
-def _line(task: Task, judged: Judged, example: Example | None, origin: Origin) -> dict[str, Any]:
+def _line(task: Task, judged: Judged, example: Example | None, origin: Origin) -> Any:
+    """What a line of the file holds, by name."""
     place, loss = origin.prepared.place_of(int(judged.id)), task.badness(judged)
     told = input_shown(task.meaning, origin.prepared, int(judged.id)) if example is None else whole(example)
     own = {
-        "id": example.id if example is not None and example.id else judged.id,
+        "id": None if example is None else example.id or None,
         "file": place.path,
         "line": place.line,
         "input": told or input_shown(task.meaning, origin.prepared, int(judged.id)),
         "said": judged.said,
-        "true": judged.true,
+        "true": judged.true if example is None else task.truth(judged, example.target),
         "right": judged.right,
         "loss": loss if np.isfinite(loss) else None,
     }
-    return own | {name: value for name, value in task.details(judged).items() if name not in own}
+    return rounded(own | {name: value for name, value in task.details(judged).items() if name not in own})
 
 
 def whole(example: Example) -> Any:
     """The whole input where it is text: a text, or two; nothing for arrays."""
     given = example.input
-    if isinstance(given, TextPair):
+    if isinstance(given, TextPair | TextTriple):
         return list(given)
     return given.text if isinstance(given, Words) else given if isinstance(given, str) else None
 

@@ -17,8 +17,11 @@ from seqloom.loaded.predicting import NO_LIMIT, Given, batches, tell_too_long
 from seqloom.models import LanguageModel
 from seqloom.tasks.contract import Prediction, Task
 from seqloom.text.contract import require_whole
+from seqloom.text.symbols import UNKNOWN
+from seqloom.text.tokenizer import Tokenizer
 
 USUAL = 64  # symbols that an answer is taken to have, where nothing else is said, to make batches
+SHOWN = 5  # unknown words of a prompt
 
 
 class Prompt(NamedTuple):
@@ -26,6 +29,9 @@ class Prompt(NamedTuple):
 
     text: str
     place: Place
+
+
+Answered = tuple[int, Sequence[Prediction]]  # the number of a prompt, and what follows it
 
 
 def chosen(given: AnyDecoding | None, settings: dict[str, Any]) -> AnyDecoding:
@@ -42,21 +48,27 @@ def generate(
     if isinstance(prompts, str):
         raise ConfigError("prompts are a list, found one text", fix="put it in [ ]")
     given = [Prompt(_required(text, number), Place("prompts", number)) for number, text in enumerate(prompts, 1)]
-    return [answers for _, answers in answered(task, model, given, how, Given(), budget=budget)]
+    return [answers for _, answers in sorted(answered(task, model, given, how, Given(), budget=budget), key=by_number)]
 
 
 def answered(
     task: Task, model: nn.Module, prompts: Sequence[Prompt], how: AnyDecoding, ledger: Ledger, *, budget: int
-) -> list[tuple[Prompt, Sequence[Prediction]]]:
-    """Each prompt that the model can read, in order, with what follows it; a prompt draws by its place."""
+) -> Iterator[Answered]:
+    """The number of each prompt that the model can read with what follows it, batch by batch, the longest first.
+
+    A prompt draws by its place.
+    """
     writing = task.going_on(how)
     fit = _fitting(task, model, prompts, ledger)
     sizes = np.array([len(prompts[row].text) for row in fit]) + (how.longest or USUAL)
-    said: dict[int, Sequence[Prediction]] = {}
     for places in batches(sizes * how.abreast, budget) if fit else []:
         rows = [fit[place] for place in places.tolist()]
-        said |= zip(rows, writing.continued(model, [prompts[row].text for row in rows], rows), strict=True)
-    return [(prompts[row], said[row]) for row in fit]
+        yield from zip(rows, writing.continued(model, [prompts[row].text for row in rows], rows), strict=True)
+
+
+def by_number(answer: Answered) -> int:
+    """The number of its prompt, to put answers in order."""
+    return answer[0]
 
 
 def _fitting(task: Task, model: nn.Module, prompts: Sequence[Prompt], ledger: Ledger) -> list[int]:
@@ -72,6 +84,25 @@ def _fitting(task: Task, model: nn.Module, prompts: Sequence[Prompt], ledger: Le
     ledger.rows = len(fit)
     ledger.close()
     return fit
+
+
+def warn_of_unknown(task: Task, prompts: Sequence[Prompt], ledger: Ledger) -> None:
+    """Nothing; the ledger has a warning for each prompt with words, or characters, that the model does not know."""
+    tokenizer = task.meaning.tokenizer
+    if tokenizer is None or not tokenizer.has_unknown or not prompts:
+        return
+    symbols = tokenizer.encode([prompt.text for prompt in prompts])
+    for prompt in (prompt for row, prompt in enumerate(prompts) if UNKNOWN in symbols.row(row)):
+        text = f"the model does not know {_unknown(tokenizer, prompt.text)}, and reads all unknown words alike"
+        ledger.warn("prompt.unknown", text, prompt.place, "subwords (--tokenizer bpe) can read every word")
+
+
+def _unknown(tokenizer: Tokenizer, text: str) -> str:
+    """The first words of a text that the vocabulary lacks, in quotes."""
+    pieces = tokenizer.encode_with_offsets(text)
+    words = dict.fromkeys(text[start:stop] for start, stop in pieces.spans[pieces.symbols == UNKNOWN].tolist())
+    more = f" and {len(words) - SHOWN:,} more" if len(words) > SHOWN else ""
+    return ", ".join(f"'{word}'" for word in list(words)[:SHOWN]) + more
 
 
 def stream(task: Task, model: nn.Module, prompt: str, how: AnyDecoding) -> Iterator[str]:

@@ -26,6 +26,7 @@ from seqloom.data.sources import SOURCES, resolve
 from seqloom.data.synthetic import NAMES
 from seqloom.errors import ConfigError, RejectedError
 from seqloom.loaded.origins import Origin
+from seqloom.tasks.choosing import task_of
 from seqloom.tasks.contract import Meaning
 
 Paths = tuple[str | Path, ...]
@@ -124,12 +125,7 @@ def origin_for(
     """The data in the numbers of the model, what is looked at as the named part of it, and no other part."""
     ledger = Ledger(bad_rows)
     dataset = _opened(source.config, ledger)
-    found, asked = dataset.schema, meaning.schema
-    if (found.input, found.target) != (asked.input, asked.target):
-        raise ConfigError(
-            f"the model goes from {asked.input} to {asked.target}, and the data from {found.input} to {found.target}",
-            fix="name the columns, with --input and --target",
-        )
+    asked = task_of(meaning).judging(dataset.schema).meaning.schema
     given = Given(asked.labels, meaning.tokenizer, meaning.target_tokenizer)
     prepared = prepare(dataset, encoding, ledger, given=given)
     if (sizes := Meaning.of(prepared).sizes) != meaning.sizes:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import msgspec
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,6 +18,7 @@ from seqloom.config.data import EncodingConfig
 from seqloom.config.decoding import AnyDecoding
 from seqloom.config.reading import read
 from seqloom.config.training import AnyFeed, ByLengthConfig, RunConfig
+from seqloom.data.encoding import Encoder
 from seqloom.data.examples import Example
 from seqloom.data.inputs import given_inputs
 from seqloom.data.preparing import Prepared
@@ -44,11 +46,14 @@ from seqloom.metrics.calibration import Calibration
 from seqloom.models import count_parameters
 from seqloom.tasks.choosing import task_of
 from seqloom.tasks.contract import Prediction, Task
+from seqloom.tasks.embed import vectors_of
 from seqloom.tasks.judging import Evaluation, Slice, answering, evaluate
+from seqloom.tasks.predictions import VectorPrediction
 from seqloom.tasks.slicing import sliced
 from seqloom.types import Batch
 
 BUDGET = 8_192  # elements of a batch
+ON_PROCESSOR = 1_024  # of one whose vectors are wanted: what stays in the cache of a core
 LONGEST = EncodingConfig().longest
 ANY_LENGTH = 2**24  # the most that a configuration may say
 
@@ -80,13 +85,46 @@ class LoadedModel:
 
     def predict(self, inputs: Iterable[Any], *, budget: int = BUDGET) -> list[Prediction]:
         """The answer to each input, in order: texts, pairs of texts, lists of words, arrays of vectors or pixels."""
+        examples, ledger = self._given(inputs)
+        return [prediction for _, prediction in self.answers(examples, ledger, budget=budget)]
+
+    def embed(self, texts: Iterable[Any], *, budget: int | None = None) -> np.ndarray:
+        """The vector of each text, [N,D] float32, in order; of a classifier or regressor what its head reads, unit.
+
+        ConfigError for a model that makes no vector of a whole input.
+        """
+        size = self.task.vector_size(self.config)
+        examples, ledger = self._given(texts)
+        found = self.vectors(windows_of(examples), ledger, budget=budget)
+        vectors = [reply[1].vector for reply in found if isinstance(reply[1], VectorPrediction)]
+        return np.stack(vectors) if vectors else np.empty((0, size), np.float32)
+
+    def vectors(
+        self, windows: Iterable[list[Example]], ledger: Ledger, *, budget: int | None = None
+    ) -> Iterator[Reply]:
+        """The same for examples that come some at a time, each with its `VectorPrediction`; `replies` has bad rows."""
+        encoder, limits = self._asked(ledger)
+        chosen = self.vector_budget if budget is None else budget
+        return replies(windows, encoder, self._vectors, budget=chosen, limits=limits)
+
+    @property
+    def vector_budget(self) -> int:
+        """Elements of a batch whose vectors are wanted, where nobody says how many."""
+        return ON_PROCESSOR if self.device.type == "cpu" else BUDGET
+
+    def _vectors(self, inputs: Any) -> list[VectorPrediction]:
+        with torch.no_grad():
+            return vectors_of(self.task.vectors(self.model, on_device(inputs, self.device)))
+
+    def _given(self, inputs: Iterable[Any]) -> tuple[list[Example], Ledger]:
+        """Values from Python as examples; what is bad is told before any work."""
         if isinstance(inputs, str):
             raise ConfigError("inputs are a list, found one text", fix="put it in [ ]")
         ledger = Given()
         values = (one.numpy(force=True) if isinstance(one, Tensor) else one for one in inputs)
-        examples = list(given_inputs(values, self.meaning.schema.input, ledger))
-        ledger.close()  # what is bad is told before any work
-        return [prediction for _, prediction in self.answers(examples, ledger, budget=budget)]
+        examples = list(given_inputs(values, self.task.asked.schema.input, ledger))
+        ledger.close()
+        return examples, ledger
 
     def answers(
         self, examples: Iterable[Example], ledger: Ledger, *, budget: int = BUDGET
@@ -97,9 +135,13 @@ class LoadedModel:
 
     def replies(self, windows: Iterable[list[Example]], ledger: Ledger, *, budget: int = BUDGET) -> Iterator[Reply]:
         """The same for examples that come some at a time; with a ledger `Told`, bad rows too, each in its place."""
-        encoder = encoder_of(self.task.asked, self._reading().longest, ledger)
-        limits = Limits(self.meaning.sizes, self.task.longest_input(self.config))
+        encoder, limits = self._asked(ledger)
         return replies(windows, encoder, self._answer, budget=budget, limits=limits)
+
+    def _asked(self, ledger: Ledger) -> tuple[Encoder, Limits]:
+        """What makes numbers of questions, and what can be asked."""
+        encoder = encoder_of(self.task.asked, self._reading().longest, ledger)
+        return encoder, Limits(self.meaning.sizes, self.task.longest_input(self.config))
 
     def _answer(self, inputs: Any) -> list[Prediction]:
         with torch.no_grad():
@@ -146,6 +188,8 @@ class LoadedModel:
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that training read, as far as it is known."""
+        if self.task.asked.schema.input != self.meaning.schema.input:
+            return ()  # questions are no rows of the training data
         return self.run.data.input if self.run is not None else tuple(map(str, self.notes.get("columns", ())))
 
     @property
@@ -187,21 +231,22 @@ class LoadedModel:
         as in training, unless `decoding` says how. Rows that cannot be read are refused, unless `bad_rows` skips them.
         """
         worst = 0 if errors is None else require_errors(Path(errors), most)
+        task = self.task if decoding is None else self.task.writing(decoding)
         origin = self._origin(data, part, settings, bad_rows)
+        task = task.judging(origin.prepared.schema)
         columns = {name: origin.values(name, origin.prepared.parts[part].tolist()) for name in names_in(by)}
         if isinstance(self._feed(budget), ByLengthConfig):  # in packs and streams documents may be longer than rows
             self._require_room(origin, part)
         batches = self._batches(origin.prepared, part, budget)
-        task = self.task if decoding is None else self.task.writing(decoding)
         if not data and part == "dev":
             task = self._cross_fitted(task, self._batches(origin.prepared, part, budget))
         evaluation = evaluate(task, self.model, batches, keep=keep, worst=worst)
         if part == "test":
-            self._record(evaluation, {} if decoding is None else {"decoding": msgspec.to_builtins(decoding)})
+            self._record(task, evaluation, {} if decoding is None else {"decoding": msgspec.to_builtins(decoding)})
         if errors is not None:
-            write_errors(Path(errors), self.task, evaluation, origin)
+            write_errors(Path(errors), task, evaluation, origin)
         unseen = origin.unseen(origin.prepared.parts[part])
-        return evaluation._replace(unseen=unseen, slices=self._slices(evaluation, origin, part, columns))
+        return evaluation._replace(unseen=unseen, slices=_slices(task, evaluation, origin, part, columns))
 
     def _cross_fitted(self, task: Task, dev: Iterable[Batch[Any, Any]]) -> Task:
         """The task for rows that found its calibration: each half of them is read as the other asks for."""
@@ -215,19 +260,10 @@ class LoadedModel:
     def _require_room(self, origin: Origin, part: Part) -> None:
         """Refuse inputs that are longer than the positions of the model, with their places."""
         most, ledger, rows = self.task.longest_input(self.config), Ledger(), origin.prepared.parts[part]
-        lengths = origin.prepared.columns["input"].lengths
+        lengths = self.task.lengths(origin.prepared)
         for row in rows[lengths[rows] > most].tolist() if most is not None else ():
             tell_too_long(int(lengths[row]), most or 0, origin.prepared.place_of(row), ledger)
         ledger.close()
-
-    def _slices(
-        self, evaluation: Evaluation, origin: Origin, part: Part, columns: dict[str, list[Any]]
-    ) -> tuple[Slice, ...]:
-        """The slices of each column, whose values are those of the rows of the part."""
-        at = {str(row): place for place, row in enumerate(origin.prepared.parts[part].tolist())}
-        rows = [at[name] for name in evaluation.ids]
-        found = (sliced(self.task, evaluation, name, [values[row] for row in rows]) for name, values in columns.items())
-        return tuple(chain.from_iterable(found))
 
     def own_rows(self, part: Part, *, bad_rows: BadRows) -> Prepared:
         """The rows of a part of its run's data, read as `evaluate` reads them."""
@@ -256,10 +292,20 @@ class LoadedModel:
         """Every look at the test part so far."""
         return Looks.of(self.path).records()
 
-    def _record(self, evaluation: Evaluation, facts: dict[str, Any]) -> None:
+    def _record(self, task: Task, evaluation: Evaluation, facts: dict[str, Any]) -> None:
         sha256 = read_manifest(self.path).files[WEIGHTS].sha256
-        intervals = evaluation.intervals(self.task)
+        intervals = evaluation.intervals(task)
         Looks.of(self.path).record(evaluation.metrics, intervals, model_sha256=sha256, rows=evaluation.rows, **facts)
+
+
+def _slices(
+    task: Task, evaluation: Evaluation, origin: Origin, part: Part, columns: dict[str, list[Any]]
+) -> tuple[Slice, ...]:
+    """The slices of each column, whose values are those of the rows of the part."""
+    at = {str(row): place for place, row in enumerate(origin.prepared.parts[part].tolist())}
+    rows = [at[name] for name in evaluation.ids]
+    found = (sliced(task, evaluation, name, [values[row] for row in rows]) for name, values in columns.items())
+    return tuple(chain.from_iterable(found))
 
 
 def names_in(by: Iterable[str]) -> tuple[str, ...]:

@@ -77,6 +77,15 @@ def bleu(sums: np.ndarray) -> np.ndarray:
     return np.asarray(np.where(possible, 100 * brevity * np.exp(logarithms), 0.0))
 
 
+def are_long_enough(sums: np.ndarray) -> np.ndarray:
+    """[...] whether one answer at least has as many words as the longest runs; where none has, the score is 0.
+
+    >>> are_long_enough(np.array(bleu_statistics("a b c".split(), "a b c".split()))).item()
+    False
+    """
+    return np.asarray(sums[..., -1] > 0)
+
+
 def bleu_signature(tokeniser: str, *, case: str = "mixed") -> str:
     """How the score was computed, as sacreBLEU writes it.
 

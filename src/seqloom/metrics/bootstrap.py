@@ -8,8 +8,9 @@ the rows that were drawn; of many rows fewer resamples are made of it, for each 
 An interval always holds the figure itself: a figure that noise can only raise, as a calibration error, is larger in
 resamples than it is, and then stands at the end of its interval.
 
-Rows that are all right, or all wrong, stay so however they are drawn: of them the bootstrap says that there is no
-doubt, which is false. A share of 1 or 0 has the rule of three instead (Hanley and Lippman-Hand 1983): if none of n
+One row can be drawn in one way only, and rows that are alike give one figure however they are drawn: of them the
+bootstrap says that there is no doubt, which is false. Such a figure has no interval. Where rows are all right, or all
+wrong, more is known. A share of 1 or 0 has the rule of three instead (Hanley and Lippman-Hand 1983): if none of n
 rows differs, fewer than 3/n of all further rows do, with 95 % confidence, because (1 - 3/n)^n is about 0.05.
 """
 
@@ -24,6 +25,7 @@ MeasureRows = Callable[[np.ndarray], dict[str, float]]  # figures of rows [N,S]
 Summed = Callable[[np.ndarray, np.ndarray], np.ndarray]  # rows [N,S], each taken so often [R,N], added up: [R,W]
 SHARES = frozenset({"accuracy", "exact_match", "f1", "macro_f1", "precision", "recall"})  # in [0,1], and 1 is all right
 TOGETHER = 2**18  # counts of drawn rows that are held at a time
+SAME = 1e-12  # of a figure: what the order of a sum may change
 SORTED = 10**7, 100  # rows that are sorted for an interval, and the fewest resamples all the same
 
 
@@ -65,20 +67,29 @@ def intervals(
 ) -> dict[str, Interval]:
     """The interval of each figure that holds `level` of the resamples; the same for the same seed.
 
-    Of `shares` that are 0 or 1 it is that of the rule of three.
+    Of `shares` that are 0 or 1 it is that of the rule of three. Of one row there is none, nor of other figures that are
+    the same in every resample.
 
     >>> right = np.array([[1.0], [1.0], [0.0], [1.0]])
     >>> intervals(right, lambda sums: {"right": sums[..., 0] / 4})["right"]
     (0.25, 1.0)
     """
+    if len(statistics) < 2:
+        return {}
     whole = measure(summed(statistics, np.ones((1, len(statistics)))))
     figures = {name: float(value[0]) for name, value in whole.items()} | rows(statistics)
     drawn = measure(resampled_sums(statistics, resamples, _generator(seed), summed))
     drawn |= _resampled_rows(statistics, rows, resamples, _generator(seed))
     tails = [(1 - level) / 2, (1 + level) / 2]
-    ends = {name: np.quantile(values, tails).tolist() for name, values in drawn.items()}
+    spread = {name: values for name, values in drawn.items() if not _is_one_figure(values)}
+    ends = {name: np.quantile(values, tails).tolist() for name, values in spread.items()}
     found = {name: (min(low, figures[name]), max(high, figures[name])) for name, (low, high) in ends.items()}
     return found | rows_alike(statistics, measure, summed=summed, level=level, shares=shares)
+
+
+def _is_one_figure(values: np.ndarray) -> bool:
+    """Whether resamples differ by no more than the last digits of a sum."""
+    return bool(np.ptp(values) <= SAME * np.abs(values).max())
 
 
 def _generator(seed: int) -> np.random.Generator:

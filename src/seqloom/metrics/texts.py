@@ -26,6 +26,7 @@ from seqloom.text.words import word_pattern
 SIZES = (bleu.STATISTICS, bleu.STATISTICS, bleu.STATISTICS, 1, 1, chrf.STATISTICS)
 STATISTICS = sum(SIZES)
 VOTES = slice(sum(SIZES[:3]), sum(SIZES[:5]))  # where texts say whether they are tokenised
+TOO_SHORT = "no answer has four words, and BLEU counts runs of four: sacreBLEU says 0"
 _STANDS = re.compile(r"(?:^|\s)[.,](?:\s|$)")
 _HANGS = re.compile(r"\w[.,](?:\s|$)")
 
@@ -66,9 +67,19 @@ def _are_spaced(sums: np.ndarray) -> np.ndarray:
 
 def text_scores(sums: np.ndarray) -> dict[str, np.ndarray]:
     """`bleu`, `bleu_tokenised` and `chrf`, 0..100, of summed statistics [...,STATISTICS], each [...]."""
-    read, spaced, plain, _, _, characters = np.split(sums, np.cumsum(SIZES)[:-1], axis=-1)
-    tokenised = np.where(_are_spaced(sums), spaced, plain)
-    return {"bleu": bleu.bleu(read), "bleu_tokenised": bleu.bleu(tokenised), "chrf": chrf.chrf(characters)}
+    scores = {name: bleu.bleu(counts) for name, counts in _of_words(sums).items()}
+    return scores | {"chrf": chrf.chrf(sums[..., -chrf.STATISTICS :])}
+
+
+def _of_words(sums: np.ndarray) -> dict[str, np.ndarray]:
+    """The statistics of each kind of BLEU."""
+    read, spaced, plain, *_ = np.split(sums, np.cumsum(SIZES)[:-1], axis=-1)
+    return {"bleu": read, "bleu_tokenised": np.where(_are_spaced(sums), spaced, plain)}
+
+
+def too_short(sums: np.ndarray) -> dict[str, str]:
+    """The scores of sums [STATISTICS] that are 0 because no answer has words enough, with that as the reason."""
+    return {name: TOO_SHORT for name, counts in _of_words(sums).items() if not bleu.are_long_enough(counts)}
 
 
 def text_signatures(sums: np.ndarray, *, lower: bool) -> dict[str, str]:

@@ -4,6 +4,7 @@ from seqloom.config.data import Task as TaskName
 from seqloom.data.schema import TargetKind
 from seqloom.tasks.classify import Classify
 from seqloom.tasks.contract import Meaning, Task
+from seqloom.tasks.embed import Embed, EmbedScored
 from seqloom.tasks.lm import LanguageModelling
 from seqloom.tasks.masked import MaskedPrediction
 from seqloom.tasks.regress import Regress
@@ -19,6 +20,7 @@ TASKS: dict[TaskName, type[Task]] = {
     "lm": LanguageModelling,
     "masked": MaskedPrediction,
     "translate": Translate,
+    "embed": Embed,
 }
 BY_TARGET: dict[TargetKind, type[Task]] = {
     "label": Classify,
@@ -29,6 +31,8 @@ BY_TARGET: dict[TargetKind, type[Task]] = {
     "nothing": LanguageModelling,
     "masked": MaskedPrediction,
     "text": Translate,
+    "related": Embed,
+    "similarity": EmbedScored,
 }
 
 

@@ -22,6 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqloom.config.heads import ClassHeadConfig, ScoresHeadConfig, SequenceHead
+from seqloom.data.examples import Target
 from seqloom.errors import ConfigError
 from seqloom.metrics.calibration import (
     BINS,
@@ -132,6 +133,14 @@ class Classify(SequenceTask):
     def by_label(self, statistics: np.ndarray) -> dict[str, dict[str, float]]:
         """The figures of each label that was said or is true."""
         return split_sums(self.summed(statistics))[0].named((*self.meaning.schema.labels, UNSEEN))
+
+    def details(self, judged: Judged) -> dict[str, Any]:
+        """The probability of what was said: the figures of a single label say no more than whether it is right."""
+        return {"probability": float(judged.statistics[2])}
+
+    def truth(self, judged: Judged, target: Target) -> str:
+        """The label, one that training never saw by the name that the data has for it."""
+        return target if judged.true == UNSEEN and isinstance(target, str) else judged.true
 
     def fitted(self, model: nn.Module, batches: Iterable[Batch[Any, Tensor]]) -> Fitted:
         """The temperature with the least loss."""

@@ -20,6 +20,7 @@ from seqloom.text.tokenizer import Tokenizer
 from seqloom.types import Padded
 
 CONTINUATION = 64  # symbols that follow a prompt, at most, where nothing else is said
+STAND_IN = "x"  # for what the vocabulary lacks of a prompt: a word, and a character
 
 
 @dataclass(frozen=True)
@@ -49,12 +50,16 @@ class Continuing(NamedTuple):
     def write(self, prompt: Padded, numbers: Sequence[int]) -> list[list[Written]]:
         """The continuations of each row; `numbers` say which draws of the seed belong to it."""
         start, most = self.model.initial_state(len(prompt.lengths)), self.most(prompt)
-        return write(self.model, start, prompt, most, self.how, decode=self.tokenizer.decode, numbers=numbers)
+        return write(self.model, start, prompt, most, self.how, decode=self.text, numbers=numbers)
 
     def stream(self, prompt: Padded) -> Iterator[str]:
         """The continuation of one row as it is written."""
         start, most = self.model.initial_state(1), self.most(prompt)
-        return stream(self.model, start, prompt, most, self.how, decode=self.tokenizer.decode)
+        return stream(self.model, start, prompt, most, self.how, decode=self.text)
+
+    def text(self, symbols: Sequence[int]) -> str:
+        """The text of symbols, a word in the place of each UNKNOWN of the prompt: what follows it has its space."""
+        return self.tokenizer.decode_copying(symbols, [STAND_IN] * len(symbols))
 
     def most(self, prompt: Padded) -> Tensor:
         """[B] how many symbols may follow each row; DataError for one that the model cannot read."""

@@ -17,13 +17,15 @@ from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self, cast
 
 import numpy as np
-from torch import nn
+from torch import Tensor, nn
 
 from seqloom.config.data import Task as TaskName
 from seqloom.config.decoding import AnyDecoding
-from seqloom.config.heads import HeadKind
+from seqloom.config.heads import HeadKind, Pooling
 from seqloom.config.models import AnyModel, EncoderDecoderConfig, LanguageModelConfig, SequenceModelConfig
+from seqloom.config.objectives import AnyObjective
 from seqloom.config.training import AnyFeed, ByLengthConfig
+from seqloom.data.examples import Target
 from seqloom.data.feeding import feed as by_length
 from seqloom.data.loader import Loader
 from seqloom.data.preparing import Prepared
@@ -44,7 +46,8 @@ class Meaning(NamedTuple):
     sizes: tuple[int, ...] = ()  # of inputs that are no text: (D,) of vectors, (H, W, C) of pictures
     numbers: int = 0  # of a target of numbers: how many
     longest: int = 0  # symbols or steps of the longest input of the training part; 0: not known
-    units: tuple[tuple[float, float], ...] = ()  # mean and deviation of each number of a target in the training part
+    # Mean and deviation of each number of a target in the training part; of a similarity the least, and the range.
+    units: tuple[tuple[float, float], ...] = ()
     calibration: Calibration = Calibration()
 
     @classmethod
@@ -62,10 +65,10 @@ class Meaning(NamedTuple):
 def _numbers(prepared: Prepared) -> int:
     """How many numbers a target has, or each step of one; 0 where targets are no numbers."""
     kind = prepared.schema.target
-    if kind not in ("numbers", "series"):
+    if kind not in ("numbers", "series", "similarity"):
         return 0
     target = prepared.columns["target"]
-    return int(target.lengths[0]) if kind == "numbers" else int(target.values.shape[1])
+    return int(target.values.shape[1]) if kind == "series" else int(target.lengths[0])
 
 
 def _units(prepared: Prepared, numbers: int) -> tuple[tuple[float, float], ...]:
@@ -75,6 +78,8 @@ def _units(prepared: Prepared, numbers: int) -> tuple[tuple[float, float], ...]:
     chosen = prepared.columns["target"].select(prepared.parts["train"]).values.reshape(-1, numbers).astype(np.float64)
     if not len(chosen):
         return ((0.0, 1.0),) * numbers
+    if prepared.schema.target == "similarity":
+        return ((float(chosen.min()), float(np.ptp(chosen)) or 1.0),)
     deviations = np.where(np.ptp(chosen, axis=0) > 0, chosen.std(axis=0), 1.0)
     return tuple(zip(chosen.mean(axis=0).tolist(), deviations.tolist(), strict=True))
 
@@ -124,6 +129,9 @@ class HeadSettings(NamedTuple):
     smoothing: float = 0.0
     class_weights: tuple[float, ...] = ()  # one for each label; empty: all count the same
     kind: HeadKind = "class"
+    pooling: Pooling | None = None  # of a model whose answers are vectors, as the next two; None: the recipe's
+    objective: str | AnyObjective | None = None  # None: as the data asks for
+    rows_at_once: int | None = None
 
 
 class Asking(NamedTuple):
@@ -136,7 +144,9 @@ class Asking(NamedTuple):
 def require_by_length(task: TaskName, feed: AnyFeed) -> ByLengthConfig:
     """The feed, if it keeps examples apart; ConfigError for one of running text."""
     if not isinstance(feed, ByLengthConfig):
-        raise ConfigError(f"'{feed.kind()}' feeds running text, and the task is {task}", fix="take 'by-length'")
+        raise ConfigError(
+            f"'{feed.kind()}' feeds running text, and the task is {task}", fix=f"leave --{feed.kind()} out"
+        )
     return feed
 
 
@@ -148,6 +158,7 @@ class Task(ABC):
     heads: ClassVar[tuple[HeadKind, ...]] = ("class",)  # what its recipes may end in
     asking: ClassVar[Asking] = Asking('echo "some text" | seqloom predict RUN -', "seqloom predict RUN FILE")
     in_windows: ClassVar[bool] = False  # whether inputs of any length are read, none of them cut
+    gives_vectors: ClassVar[bool] = False  # whether a model's vectors are its answers, with an objective of their own
     can_balance: ClassVar[bool] = False  # whether each example has one label, so that class weights may be "balanced"
     metric: Metric  # what decides which model is the best
     others: tuple[Metric, ...] = ()  # what else could
@@ -161,6 +172,18 @@ class Task(ABC):
         """What the inputs of questions to a trained model mean: as in training, unless they are written otherwise."""
         return self.meaning
 
+    @classmethod
+    def deciders(cls) -> tuple[Metric, ...]:
+        """Every metric that may decide, whatever the labels of the data turn out to be."""
+        return (cls.metric, *cls.others)
+
+    @classmethod
+    def require_decider(cls, name: str | None) -> None:
+        """Raise ConfigError for a metric that no data of the task has: known before it is read."""
+        names = [metric.name for metric in cls.deciders()]
+        if name is not None and name not in names:
+            raise ConfigError(f"{cls.name} has no metric '{name}' that decides", fix=did_you_mean(name, names))
+
     def deciding_by(self, name: str | None) -> Self:
         """The same task with another metric to decide which model is the best; None: its own."""
         possible = {metric.name: metric for metric in (self.metric, *self.others)}
@@ -173,9 +196,27 @@ class Task(ABC):
         chosen.others = tuple(possible.values())
         return chosen
 
+    def judging(self, found: Schema) -> "Task":
+        """The task that judges a model by data of these kinds; ConfigError where it cannot."""
+        asked = self.meaning.schema
+        if (found.input, found.target) != (asked.input, asked.target):
+            raise ConfigError(
+                f"the model goes from {asked.input} to {asked.target}, and the data from {found.input} to "
+                f"{found.target}",
+                fix="name the columns, with --input and --target",
+            )
+        return self
+
+    def lengths(self, prepared: Prepared) -> np.ndarray:
+        """[N] how many symbols or steps of each row a model reads at once."""
+        return np.asarray(prepared.columns["input"].lengths)
+
     def writing(self, how: AnyDecoding) -> Self:
         """The same task whose answers are written in this way; ConfigError where no text is written."""
-        raise ConfigError(f"'{how.kind()}' says how text is written, and {self.name} writes none", fix="leave it out")
+        raise ConfigError(
+            f"'{how.kind()}' says how text is written, and the task of this model is {self.name}, which writes none",
+            fix="leave it out",
+        )
 
     def translating(self, how: AnyDecoding) -> Self:
         """The same task whose texts for sources are written in this way; ConfigError where there are no sources."""
@@ -189,12 +230,13 @@ class Task(ABC):
         found = f"the task of this model is {self.name}, and it translates nothing"
         return ConfigError(found, fix="`seqloom predict` answers with it")
 
-    def head_kind(self, asked: HeadKind | None) -> HeadKind:
+    @classmethod
+    def head_kind(cls, asked: HeadKind | None) -> HeadKind:
         """The kind of head that its recipes end in, asked for or the usual one; ConfigError where they cannot."""
-        if asked is not None and asked not in self.heads:
+        if asked is not None and asked not in cls.heads:
             why = ": it chains one tag to the next" if asked == "crf" else ""
-            raise ConfigError(f"{self.name} has no head of kind '{asked}'{why}", fix=did_you_mean(asked, self.heads))
-        return asked or self.heads[0]
+            raise ConfigError(f"{cls.name} has no head of kind '{asked}'{why}", fix=did_you_mean(asked, cls.heads))
+        return asked or cls.heads[0]
 
     @abstractmethod
     def recipes(self) -> list[str]:
@@ -212,9 +254,14 @@ class Task(ABC):
     def require(self, model: AnyModel) -> None:
         """Raise ConfigError if a model of somebody's own cannot answer: another shape, or another number of labels."""
 
+    @classmethod
+    def require_feeding(cls, feed: AnyFeed) -> None:
+        """Raise ConfigError for a feed that makes no sense with any model of the task."""
+        require_by_length(cls.name, feed)
+
     def require_feed(self, model: nn.Module, feed: AnyFeed) -> None:
         """Raise ConfigError for a feed that makes no sense here, or not with this model."""
-        require_by_length(self.name, feed)
+        self.require_feeding(feed)
 
     def has_one_shape(self, feed: AnyFeed) -> bool:
         """Whether all full batches of this feed have one shape, so that compiling once is enough."""
@@ -276,6 +323,14 @@ class Task(ABC):
         """The figures that are no function of sums, of the statistics [N,S] of all examples; most tasks have none."""
         return {}
 
+    def undefined(self, statistics: np.ndarray) -> dict[str, str]:
+        """The figures that say nothing of rows [N,S], by name, each with the reason; most tasks have none.
+
+        F1 where nothing is true and nothing was said is 0 by convention: so sums stay numbers, and whoever shows the
+        figure to people asks here first.
+        """
+        return {}
+
     def badness(self, judged: Judged) -> float:
         """How far from right an answer is, for lists with the worst first: its mean loss."""
         loss, weight = judged.statistics[-2:]
@@ -284,8 +339,16 @@ class Task(ABC):
     def details(self, judged: Judged) -> dict[str, Any]:
         """What a list of errors tells of an answer besides what was said and true: the figures of it alone."""
         sums = self.summed(judged.statistics[None])
-        figures = {name: float(value) for name, value in self.measure(sums).items()}
-        return {name: value for name, value in figures.items() if name != "loss" and np.isfinite(value)}
+        left_out = {"loss", *self.undefined(judged.statistics[None])}
+        figures = {name: float(value) for name, value in self.measure(sums).items() if name not in left_out}
+        return {name: value for name, value in figures.items() if np.isfinite(value)}
+
+    def truth(self, judged: Judged, target: Target) -> str:
+        """What would have been right, in one line, with the target as the data has it.
+
+        Most judged examples know it already. Labels that training never saw have no number, only the data names them.
+        """
+        return judged.true
 
     def fitted(self, model: nn.Module, batches: Iterable[Batch[Any, Any]]) -> Fitted:
         """How the scores of a model are to be read so that probabilities are honest, found on a dev part.
@@ -331,6 +394,18 @@ class Task(ABC):
     @abstractmethod
     def predict(self, model: nn.Module, inputs: Any) -> Sequence[Prediction]:
         """The answers to the rows of a batch of inputs, as `seqloom.data.batches.INPUTS` makes them."""
+
+    def vectors(self, model: nn.Module, inputs: Any) -> Tensor:
+        """[N,D] one vector for each row of a batch of inputs; ConfigError where a model makes none."""
+        raise self._has_no_vectors()
+
+    def vector_size(self, model: AnyModel) -> int:
+        """How many numbers such a vector has; ConfigError as above."""
+        raise self._has_no_vectors()
+
+    def _has_no_vectors(self) -> ConfigError:
+        found = f"the task of this model is {self.name}, and it makes no vector of a whole input"
+        return ConfigError(found, fix="take a model of embed, classify or regress")
 
     def going_on(self, how: AnyDecoding) -> Self:
         """The same task that goes on with texts in this way; ConfigError where a model goes on with no text."""

@@ -53,13 +53,16 @@ class Evaluation(NamedTuple):
     worst: tuple[Judged, ...] = ()  # as many as were asked for, the worst first
     unseen: Unseen = Unseen()
     slices: tuple[Slice, ...] = ()
+    judge: Task | None = None  # the task that judged them
 
     def intervals(
         self, task: Task, *, resamples: int = 1000, seed: int = 0, level: float = 0.95
     ) -> dict[str, Interval]:
-        """Where each metric would lie with other examples of the same kind."""
+        """Where each metric would lie with other examples of the same kind; without those of which nothing is known."""
         how: Any = {"resamples": resamples, "seed": seed, "level": level}
-        return bootstrap.intervals(self.statistics, task.measure, summed=task.summed, rows=task.measure_rows, **how)
+        found = bootstrap.intervals(self.statistics, task.measure, summed=task.summed, rows=task.measure_rows, **how)
+        undefined = task.undefined(self.statistics)
+        return {name: interval for name, interval in found.items() if name not in undefined}
 
     def only(self, task: Task, rows: np.ndarray) -> "Evaluation":
         """The evaluation of some of the rows, by their numbers here; without examples and without confusions."""
@@ -87,9 +90,10 @@ def evaluate(
         raise DataError("there is no example to judge", fix="give at least one batch")
     table = task.agreed(np.stack(statistics), np.stack(statistics))
     chosen, told = (_agreed(task, some, table) for some in (task.settled(kept.judged()), bad.judged()))
-    return Evaluation(
+    found = Evaluation(
         task.name, _metrics(task, table), len(table), table, chosen, _ordered(confusion), tuple(ids), told
     )
+    return found._replace(judge=task)
 
 
 def _metrics(task: Task, statistics: np.ndarray) -> dict[str, float]:

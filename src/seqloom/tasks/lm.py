@@ -102,6 +102,10 @@ class LanguageModelling(Graded):
                 fix=f"set vocab_size = {self.tokenizer.vocab_size} in its head",
             )
 
+    @classmethod
+    def require_feeding(cls, feed: AnyFeed) -> None:
+        """Nothing: running text is read in every way."""
+
     def require_feed(self, model: nn.Module, feed: AnyFeed) -> None:
         """Raise ConfigError for streams where the model's memory grows with all that it has read."""
         if isinstance(feed, StreamsConfig) and memory_grows(cast(LanguageModel, model)):

@@ -138,10 +138,11 @@ class MaskedPrediction(Graded):
                 fix=f"give it a head of kind next-token with vocab_size = {size}",
             )
 
-    def require_feed(self, model: nn.Module, feed: AnyFeed) -> None:
+    @classmethod
+    def require_feeding(cls, feed: AnyFeed) -> None:
         """Raise ConfigError for streams: their rows go on from step to step, and both sides are looked at."""
         if not isinstance(feed, PacksConfig):
-            super().require_feed(model, feed)
+            super().require_feeding(feed)
 
     def loader(self, prepared: Prepared, part: Part, feed: AnyFeed, *, seed: int, **how: Any) -> Loader[Any, Any]:
         """The steps of a part; the ids of batches are always rows of the prepared data."""

@@ -4,11 +4,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from seqloom.data.examples import Words
 from seqloom.data.tags import Span, spans
 from seqloom.tasks.contract import Prediction
 
 SHOWN_NUMBERS = 6  # digits
+SHOWN_OF_VECTOR = 4  # numbers
 
 
 @dataclass(frozen=True)
@@ -104,8 +107,11 @@ class TagsPrediction(Prediction):
         return {"start": start, "end": end, "label": span.label, "text": self.words.text[start:end]}
 
     def shown(self) -> str:
-        """The tags, with spaces between."""
-        return " ".join(self.tags)
+        """Each word with its tag, `Anna/B-PER sings/O`; where no words are known, the tags."""
+        if self.words is None:
+            return " ".join(self.tags)
+        told = " ".join(f"{word}/{tag}" for word, tag in zip(self.words.words(), self.tags, strict=True))
+        return " ".join(told.split())  # a list of words may hold line ends
 
 
 @dataclass(frozen=True)
@@ -137,7 +143,23 @@ class Translation(TextPrediction):
         return {"text": self.text} | score | others
 
 
-def numbers_shown(numbers: tuple[float, ...]) -> str:
+@dataclass(frozen=True, eq=False)
+class VectorPrediction(Prediction):
+    """The vector of a text, [D] float32."""
+
+    vector: np.ndarray
+
+    def to_json(self) -> dict[str, Any]:
+        """`vector`, a list of numbers."""
+        return {"vector": self.vector.tolist()}
+
+    def shown(self) -> str:
+        """Its first numbers."""
+        first = numbers_shown(self.vector[:SHOWN_OF_VECTOR].tolist())
+        return f"{first}, ..." if len(self.vector) > SHOWN_OF_VECTOR else first
+
+
+def numbers_shown(numbers: Iterable[float]) -> str:
     """Numbers for people.
 
     >>> numbers_shown((0.5, 1234.5678))

@@ -16,7 +16,7 @@ from seqloom.config.inputs import (
     TokensConfig,
     VectorsConfig,
 )
-from seqloom.config.models import AnyModel, ElementModelConfig, EncoderConfig, SequenceModelConfig
+from seqloom.config.models import AnyModel, ElementModelConfig, EmbedderConfig, EncoderConfig, SequenceModelConfig
 from seqloom.config.text import AnyTokenizer, WordsConfig
 from seqloom.data.encoding import keeps_letters
 from seqloom.data.schema import Schema
@@ -24,6 +24,7 @@ from seqloom.errors import ConfigError
 from seqloom.tasks.contract import Meaning
 from seqloom.types import Subwords
 
+ENCODING = (SequenceModelConfig, ElementModelConfig, EmbedderConfig)  # models of an encoder and a head
 LEAST_FOR_TWO = 8  # pixels of the shorter side: two layers of filters fit
 
 
@@ -73,7 +74,7 @@ def reads_letters(model: AnyModel) -> bool:
 def word_vectors_of(model: AnyModel) -> int:
     """The size of the vectors that a model has of words; ConfigError for one that has none."""
     given = _words_input(model)
-    if isinstance(given, TokensConfig | SpelledConfig) and isinstance(model, SequenceModelConfig | ElementModelConfig):
+    if isinstance(given, TokensConfig | SpelledConfig) and isinstance(model, ENCODING):
         return model.encoder.width if given.size is None else given.size
     raise ConfigError(
         f"this model reads {'nothing' if given is None else given.kind()}, and vectors are of words that are read one "
@@ -84,13 +85,13 @@ def word_vectors_of(model: AnyModel) -> int:
 
 def with_words_input(model: AnyModel, **settings: Any) -> AnyModel:
     """The same model with these settings of the input that reads words."""
-    assert isinstance(model, SequenceModelConfig | ElementModelConfig), "only these read words one by one"
+    assert isinstance(model, ENCODING), "only these read words one by one"
     changed = msgspec.structs.replace(model.encoder.input, **settings)
     return msgspec.structs.replace(model, encoder=msgspec.structs.replace(model.encoder, input=changed))
 
 
 def _words_input(model: AnyModel) -> InputConfig | None:
-    return model.encoder.input if isinstance(model, SequenceModelConfig | ElementModelConfig) else None
+    return model.encoder.input if isinstance(model, ENCODING) else None
 
 
 def require_letters(schema: Schema, tokenizer: AnyTokenizer) -> WordsConfig:
@@ -110,10 +111,11 @@ def require_letters(schema: Schema, tokenizer: AnyTokenizer) -> WordsConfig:
 
 def require_vectors(schema: Schema, tokenizer: AnyTokenizer) -> None:
     """Raise ConfigError with the reason if a model of this data cannot start from vectors of words."""
-    if schema.input not in ("text", "pair", "words") or schema.task not in ("classify", "regress", "tag"):
+    texts, tasks = ("text", "pair", "triple", "words"), ("classify", "regress", "tag", "embed")
+    if schema.input not in texts or schema.task not in tasks:
         raise ConfigError(
-            f"vectors are for words that a model reads to classify, regress or tag, and this is {schema.task} of "
-            f"{schema.input}",
+            f"vectors are for words that a model reads to classify, regress, tag or embed, and this is {schema.task} "
+            f"of {schema.input}",
             fix="leave --vectors out",
         )
     if not isinstance(tokenizer, WordsConfig):
@@ -136,7 +138,7 @@ def wrong_shape(task: str, wanted: str, found: AnyModel) -> ConfigError:
 
 def encoder_in(model: AnyModel, task: str, wanted: str) -> EncoderConfig:
     """The encoder of a model that answers for sequences or for their elements: what it learned, the other can use."""
-    if not isinstance(model, SequenceModelConfig | ElementModelConfig):
+    if not isinstance(model, ENCODING):
         raise wrong_shape(task, wanted, model)
     if isinstance(model.head, UnmappedHead):
         raise ConfigError(

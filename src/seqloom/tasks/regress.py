@@ -1,13 +1,15 @@
 """Regress: one number or several for a text, a pair of texts, a sequence of vectors or a picture.
 
     mse         the mean of squared errors, over all numbers of all examples
-    mae         the mean of their sizes
+    rmse        its root, which has the unit of the data
+    mae         the mean of the sizes of errors
+    r2          how much of the spread of the true numbers is explained; of several numbers the mean of each
     spearman    whether the answers put the examples into the right order; of several numbers the mean of each
 
-These are in the units of the data. A model learns in others: each number less its mean, divided by its deviation in the
-training part (`Meaning.units`). So prices in thousands are learned as well as shares below one, and of several numbers
-none drowns the rest. `loss` is the mean of squared errors in these units, in training as on dev: 1 is what the mean of
-the training part as the answer to everything has.
+Errors are in the units of the data. A model learns in others: each number less its mean, divided by its deviation in
+the training part (`Meaning.units`). So prices in thousands are learned as well as shares below one, and of several
+numbers none drowns the rest. `loss` is the mean of squared errors in these units, in training as on dev: 1 is what the
+mean of the training part as the answer to everything has.
 """
 
 from collections.abc import Sequence
@@ -19,6 +21,7 @@ from torch import Tensor, nn
 
 from seqloom.config.heads import NumberHeadConfig, SequenceHead
 from seqloom.errors import ConfigError
+from seqloom.metrics.explained import explained, explained_statistics
 from seqloom.metrics.figures import ratio
 from seqloom.metrics.ranks import spearman
 from seqloom.models import SequenceModel
@@ -27,6 +30,8 @@ from seqloom.tasks.predictions import NumbersPrediction, numbers_shown
 from seqloom.tasks.reading import sequences
 from seqloom.tasks.sequences import SequenceTask
 from seqloom.types import Batch, Loss
+
+SAME_NUMBERS = "the true numbers are all the same"
 
 
 class Units(NamedTuple):
@@ -56,7 +61,12 @@ class Regress(Graded, SequenceTask):
 
     name = "regress"
     metric = Metric("mse", higher_is_better=False)
-    others = (Metric("mae", higher_is_better=False), Metric("loss", higher_is_better=False))
+    others = (
+        Metric("rmse", higher_is_better=False),
+        Metric("mae", higher_is_better=False),
+        Metric("r2"),
+        Metric("loss", higher_is_better=False),
+    )
 
     def __init__(self, meaning: Meaning) -> None:
         super().__init__(meaning)
@@ -97,10 +107,23 @@ class Regress(Graded, SequenceTask):
         """[B,K] in the units of the data."""
         return self.units.told(cast(SequenceModel, model)(sequences(inputs)))
 
+    def summed(self, statistics: np.ndarray, times: np.ndarray | None = None) -> np.ndarray:
+        """[...,W] sizes of errors, their squares; what `explained` takes of each number; loss, weight."""
+        said, true = np.split(statistics[:, 2:-2], 2, axis=1)
+        of_spread = explained_statistics(said, true, self.units.means)
+        return super().summed(np.concatenate([statistics[:, :2], of_spread, statistics[:, -2:]], axis=1), times)
+
     def measure(self, sums: np.ndarray) -> dict[str, np.ndarray]:
-        """`mse` and `mae` in the units of the data, and `loss` in those of the model."""
+        """`mse`, `rmse` and `mae` in the units of the data, `r2`, and `loss` in the units of the model."""
         sizes, squares, loss, count = (sums[..., place] for place in (0, 1, -2, -1))
-        return {"mse": ratio(squares, count), "mae": ratio(sizes, count), "loss": ratio(loss, count)}
+        mse, examples = ratio(squares, count), count / self.meaning.numbers
+        errors = {"mse": mse, "rmse": np.sqrt(mse), "mae": ratio(sizes, count)}
+        return errors | {"r2": explained(sums[..., 2:-2], examples), "loss": ratio(loss, count)}
+
+    def undefined(self, statistics: np.ndarray) -> dict[str, str]:
+        """`r2`, where a true number never changes."""
+        true = np.split(statistics[:, 2:-2], 2, axis=1)[1]
+        return {} if np.ptp(true, axis=0).all() else {"r2": SAME_NUMBERS}
 
     def measure_rows(self, statistics: np.ndarray) -> dict[str, float]:
         """`spearman`."""

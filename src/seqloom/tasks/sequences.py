@@ -6,19 +6,22 @@ where it should. Vectors are measured over time, so a memory reads them (`gru`);
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from typing import Any, cast
 
 import msgspec
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from seqloom import recipes
 from seqloom.config.heads import ClassHeadConfig, MappedHead, SequenceHead
-from seqloom.config.models import AnyModel, ElementModelConfig, SequenceModelConfig
+from seqloom.config.models import AnyModel, ElementModelConfig, EmbedderConfig, SequenceModelConfig
 from seqloom.config.training import AnyFeed
 from seqloom.errors import ConfigError
+from seqloom.models import SequenceModel
 from seqloom.recipes import Size
 from seqloom.tasks.contract import HeadSettings, Task
-from seqloom.tasks.reading import require_input, stepped_input_of, wrong_shape
+from seqloom.tasks.reading import require_input, sequences, stepped_input_of, wrong_shape
 
 DEFAULTS = {"vectors": "gru", "picture": "conv2d"}
 
@@ -47,7 +50,12 @@ class SequenceTask(Task):
         return msgspec.structs.replace(made, head=answer)
 
     def adapted(self, model: AnyModel) -> SequenceModelConfig:
-        """The same model with the head that this task needs; of one that answers for elements the encoder."""
+        """The same model with the head that this task needs; of one that answers for elements or by vectors
+        the encoder.
+        """
+        if isinstance(model, EmbedderConfig):
+            head = ClassHeadConfig(num_classes=2)
+            model = SequenceModelConfig(encoder=model.encoder, pooling=model.pooling, dropout=model.dropout, head=head)
         if isinstance(model, ElementModelConfig):
             model = SequenceModelConfig(encoder=model.encoder, head=ClassHeadConfig(num_classes=2))
         if not isinstance(model, SequenceModelConfig):
@@ -71,6 +79,16 @@ class SequenceTask(Task):
     def has_one_shape(self, feed: AnyFeed) -> bool:
         """Whether all full batches have one shape: pictures do, and full rows."""
         return self.meaning.schema.input == "picture" or super().has_one_shape(feed)
+
+    def vectors(self, model: nn.Module, inputs: Any) -> Tensor:
+        """[N,D] what the head reads of each input, of length one."""
+        pooled = cast(SequenceModel, model).features(sequences(inputs)).values[:, 0]
+        return F.normalize(pooled, dim=-1)
+
+    def vector_size(self, model: AnyModel) -> int:
+        """How many numbers the head reads."""
+        assert isinstance(model, SequenceModelConfig), "require has seen it"
+        return model.widths()[-1]
 
     @abstractmethod
     def head(self, settings: HeadSettings) -> MappedHead:

@@ -1,7 +1,8 @@
 """Series: one number or several for each word of a sentence or each step of a sequence of vectors.
 
-    mse, mae    over all numbers of all steps, in the units of the data
-    spearman    the order inside a sequence: the mean over sequences of two or more steps
+    mse, rmse, mae    over all numbers of all steps, in the units of the data
+    r2                how much of the spread of all true numbers is explained; of several the mean of each
+    spearman          the order inside a sequence: the mean over sequences of two or more steps
 
 Numbers are learned in units of the training part, as those of whole sequences are (`regress.py`). The default is
 `bilstm`: what a step means depends on both sides of it.
@@ -18,6 +19,7 @@ from seqloom import recipes
 from seqloom.config.heads import NumberHeadConfig
 from seqloom.config.models import AnyModel, ElementModelConfig, EncoderConfig
 from seqloom.errors import ConfigError
+from seqloom.metrics.explained import KINDS, explained, explained_statistics, spreads
 from seqloom.metrics.figures import ratio
 from seqloom.metrics.ranks import spearman
 from seqloom.models import ElementModel
@@ -25,7 +27,7 @@ from seqloom.recipes import Size
 from seqloom.tasks.contract import Graded, HeadSettings, Judged, Meaning, Metric
 from seqloom.tasks.predictions import SeriesPrediction, series_shown
 from seqloom.tasks.reading import encoder_in, require_input, stepped_input_of, wrong_shape
-from seqloom.tasks.regress import Units
+from seqloom.tasks.regress import SAME_NUMBERS, Units
 from seqloom.tasks.showing import cut_short
 from seqloom.types import Batch, Loss
 
@@ -38,15 +40,18 @@ class RegressSteps(Graded):
     name = "regress"
     metric = Metric("mse", higher_is_better=False)
     others = (
+        Metric("rmse", higher_is_better=False),
         Metric("mae", higher_is_better=False),
+        Metric("r2"),
         Metric("spearman"),
         Metric("loss", higher_is_better=False),
     )
-    statistics = 7  # sizes of errors, their squares, numbers; correlation, whether there is one; loss, weight
 
     def __init__(self, meaning: Meaning) -> None:
         super().__init__(meaning)
         self.units = Units.of(meaning)
+        # sizes of errors, their squares; correlation, whether there is one; of `explained`; loss, weight
+        self.statistics = 4 + KINDS * meaning.numbers + 2
 
     def recipes(self) -> list[str]:
         """The recipes that answer for each element."""
@@ -97,8 +102,9 @@ class RegressSteps(Graded):
     def _judged(self, id_: str, said: np.ndarray, true: np.ndarray) -> Judged:
         errors, ordered = said - true, len(true) > 1
         order = np.mean([spearman(*pair) for pair in zip(said.T, true.T, strict=True)]) if ordered else 0.0
-        squares = (errors / self.units.deviations) ** 2
-        sums = [np.abs(errors).sum(), (errors**2).sum(), true.size, order, ordered, squares.sum(), true.size]
+        loss = ((errors / self.units.deviations) ** 2).sum()
+        of_spread = explained_statistics(said, true, self.units.means).sum(axis=0)
+        sums = [np.abs(errors).sum(), (errors**2).sum(), order, ordered, *of_spread, loss, true.size]
         shown = cut_short(series_shown(said)), cut_short(series_shown(true))
         return Judged(id_, *shown, None, np.array(sums, np.float64))
 
@@ -108,14 +114,23 @@ class RegressSteps(Graded):
         return [row[:length] for row, length in zip(self.units.told(x.values), x.lengths.tolist(), strict=True)]
 
     def measure(self, sums: np.ndarray) -> dict[str, np.ndarray]:
-        """`mse`, `mae` and `spearman` of the data, and `loss` in the units of the model."""
-        sizes, squares, count, order, ordered, loss, weight = np.moveaxis(sums, -1, 0)
+        """`mse`, `rmse`, `mae`, `r2` and `spearman` of the data, and `loss` in the units of the model."""
+        sizes, squares, order, ordered, loss, count = (sums[..., place] for place in (0, 1, 2, 3, -2, -1))
+        mse = ratio(squares, count)
         return {
-            "mse": ratio(squares, count),
+            "mse": mse,
+            "rmse": np.sqrt(mse),
             "mae": ratio(sizes, count),
+            "r2": explained(sums[..., 4:-2], count / self.meaning.numbers),
             "spearman": ratio(order, ordered),
-            "loss": ratio(loss, weight),
+            "loss": ratio(loss, count),
         }
+
+    def undefined(self, statistics: np.ndarray) -> dict[str, str]:
+        """`r2`, where a true number never changes."""
+        sums = self.summed(statistics)
+        changes = spreads(sums[4:-2], sums[-1] / self.meaning.numbers)
+        return {} if changes.all() else {"r2": SAME_NUMBERS}
 
     def predict(self, model: nn.Module, inputs: Any) -> Sequence[SeriesPrediction]:
         """The numbers of each step of each row."""

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from seqloom.config.heads import LabelsHeadConfig, SequenceHead
 from seqloom.config.training import AnyFeed
 from seqloom.data.batches import collate, unseen_labels
+from seqloom.data.examples import Target
 from seqloom.data.loader import Loader
 from seqloom.data.preparing import Prepared
 from seqloom.data.schema import Part
@@ -47,6 +48,8 @@ from seqloom.tasks.predictions import LabelsPrediction
 from seqloom.tasks.reading import sequences
 from seqloom.tasks.sequences import SequenceTask
 from seqloom.types import Batch, Loss
+
+OF_LABELS = ("f1", "precision", "recall", "macro_f1")
 
 
 class ClassifySeveral(SequenceTask):
@@ -153,6 +156,17 @@ class ClassifySeveral(SequenceTask):
     def by_label(self, statistics: np.ndarray) -> dict[str, dict[str, float]]:
         """The figures of each label that was said or is true."""
         return split_sums(self.summed(statistics)[2:])[0].named((*self.meaning.schema.labels, UNSEEN))
+
+    def undefined(self, statistics: np.ndarray) -> dict[str, str]:
+        """All that counts labels, where no row has one and none was said."""
+        return {} if self.by_label(statistics) else dict.fromkeys(OF_LABELS, "no labels")
+
+    def truth(self, judged: Judged, target: Target) -> str:
+        """The labels, those that training never saw by the names that the data has for them."""
+        if not judged.statistics[2] or not isinstance(target, tuple):
+            return judged.true
+        known = [label for label in self.meaning.schema.labels if label in target]
+        return ", ".join(dict.fromkeys([*known, *map(str, target)]))
 
     def fitted(self, model: nn.Module, batches: Iterable[Batch[Any, Tensor]]) -> Fitted:
         """The temperature with the least loss, and with it the thresholds with the largest F1."""

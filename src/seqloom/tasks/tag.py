@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from seqloom import recipes
 from seqloom.config.heads import ClassHeadConfig, CrfHeadConfig
 from seqloom.config.models import AnyModel, ElementModelConfig
+from seqloom.data.examples import Target
 from seqloom.errors import ConfigError
 from seqloom.metrics.figures import ratio
 from seqloom.metrics.spans import count_by_type, figures_by_type, span_figures, types_of
@@ -60,6 +61,11 @@ class Tag(Task):
         self.metric = Metric("f1" if self.in_scheme else "accuracy")
         of_spans = (Metric("macro_f1"), Metric("accuracy")) if self.in_scheme else ()
         self.others = (*of_spans, Metric("loss", higher_is_better=False))
+
+    @classmethod
+    def deciders(cls) -> tuple[Metric, ...]:
+        """Those of spans and of tags: which of them there are, the tags of the data decide."""
+        return (Metric("f1"), Metric("macro_f1"), Metric("accuracy"), Metric("loss", higher_is_better=False))
 
     def recipes(self) -> list[str]:
         """The recipes that make a tagger."""
@@ -137,6 +143,16 @@ class Tag(Task):
     def by_label(self, statistics: np.ndarray) -> dict[str, dict[str, float]]:
         """The figures of each type of span; plain tags have none."""
         return figures_by_type(self._counts(self.summed(statistics)), self.types) if self.in_scheme else {}
+
+    def undefined(self, statistics: np.ndarray) -> dict[str, str]:
+        """The figures of spans, where no row has one and none was said."""
+        without = self.in_scheme and not self.by_label(statistics)
+        return dict.fromkeys(span_figures(self._counts(self.summed(statistics))), "no spans") if without else {}
+
+    def truth(self, judged: Judged, target: Target) -> str:
+        """The tags, those that training never saw by the names that the data has for them."""
+        unseen = isinstance(target, tuple) and self.unseen in judged.true.split()
+        return cut_short(" ".join(map(str, target or ()))) if unseen else judged.true
 
     def _counts(self, sums: np.ndarray) -> np.ndarray:
         """[...,3,types] spans right, said and true."""

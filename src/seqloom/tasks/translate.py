@@ -145,6 +145,10 @@ class Translate(Task):
         told[:, 2:-2] = texts.agreed(rows[:, 2:-2], everyone[:, 2:-2])
         return told
 
+    def undefined(self, statistics: np.ndarray) -> dict[str, str]:
+        """BLEU, where no answer has words enough for it."""
+        return texts.too_short(self.summed(statistics)[2:-2])
+
     def signatures(self, statistics: np.ndarray) -> dict[str, str]:
         """Those of BLEU and chrF, as sacreBLEU writes them."""
         return texts.text_signatures(self.summed(statistics)[2:-2], lower=self.tokenizer.config.lower)

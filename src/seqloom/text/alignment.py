@@ -14,6 +14,7 @@ import numpy as np
 from seqloom.errors import DataError
 from seqloom.ragged import Ragged, starts_of
 from seqloom.text.contract import BLOCK
+from seqloom.text.framing import framed
 from seqloom.text.symbols import UNKNOWN
 from seqloom.text.words import word_pattern
 
@@ -41,11 +42,14 @@ def split_words(text: str) -> tuple[tuple[int, int], ...]:
 def encode_words(tokenizer: "Tokenizer", sentences: Sequence[Sequence[str]]) -> tuple[Ragged, Ragged]:
     """The symbols of each sentence, every word cut by itself, and the place of each word's first one.
 
-    A word that gives no piece gives UNKNOWN once, so that every word has a place.
+    A word that gives no piece gives UNKNOWN once, so that every word has a place. A frame stands around the sentence.
     """
     parts = [_encode_block(tokenizer, block) for block in _blocks(sentences)]
-    symbols, firsts = [symbols for symbols, _ in parts], [firsts for _, firsts in parts]
-    return Ragged.joined(symbols, np.int32), Ragged.joined(firsts, np.int32)
+    symbols = Ragged.joined([symbols for symbols, _ in parts], np.int32)
+    firsts = Ragged.joined([firsts for _, firsts in parts], np.int32)
+    if not tokenizer.config.framed:
+        return symbols, firsts
+    return framed(symbols), firsts._replace(values=firsts.values + np.int32(1))
 
 
 def align(tokenizer: "Tokenizer", text: str, spans: Sequence[tuple[int, int]]) -> Aligned:
@@ -53,13 +57,15 @@ def align(tokenizer: "Tokenizer", text: str, spans: Sequence[tuple[int, int]]) -
     _require_spans(text, spans)
     symbols, firsts = encode_words(tokenizer, [[text[start:stop] for start, stop in spans]])
     offsets = [_offsets(tokenizer, text, start, stop) for start, stop in spans]
+    if tokenizer.config.framed:
+        offsets = [np.zeros((1, 2), np.int64), *offsets, np.full((1, 2), len(text), np.int64)]
     found = np.concatenate(offsets) if offsets else np.empty((0, 2), np.int64)
     assert len(found) == len(symbols.values), "a word has other pieces with offsets than without"
     return Aligned(symbols.values, firsts.values, found)
 
 
 def _offsets(tokenizer: "Tokenizer", text: str, start: int, stop: int) -> np.ndarray:
-    spans = tokenizer.encode_with_offsets(text[start:stop]).spans + start
+    spans = tokenizer.inner_with_offsets(text[start:stop]).spans + start
     return spans if len(spans) else np.array([[start, stop]], np.int64)
 
 
@@ -76,7 +82,7 @@ def _blocks(sentences: Sequence[Sequence[str]]) -> Iterator[Sequence[Sequence[st
 def _encode_block(tokenizer: "Tokenizer", sentences: Sequence[Sequence[str]]) -> tuple[Ragged, Ragged]:
     numbers: dict[str, int] = {}  # of the different words, in the order in which they come
     flat = np.array([numbers.setdefault(word, len(numbers)) for words in sentences for word in words], np.int64)
-    words = _at_least_one(tokenizer.encode(list(numbers))).select(flat)
+    words = _at_least_one(tokenizer.encode_inner(list(numbers))).select(flat)
     word_counts = np.array([len(words) for words in sentences], np.int64)
     sentence_words = starts_of(word_counts)
     starts = words.starts[sentence_words]

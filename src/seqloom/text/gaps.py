@@ -29,10 +29,10 @@ class GapTokenizer(Tokenizer):
         # subwords begin with the space before them, so the space before a gap belongs to what is missing
         self._joined = tokenizer.config.kind() in ("bpe", "unigram")
 
-    def encode(self, texts: Sequence[str]) -> Ragged:
-        """The symbols of each text, MASK where it has a gap."""
+    def encode_inner(self, texts: Sequence[str]) -> Ragged:
+        """The symbols of each text without a frame, MASK where it has a gap."""
         split = [self._parts(text) for text in texts]
-        encoded = super().encode([part for parts in split for part in parts])
+        encoded = super().encode_inner([part for parts in split for part in parts])
         rows, first = [], 0
         for parts in split:
             pieces = [encoded.row(number) for number in range(first, first + len(parts))]

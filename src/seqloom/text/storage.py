@@ -17,6 +17,7 @@ from seqloom.config.text import AnyTokenizer
 from seqloom.errors import ConfigError, DataError
 from seqloom.text.plain import BytesData, CharactersData
 from seqloom.text.subwords import BpeData, UnigramData
+from seqloom.text.wordpiece import WordpieceData
 from seqloom.text.words import WordsData
 
 FORMAT = "seqloom-tokenizer"
@@ -28,6 +29,7 @@ DATA: dict[str, type[msgspec.Struct]] = {
     "bytes": BytesData,
     "bpe": BpeData,
     "unigram": UnigramData,
+    "wordpiece": WordpieceData,
 }
 FIX = "take the file that was written with the model, or fit the tokeniser again"
 

@@ -13,16 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from seqloom.config.text import AnyTokenizer
+from seqloom.config.text import AnyTokenizer, FittedTokenizer
 from seqloom.errors import DataError
 from seqloom.ragged import Ragged
 from seqloom.text import storage
 from seqloom.text.alignment import encode_words
 from seqloom.text.contract import Cutter, Pieces, blocks, require_whole
+from seqloom.text.framing import framed, framed_pieces
 from seqloom.text.normalising import Normaliser
 from seqloom.text.plain import ByteCutter, CharacterCutter, fit_bytes, fit_characters
 from seqloom.text.subwords import BpeCutter, UnigramCutter, fit_bpe, fit_unigram
 from seqloom.text.symbols import COUNT, NAMES, UNKNOWN
+from seqloom.text.wordpiece import WordpieceCutter
 from seqloom.text.words import WordCutter, fit_words
 
 Fitting = Callable[[Any, Iterator[Sequence[str]]], tuple[Cutter, int]]
@@ -33,6 +35,7 @@ CUTTERS: dict[str, Callable[[Any, Any], Cutter]] = {
     "bytes": ByteCutter,
     "bpe": BpeCutter,
     "unigram": UnigramCutter,
+    "wordpiece": WordpieceCutter,
 }
 FITTINGS: dict[str, Fitting] = {
     "words": fit_words,
@@ -61,7 +64,12 @@ class Tokenizer:
         return self.cutter.vocab_size
 
     def encode(self, texts: Sequence[str]) -> Ragged:
-        """The symbols of each text; no special ones are added."""
+        """The symbols of each text; no special ones are added, but for the BEGIN and END of a framed tokeniser."""
+        inner = self.encode_inner(texts)
+        return framed(inner) if self.config.framed else inner
+
+    def encode_inner(self, texts: Sequence[str]) -> Ragged:
+        """The same without BEGIN and END: the symbols of parts of texts, which are put together."""
         return Ragged.joined([self._encode(block) for block in blocks(texts)], np.int32)
 
     def _encode(self, texts: Sequence[str]) -> Ragged:
@@ -69,6 +77,11 @@ class Tokenizer:
 
     def encode_with_offsets(self, text: str) -> Pieces:
         """The same symbols for one text, and for each the part of the original text that it stands for."""
+        inner = self.inner_with_offsets(text)
+        return framed_pieces(inner, len(text)) if self.config.framed else inner
+
+    def inner_with_offsets(self, text: str) -> Pieces:
+        """The same for `encode_inner`."""
         require_whole(text)
         normalised = self._normaliser.apply_with_offsets(text)
         pieces = self.cutter.encode_with_offsets(normalised.text)
@@ -135,7 +148,7 @@ class Tokenizer:
             return cls(config, CUTTERS[config.kind()](config, data), dropped)
 
 
-def fit(config: AnyTokenizer, texts: Iterable[str]) -> Tokenizer:
+def fit(config: FittedTokenizer, texts: Iterable[str]) -> Tokenizer:
     """The tokeniser whose vocabulary comes from these texts, which must be training data; they are read once."""
     normaliser = Normaliser(config)
     cutter, dropped = FITTINGS[config.kind()](config, map(normaliser.apply, blocks(texts)))

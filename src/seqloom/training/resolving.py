@@ -9,23 +9,26 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from seqloom.bundle import Bundle, read_bundle
 from seqloom.bundle.places import model_folder
 from seqloom.config.changing import with_setting
-from seqloom.config.data import DataConfig
+from seqloom.config.data import DataConfig, EncodingConfig
 from seqloom.config.models import AnyModel
+from seqloom.config.objectives import objective_of
 from seqloom.config.training import RunConfig, TrainingConfig
 from seqloom.data.preparing import Given, Prepared, prepare
 from seqloom.data.problems import BadRows, Ledger, escaped
-from seqloom.data.schema import Schema
+from seqloom.data.schema import RUNNING, Schema
 from seqloom.data.sealing import open_sealed
 from seqloom.data.sources.shelves import cache_folder
 from seqloom.data.survey import Watch
 from seqloom.errors import ConfigError
-from seqloom.tasks.choosing import task_of
+from seqloom.tasks.choosing import BY_TARGET, task_of
 from seqloom.tasks.contract import HeadSettings, Meaning, Task
+from seqloom.tasks.reading import ENCODING
 from seqloom.training.defaults import default_encoding, default_training, told
 from seqloom.training.folder import DataFacts, RunFolder
 from seqloom.training.places import Home
@@ -34,7 +37,12 @@ from seqloom.training.wishes import Wishes
 from seqloom.training.wording import reading_words, require_one_start, require_width, vector_width, worded
 
 SHOWN = 5  # labels in a sentence
-SYMBOLS = {"text", "pair", "words"}  # inputs that one tokeniser reads, so that a model of one can read another
+SYMBOLS = {
+    "text",
+    "pair",
+    "triple",
+    "words",
+}  # inputs that one tokeniser reads, so that a model of one can read another
 NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
 
 
@@ -81,7 +89,8 @@ def resolve(
     require_one_start(wishes)
     start, ledger = _start(wishes, home), Ledger(bad_rows)
     dataset = open_sealed(data, ledger)
-    encoding = worded(wishes.encoding or default_encoding(dataset.schema.task), wishes, dataset.schema)
+    _require_of_task(wishes, dataset.schema)
+    encoding = worded(wishes.encoding or _usual_encoding(dataset.schema, start), wishes, dataset.schema)
     width = vector_width(encoding, before)
     given = _given(start.meaning, dataset.schema) if start is not None else _own_words(before, home)
     place = cache if cache is not None else cache_folder() / "prepared"
@@ -123,6 +132,20 @@ def _require_changeable(wishes: Wishes) -> None:
         raise ConfigError(f"{', '.join(names)} would change {source}", fix="name a recipe, or change the model itself")
 
 
+def _require_of_task(wishes: Wishes, schema: Schema) -> None:
+    """Refuse what no data of the task can have, before all of it is read."""
+    kind = BY_TARGET[schema.target]
+    kind.require_decider(wishes.training.get("metric"))
+    kind.head_kind(wishes.head)
+    if (names := wishes.of_vectors()) and not kind.gives_vectors:
+        raise ConfigError(
+            f"{', '.join(names)}: for embed, and the task is {kind.name}", fix="--task embed, or leave it out"
+        )
+    if "feed" in wishes.training:
+        kind.require_feeding(wishes.training["feed"])
+    _require_balanceable(wishes.class_weights, schema)
+
+
 def init_bundle(name: str) -> Bundle:
     """The model that a run starts from: a run folder or a model folder."""
     return read_bundle(model_folder(name))
@@ -143,6 +166,14 @@ def _start(wishes: Wishes, home: Home | None) -> _Start | None:
         bundle,
         (f"model: that of --init, {bundle.config.parameters():,} parameters before its head is replaced",),
     )
+
+
+def _usual_encoding(schema: Schema, start: _Start | None) -> EncodingConfig:
+    """What is usual for the task; single inputs are cut where the positions of the model of --init end."""
+    usual = default_encoding(schema.task)
+    if start is None or not isinstance(start.model, ENCODING) or schema.target in RUNNING:
+        return usual
+    return msgspec.structs.replace(usual, longest=min(usual.longest, start.model.encoder.limit() or usual.longest))
 
 
 def _given(meaning: Meaning, found: Schema) -> Given:
@@ -191,11 +222,12 @@ def _model(
         require_width(wishes.model, width)
         return wishes.model, "", ()
     if start is not None and wishes.model is None:
-        return _adapted(task, start.model), "", start.said
+        return _adapted(task, start.model, wishes), "", start.said
     recipe, size = wishes.model or task.recipes()[0], wishes.size or "small"
     weights = class_weights(wishes.class_weights, prepared)
     kind = task.head_kind(wishes.head)
-    model = task.model(recipe, size, HeadSettings(wishes.smoothing, weights, kind))
+    wanted = HeadSettings(wishes.smoothing, weights, kind, wishes.pooling, wishes.objective, wishes.rows_at_once)
+    model = task.model(recipe, size, wanted)
     if wishes.dropout is not None:
         model = with_setting(model, "dropout", wishes.dropout)
     model = reading_words(model, wishes, prepared, width)
@@ -203,27 +235,39 @@ def _model(
     return model, recipe, said
 
 
-def _adapted(task: Task, model: AnyModel) -> AnyModel:
+def _adapted(task: Task, model: AnyModel, wishes: Wishes) -> AnyModel:
     """The model of --init with the head that the task needs; ConfigError says that it is the one of --init."""
     try:
-        return task.adapted(model)
+        adapted = task.adapted(model)
     except ConfigError as error:
         raise ConfigError(
             f"--init: {error.problem}", fix=f"start from a run whose task is {task.name}, or leave --init out"
         ) from error
+    for name in wishes.of_vectors():
+        value = getattr(wishes, name)
+        adapted = with_setting(adapted, name, objective_of(value) if name == "objective" else value)
+    task.require(adapted)
+    return adapted
 
 
 def class_weights(asked: str | tuple[float, ...], prepared: Prepared) -> tuple[float, ...]:
     """The weight of each label: as given, or such that all labels weigh the same together."""
     if not isinstance(asked, str):
         return asked
-    if asked != "balanced":
-        raise ConfigError(f"class weights {asked!r}", fix="'balanced', or a number for each label")
-    if prepared.schema.target != "label":
-        raise ConfigError(
-            f"balanced class weights are for data with one label each, and its target is {prepared.schema.target}",
-            fix="leave them out",
-        )
+    _require_balanceable(asked, prepared.schema)
     labels = prepared.columns["target"].select(prepared.parts["train"]).values
     counts = np.bincount(labels[labels >= 0], minlength=len(prepared.schema.labels))
     return tuple((counts.sum() / np.maximum(1, counts) / len(counts)).tolist())
+
+
+def _require_balanceable(asked: str | tuple[float, ...], schema: Schema) -> None:
+    """Refuse to balance what is no single label, and any other word."""
+    if not isinstance(asked, str):
+        return
+    if asked != "balanced":
+        raise ConfigError(f"class weights {asked!r}", fix="'balanced', or a number for each label")
+    if schema.target != "label":
+        raise ConfigError(
+            f"balanced class weights are for data with one label each, and its target is {schema.target}",
+            fix="leave them out",
+        )

@@ -15,9 +15,10 @@ import numpy as np
 import torch
 
 from seqloom.data.schema import Part
-from seqloom.tasks.contract import Task
+from seqloom.tasks.contract import Judged, Task
 from seqloom.tasks.judging import Confusion, Evaluation, answering, evaluate
 from seqloom.tasks.showing import input_shown
+from seqloom.training.originals import inputs_shown
 from seqloom.training.pieces import moved
 from seqloom.training.reports import Sample
 from seqloom.training.session import Session
@@ -103,7 +104,11 @@ def _samples(session: Session, evaluation: Evaluation | None) -> tuple[Sample, .
     if evaluation is None:
         return ()
     shown = evaluation.judged[:SAMPLES]
-    return tuple(
-        Sample(input_shown(session.task.meaning, session.prepared, int(one.id)), one.said, one.true, one.right)
-        for one in shown
-    )
+    inputs = inputs_shown(session, [int(one.id) for one in shown])
+    return tuple(_sample(session, one, text) for one, text in zip(shown, inputs, strict=True))
+
+
+def _sample(session: Session, judged: Judged, text: str) -> Sample:
+    """What is shown of an example; where the true answer is the input itself, it is shown alike."""
+    same = judged.true == input_shown(session.task.meaning, session.prepared, int(judged.id))
+    return Sample(text, judged.said, text if same else judged.true, judged.right)

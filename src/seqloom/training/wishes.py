@@ -8,12 +8,14 @@ import msgspec
 
 from seqloom.config.changing import with_setting
 from seqloom.config.data import EncodingConfig
-from seqloom.config.heads import HeadKind
+from seqloom.config.heads import HeadKind, Pooling
 from seqloom.config.inputs import Letters
 from seqloom.config.models import AnyModel
+from seqloom.config.objectives import AnyObjective
 from seqloom.config.training import RunConfig
 from seqloom.recipes import Size
 
+OF_VECTORS = ("pooling", "objective", "rows_at_once")
 WORD_VECTORS = "encoder.input.table"  # the name of the vectors of words
 
 
@@ -26,6 +28,9 @@ class Wishes(NamedTuple):
     smoothing: float = 0.0
     class_weights: str | tuple[float, ...] = ()  # "balanced": as rare labels deserve
     head: HeadKind | None = None  # of a tagger: "crf" learns which tags follow each other; None: "class"
+    pooling: Pooling | None = None  # of embed, as the next two: how the vectors of a text become one
+    objective: str | AnyObjective | None = None  # what is asked of vectors
+    rows_at_once: int | None = None  # texts whose inner values a step holds in memory; None: all
     training: dict[str, Any] = {}  # noqa: RUF012  # settings of `TrainingConfig` that were named
     encoding: EncodingConfig | None = None
     letters: Letters | None = None  # words are read with their letters
@@ -36,7 +41,14 @@ class Wishes(NamedTuple):
         """The settings of a recipe that were named although the model is ready: one's own, or that of `init`."""
         if isinstance(self.model, str) or (self.model is None and not self.training.get("init")):
             return ()
-        return self._said("size", "dropout", "smoothing", "class_weights", "head", "letters")
+        further = (
+            () if self.model is None else OF_VECTORS
+        )  # the encoder of `init` is taken, what is asked of it may change
+        return self._said("size", "dropout", "smoothing", "class_weights", "head", "letters", *further)
+
+    def of_vectors(self) -> tuple[str, ...]:
+        """The settings that were named although only a model of vectors has them."""
+        return self._said(*OF_VECTORS)
 
     def filled(self, before: RunConfig) -> "Wishes":
         """The same wishes for a run that has begun: what they leave open is as it is there.
@@ -48,7 +60,9 @@ class Wishes(NamedTuple):
         if self.vectors is None:
             encoding = msgspec.structs.replace(encoding, vectors=before.encoding.vectors)
         filled = self._replace(training=training | self.training, encoding=encoding)
-        if self._said("model", "size", "class_weights", "head", "letters", "vectors") or self.training.get("init"):
+        if self._said("model", "size", "class_weights", "head", "letters", "vectors", *OF_VECTORS) or self.training.get(
+            "init"
+        ):
             return filled
         model = before.model
         for name in self._said("dropout", "smoothing"):

@@ -30,7 +30,7 @@ class Block:
             return [inputs]  # type: ignore[list-item]  # the schema promises texts
         if self.schema.input == "words":
             return [[words.text for words in inputs]]  # type: ignore[union-attr]
-        if self.schema.input == "pair":
+        if self.schema.input in ("pair", "triple"):
             return [list(side) for side in zip(*inputs, strict=True)]
         return []
 

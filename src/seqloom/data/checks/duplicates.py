@@ -16,7 +16,7 @@ import numpy as np
 
 from seqloom.data.checks.minhash import jaccard, near_groups, shingles
 from seqloom.data.checks.repeats import beside
-from seqloom.data.examples import Example, Input, TextPair, Words
+from seqloom.data.examples import Example, Input, TextPair, TextTriple, Words
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.schema import in_order
 
@@ -102,7 +102,7 @@ def compared(value: Input) -> str:
         return folded(value)
     if isinstance(value, Words):
         return folded(value.text)
-    return f"{folded(value.first)}\x1f{folded(value.second)}" if isinstance(value, TextPair) else ""
+    return "\x1f".join(map(folded, value)) if isinstance(value, TextPair | TextTriple) else ""
 
 
 def digest(value: Input) -> int:
@@ -283,6 +283,6 @@ def shown(value: Input) -> str:
     """The text of an input for people, or what an array is."""
     if isinstance(value, np.ndarray):
         return f"array {' x '.join(map(str, value.shape))}"
-    if isinstance(value, TextPair):
-        return f"{value.first} | {value.second}"
+    if isinstance(value, TextPair | TextTriple):
+        return " | ".join(value)
     return value if isinstance(value, str) else value.text

@@ -104,7 +104,7 @@ def _measured(block: Block) -> dict[str, np.ndarray]:
     if block.schema.target == "series":
         steps = chain.from_iterable(example.target for example in block.examples)  # type: ignore[misc]
         found["target of a step"] = np.array(list(chain.from_iterable(steps)))  # type: ignore[arg-type]
-    if block.schema.target == "numbers":
+    if block.schema.target in ("numbers", "similarity"):
         found["target"] = np.array(list(chain.from_iterable(example.target for example in block.examples)))  # type: ignore[misc]
     return found
 

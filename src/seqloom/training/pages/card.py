@@ -99,7 +99,7 @@ def _looks(summary: "RunSummary") -> list[str]:
         f"The test set was looked at **{times}**:",
         "",
         *_table(["look", "metrics with 95 % confidence intervals", "weights"], rows),
-        *_note(next(filter(None, (alike_said(one.metrics) for one in looks)), "")),
+        *_note(next(filter(None, (alike_said(one.metrics) for one in looks if one.intervals)), "")),
         *_note(warning if len(looks) > 1 else ""),
     ]
 

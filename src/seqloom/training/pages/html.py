@@ -213,7 +213,7 @@ def _looks(summary: "RunSummary") -> list[Markup]:
         return [tag("p", "Nobody has looked yet; seqloom evaluate RUN --test does, and writes it down.", class_="soft")]
     table = _table(["look", "when", "metrics with 95 % intervals", "model"], rows, ["number", "name", "wide", "name"])
     note = "A score that others were chosen by is no longer a test score: only the first look is one."
-    alike = next(filter(None, (alike_said(one.metrics) for one in summary.looks)), "")
+    alike = next(filter(None, (alike_said(one.metrics) for one in summary.looks if one.intervals)), "")
     return [table, *_softly(alike), *_softly(note if len(rows) > 1 else "")]
 
 

@@ -1,0 +1,23 @@
+"""Models from elsewhere, made into our own: exactly, or not at all.
+
+    a folder: config.json, tokenizer.json, model.safetensors          an encoder of the architecture of BERT
+    a file:   the vectors of words (GloVe, word2vec, fastText)        their mean, each word weighed or not
+                                    │
+                                    ▼
+    a model folder as training writes it: inspect, embed, search, fine-tune it as any other
+
+What comes from outside is untrusted: no code of it is run, no pickle is opened, every size is compared with what is
+there before memory is taken, and whatever could change the outputs and is not understood is refused.
+
+    front.py            what is given, what is asked, and the folder that is written
+    bert.py             an encoder: its configuration, and its weights under our names
+    architecture.py     config.json: what is understood, and what is refused
+    vocabulary.py       tokenizer.json: the same pieces under our numbers
+    sentences.py        how a sentence vector is made of the vectors of symbols
+    static.py           the vectors of words
+    reading.py          files that anybody may have written
+"""
+
+from seqloom.importing.front import import_model, imported
+
+__all__ = ["import_model", "imported"]

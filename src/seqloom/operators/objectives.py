@@ -1,0 +1,52 @@
+"""Losses of vectors that stand together, [B] one for each row: the nearer the right ones, the smaller.
+
+Vectors [B,D] are compared by their cosines, whatever their lengths. `equal` says which texts of a batch are the same
+text: two rows may share one, as a question with two answers does, and then neither is a negative of the other.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def cosines(first: Tensor, second: Tensor) -> Tensor:
+    """[B,C] the cosine of each row with each row of the second, in float32 or wider; 0 for a vector of zeros."""
+    return _unit(first) @ _unit(second).T
+
+
+def paired_cosines(first: Tensor, second: Tensor) -> Tensor:
+    """[B] the cosine of each row with the same row of the second."""
+    return (_unit(first) * _unit(second)).sum(dim=-1)
+
+
+def _unit(vectors: Tensor) -> Tensor:
+    return F.normalize(vectors.to(torch.promote_types(vectors.dtype, torch.float32)), dim=-1)
+
+
+def contrast(first: Tensor, second: Tensor, excluded: Tensor, *, temperature: float) -> Tensor:
+    """[B] -log softmax_j(cos(x_i, y_j) / temperature) at j = i, y [C,D] with C >= B, without the excluded [B,C].
+
+    What stands in the same row is never excluded.
+    """
+    scores = cosines(first, second) / temperature
+    own = torch.eye(*scores.shape, dtype=torch.bool, device=scores.device)
+    scores = scores.masked_fill(excluded & ~own, -torch.inf)
+    return -scores.log_softmax(dim=-1).diagonal()
+
+
+def rank(similarities: Tensor, scores: Tensor, *, scale: float) -> Tensor:
+    """[] log(1 + sum exp(scale (s_j - s_i))) over all i, j with score_i > score_j; s are cosines [B], scores [B]."""
+    differences = scale * (similarities[None, :] - similarities[:, None])  # [i,j]
+    wrong_way = scores[:, None] > scores[None, :]
+    kept = differences.masked_fill(~wrong_way, -torch.inf).flatten()
+    return torch.cat([kept.new_zeros(1), kept]).logsumexp(dim=0)
+
+
+def hinge(near: Tensor, far: Tensor, *, margin: float) -> Tensor:
+    """[B] how much each near cosine falls short of the far one and the margin, never below 0."""
+    return (margin - near + far).clamp(min=0)
+
+
+def hardest(similarities: Tensor, excluded: Tensor) -> Tensor:
+    """[B] the largest cosine of each row [B,C] that is not excluded; -1, the least of all, where all are."""
+    return similarities.masked_fill(excluded, -1.0).amax(dim=-1)

@@ -1,0 +1,248 @@
+"""Embed: a vector for each text, such that texts of one meaning lie together.
+
+    pearson     of scored pairs: the correlation of cosines and scores; decides
+    spearman    of scored pairs: whether the cosines put them into the order of the scores
+    accuracy    of pairs: how often the text that belongs to it is the nearest of its batch; of triples: how often it is
+                nearer than the negative; decides
+
+A row is a text, a pair, a triple or a scored pair (`seqloom.data.schema`), and the objective of the model says what is
+asked of their vectors. Whatever it learned from, a trained model is asked about single texts.
+
+What a batch is compared with is the batch: `accuracy` of pairs and `loss` depend on how large batches are, so compare
+models with the same --batch. A text alone is judged by a second reading from which its id decides what is left out.
+"""
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import msgspec
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from seqloom import recipes
+from seqloom.config.models import AnyModel, EmbedderConfig, SequenceModelConfig
+from seqloom.config.objectives import (
+    OBJECTIVES,
+    AnyObjective,
+    ContrastConfig,
+    RankConfig,
+    TripletConfig,
+    ViewsConfig,
+    objective_of,
+)
+from seqloom.data.encoding import longest_texts
+from seqloom.data.preparing import Prepared
+from seqloom.data.schema import Schema
+from seqloom.errors import ConfigError
+from seqloom.metrics.correlation import correlation, correlation_statistics
+from seqloom.metrics.figures import ratio
+from seqloom.metrics.ranks import spearman
+from seqloom.models import Embedder
+from seqloom.objectives import Contrast, Found, Objective, thinned
+from seqloom.recipes import Size
+from seqloom.tasks.contract import Asking, Graded, HeadSettings, Judged, Meaning, Metric, Task
+from seqloom.tasks.predictions import VectorPrediction, numbers_shown
+from seqloom.tasks.reading import encoder_in, require_input, stepped_input_of, wrong_shape
+from seqloom.types import Batch, Loss, Padded
+
+DEFAULT = "bag"
+USUAL: dict[str, AnyObjective] = {
+    "text": ViewsConfig(),
+    "pair": ContrastConfig(),
+    "triple": TripletConfig(),
+    "scored": RankConfig(),
+}
+JUDGED_WITHOUT = 0.3  # of the symbols of a text that is judged by a second reading
+NEVER_CHANGES = "the cosines or the true scores are all the same"
+
+
+def together(schema: Schema) -> str:
+    """What stands together in a row, as objectives call it."""
+    return "scored" if schema.target == "similarity" else schema.input
+
+
+class Embed(Task):
+    """Vectors learned from texts of which it is only known that they stand together."""
+
+    name = "embed"
+    metric = Metric("accuracy")
+    others: tuple[Metric, ...] = (Metric("loss", higher_is_better=False),)
+    asking = Asking('echo "some text" | seqloom predict RUN -', "seqloom predict RUN FILE")
+    gives_vectors = True
+    statistics = 3  # right ones, loss, weight
+
+    @property
+    def asked(self) -> Meaning:
+        """What questions mean: single texts."""
+        return self.meaning._replace(schema=self.meaning.schema._replace(input="text"))
+
+    def judging(self, found: Schema) -> Task:
+        """The task that judges the same model by data of any kind that is for embed; its vectors fit all of them."""
+        if found.task != self.name or found[:2] == self.meaning.schema[:2]:
+            return super().judging(found)
+        kind = EmbedScored if found.target == "similarity" else Embed
+        return kind(self.meaning._replace(schema=self.meaning.schema._replace(input=found.input, target=found.target)))
+
+    def recipes(self) -> list[str]:
+        """The recipes that make an embedder, the default first."""
+        return [DEFAULT, *(name for name in recipes.names("embedder") if name != DEFAULT)]
+
+    def model(self, recipe: str, size: Size, head: HeadSettings) -> EmbedderConfig:
+        """The model that a recipe makes, with the objective and the pooling that are wanted."""
+        if head.smoothing or head.class_weights:
+            raise ConfigError("smoothing and class weights are for labels, and embed has none", fix="leave them out")
+        made = recipes.embedder(
+            recipe, inputs=stepped_input_of(self.meaning), objective=self.objective(head.objective), size=size
+        )
+        wanted = {"pooling": head.pooling, "rows_at_once": head.rows_at_once}
+        return msgspec.structs.replace(made, **{name: value for name, value in wanted.items() if value is not None})
+
+    def objective(self, asked: str | AnyObjective | None = None) -> AnyObjective:
+        """The objective of a name, or the usual one of this data; ConfigError for one that cannot read it."""
+        chosen = USUAL[together(self.meaning.schema)] if asked is None else objective_of(asked)
+        if not self._fits(chosen):
+            possible = [name for name, kind in OBJECTIVES.items() if together(self.meaning.schema) in kind.reads()]
+            raise ConfigError(
+                f"objective '{chosen.kind()}' reads {' or '.join(_named(kind) for kind in chosen.reads())}, and the "
+                f"data has {_named(together(self.meaning.schema))}",
+                fix=f"choose from {', '.join(possible)}, or name other columns",
+            )
+        return chosen
+
+    def _fits(self, objective: AnyObjective) -> bool:
+        return together(self.meaning.schema) in objective.reads()
+
+    def adapted(self, model: AnyModel) -> EmbedderConfig:
+        """The same encoder with a pooling, and an objective that can read the data."""
+        if not isinstance(model, EmbedderConfig):
+            pooling = model.pooling if isinstance(model, SequenceModelConfig) else "mean"
+            encoder = encoder_in(model, self.name, EmbedderConfig.kind())
+            model = EmbedderConfig(encoder=encoder, pooling=pooling, objective=self.objective())
+        if not self._fits(model.objective):
+            model = msgspec.structs.replace(model, objective=self.objective())
+        self.require(model)
+        return model
+
+    def require(self, model: AnyModel) -> None:
+        """Raise ConfigError for another shape of model or input, or an objective that cannot read the data."""
+        if not isinstance(model, EmbedderConfig):
+            raise wrong_shape(self.name, EmbedderConfig.kind(), model)
+        require_input(self.meaning, model.encoder.input)
+        self.objective(model.objective)
+
+    def longest_input(self, model: AnyModel) -> int | None:
+        """How many symbols of one text a model has positions for; None: any number."""
+        assert isinstance(model, EmbedderConfig), "require has seen it"
+        return model.encoder.limit()
+
+    def lengths(self, prepared: Prepared) -> np.ndarray:
+        """[N] the symbols of the longest text of each row: each is read by itself."""
+        return longest_texts(prepared.columns["input"])
+
+    def loss(self, model: nn.Module, batch: Batch[Any, Tensor], state: Any) -> tuple[Loss, Any]:
+        """The summed loss; nothing is carried."""
+        return cast(Embedder, model).loss(batch._replace(targets=self.scaled(batch.targets))), None
+
+    def scaled(self, targets: Tensor) -> Tensor:
+        """Targets as they are learned."""
+        return targets
+
+    def found(self, model: nn.Module, batch: Batch[Any, Tensor]) -> Found:
+        """What came of a batch: of the model's objective, or of the usual one where that cannot read it."""
+        embedder = cast(Embedder, model)
+        if isinstance(batch.inputs, Padded):
+            return _second_reading(embedder, batch.inputs, batch.ids)
+        fits = self._fits(embedder.config.objective)
+        objective: Objective = embedder.objective if fits else self.objective().build()
+        return objective(embedder.read, batch.inputs, self.scaled(batch.targets))
+
+    def judge(self, model: nn.Module, batch: Batch[Any, Tensor]) -> list[Judged]:
+        """Each row judged: right if what belongs together lies nearer than what does not."""
+        found = self.found(model, batch)
+        rows = zip(batch.ids, found.right.tolist(), found.losses.cpu().double().tolist(), strict=True)
+        return [
+            Judged(id_, "nearest" if right else "not nearest", "nearest", right, np.array([right, loss, 1.0]))
+            for id_, right, loss in rows
+        ]
+
+    def measure(self, sums: np.ndarray) -> dict[str, np.ndarray]:
+        """`accuracy` and `loss`."""
+        right, loss, weight = np.moveaxis(sums, -1, 0)
+        return {"accuracy": ratio(right, weight), "loss": ratio(loss, weight)}
+
+    def predict(self, model: nn.Module, inputs: Any) -> Sequence[VectorPrediction]:
+        """The vector of each text."""
+        return vectors_of(self.vectors(model, inputs))
+
+    def vectors(self, model: nn.Module, inputs: Any) -> Tensor:
+        """[N,D] the vectors of texts."""
+        vectors: Tensor = cast(Embedder, model)(inputs)
+        return vectors
+
+    def vector_size(self, model: AnyModel) -> int:
+        """How many numbers a vector has."""
+        assert isinstance(model, EmbedderConfig), "require has seen it"
+        return model.head.size or model.encoder.width
+
+
+class EmbedScored(Graded, Embed):
+    """Vectors learned from pairs with a score."""
+
+    metric = Metric("pearson")
+    others = (Metric("loss", higher_is_better=False),)
+    statistics = 4  # the cosine, the true score, loss, weight
+
+    def scaled(self, targets: Tensor) -> Tensor:
+        """Scores in 0..1, by the range of the training part."""
+        least, size = self.meaning.units[0] if self.meaning.units else (0.0, 1.0)
+        return (targets - least) / size
+
+    def judge(self, model: nn.Module, batch: Batch[Any, Tensor]) -> list[Judged]:
+        """Each pair judged; none of them is right or wrong."""
+        found = self.found(model, batch)
+        columns = (found.cosines, batch.targets, found.losses, torch.ones_like(found.losses))
+        table = torch.stack([column.detach().cpu().double() for column in columns], dim=1).numpy()
+        rows = zip(batch.ids, table, strict=True)
+        return [Judged(id_, numbers_shown(row[:1]), numbers_shown(row[1:2]), None, row) for id_, row in rows]
+
+    def summed(self, statistics: np.ndarray, times: np.ndarray | None = None) -> np.ndarray:
+        """[...,7] what a correlation is made of, loss and weight."""
+        said, true = statistics[:, 0], statistics[:, 1]
+        middle = self.meaning.units[0][0] if self.meaning.units else 0.0
+        columns = correlation_statistics(said, true - middle)
+        return super().summed(np.concatenate([columns, statistics[:, -2:]], axis=1), times)
+
+    def measure(self, sums: np.ndarray) -> dict[str, np.ndarray]:
+        """`pearson` and `loss`."""
+        return {"pearson": correlation(sums[..., :-2], sums[..., -1]), "loss": ratio(sums[..., -2], sums[..., -1])}
+
+    def measure_rows(self, statistics: np.ndarray) -> dict[str, float]:
+        """`spearman`."""
+        return {"spearman": spearman(statistics[:, 0], statistics[:, 1])}
+
+    def undefined(self, statistics: np.ndarray) -> dict[str, str]:
+        """The correlations, where cosines or scores never change."""
+        if len(statistics) > 1 and np.ptp(statistics[:, :2], axis=0).all():
+            return {}
+        return {"pearson": NEVER_CHANGES, "spearman": NEVER_CHANGES}
+
+
+def _named(kind: str) -> str:
+    """What stands together, for people."""
+    return {"text": "single texts", "pair": "pairs", "triple": "triples", "scored": "pairs with a score"}[kind]
+
+
+def _second_reading(model: Embedder, texts: Padded, ids: Sequence[str]) -> Found:
+    """What came of contrasting texts with themselves, without the symbols that their ids decide."""
+    width = texts.values.shape[1]
+    draws = [np.random.Generator(np.random.PCG64(int(id_))).random(width, np.float32) for id_ in ids]
+    second = thinned(texts, torch.from_numpy(np.stack(draws)).to(texts.values.device), JUDGED_WITHOUT)
+    asked = model.config.objective
+    temperature = asked.temperature if isinstance(asked, ContrastConfig | ViewsConfig) else ViewsConfig().temperature
+    return Contrast(ViewsConfig(temperature=temperature)).of((model.read(texts), model.read(second)), (texts, texts))
+
+
+def vectors_of(vectors: Tensor) -> list[VectorPrediction]:
+    """The rows of vectors [N,D] as answers, in float32 on the host."""
+    return [VectorPrediction(row) for row in vectors.detach().float().cpu().numpy()]
