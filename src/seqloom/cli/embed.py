@@ -1,0 +1,125 @@
+"""`seqloom embed`: the vectors of a file of inputs, a row for each, in the order of the inputs."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from seqloom.cli.data_options import BadRowsRule, FileOptions, bad_rows
+from seqloom.cli.exits import SOME_BAD
+from seqloom.cli.predict import STANDARD_INPUT, Model, load_on
+from seqloom.cli.sharing import shares
+from seqloom.cli.work_bar import work_bar
+from seqloom.data.problems import counted
+from seqloom.errors import needing
+
+if TYPE_CHECKING:
+    from seqloom.embedding import Finished
+    from seqloom.embedding.front import Engine, Step
+
+CHUNK = 1 << 20  # bytes
+SHOWN = 3  # rows without a vector
+
+
+@shares(FileOptions)
+def embed(
+    model: Model,
+    source: Annotated[str, typer.Argument(metavar="FILE", help="A file, or - for lines of standard input.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Write the vectors here: .npy or .parquet.")],
+    as_: Annotated[
+        str, typer.Option("--as", metavar="KIND", help="How numbers are kept: float32, float16, int8 or binary.")
+    ] = "float32",
+    precision: Annotated[
+        Literal["float32", "int8"],
+        typer.Option(help="What the model computes in; int8 is faster on a processor and less exact."),
+    ] = "float32",
+    engine: Annotated[
+        Literal["local", "ray"], typer.Option(help="Where: in this process, or on a Ray cluster.")
+    ] = "local",
+    bad_rows_: BadRowsRule = "strict",
+    *,
+    shared: FileOptions,
+) -> None:
+    """Make a vector of every row of a file, in order; the same command goes on where one was stopped."""
+    from seqloom.data.inputs import Columns
+    from seqloom.embedding import Source, embedding
+    from seqloom.embedding.outputs import form_of
+
+    form_of(out)
+    reading, skip, where = shared.reading(), bad_rows(bad_rows_, "100%").skip, _engine(engine)
+    loaded = load_on(model, shared.device)
+    columns = Columns(tuple(shared.input_ or ()), loaded.columns)
+    with _file(source) as (path, stream):
+        given = Source(path, columns, reading, skip, stream)
+        steps = embedding(loaded, given, out, kept_as=as_, precision=precision, budget=shared.budget, engine=where)
+        finished = _follow(steps)
+    _tell(finished)
+    if finished.bad:
+        raise typer.Exit(SOME_BAD)
+
+
+def _engine(name: str) -> "Engine":
+    """What makes the vectors; what is missing for it is told before any work."""
+    if name == "local":
+        from seqloom.embedding.windows import here
+
+        return here
+    from seqloom.embedding.on_ray import on_ray
+
+    with needing("ray"):
+        import ray  # noqa: F401
+    return on_ray
+
+
+@contextmanager
+def _file(source: str) -> Iterator[tuple[Path, str]]:
+    """The file, and what messages call it if it is a stream: that is copied first, for it is read twice."""
+    if source != STANDARD_INPUT:
+        yield Path(source), ""
+        return
+    from seqloom.data.arriving import STANDARD_INPUT as NAMED
+    from seqloom.durable import temporary_folder, write_file
+
+    with temporary_folder("embed") as folder:
+        copy = folder / "lines"
+        write_file(copy, iter(lambda: sys.stdin.buffer.read(CHUNK), b""))
+        yield copy, NAMED
+
+
+def _follow(steps: "Iterable[Step]") -> "Finished":
+    """What was written; people at a terminal see how far it is, and when it will be done."""
+    from seqloom.embedding import Checked, Embedded, Finished
+
+    finished = None
+    with work_bar() as show:
+        for step in steps:
+            match step:
+                case Checked(notes=notes):
+                    for note in notes:
+                        typer.echo(note, err=True)
+                case Embedded(done, total):
+                    show(f"{done:,} of {counted(total, 'row')}", done, total)
+                case Finished():
+                    finished = step
+    assert finished is not None, "it ends with what was written"
+    return finished
+
+
+def _tell(finished: "Finished") -> None:
+    """Say what is in the file, what was noticed, what was lost, and which rows have no vector."""
+    for note in finished.notes:
+        typer.echo(f"{note.first} ({counted(note.times, 'time')})" if note.times > 1 else note.first, err=True)
+    typer.echo(f"{counted(finished.rows, 'vector')} of {finished.width:,} numbers in {finished.path}", err=True)
+    if finished.loss is not None:
+        rows, cosine, recall = finished.loss
+        found = f"cosines are off by {cosine:.2g} on average, {recall:.1%} of the 10 nearest are the same"
+        typer.echo(f"lost, measured on {counted(rows, 'row')}: {found}", err=True)
+    if finished.bad:
+        for bad in finished.bad[:SHOWN]:
+            typer.echo(f"row {bad.row:,}, line {bad.line}: {bad.error}", err=True)
+        has = "has" if len(finished.bad) == 1 else "have"
+        card = f"{finished.path.name}.json"
+        typer.echo(f"{counted(len(finished.bad), 'row')} {has} no vector: {card} says which and why", err=True)
