@@ -8,6 +8,7 @@ are candidates: of pairs at 0.9 nearly all are found, at 0.8 all but two in a hu
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,9 +16,19 @@ SHINGLE = 5  # characters
 NEAR = 0.8
 BANDS, BAND_ROWS = 14, 6
 PROMISING = 0.66  # agreement of signatures below which an exact look is in vain: three deviations below NEAR
-NEIGHBOURS = 8  # a text is compared with so many others of its bucket: chains hold a large group together
+NEIGHBOURS = 8  # a text is compared with so many others of its bucket, the likest: chains hold a large group together
+DEPTH = 12  # further bands by which a crowded bucket is ordered
 SLICE = 1 << 20  # characters hashed together
+TOGETHER = 1 << 15  # pairs whose signatures are compared together
 SEED = 0x5E91_00B
+
+
+class Candidates(NamedTuple):
+    """Pairs of texts by their numbers, and the share of their signatures that agrees: an estimate of the similarity."""
+
+    ones: np.ndarray
+    others: np.ndarray
+    agreement: np.ndarray
 
 
 def shingles(text: str) -> frozenset[str]:
@@ -40,7 +51,7 @@ def near_groups(texts: Sequence[str]) -> list[list[int]]:
     """
     leaders = list(range(len(texts)))
     kept = lru_cache(maxsize=16_384)(lambda row: shingles(texts[row]))
-    for one, other in _candidates(signatures(texts)):
+    for one, other in _pairs(candidates(signatures(texts))):
         first, second = _leader(leaders, one), _leader(leaders, other)
         if first != second and jaccard(kept(one), kept(other)) >= NEAR:
             leaders[max(first, second)] = min(first, second)
@@ -76,9 +87,13 @@ def _slices(texts: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _signatures(texts: list[str]) -> np.ndarray:
-    hashes, starts = _hashed_shingles(texts)
+    return smallest(*_hashed_shingles(texts), BANDS * BAND_ROWS)
+
+
+def smallest(hashes: np.ndarray, starts: np.ndarray, orders: int) -> np.ndarray:
+    """[texts, orders] uint32: the smallest of each text's hashes in so many orders; a text begins at each start."""
     draw = np.random.default_rng(SEED)
-    result = np.empty((len(texts), BANDS * BAND_ROWS), np.uint32)
+    result = np.empty((len(starts), orders), np.uint32)
     for order in range(result.shape[1]):
         factor, offset = draw.integers(0, 1 << 32, 2, np.uint32)
         # An odd factor makes this a permutation of all 32-bit numbers.
@@ -102,21 +117,35 @@ def _hashed_shingles(texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
     return (mixed[inside] >> np.uint64(32)).astype(np.uint32), starts
 
 
-def _candidates(signed: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Pairs that agree in a band and in most of their signatures."""
-    rows = len(signed)
-    found = [np.empty(0, np.int64)]
-    for band in range(BANDS):
-        one, other = _band_pairs(_band_keys(signed[:, band * BAND_ROWS : (band + 1) * BAND_ROWS]))
-        found.append(np.minimum(one, other) * rows + np.maximum(one, other))
-    pairs = np.unique(np.concatenate(found))
-    for some in np.array_split(pairs, len(pairs) // SLICE + 1):
-        one, other = np.divmod(some, max(1, rows))
-        agreement = np.zeros(len(some), np.int16)
-        for column in signed.T:
-            agreement += column[one] == column[other]
-        promising = agreement >= PROMISING * signed.shape[1]
-        yield from zip(one[promising].tolist(), other[promising].tolist(), strict=True)
+def _pairs(blocks: Iterator[Candidates]) -> Iterator[tuple[int, int]]:
+    for ones, others, _ in blocks:
+        yield from zip(ones.tolist(), others.tolist(), strict=True)
+
+
+def candidates(
+    signed: np.ndarray, band_rows: int = BAND_ROWS, promising: float = PROMISING, neighbours: int = NEIGHBOURS
+) -> Iterator[Candidates]:
+    """Pairs that agree in a band and in most of their signatures, in blocks, each pair once and by its first row."""
+    rows, orders = signed.shape
+    pairs = np.empty(0, np.int64)
+    bands = [_band_keys(signed[:, start : start + band_rows]) for start in range(0, orders, band_rows)]
+    draw = np.random.default_rng(SEED)
+    for band, keys in enumerate(bands):
+        further = [bands[other] for other in draw.permutation(len(bands)) if other != band]
+        ones, others = _band_pairs(keys, further[:DEPTH], neighbours)
+        pairs = _merged(pairs, np.minimum(ones, others) * rows + np.maximum(ones, others))
+    for start in range(0, len(pairs), TOGETHER):
+        ones, others = np.divmod(pairs[start : start + TOGETHER], rows)
+        agreement = np.count_nonzero(signed[ones] == signed[others], axis=1) / orders
+        near = agreement >= promising
+        yield Candidates(ones[near], others[near], agreement[near])
+
+
+def _merged(pairs: np.ndarray, more: np.ndarray) -> np.ndarray:
+    """All of both, each once and in order; the first are so already, which a stable sort makes use of."""
+    both = np.concatenate([pairs, np.sort(more)])
+    both.sort(kind="stable")
+    return np.asarray(both[np.append(True, both[1:] != both[:-1])[: len(both)]])
 
 
 def _band_keys(band: np.ndarray) -> np.ndarray:
@@ -128,11 +157,19 @@ def _band_keys(band: np.ndarray) -> np.ndarray:
     return keys
 
 
-def _band_pairs(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs of rows in one bucket: all of a small one, neighbours of a large one."""
+def _band_pairs(keys: np.ndarray, further: Sequence[np.ndarray], neighbours: int) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs of rows in one bucket: all of a small one; neighbours of a large one, in the order of further bands.
+
+    Rows that agree in many bands stand side by side there, wherever they are in the file.
+    """
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
-    same = [(apart, ordered[apart:] == ordered[:-apart]) for apart in range(1, NEIGHBOURS + 1)]
+    starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)])
+    sizes = np.diff(starts, append=len(ordered))
+    crowded = np.repeat(sizes > neighbours + 1, sizes)
+    rows = order[crowded]
+    order[crowded] = rows[np.lexsort([*(band[rows] for band in reversed(further)), keys[rows]])]
+    same = [(apart, ordered[apart:] == ordered[:-apart]) for apart in range(1, neighbours + 1)]
     ones = [order[apart:][equal] for apart, equal in same]
     others = [order[:-apart][equal] for apart, equal in same]
     return np.concatenate(ones), np.concatenate(others)

@@ -1,0 +1,134 @@
+"""`seqloom dedupe`: a copy of a file in which near duplicates are marked."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+
+import typer
+from rich.text import Text
+
+from seqloom.cli.data_options import FileOptions, Id
+from seqloom.cli.predict import load_on
+from seqloom.cli.screen import Screen
+from seqloom.cli.sharing import shares
+from seqloom.cli.work_bar import work_bar
+from seqloom.data.problems import counted
+from seqloom.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import numpy as np
+
+    from seqloom.loaded import LoadedModel
+    from seqloom.search.duplicates import Duplicates
+    from seqloom.search.similarity import Compared
+
+NARROWEST, WIDEST = 50, 100  # columns of the picture
+PICTURES = (".html", ".svg")
+
+
+@shares(FileOptions)
+def dedupe(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The texts, one in each row.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="MARKED", help="The marked copy: .csv, .jsonl, ...")],
+    by: Annotated[
+        Literal["text", "meaning"] | None,
+        typer.Option("--by", help="Compare letters, or vectors of --model; else meaning where a model is given."),
+    ] = None,
+    model: Annotated[
+        Path | None, typer.Option("--model", metavar="MODEL", help="A model that makes vectors of texts.")
+    ] = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option("--threshold", metavar="X", help="Similarity from 0.5 to 1; else in the valley of a histogram."),
+    ] = None,
+    picture: Annotated[
+        Path | None, typer.Option("--picture", metavar="FILE", help="Save the histogram: .html or .svg.")
+    ] = None,
+    id_: Id = None,
+    *,
+    shared: FileOptions,
+) -> None:
+    """Mark near duplicates in a copy of a file; nothing is deleted."""
+    if (by or ("meaning" if model else "text")) != ("meaning" if model else "text"):
+        fix = "leave --model out" if by == "text" else "give the model: --model MODEL"
+        raise ConfigError(f"--by {by} and {'a' if model else 'no'} model", fix=fix)
+    _require_picture(picture, (file, out))
+    from seqloom.search.marking import mark_duplicates
+    from seqloom.search.rows import Rows
+
+    rows = Rows(file, tuple(shared.input_ or ()), id_, reading=shared.reading())
+    embedder = None if model is None else embedder_of(model, shared)
+    found = _followed(mark_duplicates(rows, out, model=embedder, threshold=threshold))
+    if picture is not None:
+        _save(found, picture)
+    _tell(found, out, chosen=threshold is None)
+
+
+class Embedder(NamedTuple):
+    """A loaded model that makes vectors with batches of a certain size."""
+
+    loaded: "LoadedModel"
+    budget: int
+
+    def embed(self, texts: "Sequence[str]") -> "np.ndarray":
+        """[N,W] the vectors of the texts, in their order."""
+        return self.loaded.embed(texts, budget=self.budget)
+
+
+def embedder_of(model: Path, shared: FileOptions) -> Embedder:
+    """The model on the device, with the batches, that were asked for."""
+    from seqloom.loaded.model import BUDGET
+
+    return Embedder(load_on(model, shared.device), shared.budget or BUDGET)
+
+
+def _require_picture(picture: Path | None, others: tuple[Path, ...]) -> None:
+    """Refuse, before any work, a name that no picture can have, or that another file of the command has."""
+    if picture is None:
+        return
+    from seqloom.search.copies import is_same
+
+    if any(is_same(picture, other) for other in others):
+        raise ConfigError(f"--picture {picture} would replace another file of this command", fix="give another name")
+    if picture.suffix.lower() not in PICTURES:
+        raise ConfigError(f"--picture {picture}: pictures are saved as {' or '.join(PICTURES)}", fix="another ending")
+    if not picture.parent.is_dir():
+        raise ConfigError(f"--picture {picture}: there is no folder {picture.parent}", fix="make the folder first")
+
+
+def _followed(steps: "Iterable[Compared | Duplicates]") -> "Duplicates":
+    """What was found; people at a terminal see how far it is."""
+    from seqloom.search.duplicates import Duplicates
+
+    found = None
+    with work_bar() as show:
+        for step in steps:
+            if isinstance(step, Duplicates):
+                found = step
+            else:
+                show(f"{step.done:,} of {step.total:,} {step.doing}", step.done, step.total)
+    assert found is not None, "finding ends with what was found"
+    return found
+
+
+def _save(found: "Duplicates", picture: Path) -> None:
+    from seqloom.durable import write_file
+    from seqloom.figures import page
+
+    figure = found.histogram.figure(found.threshold)
+    write_file(picture, figure.svg() if picture.suffix.lower() == ".svg" else page("Similarities", [figure]))
+
+
+def _tell(found: "Duplicates", out: Path, *, chosen: bool) -> None:
+    """Show the histogram if the threshold was chosen from it, and say what was found."""
+    screen = Screen()
+    if chosen:
+        coloured = screen.color_system is not None and not screen.no_color
+        drawn = found.histogram.figure(found.threshold).text(max(NARROWEST, min(WIDEST, screen.width)), coloured)
+        screen.print(Text.from_ansi(drawn), soft_wrap=True)
+        why = "in the valley" if found.found else "the usual one: the histogram has no valley"
+        screen.print(f"threshold {found.threshold:g}, {why}; --threshold takes another", markup=False, soft_wrap=True)
+    clusters = counted(int(found.clusters.max(initial=0)), "cluster")
+    told = f"{counted(found.duplicates, 'row')} of {len(found.clusters):,} repeat another, in {clusters}"
+    screen.print(f"{told}; marked in {out}", markup=False, soft_wrap=True)

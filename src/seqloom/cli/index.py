@@ -1,0 +1,108 @@
+"""`seqloom index`: a file of documents becomes an index; more are added, replaced or deleted."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from seqloom.cli.data_options import BadRowsRule, FileOptions, Id, bad_rows
+from seqloom.cli.predict import load_on
+from seqloom.cli.sharing import shares
+from seqloom.cli.work_bar import work_bar
+from seqloom.data.problems import counted
+from seqloom.errors import ConfigError
+
+if TYPE_CHECKING:
+    from seqloom.search.building import Step
+    from seqloom.search.store import Built
+
+Exact = Annotated[bool, typer.Option("--exact", help="No graph: compare every passage, however many there are.")]
+
+
+@shares(FileOptions)
+def index(
+    model: Annotated[Path | None, typer.Argument(metavar="MODEL", help="A run folder or a model folder.")] = None,
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="The documents, one in each row.")] = None,
+    out: Annotated[
+        str | None,
+        typer.Option("--out", "-o", metavar="INDEX", help="The folder of the index, or a postgresql:// URL."),
+    ] = None,
+    add: Annotated[bool, typer.Option("--add", help="Add to an index; an id that is there is replaced.")] = False,
+    delete: Annotated[
+        list[str] | None, typer.Option("--delete", metavar="ID", help="Delete a document; may be repeated.")
+    ] = None,
+    join: Annotated[
+        bool, typer.Option("--join", help="Write the index anew, without what was deleted or replaced.")
+    ] = False,
+    id_: Id = None,
+    passage: Annotated[
+        int | None,
+        typer.Option("--passage", metavar="COUNT", help="Symbols of a passage; else 256, or what the model reads."),
+    ] = None,
+    exact: Exact = False,
+    bad_rows_: BadRowsRule = "strict",
+    *,
+    shared: FileOptions,
+) -> None:
+    """Make an index of documents to search in; the same command goes on where one was stopped."""
+    if out is None:
+        raise ConfigError("the index has no name", fix="--out INDEX")
+    if delete or join:
+        if model is not None or add:
+            raise ConfigError("--delete and --join are for documents that are there", fix="leave the file out")
+        return _change(out, delete or [], join, exact)
+    if model is None or file is None:
+        raise ConfigError("an index is made with a model, of a file", fix="seqloom index MODEL FILE --out INDEX")
+    from seqloom.search import Collection, ModelEmbeds, add_to_index, build_index
+
+    rule = bad_rows(bad_rows_, "100%")
+    loaded = load_on(model, shared.device)
+    usual = loaded.columns if len(loaded.columns) == 1 else ()
+    documents = Collection(file, tuple(shared.input_ or ()), id_, usual, shared.reading(), rule)
+    steps = (add_to_index if add else build_index)(out, ModelEmbeds(loaded), documents, passage=passage, exact=exact)
+    return _tell(follow(steps))
+
+
+def _change(out: str, ids: list[str], join: bool, exact: bool) -> None:
+    """Delete documents of an index, or write it anew without what is gone."""
+    from seqloom.search.places import open_store, writing_at
+
+    open_store(out)  # what is no index is told before a folder is made
+    with writing_at(out) as there:
+        if ids:
+            there.delete(ids)
+        if join:
+            there.join()
+        built = follow(there.finished(exact=exact))
+    if ids:
+        typer.echo(f"{counted(len(ids), 'document')} deleted", err=True)
+    _tell(built)
+
+
+def follow(steps: "Iterable[Step]") -> "Built":
+    """What came of it; people at a terminal see how far it is."""
+    from seqloom.search.building import Embedded
+    from seqloom.search.documents import Checked
+    from seqloom.search.store import Built, Linked
+
+    built = None
+    with work_bar() as show:
+        for step in steps:
+            match step:
+                case Checked(_, skipped) if skipped:
+                    typer.echo(f"{counted(skipped, 'bad row')} read over", err=True)
+                case Embedded(done, total):
+                    show(f"{done:,} of {counted(total, 'document')}", done, total)
+                case Linked(done, total):
+                    show(f"{done:,} of {counted(total, 'passage')} in the graph", done, total)
+                case Built():
+                    built = step
+    assert built is not None, "a build ends with what was built"
+    return built
+
+
+def _tell(built: "Built") -> None:
+    how = "found along a graph (HNSW)" if built.graph else "all compared"
+    passages = counted(built.passages, "passage")
+    typer.echo(f"{counted(built.documents, 'document')} in the index: {passages}, {how}", err=True)

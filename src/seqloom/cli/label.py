@@ -1,0 +1,226 @@
+"""`seqloom label`: rows get labels, one question after the other or many at a time; all of it is logged."""
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+
+import typer
+
+from seqloom.cli.data_options import FileOptions, Id
+from seqloom.cli.dedupe import embedder_of
+from seqloom.cli.screen import Screen
+from seqloom.cli.sharing import shares
+from seqloom.cli.work_bar import work_bar
+from seqloom.data.problems import counted, escaped
+from seqloom.errors import ConfigError
+
+if TYPE_CHECKING:
+    from seqloom.search.labelling import Labelling, Question
+    from seqloom.search.rows import Rows
+    from seqloom.search.similarity import Compared
+
+MOST_SHOWN = 2_000  # characters of a text
+HELP = "Enter accepts the suggestion; a number or a name is another label, +NAME a new one; s skips, u undoes, q ends"
+
+
+@shares(FileOptions)
+def label(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The texts, one in each row.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="LABELS", help="The log of all decisions; it grows.")],
+    labels: Annotated[str | None, typer.Option("--labels", metavar="A,B,C", help="The labels, with commas.")] = None,
+    examples: Annotated[
+        Path | None, typer.Option("--examples", metavar="FILE", help="Rows that have a label, to learn from.")
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option("--target", metavar="NAME", help="The column of labels in --examples.")
+    ] = None,
+    model: Annotated[
+        Path | None, typer.Option("--model", metavar="MODEL", help="A model of vectors; without one, words decide.")
+    ] = None,
+    suggest: Annotated[
+        Literal["head", "neighbours"], typer.Option("--suggest", help="A fitted head, or the nearest examples.")
+    ] = "head",
+    order: Annotated[
+        Literal["active", "random"], typer.Option("--order", help="The most doubtful rows first, or any.")
+    ] = "active",
+    seed: Annotated[int, typer.Option("--seed", min=0, metavar="NUMBER", help="Of the order.")] = 0,
+    undo: Annotated[bool, typer.Option("--undo", help="Take the last action back, and ask nothing.")] = False,
+    accept_above: Annotated[
+        float | None,
+        typer.Option("--accept-above", metavar="X", help="Accept all suggestions this sure, and ask nothing."),
+    ] = None,
+    export: Annotated[
+        Path | None, typer.Option("--export", metavar="FILE", help="Write the labelled rows, and ask nothing.")
+    ] = None,
+    column: Annotated[
+        str, typer.Option("--column", metavar="NAME", help="What the column of labels is called in --export.")
+    ] = "label",
+    id_: Id = None,
+    *,
+    shared: FileOptions,
+) -> None:
+    """Label the rows of a file; the same command goes on where it was stopped."""
+    from seqloom.search.copies import require_copy
+    from seqloom.search.label_examples import NONE, read_examples
+    from seqloom.search.labelling import BY, How, opening
+    from seqloom.search.rows import Rows
+
+    rows = Rows(file, tuple(shared.input_ or ()), id_, reading=shared.reading())
+    _require_out(out, file, examples)
+    if export is not None:
+        require_copy(export, rows, (column, BY), out)
+    if target is not None and examples is None:
+        raise ConfigError("--target names a column of --examples", fix="give --examples FILE too")
+    given, names = rows.read(), _names(labels)
+    learnt = NONE if examples is None else read_examples(rows._replace(path=examples, id=None), target)
+    embedder = None if model is None or not _asks(undo, export, accept_above) else embedder_of(model, shared)
+    steps = opening(given, out, model=embedder, labels=names, examples=learnt, how=How(suggest, order, seed))
+    session = _followed(steps)
+    acted = _acted(session, undo, accept_above)
+    if export is not None:
+        _export(session, rows, export, column)
+    elif not acted:
+        _review(session)
+
+
+def _asks(undo: bool, export: Path | None, accept_above: float | None) -> bool:
+    """Whether suggestions are needed: to take back or to write out what was decided, no model is."""
+    return accept_above is not None or not (undo or export)
+
+
+def _require_out(out: Path, file: Path, examples: Path | None) -> None:
+    """Refuse, before any work, a log that would be the data or the examples, or that nobody could write."""
+    from seqloom.search.copies import is_same
+
+    if is_same(out, file):
+        raise ConfigError(f"--out {out} is the file itself", fix="give the log of labels another name")
+    if examples is not None and is_same(out, examples):
+        raise ConfigError(f"--out {out} is the file of --examples", fix="give the log of labels another name")
+    if not out.parent.is_dir():
+        raise ConfigError(f"--out {out}: there is no folder {out.parent}", fix="make the folder first")
+
+
+def _names(labels: str | None) -> list[str]:
+    """The labels that were named; ConfigError for an empty one or one that is named twice."""
+    if labels is None:
+        return []
+    names = [name.strip() for name in labels.split(",")]
+    if not all(names) or len(set(names)) < len(names):
+        raise ConfigError(f"--labels {labels!r}", fix="give different names with commas between, as in good,bad")
+    return names
+
+
+def _followed(steps: "Iterable[Compared | Labelling]") -> "Labelling":
+    """The rows ready to be labelled; people at a terminal see how far it is."""
+    from seqloom.search.labelling import Labelling
+
+    session = None
+    with work_bar() as show:
+        for step in steps:
+            if isinstance(step, Labelling):
+                session = step
+            else:
+                show(f"{step.done:,} of {step.total:,} {step.doing}", step.done, step.total)
+    assert session is not None, "opening ends with what was opened"
+    return session
+
+
+def _acted(session: "Labelling", undo: bool, accept_above: float | None) -> bool:
+    """Whether something was done that needs no questions."""
+    if undo:
+        action = session.undo()
+        typer.echo("nothing to undo" if action is None else f"taken back: {counted(len(action.rows), 'decision')}")
+    if accept_above is not None:
+        count = session.accept_above(accept_above)
+        typer.echo(f"{counted(count, 'suggestion')} accepted; seqloom label ... --undo takes them back")
+    return undo or accept_above is not None
+
+
+def _export(session: "Labelling", rows: "Rows", out: Path, column: str) -> None:
+    from seqloom.search.copies import write_copy
+
+    added, wanted = session.columns(column)
+    write_copy(out, rows, session.given.state, added, wanted)
+    typer.echo(f"{counted(int(wanted.sum()), 'labelled row')} written to {out}")
+
+
+class Chosen(NamedTuple):
+    """The answer that names a label; new ones begin with a plus."""
+
+    label: str
+    new: bool = False
+
+
+Answer = Chosen | Literal["accept", "skip", "undo", "end", "help"]
+COMMANDS: dict[str, Answer] = {"": "accept", "s": "skip", "u": "undo", "q": "end", "?": "help"}
+
+
+def answer_of(typed: str, labels: list[str]) -> Answer:
+    """What an answer means: a label by its name, a command, a label by its number from 1 or by its beginning.
+
+    >>> answer_of("2", ["good", "bad"]), answer_of("1", ["0", "1"]).label, answer_of("b", ["good", "bad"]).label
+    (Chosen(label='bad', new=False), '1', 'bad')
+    """
+    word = typed.strip()
+    if word in labels:
+        return Chosen(word)
+    if word in COMMANDS:
+        return COMMANDS[word]
+    if word.startswith("+") and word[1:].strip():
+        return Chosen(word[1:].strip(), new=True)
+    if word.isdecimal() and not any(label.isdecimal() for label in labels):
+        return Chosen(labels[int(word) - 1]) if 1 <= int(word) <= len(labels) else "help"
+    begun = [label for label in labels if label.startswith(word)]
+    return Chosen(begun[0]) if len(begun) == 1 else "help"
+
+
+def _review(session: "Labelling") -> None:
+    """Ask until all rows are decided, or until somebody has had enough."""
+    if not session.labels:
+        raise ConfigError("there is no label to give", fix="name some: --labels good,bad")
+    asks, screen = sys.stdin.isatty(), Screen()
+    while (question := session.next()) is not None:
+        _show(session, question, screen)
+        if asks:
+            typer.echo("> ", nl=False, err=True)
+        typed = sys.stdin.readline()
+        if not typed or not _answered(session, question, answer_of(typed, session.labels), screen):
+            break
+    labelled = counted(len(session.decisions.labelled), "row")
+    left = "no row is left" if question is None else f"{counted(len(session.free), 'row')} left"
+    screen.print(f"{labelled} labelled, {left}; all of it is in {session.decisions.path}", markup=False, soft_wrap=True)
+
+
+def _show(session: "Labelling", question: "Question", screen: Screen) -> None:
+    """The row, what is suggested, and the labels there are."""
+    done, left = len(session.decisions.labelled), len(session.free)
+    sure = "" if question.suggested is None else f" - {escaped(question.suggested)}? ({question.confidence:.2f})"
+    name = escaped(session.given.names[question.row])
+    numbered = not any(one.isdecimal() for one in session.labels)
+    choices = [f"{number} {escaped(one)}" if numbered else escaped(one) for number, one in enumerate(session.labels, 1)]
+    text = question.text if len(question.text) <= MOST_SHOWN else f"{question.text[:MOST_SHOWN]}..."
+    head = f"row {name} - {done:,} labelled, {left:,} left{sure}"
+    for line in (head, f"  {escaped(text)}", f"  [{', '.join(choices)}; s skip, u undo, q end, ? help]"):
+        screen.print(line, markup=False, soft_wrap=True)
+
+
+def _answered(session: "Labelling", question: "Question", answer: Answer, screen: Screen) -> bool:
+    """Whether there may be further questions, after this answer was acted on."""
+    match answer:
+        case Chosen(label, new):
+            if new and label not in session.labels:
+                session.labels.append(label)
+            session.label(question, label)
+        case "accept" if question.suggested is not None:
+            session.label(question, question.suggested)
+        case "skip":
+            session.skip(question)
+        case "undo":
+            if session.undo() is None:
+                screen.print("nothing to undo", markup=False)
+        case "end":
+            return False
+        case _:
+            screen.print(HELP, markup=False, soft_wrap=True)
+    return True

@@ -1,0 +1,201 @@
+"""`seqloom search`: questions to an index, on the command line or one after the other; or judged questions."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import msgspec
+import typer
+
+from seqloom.cli.figure_tables import Figure, figure_lines
+from seqloom.cli.index import Exact
+from seqloom.cli.screen import Screen
+from seqloom.cli.work_bar import work_bar
+from seqloom.data.problems import counted, escaped
+from seqloom.errors import ConfigError, SeqloomError
+
+if TYPE_CHECKING:
+    from seqloom.search import Hit, Searcher
+    from seqloom.search.judging import Judged
+    from seqloom.search.reranking import Reranker
+
+AROUND = 240  # characters of a passage that are shown around its best sentence
+PROMPT = "search> "
+
+
+class Answering(NamedTuple):
+    """What answers questions, and how many answers are wanted."""
+
+    searcher: "Searcher"
+    reranker: "Reranker | None"
+    read_again: int
+    most: int
+    where: tuple[str, ...]
+
+    def hits(self, question: str) -> "list[Hit]":
+        """The best documents, the best one first."""
+        if self.reranker is None:
+            return self.searcher.search(question, count=self.most, where=self.where)
+        first = self.searcher.search(question, count=max(self.read_again, self.most), where=self.where)
+        return self.reranker.reranked(question, first)[: self.most]
+
+    def ids(self, question: str) -> list[str]:
+        """Their ids alone."""
+        if self.reranker is None:
+            found = self.searcher.ranked(question, count=self.most, where=self.where)
+            return [one.id for one in found]
+        return [hit.id for hit in self.hits(question)]
+
+
+def search(
+    index: Annotated[str, typer.Argument(metavar="INDEX", help="The folder of an index, or a postgresql:// URL.")],
+    query: Annotated[
+        str | None, typer.Argument(metavar="QUERY", help="What is searched for; without it, a line after the other.")
+    ] = None,
+    count: Annotated[int, typer.Option("-k", "--count", min=1, metavar="COUNT", help="How many documents.")] = 10,
+    where: Annotated[
+        list[str] | None,
+        typer.Option("--where", metavar="CONDITION", help='Such as "year>=2000" or lang=en; may be repeated.'),
+    ] = None,
+    mode: Annotated[str, typer.Option("--mode", metavar="NAME", help="vectors, words or both.")] = "both",
+    rerank: Annotated[
+        Path | None, typer.Option("--rerank", metavar="MODEL", help="A model of pairs that reads the first again.")
+    ] = None,
+    rerank_label: Annotated[
+        str | None, typer.Option("--rerank-label", metavar="LABEL", help="Its label for a passage that answers.")
+    ] = None,
+    rerank_top: Annotated[
+        int, typer.Option("--rerank-top", min=1, metavar="COUNT", help="How many it reads again.")
+    ] = 50,
+    queries: Annotated[
+        Path | None, typer.Option("--queries", metavar="FILE", help="Questions, to be judged with --qrels.")
+    ] = None,
+    qrels: Annotated[
+        Path | None, typer.Option("--qrels", metavar="FILE", help="Which documents answer which questions.")
+    ] = None,
+    model: Annotated[
+        Path | None, typer.Option("--model", metavar="MODEL", help="The model of the index, if it was moved.")
+    ] = None,
+    exact: Exact = False,
+    device: Annotated[str, typer.Option("--device", metavar="NAME", help="cpu, cuda or mps.")] = "cpu",
+    json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each question.")] = False,
+) -> None:
+    """Search in an index, by meaning, by words or by both."""
+    if (queries is None) != (qrels is None):
+        raise ConfigError("--queries and --qrels belong together", fix="give both, or none")
+    if queries is not None and query is not None:
+        raise ConfigError("both a query and a file of them are given", fix="leave one out")
+    from seqloom.search.conditions import conditions, require_columns
+    from seqloom.search.places import open_store
+    from seqloom.search.searching import searcher
+
+    there = open_store(index, exact=exact)
+    require_columns(conditions(where or ()), there.columns)
+    if (standing := there.standing) is not None and not standing.last:
+        told = f"the index holds {counted(standing.stop, 'document')} of {standing.name} and not the rest"
+        typer.echo(f"warning: {told}: the command that was stopped goes on", err=True)
+    asked = searcher(there, by=mode, model=model, device=device)
+    reader = _reranker(rerank, rerank_label, device)
+    answering = Answering(asked, reader, rerank_top, count, tuple(where or ()))
+    if queries is not None and qrels is not None:
+        return _judge(answering, queries, qrels, json)
+    for one in [query] if query is not None else _typed():
+        _answer(answering, one, json, alone=query is not None)
+    return None
+
+
+def _reranker(path: Path | None, label: str | None, device: str) -> "Reranker | None":
+    if path is None:
+        if label is not None:
+            raise ConfigError("--rerank-label is for a re-ranker", fix="give --rerank MODEL too")
+        return None
+    from seqloom.loaded import load
+    from seqloom.search.reranking import Reranker
+
+    return Reranker(load(path, device=device), label)
+
+
+def _typed() -> Iterator[str]:
+    """The questions that somebody types, or that come through a pipe, until the end or an empty line."""
+    asks = sys.stdin.isatty()
+    while True:
+        if asks:
+            typer.echo(PROMPT, nl=False, err=True)
+        line = sys.stdin.readline()
+        if not line.strip():
+            return
+        yield line.strip()
+
+
+def _answer(answering: Answering, question: str, json: bool, alone: bool) -> None:
+    """Show the answers to a question; where more may follow, what is wrong with one does not end all."""
+    try:
+        hits = answering.hits(question)
+    except SeqloomError as error:
+        if alone:
+            raise
+        typer.echo(f"error: {error}", err=True)
+        return None
+    if json:
+        line = msgspec.json.encode({"query": question, "hits": [hit.to_json() for hit in hits]}).decode()
+        return Screen().print(line, markup=False, soft_wrap=True)
+    return _show(hits)
+
+
+def _show(hits: "list[Hit]") -> None:
+    """A few lines for each hit, its best sentence in bold."""
+    from rich.text import Text
+
+    screen = Screen()
+    if not hits:
+        screen.print("nothing found", markup=False)
+    for rank, hit in enumerate(hits, 1):
+        columns = "  ".join(f"{escaped(name)}={escaped(_short(value))}" for name, value in hit.columns.items())
+        screen.print(f"{rank:>3}. {escaped(hit.id)}  {hit.score:.4f}  {columns}".rstrip(), markup=False, soft_wrap=True)
+        before, sentence, after = _marked(hit)
+        mark = ("", "") if screen.is_terminal else (">>", "<<")  # what a terminal shows in bold
+        shown = Text(f"     {before}").append(f"{mark[0]}{sentence}{mark[1]}", style="bold").append(after)
+        screen.print(shown, soft_wrap=True)
+
+
+def _marked(hit: "Hit") -> tuple[str, str, str]:
+    """The best sentence of a hit, and what stands around it."""
+    (start, stop), (first, last) = hit.passage, hit.sentence
+    left, right = max(start, first - AROUND), min(stop, last + AROUND)
+    before = ("..." if left > start else "") + hit.text[left:first]
+    after = hit.text[last:right] + ("..." if right < stop else "")
+    return escaped(" ".join(before.split()) + " " * bool(before)), escaped(hit.text[first:last]), escaped(after)
+
+
+def _short(value: Any, most: int = 60) -> str:
+    text = str(value)
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
+def _judge(answering: Answering, queries: Path, qrels: Path, json: bool) -> None:
+    """Show how good the answers are, by judgements of people."""
+    from seqloom.search.documents import Collection
+    from seqloom.search.judging import DEEP, Judged, judged, read_judgements, read_questions
+
+    judgements, questions = read_judgements(qrels), read_questions(Collection(queries))
+    deep = answering._replace(most=DEEP)
+    found = None
+    with work_bar() as show:
+        for step in judged(deep.ids, questions, judgements):
+            if isinstance(step, Judged):
+                found = step
+            else:
+                show(f"{step:,} of {counted(len(judgements), 'question')}", step, len(judgements))
+    assert found is not None, "the last step is the judgement"
+    _show_judged(found, json)
+
+
+def _show_judged(found: "Judged", json: bool) -> None:
+    told: dict[str, Any] = {"rows": found.rows, "metrics": found.metrics}
+    told["intervals"] = {name: found.intervals.get(name) for name in found.metrics}
+    if json:
+        return Screen().print(msgspec.json.encode(told).decode(), markup=False, soft_wrap=True)
+    lines = figure_lines([f"  {name:<10}" for name in found.metrics], [Figure.of(told, name) for name in found.metrics])
+    text = "\n".join([counted(found.rows, "question"), "", *lines])
+    return Screen().print(text, markup=False, soft_wrap=True)

@@ -1,0 +1,143 @@
+"""The documents in a file: which columns are the text, which is the id, and all others kept beside it.
+
+A file is read twice: first all of it is checked, so that nothing is embedded before every row is known to be good; then
+its documents come one by one. Without a column of ids, a document is called by its file and line.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from seqloom.config.data import ReadingConfig
+from seqloom.data.inputs import Columns, find_columns
+from seqloom.data.opening.files import fingerprint
+from seqloom.data.problems import BadRows, Ledger, Place
+from seqloom.data.readers import read_table
+from seqloom.data.roles import IDS
+from seqloom.data.tables import Record, Table
+from seqloom.data.values import Unfit, kind_name
+from seqloom.errors import ConfigError, did_you_mean
+from seqloom.search.store import Document
+
+ONCE = "give every document an id of its own, or --bad-rows skip"
+
+
+class Checked(NamedTuple):
+    """What is known of a file that was read once: how many documents it has, and the sum of its bytes and columns."""
+
+    documents: int
+    skipped: int  # bad rows that were read over
+    sha256: str
+
+
+class Roles(NamedTuple):
+    """The numbers of the columns: of the text, of the id if there is one, and all others with their names."""
+
+    text: tuple[int, ...]
+    id: int | None
+    others: tuple[tuple[str, int], ...]
+
+
+class Collection(NamedTuple):
+    """A file of documents, and how it is read."""
+
+    path: Path
+    text: tuple[str, ...] = ()  # the columns of the text, joined with a space; none: one of a usual name
+    id: str | None = None
+    usual: tuple[str, ...] = ()  # the column that the training of the model read
+    reading: ReadingConfig = ReadingConfig()
+    bad_rows: BadRows = BadRows()
+
+    def checked(self) -> Checked:
+        """What the file holds; RejectedError that names the bad rows, if there are more than are read over."""
+        ledger = Ledger(self.bad_rows)
+        count = sum(1 for _ in self.documents(ledger))
+        ledger.close()
+        if not count:
+            ledger.bad_file("data.empty", "there is no document in this file", Place(str(self.path)), "another file")
+        return Checked(count, ledger.skipped, self._sha256())
+
+    def _sha256(self) -> str:
+        """A sum that changes with the bytes of the file and with what is read of them."""
+        read = (fingerprint(self.path).sha256, self.text, self.id, self.usual, self.reading, self.bad_rows)
+        return hashlib.sha256(msgspec.json.encode(read)).hexdigest()
+
+    def documents(self, ledger: Ledger | None = None) -> Iterator[Document]:
+        """The documents in the order of the file; bad rows are counted in the ledger and left out."""
+        told = Ledger(self.bad_rows) if ledger is None else ledger
+        table = read_table((self.path,), self.reading, told)
+        roles, seen = self._roles(table, told), dict[str, int]()
+        for record in table.records:
+            try:
+                document = _document(record, roles)
+                if document.id in seen:
+                    text = f"the id '{document.id}' is that of line {seen[document.id]:,} too"
+                    raise Unfit(roles.id or 0, "document.twice", text, ONCE)
+            except Unfit as unfit:
+                told.rows -= 1  # the reader has counted it as a good one
+                told.bad_row(unfit.code, unfit.text, table.locate(record, unfit.column), unfit.fix)
+                continue
+            seen[document.id] = record.line
+            yield document
+
+    def _roles(self, table: Table, ledger: Ledger) -> Roles:
+        names = table.columns
+        if len(self.text) > 1:
+            text = tuple(_column(name, names, "--input", self.path) for name in self.text)
+        else:
+            text = find_columns(table, "text", Columns(self.text, self.usual), self.path, ledger)
+        lower = [name.lower() for name in names]
+        usual = next((lower.index(name) for name in IDS if name in lower), None)
+        identity = usual if self.id is None else _column(self.id, names, "--id", self.path)
+        others = ((name, number) for number, name in enumerate(names) if number not in (*text, identity))
+        return Roles(text, identity, tuple(others))
+
+
+def _column(name: str, names: tuple[str, ...], flag: str, path: Path) -> int:
+    if name not in names:
+        raise ConfigError(f"{path}: {flag} {name}: there is no such column", fix=did_you_mean(name, names))
+    return names.index(name)
+
+
+def _document(record: Record, roles: Roles) -> Document:
+    """The document of a row; Unfit if it has no text or no id."""
+    texts = [_text(record.values[column], column) for column in roles.text]
+    text = " ".join(filter(None, texts))
+    if not text:
+        raise Unfit(roles.text[-1], "row.empty_text", "the text is empty", "fill it in, or --bad-rows skip")
+    columns = {name: kept(record.values[number]) for name, number in roles.others}
+    return Document(_id(record, roles.id), text, columns)
+
+
+def _text(value: Any, column: int) -> str:
+    if value is not None and type(value) is not str:
+        raise Unfit(column, "type.text", f"expected a string, got {kind_name(value)}", "is this the right column?")
+    return (value or "").strip()
+
+
+def _id(record: Record, column: int | None) -> str:
+    if column is None:
+        return f"{Path(record.path).name}:{record.line}"
+    value = record.values[column]
+    if type(value) not in (str, int) or not str(value).strip():
+        raise Unfit(column, "document.id", f"expected an id, got {kind_name(value)}", "fill it in, or another --id")
+    return str(value)
+
+
+def kept(value: Any) -> Any:
+    """A value as JSON has it; what JSON has not is written as text.
+
+    >>> kept([1, None, float("nan"), 2.5]), kept(b"a")
+    ([1, None, None, 2.5], "b'a'")
+    """
+    if isinstance(value, list | tuple):
+        return [kept(one) for one in value]
+    if isinstance(value, dict):
+        return {str(name): kept(one) for name, one in value.items()}
+    if isinstance(value, float):
+        return float(value) if np.isfinite(value) else None
+    return value if value is None or isinstance(value, bool | int | str) else str(value)

@@ -1,0 +1,84 @@
+"""What search asks of a model: a vector for a text, and how long a text is to it."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from seqloom.bundle.folder import identity_of
+from seqloom.errors import ConfigError
+from seqloom.loaded import LoadedModel
+from seqloom.search.store import Settings
+
+USUAL = 256  # symbols of a passage: what most models of sentences were trained on
+
+
+class Embeds(Protocol):
+    """A model that makes vectors of texts."""
+
+    @property
+    def path(self) -> Path:
+        """The folder it was read from."""
+
+    @property
+    def identity(self) -> str:
+        """What tells its vectors from those of another model: a sum over its weights, configuration and tokeniser."""
+
+    @property
+    def longest(self) -> int:
+        """The most symbols of a text that it reads."""
+
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
+        """[N,W] the vectors of the texts, in their order."""
+
+    def lengths(self, texts: Sequence[str]) -> np.ndarray:
+        """[N] how many symbols it reads of each text."""
+
+
+class ModelEmbeds:
+    """A loaded model as search asks it."""
+
+    def __init__(self, loaded: LoadedModel) -> None:
+        tokenizer = loaded.meaning.tokenizer
+        if tokenizer is None or loaded.task.asked.schema.input != "text":
+            kind = loaded.meaning.schema.input
+            raise ConfigError(f"search needs a model of texts, and {loaded.path} reads {kind}", fix="take another one")
+        self.loaded, self.tokenizer, self.path = loaded, tokenizer, loaded.path
+
+    @cached_property
+    def identity(self) -> str:
+        """The sum over the files of the model."""
+        return identity_of(self.path)
+
+    @property
+    def longest(self) -> int:
+        """What its training cut texts at, or its positions end at."""
+        positions = self.loaded.task.longest_input(self.loaded.config)
+        return min(self.loaded.encoding.longest, self.loaded.encoding.longest if positions is None else positions)
+
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
+        """[N,W] the vectors of the texts, in their order."""
+        return self.loaded.embed(texts)
+
+    def lengths(self, texts: Sequence[str]) -> np.ndarray:
+        """[N] how many symbols each text has."""
+        return self.tokenizer.encode(texts).lengths
+
+
+def settings_of(model: Embeds, passage: int | None = None) -> Settings:
+    """How a model will make vectors: passages of so many symbols, or of the usual number, as far as it reads."""
+    if passage is not None and not 8 <= passage <= model.longest:
+        raise ConfigError(f"passages of {passage:,} symbols", fix=f"take 8 to {model.longest:,}, which the model reads")
+    width = int(model.embed(["width"]).shape[1])
+    return Settings(str(model.path.absolute()), model.identity, width, passage or min(USUAL, model.longest))
+
+
+def require_same(settings: Settings, model: Embeds) -> None:
+    """Raise ConfigError for a model that did not make the vectors of an index: they would mean nothing to it."""
+    if settings.identity != model.identity:
+        raise ConfigError(
+            f"the index was made with another model than {model.path} (sha256 {settings.identity[:12]}...)",
+            fix=f"give the model it was made with, {settings.model}, or make the index again",
+        )

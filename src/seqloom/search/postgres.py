@@ -1,0 +1,321 @@
+"""An index in PostgreSQL with pgvector, named by its URL: for those who outgrow a folder.
+
+    settings    one row of JSON                    documents   id, text, columns, how many words
+    lots        one row for each, with its source  passages    document, start, stop, vector
+                                                   postings    word, document, how often
+
+A lot is one transaction: all of it is there, or none. Documents that it replaces or removes are deleted, so nothing has
+to be joined later. One process writes, which holds an advisory lock of the database. Answers are those of the folder:
+BM25 by the same formula over the same words, and conditions are read by the same code, while rows come in order.
+"""
+
+import weakref
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from seqloom.errors import ConfigError, DataError, DurableError, HeldError, needing
+from seqloom.search.bm25 import K1, B
+from seqloom.search.conditions import Condition, fulfil, require_columns
+from seqloom.search.store import (
+    Built,
+    Document,
+    Found,
+    Linked,
+    Lot,
+    Scored,
+    Settings,
+    Source,
+    WritableStore,
+    require_finished,
+)
+from seqloom.search.vectors import GRAPH_FROM
+from seqloom.search.words import words_of
+
+SCHEMES = ("postgresql", "postgres")
+LOCK = 0x5E910031  # the advisory lock of whoever writes
+BLOCK = 256  # rows that are fetched at a time
+TABLES = """
+create extension if not exists vector;
+create schema if not exists seqloom;
+create table if not exists seqloom.settings (value jsonb not null);
+create table if not exists seqloom.lots (number bigserial primary key, source jsonb);
+create table if not exists seqloom.documents (
+    number bigserial primary key, id text not null unique, body text not null, columns text not null, words int not null
+);
+create table if not exists seqloom.passages (
+    document bigint not null references seqloom.documents on delete cascade,
+    start int not null, stop int not null, vector vector not null
+);
+create index if not exists passages_document on seqloom.passages (document);
+create table if not exists seqloom.postings (
+    word text collate "C" not null, document bigint not null references seqloom.documents on delete cascade,
+    count int not null, primary key (word, document)
+);
+create index if not exists postings_document on seqloom.postings (document);
+"""
+GRAPH = "create index if not exists passages_graph on seqloom.passages using hnsw (vector vector_ip_ops)"
+GRAPH_USED = """
+select 1 from pg_indexes
+where schemaname = 'seqloom' and indexname = 'passages_graph' and current_setting('enable_indexscan') = 'on'
+"""
+BY_WORDS = f"""
+with known as (select count(*)::float8 as total, avg(words)::float8 as mean from seqloom.documents),
+     asked as (select word, document, count::float8, count(*) over (partition by word)::float8 as having_it
+               from seqloom.postings where word = any(%s))
+select d.id, d.columns, sum(
+    ln(1 + (total - having_it + 0.5) / (having_it + 0.5))
+    * asked.count * {K1 + 1} / (asked.count + {K1} * ({1 - B} + {B} * d.words / mean))) as score
+from asked join seqloom.documents d on d.number = asked.document cross join known
+group by d.number, d.id, d.columns order by score desc, d.number
+"""
+BY_VECTOR = """
+select d.id, d.columns, -(p.vector <#> %s::vector) as score
+from seqloom.passages p join seqloom.documents d on d.number = p.document order by p.vector <#> %s::vector
+"""
+# the same in an order that no graph gives
+COMPARED = """
+select d.id, d.columns, -(p.vector <#> %s::vector) as score
+from seqloom.passages p join seqloom.documents d on d.number = p.document order by score desc
+"""
+
+
+class Postgres:
+    """The index in a database."""
+
+    def __init__(self, connection: Any, url: str) -> None:
+        self.connection, self.url = connection, url
+
+    @property
+    def name(self) -> str:
+        """What people call it: host and database, without a password."""
+        parts = parts_of(self.url)
+        host = parts.get("host", "/")
+        return f"{'local' if host.startswith('/') else host}/{parts.get('dbname', '')} (PostgreSQL)"
+
+    def _all(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        with database_errors(self.name):
+            return list(self.connection.execute(query, values or None).fetchall())
+
+    @property
+    def settings(self) -> Settings | None:
+        """How its documents became vectors; None as long as there are none."""
+        rows = self._all("select value from seqloom.settings")
+        return msgspec.convert(rows[0][0], Settings) if rows else None
+
+    @property
+    def standing(self) -> Source | None:
+        """What the newest lot says about its file."""
+        rows = self._all("select source from seqloom.lots order by number desc limit 1")
+        return msgspec.convert(rows[0][0], Source) if rows and rows[0][0] is not None else None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that conditions may name."""
+        rows = self._all("select distinct jsonb_object_keys(columns::jsonb) from seqloom.documents")
+        return tuple(sorted(name for (name,) in rows))
+
+    def __len__(self) -> int:
+        return int(self._all("select count(*) from seqloom.documents")[0][0])
+
+    def holds(self, ids: Iterable[str]) -> set[str]:
+        """Those of the ids that name a document."""
+        return {name for (name,) in self._all("select id from seqloom.documents where id = any(%s)", list(ids))}
+
+    def by_words(self, question: str, where: Sequence[Condition], count: int) -> list[Scored]:
+        """The documents that have words of the question by BM25, the best first."""
+        return self._first(BY_WORDS, (sorted(set(words_of(question))),), where, count)
+
+    def by_vector(self, question: np.ndarray, where: Sequence[Condition], count: int) -> list[Scored]:
+        """The documents whose best passage is nearest to a vector of length 1, the nearest first."""
+        asked = written(question)
+        found = self._first(BY_VECTOR, (asked, asked), where, count)
+        if len(found) == count or not self._all(GRAPH_USED):
+            return found
+        # even so a graph ends after hnsw.max_scan_tuples passages: what it has not come to is compared
+        return self._first(COMPARED, (asked,), where, count)
+
+    def _first(self, query: str, values: tuple[Any, ...], where: Sequence[Condition], count: int) -> list[Scored]:
+        """The first documents of an order that fulfil the conditions; of one that comes again, the first place."""
+        if where:
+            require_columns(where, self.columns)
+        found: dict[str, float] = {}
+        ranked = self.connection.cursor(name="ranked")
+        with database_errors(self.name), self.connection.transaction(), ranked as rows:
+            rows.itersize = BLOCK
+            # a graph gives its first few hundred and then no more, unless it is told to go on
+            self.connection.execute("set local hnsw.iterative_scan = strict_order")
+            rows.execute(query, values)
+            for name, columns, score in rows:
+                if name not in found and (not where or fulfil(msgspec.json.decode(columns), where)):
+                    found[name] = float(score)
+                if len(found) == count:
+                    break
+        return [Scored(name, score) for name, score in found.items()]
+
+    def found(self, ids: Sequence[str]) -> list[Found]:
+        """The documents of these ids, in their order."""
+        rows = self._all(
+            "select d.id, d.body, d.columns, p.start, p.stop, p.vector::text from seqloom.documents d "
+            "join seqloom.passages p on p.document = d.number where d.id = any(%s) order by d.number, p.start",
+            list(ids),
+        )
+        gathered: dict[str, list[tuple[Any, ...]]] = {}
+        for row in rows:
+            gathered.setdefault(row[0], []).append(row)
+        return [_found(gathered[name]) for name in ids]
+
+
+def _found(rows: Sequence[tuple[Any, ...]]) -> Found:
+    """The document of rows, one for each passage."""
+    name, body, columns = rows[0][:3]
+    vectors = np.array([msgspec.json.decode(row[5]) for row in rows], np.float32)
+    return Found(Document(name, body, msgspec.json.decode(columns)), tuple(row[3:5] for row in rows), vectors)
+
+
+def written(vector: np.ndarray) -> str:
+    """A vector as pgvector reads it, every bit of it."""
+    return "[" + ",".join(f"{number:.9g}" for number in vector.tolist()) + "]"
+
+
+class WritablePostgres(Postgres):
+    """The same for the one process that may write there."""
+
+    def add(self, lot: Lot) -> None:
+        """Nothing; when it returns, the lot is kept, and a power cut cannot take it back."""
+        _require_writable(lot)
+        with database_errors(self.name), self.connection.transaction():
+            if self.settings is None:
+                self._begin(lot.settings)
+            gone = [*(one.id for one in lot.documents), *lot.removed]
+            self.connection.execute("delete from seqloom.documents where id = any(%s)", [gone])
+            self._insert(lot)
+            source = None if lot.source is None else msgspec.json.encode(lot.source).decode()
+            self.connection.execute("insert into seqloom.lots (source) values (%s)", [source])
+
+    def _begin(self, settings: Settings) -> None:
+        self.connection.execute("insert into seqloom.settings values (%s)", [msgspec.json.encode(settings).decode()])
+        self.connection.execute(f"alter table seqloom.passages alter column vector type vector({settings.width})")
+
+    def _insert(self, lot: Lot) -> None:
+        words = [Counter(words_of(one.text)) for one in lot.documents]
+        rows = zip(lot.documents, words, strict=True)
+        told = ((one.id, one.text, msgspec.json.encode(one.columns).decode(), some.total()) for one, some in rows)
+        self._copy("documents (id, body, columns, words)", told)
+        ids = [one.id for one in lot.documents]
+        known = dict(self._all("select id, number from seqloom.documents where id = any(%s)", ids))
+        numbers = [known[name] for name in ids]
+        passages = zip(lot.passages.tolist(), lot.vectors, strict=True)
+        vectors = ((numbers[row], start, stop, written(vector)) for (row, start, stop), vector in passages)
+        self._copy("passages (document, start, stop, vector)", vectors)
+        counted = zip(numbers, words, strict=True)
+        self._copy("postings", ((word, number, often) for number, some in counted for word, often in some.items()))
+
+    def _copy(self, table: str, rows: Iterable[tuple[Any, ...]]) -> None:
+        with self.connection.cursor() as cursor, cursor.copy(f"copy seqloom.{table} from stdin") as copy:
+            for row in rows:
+                copy.write_row(row)
+
+    def delete(self, ids: Sequence[str]) -> None:
+        """Nothing; the documents of these ids are gone. ConfigError if one of them is not there."""
+        require_finished(self)
+        settings, there = self.settings, self.holds(ids)
+        missing = [name for name in ids if name not in there]
+        if missing or settings is None:
+            raise ConfigError(f"{self.name} has no document '{(*missing, *ids)[0]}'", fix="check the id")
+        nothing = np.empty((0, settings.width), np.float32)
+        self.add(Lot(settings, (), np.empty((0, 3), np.int64), nothing, tuple(ids)))
+
+    def join(self) -> None:
+        """Nothing; the database has no room left that what was deleted took."""
+        self.connection.execute("vacuum (analyze) seqloom.documents, seqloom.passages, seqloom.postings")
+
+    def finished(self, *, exact: bool = False) -> Iterator[Linked | Built]:
+        """What is left to do when lots were added: the graph made, if there are many passages."""
+        total = int(self._all("select count(*) from seqloom.passages")[0][0])
+        if not exact and total >= GRAPH_FROM:
+            yield Linked(0, total)
+            self.connection.execute(GRAPH)
+        yield Built(len(self), total, bool(self._all("select 1 from pg_indexes where indexname = 'passages_graph'")))
+
+
+def _require_writable(lot: Lot) -> None:
+    """Raise DataError for a text that PostgreSQL cannot hold."""
+    for one in lot.documents:
+        if "\0" in one.id or "\0" in one.text or b"\\u0000" in msgspec.json.encode(one.columns):
+            raise DataError(f"document '{one.id}' holds a zero byte, which PostgreSQL cannot", fix="take it out")
+
+
+@contextmanager
+def database_errors(name: str) -> Iterator[None]:
+    """A block in which an error of the database becomes one of ours."""
+    with needing("postgres"):
+        import psycopg
+    try:
+        yield
+    except psycopg.Error as error:
+        told = str(error).strip().partition("\n")[0]
+        raise DurableError(f"{name}: {told}", fix="check the URL, the rights of its user, and the server") from error
+
+
+def is_url(place: object) -> bool:
+    """Whether a place is named by the URL of a database."""
+    return str(place).partition("://")[0] in SCHEMES
+
+
+def parts_of(url: str) -> dict[str, str]:
+    """Host, database and the like of a URL; ConfigError, which shows nothing of it, if it cannot be read."""
+    with needing("postgres"):
+        import psycopg
+        from psycopg.conninfo import conninfo_to_dict
+    try:
+        parts = {name: str(value) for name, value in conninfo_to_dict(url).items()}
+    except psycopg.Error:
+        parts = {"host": "@"}
+    ports = parts.get("port", "").replace(",", "")
+    # an @ or a port of letters: a part of a password, whose marks were not written as they must be
+    if "@" in parts.get("host", "") + parts.get("dbname", "") or (ports and not ports.isdecimal()):
+        fix = "write the marks of its password as %25 for %, %2F for /, %40 for @, %3A for :"
+        raise ConfigError("the URL of the database cannot be read", fix=fix)
+    return parts
+
+
+def _connected(url: str) -> Any:
+    with needing("postgres"):
+        import psycopg
+    with database_errors(Postgres(None, url).name):
+        return psycopg.connect(url, autocommit=True)
+
+
+def open_postgres(url: str, *, exact: bool = False) -> Postgres:
+    """The index at a URL; with `exact`, no graph is used."""
+    store = Postgres(_connected(url), url)
+    weakref.finalize(store, store.connection.close)
+    known = store._all("select to_regclass('seqloom.settings') is not null")[0][0]
+    if not known or store.settings is None:
+        raise ConfigError(f"{store.name} holds no index", fix="make one: seqloom index MODEL FILE --out URL")
+    if exact:
+        store.connection.execute("set enable_indexscan = off")
+    return store
+
+
+@contextmanager
+def writing_postgres(url: str) -> Iterator[WritableStore]:
+    """A block in which this process alone may change the index at a URL; a new one if there is none."""
+    connection = _connected(url)
+    store = WritablePostgres(connection, url)
+    try:
+        with database_errors(store.name):
+            (taken,) = connection.execute("select pg_try_advisory_lock(%s)", [LOCK]).fetchone()
+            if not taken:
+                raise HeldError(f"{store.name} is in use by another process", fix="wait for it, or stop it")
+            connection.execute(TABLES)
+        yield store
+    finally:
+        with suppress(Exception):  # the server lets go of what a dead connection held, only a little later
+            connection.execute("select pg_advisory_unlock_all()")
+        connection.close()

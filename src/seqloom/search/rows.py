@@ -1,0 +1,96 @@
+"""The rows of a file as texts with names.
+
+A row is called by its id where every row has one of its own, else by its number from 1, without the header: so a name
+holds in the file and in a copy of it (see `copies`). A row without text is no fault here: it has a name and stays.
+"""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from seqloom.config.data import Format, ReadingConfig
+from seqloom.data.inputs import Columns, find_columns
+from seqloom.data.opening.files import require_state, state_of
+from seqloom.data.problems import Ledger
+from seqloom.data.readers import format_of, read_table
+from seqloom.data.roles import IDS
+from seqloom.data.tables import Record, Table
+from seqloom.data.values import kind_name
+from seqloom.errors import ConfigError, did_you_mean
+
+
+class Given(NamedTuple):
+    """What a file holds: the text of each row, '' where there is none, and what each row is called."""
+
+    texts: list[str]
+    names: list[str]
+    state: str  # of the file, when it was read
+
+
+class Rows(NamedTuple):
+    """A file of texts, and how it is read."""
+
+    path: Path
+    text: tuple[str, ...] = ()  # the columns of the text, joined with a space; none: one of a usual name
+    id: str | None = None
+    usual: tuple[str, ...] = ()  # the column that the training of a model read
+    reading: ReadingConfig = ReadingConfig()
+
+    def read(self) -> Given:
+        """The texts and names of all rows; RejectedError that names the bad ones."""
+        ledger, texts, ids, state = Ledger(), list[str](), list[Any](), state_of(self.path)
+        table = read_table((self.path,), self.reading, ledger)
+        columns, identity = self._text(table, ledger), self._identity(table)
+        for record in table.records:
+            texts.append(_text(record, columns, table, ledger))
+            ids.append(None if identity is None else record.values[identity])
+        ledger.close()
+        require_state(self.path, state, state_of(self.path), ledger)
+        return Given(texts, self._names(ids), state)
+
+    @property
+    def format(self) -> Format:
+        """The format of the file, said or by its name."""
+        return self.reading.format or format_of(self.path, Ledger())
+
+    def table(self) -> Table:
+        """The table in the file."""
+        return read_table((self.path,), self.reading, Ledger())
+
+    def _text(self, table: Table, ledger: Ledger) -> tuple[int, ...]:
+        if len(self.text) > 1:
+            return tuple(_column(name, table.columns, "--input", self.path) for name in self.text)
+        return find_columns(table, "text", Columns(self.text, self.usual), self.path, ledger)
+
+    def _identity(self, table: Table) -> int | None:
+        if self.id is not None:
+            return _column(self.id, table.columns, "--id", self.path)
+        lower = [name.lower() for name in table.columns]
+        return next((lower.index(name) for name in IDS if name in lower), None)
+
+    def _names(self, ids: list[Any]) -> list[str]:
+        """The ids if they are names, one for each row; else the numbers of the rows."""
+        named = [str(one) for one in ids if type(one) in (str, int) and str(one).strip()]
+        if len(set(named)) == len(ids):
+            return named
+        if self.id is not None:
+            fix = "name another column, or leave --id out to call rows by their numbers"
+            raise ConfigError(f"{self.path}: --id {self.id}: not every row has an id of its own", fix=fix)
+        return [str(row) for row in range(1, len(ids) + 1)]
+
+
+def _column(name: str, names: tuple[str, ...], flag: str, path: Path) -> int:
+    if name not in names:
+        raise ConfigError(f"{path}: {flag} {name}: there is no such column", fix=did_you_mean(name, names))
+    return names.index(name)
+
+
+def _text(record: Record, columns: tuple[int, ...], table: Table, ledger: Ledger) -> str:
+    """The text of a row; none is no fault, but anything else than a text is."""
+    values = [record.values[column] for column in columns]
+    for column, value in zip(columns, values, strict=True):
+        if value is not None and type(value) is not str:
+            ledger.rows -= 1  # the reader has counted it as a good one
+            place, text = table.locate(record, column), f"expected a string, got {kind_name(value)}"
+            ledger.bad_row("type.text", text, place, "is this the right column?")
+            return ""
+    return " ".join(filter(None, ((value or "").strip() for value in values)))

@@ -1,0 +1,144 @@
+"""What search keeps, and the contract of whatever keeps it: a folder on the disk, or a database.
+
+    documents ──▶ passages ──▶ vectors           in lots, each of them kept wholly or not at all
+              └─▶ words
+
+A *lot* is some documents with their passages and vectors, and ids that are gone. Lots have an order, and the newest one
+that speaks of an id decides: a document that is given again replaces itself, and one that is removed is removed from
+all lots before. So every change is one more lot, and whoever reads sees the state before it or after it.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+import numpy as np
+
+from seqloom.errors import ConfigError
+from seqloom.search.conditions import Condition
+from seqloom.search.passages import Span
+
+
+class Document(NamedTuple):
+    """A text with its name, and what else is known about it."""
+
+    id: str
+    text: str
+    columns: dict[str, Any]
+
+
+class Scored(NamedTuple):
+    """The id of a document, and how well it answers; scores of different rankings have different scales."""
+
+    id: str
+    score: float
+
+
+class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The rows of a file that a lot holds: where a build that was stopped goes on."""
+
+    name: str
+    sha256: str  # of its bytes, and of what is read of them
+    stop: int  # rows of the file that are kept with this lot
+    last: bool  # whether there are no more
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How the documents of an index became vectors; the same for all of them."""
+
+    model: str  # the folder
+    identity: str  # sha256 over the files of the model
+    width: int
+    passage: int  # the most symbols of one
+
+
+class Lot(NamedTuple):
+    """Documents, their passages and vectors; and ids of which all earlier documents are gone."""
+
+    settings: Settings
+    documents: tuple[Document, ...]
+    passages: np.ndarray  # [P,3] the row of its document, and the characters where it starts and stops
+    vectors: np.ndarray  # [P,W] float32, of length 1
+    removed: tuple[str, ...] = ()
+    source: Source | None = None
+
+
+class Linked(NamedTuple):
+    """How many passages are in the graph, while it is made."""
+
+    passages: int
+    total: int
+
+
+class Built(NamedTuple):
+    """What is kept when all is done, and whether a graph leads to it."""
+
+    documents: int
+    passages: int
+    graph: bool
+
+
+class Found(NamedTuple):
+    """A document with its passages."""
+
+    document: Document
+    passages: tuple[Span, ...]
+    vectors: np.ndarray  # [P,W]
+
+
+class Store(Protocol):
+    """A place that keeps lots and answers from them."""
+
+    @property
+    def settings(self) -> Settings | None:
+        """How its documents became vectors; None as long as there are none."""
+
+    @property
+    def standing(self) -> Source | None:
+        """What the newest lot says about its file, if it came from one."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that conditions may name."""
+
+    def __len__(self) -> int: ...
+
+    def holds(self, ids: Iterable[str]) -> set[str]:
+        """Those of the ids that name a document."""
+
+    def by_words(self, question: str, where: Sequence[Condition], count: int) -> list[Scored]:
+        """The documents that have words of the question by BM25, the best first."""
+
+    def by_vector(self, question: np.ndarray, where: Sequence[Condition], count: int) -> list[Scored]:
+        """The documents whose best passage is nearest to a vector of length 1, the nearest first."""
+
+    def found(self, ids: Sequence[str]) -> list[Found]:
+        """The documents of these ids, in their order."""
+
+
+class WritableStore(Store, Protocol):
+    """The same for the one process that may write there."""
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+
+    def add(self, lot: Lot) -> None:
+        """Nothing; when it returns, the lot is kept, and a power cut cannot take it back."""
+
+    def delete(self, ids: Sequence[str]) -> None:
+        """Nothing; the documents of these ids are gone. ConfigError if one of them is not there."""
+
+    def join(self) -> None:
+        """Nothing; what was replaced or removed takes no room any more."""
+
+    def finished(self, *, exact: bool = False) -> Iterator[Linked | Built]:
+        """What is left to do when lots were added: how far it is, and at last what is kept."""
+
+
+def require_finished(store: WritableStore) -> None:
+    """Raise ConfigError if the documents of a file are not all there: whoever stopped it has to go on first."""
+    standing = store.standing
+    if standing is not None and not standing.last:
+        found = f"{store.name} holds {standing.stop:,} documents of {standing.name} and not the rest"
+        raise ConfigError(found, fix=f"finish {standing.name} first, with the command that was stopped")

