@@ -28,7 +28,7 @@ types: $(VENV)/.developing
 soak: $(VENV)/.soaking
 	SEQLOOM_SOAK=1 $(PYTEST) -m "soak or not slow" tests
 
-# All but benchmarks/difficulty.py, which trains for an hour.
+# All but benchmarks/difficulty.py, which trains for an hour, and benchmarks/embedding.py, which needs a checkpoint.
 bench: $(VENV)/.developing
 	$(BIN)/python benchmarks/crf.py
 	$(BIN)/python benchmarks/layers.py
@@ -37,6 +37,9 @@ bench: $(VENV)/.developing
 	$(BIN)/python benchmarks/tokenising.py
 	$(BIN)/python benchmarks/batches.py
 	$(BIN)/python benchmarks/reading.py
+	$(BIN)/python benchmarks/dedupe.py
+	$(BIN)/python benchmarks/labelling.py
+	$(BIN)/python benchmarks/searching.py
 	$(BIN)/python benchmarks/training.py
 
 docs: $(VENV)/.developing

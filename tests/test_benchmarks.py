@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from fitting_common import Plan
+from importing_common import write_checkpoint, write_sentences
+from seqloom.importing import import_model
 
 ROOT = Path(__file__).parents[1]
 BENCHMARKS = sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py"))
@@ -16,11 +18,15 @@ BENCHMARKS = sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py"))
 SMALL: dict[str, tuple[dict[str, Any], list[list[str]], str]] = {
     "batches": ({"STEPS": 2}, [], "PTB streams"),
     "crf": ({"ROUNDS": 2, "TIMES": (4,)}, [], "x  ("),
+    "dedupe": ({"WORDS": 500}, [["200"]], "precision"),
     "difficulty": ({"SEEDS": (0,)}, [["questions"]], "questions"),
+    "labelling": ({"SEEDS": 2, "LAST": 24, "MADE_UP": 100, "WIDTH": 8}, [], "active - random"),
+    "embedding": ({"ROUNDS": 1}, [["MODEL", "CHECKPOINT", "20"]], "texts/s"),
     "layers": ({"ROUNDS": 1, "BATCH": 2, "TIME": 8, "WIDTH": 16, "VOCABULARY": 50}, [], "lm loss"),
     "long_sequences": ({}, [["window", "64"]], "peak_mib"),
     "operators": ({"ROUNDS": 1, "DEPTH": 1}, [], "a written symbol"),
     "reading": ({"ROUNDS": 1}, [["200", "0"]], "second"),
+    "searching": ({"ROWS": 600, "WIDTH": 8, "CENTRES": 9, "QUESTIONS": 3}, [], "the library"),
     "tokenising": ({"ROUNDS": 1}, [["200"]], "bytes"),
     "training": ({"PAIRS": 1, "STEPS": 1, "ROWS": 2, "TIME": 4, "MODELS": {"lstm": ("lstm", "tiny")}}, [], "a step"),
 }
@@ -40,12 +46,18 @@ def loaded(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)
-def test_every_benchmark_runs(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_benchmark_runs(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     module = loaded(name, monkeypatch)
     _, arguments, last = SMALL[name]
     if name == "difficulty":
         row = module._classes("questions", "bag", "<= 1", Plan(1e-2, 1), count=200)
         monkeypatch.setattr(module, "ROWS", (row, *module.ROWS[-1:]))
+    if name == "embedding":
+        checkpoint = write_checkpoint(tmp_path / "checkpoint")
+        write_sentences(checkpoint)
+        arguments = [[str(import_model(checkpoint, tmp_path / "model")), str(checkpoint), "20"]]
     module.main(*arguments)
     assert last in capsys.readouterr().out.splitlines()[-1]
 
@@ -71,7 +83,7 @@ def test_the_table_of_long_sequences_has_a_row_for_each_process(
     assert capsys.readouterr().out.splitlines()[-1].startswith("window        64 ")
 
 
-def test_make_bench_runs_every_benchmark_but_the_hour_of_training() -> None:
+def test_make_bench_runs_every_benchmark_but_the_hour_of_training_and_what_needs_a_checkpoint() -> None:
     target = (ROOT / "Makefile").read_text(encoding="utf-8").partition("\nbench:")[2].partition("\n\n")[0]
     run = {Path(line.split()[-1]).stem for line in target.split("\n")[1:]}
-    assert run == set(BENCHMARKS) - {"difficulty"}
+    assert run == set(BENCHMARKS) - {"difficulty", "embedding"}

@@ -233,10 +233,13 @@ def test_a_command_that_does_not_exist_is_seen(text: str) -> None:
 TOLD = {
     "compare": ["compare.md", "train.md", "data.md"],
     "data check": ["data.md"],
+    "dedupe": ["duplicates.md"],
     "demo": ["index.md"],
     "doctor": ["doctor.md"],
     "evaluate": ["evaluate.md"],
     "generate": ["decoding.md"],
+    "import": ["importing.md"],
+    "label": ["label.md"],
     "predict": ["predict.md"],
     "recipes": ["recipes.md"],
     "train": ["train.md"],

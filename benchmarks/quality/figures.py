@@ -47,6 +47,10 @@ EWT = (
     "{data}/ud_english_ewt/en_ewt-ud-train.conllu.xz --dev {data}/ud_english_ewt/en_ewt-ud-dev.conllu.xz"
     " --test {data}/ud_english_ewt/en_ewt-ud-test.conllu.xz --target upos"
 )
+STSB = (
+    "{data}/stsb/stsb-en-train.csv.xz --dev {data}/stsb/stsb-en-dev.csv --test {data}/stsb/stsb-en-test.csv --no-header"
+    " --input 1 --input 2 --target 3 --task embed"
+)
 WNUT = "{data}/wnut17/train.conll --dev {data}/wnut17/dev.conll --test {data}/wnut17/test.conll"
 
 SST2_SUBWORDS = SST2.removesuffix(" --word-split space") + " --tokenizer bpe --vocabulary 4000"
@@ -109,6 +113,14 @@ FIGURES: dict[str, Figure] = {
     "wnut17": Figure("WNUT-17", "bilstm-crf with letters", "f1", 20, f"{WNUT} {TAGGER} --epochs 30", times=100),
     "wnut17-glove": Figure(
         "WNUT-17", "bilstm-crf with letters, GloVe vectors", "f1", 35, f"{WNUT} {TAGGER} {GLOVE} --epochs 30", times=100
+    ),
+    "stsb-glove": Figure(
+        "STS benchmark",
+        "bag of GloVe vectors",
+        "spearman",
+        68,
+        f"{STSB} --vectors {{glove}} --freeze-vectors --dropout 0 --epochs 12",
+        times=100,
     ),
     "ptb-650": Figure(
         "Penn Treebank",

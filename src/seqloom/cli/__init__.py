@@ -10,12 +10,18 @@ from typer.core import TyperGroup
 from seqloom.cli import (
     compare,
     data,
+    dedupe,
     demo,
     doctor,
+    embed,
     evaluate,
     generate,
+    import_,
+    index,
+    label,
     predict,
     recipes,
+    search,
     train,
     translate,
     tune,
@@ -30,7 +36,7 @@ STOPPED = 130  # what shells expect of a command that was stopped from the keybo
 
 
 class Verbs(TyperGroup):
-    """Verbs that say one word when they are stopped from the keyboard."""
+    """Verbs that say one word when they are stopped from the keyboard, and know one another's options."""
 
     def invoke(self, ctx: Any) -> Any:
         """What the verb returns."""
@@ -39,6 +45,19 @@ class Verbs(TyperGroup):
         except KeyboardInterrupt:
             typer.echo("stopped", err=True)
             raise typer.Exit(STOPPED) from None
+        except Exception as error:
+            if hasattr(error, "possibilities"):  # an option that the verb lacks; some typers bring a click of their own
+                self._tell_owners(error)
+            raise
+
+    def _tell_owners(self, error: Any) -> None:
+        """Add the verbs that have an option to the error of one that lacks it: better than options spelt alike."""
+        owners = [
+            name for name, verb in self.commands.items() if any(error.option_name in one.opts for one in verb.params)
+        ]
+        if owners:
+            have = "has" if len(owners) == 1 else "have"
+            error.message, error.possibilities = f"{error.message}; seqloom {', '.join(owners)} {have} it", []
 
 
 app = typer.Typer(
@@ -58,6 +77,12 @@ app.command("evaluate", cls=TwoPanels, short_help="Judge a model, with intervals
 app.command("predict", cls=TwoPanels, short_help="Answer a file or a stream of inputs.")(predict.predict)
 app.command("generate", short_help="Go on with texts: sample, beam, stream.")(generate.generate)
 app.command("translate", cls=TwoPanels, short_help="Translate or caption a file or a stream.")(translate.translate)
+app.command("import", short_help="Take over a BERT checkpoint or word vectors.")(import_.import_)
+app.command("embed", cls=TwoPanels, short_help="Make a file of vectors of a file of texts.")(embed.embed)
+app.command("index", cls=TwoPanels, short_help="Make an index of documents to search in.")(index.index)
+app.command("search", short_help="Search in an index, by meaning, by words or by both.")(search.search)
+app.command("dedupe", cls=TwoPanels, short_help="Mark near duplicates in a copy of a file.")(dedupe.dedupe)
+app.command("label", cls=TwoPanels, short_help="Label many rows with few answers.")(label.label)
 app.command("doctor", short_help="Say what is wrong with a run, and what to change.")(doctor.doctor)
 app.command("compare", cls=Panels, short_help="Find out which of several models is better.")(compare.compare)
 app.command("tune", cls=Panels, short_help="Let a search choose the settings.")(tune.tune)
