@@ -79,10 +79,19 @@ def test_suggestions_are_accepted_in_bulk_taken_back_at_once_and_exported(
     assert again.read_text() == "text,n,kind,labelled_by\n"
 
 
-def test_an_answer_that_means_nothing_is_explained_and_asked_again(file: Path, tmp_path: Path) -> None:
-    done = label(file, "--out", tmp_path / "log", "--labels", "good,bad", given="what\n7\n\nu\n?\n")
-    assert done.stdout.count("Enter accepts the suggestion") == 4  # nothing is suggested yet, so nothing is accepted
+def test_commands_are_explained_and_change_nothing(file: Path, tmp_path: Path) -> None:
+    done = label(file, "--out", tmp_path / "log", "--labels", "good,bad", given="?\nu\n")
+    assert done.stdout.count("Enter accepts the suggestion") == 1
     assert "nothing to undo" in done.stdout and not (tmp_path / "log").exists()
+
+
+@pytest.mark.parametrize("typed", ["what", "7", ""])  # nothing is suggested yet, so nothing is accepted
+def test_an_answer_of_a_file_that_means_nothing_ends_the_work_and_no_later_answer_slips(
+    file: Path, tmp_path: Path, typed: str
+) -> None:
+    with pytest.raises(ConfigError, match=r"to row \d+ is no label; those before it are kept"):
+        label(file, "--out", tmp_path / "log", "--labels", "good,bad", given=f"good\n{typed}\nbad\n")
+    assert [one["label"] for one in log_of(tmp_path / "log")] == ["good"]
 
 
 @pytest.mark.parametrize(

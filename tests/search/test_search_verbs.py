@@ -126,6 +126,7 @@ def test_the_same_command_changes_nothing(place: Path) -> None:
         (("index", "--out", "{place}/idx", "--delete", "z"), "no document 'z'"),
         (("index", "{place}/run", "{place}/train.csv", "--out", "{place}/idx"), "--add"),
         (("index", "{place}/run", "{place}/docs.jsonl", "--out", "{place}/run", "--add"), "holds no index"),
+        (("index", "{place}/run", "{place}/docs.jsonl", "--out", "{place}/new", "--add"), "there is no index"),
         (("index", "{place}/run", "{place}/docs.jsonl", "--out", "{place}/x", "--passage", "3"), "take 8 to"),
     ],
 )

@@ -55,8 +55,11 @@ def index(
     if model is None or file is None:
         raise ConfigError("an index is made with a model, of a file", fix="seqloom index MODEL FILE --out INDEX")
     from seqloom.search import Collection, ModelEmbeds, add_to_index, build_index
+    from seqloom.search.places import open_store
 
     rule = bad_rows(bad_rows_, "100%")
+    if add:
+        open_store(out)  # what is no index is told before any work
     loaded = load_on(model, shared.device)
     usual = loaded.columns if len(loaded.columns) == 1 else ()
     documents = Collection(file, tuple(shared.input_ or ()), id_, usual, shared.reading(), rule)

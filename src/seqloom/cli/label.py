@@ -185,11 +185,25 @@ def _review(session: "Labelling") -> None:
         if asks:
             typer.echo("> ", nl=False, err=True)
         typed = sys.stdin.readline()
-        if not typed or not _answered(session, question, answer_of(typed, session.labels), screen):
+        answer = answer_of(typed, session.labels)
+        if typed and not asks:
+            _require_meaning(typed, answer, session, question)
+        if not typed or not _answered(session, question, answer, screen):
             break
     labelled = counted(len(session.decisions.labelled), "row")
     left = "no row is left" if question is None else f"{counted(len(session.free), 'row')} left"
     screen.print(f"{labelled} labelled, {left}; all of it is in {session.decisions.path}", markup=False, soft_wrap=True)
+
+
+def _require_meaning(typed: str, answer: Answer, session: "Labelling", question: "Question") -> None:
+    """Refuse an answer from a file that means nothing: asked again, the next line would be for the wrong row."""
+    if typed.strip() == "?" or (answer != "help" and (answer != "accept" or question.suggested is not None)):
+        return
+    name, labels = session.given.names[question.row], ", ".join(session.labels)
+    raise ConfigError(
+        f"the answer {typed.strip()!r} to row {name} is no label; those before it are kept",
+        fix=f"labels are {labels}; +NAME makes a new one",
+    )
 
 
 def _show(session: "Labelling", question: "Question", screen: Screen) -> None:

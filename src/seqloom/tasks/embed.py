@@ -9,11 +9,12 @@ A row is a text, a pair, a triple or a scored pair (`seqloom.data.schema`), and 
 asked of their vectors. Whatever it learned from, a trained model is asked about single texts.
 
 What a batch is compared with is the batch: `accuracy` of pairs and `loss` depend on how large batches are, so compare
-models with the same --batch. A text alone is judged by a second reading from which its id decides what is left out.
+models with the same --batch. A text alone is judged by a second reading, and decides itself what is left out of it.
 """
 
 from collections.abc import Sequence
 from typing import Any, cast
+from zlib import crc32
 
 import msgspec
 import numpy as np
@@ -68,7 +69,7 @@ class Embed(Task):
     name = "embed"
     metric = Metric("accuracy")
     others: tuple[Metric, ...] = (Metric("loss", higher_is_better=False),)
-    asking = Asking('echo "some text" | seqloom predict RUN -', "seqloom predict RUN FILE")
+    asking = Asking('echo "some text" | seqloom predict RUN -', "seqloom embed RUN FILE -o vectors.npy")
     gives_vectors = True
     statistics = 3  # right ones, loss, weight
 
@@ -152,7 +153,7 @@ class Embed(Task):
         """What came of a batch: of the model's objective, or of the usual one where that cannot read it."""
         embedder = cast(Embedder, model)
         if isinstance(batch.inputs, Padded):
-            return _second_reading(embedder, batch.inputs, batch.ids)
+            return _second_reading(embedder, batch.inputs)
         fits = self._fits(embedder.config.objective)
         objective: Objective = embedder.objective if fits else self.objective().build()
         return objective(embedder.read, batch.inputs, self.scaled(batch.targets))
@@ -233,10 +234,11 @@ def _named(kind: str) -> str:
     return {"text": "single texts", "pair": "pairs", "triple": "triples", "scored": "pairs with a score"}[kind]
 
 
-def _second_reading(model: Embedder, texts: Padded, ids: Sequence[str]) -> Found:
-    """What came of contrasting texts with themselves, without the symbols that their ids decide."""
-    width = texts.values.shape[1]
-    draws = [np.random.Generator(np.random.PCG64(int(id_))).random(width, np.float32) for id_ in ids]
+def _second_reading(model: Embedder, texts: Padded) -> Found:
+    """What came of contrasting texts with themselves without some symbols: which ones, the text alone decides."""
+    width, symbols = texts.values.shape[1], texts.values.cpu().numpy()
+    seeds = [crc32(row[:length].tobytes()) for row, length in zip(symbols, texts.lengths.tolist(), strict=True)]
+    draws = [np.random.Generator(np.random.PCG64(seed)).random(width, np.float32) for seed in seeds]
     second = thinned(texts, torch.from_numpy(np.stack(draws)).to(texts.values.device), JUDGED_WITHOUT)
     asked = model.config.objective
     temperature = asked.temperature if isinstance(asked, ContrastConfig | ViewsConfig) else ViewsConfig().temperature
