@@ -57,8 +57,9 @@ def is_linear(call: Callable[[str], object], unit: str, size: int) -> bool:
     return False
 
 
+@pytest.mark.slow  # a shorter text takes so little time that the ticks of the clock decide
 def test_what_takes_quadratic_time_is_not_taken_for_linear() -> None:
-    assert not is_linear(lambda text: sum(1 for _ in text for _ in text), "a", 800)
+    assert not is_linear(lambda text: sum(1 for _ in text for _ in text), "a", 1_500)
     assert is_linear(lambda text: sum(1 for _ in text), "a", 800_000)
 
 
