@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from seqloom.cli import app
+from seqloom.cli.demo import TASKS
 from seqloom.data.synthetic.grammar import worth
 from seqloom.demonstration import SHOWS
 from seqloom.errors import ConfigError
@@ -32,7 +34,25 @@ def _best(shown: str, metric: str) -> float:
     return float(found[1])
 
 
-@pytest.mark.parametrize("what", ["regress", "translat"])
+def test_every_demo_that_is_offered_is_there() -> None:
+    assert set(TASKS) == set(SHOWS)
+
+
+@pytest.mark.slow
+def test_a_demo_that_is_stopped_before_its_first_look_says_so_and_asks_no_model(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "seqloom", "demo", "--out", str(tmp_path / "run")]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
+        assert process.stderr is not None
+        told = []
+        for line in process.stderr:
+            told.append(line)
+            if line.startswith("run folder"):
+                process.send_signal(signal.SIGINT)
+    assert process.returncode == 130
+    assert "error" not in "".join(told)
+
+
+@pytest.mark.parametrize("what", ["regress", "embed", "translat"])
 def test_an_unknown_demo_is_refused_with_those_that_are_there(what: str) -> None:
     run = CliRunner().invoke(app, ["demo", what])
     assert isinstance(run.exception, ConfigError)

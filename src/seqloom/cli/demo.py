@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
@@ -10,7 +10,6 @@ from rich.text import Text
 from seqloom.cli.following import followed, summary
 from seqloom.cli.progress import brief, sample_lines
 from seqloom.cli.screen import Screen
-from seqloom.config.data import Task
 from seqloom.durable import make_folder
 from seqloom.errors import ConfigError
 from seqloom.training.places import new_name, require_free, require_writable
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 FOLDER = Path("seqloom-demo")
 NARROWEST, WIDEST = 40, 120  # columns of a figure
-TASKS = tuple(task for task in get_args(Task) if task != "regress")
+TASKS = ("translate", "classify", "tag", "lm")  # those of `demonstration.SHOWS`, which imports torch
 
 
 def demo(
@@ -52,7 +51,8 @@ def demo(
     folder, samples = out or new_name(FOLDER / what), list[Sample]()
     metric = resolved.task.metric.name
     ended = followed(_kept(train_run(folder, resolved), samples), Screen(stderr=True), metric)
-    _shown(screen, folder, show, samples)
+    if samples:  # stopped before the first validation, there is no model to ask
+        _shown(screen, folder, show, samples)
     summary(folder, ended, resolved.task, json=False)
     raise typer.Exit(ended.exit_code)
 
