@@ -4,7 +4,8 @@
     python benchmarks/labelling.py                              made-up vectors of two classes that overlap
 
 Both orders begin with the same 16 rows; then `seqloom label` asks, and the truth answers. After every eight answers the
-accuracy on rows that nobody labels is taken; the area is the mean of these.
+accuracy on rows that nobody labels is taken; the area is the mean of these. How sure suggestions are is told beside how
+often they are right, learnt from rows in random order.
 """
 
 import lzma
@@ -18,14 +19,16 @@ import numpy as np
 
 from seqloom import load
 from seqloom.durable import temporary_folder
-from seqloom.search.decisions import Decisions
+from seqloom.search.decisions import WritableDecisions
 from seqloom.search.label_examples import Examples
 from seqloom.search.labelling import How, Labelling
 from seqloom.search.rows import Given
+from seqloom.search.suggesting import fit_head
 from seqloom.search.vectors import unit
 
 SEEDS = 20
 FIRST, LAST, STEP = 16, 256, 8  # labels
+EXAMPLES = (16, 64, 256)
 POOL = 4_000
 MADE_UP, WIDTH = 2_000, 64
 
@@ -68,7 +71,7 @@ def area(ground: Ground, order: str, seed: int, log: Path) -> float:
     examples = Examples(
         [given.texts[row] for row in first], [str(ground.truth[row]) for row in first], ground.vectors[first]
     )
-    decisions = Decisions(log, dict(zip(given.names, given.texts, strict=True)))
+    decisions = WritableDecisions(log, given.by_name)
     how = How(order=order, seed=seed)  # type: ignore[arg-type]  # one of the two
     session = Labelling(given, ground.vectors, decisions, labels=["0", "1"], examples=examples, how=how)
     accuracies = []
@@ -82,8 +85,22 @@ def area(ground: Ground, order: str, seed: int, log: Path) -> float:
     return float(np.mean(accuracies))
 
 
+def sureness(ground: Ground, examples: int) -> tuple[float, float]:
+    """The mean probability of the likelier label, and the share that is right, learnt from so many rows."""
+    sure, right = list[float](), list[float]()
+    for seed in range(SEEDS):
+        rows = np.random.default_rng(seed).choice(len(ground.truth), examples, replace=False)
+        found = fit_head(ground.vectors[rows], ground.truth[rows], 2).probabilities(ground.judged)
+        sure.append(float(found.max(axis=1).mean()))
+        right.append(float((found.argmax(axis=1) == ground.judged_truth).mean()))
+    return float(np.mean(sure)), float(np.mean(right))
+
+
 def main(arguments: Sequence[str] = ()) -> None:
     ground = sst2(Path(os.environ["SEQLOOM_DATA"]) / "sst2", arguments[0]) if arguments else made_up()
+    for examples in (count for count in EXAMPLES if count <= len(ground.truth)):
+        sure, right = sureness(ground, examples)
+        print(f"{examples:3} examples: {sure:.2f} sure, {right:.2f} right")
     found: dict[str, list[float]] = {"active": [], "random": []}
     with temporary_folder("labelling") as folder:
         for seed in range(SEEDS):

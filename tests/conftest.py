@@ -1,9 +1,16 @@
 """What all tests share: one thread each, fixed draws, and the device that SEQLOOM_TEST_DEVICE names."""
 
+import gc
 import os
+from collections.abc import Generator
+from functools import cache
 
+import pytest
 import torch
-from hypothesis import settings
+import typer.main
+import typer.testing
+from _pytest.doctest import DoctestModule
+from hypothesis import is_hypothesis_test, settings
 
 torch.set_num_threads(1)  # the cores belong to the processes of pytest-xdist
 
@@ -12,8 +19,39 @@ torch.set_num_threads(1)  # the cores belong to the processes of pytest-xdist
 settings.register_profile("fixed", derandomize=True, deadline=None, database=None)
 settings.register_profile("quick", settings.get_profile("fixed"), max_examples=20)
 settings.register_profile("fresh", deadline=None, database=None, print_blob=True)
-settings.load_profile("fresh" if os.environ.get("SEQLOOM_SOAK") == "1" else os.environ.get("SEQLOOM_DRAWS", "fixed"))
+DRAWS = "fresh" if os.environ.get("SEQLOOM_SOAK") == "1" else os.environ.get("SEQLOOM_DRAWS", "fixed")
+settings.load_profile(DRAWS)
+
+if not torch.accelerator.is_available():  # else a seed waits for devices that never come, with the stack of its caller
+    torch.manual_seed = torch.default_generator.manual_seed
 
 if device := os.environ.get("SEQLOOM_TEST_DEVICE"):
     torch.set_default_device(device)
     torch.backends.cudnn.allow_tf32 = False  # float32 means float32 here
+
+# To build the command line takes longer than most of its verbs do.
+typer.main.get_command = typer.testing._get_command = cache(typer.main.get_command)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file() -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """No test holds examples, so that none is searched for them."""
+    found = yield
+    return [one for one in found if not isinstance(one, DoctestModule)]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """In `make check`, claims that ask for more draws than others have the first few of them too."""
+    if DRAWS != "quick":
+        return
+    most = settings.get_profile(DRAWS).max_examples
+    for item in items:
+        if is_hypothesis_test(test := getattr(item, "obj", None)):
+            asked = test._hypothesis_internal_use_settings
+            drawn = settings(asked, max_examples=min(asked.max_examples, most))
+            getattr(test, "__func__", test)._hypothesis_internal_use_settings = drawn
+
+
+def pytest_collection_finish() -> None:
+    """What collecting made stays to the end: nobody looks through it for rubbish after every few tests."""
+    gc.freeze()

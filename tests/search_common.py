@@ -50,8 +50,8 @@ def some_documents(count: int, seed: int = 0) -> list[Document]:
     """Documents of several lengths with a year and a language."""
     draws = np.random.default_rng(seed)
     return [
-        Document(f"d{number}", some_text(draws, 1 + number % 6), {"year": 1990 + number % 30, "lang": "en fi"[::2]})
-        for number in range(count)
+        Document(name, some_text(draws, 1 + number % 6), {"id": name, "year": 1990 + number % 30, "lang": "en fi"[::2]})
+        for number, name in enumerate(map("d{}".format, range(count)))
     ]
 
 

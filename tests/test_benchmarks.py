@@ -22,6 +22,11 @@ SMALL: dict[str, tuple[dict[str, Any], list[list[str]], str]] = {
     "difficulty": ({"SEEDS": (0,)}, [["questions"]], "questions"),
     "labelling": ({"SEEDS": 2, "LAST": 24, "MADE_UP": 100, "WIDTH": 8}, [], "active - random"),
     "embedding": ({"ROUNDS": 1}, [["MODEL", "CHECKPOINT", "20"]], "texts/s"),
+    "inspecting": (
+        {"LENGTH": 16, "LAYERS": 2, "HEADS": 2, "WIDTH": 8, "VOCABULARY": 20},
+        [["looking"]],
+        '"looking"',
+    ),
     "layers": ({"ROUNDS": 1, "BATCH": 2, "TIME": 8, "WIDTH": 16, "VOCABULARY": 50}, [], "lm loss"),
     "long_sequences": ({}, [["window", "64"]], "peak_mib"),
     "operators": ({"ROUNDS": 1, "DEPTH": 1}, [], "a written symbol"),
@@ -45,6 +50,7 @@ def loaded(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return module
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_every_benchmark_runs(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path

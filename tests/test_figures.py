@@ -531,6 +531,7 @@ class TestEdges:
             make()
         assert caught.value.fix
 
+    @pytest.mark.slow
     def test_limits_themselves_are_accepted(self) -> None:
         assert Bars(title="t", labels=["a"] * 500, values=[1] * 500).svg()
         assert Matrix(title="t", values=[[1] * 25] * 64, rows=["r"] * 64, columns=["c"] * 25).svg()

@@ -12,7 +12,22 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from seqloom.figures import Bars, Figure, HeatMap, Line, Matrix, Points, Series, Strip, page
+from seqloom.figures import (
+    Bars,
+    Figure,
+    HeatMap,
+    Line,
+    Link,
+    Links,
+    Matrix,
+    Points,
+    Series,
+    Strip,
+    Tile,
+    Tiles,
+    Trail,
+    page,
+)
 from seqloom.figures.words import visible
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -20,7 +35,7 @@ ELEMENTS = {"svg", "title", "desc", "style", "g", "rect", "path", "text", "line"
 ATTRIBUTES = {
     "x", "y", "x1", "y1", "x2", "y2", "d", "width", "height", "rx", "viewBox", "transform", "class", "role",
     "aria-label", "fill", "stroke", "stroke-width", "stroke-linecap", "stroke-linejoin", "stroke-dasharray",
-    "shape-rendering",
+    "stroke-opacity", "shape-rendering",
     "font-family", "font-size", "font-weight", "text-anchor", "direction", "unicode-bidi", "pointer-events",
 }  # fmt: skip
 PAGE_ELEMENTS = ELEMENTS | {"html", "head", "meta", "body", "main", "h1", "figure"}
@@ -82,10 +97,22 @@ def one_of_each(label: str) -> list[Figure]:
         HeatMap(values=[[0.1, -0.2], [None, 4.0]], x_label=label, y_label=label, value_label=label, **words),
         Matrix(values=[[1.0, None]], rows=[label], columns=[label, "b"], x_label=label, y_label=label, **words),
         Strip(tokens=[label, "b"], values=[0.25, None], value_label=label, **words),
+        Links(
+            left=[label, "b"],
+            right=[label],
+            links=[Link(0, 0, 0.5, 1), Link(1, 0, 0.1)],
+            groups=[label, "b"],
+            left_label=label,
+            right_label=label,
+            value_label=label,
+            **words,
+        ),
+        Tiles(tiles=[Tile(label, [[0.5, None]]), Tile("b", [[0.1], [0.2]])], across=2, value_label=label, **words),
+        Trail(labels=[label, "b"], x=[1, 2], y=[0.5, -1], x_label=label, y_label=label, value_label=label, **words),
     ]
 
 
-KINDS = ["line", "bars", "points", "heat_map", "matrix", "strip"]
+KINDS = ["line", "bars", "points", "heat_map", "matrix", "strip", "links", "tiles", "trail"]
 
 labels = st.text(st.characters(), max_size=12) | st.sampled_from(
     [*HOSTILE, "a label of many words " * 8, "گربه سیاه", "שלום", "词语 text", "👩‍🚀", " "]
@@ -126,10 +153,20 @@ def figures(draw: st.DrawFn) -> Figure:
         return Points(
             labels=names, x=places[0], y=places[1], intervals=around, marked=marked, x_label=names[0], **words
         )
+    if kind == "trail":
+        places = [draw(st.lists(real, min_size=count, max_size=count)) for _ in "xy"]
+        return Trail(labels=names, x=places[0], y=places[1], x_label=names[0], y_label=draw(labels), **words)
     if kind == "strip":
         return Strip(tokens=names, values=values, value_label=draw(labels), **words)
     table = draw(st.lists(st.lists(numbers, min_size=count, max_size=count), min_size=rows, max_size=rows))
     axes = {"x_label": draw(labels), "y_label": draw(labels)}
+    if kind == "links":
+        drawn = st.builds(Link, st.integers(0, count - 1), st.integers(0, count - 1), st.floats(0, 1e100))
+        sides = {"left_label": names[0], "right_label": draw(labels), "groups": draw(st.just(()) | st.just(names))}
+        return Links(left=names, right=names, links=draw(st.lists(drawn, max_size=9)), **sides, **words)
+    if kind == "tiles":
+        tiles = [Tile(name, table) for name in names]
+        return Tiles(tiles=tiles, across=rows, value_label=draw(labels), **words)
     if kind == "heat_map":
         return HeatMap(values=table, value_label=draw(labels), **axes, **words)
     return Matrix(
@@ -278,7 +315,7 @@ def test_page_forbids_everything_but_inline_style_and_refers_to_nothing() -> Non
     assert 'content="default-src &#x27;none&#x27;; style-src &#x27;unsafe-inline&#x27;"' in document
     assert set(re.findall(r"https?://[^\s\"<]+", document)) == {"http://www.w3.org/2000/svg"}
     assert document.count("<style>") == 1
-    assert document.count("<svg ") == 6
+    assert document.count("<svg ") == len(KINDS)
 
 
 @given(label=st.text(st.characters(categories=["L", "N", "P", "S"]), min_size=1, max_size=8))

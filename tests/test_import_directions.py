@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,6 +47,7 @@ ORDER = [
     "tasks",
     "bundle",
     "importing",
+    "inspection",
     "loaded",
     "embedding",
     "search",
@@ -80,12 +82,13 @@ def modules(source: Path = SOURCE) -> dict[str, str]:
     return found
 
 
-def imports(text: str, known: set[str]) -> Iterator[Import]:
+@cache
+def imports(text: str, known: frozenset[str]) -> tuple[Import, ...]:
     """What a module imports from this package; what only the type checker sees is left out."""
-    yield from _imports(ast.parse(text), known, ())
+    return tuple(_imports(ast.parse(text), known, ()))
 
 
-def _imports(node: ast.AST, known: set[str], inside: tuple[str, ...]) -> Iterator[Import]:
+def _imports(node: ast.AST, known: frozenset[str], inside: tuple[str, ...]) -> Iterator[Import]:
     if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
         for child in node.orelse:
             yield from _imports(child, known, inside)
@@ -99,10 +102,11 @@ def _imports(node: ast.AST, known: set[str], inside: tuple[str, ...]) -> Iterato
             for alias in node.names:
                 inner = f"{node.module}.{alias.name}"
                 yield Import(inner if inner in known else node.module, node.lineno, inside)
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-        inside = (*inside, getattr(node, "name", "lambda"))
-    for child in ast.iter_child_nodes(node):
-        yield from _imports(child, known, inside)
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        inside = (*inside, node.name)
+    if not isinstance(node, ast.expr):  # no expression holds a statement
+        for child in ast.iter_child_nodes(node):
+            yield from _imports(child, known, inside)
 
 
 def _ours(module: str) -> bool:
@@ -119,7 +123,7 @@ def wrong_ways(texts: dict[str, str], order: list[str]) -> list[str]:
     rank = {name: number for number, name in enumerate(order)} | {"": len(order)}
     wrong = []
     for module, text in texts.items():
-        for found in imports(text, set(texts)):
+        for found in imports(text, frozenset(texts)):
             forward = rank[unit(found.target)] > rank[unit(module)]
             if forward and not _may_reach_forward(module, found):
                 wrong.append(f"{module}, line {found.line}: imports {found.target}, which comes later")
@@ -135,7 +139,7 @@ def circles(texts: dict[str, str]) -> list[str]:
     graph = {
         module: {
             found.target
-            for found in imports(text, set(texts))
+            for found in imports(text, frozenset(texts))
             if not found.inside and found.target != module and unit(found.target) == unit(module)
         }
         for module, text in texts.items()

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from seqloom import recipes
+from seqloom.config.inputs import TokensConfig
 from seqloom.config.mixers import AttentionConfig, GruConfig, LstmConfig, RnnConfig
 from seqloom.errors import ConfigError
 from seqloom.operators.attention import weights
@@ -84,7 +85,7 @@ def test_a_name_that_fits_nothing_is_an_error_with_a_suggestion() -> None:
 
 
 def test_every_model_names_its_taps_by_their_path() -> None:
-    model = recipes.translator("transformer", source=recipes.TokensConfig(vocab_size=5), target_vocab_size=5).build()
+    model = recipes.translator("transformer", source=TokensConfig(vocab_size=5), target_vocab_size=5).build()
     names = set(taps(model))
     assert "encoder.layers.0.mixer.weights" in names
     assert "decoder.layers.2.cross.weights" in names

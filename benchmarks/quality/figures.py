@@ -81,7 +81,7 @@ FIGURES: dict[str, Figure] = {
         "cnn, random vectors",
         "accuracy",
         91.2,
-        f"{TREC} --model {{models}}/trec-cnn.toml --lower --rate 0.001 --decay 0.1 --warm-up 20 --epochs 10"
+        f"{TREC} --model {{models}}/trec-cnn.toml --lower --rate 0.001 --decay 0.1 --warm-up 20 --epochs 12"
         " --patience 0",
         times=100,
     ),
@@ -95,10 +95,10 @@ FIGURES: dict[str, Figure] = {
     ),
     "atis-intent": Figure(
         "ATIS, intents",
-        "cnn",
+        "bilstm",
         "accuracy",
         96,
-        f"{ATIS} --input 2 --target 1 --task classify --model cnn --dropout 0.5 --smoothing 0.1 --epochs 20"
+        f"{ATIS} --input 2 --target 1 --task classify --model bilstm --dropout 0.5 --smoothing 0.1 --epochs 10"
         " --patience 0",
         times=100,
     ),
@@ -112,7 +112,12 @@ FIGURES: dict[str, Figure] = {
     ),
     "wnut17": Figure("WNUT-17", "bilstm-crf with letters", "f1", 20, f"{WNUT} {TAGGER} --epochs 30", times=100),
     "wnut17-glove": Figure(
-        "WNUT-17", "bilstm-crf with letters, GloVe vectors", "f1", 35, f"{WNUT} {TAGGER} {GLOVE} --epochs 30", times=100
+        "WNUT-17",
+        "bilstm-crf with letters, GloVe vectors",
+        "f1",
+        35,
+        f"{WNUT} {TAGGER} {GLOVE} --freeze-vectors --epochs 15",
+        times=100,
     ),
     "stsb-glove": Figure(
         "STS benchmark",
@@ -136,7 +141,7 @@ FIGURES: dict[str, Figure] = {
         "LSTM 3 x 1,000, regularised as AWD-LSTM",
         "perplexity",
         68,
-        f"{PTB} --model {{models}}/ptb-awd.toml --streams 40x70 --seconds 500 --optimiser sgd --momentum 0 --rate 30"
+        f"{PTB} --model {{models}}/ptb-awd.toml --streams 40x70 --seconds 1380 --optimiser sgd --momentum 0 --rate 30"
         " --decay 0.0000012 --warm-up 500 --schedule linear --clip 0.25 --patience 0",
         lower_is_better=True,
     ),
@@ -155,8 +160,8 @@ FIGURES: dict[str, Figure] = {
         "transformer of the paper's size",
         "bleu_tokenised",
         41.0,
-        f"{MULTI30K} --model {{models}}/multi30k-transformer.toml --tokenizer bpe --vocabulary 10000 --batch 4096"
-        " --steps 10000 --rate 0.003 --schedule cosine --warm-up 1000 --average 0.999 --precision float32"
+        f"{MULTI30K} --model {{models}}/multi30k-transformer.toml --tokenizer bpe --vocabulary 10000 --batch 8192"
+        " --steps 12000 --rate 0.003 --schedule cosine --warm-up 1000 --average 0.9995 --precision float32"
         " --metric bleu --validate-every 1000 --patience 0",
         judge="--test --beam 5",
     ),
@@ -184,11 +189,16 @@ FIGURES: dict[str, Figure] = {
         "exact_match",
         13,
         f"{{data}}/scan/tasks_train_length.txt.xz --test {{data}}/scan/tasks_test_length.txt.xz {SCAN}"
-        " --model seq2seq-dot --steps 8000 --validate-every 1000 --patience 0",
+        " --model seq2seq-additive --dropout 0.5 --steps 5000 --validate-every 1000 --patience 0",
         times=100,
     ),
     "digits-cnn": Figure("digits", "cnn", "accuracy", 98, f"{DIGITS} --model conv2d", times=100),
     "digits-patches": Figure(
-        "digits", "patch transformer", "accuracy", 97, f"{DIGITS} --model patch-transformer --patience 0", times=100
+        "digits",
+        "patch transformer",
+        "accuracy",
+        97,
+        f"{DIGITS} --model patch-transformer --dropout 0.1 --rate 0.0005 --epochs 120 --average 0.99 --patience 0",
+        times=100,
     ),
 }

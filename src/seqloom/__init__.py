@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from seqloom.comparing import Comparison, compare
     from seqloom.config.models import model_from_json, model_from_toml, read_model
     from seqloom.data.front import check_data, load_data
+    from seqloom.embedding import embed_file
     from seqloom.errors import SeqloomError
+    from seqloom.importing import import_model
     from seqloom.loaded import LoadedModel, load
     from seqloom.operators.kernels import using
     from seqloom.taps import recording
@@ -31,6 +33,8 @@ __all__ = [
     "__version__",
     "check_data",
     "compare",
+    "embed_file",
+    "import_model",
     "load",
     "load_data",
     "model_from_json",
@@ -60,6 +64,14 @@ def __getattr__(name: str) -> Any:
         from seqloom import loaded
 
         return getattr(loaded, name)
+    if name == "embed_file":
+        from seqloom import embedding
+
+        return embedding.embed_file
+    if name == "import_model":
+        from seqloom import importing
+
+        return importing.import_model
     if name in ("Comparison", "compare"):
         from seqloom import comparing
 

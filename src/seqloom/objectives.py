@@ -57,10 +57,10 @@ class Contrast(Objective):
     def of(self, vectors: tuple[Tensor, ...], texts: tuple[Padded, ...]) -> Found:
         """What came of vectors whose texts are known."""
         (first, second, *others), settings = vectors, {"temperature": self.temperature}
-        excluded = related(texts[0], texts[1])
+        excluded = related(texts[0], texts[1], texts[1])
         back = losses.contrast(second, first, excluded.T, **settings)
         candidates = torch.cat([second, *others])
-        taboo = torch.cat([excluded, *(_same(texts, negative) for negative in texts[2:])], dim=1)
+        taboo = torch.cat([excluded, *(related(texts[0], texts[1], negative) for negative in texts[2:])], dim=1)
         there = losses.contrast(first, candidates, taboo, **settings)
         near = losses.paired_cosines(first, second)
         if others:
@@ -91,15 +91,14 @@ class ScoredCosine(Objective):
 
 
 class Rank(Objective):
-    """The order of the scores in the cosines; the loss is one of the whole batch, and each row has its share."""
+    """The order of the scores in the cosines: one loss of the whole batch, of which each row has its share."""
 
     def __init__(self, config: RankConfig) -> None:
         self.scale = config.scale
 
     def __call__(self, read: Read, texts: Together, scores: Tensor) -> Found:
         near = _cosines_of(read, texts)
-        whole = losses.rank(near, scores, scale=self.scale)
-        return Found(whole.expand(len(near)), near, torch.ones_like(near, dtype=torch.bool))
+        return Found(losses.rank(near, scores, scale=self.scale), near, torch.ones_like(near, dtype=torch.bool))
 
 
 class Triplet(Objective):
@@ -113,8 +112,8 @@ class Triplet(Objective):
         anchor, positive, negative = map(read, texts)
         near, far = losses.paired_cosines(anchor, positive), losses.paired_cosines(anchor, negative)
         own = torch.eye(len(near), dtype=torch.bool, device=near.device)
-        excluded = torch.cat([related(texts.anchor, texts.positive) | own, _same(texts, texts.negative) | own], dim=1)
-        other = losses.hardest(losses.cosines(anchor, torch.cat([positive, negative])), excluded)
+        excluded = [related(texts.anchor, texts.positive, candidate) | own for candidate in texts[1:]]
+        other = losses.hardest(losses.cosines(anchor, torch.cat([positive, negative])), torch.cat(excluded, dim=1))
         hinges = [losses.hinge(near, one, margin=self.margin) for one in (far, other)]
         return Found(hinges[0] + hinges[1], near, near > far)
 
@@ -127,14 +126,10 @@ def equal_texts(first: Padded, second: Padded) -> Tensor:
     return equal
 
 
-def related(first: Padded, second: Padded) -> Tensor:
-    """[B,B] whether text j of the second is no negative of text i of the first: they, or their fellows, are equal."""
-    return equal_texts(first, first) | equal_texts(second, second) | equal_texts(first, second)
-
-
-def _same(texts: tuple[Padded, ...], negative: Padded) -> Tensor:
-    """[B,B] whether a negative is the anchor or the positive of a row."""
-    return equal_texts(texts[0], negative) | equal_texts(texts[1], negative)
+def related(anchor: Padded, positive: Padded, candidate: Padded) -> Tensor:
+    """[B,C] whether a candidate is no negative of an anchor: it is that text, or belongs to it in some row."""
+    rows, belonging = equal_texts(anchor, anchor), equal_texts(positive, candidate)  # [i,k], [k,j]
+    return equal_texts(anchor, candidate) | (rows.float() @ belonging.float() > 0)
 
 
 def _nearest(similarities: Tensor, excluded: Tensor) -> Tensor:

@@ -45,6 +45,17 @@ def test_with_a_threshold_no_picture_is_shown(file: Path, tmp_path: Path) -> Non
     assert marks(tmp_path / "b.csv") == ["", "", ""]
 
 
+def test_rows_without_text_and_lines_that_are_no_rows_are_told(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one cat\n\n \nOne cat\n")
+    assert (
+        "2 blank lines are no rows, and are not counted" in dedupe(tmp_path / "a.txt", "-o", tmp_path / "b.csv").stdout
+    )
+    assert marks(tmp_path / "b.csv") == ["", "1"]
+    (tmp_path / "a.csv").write_text("text,n\none cat,1\n,2\n")
+    assert "1 row has no text\n" in dedupe(tmp_path / "a.csv", "-o", tmp_path / "c.csv").stdout
+    assert marks(tmp_path / "c.csv") == ["", ""]
+
+
 @pytest.mark.parametrize(("name", "begins"), [("a.svg", "<svg"), ("a.html", "<!DOCTYPE html>")])
 def test_the_picture_is_saved_as_its_name_says(file: Path, tmp_path: Path, name: str, begins: str) -> None:
     dedupe(file, "-o", tmp_path / "b.csv", "--picture", tmp_path / name)

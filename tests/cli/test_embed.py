@@ -52,7 +52,10 @@ def vectors(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("kind", TABLES)
 def test_every_kind_of_data_makes_a_model_that_answers_and_is_judged(tmp_path: Path, kind: str) -> None:
     run = tmp_path / "run"
-    said("train", write(tmp_path, kind), *SHORT, "--out", run)
+    told = said("train", write(tmp_path, kind), *SHORT, "--out", run)
+    for verb in ("predict", "embed", "index", "evaluate", "doctor"):
+        assert f"seqloom {verb} {run}" in told, verb
+    assert "seqloom search INDEX" in told
     (line,) = said("predict", run, "-", input="a dog\n").splitlines()
     assert len(json.loads(line)["vector"]) == 12
     metrics = json.loads(said("evaluate", run, "--json"))["metrics"]

@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 from bundle_common import make_reviews, make_run
 from seqloom.cli import app
 from seqloom.cli import generate as verb
-from seqloom.cli.answer_bar import answer_bar
 from seqloom.cli.exits import SOME_BAD
 from seqloom.cli.screen import Screen
+from seqloom.cli.work_bar import work_bar
 from seqloom.errors import ConfigError, RejectedError
 from seqloom.loaded import load
 
@@ -126,25 +126,27 @@ def test_words_of_a_prompt_that_the_model_does_not_know_are_told(run: Path) -> N
 
 
 def test_people_see_how_many_prompts_are_answered(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = list[tuple[int, int]]()
+    shown = list[tuple[str, int, int]]()
 
     @contextmanager
-    def bar(whole: int) -> Iterator[Any]:
-        shown.append((whole, whole))
-        yield lambda answers, done: shown.append((answers, done))
+    def bar() -> Iterator[Any]:
+        yield lambda *told: shown.append(told)
 
-    monkeypatch.setattr(verb, "answer_bar", bar)
+    monkeypatch.setattr(verb, "work_bar", bar)
     generate(run, "--longest", 2, given="once\nthe cat\na\n")
-    assert shown == [(3, 3), (1, 1), (2, 2), (3, 3)]
+    assert shown == [("1 answer", 1, 3), ("2 answers", 2, 3), ("3 answers", 3, 3)]
 
 
-def test_a_bar_tells_the_answers_and_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("whole", "left"), [(4, "-:--:--"), (0, "")], ids=["known", "unknown"])
+def test_a_bar_tells_the_answers_and_the_time_that_is_left(
+    whole: int, left: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen = io.StringIO()
     terminal = Console(file=seen, force_terminal=True, width=80)
-    monkeypatch.setattr("seqloom.cli.answer_bar.Screen", lambda **_: terminal)
-    with answer_bar(4) as show:
-        show(2, 2)
-    assert "2 answers" in seen.getvalue() and "-:--:--" in seen.getvalue()
+    monkeypatch.setattr("seqloom.cli.work_bar.Screen", lambda **_: terminal)
+    with work_bar() as show:
+        show("2 answers", 2, whole)
+    assert "2 answers" in seen.getvalue() and left in seen.getvalue()
 
 
 def test_no_prompt_at_all_is_told(run: Path) -> None:

@@ -10,8 +10,12 @@ from typer.testing import CliRunner, Result
 
 from bundle_common import make_reviews, make_run
 from seqloom.cli import app
-from seqloom.cli.label import Chosen, answer_of
-from seqloom.errors import ConfigError
+from seqloom.cli.label import Chosen, Unknown, _answered, _show, answer_of
+from seqloom.cli.screen import Screen
+from seqloom.errors import ConfigError, DurableError
+from seqloom.search.decisions import WritableDecisions
+from seqloom.search.labelling import Labelling, opening
+from seqloom.search.rows import Rows
 
 KINDS = {"good": "a fine and good film", "bad": "an awful and bad film"}
 
@@ -82,7 +86,25 @@ def test_suggestions_are_accepted_in_bulk_taken_back_at_once_and_exported(
 def test_commands_are_explained_and_change_nothing(file: Path, tmp_path: Path) -> None:
     done = label(file, "--out", tmp_path / "log", "--labels", "good,bad", given="?\nu\n")
     assert done.stdout.count("Enter accepts the suggestion") == 1
-    assert "nothing to undo" in done.stdout and not (tmp_path / "log").exists()
+    assert "nothing to undo" in done.stdout and "nothing was decided" in done.stdout
+    assert not (tmp_path / "log").exists()
+
+
+def test_a_person_is_told_which_answer_means_nothing(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = Rows(file).read()
+    log = WritableDecisions(tmp_path / "log", given.by_name)
+    *_, session = opening(given, log, labels=["good", "s"])
+    assert isinstance(session, Labelling)
+    question = session.next()
+    assert question is not None
+    for typed in ("bogus", ""):
+        assert _answered(session, question, answer_of(typed, session.labels), Screen())
+    _show(session, question, Screen())
+    shown = capsys.readouterr().out
+    assert "'bogus' is no label" in shown and "nothing is suggested yet" in shown
+    assert "[1 good, 2 s; u undo, q end, ? help]" in shown and not log.standing
 
 
 @pytest.mark.parametrize("typed", ["what", "7", ""])  # nothing is suggested yet, so nothing is accepted
@@ -99,13 +121,14 @@ def test_an_answer_of_a_file_that_means_nothing_ends_the_work_and_no_later_answe
     [
         ("1\n", ["0", "1"], Chosen("1")),
         ("1\n", ["good", "bad"], Chosen("good")),
-        ("3\n", ["good", "bad"], "help"),
+        ("3\n", ["good", "bad"], Unknown("3")),
         ("go\n", ["good", "bad"], Chosen("good")),
-        ("b\n", ["bad", "best"], "help"),
+        ("b\n", ["bad", "best"], Unknown("b")),
         ("s\n", ["good", "s"], Chosen("s")),
         (" u \n", ["good"], "undo"),
-        ("+\n", ["good"], "help"),
+        ("+\n", ["good"], Unknown("+")),
         ("+ new \n", ["good"], Chosen("new", new=True)),
+        ("+u\n", ["good"], Unknown("+u")),
     ],
 )
 def test_names_win_over_commands_and_commands_over_beginnings(typed: str, labels: list[str], meant: object) -> None:
@@ -118,6 +141,7 @@ def test_names_win_over_commands_and_commands_over_beginnings(typed: str, labels
         ((), "--labels good,bad"),
         (("--labels", "good,,bad"), "different names"),
         (("--labels", "good,good"), "different names"),
+        (("--labels", "u,v"), "the answer 'u' has a meaning"),
         (("--target", "x", "--labels", "a,b"), "give --examples"),
         (("--labels", "a,b", "--accept-above", "0.9"), "nothing has been learnt"),
         (("--labels", "a,b", "--export", "x.xlsx"), "cannot have this name"),
@@ -136,6 +160,30 @@ def test_what_cannot_be_is_refused_and_nothing_is_logged(
 def test_a_log_that_cannot_be_is_refused(file: Path, out: str, match: str) -> None:
     with pytest.raises(ConfigError, match=match):
         label(file, "--out", file.parent / out, "--labels", "a,b")
+
+
+def test_a_log_that_nobody_can_write_is_refused_before_the_first_question(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "log").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(DurableError, match="log cannot be written"):
+        label(file, "--out", tmp_path / "log", "--labels", "a,b", given="a\n")
+    assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.parametrize("options", [("--undo",), ("--export", "out.csv")])
+def test_what_was_decided_is_taken_back_and_written_without_vectors(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    label(file, "--out", tmp_path / "log", "--labels", "good,bad", given="good\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("seqloom.search.labelling.embedding", None)
+    assert "1" in label(file, "--out", tmp_path / "log", "--model", "no such model", *options).stdout
+
+
+def test_rows_without_text_are_told(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("text,n\na film,1\n,2\n  ,3\n\n")
+    done = label(tmp_path / "a.csv", "--out", tmp_path / "log", "--labels", "good,bad", given="good\n")
+    assert "2 rows have no text" in done.stdout and "1 blank line is no row" in done.stdout
+    assert "no row is left" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from seqloom.cli import app, progress, refusing
 from seqloom.cli.following import followed, summary
 from seqloom.cli.progress import LiveLines, PlainLines, display, packed
 from seqloom.cli.refusing import told_in_flags
-from seqloom.cli.train_options import training_settings
+from seqloom.cli.train_settings import training_settings
 from seqloom.config.changing import with_setting
 from seqloom.config.data import DataConfig, EncodingConfig
 from seqloom.config.inputs import TokensConfig

@@ -18,9 +18,10 @@ from seqloom.config.mixers import RnnConfig
 from seqloom.config.training import TrainingConfig
 from seqloom.data.synthetic import NAMES
 from seqloom.diagnosis.curves import curve_findings
-from seqloom.diagnosis.flow import Flow, flow, flows
-from seqloom.diagnosis.inside import Inside, flow_drawn, inside_findings
+from seqloom.diagnosis.inside import Inside, inside_findings
 from seqloom.diagnosis.story import told
+from seqloom.inspection.flow import Flow, flow, flows
+from seqloom.inspection.flow_drawing import flow_drawn
 from seqloom.types import Padded
 
 # --- 7: what a curve says --------------------------------------------------------------------------------------------
@@ -94,7 +95,7 @@ def test_row_14_a_radius_of_a_half_vanishes_one_and_a_half_explodes_and_the_view
 
 
 def test_row_14_the_norm_is_that_of_a_product_of_jacobians(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqloom.diagnosis.flow.DIRECTIONS", 200)
+    monkeypatch.setattr("seqloom.inspection.flow.DIRECTIONS", 200)
     layer, x = elman(0.9).requires_grad_(False), torch.randn(1, 6, 12)
     slopes = [torch.diag(1 - state**2) for state in layer(Padded.of(x)).values[0]]
     product = slopes[-1]

@@ -153,6 +153,7 @@ def files() -> list[Path]:
     ]
 
 
+@pytest.mark.slow
 def test_no_file_holds_anything_forbidden() -> None:
     found, used = [], set()
     for path in files():

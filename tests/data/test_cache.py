@@ -245,6 +245,7 @@ RACER = """if True:
 """
 
 
+@pytest.mark.slow
 def test_two_processes_with_different_rules_build_once_each_and_never_disturb_each_other(tmp_path: Path) -> None:
     BY_NAME["csv"].config(tmp_path)
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}

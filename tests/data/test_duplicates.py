@@ -2,6 +2,7 @@
 
 import itertools
 import tracemalloc
+from functools import cache
 
 import numpy as np
 import pytest
@@ -29,17 +30,19 @@ def varied(text: str, draw: np.random.Generator, changes: int) -> str:
     return "".join(letters)
 
 
-def families(seed: int, count: int = 60) -> list[str]:
+@cache
+def families(seed: int, count: int = 60) -> tuple[str, ...]:
     """Texts with more and less similar relatives, in random order."""
     draw = np.random.default_rng(seed)
     texts = []
     for _ in range(count):
         text = random_text(draw)
         texts += [text, *(varied(text, draw, int(changes)) for changes in draw.integers(1, 6, 4))]
-    return [texts[at] for at in draw.permutation(len(texts))]
+    return tuple(texts[at] for at in draw.permutation(len(texts)))
 
 
-def similarities(texts: list[str]) -> dict[tuple[int, int], float]:
+@cache
+def similarities(texts: tuple[str, ...]) -> dict[tuple[int, int], float]:
     sets = [shingles(text) for text in texts]
     return {(a, b): jaccard(sets[a], sets[b]) for a, b in itertools.combinations(range(len(texts)), 2)}
 

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from seqloom.config.data import EncodingConfig
 from seqloom.config.text import BytesConfig, WordsConfig
-from seqloom.data.encoding import UNSEEN, Encoder, cut_pairs, cut_words, paired
+from seqloom.data.encoding import UNSEEN, Encoder
 from seqloom.data.examples import Example, Input, Target, TextPair, Words
+from seqloom.data.joining import cut_pairs, cut_words, paired
 from seqloom.data.problems import BadRows, Ledger, Place
 from seqloom.data.schema import Schema
 from seqloom.errors import RejectedError

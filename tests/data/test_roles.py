@@ -1,13 +1,14 @@
 """What columns mean: found by name and content, overridden by the user, refused with what was found."""
 
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 
-from seqloom.config.data import ColumnSplit, DataConfig
+from seqloom.config.data import ColumnSplit, DataConfig, Task
 from seqloom.data.problems import Ledger
 from seqloom.data.roles import Roles, find_roles
+from seqloom.data.roles.needs import NEEDS
 from seqloom.data.tables import Record
 from seqloom.errors import RejectedError
 
@@ -190,3 +191,12 @@ def test_a_missing_column_is_refused_with_the_flag_to_use(
         roles(columns, row, **settings)
     assert message in str(refused.value)
     assert str(refused.value).startswith("a.csv:1: ")
+
+
+def test_every_task_says_what_it_needs_of_its_columns() -> None:
+    assert NEEDS.keys() == {None, *get_args(Task)}
+
+
+def test_a_whole_number_of_hundreds_of_digits_names_a_class_and_measures_nothing() -> None:
+    found = roles("text price", *(("a", 10**400 + number) for number in range(30)), target=("price",))
+    assert found.schema.target == "label"

@@ -218,6 +218,7 @@ def test_a_space_that_is_used_up_says_so_instead_of_repeating_itself() -> None:
         list(named("brackets").examples("test", count=10_000, length=6))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUICK)
 def test_ten_thousand_examples_take_less_than_two_seconds(name: str) -> None:
     began = time.process_time()
@@ -225,6 +226,7 @@ def test_ten_thousand_examples_take_less_than_two_seconds(name: str) -> None:
     assert time.process_time() - began < 2
 
 
+@pytest.mark.slow
 @ALL
 def test_default_sizes_are_those_of_the_set(name: str) -> None:
     one = NAMES[name]

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from seqloom.config.data import EncodingConfig
 from seqloom.data.batches import collate, cut_apart
-from seqloom.data.encoding import cut_texts, longest_texts, paired
 from seqloom.data.front import load_data
+from seqloom.data.joining import cut_texts, longest_texts, paired
 from seqloom.errors import RejectedError
 from seqloom.ragged import Ragged
 from seqloom.text.symbols import SEPARATOR

@@ -34,6 +34,7 @@ def test_many_small_members_take_linear_time(tmp_path: Path, suffix: str) -> Non
     assert len(found.records) == 20_000
 
 
+@pytest.mark.slow
 @both
 def test_a_large_text_is_unpacked_in_pieces(tmp_path: Path, suffix: str) -> None:
     lines = 1 << 19

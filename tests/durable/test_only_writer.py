@@ -26,7 +26,7 @@ def writes(source: str) -> list[int]:
     found = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Call):
-            name = ast.unparse(node.func)
+            name = _dotted(node.func)
             last = name.rpartition(".")[2]
             is_path_replace = last == "replace" and "." in name and len(node.args) == 1 and not node.keywords
             if last in WRITING_METHODS or name in WRITING_CALLS or is_path_replace or _opens_for_writing(node, name):
@@ -36,6 +36,13 @@ def writes(source: str) -> list[int]:
         ):
             found.append(node.lineno)
     return found
+
+
+def _dotted(called: ast.expr) -> str:
+    """The name that is called; what a method is called on counts only as far as it is a name itself."""
+    if isinstance(called, ast.Attribute):
+        return f"{_dotted(called.value)}.{called.attr}"
+    return called.id if isinstance(called, ast.Name) else ""
 
 
 def _opens_for_writing(call: ast.Call, name: str) -> bool:

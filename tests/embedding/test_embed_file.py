@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from embedding_common import small_model, some_texts, write_texts
 from seqloom import load
 from seqloom.cli import app
-from seqloom.embedding import Embedded, Source, embed_file, embedding, front, source
+from seqloom.embedding import Embedded, Source, embed_file, embedding, front, linears, source, windows
 from seqloom.embedding.numbers import KINDS, Numbers
 from seqloom.embedding.windows import Worker, here
 from seqloom.errors import ConfigError, HeldError, MissingExtraError, RejectedError
@@ -114,6 +114,65 @@ def stopping_after(count: int):
     return engine
 
 
+@pytest.mark.slow
+def test_who_stops_it_learns_what_is_kept_and_then_what_goes_on_and_that_it_is_done(
+    model, tmp_path, monkeypatch
+) -> None:
+    file, out = write_texts(tmp_path / "a.txt", TEXTS), tmp_path / "v.npy"
+    whole = Worker.made
+
+    def stopped(worker, work):
+        if work.start == 24:
+            raise KeyboardInterrupt
+        return whole(worker, work)
+
+    monkeypatch.setattr(Worker, "made", stopped)
+    said = embed(model, file, "-o", out, code=130)
+    assert said.splitlines()[-2:] == ["24 of 45 rows are kept in v.npy.work; the same command goes on", "stopped"]
+    monkeypatch.setattr(Worker, "made", whole)
+    assert "going on: 24 of 45 rows are done" in embed(model, file, "-o", out)
+    again = embed(model, file, "-o", out).splitlines()
+    assert again[0] == "nothing to do: this very command has been done before"
+    assert again[-1] == f"45 vectors of 16 numbers in {out}"
+
+
+@pytest.mark.slow
+def test_other_threads_do_not_go_on_with_what_was_begun_and_what_is_done_stays_done(
+    model, tmp_path, monkeypatch
+) -> None:
+    loaded, file, out = load(model), write_texts(tmp_path / "a.txt", TEXTS), tmp_path / "v.npy"
+    monkeypatch.setattr(front, "threads", lambda: 3)
+    with pytest.raises(StoppedError):
+        embed_file(loaded, file, out, engine=stopping_after(1))
+    monkeypatch.setattr(front, "threads", lambda: 1)
+    with pytest.raises(ConfigError, match="another number of threads, then OMP_NUM_THREADS=3"):
+        embed_file(loaded, file, out)
+    monkeypatch.setattr(front, "threads", lambda: 3)
+    finished = embed_file(loaded, file, out)
+    monkeypatch.setattr(front, "threads", lambda: 1)
+    assert embed_file(loaded, file, out, engine=stopping_after(0)) == finished
+
+
+def test_vectors_of_zeros_are_told_and_counted(tmp_path) -> None:
+    (tmp_path / "words.txt").write_text("cat 1 0\ndog 0 1\n")
+    static = import_model(tmp_path / "words.txt", tmp_path / "static")
+    file = write_texts(tmp_path / "a.txt", ["a cat", *("nobody knows",) * 11, "dog"])
+    said = embed(static, file, "-o", tmp_path / "v.npy")
+    assert "a.txt:2: vector.zero: the vector is zeros: the model knows nothing of the text. (11 times)" in said
+    (note,) = json.loads((tmp_path / "v.npy.json").read_text())["notes"]
+    assert note[:2] == ["vector.zero", 11]
+
+
+def test_a_precision_is_checked_without_a_copy_of_the_model(model, tmp_path, monkeypatch) -> None:
+    loaded, file = load(model), write_texts(tmp_path / "a.txt", TEXTS[:3])
+    copies = []
+    monkeypatch.setattr(windows, "computing_in", lambda one, precision: copies.append(precision) or one)
+    steps = embedding(loaded, Source(file), tmp_path / "v.npy", precision="int8")
+    monkeypatch.setattr(linears.copy, "deepcopy", lambda *_: pytest.fail("the model was copied"))
+    list(steps)
+    assert copies == ["float32", "int8"]
+
+
 @pytest.mark.parametrize(
     ("kept_as", "windows"),
     [
@@ -193,7 +252,7 @@ def test_a_model_that_pools_otherwise_is_another_model(model, tmp_path) -> None:
     embed_file(load(model), file, out)
     with pytest.raises(ConfigError, match="made from something else: another model"):
         embed_file(other, file, out)
-    with pytest.raises(ConfigError, match="the index was made with another model"):
+    with pytest.raises(ConfigError, match=r"the index was made with .* is another model"):
         require_same(settings_of(ModelEmbeds(load(model))), ModelEmbeds(other))
 
 
@@ -260,9 +319,10 @@ def test_skipped_rows_keep_their_places_without_a_vector(model, tmp_path, ending
     (tmp_path / "a.jsonl").write_text("\n".join(BAD))
     out = tmp_path / f"v{ending}"
     said = embed(model, tmp_path / "a.jsonl", "-o", out, "--bad-rows", "skip", "--as", kind, code=7)
-    assert f"3 rows have no vector: v{ending}.json says which and why" in said
+    assert f"3 rows have a place without one: v{ending}.json says which and why" in said
+    assert "20 vectors of 16 numbers" in said and "row 4, line 4: row.empty_text" in said
     bad = json.loads(Path(f"{out}.json").read_text())["bad"]
-    assert [(row, line) for row, line, _ in bad] == [(3, 4), (4, 5), (22, 23)]
+    assert [(row, line) for row, line, _ in bad] == [(4, 4), (5, 5), (23, 23)]
     assert "row.empty_text" in bad[0][2]
     if ending == ".parquet":
         rows = pq.read_table(out)["vector"].to_pylist()

@@ -1,18 +1,108 @@
-"""A local Ray cluster makes the same bytes as one process; only where the extra `ray` is installed."""
+"""A Ray cluster makes the same bytes as one process, and what it cannot do is told; clusters where ray is installed."""
 
 import os
 import subprocess
 import sys
 from importlib.util import find_spec
+from types import SimpleNamespace
 
 import pytest
 
 from embedding_common import small_model, some_texts, write_texts
-from seqloom.embedding import embed_file
+from seqloom.embedding import embed_file, on_ray
+from seqloom.embedding.on_ray import RayWorker, room
+from seqloom.embedding.windows import Setup
+from seqloom.errors import ConfigError, DataError, RepeatError
+
+NEEDS_RAY = pytest.mark.skipif(find_spec("ray") is None, reason="ray is not installed")
+
+
+def setup(threads: int = 2, device: str = "cpu", model: str = "nowhere") -> Setup:
+    return Setup(model, device, "float32", 1_024, False, threads)
+
+
+def nodes(*cores: int, gpus: int = 0) -> list[dict]:
+    dead = {"Alive": False, "Resources": {"CPU": 64.0, "GPU": 8.0}}
+    return [dead, *({"Alive": True, "Resources": {"CPU": float(one), "GPU": float(gpus)}} for one in cores)]
+
+
+def test_a_worker_fits_into_one_machine() -> None:
+    assert room(setup(4), nodes(4, 4, 7, 2)) == (3, {"num_cpus": 4})
+    assert room(setup(8, "cuda:0"), nodes(4, 4, gpus=2)) == (4, {"num_gpus": 1})
+    with pytest.raises(
+        ConfigError, match=r"as many threads as this process, 8.* more than 4 cores.* OMP_NUM_THREADS=4"
+    ):
+        room(setup(8), nodes(4, 4, 4, 4))
+    with pytest.raises(ConfigError, match="no machine of the Ray cluster has a GPU"):
+        room(setup(1, "cuda"), nodes(4))
+
+
+def test_a_worker_without_the_model_says_so_in_words_that_travel(tmp_path) -> None:
+    model, other = small_model(tmp_path), tmp_path / "other"
+    there = RayWorker(setup(1, model=str(model)), "the sum of another").ready()
+    missing = RayWorker(setup(1, model=str(other)), "").ready()
+    assert there is not None and f"{model} is another model than here" in there.problem
+    assert missing is not None and str(other) in missing.problem and "disk that all machines" in missing.fix
+
+
+class Cluster:
+    """What a driver sees of Ray, where some workers never get a place, and one call fails."""
+
+    def __init__(self, ready: int, *, fails: bool = False) -> None:
+        self.ready, self.fails, self.killed = ready, fails, 0
+        self.exceptions = SimpleNamespace(RayError=LookupError)
+
+    def nodes(self):
+        return nodes(4, 4)
+
+    def remote(self, _kind):
+        actor = SimpleNamespace(ready=SimpleNamespace(remote=object), made=SimpleNamespace(remote=lambda work: work))
+        return SimpleNamespace(options=lambda **_: SimpleNamespace(remote=lambda *_: actor))
+
+    def wait(self, asked, *, num_returns, timeout):
+        return asked[: self.ready], asked[self.ready :]
+
+    def kill(self, _actor):
+        self.killed += 1
+
+    def get(self, asked):
+        if self.fails:
+            raise LookupError("The actor died.\nlong\ntraceback")
+        return [None for _ in asked] if isinstance(asked, list) else asked
+
+
+@pytest.fixture
+def no_model(monkeypatch) -> None:
+    monkeypatch.setattr(on_ray, "identity_of", lambda _: "one")
+
+
+@pytest.mark.usefixtures("no_model")
+def test_workers_that_get_no_place_are_given_up_and_none_at_all_is_told() -> None:
+    cluster = Cluster(3)
+    workers = on_ray._workers(cluster, setup(1))
+    assert (len(workers), cluster.killed) == (3, 5)
+    assert list(on_ray._spread(cluster, workers, range(20))) == list(range(20))
+    with pytest.raises(RepeatError, match=r"no worker was ready within 300 seconds"):
+        on_ray._workers(Cluster(0), setup(1))
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1"])
+def test_a_cluster_at_which_nobody_listens_is_told_at_once(address, monkeypatch) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    with pytest.raises(ConfigError, match=rf"Ray cannot join {address}: .*refused"):
+        on_ray._join(Cluster(1))
+
+
+@pytest.mark.usefixtures("no_model")
+def test_a_failure_of_the_cluster_is_an_error_of_ours() -> None:
+    cluster = Cluster(1, fails=True)
+    told = r"the Ray cluster failed: The actor died\. Fix: .*the same command goes on"
+    with pytest.raises(RepeatError, match=told), on_ray._failures_told(cluster):
+        on_ray._workers(cluster, setup(1))
 
 
 @pytest.mark.soak
-@pytest.mark.skipif(find_spec("ray") is None, reason="ray is not installed")
+@NEEDS_RAY
 @pytest.mark.parametrize("kept_as", ["float32", "int8"])
 def test_a_cluster_makes_the_same_bytes_as_one_process(tmp_path, kept_as) -> None:
     model, file = small_model(tmp_path), write_texts(tmp_path / "a.txt", some_texts(9_000))
@@ -23,3 +113,27 @@ def test_a_cluster_makes_the_same_bytes_as_one_process(tmp_path, kept_as) -> Non
     done = subprocess.run([*map(str, program), "--device", "cpu"], env=environment, timeout=300, check=False)
     assert done.returncode == 0
     assert out.read_bytes() == (tmp_path / "whole.npy").read_bytes()
+
+
+@pytest.mark.soak
+@NEEDS_RAY
+@pytest.mark.filterwarnings("ignore")  # those of ray itself
+def test_what_a_real_cluster_cannot_do_is_told_and_the_environment_stays_as_it_was(tmp_path, monkeypatch) -> None:
+    import ray
+
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    before, there = dict(os.environ), setup(1, model=str(small_model(tmp_path)))
+    with on_ray._joined(ray):
+        with pytest.raises(ConfigError, match="as many threads as this process, 4,096"):
+            on_ray._workers(ray, there._replace(threads=4_096))
+        monkeypatch.setattr(RayWorker, "ready", lambda _: on_ray.Refused("there is no model", "put it there"))
+        with pytest.raises(DataError, match="there is no model"):
+            on_ray._workers(ray, there)
+        monkeypatch.setattr(RayWorker, "ready", lambda _: os._exit(1))
+        with pytest.raises(RepeatError, match="the Ray cluster failed"), on_ray._failures_told(ray):
+            on_ray._workers(ray, there)
+        monkeypatch.setattr(RayWorker, "ready", lambda _: __import__("time").sleep(60))
+        monkeypatch.setattr(on_ray, "PATIENCE", 2.0)
+        with pytest.raises(RepeatError, match="no worker was ready"):
+            on_ray._workers(ray, there)
+    assert not ray.is_initialized() and dict(os.environ) == before

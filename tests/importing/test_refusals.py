@@ -205,12 +205,14 @@ def test_a_checkpoint_that_nothing_was_done_to_is_imported(whole: dict[str, byte
         ("bert", "none/model", {}, "there is no folder"),
         ("bert", "model", {"weighting": "sif"}, "weighting is for vectors of words"),
         ("bert/model.safetensors", "model", {}, "weights alone"),
+        ("ours", "model", {}, "is a model of Seqloom already"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(
     source: str, out: str, how: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     write_checkpoint(tmp_path / "bert")
+    write_json(tmp_path / "ours" / "config.json", {"format": 2, "seqloom": "0.1.0"})
     with pytest.raises(SeqloomError) as caught:
         import_model(tmp_path / source, tmp_path / out, **how)
     assert message in caught.value.problem

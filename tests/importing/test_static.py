@@ -96,7 +96,8 @@ def test_what_cannot_be_meant_is_refused(how: dict[str, Any], message: str, vect
         ("vectors.txt", "cat 1 2\ndog 1\n", "vectors.txt:2"),
         ("vectors.txt", "cat 1 nan\n", "not finite"),
         ("vectors.txt", "don't 1 2\nco-op 3 4\n", "no word that a text can give"),
-        ("vectors.csv", "cat,1,2\n", "does not say what the file holds"),
+        ("vectors.csv", "cat,1,2\n", "does not end in .txt, .vec"),
+        ("lines.txt", "a fish jumps in the house\n", "is a text, not vectors: its line 1 has no numbers"),
     ],
 )
 def test_a_file_that_is_none_of_vectors_is_refused(name: str, text: str, message: str, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from seqloom.bundle import read_bundle
 from seqloom.cli import app
 from seqloom.config.data import DataConfig
 from seqloom.errors import ConfigError
-from seqloom.importing import import_model
+from seqloom.importing import bert, import_model
 from seqloom.text.symbols import END
 from seqloom.training.front import Wishes, resolve
 from training_common import BASE
@@ -70,12 +70,34 @@ def test_training_starts_from_its_encoder_and_learns(write, task, metric, model:
     settings = BASE | {"init": str(model), "rate": 0.002}
     trained = seqloom.train(write(tmp_path), task=task, out=tmp_path / "run", device="cpu", **settings)
     bundle, before = read_bundle(tmp_path / "run" / "model"), start(model)
+    assert bundle.notes["rate"] == 0.002  # what starts from this run learns no faster
     assert bundle.meaning.tokenizer is not None
     assert bundle.meaning.tokenizer.config.kind() == "wordpiece"
     assert set(before) == {name for name in bundle.weights if name.startswith("encoder.")}
     largest = max(float((bundle.weights[name] - one).abs().max()) for name, one in before.items())
     assert 0 < largest < 0.5  # fresh ones would be further away
     assert seqloom.load(tmp_path / "run").evaluate().metrics[metric] > 0.9, trained
+
+
+def test_it_goes_on_at_a_small_rate_unless_another_is_asked_for(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(bert, "GOES_ON", 0.0016)  # as if it were ten times as wide
+    model = import_model(write_checkpoint(tmp_path / "bert"), tmp_path / "model")
+    data = DataConfig(train=(str(reviews(tmp_path)),))
+    for asked, rate in (({}, 0.0001), ({"rate": 0.5}, 0.5)):
+        wishes = Wishes(training={"init": str(model)} | asked)
+        assert resolve(data, wishes, cache=tmp_path).config.training.rate == pytest.approx(rate)
+
+
+@pytest.mark.slow
+def test_it_goes_on_learning_hidden_symbols_of_texts_of_its_field(model: Path, tmp_path: Path) -> None:
+    texts = tmp_path / "field.txt"
+    texts.write_text("".join(f"the {'great' if row % 2 else 'bad'} film {row % 5}\n" for row in range(60)))
+    how = BASE | {"init": str(model), "rate": 0.002}
+    ended = seqloom.train(texts, task="masked", out=tmp_path / "run", device="cpu", **how).ended
+    untrained = seqloom.train(texts, task="masked", out=tmp_path / "not", device="cpu", **(how | {"rate": 1e-9})).ended
+    assert ended.metrics["loss"] < untrained.metrics["loss"] - 1
+    assert set(start(model)) <= set(read_bundle(tmp_path / "run" / "model").weights)
+    assert seqloom.load(tmp_path / "run").predict(["the [MASK] film"])[0].gaps
 
 
 def test_texts_are_cut_where_its_positions_end(model: Path, tmp_path: Path) -> None:

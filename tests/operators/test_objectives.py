@@ -77,6 +77,14 @@ def test_equal_texts_are_no_negatives_of_each_other() -> None:
     torch.testing.assert_close(*losses)
 
 
+def test_what_belongs_to_a_text_in_another_row_is_no_negative_of_it() -> None:
+    """Rows 0 and 1 share an anchor: the positive of row 1 is no negative of row 0, wherever it stands."""
+    anchors, positives = texts([7], [7], [8], [9], [10]), texts([20], [21], [21], [23], [24])
+    negatives = texts([30], [31], [32], [21], [34])
+    assert related(anchors, positives, positives)[0].tolist() == [True, True, True, False, False]
+    assert related(anchors, positives, negatives)[0].tolist() == [False, False, False, True, False]
+
+
 def test_a_text_that_differs_is_a_negative() -> None:
     questions, answers, vectors = apart(10), apart(20), drawn(0)
     moved = drawn(1)
@@ -118,6 +126,18 @@ def test_rank_is_the_sum_over_all_pairs_of_pairs(scores: list[int], seed: int) -
     found = Rank(RankConfig())(reading((one, first), (other, second)), Both(one, other), torch.tensor(scores))
     assert float(found.loss.mean) == pytest.approx(math.log1p(sum(wrong)), abs=1e-9)
     torch.testing.assert_close(found.cosines, torch.tensor(near, dtype=torch.float64))
+
+
+def test_a_row_has_the_share_of_rank_that_it_is_the_reason_of_and_the_gradient_is_that_of_the_whole() -> None:
+    """Rows 3 and 4 stand in the wrong order, all others in the right one."""
+    near = torch.tensor([0.9, 0.5, 0.2, -0.8, -0.6], dtype=torch.float64, requires_grad=True)
+    scores = torch.arange(ROWS).flip(0)
+    shares = objectives.rank(near, scores, scale=20.0)
+    assert bool((shares[:3] < 0.1 * shares[3:].min()).all())
+    higher, lower = (scores[:, None] > scores[None, :]).nonzero(as_tuple=True)
+    whole = (20 * (near[lower] - near[higher])).exp().sum().log1p()
+    (found,), (expected,) = (torch.autograd.grad(one, near) for one in (shares.mean(), whole))
+    torch.testing.assert_close(found, expected)
 
 
 def test_cosine_regression_is_the_squared_error_of_torch() -> None:
@@ -162,7 +182,7 @@ def test_equal_texts_are_those_with_equal_symbols(rows: list[list[int]], data: s
 
 def test_what_is_related_is_the_same_seen_from_both_sides() -> None:
     one, other = texts([7], [8], [7], [9]), texts([8], [6], [9], [6])
-    assert related(one, other).tolist() == related(other, one).T.tolist()
+    assert related(one, other, other).tolist() == related(other, one, one).T.tolist()
 
 
 @given(st.lists(st.integers(6, 20), max_size=8), st.integers(0, 99), st.floats(0, 0.99))

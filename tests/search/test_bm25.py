@@ -66,3 +66,15 @@ def test_forms_of_a_word_are_one_word(one: str, other: str) -> None:
 @pytest.mark.parametrize("word", ["virus", "class", "was", "p53", "ß", ""])
 def test_a_word_that_is_no_plural_is_left_alone(word: str) -> None:
     assert words_of(word) == ([word.casefold()] if word else [])
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 4))
+def test_postings_joined_from_parts_are_those_of_the_texts_that_are_kept(seed: int, parts: int) -> None:
+    draws = np.random.default_rng(seed)
+    texts = [[some_text(draws, 1) for _ in range(draws.integers(0, 5))] for _ in range(parts)]
+    rows = [np.flatnonzero(draws.random(len(some)) < 0.6) for some in texts]
+    found = Postings.joined([(Postings.of(some), kept) for some, kept in zip(texts, rows, strict=True)])
+    wanted = Postings.of(some[row] for some, kept in zip(texts, rows, strict=True) for row in kept.tolist())
+    assert found.words == wanted.words
+    for mine, others in zip(found[1:], wanted[1:], strict=True):
+        np.testing.assert_array_equal(mine, others, strict=True)

@@ -11,11 +11,12 @@ import pytest
 from search_common import WordTable, built, bytes_of, last, some_documents, write_documents
 from seqloom.data.problems import BadRows
 from seqloom.errors import ConfigError, DataError, MissingExtraError, RejectedError
-from seqloom.search import building
+from seqloom.search import building, changing, lots
 from seqloom.search.building import Embedded, add_to_index, build_index
+from seqloom.search.changing import writing
 from seqloom.search.documents import Collection
-from seqloom.search.index import Index, writing
-from seqloom.search.store import Document
+from seqloom.search.index import Index
+from seqloom.search.store import Document, remember_exact
 
 
 class Other(WordTable):
@@ -24,7 +25,7 @@ class Other(WordTable):
 
 @pytest.fixture(autouse=True)
 def small_lots(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(building, "DOCUMENTS", 8)
+    monkeypatch.setattr(lots, "DOCUMENTS", 8)
     monkeypatch.setattr(building, "TOGETHER", 5)
 
 
@@ -52,7 +53,7 @@ def test_what_is_kept_is_not_embedded_again(tmp_path: Path) -> None:
     next(one for one in work if isinstance(one, Embedded) and one.done >= 17)
     work.close()  # type: ignore[attr-defined]
     _, first, *_ = build_index(tmp_path / "index", WordTable(), Collection(file))
-    assert first == Embedded(16, 30)
+    assert first == Embedded(16, 30, 16)
 
 
 def test_the_same_command_again_does_nothing(tmp_path: Path) -> None:
@@ -102,6 +103,7 @@ def test_passages_that_the_model_cannot_read_are_refused(tmp_path: Path, passage
     file = write_documents(tmp_path / "a.jsonl", some_documents(3))
     with pytest.raises(ConfigError, match="take 8 to 12"):
         list(build_index(tmp_path / "index", WordTable(), Collection(file), passage=passage))
+    assert not (tmp_path / "index").exists()
 
 
 @pytest.mark.parametrize(
@@ -112,6 +114,8 @@ def test_passages_that_the_model_cannot_read_are_refused(tmp_path: Path, passage
         ({"id": "", "text": "Kaba."}, "document.id"),
         ({"id": None, "text": "Kaba."}, "document.id"),
         ({"id": "x", "text": 7}, "type.text"),
+        ({"id": "x", "text": "Ka\0ba."}, "row.zero_byte"),
+        ({"id": "\0", "text": "Kaba."}, "row.zero_byte"),
     ],
 )
 def test_a_bad_row_is_told_with_its_line_before_any_work_or_passed_over(
@@ -131,9 +135,11 @@ def test_columns_are_chosen_joined_and_kept(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("title,body,_id,year\nOn Kaba,Lodo.,7,1999\n,Mifi.,8,\n")
     collection = Collection(tmp_path / "a.csv", text=("title", "body"))
     assert list(collection.documents()) == [
-        Document("7", "On Kaba Lodo.", {"year": "1999"}),
-        Document("8", "Mifi.", {"year": ""}),
+        Document("7", "On Kaba Lodo.", {"title": "On Kaba", "body": "Lodo.", "_id": "7", "year": "1999"}),
+        Document("8", "Mifi.", {"title": "", "body": "Mifi.", "_id": "8", "year": ""}),
     ]
+    (whole, _) = Collection(tmp_path / "a.csv", text=("body",)).documents()
+    assert list(whole.columns) == ["title", "_id", "year"]  # a text of one column is not kept twice
 
 
 def test_a_document_without_an_id_is_called_by_its_line(tmp_path: Path) -> None:
@@ -158,29 +164,88 @@ def test_vectors_that_are_no_numbers_are_refused_and_nothing_is_kept(tmp_path: P
     file = write_documents(tmp_path / "a.jsonl", some_documents(3))
     with pytest.raises(DataError, match="not finite"):
         list(build_index(tmp_path / "index", Broken(), Collection(file)))
-    assert not list((tmp_path / "index").glob("lot-*"))
+    assert not (tmp_path / "index").exists()
 
 
 def test_a_missing_library_is_told_before_any_work_unless_all_are_compared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(building, "GRAPH_FROM", 10)
+    monkeypatch.setattr(changing, "GRAPH_FROM", 10)
     monkeypatch.setitem(sys.modules, "usearch.index", None)
     file = write_documents(tmp_path / "a.jsonl", some_documents(12))
     with pytest.raises(MissingExtraError, match=r"seqloom\[search\]"):
         list(build_index(tmp_path / "index", WordTable(), Collection(file)))
-    assert not list(tmp_path.glob("index/lot-*"))
+    assert not (tmp_path / "index").exists()
     assert last(build_index(tmp_path / "index", WordTable(), Collection(file), exact=True)).documents == 12
 
 
-@pytest.mark.slow
-def test_a_build_that_is_killed_at_any_place_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
-    write_documents(tmp_path / "index.jsonl", some_documents(30))
-    wanted = bytes_of(built(tmp_path, some_documents(30)).path)
-    program = Path(__file__).parent / "killing.py"
-    run = subprocess.run([sys.executable, str(program), str(tmp_path)], capture_output=True, text=True, check=False)
+def test_passages_and_not_documents_decide_whether_a_library_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write_documents(tmp_path / "a.jsonl", [Document("a", "Kaba lodo mifi. " * 40, {}), Document("b", "Lo.", {})])
+    monkeypatch.setitem(sys.modules, "usearch.index", None)
+    monkeypatch.setattr(changing, "GRAPH_FROM", 12)
+    assert last(build_index(tmp_path / "small", WordTable(), Collection(file))).passages == 11
+    monkeypatch.setattr(changing, "GRAPH_FROM", 11)
+    with pytest.raises(MissingExtraError, match="usearch"):
+        list(build_index(tmp_path / "index", WordTable(), Collection(file)))
+    more = write_documents(tmp_path / "b.jsonl", [Document("more", "Kaba.", {})])
+    with pytest.raises(MissingExtraError, match="usearch"):
+        list(add_to_index(tmp_path / "small", WordTable(), Collection(more)))
+    assert len(Index(tmp_path / "small")) == 2  # nothing was embedded
+
+
+def test_that_all_are_compared_is_remembered_until_a_graph_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changing, "GRAPH_FROM", 10)
+    first = write_documents(tmp_path / "a.jsonl", some_documents(9))
+    more = write_documents(tmp_path / "b.jsonl", [Document("more", "Kaba.", {})])
+    index, table = tmp_path / "index", WordTable()
+    assert not last(build_index(index, table, Collection(first), exact=True)).graph
+    assert not last(add_to_index(index, table, Collection(more))).graph
+    with writing(index) as there:
+        there.delete(["d3"])
+        there.join()
+        assert not last(there.finished()).graph
+        remember_exact(there, False)
+        assert last(there.finished()).graph
+        remember_exact(there, True)
+        assert not last(there.finished()).graph and not list(index.glob("graph-*"))
+
+
+PLACES = [
+    *("file-new:kill:1", "file-50:kill:9", "after-rename:kill:1"),  # while the first lots are made
+    *("before-rename:kill:5", "after-manifest:kill:18"),  # a graph is made, another one grows
+    *("manifest-half:kill:11", "after-rename:kill:12", "after-rename:kill:13"),  # lots are joined
+    *("retention-half:kill:9", "before-rename:kill:24", "file-75:kill:95"),  # old ones go; the second join
+]
+
+
+def killed(folder: Path, *arguments: str) -> dict[str, bool]:
+    """Which kills met a process alive, if all indexes have the bytes of one that nobody killed."""
+    program = [sys.executable, str(Path(__file__).with_name("killing.py")), str(folder), *arguments]
+    run = subprocess.run(program, capture_output=True, text=True, timeout=300, check=False)
     assert run.returncode == 0, run.stderr
-    places = json.loads(run.stdout)
-    assert len(places) >= 10 and all(places.values()), places  # each of them killed a build
-    for place in places:
-        assert bytes_of(tmp_path / place) == wanted, place
+    wanted, found = bytes_of(folder / "whole"), json.loads(run.stdout)
+    assert any(name.startswith("graph-") for name in wanted)
+    for name in found:
+        assert bytes_of(folder / name) == wanted, name
+    return dict(found)
+
+
+@pytest.mark.slow
+def test_kills_while_an_index_is_built_changed_and_joined_do_not_change_a_byte(tmp_path: Path) -> None:
+    found = killed(tmp_path, *PLACES)
+    assert len(found) >= 10 and all(found.values()), found
+
+
+@pytest.mark.slow
+def test_kills_at_ten_random_moments_do_not_change_a_byte(tmp_path: Path) -> None:
+    assert sum(killed(tmp_path, "0").values()) == 10
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_kills_at_more_random_moments_do_not_change_a_byte(tmp_path: Path, seed: int) -> None:
+    assert sum(killed(tmp_path, str(seed)).values()) == 10

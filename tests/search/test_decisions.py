@@ -1,12 +1,16 @@
 """Claims about the log of labels: what holds is what was decided and not undone, whenever the work was stopped."""
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from seqloom.errors import ConfigError, DamagedError, HeldError
-from seqloom.search.decisions import MODEL, PERSON, Choice, Decided, Decisions
+from seqloom.durable import append_line, append_lines
+from seqloom.errors import ConfigError, DamagedError, DurableError, HeldError
+from seqloom.search.decisions import MODEL, PERSON, Choice, Decided, Decisions, WritableDecisions, writing
 
 TEXTS = {str(row): f"text {row}" for row in range(20)}
 
@@ -17,7 +21,7 @@ def choice(row: int, label: str | None, by: str = PERSON) -> Choice:
 
 def test_any_decisions_and_undos_hold_again_when_the_log_is_read_again(tmp_path: Path) -> None:
     draws = np.random.default_rng(0)
-    log, history = Decisions(tmp_path / "log", TEXTS), list[dict[str, Decided]]()
+    log, history = WritableDecisions(tmp_path / "log", TEXTS), list[dict[str, Decided]]()
     for _ in range(60):
         before = dict(log.standing)
         if draws.random() < 0.3:
@@ -33,7 +37,7 @@ def test_any_decisions_and_undos_hold_again_when_the_log_is_read_again(tmp_path:
 
 
 def test_an_undo_takes_back_all_that_one_action_did_and_the_log_keeps_it(tmp_path: Path) -> None:
-    log = Decisions(tmp_path / "log", TEXTS)
+    log = WritableDecisions(tmp_path / "log", TEXTS)
     log.take([choice(1, "good")])
     log.take([choice(row, "bad", MODEL) for row in range(2, 9)])
     action = log.undo()
@@ -43,13 +47,13 @@ def test_an_undo_takes_back_all_that_one_action_did_and_the_log_keeps_it(tmp_pat
 
 
 def test_a_line_that_a_crash_tore_is_the_only_loss(tmp_path: Path) -> None:
-    log = Decisions(tmp_path / "log", TEXTS)
+    log = WritableDecisions(tmp_path / "log", TEXTS)
     for row in range(3):
         log.take([choice(row, "good")])
     whole = (tmp_path / "log").read_bytes()
     for stop in range(0, len(whole) + 1, 11):
         (tmp_path / "torn").write_bytes(whole[:stop])
-        found = Decisions(tmp_path / "torn", TEXTS)
+        found = WritableDecisions(tmp_path / "torn", TEXTS)
         assert len(found.standing) == whole[:stop].count(b"\n")
         found.take([choice(9, "bad")])
         assert Decisions(tmp_path / "torn", TEXTS).standing == found.standing
@@ -59,27 +63,107 @@ def test_a_line_that_a_crash_tore_is_the_only_loss(tmp_path: Path) -> None:
     ("texts", "match"), [({"1": "another"}, "another text in this file"), ({"2": "text 2"}, "is not in this file")]
 )
 def test_decisions_about_other_texts_are_refused(tmp_path: Path, texts: dict[str, str], match: str) -> None:
-    Decisions(tmp_path / "log", TEXTS).take([choice(1, "good")])
+    WritableDecisions(tmp_path / "log", TEXTS).take([choice(1, "good")])
     with pytest.raises(ConfigError, match=match):
         Decisions(tmp_path / "log", texts)
     assert Decisions(tmp_path / "log", {**TEXTS, "new": "rows may come"}).labelled.keys() == {"1"}
 
 
-def test_two_that_write_at_the_same_time_are_told(tmp_path: Path) -> None:
-    one, other = Decisions(tmp_path / "log", TEXTS), Decisions(tmp_path / "log", TEXTS)
-    one.take([choice(1, "good")])
-    with pytest.raises(HeldError, match="by another process"):
-        other.take([choice(1, "bad")])
-    assert Decisions(tmp_path / "log", TEXTS).standing == one.standing
+def test_an_action_that_was_cut_short_holds_nothing_and_the_next_ones_do(tmp_path: Path) -> None:
+    log = WritableDecisions(tmp_path / "log", TEXTS)
+    log.take([choice(1, "good")])
+    log.take([choice(row, "bad", MODEL) for row in range(1, 9)])
+    lines = (tmp_path / "log").read_bytes().splitlines(keepends=True)
+    for kept in range(1, 9):
+        (tmp_path / "cut").write_bytes(b"".join(lines[:kept]))
+        found = WritableDecisions(tmp_path / "cut", TEXTS)
+        assert found.standing == {"1": Decided("good", PERSON)}
+        found.take([choice(2, "good")])
+        assert Decisions(tmp_path / "cut", TEXTS).standing == found.standing
+        assert found.undo() is not None and found.undo() is not None and found.undo() is None
+        assert Decisions(tmp_path / "cut", TEXTS).standing == {}
+
+
+def test_an_action_that_the_disk_refuses_half_way_holds_nothing_and_keeps_its_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = WritableDecisions(tmp_path / "log", TEXTS)
+
+    def half(path: Path, lines: Sequence[dict[str, Any]]) -> None:
+        append_lines(path, lines[:2])
+        raise OSError("the disk is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("seqloom.search.decisions.append_lines", half)
+        with pytest.raises(OSError, match="full"):
+            log.take([choice(row, "bad") for row in range(4)])
+    log.take([choice(9, "good")])
+    assert log.standing.keys() == Decisions(tmp_path / "log", TEXTS).standing.keys() == {"9"}
+
+
+def test_one_process_writes_and_a_second_one_is_told_who_does(tmp_path: Path) -> None:
+    with writing(tmp_path / "log", TEXTS) as log:
+        log.take([choice(1, "good")])
+        with pytest.raises(HeldError, match=f"process {os.getpid()} on"), writing(tmp_path / "log", TEXTS):
+            pass
+        assert Decisions(tmp_path / "log", TEXTS).standing == log.standing  # anybody may read
+    with writing(tmp_path / "log", TEXTS) as log:
+        assert log.undo() is not None
+    assert [path.name for path in tmp_path.iterdir()] == ["log"]
+
+
+def test_a_log_that_cannot_be_written_is_refused_at_once(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / ".blocked.held").write_text("")
+    for name, match in (("link", "it is a link"), ("blocked", "blocked cannot be written")):
+        with pytest.raises(DurableError, match=match), writing(tmp_path / name, TEXTS):
+            pass
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".blocked.held", "link"]
 
 
 def test_a_log_of_something_else_is_refused_and_left_alone(tmp_path: Path) -> None:
-    from seqloom.durable import append_line
-
     append_line(tmp_path / "log", {"step": 7})
-    with pytest.raises(DamagedError, match="something else than labels"):
+    with pytest.raises(DamagedError, match="line 1: expected a decision about a label"):
         Decisions(tmp_path / "log", TEXTS)
     (tmp_path / "data.jsonl").write_text('{"text": "mine"}\n')
     with pytest.raises(DamagedError):
         Decisions(tmp_path / "data.jsonl", TEXTS)
     assert (tmp_path / "data.jsonl").read_text() == '{"text": "mine"}\n'
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"action": 2, "kind": "label"},
+        {"action": 2, "kind": "label", "row": 3, "text": "00", "label": "good", "by": PERSON},
+        {"action": "2", "kind": "skip", "row": "3", "text": "00"},
+        {"action": 2, "kind": "undo", "undone": 7},
+        {"action": 2, "kind": "undo"},
+        {"action": 2, "kind": "praise"},
+    ],
+)
+def test_a_line_that_is_no_decision_is_told_with_its_number(tmp_path: Path, record: dict[str, Any]) -> None:
+    WritableDecisions(tmp_path / "log", TEXTS).take([choice(1, "good")])
+    append_line(tmp_path / "log", record)
+    with pytest.raises(DamagedError, match="line 2: expected a decision"):
+        Decisions(tmp_path / "log", TEXTS)
+
+
+def test_what_an_undo_costs_does_not_grow_with_the_log(tmp_path: Path) -> None:
+    log = WritableDecisions(tmp_path / "log", TEXTS)
+    log.take([choice(row, "good") for row in range(20)])
+    log.take([choice(3, "bad")])
+    touched = Counted(log.standing)
+    log.standing = touched
+    log.undo()
+    assert touched.changes == 1 and touched["3"].label == "good"
+
+
+class Counted(dict[str, Decided]):
+    """A dictionary that counts how many of its values are set."""
+
+    changes = 0
+
+    def __setitem__(self, key: str, value: Decided) -> None:
+        self.changes += 1
+        super().__setitem__(key, value)

@@ -2,7 +2,7 @@
 
 import importlib.util
 import tracemalloc
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import combinations
 from pathlib import Path
 from types import ModuleType
@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from search_common import WordTable
+from seqloom.data.checks.clusters import clusters, members
 from seqloom.errors import ConfigError, DataError
-from seqloom.search.clusters import clusters, members
 from seqloom.search.duplicates import Duplicates, dedupe, finding
 from seqloom.search.similar_texts import ByText, features
 from seqloom.search.similar_vectors import ByMeaning
@@ -82,6 +82,13 @@ def test_a_file_of_one_pattern_keeps_a_few_pairs_of_each_row() -> None:
     assert 0 < len(pairs.ones) <= 20 * len(texts)  # of 179,700
 
 
+def test_the_pairs_of_a_measure_are_the_same_each_time() -> None:
+    measure = ByText(["the cat sat", "The cat sat.", "the cat sits"])
+    first, again = found_pairs(measure, 0.5), found_pairs(measure, 0.5)
+    assert [part.tolist() for part in first] == [part.tolist() for part in again]
+    assert len(measure.runs) == measure.starts[-1]
+
+
 def test_the_order_of_the_rows_changes_no_cluster(benchmark: ModuleType) -> None:
     texts, _ = benchmark.planted(400, seed=5)
     order = np.random.default_rng(0).permutation(len(texts))
@@ -147,6 +154,7 @@ def test_a_cluster_of_more_texts_than_neighbours_are_kept_is_one(graph_from: int
     assert clusters(60, near.ones, near.others).tolist() == wanted.tolist() and len(set(wanted.tolist())) == 2
 
 
+@pytest.mark.slow
 def test_duplicates_of_a_template_are_found_wherever_they_stand_in_the_file() -> None:
     draws = np.random.default_rng(0)
     words = ["".join(draws.choice(["ba", "ko", "li", "mu", "ne", "pa", "ro", "si", "tu", "ve"], 3)) for _ in range(500)]
@@ -193,6 +201,19 @@ def test_the_threshold_is_found_in_the_valley_between_two_hills(middle: float) -
     peak = np.ones(5_000)  # equal texts
     valley = Histogram.of(np.concatenate([low, high, peak])).valley()
     assert valley is not None and abs(valley - middle) < 0.05
+
+
+@pytest.mark.parametrize(("copied", "copies"), [(str.upper, 4), (lambda text: f"{text}!", 40)])
+def test_planted_copies_of_unrelated_rows_are_told_apart_by_the_gap_between(
+    benchmark: ModuleType, copied: Callable[[str], str], copies: int
+) -> None:
+    language = benchmark.Language(np.random.default_rng(copies))
+    sentences = [language.some(9) for _ in range(60)]
+    rows = [" ".join(one) for one in (*sentences, *(benchmark.missed(one, language) for one in sentences[:30]))]
+    unrelated = max(bar for bar, count in enumerate(dedupe(rows).histogram.counts) if count)
+    found = dedupe([*rows, *map(copied, rows[-copies:])])
+    assert found.found and 0.5 + 0.02 * unrelated <= found.threshold < 1
+    assert found.duplicates == copies
 
 
 @pytest.mark.parametrize("scale", [1.0, 0.02])

@@ -1,6 +1,7 @@
 """Claims about an index in a folder: it answers as one made afresh, and no damage goes unseen."""
 
 import shutil
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,13 +11,16 @@ import pytest
 from search_common import SETTINGS, WordTable, built, bytes_of, last, some_documents, some_text, write_documents
 from seqloom.durable import hold
 from seqloom.errors import ConfigError, DamagedError, HeldError
+from seqloom.search import bm25, changing, lots
 from seqloom.search import index as index_module
 from seqloom.search.building import add_to_index, embedded
+from seqloom.search.changing import writing
 from seqloom.search.conditions import conditions
 from seqloom.search.documents import Collection
-from seqloom.search.index import Index, open_index, writing
+from seqloom.search.index import Index, open_index
 from seqloom.search.searching import RANKINGS, ByVectors, Hit, Question, Searcher
 from seqloom.search.store import Document, Lot
+from seqloom.search.words import words_of
 
 QUESTIONS = [some_text(np.random.default_rng(1000 + number), 1) for number in range(6)]
 WHERES: list[list[str]] = [[], ["year>=2000"], ["lang=en", "year!=1995"], ["year>3000"]]
@@ -44,6 +48,13 @@ def same_answers(one: Index, other: Index) -> None:
 def lot_of(documents: list[Document], removed: tuple[str, ...] = ()) -> Lot:
     *_, (_, lot) = embedded(documents, WordTable(), SETTINGS)
     return lot._replace(removed=removed)
+
+
+def long_lot(count: int, name: str) -> Lot:
+    """Long documents of one passage and no meaning."""
+    documents = tuple(Document(f"{name}{row}", f"{name}{row} {QUESTIONS[0] * 100}", {}) for row in range(count))
+    passages = lots.as_passages([(row, 0, 5) for row in range(count)])
+    return Lot(SETTINGS, documents, passages, np.eye(count, 16, dtype=np.float32))
 
 
 @pytest.fixture(scope="module")
@@ -102,13 +113,71 @@ def test_joined_lots_answer_as_before_and_what_is_gone_leaves_the_disk(tmp_path:
 
 
 @pytest.mark.slow
+def test_a_join_makes_lots_of_bounded_size_and_takes_memory_for_one_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lots, "DOCUMENTS", 32)
+    taken = []
+    for count in (4, 16):  # lots
+        with writing(tmp_path / f"{count}") as there:
+            for number in range(count):
+                there.add(long_lot(32, f"{number}-"))
+            there.delete(["0-5"])
+            assert len(there) == 32 * count - 1  # all of it is in memory
+            monkeypatch.setattr(bm25, "words_of", None)  # no text is divided into words again
+            tracemalloc.start()
+            there.join()
+            taken.append(tracemalloc.get_traced_memory()[1])
+            tracemalloc.stop()
+            monkeypatch.setattr(bm25, "words_of", words_of)
+            assert [len(lot.header.ids) for lot in there.state.lots] == [32] * (count - 1) + [31]
+            before = bytes_of(there.path)
+            there.join()
+            assert bytes_of(there.path) == before
+    assert taken[1] < 1.5 * taken[0]
+
+
+@pytest.mark.slow
+def test_readers_of_an_index_that_is_joined_meanwhile_read_again(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(changing, "GRAPH_FROM", 10)
+    with writing(index.path) as there:
+        last(there.finished())
+        there.delete(["d3"])
+
+    def meanwhile(module: object, name: str) -> None:
+        """The next reading comes only after somebody has joined all lots."""
+        read = getattr(module, name)
+
+        def late(*given: object) -> object:
+            monkeypatch.setattr(module, name, read)
+            with writing(index.path) as there:
+                there.add(lot_of(some_documents(1)))
+                there.join()
+                last(there.finished())
+            return read(*given)
+
+        monkeypatch.setattr(module, name, late)
+
+    meanwhile(index_module, "read_header")
+    assert Index(index.path).settings == SETTINGS
+    meanwhile(index_module, "read_lot")
+    assert len(open_index(index.path)) == 39
+    asked = open_index(index.path)
+    meanwhile(index_module, "read_folder")
+    assert asked.nearest is asked.state.exact  # the graph of lots that it has not read
+    (index.path / "lot-000099").mkdir()
+    with pytest.raises(DamagedError):  # nobody changes anything
+        open_index(index.path)
+
+
+@pytest.mark.slow
 def test_a_join_that_was_killed_before_the_old_lots_went_is_finished_later(
     index: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with writing(index.path) as there:
         there.delete(["d3"])
         before = answers(there)
-        monkeypatch.setattr(index_module, "remove_folder", lambda _: None)
+        monkeypatch.setattr(changing, "remove_folder", lambda _: None)
         there.join()
     assert len(list(index.path.glob("lot-*"))) == 3
     assert answers(Index(index.path)) == before
@@ -121,7 +190,7 @@ def test_a_join_that_was_killed_before_the_old_lots_went_is_finished_later(
 
 @pytest.mark.slow
 def test_many_small_lots_are_joined(tmp_path: Path, index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_module, "MANY", 3)
+    monkeypatch.setattr(changing, "MANY", 3)
     for number in range(4):
         file = write_documents(tmp_path / "one.jsonl", [Document(f"n{number}", QUESTIONS[number], {})])
         last(add_to_index(index.path, WordTable(), Collection(file)))
@@ -163,7 +232,7 @@ def test_a_hit_shows_the_best_passage_and_its_best_sentence(tmp_path: Path) -> N
 def test_a_graph_gives_the_answers_of_exact_search(
     tmp_path: Path, index: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index_module, "GRAPH_FROM", 10)
+    monkeypatch.setattr(changing, "GRAPH_FROM", 10)
     with writing(index.path) as there:
         assert last(there.finished()).graph
         there.add(lot_of(some_documents(43)[40:]))
@@ -175,7 +244,7 @@ def test_a_graph_gives_the_answers_of_exact_search(
 
 @pytest.mark.slow
 def test_a_graph_grows_and_the_one_before_goes(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_module, "GRAPH_FROM", 10)
+    monkeypatch.setattr(changing, "GRAPH_FROM", 10)
     with writing(index.path) as there:
         last(there.finished())
         there.add(lot_of([one._replace(id=f"x{one.id}") for one in some_documents(40, seed=1)]))
@@ -198,7 +267,7 @@ def test_a_byte_that_changed_or_is_missing_is_seen_before_any_answer(index: Inde
 
 
 def test_a_graph_that_is_damaged_is_seen(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_module, "GRAPH_FROM", 10)
+    monkeypatch.setattr(changing, "GRAPH_FROM", 10)
     with writing(index.path) as there:
         last(there.finished())
     path = index.path / "graph-000001" / "graph.usearch"

@@ -1,5 +1,6 @@
 """Claims about labelling: suggestions are those of logistic regression, and doubt is asked about before certainty."""
 
+import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -8,10 +9,11 @@ import numpy as np
 import pytest
 
 from seqloom.errors import ConfigError
-from seqloom.search.decisions import MODEL, PERSON, Decisions
+from seqloom.search import suggesting
+from seqloom.search.decisions import MODEL, PERSON, WritableDecisions
 from seqloom.search.hashed_words import HashedWords
 from seqloom.search.label_examples import NONE, Examples, read_examples
-from seqloom.search.labelling import How, Labelling, opening
+from seqloom.search.labelling import How, Labelling, exported, opening
 from seqloom.search.ordering import active_order, random_order
 from seqloom.search.rows import Given, Rows
 from seqloom.search.suggesting import STRENGTH, Neighbours, fit_head
@@ -30,7 +32,7 @@ def ground(rows: int, seed: int = 0, width: int = 16, apart: float = 2.0) -> tup
 def session(folder: Path, vectors: np.ndarray, examples: Examples = NONE, **how: Any) -> Labelling:
     names = [str(row) for row in range(len(vectors))]
     given = Given([f"text {row}" for row in range(len(vectors))], names, "")
-    decisions = Decisions(folder / "log.jsonl", dict(zip(names, given.texts, strict=True)))
+    decisions = WritableDecisions(folder / "log.jsonl", given.by_name)
     return Labelling(given, vectors, decisions, labels=["0", "1"], examples=examples, how=How(**how))
 
 
@@ -77,6 +79,21 @@ def test_neighbours_suggest_the_label_of_their_own_side_and_are_never_quite_sure
     found = Neighbours(vectors[:40], truth[:40], 2).probabilities(vectors[40:])
     assert found.sum(axis=1) == pytest.approx(1)
     assert (found.argmax(axis=1) == truth[40:]).all() and (found < 1).all() and (found > 0).all()
+
+
+def test_neighbours_vote_in_blocks_as_they_do_all_at_once_in_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    vectors, truth = ground(2_000)
+    neighbours = Neighbours(vectors[:500], truth[:500], 3)
+    at_once, peaks = neighbours.probabilities(vectors), list[int]()
+    monkeypatch.setattr(suggesting, "PRODUCTS", 50_000)
+    for rows in (1_000, 2_000):
+        tracemalloc.start()
+        found = neighbours.probabilities(vectors[:rows])
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert found == pytest.approx(at_once, abs=1e-6)
+    assert max(peaks) < 500 * 2_000 * 4 / 2  # half of what the products of all would take
+    assert neighbours.probabilities(vectors[:0]).shape == (0, 3)
 
 
 def test_confidence_is_about_the_share_that_is_right() -> None:
@@ -145,7 +162,7 @@ def test_every_row_is_asked_about_once_and_then_there_is_no_question(tmp_path: P
 def test_texts_of_examples_and_rows_without_text_are_not_asked_about(tmp_path: Path) -> None:
     given = Given(["good film", "", "bad film", "so so"], list("abcd"), "")
     examples = Examples(["GOOD film", "bad  film"], ["good", "bad"], NONE.vectors)
-    *_, work = opening(given, tmp_path / "log", examples=examples)
+    *_, work = opening(given, WritableDecisions(tmp_path / "log", given.by_name), examples=examples)
     assert isinstance(work, Labelling)
     assert work.free.tolist() == [3] and work.labels == ["bad", "good"]
     question = work.next()
@@ -181,7 +198,7 @@ def test_an_export_has_the_rows_with_a_label_and_who_gave_it(tmp_path: Path) -> 
     vectors, truth = ground(10)
     work = session(tmp_path, vectors)
     (asked,) = answered(work, truth, 1)
-    columns, wanted = work.columns("what")
+    columns, wanted = exported(work.decisions, work.given.names, "what")
     assert np.flatnonzero(wanted).tolist() == [asked]
     assert columns["what"].values[asked] == str(truth[asked]) and columns["labelled_by"].values[asked] == PERSON
 

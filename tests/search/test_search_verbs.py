@@ -12,8 +12,11 @@ from search_common import bytes_of
 from seqloom.cli import app
 from seqloom.errors import ConfigError, RejectedError
 from seqloom.loaded import load
+from seqloom.search import changing, lots
+from seqloom.search.changing import WritableIndex
 from seqloom.search.reranking import Reranker
 from seqloom.search.searching import Hit
+from seqloom.search.store import Lot
 
 pytestmark = pytest.mark.slow
 DOCUMENTS: list[dict[str, object]] = [
@@ -105,6 +108,7 @@ def test_the_same_command_changes_nothing(place: Path) -> None:
     before = bytes_of(place / "idx")
     told = seqloom("index", place / "run", place / "docs.jsonl", "--out", place / "idx", "--device", "cpu").stderr
     assert bytes_of(place / "idx") == before
+    assert "nothing to do: docs.jsonl is in the index" in told
     assert "3 documents in" in told and "3 passages, all compared" in told
 
 
@@ -134,7 +138,7 @@ def test_what_cannot_be_done_is_refused_before_any_work(place: Path, arguments: 
     typed = [one.format(place=place) for one in arguments]
     with pytest.raises((ConfigError, RejectedError), match=match):
         seqloom(*typed, *(["--device", "cpu"] if typed[0] == "index" else []))
-    assert not (place / "new").exists() and not list(place.glob("x/lot-*"))
+    assert not (place / "new").exists() and not (place / "x").exists()
 
 
 def test_a_model_that_was_moved_is_named(place: Path, tmp_path: Path) -> None:
@@ -161,3 +165,86 @@ def test_a_re_ranker_puts_hits_in_the_order_of_what_it_says(tmp_path: Path) -> N
     assert {hit.id: hit.score for hit in found} == pytest.approx(scores)
     with pytest.raises(ConfigError, match="choose from no, yes"):
         Reranker(loaded, "maybe")
+
+
+def test_ids_and_joined_columns_can_be_asked_and_are_shown_once(place: Path, tmp_path: Path) -> None:
+    rows: list[dict[str, object]] = [
+        {"doi": "10.1/a", "title": "On cancer", "text": "A good film " * 8},
+        {"doi": "10.1/b", "title": "On films", "text": "A bad film."},
+    ]
+    file, index = write(tmp_path / "papers.jsonl", rows), tmp_path / "idx"
+    named = ("--input", "title", "--input", "text", "--id", "doi", "--out", index, "--device", "cpu")
+    seqloom("index", place / "run", file, *named)
+    for condition, found in (("title~CANCER", "a"), ("doi=10.1/b", "b"), ("text~bad", "b")):
+        shown = seqloom("search", index, "film", "--where", condition).stdout
+        assert f"1. 10.1/{found}  " in shown and "2. " not in shown and "title=On" in shown and "doi=" not in shown
+    assert "text=A good" not in seqloom("search", index, "film", "--where", "title~cancer").stdout
+
+
+def test_a_fused_score_has_the_cosine_beside_it(place: Path) -> None:
+    both, vectors = (
+        seqloom("search", place / "idx", "bad film", "--mode", mode).stdout for mode in ("both", "vectors")
+    )
+    assert "  cosine 0." in both and "cosine" not in vectors
+
+
+def test_piped_answers_are_told_apart_and_joiners_are_left_while_control_characters_are_not(
+    place: Path, tmp_path: Path
+) -> None:
+    family = "👩\u200d👧 می\u200cخواهم\u00a0film"
+    file = write(tmp_path / "signs.jsonl", [{"id": "x", "text": f"{family} \x1b[31m\u202e."}])
+    seqloom("index", place / "run", file, "--out", tmp_path / "idx", "--device", "cpu")
+    shown = seqloom("search", tmp_path / "idx", "--mode", "words", given="film\nzebra\n").stdout
+    first, second = shown.split("\n\n")
+    assert first.startswith("film\n  1. x  ") and second == "zebra\nnothing found\n"
+    assert family in first and "\\x1b[31m\\u202e" in first and "\x1b" not in first
+
+
+def test_judged_documents_that_are_not_there_and_the_rule_of_three_are_told(place: Path, tmp_path: Path) -> None:
+    queries = write(tmp_path / "q.jsonl", [{"_id": "1", "text": "dogs"}, {"_id": "2", "text": "bad"}])
+    options = ("--queries", queries, "--qrels", tmp_path / "qrels.tsv", "--mode", "words")
+    (tmp_path / "qrels.tsv").write_text("1\ta\t1\n2\tb\t1\n2\t98\t0\n")
+    right = seqloom("search", place / "idx", *options)
+    assert "rule of three" in right.stdout and "ndcg@10 or recall@100" in right.stdout and not right.stderr
+    (tmp_path / "qrels.tsv").write_text("1\ta\t1\n2\tb\t1\n2\t99\t1\n")
+    assert "1 document of qrels.tsv, such as '99'" in seqloom("search", place / "idx", *options).stderr
+
+
+def test_bad_rows_that_are_read_over_are_named(place: Path, tmp_path: Path) -> None:
+    file = write(tmp_path / "holes.jsonl", [*DOCUMENTS, DOCUMENTS[0] | {"id": "h", "text": " "}])
+    named = ("--out", tmp_path / "idx", "--device", "cpu", "--bad-rows", "skip")
+    told = seqloom("index", place / "run", file, *named).stderr
+    assert "holes.jsonl:4" in told and "row.empty_text" in told and "1 bad row read over" in told
+
+
+def test_who_stops_an_index_is_told_what_is_kept_and_that_it_goes_on(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lots, "DOCUMENTS", 2)
+    command = ("index", place / "run", place / "docs.jsonl", "--out", tmp_path / "idx", "--device", "cpu")
+    add = WritableIndex.add
+
+    def stopped(index: WritableIndex, lot: Lot) -> None:
+        if lot.documents[0].id == "c":
+            raise KeyboardInterrupt
+        add(index, lot)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(WritableIndex, "add", stopped)
+        done = CliRunner().invoke(app, list(map(str, command)))
+    assert done.exit_code == 130
+    assert "2 of 3 documents of docs.jsonl are kept; the same command goes on\nstopped\n" in done.stderr
+    told = seqloom(*command).stderr
+    assert "going on: 2 of 3 documents are kept" in told and "3 documents in" in told and "nothing" not in told
+
+
+def test_exact_is_remembered_by_an_index_and_taken_back_with_graph(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changing, "GRAPH_FROM", 2)
+    index = ("--out", tmp_path / "idx")
+    command = ("index", place / "run", place / "docs.jsonl", *index, "--device", "cpu")
+    for given, how in (("--exact", "all compared"), (None, "all compared"), ("--graph", "found along a graph")):
+        assert how in seqloom(*command, *([given] if given else [])).stderr
+    assert "found along a graph" in seqloom("index", *index, "--join").stderr
+    assert "all compared" in seqloom("index", *index, "--delete", "a", "--exact").stderr

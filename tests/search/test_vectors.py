@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqloom.errors import DataError
+from seqloom.search import vectors as vectors_module
 from seqloom.search.vectors import Exact, Graph, grown, opened, saved, unit
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -16,11 +17,6 @@ def clustered(rows: int, width: int, seed: int = 0) -> np.ndarray:
     draws = np.random.default_rng(seed)
     centres = draws.standard_normal((max(1, rows // 40), width))
     return unit(centres[draws.integers(0, len(centres), rows)] + 0.4 * draws.standard_normal((rows, width)))
-
-
-def blocks_of(vectors: np.ndarray, cuts: int, seed: int = 0) -> list[np.ndarray]:
-    places = np.sort(np.random.default_rng(seed).integers(0, len(vectors) + 1, cuts))
-    return np.split(vectors, places)
 
 
 def brute(vectors: np.ndarray, question: np.ndarray, allowed: np.ndarray, count: int) -> list[int]:
@@ -34,17 +30,9 @@ def test_exact_search_equals_brute_force_also_where_similarities_are_equal(seed:
     draws = np.random.default_rng(seed)
     vectors = draws.integers(-1, 2, (rows, 3)).astype(np.float32)  # many are equal, and products are exact
     question, allowed = draws.integers(-2, 3, 3).astype(np.float32), draws.random(rows) < 0.7
-    found = Exact(blocks_of(vectors, 3, seed)).nearest(question, allowed, count)
+    found = Exact(vectors).nearest(question, allowed, count)
     assert found.passages.tolist() == brute(vectors, question, allowed, count)
     np.testing.assert_array_equal(found.scores, vectors[found.passages] @ question)
-
-
-@given(SEEDS)
-def test_some_passages_are_measured_as_all_are(seed: int) -> None:
-    vectors = clustered(50, 8, seed)
-    exact, question = Exact(blocks_of(vectors, 4, seed)), vectors[7]
-    some = np.flatnonzero(np.random.default_rng(seed).random(50) < 0.3)
-    np.testing.assert_allclose(exact.measured(question, some), vectors[some] @ question, rtol=1e-6, atol=1e-7)
 
 
 @pytest.fixture(scope="module")
@@ -54,13 +42,13 @@ def vectors() -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def walk(vectors: np.ndarray) -> bytes:
-    *_, (_, made) = grown(None, blocks_of(vectors[:2_400], 3), vectors.shape[1])
+    *_, (_, made) = grown(None, vectors[:2_400])
     return saved(made)
 
 
 @pytest.mark.parametrize("share", [1.0, 0.3, 0.01])
 def test_a_graph_finds_nearly_all_that_exact_search_finds(vectors: np.ndarray, walk: bytes, share: float) -> None:
-    exact = Exact([vectors])
+    exact = Exact(vectors)
     graph = Graph(opened(walk), exact)  # the last hundred passages came after it
     allowed = np.random.default_rng(1).random(len(vectors)) < share
     recalls = []
@@ -74,21 +62,31 @@ def test_a_graph_finds_nearly_all_that_exact_search_finds(vectors: np.ndarray, w
 
 
 def test_a_passage_that_came_after_the_graph_is_found(vectors: np.ndarray, walk: bytes) -> None:
-    graph = Graph(opened(walk), Exact([vectors]))
+    graph = Graph(opened(walk), Exact(vectors))
     found = graph.nearest(vectors[2_450], np.ones(len(vectors), bool), 1)
     assert found.passages.tolist() == [2_450]
 
 
-def test_a_graph_over_the_same_vectors_has_the_same_bytes_however_they_are_cut(
-    vectors: np.ndarray, walk: bytes
+def test_a_graph_over_the_same_vectors_has_the_same_bytes_in_steps_of_any_size(
+    vectors: np.ndarray, walk: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    *_, (_, made) = grown(None, [vectors[:2_400]], vectors.shape[1])
+    monkeypatch.setattr(vectors_module, "STEP", 333)
+    *_, (_, made) = grown(None, vectors[:2_400])
     assert saved(made) == walk
 
 
 def test_a_graph_grows_on_from_its_bytes(vectors: np.ndarray, walk: bytes) -> None:
-    steps = [done for done, _ in grown(walk, blocks_of(vectors, 5), vectors.shape[1])]
-    assert (steps[0] > 2_400, steps[-1]) == (True, 2_500)
+    assert [done for done, _ in grown(walk, vectors)] == [2_500]
+
+
+@given(SEEDS, st.integers(1, 40))
+def test_whatever_half_precision_confuses_is_measured_again(seed: int, count: int) -> None:
+    near = unit(np.ones(12) + 0.05 * np.random.default_rng(seed).standard_normal((64, 12)))
+    question, halves = near[0], near.astype(np.float16).astype(np.float32)
+    distances = 1 - halves @ question.astype(np.float16).astype(np.float32)
+    order = np.argsort(distances)
+    kept = vectors_module._perhaps(order, distances[order], count)
+    assert set(brute(near, question, np.ones(64, bool), count)) <= set(kept.tolist())
 
 
 def test_vectors_that_are_no_numbers_are_refused() -> None:

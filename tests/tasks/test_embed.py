@@ -116,13 +116,20 @@ def test_accuracy_is_how_often_the_own_text_is_the_nearest_of_the_batch(table: A
     model = built(small).eval()
     (batch,) = small.batches(feed=ByLengthConfig(budget=10_000))
     first, second = batch.inputs
-    near, no_negative = model(first) @ model(second).T, related(first, second)
+    near, no_negative = model(first) @ model(second).T, related(first, second, second)
     right = [
         all(near[row, row] > near[row, other] for other in range(ROWS) if other != row and not no_negative[row, other])
         for row in range(ROWS)
     ]
     found = evaluate(small.task, model, [batch])
     assert found.metrics["accuracy"] == pytest.approx(np.mean(right))
+
+
+def test_rows_of_one_batch_have_losses_of_their_own_so_that_an_interval_can_be_told(table: Any) -> None:
+    small = table("scored")
+    (batch,) = small.batches(feed=ByLengthConfig(budget=10_000))
+    losses = [one.statistics[-2] for one in small.task.judge(built(small).eval(), batch)]
+    assert max(losses) > 1.1 * min(losses) > 0
 
 
 def test_how_scored_pairs_are_cut_into_batches_changes_no_figure(table: Any) -> None:

@@ -45,6 +45,7 @@ def fitted_in(surroundings: dict[str, str], count: int) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_threads_and_hashes_change_nothing() -> None:
     assert len({fitted_in(surroundings, 400) for surroundings in SURROUNDINGS}) == 1
 

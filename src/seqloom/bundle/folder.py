@@ -22,7 +22,7 @@ from seqloom.tasks.contract import Meaning
 from seqloom.text.tokenizer import Tokenizer
 from seqloom.version import __version__
 
-FORMAT = 2  # 1 had no units of numbers and no calibration
+FORMAT = 3  # 1 had no units of numbers and no calibration, 2 no vectors as answers and no norm behind the input
 WEIGHTS, CONFIG, CARD, LABELS = "model.safetensors", "config.json", "card.md", "labels.json"
 TOKENIZER, TARGET_TOKENIZER = "tokenizer.json", "target_tokenizer.json"
 BOUND = (

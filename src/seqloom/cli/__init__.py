@@ -16,6 +16,7 @@ from seqloom.cli import (
     embed,
     evaluate,
     generate,
+    graph,
     import_,
     index,
     label,
@@ -83,6 +84,11 @@ app.command("index", cls=TwoPanels, short_help="Make an index of documents to se
 app.command("search", short_help="Search in an index, by meaning, by words or by both.")(search.search)
 app.command("dedupe", cls=TwoPanels, short_help="Mark near duplicates in a copy of a file.")(dedupe.dedupe)
 app.command("label", cls=TwoPanels, short_help="Label many rows with few answers.")(label.label)
+app.command(
+    "graph",
+    short_help="Walk through an expression, forward and back.",
+    context_settings={"ignore_unknown_options": True},  # -x*y is an expression
+)(graph.graph)
 app.command("doctor", short_help="Say what is wrong with a run, and what to change.")(doctor.doctor)
 app.command("compare", cls=Panels, short_help="Find out which of several models is better.")(compare.compare)
 app.command("tune", cls=Panels, short_help="Let a search choose the settings.")(tune.tune)

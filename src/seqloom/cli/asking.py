@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from seqloom.cli import train_options as options
+from seqloom.cli import train_settings
 from seqloom.cli.data_options import DataOptions
 from seqloom.config.data import DataConfig, EncodingConfig
 from seqloom.config.reading import read
@@ -18,7 +18,7 @@ from seqloom.errors import ConfigError
 from seqloom.training.places import CONFIG
 
 # Beside a run that is written down: where, how long, and what does not decide which weights come out.
-FREE = {"out", "config", *options.LENGTHS, "patience", "pieces", "keep", "bad_rows", "max_bad"}
+FREE = {"out", "config", *train_settings.LENGTHS, "patience", "pieces", "keep", "bad_rows", "max_bad"}
 FREE |= {"tensorboard", "find_lr", "json", "device", "workers", "processes", "max_restarts", "shard"}
 
 
@@ -34,12 +34,12 @@ class Asked(msgspec.Struct, frozen=True):
 
 def asked_for(values: dict[str, Any], reading: DataOptions, given: list[str]) -> Asked:
     """The typed form of the options, or of the run that they name."""
-    options.require_machine(values)
+    train_settings.require_machine(values)
     written = _written(values, given)
     if written is not None:
-        training = msgspec.structs.asdict(written.training) | options.training_settings(values)
+        training = msgspec.structs.asdict(written.training) | train_settings.training_settings(values)
         return Asked(written.data, written.encoding, {"model": written.model}, training, reading.rule())
-    model, training = options.model_wishes(values), options.training_settings(values)
+    model, training = train_settings.model_wishes(values), train_settings.training_settings(values)
     return Asked(reading.data(values["data"]), reading.encoded(given), model, training, reading.rule())
 
 

@@ -9,6 +9,7 @@ import typer
 from rich.text import Text
 
 from seqloom.cli import train_options as options
+from seqloom.cli import train_settings
 from seqloom.cli.data_options import Data, DataOptions
 from seqloom.cli.progress import duration
 from seqloom.cli.screen import Screen
@@ -121,7 +122,7 @@ def _plan(values: dict[str, Any], reading: DataOptions, given: Collection[str]) 
 def _settings(values: dict[str, Any]) -> dict[str, Any]:
     """The settings of training that were named, as plain values."""
     plain = {name: values[name] for name in ("validate_every", "metric") if values[name] is not None}
-    length = options.length({"epochs": values["epochs"], "steps": None, "symbols": None, "seconds": None})
+    length = train_settings.length({"epochs": values["epochs"], "steps": None, "symbols": None, "seconds": None})
     return plain | ({} if length is None else {"length": msgspec.to_builtins(length)})
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from seqloom.loaded import LoadedModel
     from seqloom.search.duplicates import Duplicates
+    from seqloom.search.rows import Given
     from seqloom.search.similarity import Compared
 
 NARROWEST, WIDEST = 50, 100  # columns of the picture
@@ -59,10 +60,10 @@ def dedupe(
 
     rows = Rows(file, tuple(shared.input_ or ()), id_, reading=shared.reading())
     embedder = None if model is None else embedder_of(model, shared)
-    found = _followed(mark_duplicates(rows, out, model=embedder, threshold=threshold))
+    found, gaps = _followed(mark_duplicates(rows, out, model=embedder, threshold=threshold))
     if picture is not None:
         _save(found, picture)
-    _tell(found, out, chosen=threshold is None)
+    _tell(found, gaps, out, chosen=threshold is None)
 
 
 class Embedder(NamedTuple):
@@ -97,19 +98,22 @@ def _require_picture(picture: Path | None, others: tuple[Path, ...]) -> None:
         raise ConfigError(f"--picture {picture}: there is no folder {picture.parent}", fix="make the folder first")
 
 
-def _followed(steps: "Iterable[Compared | Duplicates]") -> "Duplicates":
-    """What was found; people at a terminal see how far it is."""
+def _followed(steps: "Iterable[Given | Compared | Duplicates]") -> tuple["Duplicates", list[str]]:
+    """What was found, and what is to be told of rows without text; people at a terminal see how far it is."""
     from seqloom.search.duplicates import Duplicates
+    from seqloom.search.rows import Given
 
-    found = None
+    found, gaps = None, list[str]()
     with work_bar() as show:
         for step in steps:
             if isinstance(step, Duplicates):
                 found = step
+            elif isinstance(step, Given):
+                gaps = step.gaps
             else:
                 show(f"{step.done:,} of {step.total:,} {step.doing}", step.done, step.total)
     assert found is not None, "finding ends with what was found"
-    return found
+    return found, gaps
 
 
 def _save(found: "Duplicates", picture: Path) -> None:
@@ -120,15 +124,16 @@ def _save(found: "Duplicates", picture: Path) -> None:
     write_file(picture, figure.svg() if picture.suffix.lower() == ".svg" else page("Similarities", [figure]))
 
 
-def _tell(found: "Duplicates", out: Path, *, chosen: bool) -> None:
+def _tell(found: "Duplicates", gaps: list[str], out: Path, *, chosen: bool) -> None:
     """Show the histogram if the threshold was chosen from it, and say what was found."""
     screen = Screen()
     if chosen:
         coloured = screen.color_system is not None and not screen.no_color
         drawn = found.histogram.figure(found.threshold).text(max(NARROWEST, min(WIDEST, screen.width)), coloured)
         screen.print(Text.from_ansi(drawn), soft_wrap=True)
-        why = "in the valley" if found.found else "the usual one: the histogram has no valley"
+        why = "in the valley" if found.found else "the usual one: chance explains every valley of the histogram"
         screen.print(f"threshold {found.threshold:g}, {why}; --threshold takes another", markup=False, soft_wrap=True)
     clusters = counted(int(found.clusters.max(initial=0)), "cluster")
     told = f"{counted(found.duplicates, 'row')} of {len(found.clusters):,} repeat another, in {clusters}"
-    screen.print(f"{told}; marked in {out}", markup=False, soft_wrap=True)
+    for line in (*gaps, f"{told}; marked in {out}"):
+        screen.print(line, markup=False, soft_wrap=True)

@@ -1,6 +1,7 @@
 """`seqloom embed`: the vectors of a file of inputs, a row for each, in the order of the inputs."""
 
 import sys
+from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +18,7 @@ from seqloom.data.problems import counted
 from seqloom.errors import needing
 
 if TYPE_CHECKING:
-    from seqloom.embedding import Finished
+    from seqloom.embedding import Embedded, Finished
     from seqloom.embedding.front import Engine, Step
 
 CHUNK = 1 << 20  # bytes
@@ -55,7 +56,7 @@ def embed(
     with _file(source) as (path, stream):
         given = Source(path, columns, reading, skip, stream)
         steps = embedding(loaded, given, out, kept_as=as_, precision=precision, budget=shared.budget, engine=where)
-        finished = _follow(steps)
+        finished = _follow(steps, out)
     _tell(finished)
     if finished.bad:
         raise typer.Exit(SOME_BAD)
@@ -89,7 +90,22 @@ def _file(source: str) -> Iterator[tuple[Path, str]]:
         yield copy, NAMED
 
 
-def _follow(steps: "Iterable[Step]") -> "Finished":
+def _follow(steps: "Iterable[Step]", out: Path) -> "Finished":
+    """What was written; what is kept is told to whoever stops it, and that there was nothing to do."""
+    last: deque[Embedded] = deque(maxlen=1)
+    try:
+        finished = _shown(steps, last)
+    except KeyboardInterrupt:
+        for done, total in last:
+            kept = f"{done:,} of {counted(total, 'row')} are kept in {out.name}.work"
+            typer.echo(f"{kept}; the same command goes on", err=True)
+        raise
+    if not last:
+        typer.echo("nothing to do: this very command has been done before", err=True)
+    return finished
+
+
+def _shown(steps: "Iterable[Step]", last: "deque[Embedded]") -> "Finished":
     """What was written; people at a terminal see how far it is, and when it will be done."""
     from seqloom.embedding import Checked, Embedded, Finished
 
@@ -101,6 +117,9 @@ def _follow(steps: "Iterable[Step]") -> "Finished":
                     for note in notes:
                         typer.echo(note, err=True)
                 case Embedded(done, total):
+                    if done and not last:
+                        typer.echo(f"going on: {done:,} of {counted(total, 'row')} are done", err=True)
+                    last.append(step)
                     show(f"{done:,} of {counted(total, 'row')}", done, total)
                 case Finished():
                     finished = step
@@ -112,7 +131,8 @@ def _tell(finished: "Finished") -> None:
     """Say what is in the file, what was noticed, what was lost, and which rows have no vector."""
     for note in finished.notes:
         typer.echo(f"{note.first} ({counted(note.times, 'time')})" if note.times > 1 else note.first, err=True)
-    typer.echo(f"{counted(finished.rows, 'vector')} of {finished.width:,} numbers in {finished.path}", err=True)
+    vectors = counted(finished.rows - len(finished.bad), "vector")
+    typer.echo(f"{vectors} of {finished.width:,} numbers in {finished.path}", err=True)
     if finished.loss is not None:
         rows, cosine, recall = finished.loss
         found = f"cosines are off by {cosine:.2g} on average, {recall:.1%} of the 10 nearest are the same"
@@ -122,4 +142,6 @@ def _tell(finished: "Finished") -> None:
             typer.echo(f"row {bad.row:,}, line {bad.line}: {bad.error}", err=True)
         has = "has" if len(finished.bad) == 1 else "have"
         card = f"{finished.path.name}.json"
-        typer.echo(f"{counted(len(finished.bad), 'row')} {has} no vector: {card} says which and why", err=True)
+        typer.echo(
+            f"{counted(len(finished.bad), 'row')} {has} a place without one: {card} says which and why", err=True
+        )

@@ -122,6 +122,6 @@ def _scores(metrics: dict[str, float]) -> str:
 
 def _next(out: str, task: "Task") -> list[str]:
     """What to type next: how the model is asked, by one text where it reads such, and how it is judged."""
-    asked = [task.asking.text] if task.meaning.schema.input in ASKED else []
-    lines = (*asked, task.asking.file, "seqloom evaluate RUN", "seqloom doctor RUN")
+    asked = [task.asking.text] if task.asked.schema.input in ASKED else []
+    lines = (*asked, task.asking.file, *task.asking.then, "seqloom evaluate RUN", "seqloom doctor RUN")
     return [f"  {line.replace('RUN', out)}" for line in lines]

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from seqloom.cli.answer_bar import answer_bar
 from seqloom.cli.answers import ERROR, Form, Line, form_of, refused
 from seqloom.cli.data_options import BadRowsRule, bad_rows
 from seqloom.cli.decoding_options import BEAM, Beam, LengthPenalty, require_beam, way_to_write
 from seqloom.cli.exits import SOME_BAD
 from seqloom.cli.predict import STANDARD_INPUT, TOGETHER, Asked, Model, load_on, tell, write_lines
 from seqloom.cli.screen import Screen
+from seqloom.cli.work_bar import work_bar
 from seqloom.config.data import ReadingConfig
-from seqloom.data.problems import Ledger, Place
+from seqloom.data.problems import Ledger, Place, counted
 from seqloom.data.written import rounded
 from seqloom.errors import ConfigError, near_name
 
@@ -165,9 +165,9 @@ def _watched(loaded: "LoadedModel", given: "list[Prompt]", how: "AnyDecoding", l
     from seqloom.loaded.generating import answered
     from seqloom.loaded.model import BUDGET
 
-    with answer_bar(len(given)) as show:
+    with work_bar() as show:
         for done, answer in enumerate(answered(loaded.task, loaded.model, given, how, ledger, budget=BUDGET), 1):
-            show(done, done)
+            show(counted(done, "answer"), done, len(given))
             yield answer
 
 

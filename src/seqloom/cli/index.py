@@ -1,5 +1,6 @@
 """`seqloom index`: a file of documents becomes an index; more are added, replaced or deleted."""
 
+from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,8 +15,8 @@ from seqloom.data.problems import counted
 from seqloom.errors import ConfigError
 
 if TYPE_CHECKING:
-    from seqloom.search.building import Step
-    from seqloom.search.store import Built
+    from seqloom.search.building import Embedded, Step
+    from seqloom.search.store import Built, Linked
 
 Exact = Annotated[bool, typer.Option("--exact", help="No graph: compare every passage, however many there are.")]
 
@@ -40,7 +41,10 @@ def index(
         int | None,
         typer.Option("--passage", metavar="COUNT", help="Symbols of a passage; else 256, or what the model reads."),
     ] = None,
-    exact: Exact = False,
+    exact: Annotated[
+        bool | None,
+        typer.Option("--exact/--graph", help="Never a graph, or one where passages are many; the index remembers it."),
+    ] = None,
     bad_rows_: BadRowsRule = "strict",
     *,
     shared: FileOptions,
@@ -64,26 +68,48 @@ def index(
     usual = loaded.columns if len(loaded.columns) == 1 else ()
     documents = Collection(file, tuple(shared.input_ or ()), id_, usual, shared.reading(), rule)
     steps = (add_to_index if add else build_index)(out, ModelEmbeds(loaded), documents, passage=passage, exact=exact)
-    return _tell(follow(steps))
+    return _tell(_follow(steps, file.name))
 
 
-def _change(out: str, ids: list[str], join: bool, exact: bool) -> None:
+def _change(out: str, ids: list[str], join: bool, exact: bool | None) -> None:
     """Delete documents of an index, or write it anew without what is gone."""
     from seqloom.search.places import open_store, writing_at
+    from seqloom.search.store import remember_exact
 
     open_store(out)  # what is no index is told before a folder is made
     with writing_at(out) as there:
         if ids:
             there.delete(ids)
+            typer.echo(f"{counted(len(ids), 'document')} deleted", err=True)
+        remember_exact(there, exact)
         if join:
             there.join()
-        built = follow(there.finished(exact=exact))
-    if ids:
-        typer.echo(f"{counted(len(ids), 'document')} deleted", err=True)
-    _tell(built)
+        _tell(_shown(there.finished(), deque(maxlen=2)))
 
 
-def follow(steps: "Iterable[Step]") -> "Built":
+def _follow(steps: "Iterable[Step]", name: str) -> "Built":
+    """What came of it; what is kept is told to whoever stops it, and that there was nothing to do."""
+    last: deque[Embedded | Linked] = deque(maxlen=2)
+    try:
+        built = _shown(steps, last)
+    except KeyboardInterrupt:
+        if last:
+            typer.echo(f"{_kept(last[-1], name)}; the same command goes on", err=True)
+        raise
+    if len(last) == 1:  # how far it was at the beginning
+        typer.echo(f"nothing to do: {name} is in the index", err=True)
+    return built
+
+
+def _kept(step: "Embedded | Linked", name: str) -> str:
+    from seqloom.search.store import Linked
+
+    if isinstance(step, Linked):
+        return f"all documents of {name} are kept, and the graph is not"
+    return f"{step.kept:,} of {counted(step.total, 'document')} of {name} are kept"
+
+
+def _shown(steps: "Iterable[Step]", last: "deque[Embedded | Linked]") -> "Built":
     """What came of it; people at a terminal see how far it is."""
     from seqloom.search.building import Embedded
     from seqloom.search.documents import Checked
@@ -93,11 +119,17 @@ def follow(steps: "Iterable[Step]") -> "Built":
     with work_bar() as show:
         for step in steps:
             match step:
-                case Checked(_, skipped) if skipped:
+                case Checked(skipped=skipped, bad=bad) if skipped:
+                    for one in bad:
+                        typer.echo(str(one), err=True)
                     typer.echo(f"{counted(skipped, 'bad row')} read over", err=True)
                 case Embedded(done, total):
+                    if 0 < done < total and not last:
+                        typer.echo(f"going on: {done:,} of {counted(total, 'document')} are kept", err=True)
+                    last.append(step)
                     show(f"{done:,} of {counted(total, 'document')}", done, total)
                 case Linked(done, total):
+                    last.append(step)
                     show(f"{done:,} of {counted(total, 'passage')} in the graph", done, total)
                 case Built():
                     built = step

@@ -16,8 +16,10 @@ from seqloom.data.problems import counted, escaped
 from seqloom.errors import ConfigError
 
 if TYPE_CHECKING:
+    from seqloom.search.decisions import Decisions, WritableDecisions
+    from seqloom.search.label_examples import Examples
     from seqloom.search.labelling import Labelling, Question
-    from seqloom.search.rows import Rows
+    from seqloom.search.rows import Given, Rows
     from seqloom.search.similarity import Compared
 
 MOST_SHOWN = 2_000  # characters of a text
@@ -62,7 +64,7 @@ def label(
 ) -> None:
     """Label the rows of a file; the same command goes on where it was stopped."""
     from seqloom.search.copies import require_copy
-    from seqloom.search.label_examples import NONE, read_examples
+    from seqloom.search.decisions import Decisions, writing
     from seqloom.search.labelling import BY, How, opening
     from seqloom.search.rows import Rows
 
@@ -72,21 +74,34 @@ def label(
         require_copy(export, rows, (column, BY), out)
     if target is not None and examples is None:
         raise ConfigError("--target names a column of --examples", fix="give --examples FILE too")
-    given, names = rows.read(), _names(labels)
-    learnt = NONE if examples is None else read_examples(rows._replace(path=examples, id=None), target)
-    embedder = None if model is None or not _asks(undo, export, accept_above) else embedder_of(model, shared)
-    steps = opening(given, out, model=embedder, labels=names, examples=learnt, how=How(suggest, order, seed))
-    session = _followed(steps)
-    acted = _acted(session, undo, accept_above)
+    names, given = _names(labels), rows.read()
+    suggests = accept_above is not None or not (undo or export)
+    if undo or suggests:
+        with writing(out, given.by_name) as decisions:
+            if undo:
+                _undo(decisions)
+            if suggests:
+                learnt = _learnt(rows, examples, target)
+                _require_labels(names, learnt, decisions)
+                embedder = None if model is None else embedder_of(model, shared)
+                how = How(suggest, order, seed)
+                session = _followed(opening(given, decisions, model=embedder, labels=names, examples=learnt, how=how))
+                _review(session) if accept_above is None else _accept(session, accept_above)
     if export is not None:
-        _export(session, rows, export, column)
-    elif not acted:
-        _review(session)
+        _export(Decisions(out, given.by_name), given, rows, export, column)
 
 
-def _asks(undo: bool, export: Path | None, accept_above: float | None) -> bool:
-    """Whether suggestions are needed: to take back or to write out what was decided, no model is."""
-    return accept_above is not None or not (undo or export)
+def _learnt(rows: "Rows", examples: Path | None, target: str | None) -> "Examples":
+    """The rows that have a label already."""
+    from seqloom.search.label_examples import NONE, read_examples
+
+    return NONE if examples is None else read_examples(rows._replace(path=examples, id=None), target)
+
+
+def _require_labels(names: list[str], learnt: "Examples", decisions: "Decisions") -> None:
+    """Refuse, before vectors are made, to ask for labels of which none is known."""
+    if not (names or learnt.labels or decisions.labelled):
+        raise ConfigError("there is no label to give", fix="name some: --labels good,bad")
 
 
 def _require_out(out: Path, file: Path, examples: Path | None) -> None:
@@ -102,12 +117,14 @@ def _require_out(out: Path, file: Path, examples: Path | None) -> None:
 
 
 def _names(labels: str | None) -> list[str]:
-    """The labels that were named; ConfigError for an empty one or one that is named twice."""
+    """The labels that were named; ConfigError for an empty one, one named twice, or one that is another answer."""
     if labels is None:
         return []
     names = [name.strip() for name in labels.split(",")]
     if not all(names) or len(set(names)) < len(names):
         raise ConfigError(f"--labels {labels!r}", fix="give different names with commas between, as in good,bad")
+    if taken := [name for name in names if name in COMMANDS]:
+        raise ConfigError(f"--labels {labels!r}: the answer {taken[0]!r} has a meaning", fix="give a longer name")
     return names
 
 
@@ -126,22 +143,22 @@ def _followed(steps: "Iterable[Compared | Labelling]") -> "Labelling":
     return session
 
 
-def _acted(session: "Labelling", undo: bool, accept_above: float | None) -> bool:
-    """Whether something was done that needs no questions."""
-    if undo:
-        action = session.undo()
-        typer.echo("nothing to undo" if action is None else f"taken back: {counted(len(action.rows), 'decision')}")
-    if accept_above is not None:
-        count = session.accept_above(accept_above)
-        typer.echo(f"{counted(count, 'suggestion')} accepted; seqloom label ... --undo takes them back")
-    return undo or accept_above is not None
+def _undo(decisions: "WritableDecisions") -> None:
+    action = decisions.undo()
+    typer.echo("nothing to undo" if action is None else f"taken back: {counted(len(action.rows), 'decision')}")
 
 
-def _export(session: "Labelling", rows: "Rows", out: Path, column: str) -> None:
+def _accept(session: "Labelling", confidence: float) -> None:
+    count = session.accept_above(confidence)
+    typer.echo(f"{counted(count, 'suggestion')} accepted; seqloom label ... --undo takes them back")
+
+
+def _export(decisions: "Decisions", given: "Given", rows: "Rows", out: Path, column: str) -> None:
     from seqloom.search.copies import write_copy
+    from seqloom.search.labelling import exported
 
-    added, wanted = session.columns(column)
-    write_copy(out, rows, session.given.state, added, wanted)
+    added, wanted = exported(decisions, given.names, column)
+    write_copy(out, rows, given.state, added, wanted)
     typer.echo(f"{counted(int(wanted.sum()), 'labelled row')} written to {out}")
 
 
@@ -152,7 +169,13 @@ class Chosen(NamedTuple):
     new: bool = False
 
 
-Answer = Chosen | Literal["accept", "skip", "undo", "end", "help"]
+class Unknown(NamedTuple):
+    """An answer that means nothing."""
+
+    typed: str
+
+
+Answer = Chosen | Unknown | Literal["accept", "skip", "undo", "end", "help"]
 COMMANDS: dict[str, Answer] = {"": "accept", "s": "skip", "u": "undo", "q": "end", "?": "help"}
 
 
@@ -167,19 +190,19 @@ def answer_of(typed: str, labels: list[str]) -> Answer:
         return Chosen(word)
     if word in COMMANDS:
         return COMMANDS[word]
-    if word.startswith("+") and word[1:].strip():
+    if word.startswith("+") and word[1:].strip() not in COMMANDS:
         return Chosen(word[1:].strip(), new=True)
     if word.isdecimal() and not any(label.isdecimal() for label in labels):
-        return Chosen(labels[int(word) - 1]) if 1 <= int(word) <= len(labels) else "help"
+        return Chosen(labels[int(word) - 1]) if 1 <= int(word) <= len(labels) else Unknown(word)
     begun = [label for label in labels if label.startswith(word)]
-    return Chosen(begun[0]) if len(begun) == 1 else "help"
+    return Chosen(begun[0]) if len(begun) == 1 else Unknown(word)
 
 
 def _review(session: "Labelling") -> None:
     """Ask until all rows are decided, or until somebody has had enough."""
-    if not session.labels:
-        raise ConfigError("there is no label to give", fix="name some: --labels good,bad")
     asks, screen = sys.stdin.isatty(), Screen()
+    for gap in session.given.gaps:
+        screen.print(gap, markup=False, soft_wrap=True)
     while (question := session.next()) is not None:
         _show(session, question, screen)
         if asks:
@@ -192,12 +215,13 @@ def _review(session: "Labelling") -> None:
             break
     labelled = counted(len(session.decisions.labelled), "row")
     left = "no row is left" if question is None else f"{counted(len(session.free), 'row')} left"
-    screen.print(f"{labelled} labelled, {left}; all of it is in {session.decisions.path}", markup=False, soft_wrap=True)
+    where = f"all of it is in {session.decisions.path}" if session.decisions.last else "nothing was decided"
+    screen.print(f"{labelled} labelled, {left}; {where}", markup=False, soft_wrap=True)
 
 
 def _require_meaning(typed: str, answer: Answer, session: "Labelling", question: "Question") -> None:
     """Refuse an answer from a file that means nothing: asked again, the next line would be for the wrong row."""
-    if typed.strip() == "?" or (answer != "help" and (answer != "accept" or question.suggested is not None)):
+    if not isinstance(answer, Unknown) and (answer != "accept" or question.suggested is not None):
         return
     name, labels = session.given.names[question.row], ", ".join(session.labels)
     raise ConfigError(
@@ -215,7 +239,8 @@ def _show(session: "Labelling", question: "Question", screen: Screen) -> None:
     choices = [f"{number} {escaped(one)}" if numbered else escaped(one) for number, one in enumerate(session.labels, 1)]
     text = question.text if len(question.text) <= MOST_SHOWN else f"{question.text[:MOST_SHOWN]}..."
     head = f"row {name} - {done:,} labelled, {left:,} left{sure}"
-    for line in (head, f"  {escaped(text)}", f"  [{', '.join(choices)}; s skip, u undo, q end, ? help]"):
+    commands = ", ".join(f"{word} {does}" for word, does in COMMANDS.items() if word and word not in session.labels)
+    for line in (head, f"  {escaped(text)}", f"  [{', '.join(choices)}; {commands}]"):
         screen.print(line, markup=False, soft_wrap=True)
 
 
@@ -235,6 +260,10 @@ def _answered(session: "Labelling", question: "Question", answer: Answer, screen
                 screen.print("nothing to undo", markup=False)
         case "end":
             return False
+        case Unknown(typed):
+            screen.print(f"'{escaped(typed)}' is no label, nor the beginning of only one; ? helps", markup=False)
+        case "accept":
+            screen.print("nothing is suggested yet: name a label; ? helps", markup=False)
         case _:
             screen.print(HELP, markup=False, soft_wrap=True)
     return True

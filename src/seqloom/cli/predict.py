@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 
 import typer
 
-from seqloom.cli.answer_bar import answer_bar
 from seqloom.cli.answers import ERROR, Form, Line, answered, form_of, refused, written
 from seqloom.cli.data_options import BadRowsRule, FileOptions, Sequence, bad_rows
 from seqloom.cli.exits import SOME_BAD
 from seqloom.cli.screen import Screen
 from seqloom.cli.sharing import shares
+from seqloom.cli.work_bar import work_bar
 from seqloom.config.data import ReadingConfig
 from seqloom.data.problems import Ledger, Problem, counted
 from seqloom.errors import ConfigError
@@ -187,12 +187,13 @@ def write_lines(lines: Iterator[Line], form: Form, out: Path | None, most: int, 
 def _progress(source: str, ledger: Ledger) -> Iterator[Any]:
     """A block with a bar on a terminal; what is shown in it passes through."""
     path, done = Path(source), 0
-    with answer_bar(path.stat().st_size if path.is_file() else 0) as moved:
+    whole = path.stat().st_size if path.is_file() else 0
+    with work_bar() as moved:
 
         def show(line: Line) -> Line:
             nonlocal done
             done += 1
-            moved(done, ledger.bytes)
+            moved(counted(done, "answer"), ledger.bytes, whole)
             return line
 
         yield show

@@ -1,5 +1,6 @@
 """`seqloom search`: questions to an index, on the command line or one after the other; or judged questions."""
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ from seqloom.cli.figure_tables import Figure, figure_lines
 from seqloom.cli.index import Exact
 from seqloom.cli.screen import Screen
 from seqloom.cli.work_bar import work_bar
-from seqloom.data.problems import counted, escaped
+from seqloom.data.problems import counted
 from seqloom.errors import ConfigError, SeqloomError
 
 if TYPE_CHECKING:
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
     from seqloom.search.reranking import Reranker
 
 AROUND = 240  # characters of a passage that are shown around its best sentence
+SHORT = 60  # characters of a column that are shown
 PROMPT = "search> "
+# what steers a terminal or turns the direction of what follows; joiners and other unseen marks belong to words
+STEERS = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 class Answering(NamedTuple):
@@ -100,8 +104,10 @@ def search(
     answering = Answering(asked, reader, rerank_top, count, tuple(where or ()))
     if queries is not None and qrels is not None:
         return _judge(answering, queries, qrels, json)
-    for one in [query] if query is not None else _typed():
-        _answer(answering, one, json, alone=query is not None)
+    if query is not None:
+        _show(answering.hits(query), query, json)
+    else:
+        _converse(answering, json)
     return None
 
 
@@ -128,22 +134,35 @@ def _typed() -> Iterator[str]:
         yield line.strip()
 
 
-def _answer(answering: Answering, question: str, json: bool, alone: bool) -> None:
-    """Show the answers to a question; where more may follow, what is wrong with one does not end all."""
-    try:
-        hits = answering.hits(question)
-    except SeqloomError as error:
-        if alone:
-            raise
-        typer.echo(f"error: {error}", err=True)
-        return None
+def _converse(answering: Answering, json: bool) -> None:
+    """Answer one question after the other; what is wrong with one does not end all."""
+    told = not json and not sys.stdin.isatty()  # who types sees what was asked, and where the answers end
+    for number, question in enumerate(_typed()):
+        if told:
+            Screen().print(f"{chr(10) * bool(number)}{plain(question)}", markup=False, soft_wrap=True)
+        try:
+            _show(answering.hits(question), question, json)
+        except SeqloomError as error:
+            typer.echo(f"error: {error}", err=True)
+
+
+def _show(hits: "list[Hit]", question: str, json: bool) -> None:
     if json:
         line = msgspec.json.encode({"query": question, "hits": [hit.to_json() for hit in hits]}).decode()
         return Screen().print(line, markup=False, soft_wrap=True)
-    return _show(hits)
+    return _show_hits(hits)
 
 
-def _show(hits: "list[Hit]") -> None:
+def plain(text: str) -> str:
+    r"""The text with all that steers a terminal written out; the joiners of scripts and emoji stay.
+
+    >>> plain("a\x1b[31mb\u202e") , plain("می\u200cخواهم") == "می\u200cخواهم"
+    ('a\\x1b[31mb\\u202e', True)
+    """
+    return STEERS.sub(lambda one: one[0].encode("unicode_escape").decode("ascii"), text)
+
+
+def _show_hits(hits: "list[Hit]") -> None:
     """A few lines for each hit, its best sentence in bold."""
     from rich.text import Text
 
@@ -151,8 +170,8 @@ def _show(hits: "list[Hit]") -> None:
     if not hits:
         screen.print("nothing found", markup=False)
     for rank, hit in enumerate(hits, 1):
-        columns = "  ".join(f"{escaped(name)}={escaped(_short(value))}" for name, value in hit.columns.items())
-        screen.print(f"{rank:>3}. {escaped(hit.id)}  {hit.score:.4f}  {columns}".rstrip(), markup=False, soft_wrap=True)
+        line = "  ".join([f"{rank:>3}. {plain(hit.id)}", *_scores(hit), *_columns(hit)])
+        screen.print(line, markup=False, soft_wrap=True)
         before, sentence, after = _marked(hit)
         mark = ("", "") if screen.is_terminal else (">>", "<<")  # what a terminal shows in bold
         shown = Text(f"     {before}").append(f"{mark[0]}{sentence}{mark[1]}", style="bold").append(after)
@@ -165,20 +184,34 @@ def _marked(hit: "Hit") -> tuple[str, str, str]:
     left, right = max(start, first - AROUND), min(stop, last + AROUND)
     before = ("..." if left > start else "") + hit.text[left:first]
     after = hit.text[last:right] + ("..." if right < stop else "")
-    return escaped(" ".join(before.split()) + " " * bool(before)), escaped(hit.text[first:last]), escaped(after)
+    return plain(" ".join(before.split()) + " " * bool(before)), plain(hit.text[first:last]), plain(after)
 
 
-def _short(value: Any, most: int = 60) -> str:
-    text = str(value)
-    return text if len(text) <= most else f"{text[:most]}..."
+def _scores(hit: "Hit") -> list[str]:
+    """The score, and the cosine where that is another number."""
+    score = f"{hit.score:.4f}"
+    cosine = score if hit.cosine is None else f"{hit.cosine:.4f}"
+    return [score] if cosine == score else [score, f"cosine {cosine}"]
+
+
+def _columns(hit: "Hit") -> list[str]:
+    """The columns, shortened, but for what is shown anyhow: the id, and long ones that are a part of the text."""
+    texts = {name: str(value).strip() for name, value in hit.columns.items()}
+    told = {
+        name: text for name, text in texts.items() if text != hit.id and (len(text) <= SHORT or text not in hit.text)
+    }
+    return [f"{plain(name)}={plain(text[:SHORT])}{'...' * (len(text) > SHORT)}" for name, text in told.items()]
 
 
 def _judge(answering: Answering, queries: Path, qrels: Path, json: bool) -> None:
     """Show how good the answers are, by judgements of people."""
     from seqloom.search.documents import Collection
-    from seqloom.search.judging import DEEP, Judged, judged, read_judgements, read_questions
+    from seqloom.search.judging import DEEP, Judged, judged, read_judgements, read_questions, unknown
 
     judgements, questions = read_judgements(qrels), read_questions(Collection(queries))
+    if missing := unknown(judgements, answering.searcher.store.holds):
+        told = f"not in the index: {counted(len(missing), 'document')} of {qrels.name}, such as '{plain(missing[0])}'"
+        typer.echo(f"warning: {told}; what cannot be found counts as missed", err=True)
     deep = answering._replace(most=DEEP)
     found = None
     with work_bar() as show:
@@ -192,10 +225,14 @@ def _judge(answering: Answering, queries: Path, qrels: Path, json: bool) -> None
 
 
 def _show_judged(found: "Judged", json: bool) -> None:
+    """The figures and their intervals, and what an interval of a figure of 0 or 1 is."""
+    from seqloom.training.pages.words import alike_said
+
     told: dict[str, Any] = {"rows": found.rows, "metrics": found.metrics}
     told["intervals"] = {name: found.intervals.get(name) for name in found.metrics}
     if json:
         return Screen().print(msgspec.json.encode(told).decode(), markup=False, soft_wrap=True)
     lines = figure_lines([f"  {name:<10}" for name in found.metrics], [Figure.of(told, name) for name in found.metrics])
-    text = "\n".join([counted(found.rows, "question"), "", *lines])
+    alike = alike_said({name: found.metrics[name] for name in found.intervals}, shares=found.intervals)
+    text = "\n".join([counted(found.rows, "question"), "", *lines, *(["", alike] if alike else [])])
     return Screen().print(text, markup=False, soft_wrap=True)

@@ -9,6 +9,7 @@ import typer
 from rich.text import Text
 
 from seqloom.cli import train_options as options
+from seqloom.cli import train_settings
 from seqloom.cli.data_options import Data, DataOptions
 from seqloom.cli.progress import duration
 from seqloom.cli.screen import Screen
@@ -88,7 +89,7 @@ def _plan(values: dict[str, Any], reading: DataOptions, given: Collection[str]) 
     data, how = reading.data(values["data"]), reading.encoded(given)
     plain = ("patience", "validate_every", "seed")
     settings = {name: values[name] for name in plain if values[name] is not None}
-    length = options.length(
+    length = train_settings.length(
         {"epochs": values["epochs"], "steps": values["steps"], "symbols": values["symbols"], "seconds": None}
     )
     from seqloom.tuning.front import make_plan

@@ -7,7 +7,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRe
 
 from seqloom.cli.screen import Screen
 
-Show = Callable[[str, int, int], None]  # takes what is being done, how much of it is, and how much there is
+Show = Callable[[str, int, int], None]  # takes what is being done, how much of it is, and of how much; 0: not known
 
 
 @contextmanager
@@ -19,6 +19,6 @@ def work_bar() -> Iterator[Show]:
         work = bar.add_task("", total=None)
 
         def show(what: str, done: int, total: int) -> None:
-            bar.update(work, description=what, completed=done, total=total)
+            bar.update(work, description=what, completed=min(done, total), total=total or None)
 
         yield show

@@ -85,9 +85,9 @@ def text_of(value: Any, column: int) -> str:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is a number or spells one in ASCII digits."""
+    """Whether a value is a number or spells one in ASCII digits; a whole one of hundreds of digits is none."""
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return True
+        return isinstance(value, float) or abs(value) < 2**1023
     return isinstance(value, str) and parse_number(value) is not None
 
 

@@ -107,10 +107,11 @@ def search(
     stops: Stops,
     looks: Looking | None,
     never: Sequence[int],
+    hunting: Callable[[list[int], int, BeamConfig, Stops], Hunt] = Hunt,
 ) -> list[list[Written]]:
-    """The best answers to each row, the best first."""
+    """The best answers to each row, the best first; `hunting` makes the hunt of a row, so that one can be watched."""
     rows = zip(prompt.values.tolist(), prompt.lengths.tolist(), most.tolist(), strict=True)
-    hunts = [Hunt(symbols[:length], allowed, how, stops) for symbols, length, allowed in rows]
+    hunts = [hunting(symbols[:length], allowed, how, stops) for symbols, length, allowed in rows]
     has_room = most.to(prompt.lengths.device) > 0
     if bool(has_room.any()):
         with watched(how, looks) as looked:

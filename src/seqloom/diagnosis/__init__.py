@@ -3,8 +3,7 @@
     findings  page  terminal  words     what a diagnosis is, and how it is shown
     story                               the lines of a run as numbers of one kind
     curves  descent  costs  labels      what the numbers say: pure functions, no model needed
-    flow  units                         what a model says: gradients by layer and by distance, dead and saturated units
-    inside                              the findings of those
+    inside                              what a model says: `seqloom.inspection.flow` and `units`, and their findings
     front                               a run folder from beginning to end
     range_test                          the rate at which training is fastest (Smith 2017)
 

@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from seqloom.diagnosis.findings import Advice, Finding
-from seqloom.diagnosis.flow import Depth, Flow, depths, flows
 from seqloom.diagnosis.story import Story
-from seqloom.diagnosis.units import Units, units
-from seqloom.figures import Bars, Figure, Line, Series
+from seqloom.figures import Bars, Figure
+from seqloom.inspection.flow import Depth, Flow, depths, flows
+from seqloom.inspection.flow_drawing import flow_drawn
+from seqloom.inspection.units import Units, units
 from seqloom.tasks.contract import Task
 from seqloom.types import Batch
 
@@ -24,7 +25,6 @@ DEEP = 1e-3  # of the gradient at the last layer reaches the first
 IDLE = 0.5  # of the units of a layer; some dead or saturated ones are usual
 ELEMENTS = 200  # to be looked at before a unit is called dead
 WARM_UP = 0.1  # of the steps: usual where long steps do harm at the beginning
-LEAST_SHOWN = 1e-30
 MEASURED = Advice("--find-lr", "", "measures the rate: these steps were too long")
 CLIPPED = Advice("--clip", "1", "no step is longer than this norm allows; norms of 1 and less are usual")
 GATED = Advice("--model", "lstm", "its state is added to, so gradients come back along it")
@@ -32,7 +32,7 @@ READS_AT_ONCE = Advice("--model", "transformer", "attention reads any distance a
 
 
 class Inside(NamedTuple):
-    """What was measured inside a model; `seqloom.diagnosis.flow` and `units` explain each."""
+    """What was measured inside a model; `seqloom.inspection.flow` and `units` explain each."""
 
     flows: tuple[Flow, ...] = ()
     depths: tuple[Depth, ...] = ()
@@ -166,33 +166,4 @@ def _idle(shares: dict[Units, float], code: str, state: str, text: str, advice: 
         },
         Bars(title=f"{state.capitalize()} units", labels=names, values=values),
         advice,
-    )
-
-
-def _reach(flow: Flow) -> str:
-    """What distance does to a gradient, in words: a window cuts it off, everything else multiplies it."""
-    if flow.has_window:
-        return f"its window ends {flow.norms.index(0) - 1} elements away, and nothing beyond it is read"
-    return f"times {flow.factor:.3g} for each element"
-
-
-def flow_drawn(found: Sequence[Flow]) -> Line:
-    """The norm of dy_t/dx_k against the distance, one curve for each mixer; the caption has the factors and radii."""
-    shown = [flow for flow in found if len(flow.norms) > 2 and max(flow.norms) > LEAST_SHOWN]
-    radii = [f"{flow.layer}: spectral radius {flow.radius:.2f}" for flow in shown if flow.radius is not None]
-    factors = [f"{flow.layer}: {_reach(flow)}" for flow in shown]
-    return Line(
-        title="How far gradients reach",
-        caption="; ".join([*factors, *radii]),
-        series=[
-            Series(
-                name=flow.layer or "layer",
-                x=[float(at) for at in range(len(flow.norms))],
-                y=[norm if norm > LEAST_SHOWN else None for norm in flow.norms],
-            )
-            for flow in shown
-        ],
-        x_label="distance in elements",
-        y_label="norm of the gradient",
-        y_axis="log",
     )

@@ -19,7 +19,7 @@ from seqloom.config.data import ReadingConfig
 from seqloom.data.inputs import Columns
 from seqloom.data.opening.files import fingerprint
 from seqloom.durable import hold, remove_folder, sweep, write_file
-from seqloom.embedding.linears import Precision, computing_in
+from seqloom.embedding.linears import Precision, require_precision
 from seqloom.embedding.losses import Loss, measured, sampled
 from seqloom.embedding.numbers import Kind, Numbers, require_kind
 from seqloom.embedding.outputs import Card, Written, card_of, form_of, read_card
@@ -98,7 +98,7 @@ def embedding(
     """How far it is, step by step, and at last what was written."""
     written = form_of(out)
     numbers = Numbers(require_kind(kept_as), loaded.task.vector_size(loaded.config))
-    computing_in(loaded, precision)  # told before any work
+    require_precision(loaded, precision)
     if out.absolute() == source.path.absolute():
         raise ConfigError(f"{out} is the input itself, which the vectors would replace", fix="another name")
     _require_own_card(out)
@@ -140,6 +140,7 @@ def _job(loaded: LoadedModel, checked: Checked, numbers: Numbers, setup: Setup) 
         precision=setup.precision,
         budget=setup.budget,
         device=loaded.device.type,
+        threads=setup.threads,
     )
 
 
@@ -157,7 +158,9 @@ def _is_done(out: Path, job: Job) -> bool:
     card = read_card(out)
     if card is None:
         raise ConfigError(f"{out} is there, and no job of ours made it", fix="choose another name, or delete it")
-    if card.job != job:
+    if (
+        msgspec.structs.replace(card.job, threads=job.threads) != job
+    ):  # they decide what is gone on with, not what is done
         found = differences(card.job, job)
         raise ConfigError(f"{out} is there, made from something else: {found}", fix="choose another name, or delete it")
     if card.sha256 != fingerprint(out).sha256:

@@ -70,15 +70,19 @@ def in_whole_numbers(rows: Tensor) -> tuple[Tensor, Tensor]:
     return scale, (rows / scale).round_().to(torch.int8)
 
 
-def computing_in(loaded: LoadedModel, precision: str) -> LoadedModel:
-    """The same model for answers only, computing in a precision; one on another device than the processor as it is."""
+def require_precision(loaded: LoadedModel, precision: str) -> None:
+    """Raise ConfigError for a precision that there is not, or not where the model is."""
     if precision not in get_args(Precision):
         raise ConfigError(f"precision '{precision}'", fix=did_you_mean(precision, get_args(Precision)))
-    if loaded.device.type != "cpu":
-        if precision == "int8":
-            raise ConfigError(f"int8 is for processors, and the model is on {loaded.device}", fix="--device cpu")
-        return loaded
-    if precision == "float32" and not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+    if precision == "int8" and loaded.device.type != "cpu":
+        raise ConfigError(f"int8 is for processors, and the model is on {loaded.device}", fix="--device cpu")
+
+
+def computing_in(loaded: LoadedModel, precision: str) -> LoadedModel:
+    """The same model for answers only, computing in a precision; one on another device than the processor as it is."""
+    require_precision(loaded, precision)
+    packs = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    if loaded.device.type != "cpu" or (precision == "float32" and not packs):
         return loaded
     faster = copy.copy(loaded)
     shared = {id(weight): weight for weight in loaded.model.parameters()}

@@ -80,7 +80,7 @@ def _table(segment: Segment, schema: Any) -> Any:
     import pyarrow as pa
 
     missing = np.zeros(len(segment.vectors), bool)
-    missing[[bad.row - segment.told.start for bad in segment.told.bad]] = True
+    missing[[bad.row - 1 - segment.told.start for bad in segment.told.bad]] = True
     flat = pa.array(segment.vectors.reshape(-1))
     vectors = pa.FixedSizeListArray.from_arrays(flat, type=schema.field("vector").type, mask=pa.array(missing))
     return pa.table([pa.array(segment.told.ids, pa.string()), vectors], schema=schema)

@@ -40,6 +40,7 @@ class Job(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     precision: str
     budget: int
     device: str
+    threads: int  # that share a sum
 
 
 class Told(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -166,11 +167,13 @@ def _read(path: Path) -> Job | None:
 
 WORDS = {"source": "other rows", "rows": "another number of rows", "model": "another model", "kept_as": "--as"}
 WORDS |= {"precision": "--precision", "budget": "--budget", "device": "--device"}
+WORDS |= {"threads": "another number of threads, then OMP_NUM_THREADS={}"}
 
 
 def differences(there: Job | None, asked: Job) -> str:
     """What is not the same in two jobs, for people."""
     if there is None:
         return "it is of another version"
-    found = [word for name, word in WORDS.items() if getattr(there, name) != getattr(asked, name)]
+    then, now = msgspec.structs.asdict(there), msgspec.structs.asdict(asked)
+    found = [word.format(then[name]) for name, word in WORDS.items() if then[name] != now[name]]
     return ", ".join(found) or "it is of another version"

@@ -16,7 +16,7 @@ from seqloom.tasks.predictions import VectorPrediction
 
 
 class Bad(NamedTuple):
-    """A row that has no vector: its number in the output, its line, and what is wrong with it."""
+    """A row that has no vector: its number, the first is 1, its line, and what is wrong with it."""
 
     row: int
     line: int | None
@@ -80,15 +80,16 @@ class Worker:
         examples = [row for row in work.rows if isinstance(row, Example)]
         places = [place for place, row in enumerate(work.rows) if isinstance(row, Example)]
         ledger.rows = len(examples)
-        bad = [_bad(work.start + place, row) for place, row in enumerate(work.rows) if isinstance(row, Problem)]
+        bad = [_bad(work.start + place + 1, row) for place, row in enumerate(work.rows) if isinstance(row, Problem)]
         vectors = self._empty(len(work.rows))
         replies = self.model.vectors([examples], ledger, budget=self.setup.budget) if examples else ()
         for place, reply in zip(places, replies, strict=True):  # one for each example, in order
             if isinstance(reply, Problem):
-                bad.append(_bad(work.start + place, reply))
+                bad.append(_bad(work.start + place + 1, reply))
             else:
                 vectors[place] = _vector(reply)
         notes = [Note(code, count, str(samples[0]._replace(fix=""))) for code, count, samples in ledger.warnings()]
+        notes += _empty_ones(work.rows, vectors)
         ids = [_id(row, work.start + place) for place, row in enumerate(work.rows)]
         return Made(work.start, vectors, self._exact(work, vectors), ids, sorted(bad), notes)
 
@@ -115,6 +116,15 @@ def _vector(reply: Reply) -> np.ndarray:
 
 def _bad(row: int, problem: Problem) -> Bad:
     return Bad(row, problem.place.line, f"{problem.code}: {problem.text}")
+
+
+def _empty_ones(rows: list[Row], vectors: np.ndarray) -> list[Note]:
+    """A note of the rows whose vector is zeros, if there are any: no cosine says anything of them."""
+    found = np.flatnonzero(~vectors.any(axis=1))
+    if not len(found):
+        return []
+    text = "the vector is zeros: the model knows nothing of the text"
+    return [Note("vector.zero", len(found), str(Problem("warn", "vector.zero", text, rows[found[0]].place)))]
 
 
 def _id(row: Row, number: int) -> str:

@@ -1,6 +1,14 @@
-"""Figures, or any markup, as one HTML file that needs nothing else: no script, no address, one style sheet."""
+"""Figures, or any markup, as one HTML file that needs nothing else: no address, one style sheet, at most one script.
 
-from collections.abc import Sequence
+A script is named by its sum in the policy of the page, so that nothing else can run; what it reads stands beside it as
+JSON, in which no `<` can end the element early.
+"""
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from seqloom.figures import checks
 from seqloom.figures.figure import Figure
@@ -30,14 +38,31 @@ def page(title: str, figures: Sequence[Figure]) -> str:
     return document(title, [tag("h1", title), *(tag("figure", figure.drawn(styled=False)) for figure in shown)])
 
 
-def document(title: str, body: Sequence[Markup], rules: str = "") -> str:
-    """One self-contained HTML document around markup made with `tag`; `rules` are added to the style sheet."""
+def document(
+    title: str, body: Sequence[Markup], rules: str = "", *, script: str = "", data: Mapping[str, Any] | None = None
+) -> str:
+    """One self-contained HTML document around markup made with `tag`; `rules` are added to the style sheet.
+
+    `script` is code of ours, never of a user's; it finds `data` in the element `data`.
+    """
+    policy = POLICY if not script else f"{POLICY}; script-src 'sha256-{_sum_of(script)}'"
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
-        tag("meta", http_equiv="Content-Security-Policy", content=POLICY),
+        tag("meta", http_equiv="Content-Security-Policy", content=policy),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("title", title),
         tag("style", Markup(PAGE_RULES + rules), style_sheet(together(body))),
     )
-    return f"<!DOCTYPE html>\n{tag('html', head, tag('body', tag('main', *body)))}\n"
+    behind = [*([_as_json(data)] if data is not None else []), *([tag("script", Markup(script))] if script else [])]
+    return f"<!DOCTYPE html>\n{tag('html', head, tag('body', tag('main', *body), *behind))}\n"
+
+
+def _sum_of(script: str) -> str:
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
+def _as_json(data: Mapping[str, Any]) -> Markup:
+    """Data that a script reads, in an element of its own; `<` is written as an escape of JSON."""
+    written = json.dumps(data, ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
+    return tag("script", Markup(written), id="data", type="application/json")

@@ -47,6 +47,7 @@ OF_A_LAYER = {
     "output.LayerNorm": "around_feed_forward.norm",
 }
 LEFT_OUT = ("pooler.", "cls.", "classifier.", "qa_outputs.", "embeddings.position_ids")
+GOES_ON = 0.02  # over the width: the rate of further training, 5e-5 at a width of 384, 3e-5 at 768 (Devlin et al. 2019)
 SHOWN = 3
 NUMBERS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
@@ -68,7 +69,8 @@ def bert_bundle(folder: Path, pooling: Pooling | None) -> Bundle:
         pooling=chosen,
     )
     longest = min(sentences.longest or architecture.max_position_embeddings, architecture.max_position_embeddings)
-    notes = {"imported": {"from": "bert", "pooling": chosen, "unit": sentences.unit}, "longest": longest}
+    facts = {"from": "bert", "pooling": chosen, "unit": sentences.unit}
+    notes = {"imported": facts, "longest": longest, "rate": GOES_ON / architecture.hidden_size}
     return Bundle(config, Meaning(Schema("text", "related"), vocabulary.tokenizer, None), weights, notes)
 
 

@@ -5,11 +5,15 @@ from pathlib import Path
 
 from seqloom import durable
 from seqloom.bundle import Bundle, bundle_files
+from seqloom.bundle.folder import CONFIG
+from seqloom.bundle.places import model_folder
 from seqloom.config.heads import Pooling
 from seqloom.errors import ConfigError, near_name
 from seqloom.importing.bert import bert_bundle
+from seqloom.importing.reading import read_object
 from seqloom.importing.static import Weighting, static_bundle
 
+VECTORS = (".txt", ".vec", ".bin", ".txt.gz", ".vec.gz")
 WEIGHTS_ALONE = (".safetensors", ".pt", ".pth", ".ckpt", ".onnx", ".h5")
 
 
@@ -44,11 +48,17 @@ def imported(
     if path.is_dir():
         if weighting is not None or counts is not None:
             raise ConfigError(f"{path} is a checkpoint, and weighting is for vectors of words", fix="leave it out")
+        if "seqloom" in read_object(model_folder(path) / CONFIG):  # the version that wrote it
+            fix = "give it as it is: `seqloom embed`, `seqloom index`, `seqloom train --init`"
+            raise ConfigError(f"{path} is a model of Seqloom already", fix=fix)
         return bert_bundle(path, pooling)
     if not path.is_file():
         raise ConfigError(f"there is no {path}", fix=near_name(path))
     if path.suffix.lower() in WEIGHTS_ALONE:
         raise ConfigError(f"{path} is weights alone", fix="give the folder with config.json and tokenizer.json")
+    if not path.name.lower().endswith(VECTORS):
+        fix = "give a folder with a checkpoint, or a file of vectors of words by such a name"
+        raise ConfigError(f"{path} does not end in {', '.join(VECTORS)}", fix=fix)
     if pooling not in (None, "mean"):
         raise ConfigError(f"the vectors of words are weighed and their mean taken, not '{pooling}'", fix="leave it out")
     return static_bundle(path, _texts(weighting, counts))

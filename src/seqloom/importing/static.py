@@ -11,6 +11,7 @@ model as any other, and can be trained further. An unknown word has the vector z
 """
 
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -33,6 +34,7 @@ from seqloom.tasks.contract import Meaning
 from seqloom.text.contract import blocks
 from seqloom.text.symbols import COUNT
 from seqloom.text.tokenizer import Tokenizer
+from seqloom.text.vector_files import open_vectors
 from seqloom.text.vectors import first_words, known_words, read_vectors, wanted_words, with_words
 
 Weighting = Literal["mean", "sif"]
@@ -42,6 +44,7 @@ MOST_WORDS = 2**24 - COUNT
 
 def static_bundle(path: Path, counts: Path | None) -> Bundle:
     """The bundle of a file of vectors of words; weighed by the frequencies in a file of texts, if one is given."""
+    _require_vectors(path)
     tokenizer = with_words(WordsConfig().fit([]), first_words(path, MOST_WORDS))
     if tokenizer.vocab_size == COUNT:
         raise DataError(
@@ -62,6 +65,17 @@ def static_bundle(path: Path, counts: Path | None) -> Bundle:
     )
     notes = {"imported": {"from": "vectors", "weighting": "mean" if counts is None else "sif"}}
     return Bundle(config, Meaning(Schema("text", "related"), tokenizer, None), weights, notes)
+
+
+def _require_vectors(path: Path) -> None:
+    """Raise DataError for a file whose first row has no numbers: a text, most likely."""
+    with open_vectors(path, None, None) as file:
+        for row in islice(file.rows, 1):
+            try:
+                file.read(row.numbers)
+            except ValueError:
+                fix = "in a file of vectors of words each line is a word and its numbers"
+                raise DataError(f"{path} is a text, not vectors: its line {row.line} has no numbers", fix=fix) from None
 
 
 def _tensor(values: np.ndarray) -> Tensor:

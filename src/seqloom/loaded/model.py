@@ -4,20 +4,18 @@ import copy
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 import torch
 from torch import Tensor
 
-from seqloom.bundle import built, read_bundle
 from seqloom.bundle.folder import WEIGHTS
-from seqloom.bundle.places import RUN_CONFIG, model_folder, run_of
+from seqloom.bundle.places import model_folder
 from seqloom.config.data import EncodingConfig
 from seqloom.config.decoding import AnyDecoding
-from seqloom.config.reading import read
-from seqloom.config.training import AnyFeed, ByLengthConfig, RunConfig
+from seqloom.config.training import AnyFeed, ByLengthConfig
 from seqloom.data.encoding import Encoder
 from seqloom.data.examples import Example
 from seqloom.data.inputs import given_inputs
@@ -26,10 +24,13 @@ from seqloom.data.problems import BadRows, Ledger, Problem
 from seqloom.data.schema import Part
 from seqloom.durable import read_manifest
 from seqloom.errors import ConfigError
+from seqloom.inspection.encoding import encoding
+from seqloom.inspection.subject import Subject
 from seqloom.loaded.errors import MOST_ERRORS, require_errors, write_errors
 from seqloom.loaded.generating import chosen, generate, stream
 from seqloom.loaded.judging import given_data, origin_for, own_data
 from seqloom.loaded.looks import Looks
+from seqloom.loaded.opened import Opened
 from seqloom.loaded.origins import Origin
 from seqloom.loaded.predicting import (
     Given,
@@ -43,8 +44,6 @@ from seqloom.loaded.predicting import (
 )
 from seqloom.loaded.translating import translating
 from seqloom.metrics.calibration import Calibration
-from seqloom.models import count_parameters
-from seqloom.tasks.choosing import task_of
 from seqloom.tasks.contract import Prediction, Task
 from seqloom.tasks.embed import vectors_of
 from seqloom.tasks.judging import Evaluation, Slice, answering, evaluate
@@ -52,36 +51,19 @@ from seqloom.tasks.predictions import VectorPrediction
 from seqloom.tasks.slicing import sliced
 from seqloom.types import Batch
 
+if TYPE_CHECKING:
+    from seqloom.inspection.front import Inspection
+
 BUDGET = 8_192  # elements of a batch
 ON_PROCESSOR = 1_024  # of one whose vectors are wanted: what stays in the cache of a core
 LONGEST = EncodingConfig().longest
-ANY_LENGTH = 2**24  # the most that a configuration may say
 
 
-class LoadedModel:
+class LoadedModel(Opened):
     """A model from a run or a model folder: `predict` answers, `evaluate` judges.
 
     `task`, `config`, `meaning`, `model` and `notes` are what it is made of; `looks` are the looks at its test set.
     """
-
-    def __init__(self, path: Path, device: torch.device | str) -> None:
-        bundle = read_bundle(path)
-        self.path, self.device = path, torch.device(device)
-        self.config, self.meaning, self.notes = bundle.config, bundle.meaning, bundle.notes
-        decided = bundle.notes.get("metric")  # in its training
-        self.task = task_of(bundle.meaning).deciding_by(None if decided is None else str(decided))
-        self.task.require(bundle.config)
-        self.model = built(bundle, device)
-        self.folder = run_of(path)  # of its run, if it is still in one
-        self.run = None if self.folder is None else cast(RunConfig, read(self.folder / RUN_CONFIG, RunConfig))
-
-    def __repr__(self) -> str:
-        schema = self.meaning.schema
-        answer = f"{len(schema.labels):,} {'tags' if schema.target == 'tags' else 'labels'}" if schema.labels else ""
-        symbols = "" if self.meaning.tokenizer is None else f"{self.meaning.tokenizer.vocab_size:,} symbols"
-        size = f"{count_parameters(self.model):,} parameters"
-        facts = [f"{schema.input} to {schema.target}", answer, symbols, size, f"on {self.device}"]
-        return f"LoadedModel({self.task.name}: {', '.join(filter(None, facts))}; {self.path})"
 
     def predict(self, inputs: Iterable[Any], *, budget: int = BUDGET) -> list[Prediction]:
         """The answer to each input, in order: texts, pairs of texts, lists of words, arrays of vectors or pixels."""
@@ -140,7 +122,7 @@ class LoadedModel:
 
     def _asked(self, ledger: Ledger) -> tuple[Encoder, Limits]:
         """What makes numbers of questions, and what can be asked."""
-        encoder = encoder_of(self.task.asked, self._reading().longest, ledger)
+        encoder = encoder_of(self.task.asked, self.reading().longest, ledger)
         return encoder, Limits(self.meaning.sizes, self.task.longest_input(self.config))
 
     def _answer(self, inputs: Any) -> list[Prediction]:
@@ -186,28 +168,21 @@ class LoadedModel:
         return asked
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that training read, as far as it is known."""
-        if self.task.asked.schema.input != self.meaning.schema.input:
-            return ()  # questions are no rows of the training data
-        return self.run.data.input if self.run is not None else tuple(map(str, self.notes.get("columns", ())))
+    def subject(self) -> Subject:
+        """The model as the functions of `seqloom.inspection` take it."""
+        room = self.task.longest_input(self.config)
+        encode = encoding(self.task, self.reading().longest, room, self.device)
+        return Subject(self.task, self.config, self.model, encode)
 
-    @property
-    def sequence(self) -> str | None:
-        """The column whose value all steps of a sequence share, if training read such a table."""
-        return None if self.run is None else self.run.data.sequence
+    def inspect(self, given: Any, *, target: str | None = None, among: Iterable[Any] = ()) -> "Inspection":
+        """A look inside at one input, with every view as a method: `.views()` lists them, `.attention()` is one.
 
-    @property
-    def encoding(self) -> EncodingConfig:
-        """How texts became numbers in training; of a model folder alone, as far as its notes say."""
-        if self.run is not None:
-            return self.run.encoding
-        longest = self.notes.get("longest")
-        return EncodingConfig(longest=longest) if isinstance(longest, int) else EncodingConfig()
+        `target` is the translation that is looked at, else the model writes it; views of data, such as `filters`, are
+        of this input and of those in `among`.
+        """
+        from seqloom.inspection.front import Inspection
 
-    def _reading(self) -> EncodingConfig:
-        """How inputs become numbers here: what is read in windows is not cut."""
-        return msgspec.structs.replace(self.encoding, longest=ANY_LENGTH) if self.task.in_windows else self.encoding
+        return Inspection(self.subject, given, target=target, among=among)
 
     def evaluate(
         self,
@@ -273,7 +248,7 @@ class LoadedModel:
         if not data and settings:
             raise ConfigError(f"'{next(iter(settings))}' says how data is read, and none is given", fix="give data")
         source = given_data(data, part, self.meaning, self.run, settings) if data else own_data(self.run, part)
-        return origin_for(source, part, self.meaning, self._reading(), bad_rows)
+        return origin_for(source, part, self.meaning, self.reading(), bad_rows)
 
     def _feed(self, budget: int | None) -> AnyFeed:
         """Batches of examples of about one length where a budget is given, else those of training."""

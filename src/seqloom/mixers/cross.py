@@ -87,6 +87,7 @@ class Alignment(ConditionedMixer[Source]):
         self.combine, self.attention_dropout = nn.Linear(2 * width, width), config.attention_dropout
         self.dropout = nn.Dropout(config.dropout)
         self.weights = Tap()  # the Request, offered
+        self.mixed = Tap()  # [B,1,T,D] the a of the formula
 
     def begin(self, memory: Padded) -> Source:
         states = memory.with_values(memory.values).values[:, None]  # one head
@@ -96,5 +97,5 @@ class Alignment(ConditionedMixer[Source]):
         dropout = self.attention_dropout if self.training else 0.0
         request = inner.asked(x.values[:, None], x, self.matcher.score(), dropout)
         self.weights.offer(lambda: request)
-        both = torch.cat([attend(request)[:, 0], x.values], dim=-1)  # [a; s]
+        both = torch.cat([self.mixed(attend(request))[:, 0], x.values], dim=-1)  # [a; s]
         return x.with_values(self.dropout(torch.tanh(self.combine(both)))), inner

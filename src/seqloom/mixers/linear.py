@@ -4,13 +4,14 @@ The equations are those of `seqloom.operators.linear_attention`.
 """
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from seqloom.config.mixers import LinearAttentionConfig
 from seqloom.mixers.attention import Heads
 from seqloom.mixers.contract import CausalMixer, Mixer
 from seqloom.operators import linear_attention
-from seqloom.operators.linear_attention import Sums
+from seqloom.operators.linear_attention import Asked, Sums
+from seqloom.operators.masks import Causal, Mask, Padding
 from seqloom.packing import by_document
 from seqloom.taps import Tap
 from seqloom.types import Padded
@@ -23,6 +24,7 @@ class _LinearlyAttending(nn.Module):
         super().__init__()
         config.fit(width)
         self.heads = Heads(width, config.num_heads)
+        self.weights = Tap()  # what was asked, offered: its `weights` give any rows of the matrix that is never held
         self.mixed = Tap()  # [B,H,T,D/H]
 
 
@@ -35,6 +37,7 @@ class LinearAttention(_LinearlyAttending, Mixer):
     def _rows(self, x: Padded) -> Padded:
         heads = self.heads
         query, key, value = (heads.split(linear(x.values)) for linear in (heads.query, heads.key, heads.value))
+        self.weights.offer(lambda: _asked(query, key, x, Padding(), _nothing(key)))
         mixed = linear_attention.two_sided(query, key, value, x.valid)
         return x.with_values(heads.join(self.mixed(mixed)))
 
@@ -52,5 +55,16 @@ class CausalLinearAttention(_LinearlyAttending, CausalMixer[Sums]):
     def extend(self, x: Padded, inner: Sums) -> tuple[Padded, Sums]:
         heads = self.heads
         query, key, value = (heads.split(linear(x.values)) for linear in (heads.query, heads.key, heads.value))
+        self.weights.offer(lambda: _asked(query, key, x, Causal() & Padding(), inner.vector))
         mixed, sums = linear_attention.causal(query, key, value, x.valid, inner)
         return x.with_values(heads.join(self.mixed(mixed))), sums
+
+
+def _asked(query: Tensor, key: Tensor, x: Padded, mask: Mask, before: Tensor) -> Asked:
+    places = x.layout.places
+    return Asked(query, key, places, places, mask, before)
+
+
+def _nothing(key: Tensor) -> Tensor:
+    """[B,H,D] zeros, wide enough for sums: nothing was read before these keys [B,H,S,D]."""
+    return torch.zeros_like(key[:, :, 0], dtype=torch.promote_types(key.dtype, torch.float32))

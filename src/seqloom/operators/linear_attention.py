@@ -12,7 +12,9 @@ import torch
 from torch import Tensor
 
 from seqloom.errors import ConfigError, did_you_mean
+from seqloom.layouts import Places
 from seqloom.operators.kernels import named
+from seqloom.operators.masks import Mask, dense
 
 _CHUNK = 128
 
@@ -30,6 +32,38 @@ class Sums(NamedTuple):
 def feature(x: Tensor) -> Tensor:
     """phi(x) = elu(x) + 1: x + 1 above zero, exp(x) below; written so, because expm1(x) + 1 would cancel to zero."""
     return torch.where(x > 0, x + 1, x.clamp(max=0).exp())
+
+
+class Asked(NamedTuple):
+    """What linear attention was asked, from which any row of the matrix that it never holds can be had.
+
+        a_ij = phi(q_i) . phi(k_j) / phi(q_i) . (z + sum_j' phi(k_j'))
+
+    z is the sum over what was read before these keys: where there is any, a row of weights adds up to less than 1.
+    """
+
+    query: Tensor  # [B,H,T,D]
+    key: Tensor  # [B,H,S,D]
+    query_places: Places  # [B,T]
+    key_places: Places  # [B,S]
+    mask: Mask
+    before: Tensor  # [B,H,D], the z of the formula
+
+    def rows(self, start: int, stop: int) -> "Asked":
+        """The same for queries start..stop alone."""
+        return self._replace(query=self.query[:, :, start:stop], query_places=self.query_places.cut(start, stop))
+
+    def match(self) -> Tensor:
+        """phi(q_i) . phi(k_j) of every query with every key, [B,H,T,S]; zero where the mask forbids."""
+        wide = self.before.dtype
+        match = feature(self.query.to(wide)) @ feature(self.key.to(wide)).transpose(-1, -2)
+        return match.masked_fill(~dense(self.mask, self.query_places, self.key_places), 0)
+
+    def weights(self) -> Tensor:
+        """The implied distribution of every query over the keys, [B,H,T,S]."""
+        match, wide = self.match(), self.before.dtype
+        before = (feature(self.query.to(wide)) @ self.before[..., None])[..., 0]
+        return _divide(match, match.sum(dim=-1) + before)
 
 
 def _divide(numerator: Tensor, denominator: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """Losses of vectors that stand together, [B] one for each row: the nearer the right ones, the smaller.
 
-Vectors [B,D] are compared by their cosines, whatever their lengths. `equal` says which texts of a batch are the same
-text: two rows may share one, as a question with two answers does, and then neither is a negative of the other.
+Vectors [B,D] are compared by their cosines, whatever their lengths. `excluded` says which texts of a batch are no
+negatives of a row: two rows may share a text, as a question with two answers does.
 """
 
 import torch
@@ -35,11 +35,17 @@ def contrast(first: Tensor, second: Tensor, excluded: Tensor, *, temperature: fl
 
 
 def rank(similarities: Tensor, scores: Tensor, *, scale: float) -> Tensor:
-    """[] log(1 + sum exp(scale (s_j - s_i))) over all i, j with score_i > score_j; s are cosines [B], scores [B]."""
+    """[B] whose mean is log(1 + sum exp(scale (s_j - s_i))) over all i, j with score_i > score_j (CoSENT).
+
+    s are cosines [B], scores [B]. The loss is one of the whole batch: half of each exp is the share of either row, and
+    the 1 that of all alike. Shares are numbers, so that the gradient is that of the whole.
+    """
     differences = scale * (similarities[None, :] - similarities[:, None])  # [i,j]
-    wrong_way = scores[:, None] > scores[None, :]
-    kept = differences.masked_fill(~wrong_way, -torch.inf).flatten()
-    return torch.cat([kept.new_zeros(1), kept]).logsumexp(dim=0)
+    kept = differences.masked_fill(scores[:, None] <= scores[None, :], -torch.inf)
+    whole = torch.cat([kept.new_zeros(1), kept.flatten()]).logsumexp(dim=0)
+    parts = (kept - whole).detach().exp()
+    own = (parts.sum(dim=0) + parts.sum(dim=1)) / 2
+    return whole * (len(own) * own + 1 - own.sum())
 
 
 def hinge(near: Tensor, far: Tensor, *, margin: float) -> Tensor:

@@ -15,6 +15,7 @@ store.py        what is kept, and the contract of whoever keeps it
 lots.py         some documents as the files of a folder
 state.py        what all lots hold together
 index.py        an index in a folder
+changing.py     the same for the one process that changes it
 postgres.py     an index in PostgreSQL with pgvector
 places.py       which of the two a name means
 building.py     a file becomes an index, and goes on after a kill
@@ -29,7 +30,6 @@ Duplicates and labels are made with the same vectors:
     similarity.py       pairs of similar texts, and the contract of whoever finds them
     similar_texts.py    by their letters: MinHash
     similar_vectors.py  by their meaning: cosines
-    clusters.py         what hangs together by pairs
     valleys.py          a threshold from the picture of similarities
     duplicates.py       the near duplicates among texts
     marking.py          a copy of a file in which they are marked

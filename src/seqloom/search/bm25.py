@@ -39,14 +39,52 @@ class Postings(NamedTuple):
         (('a', 'and', 'cat'), [1, 2])
         """
         counted = [Counter(words_of(text)) for text in texts]
-        names = sorted({word for words in counted for word in words})
+        names = sorted(set[str]().union(*counted))
         numbers = {word: number for number, word in enumerate(names)}
-        rows = [(numbers[word], row, count) for row, words in enumerate(counted) for word, count in words.items()]
-        table = np.array(rows, np.int64).reshape(-1, 3)
-        table = table[np.lexsort((table[:, 1], table[:, 0]))]
-        starts = np.concatenate([[0], np.cumsum(np.bincount(table[:, 0], minlength=len(names)))])
-        lengths = np.array([words.total() for words in counted], np.int32)
-        return cls(tuple(names), starts, table[:, 1].astype(np.int32), table[:, 2].astype(np.int32), lengths)
+        total = sum(map(len, counted))
+        words = np.fromiter((numbers[word] for some in counted for word in some), np.int64, total)
+        documents = np.repeat(np.arange(len(counted)), [len(some) for some in counted])
+        counts = np.fromiter((count for some in counted for count in some.values()), np.int64, total)
+        return cls._sorted(names, words, documents, counts, np.array([some.total() for some in counted]))
+
+    @classmethod
+    def joined(cls, parts: Sequence[tuple["Postings", np.ndarray]]) -> "Postings":
+        """The postings of some documents of each part, given by their rows in order, one behind the other.
+
+        No text is read again, and what it takes beside the parts are a few numbers for each posting that is kept.
+
+        >>> first, second = Postings.of(["a cat", "a dog"]), Postings.of(["the cats"])
+        >>> both = Postings.joined([(first, np.array([1])), (second, np.array([0]))])
+        >>> both.words, both.has("cat")[0].tolist()
+        (('a', 'cat', 'dog', 'the'), [1])
+        """
+        offsets = np.cumsum([0, *(len(rows) for _, rows in parts)]).tolist()
+        taken = [part._taken(rows, start) for (part, rows), start in zip(parts, offsets, strict=False)]
+        names = sorted(set[str]().union(*(words for words, *_ in taken)))
+        numbers = {word: number for number, word in enumerate(names)}
+        renamed = [np.array([numbers[word] for word in words], np.int64)[which] for words, which, *_ in taken]
+        documents, counts = ([one[place] for one in taken] for place in (2, 3))
+        lengths = [part.lengths[rows] for part, rows in parts]
+        return cls._sorted(names, *map(_chained, (renamed, documents, counts, lengths)))
+
+    def _taken(self, rows: np.ndarray, start: int) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray]:
+        """The words that some documents have, and of each posting of those its word, document and count."""
+        renumbered = np.full(len(self.lengths), -1, np.int64)
+        renumbered[rows] = np.arange(start, start + len(rows))
+        documents = renumbered[self.documents]
+        here = documents >= 0
+        found, which = np.unique(np.repeat(np.arange(len(self.words)), np.diff(self.starts))[here], return_inverse=True)
+        return [self.words[number] for number in found.tolist()], which, documents[here], self.counts[here]
+
+    @classmethod
+    def _sorted(
+        cls, names: Sequence[str], words: np.ndarray, documents: np.ndarray, counts: np.ndarray, lengths: np.ndarray
+    ) -> "Postings":
+        """Postings [N] of words by their numbers, in any order, each word's by the number of the document."""
+        order = np.lexsort((documents, words))
+        starts = np.concatenate([[0], np.cumsum(np.bincount(words, minlength=len(names)))])
+        narrow = (one.astype(np.int32) for one in (documents[order], counts[order], lengths))
+        return cls(tuple(names), starts, *narrow)
 
     def has(self, word: str) -> tuple[np.ndarray, np.ndarray]:
         """The documents that have a word, and how often each has it."""
@@ -55,6 +93,10 @@ class Postings(NamedTuple):
             return self.documents[:0], self.counts[:0]
         here = slice(self.starts[number], self.starts[number + 1])
         return self.documents[here], self.counts[here]
+
+
+def _chained(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    return np.concatenate([np.empty(0, np.int64), *arrays])
 
 
 class Keywords:

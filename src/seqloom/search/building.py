@@ -6,16 +6,17 @@ A lot always holds the same documents of a file, whoever makes it and however of
 an index has the same bytes, if the model gives the same ones.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
-from seqloom.errors import ConfigError, needing
+from seqloom.errors import ConfigError
 from seqloom.search.documents import Checked, Collection
 from seqloom.search.embedders import Embeds, require_same, settings_of
-from seqloom.search.lots import as_passages
+from seqloom.search.lots import as_passages, bounded
 from seqloom.search.passages import passages_of
 from seqloom.search.places import Place, writing_at
 from seqloom.search.store import (
@@ -26,19 +27,20 @@ from seqloom.search.store import (
     Settings,
     Source,
     WritableStore,
+    remember_exact,
     require_finished,
 )
-from seqloom.search.vectors import GRAPH_FROM, unit
+from seqloom.search.vectors import unit
 
-DOCUMENTS, CHARACTERS = 1_024, 1 << 23  # of a lot, whichever comes first
 TOGETHER = 1_024  # passages that are embedded at a time
 
 
 class Embedded(NamedTuple):
-    """How many documents of a file are done, of how many."""
+    """How many documents of a file are done, of how many, and how many of them are kept whatever happens."""
 
     done: int
     total: int
+    kept: int
 
 
 Step = Checked | Embedded | Linked | Built
@@ -46,54 +48,55 @@ Begin = Callable[[WritableStore, Checked], int]  # how many documents of a file 
 
 
 def build_index(
-    out: Place, model: Embeds, collection: Collection, *, passage: int | None = None, exact: bool = False
+    out: Place, model: Embeds, collection: Collection, *, passage: int | None = None, exact: bool | None = None
 ) -> Iterator[Step]:
     """How far the building of an index is; it goes on where an earlier one of the same file stopped.
 
-    With `exact` no graph is made, however many passages there are.
+    With `exact` no graph is made, however many passages there are, now or later; None: as the index has it.
     """
     return _build(out, model, collection, passage, exact, _went_on)
 
 
 def add_to_index(
-    out: Place, model: Embeds, collection: Collection, *, passage: int | None = None, exact: bool = False
+    out: Place, model: Embeds, collection: Collection, *, passage: int | None = None, exact: bool | None = None
 ) -> Iterator[Step]:
     """The same for more documents; one whose id is there already takes its place."""
     return _build(out, model, collection, passage, exact, _added)
 
 
 def _build(
-    out: Place, model: Embeds, collection: Collection, passage: int | None, exact: bool, begin: Begin
+    out: Place, model: Embeds, collection: Collection, passage: int | None, exact: bool | None, begin: Begin
 ) -> Iterator[Step]:
     checked = collection.checked()
     yield checked
     with writing_at(out) as index:
-        _require_graph(checked, exact)
-        settings = _settings(index, model, passage)
+        settings = _settings(index, model, passage, exact)
         done = begin(index, checked)
-        yield Embedded(done, checked.documents)
+        if not settings.exact:
+            index.require_graph(_passages(collection, model, settings, done))
+        yield Embedded(done, checked.documents, done)
         if done < checked.documents:
             yield from _filled(index, model, settings, collection, checked, done)
-        yield from index.finished(exact=exact)
+        remember_exact(index, exact)
+        yield from index.finished()
 
 
-def _require_graph(checked: Checked, exact: bool) -> None:
-    """Tell before any work, if there will be more passages than are compared one by one, and the library is missing."""
-    if not exact and checked.documents >= GRAPH_FROM:
-        with needing("search"):
-            import usearch.index  # noqa: F401
+def _passages(collection: Collection, model: Embeds, settings: Settings, done: int) -> Iterator[int]:
+    """How many passages each document of a file has, from one on."""
+    for one in islice(collection.documents(), done, None):
+        yield len(passages_of(one.text, model.lengths, settings.passage))
 
 
-def _settings(index: WritableStore, model: Embeds, passage: int | None) -> Settings:
+def _settings(index: WritableStore, model: Embeds, passage: int | None, exact: bool | None) -> Settings:
     """Those of the index, if there is one that this model made; else new ones."""
     there = index.settings
     if there is None:
-        return settings_of(model, passage)
+        return msgspec.structs.replace(settings_of(model, passage), exact=bool(exact))
     require_same(there, model)
     if passage not in (None, there.passage):
         fix = "leave --passage out, or make the index again"
         raise ConfigError(f"the passages of {index.name} have up to {there.passage} symbols, not {passage}", fix=fix)
-    return there
+    return there if exact is None else msgspec.structs.replace(there, exact=exact)
 
 
 def _went_on(index: WritableStore, checked: Checked) -> int:
@@ -120,28 +123,16 @@ def _filled(
     index: WritableStore, model: Embeds, settings: Settings, collection: Collection, checked: Checked, done: int
 ) -> Iterator[Embedded]:
     """How many documents are done while lots are added, from a document on."""
-    for some in _lots(islice(collection.documents(), done, None)):
+    documents = islice(collection.documents(), done, None)
+    for some in bounded((one, len(one.text)) for one in documents):
         lot = None
         for part, lot in embedded(some, model, settings):  # noqa: B007
-            yield Embedded(done + part, checked.documents)
+            yield Embedded(done + part, checked.documents, done)
         assert lot is not None, "a lot has at least one document"
         done += len(some)
         source = Source(collection.path.name, checked.sha256, done, last=done == checked.documents)
         index.add(lot._replace(source=source))
-
-
-def _lots(documents: Iterable[Document]) -> Iterator[list[Document]]:
-    """The documents in lots of a bounded size."""
-    lot: list[Document] = []
-    characters = 0
-    for document in documents:
-        lot.append(document)
-        characters += len(document.text)
-        if len(lot) == DOCUMENTS or characters >= CHARACTERS:
-            yield lot
-            lot, characters = [], 0
-    if lot:
-        yield lot
+        yield Embedded(done, checked.documents, done)
 
 
 def embedded(documents: Sequence[Document], model: Embeds, settings: Settings) -> Iterator[tuple[int, Lot]]:

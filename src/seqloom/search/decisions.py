@@ -1,21 +1,29 @@
 """Decisions about rows, one line each in a log that only grows: stopping at any moment loses nothing.
 
-    {"action": 1, "kind": "label", "row": "17", "text": "8d1f02c3", "label": "good", "by": "person", ...}
-    {"action": 2, "kind": "skip", "row": "4", "text": "55aa0e91"}
-    {"action": 3, "kind": "undo", "undone": 2}
+    {"kind": "label", "action": 1, "row": "17", "text": "8d1f02c3", "label": "good", "by": "person", ...}
+    {"kind": "skip", "action": 2, "row": "4", "text": "55aa0e91"}
+    {"kind": "undo", "action": 3, "undone": 2}
 
-An action is what one answer did: mostly one line, or thousands when suggestions were accepted together. An undo is an
+An action is what one answer did: mostly one line, or thousands when suggestions were accepted together. Each line says
+how many lines its action has, if there are more; of an action that a crash cut short nothing holds. An undo is an
 action too; it takes back the last one that still stands. Nothing is ever taken out of the log: what holds is found by
 reading it from the start. Each line has the sum of its row's text, so a decision never slips to another text.
+
+Anybody may read a log; one process at a time writes it, and holds `.NAME.held` beside it meanwhile.
 """
 
+import os
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from seqloom.durable import append_lines, read_lines
-from seqloom.errors import ConfigError, DamagedError, HeldError
+import msgspec
+
+from seqloom.durable import append_lines, hold, read_lines, remove_folder
+from seqloom.errors import ConfigError, DamagedError, DurableError
 
 PERSON, MODEL = "person", "model"  # who decided
 
@@ -27,11 +35,54 @@ class Decided(NamedTuple):
     by: str
 
 
+class Undo(msgspec.Struct, frozen=True, tag_field="kind", tag="undo"):
+    """A line that takes back an action."""
+
+    action: int
+    undone: int
+
+
+class Label(msgspec.Struct, frozen=True, tag_field="kind", tag="label", omit_defaults=True):
+    """A line that gives a row a label."""
+
+    action: int
+    row: str
+    text: str  # the sum of it
+    label: str
+    by: str
+    suggested: str | None = None
+    confidence: float | None = None
+    of: int = 1  # the lines of the action
+
+    def decided(self) -> Decided:
+        """What holds for the row."""
+        return Decided(self.label, self.by)
+
+
+class Skip(msgspec.Struct, frozen=True, tag_field="kind", tag="skip", omit_defaults=True):
+    """A line that says that a row gets no label."""
+
+    action: int
+    row: str
+    text: str
+    suggested: str | None = None
+    confidence: float | None = None
+    of: int = 1
+
+    def decided(self) -> Decided:
+        """What holds for the row."""
+        return Decided(None, PERSON)
+
+
+Line = Label | Skip | Undo
+
+
 class Action(NamedTuple):
-    """What one answer did, with the rows by their names."""
+    """What one answer did, with the rows by their names, and what held for them before."""
 
     number: int
     rows: Mapping[str, Decided]
+    before: Mapping[str, Decided | None]
 
 
 class Choice(NamedTuple):
@@ -44,15 +95,12 @@ class Choice(NamedTuple):
     suggested: str | None = None
     confidence: float | None = None
 
-    def line(self, action: int) -> dict[str, Any]:
+    def line(self, action: int, of: int) -> Label | Skip:
         """The line of the log."""
-        line: dict[str, Any] = {"action": action, "kind": "skip" if self.label is None else "label"}
-        line |= {"row": self.row, "text": text_sum(self.text)}
-        if self.label is not None:
-            line |= {"label": self.label, "by": self.by}
-        if self.suggested is not None and self.confidence is not None:
-            line |= {"suggested": self.suggested, "confidence": round(self.confidence, 6)}
-        return line
+        text, sure = text_sum(self.text), None if self.confidence is None else round(self.confidence, 6)
+        if self.label is None:
+            return Skip(action, self.row, text, self.suggested, sure, of)
+        return Label(action, self.row, text, self.label, self.by, self.suggested, sure, of)
 
 
 def text_sum(text: str) -> str:
@@ -61,79 +109,113 @@ def text_sum(text: str) -> str:
 
 
 class Decisions:
-    """The decisions in a log, and those that are added to it; `standing` is what holds now, by names of rows."""
+    """The decisions in a log about rows with these texts, by their names; `standing` is what holds now."""
 
     def __init__(self, path: Path, texts: Mapping[str, str]) -> None:
         self.path, self.texts = path, texts
         self.actions: list[Action] = []  # those that stand
         self.standing: dict[str, Decided] = {}
         self.last = 0  # the number of the last action
-        self.size = self._size()
-        for number, lines in _grouped(read_lines(path).records, path).items():
-            self._replay(number, lines)
-
-    def _replay(self, number: int, lines: list[dict[str, Any]]) -> None:
-        self.last = number
-        if lines[0]["kind"] == "undo":
-            self._take_back(lines[0]["undone"])
-            return
-        for line in lines:
-            self._require_same(line)
-        self._hold(Action(number, {one["row"]: Decided(one.get("label"), one.get("by", PERSON)) for one in lines}))
-
-    def _require_same(self, line: Mapping[str, Any]) -> None:
-        text = self.texts.get(line["row"])
-        if text is None or text_sum(text) != line["text"]:
-            found = "is not in this file" if text is None else "has another text in this file"
-            fix = "give the file that it was made with, or a new name for the labels"
-            raise ConfigError(f"{self.path} holds a decision about row {line['row']!r}, which {found}", fix=fix)
-
-    def _hold(self, action: Action) -> None:
-        self.actions.append(action)
-        self.standing.update(action.rows)
-
-    def _take_back(self, number: int) -> None:
-        self.actions = [action for action in self.actions if action.number != number]
-        self.standing = {}
-        for action in self.actions:
-            self.standing.update(action.rows)
-
-    def take(self, choices: Sequence[Choice]) -> None:
-        """Nothing; when it returns, the choices are one action on the disk, and hold."""
-        number = self.last + 1
-        self._append([choice.line(number) for choice in choices])
-        self._hold(Action(number, {choice.row: Decided(choice.label, choice.by) for choice in choices}))
-
-    def undo(self) -> Action | None:
-        """The last action that stood and now does not; None if there was none."""
-        if not self.actions:
-            return None
-        action, number = self.actions[-1], self.last + 1
-        self._append([{"action": number, "kind": "undo", "undone": action.number}])
-        self._take_back(action.number)
-        return action
-
-    def _append(self, lines: list[dict[str, Any]]) -> None:
-        """Nothing; the lines of one action are on the disk. HeldError if somebody else wrote there since."""
-        if self._size() != self.size:
-            raise HeldError(f"{self.path} was written by another process meanwhile", fix="start this command again")
-        append_lines(self.path, lines)
-        self.size, self.last = self._size(), lines[0]["action"]
-
-    def _size(self) -> int:
-        return self.path.stat().st_size if self.path.exists() else 0
+        for _, found in groupby(_read(path), key=lambda one: (one[1].action, isinstance(one[1], Undo))):
+            self._replay(list(found))
 
     @property
     def labelled(self) -> dict[str, Decided]:
         """The rows that have a label."""
         return {row: decided for row, decided in self.standing.items() if decided.label is not None}
 
+    def _replay(self, found: list[tuple[int, Line]]) -> None:
+        """Do what the lines of one action say, which come with their numbers; nothing, if some are missing."""
+        lines = list[Label | Skip]()
+        for number, line in found:
+            self.last = max(self.last, line.action)
+            if isinstance(line, Undo):
+                self._replay_undo(number, line)
+            else:
+                self._require_same(line)
+                lines.append(line)
+        if lines and len(lines) >= lines[0].of:
+            self._hold(lines[0].action, {line.row: line.decided() for line in lines})
 
-def _grouped(records: Sequence[dict[str, Any]], path: Path) -> dict[int, list[dict[str, Any]]]:
-    """The lines of each action, in their order; DamagedError for a log of something else."""
-    actions: dict[int, list[dict[str, Any]]] = {}
-    for record in records:
-        if not isinstance(record.get("action"), int) or record.get("kind") not in ("label", "skip", "undo"):
-            raise DamagedError(f"{path} is a log of something else than labels", fix="give another name for the labels")
-        actions.setdefault(record["action"], []).append(record)
-    return actions
+    def _replay_undo(self, number: int, line: Undo) -> None:
+        if not self.actions or self.actions[-1].number != line.undone:
+            raise _damaged(self.path, number, f"it takes back action {line.undone}, which is not the last that stands")
+        self._take_back()
+
+    def _require_same(self, line: Label | Skip) -> None:
+        text = self.texts.get(line.row)
+        if text is None or text_sum(text) != line.text:
+            found = "is not in this file" if text is None else "has another text in this file"
+            fix = "give the file that it was made with, or a new name for the labels"
+            raise ConfigError(f"{self.path} holds a decision about row {line.row!r}, which {found}", fix=fix)
+
+    def _hold(self, number: int, rows: dict[str, Decided]) -> None:
+        self.actions.append(Action(number, rows, {row: self.standing.get(row) for row in rows}))
+        self.standing.update(rows)
+
+    def _take_back(self) -> Action:
+        """The last action that stood: what was before it holds again."""
+        action = self.actions.pop()
+        for row, decided in action.before.items():
+            if decided is None:
+                del self.standing[row]
+            else:
+                self.standing[row] = decided
+        return action
+
+
+class WritableDecisions(Decisions):
+    """The same for the process that writes the log."""
+
+    def take(self, choices: Sequence[Choice]) -> None:
+        """Nothing; when it returns, the choices are one action on the disk, and hold."""
+        number = self._next()
+        append_lines(self.path, [msgspec.to_builtins(choice.line(number, len(choices))) for choice in choices])
+        self._hold(number, {choice.row: Decided(choice.label, choice.by) for choice in choices})
+
+    def undo(self) -> Action | None:
+        """The last action that stood and now does not; None if there was none."""
+        if not self.actions:
+            return None
+        append_lines(self.path, [msgspec.to_builtins(Undo(self._next(), self.actions[-1].number))])
+        return self._take_back()
+
+    def _next(self) -> int:
+        """A number that no action has, nor one whose writing fails half-way."""
+        self.last += 1
+        return self.last
+
+
+@contextmanager
+def writing(path: Path, texts: Mapping[str, str]) -> Iterator[WritableDecisions]:
+    """A block in which this process alone may add to a log; DurableError at once if it cannot, or another one does."""
+    with ExitStack() as stack:
+        held = path.with_name(f".{path.name}.held")
+        try:
+            _require_own(path)
+            stack.enter_context(hold(held))
+        except DurableError as error:
+            raise type(error)(f"{path} cannot be written: {error.problem}", fix=error.fix) from None
+        stack.callback(remove_folder, held)
+        yield WritableDecisions(path, texts)
+
+
+def _require_own(path: Path) -> None:
+    if path.is_symlink():
+        raise DurableError("it is a link", fix="name the file itself")
+    if path.exists() and not os.access(path, os.W_OK):
+        raise DurableError("its rights forbid it", fix="change them, or give another name")
+
+
+def _read(path: Path) -> Iterator[tuple[int, Line]]:
+    """The lines of a log with their numbers; DamagedError for one that is no decision."""
+    for number, record in enumerate(read_lines(path).records, 1):
+        try:
+            yield number, msgspec.convert(record, Line)
+        except msgspec.ValidationError as error:
+            raise _damaged(path, number, str(error)) from None
+
+
+def _damaged(path: Path, number: int, why: str) -> DamagedError:
+    fix = "give another name for the labels, or restore the log from a copy"
+    return DamagedError(f"{path}, line {number}: expected a decision about a label ({why})", fix=fix)

@@ -1,4 +1,4 @@
-"""The documents in a file: which columns are the text, which is the id, and all others kept beside it.
+"""The documents in a file: which columns are the text, which is the id, and what is kept beside it.
 
 A file is read twice: first all of it is checked, so that nothing is embedded before every row is known to be good; then
 its documents come one by one. Without a column of ids, a document is called by its file and line.
@@ -13,14 +13,13 @@ import msgspec
 import numpy as np
 
 from seqloom.config.data import ReadingConfig
-from seqloom.data.inputs import Columns, find_columns
+from seqloom.data.inputs import Columns
 from seqloom.data.opening.files import fingerprint
-from seqloom.data.problems import BadRows, Ledger, Place
+from seqloom.data.problems import BadRows, Ledger, Place, Problem
 from seqloom.data.readers import read_table
-from seqloom.data.roles import IDS
 from seqloom.data.tables import Record, Table
 from seqloom.data.values import Unfit, kind_name
-from seqloom.errors import ConfigError, did_you_mean
+from seqloom.search.rows import id_column, text_columns
 from seqloom.search.store import Document
 
 ONCE = "give every document an id of its own, or --bad-rows skip"
@@ -32,14 +31,15 @@ class Checked(NamedTuple):
     documents: int
     skipped: int  # bad rows that were read over
     sha256: str
+    bad: tuple[Problem, ...] = ()  # the first of them
 
 
 class Roles(NamedTuple):
-    """The numbers of the columns: of the text, of the id if there is one, and all others with their names."""
+    """The numbers of the columns: of the text, of the id if there is one, and those that are kept, with their names."""
 
     text: tuple[int, ...]
     id: int | None
-    others: tuple[tuple[str, int], ...]
+    kept: tuple[tuple[str, int], ...]  # all but one that is the text by itself
 
 
 class Collection(NamedTuple):
@@ -59,7 +59,7 @@ class Collection(NamedTuple):
         ledger.close()
         if not count:
             ledger.bad_file("data.empty", "there is no document in this file", Place(str(self.path)), "another file")
-        return Checked(count, ledger.skipped, self._sha256())
+        return Checked(count, ledger.skipped, self._sha256(), tuple(ledger.refused))
 
     def _sha256(self) -> str:
         """A sum that changes with the bytes of the file and with what is read of them."""
@@ -85,22 +85,9 @@ class Collection(NamedTuple):
             yield document
 
     def _roles(self, table: Table, ledger: Ledger) -> Roles:
-        names = table.columns
-        if len(self.text) > 1:
-            text = tuple(_column(name, names, "--input", self.path) for name in self.text)
-        else:
-            text = find_columns(table, "text", Columns(self.text, self.usual), self.path, ledger)
-        lower = [name.lower() for name in names]
-        usual = next((lower.index(name) for name in IDS if name in lower), None)
-        identity = usual if self.id is None else _column(self.id, names, "--id", self.path)
-        others = ((name, number) for number, name in enumerate(names) if number not in (*text, identity))
-        return Roles(text, identity, tuple(others))
-
-
-def _column(name: str, names: tuple[str, ...], flag: str, path: Path) -> int:
-    if name not in names:
-        raise ConfigError(f"{path}: {flag} {name}: there is no such column", fix=did_you_mean(name, names))
-    return names.index(name)
+        text = text_columns(table, Columns(self.text, self.usual), self.path, ledger)
+        others = ((name, number) for number, name in enumerate(table.columns) if (number,) != text)
+        return Roles(text, id_column(table, self.id, self.path), tuple(others))
 
 
 def _document(record: Record, roles: Roles) -> Document:
@@ -109,14 +96,14 @@ def _document(record: Record, roles: Roles) -> Document:
     text = " ".join(filter(None, texts))
     if not text:
         raise Unfit(roles.text[-1], "row.empty_text", "the text is empty", "fill it in, or --bad-rows skip")
-    columns = {name: kept(record.values[number]) for name, number in roles.others}
+    columns = {name: kept(record.values[number]) for name, number in roles.kept}
     return Document(_id(record, roles.id), text, columns)
 
 
 def _text(value: Any, column: int) -> str:
     if value is not None and type(value) is not str:
         raise Unfit(column, "type.text", f"expected a string, got {kind_name(value)}", "is this the right column?")
-    return (value or "").strip()
+    return _without_zero(value or "", column).strip()
 
 
 def _id(record: Record, column: int | None) -> str:
@@ -125,7 +112,14 @@ def _id(record: Record, column: int | None) -> str:
     value = record.values[column]
     if type(value) not in (str, int) or not str(value).strip():
         raise Unfit(column, "document.id", f"expected an id, got {kind_name(value)}", "fill it in, or another --id")
-    return str(value)
+    return _without_zero(str(value), column)
+
+
+def _without_zero(text: str, column: int) -> str:
+    """The text; Unfit if it holds a zero byte, which no text has and no database keeps."""
+    if "\0" in text:
+        raise Unfit(column, "row.zero_byte", "the text holds a zero byte", "take it out, or --bad-rows skip")
+    return text
 
 
 def kept(value: Any) -> Any:

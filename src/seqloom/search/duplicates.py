@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from seqloom.data.checks.clusters import clusters, members
 from seqloom.data.checks.duplicates import folded
 from seqloom.errors import ConfigError, DataError
-from seqloom.search.clusters import clusters, members
 from seqloom.search.similar_texts import ByText
-from seqloom.search.similar_vectors import ByMeaning, Embeds
+from seqloom.search.similar_vectors import ByMeaning, MakesVectors
 from seqloom.search.similarity import LEAST, Compared, Measure, Pairs, joined
 from seqloom.search.valleys import Histogram
 
@@ -49,7 +49,7 @@ class Duplicates(NamedTuple):
 Step = Compared | Duplicates
 
 
-def dedupe(texts: Sequence[str], *, model: Embeds | None = None, threshold: float | None = None) -> Duplicates:
+def dedupe(texts: Sequence[str], *, model: MakesVectors | None = None, threshold: float | None = None) -> Duplicates:
     """The near duplicates among texts, by the vectors of a model or by their letters; empty texts have none.
 
     Without a threshold, the one in the valley of the similarities, or a usual one if there is no valley.
@@ -64,7 +64,7 @@ def dedupe(texts: Sequence[str], *, model: Embeds | None = None, threshold: floa
 
 
 def finding(
-    texts: Sequence[str], *, model: Embeds | None = None, threshold: float | None = None
+    texts: Sequence[str], *, model: MakesVectors | None = None, threshold: float | None = None
 ) -> Iterator[Compared | Duplicates]:
     """How far the finding is, and in the end what was found."""
     if isinstance(texts, str):

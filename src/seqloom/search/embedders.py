@@ -10,13 +10,14 @@ import numpy as np
 from seqloom.bundle.folder import identity_of
 from seqloom.errors import ConfigError
 from seqloom.loaded import LoadedModel
+from seqloom.search.similar_vectors import MakesVectors
 from seqloom.search.store import Settings
 
 USUAL = 256  # symbols of a passage: what most models of sentences were trained on
 
 
-class Embeds(Protocol):
-    """A model that makes vectors of texts."""
+class Embeds(MakesVectors, Protocol):
+    """A model that makes vectors of texts, and says what it is and how it reads."""
 
     @property
     def path(self) -> Path:
@@ -29,9 +30,6 @@ class Embeds(Protocol):
     @property
     def longest(self) -> int:
         """The most symbols of a text that it reads."""
-
-    def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """[N,W] the vectors of the texts, in their order."""
 
     def lengths(self, texts: Sequence[str]) -> np.ndarray:
         """[N] how many symbols it reads of each text."""
@@ -78,7 +76,6 @@ def settings_of(model: Embeds, passage: int | None = None) -> Settings:
 def require_same(settings: Settings, model: Embeds) -> None:
     """Raise ConfigError for a model that did not make the vectors of an index: they would mean nothing to it."""
     if settings.identity != model.identity:
-        raise ConfigError(
-            f"the index was made with another model than {model.path} (sha256 {settings.identity[:12]}...)",
-            fix=f"give the model it was made with, {settings.model}, or make the index again",
-        )
+        made, asked = f"{settings.model} (sum {settings.identity[:12]})", f"{model.path} (sum {model.identity[:12]})"
+        fix = "give the model as it was then, or make the index again"
+        raise ConfigError(f"the index was made with {made}, and {asked} is another model", fix=fix)

@@ -25,3 +25,16 @@ def fused(orders: Iterable[Sequence[str]]) -> list[Scored]:
             scores[name] = scores.get(name, 0.0) + 1 / (DAMPING + rank)
     best = sorted(scores.items(), key=lambda one: -one[1])
     return [Scored(name, score) for name, score in best]
+
+
+def highest(orders: Sequence[Sequence[str]]) -> dict[str, int]:
+    """The number of the order in which each name stands highest; of equal ones, the first.
+
+    >>> highest([["a", "b"], ["b", "a", "c"]])
+    {'a': 0, 'b': 1, 'c': 1}
+    """
+    places = {(rank, number): name for number, order in enumerate(orders) for rank, name in enumerate(order)}
+    found: dict[str, int] = {}
+    for (_, number), name in sorted(places.items()):
+        found.setdefault(name, number)
+    return found

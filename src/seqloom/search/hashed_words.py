@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from seqloom.search.vectors import unit
 from seqloom.search.words import words_of
 
 WIDTH = 512
@@ -30,8 +31,7 @@ class HashedWords:
             for word in set(words_of(text)):
                 number = zlib.crc32(word.encode("utf-8", "surrogatepass"))
                 vector[number % WIDTH] += self._weight(word) * (1 if number >> 31 else -1)
-        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        return np.asarray(vectors / np.where(lengths > 0, lengths, 1))
+        return unit(vectors)
 
     def _weight(self, word: str) -> float:
         return float(np.log((1 + self.texts) / (1 + self.counts[word]))) + 1

@@ -7,32 +7,30 @@
       graph-000002/    neighbours of all passages up to lot 2
 
 A build that is killed leaves whole lots, and goes on behind the last one. When a quarter of the documents is gone, or
-small lots are many, all are joined into one that takes their place; only then do old texts leave the disk.
+small lots are many, all are joined: new lots hold what is there, and take the place of all others as soon as the last
+of them is kept; only then do old texts leave the disk. A join that was killed before that counts for nothing.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from itertools import starmap
 from pathlib import Path
+from typing import NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
 
-from seqloom.durable import commit_folder, hold, numbered, read_folder, remove_folder, sweep
+from seqloom.durable import numbered, read_folder
 from seqloom.errors import ConfigError, DamagedError, DurableError, near_folder
 from seqloom.search.conditions import Condition
-from seqloom.search.lots import Header, KeptLot, commit_lot, joined, read_header, read_lot
+from seqloom.search.lots import Header, KeptLot, read_header, read_lot
 from seqloom.search.state import State
-from seqloom.search.store import Built, Found, Linked, Lot, Scored, Settings, Source, require_finished
-from seqloom.search.vectors import GRAPH_FROM, Graph, Nearest, best, grown, opened, saved
+from seqloom.search.store import Found, Scored, Settings, Source
+from seqloom.search.vectors import Graph, Nearest, best, opened
 
 LOT, GRAPH = "lot-", "graph-"
 WALK, COVERS = "graph.usearch", "graph.json"
-MANY, SMALL = 32, 256  # so many lots with so few documents are joined
-GONE = 0.25  # so is an index of which so many documents are gone
-BEHIND = 0.1  # a graph grows when so many passages came after it
-READINGS = 3  # of the list of lots, while somebody joins them
+READINGS = 5  # of what somebody else takes away meanwhile, because he joins lots or makes another graph
+T = TypeVar("T")
 
 
 class Covers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -41,6 +39,13 @@ class Covers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     first: int
     last: int
     passages: int
+
+
+class KeptGraph(NamedTuple):
+    """A graph as it is kept, and over how many passages."""
+
+    passages: int
+    walk: bytes
 
 
 class Index:
@@ -55,26 +60,44 @@ class Index:
     @cached_property
     def state(self) -> State:
         """All lots, verified."""
+        return self._steadily(self._read)
+
+    def _steadily(self, read: Callable[[], T]) -> T:
+        """What is read; read again where it failed because another process put something else in its place."""
         for _ in range(READINGS - 1):
+            before = _folders(self.path)
             try:
-                return self._read()
+                return read()
             except DurableError:
-                if all((self.path / f"{LOT}{number:06d}").is_dir() for number in _lots(self.path)):
-                    raise  # else somebody has joined them while they were read
-        return self._read()
+                if _folders(self.path) == before:
+                    raise
+        return read()
 
     def _read(self) -> State:
-        numbers, lots = _lots(self.path), list[KeptLot]()
-        while numbers and len(lots) < len(numbers) and not (lots and lots[-1].header.first):
-            lots.append(read_lot(_lot(self.path, numbers[-1 - len(lots)])))
-        read = numbers[len(numbers) - len(lots) :]
-        _require_all(self.path, read, lots[-1].header.first if lots else True)
-        return State(read, lots[::-1])
+        numbers, lots, start = self.counting(), list[KeptLot](), 1
+        for number in reversed(numbers):
+            lots.append(read_lot(lot_at(self.path, number)))
+            start = lots[-1].header.join.first if lots[-1].header.join is not None else start
+            if number <= start:
+                break
+        numbers = numbers[len(numbers) - len(lots) :]
+        _require_all(self.path, numbers, start)
+        return State(numbers, lots[::-1])
+
+    def counting(self) -> list[int]:
+        """The numbers of the lots that count: of a join, all or none."""
+        numbers = lots_in(self.path)
+        while numbers and (join := read_header(lot_at(self.path, numbers[-1])).join) is not None and not join.last:
+            numbers.pop()
+        return numbers
 
     @property
     def _newest(self) -> Header | None:
-        numbers = _lots(self.path)
-        return read_header(_lot(self.path, numbers[-1])) if numbers else None
+        return self._steadily(self._read_newest)
+
+    def _read_newest(self) -> Header | None:
+        numbers = self.counting()
+        return read_header(lot_at(self.path, numbers[-1])) if numbers else None
 
     @property
     def settings(self) -> Settings | None:
@@ -94,8 +117,14 @@ class Index:
     @cached_property
     def nearest(self) -> Nearest:
         """What finds the nearest passages: the graph if there is one and it is wanted."""
-        kept = None if self.always_exact else _read_graph(self.path, self.state)
-        return self.state.exact if kept is None else Graph(opened(kept), self.state.exact)
+        exact = self.always_exact or any(lot.header.settings.exact for lot in self.state.lots[-1:])
+        kept = None if exact else self.graph()
+        return self.state.exact if kept is None else Graph(opened(kept.walk), self.state.exact)
+
+    def graph(self) -> KeptGraph | None:
+        """The newest graph that was made over these lots, if there is one."""
+        state = self.state
+        return self._steadily(lambda: _read_graph(self.path, state))
 
     def holds(self, ids: Iterable[str]) -> set[str]:
         """Those of the ids that name a document."""
@@ -105,22 +134,25 @@ class Index:
         """The documents that have words of the question by BM25, the best first."""
         scores = self.state.keywords.scores(question)
         numbers = np.flatnonzero(self.state.allowed(where).documents & (scores > 0))
-        return self._named(*best(numbers, scores[numbers], count))
+        found = best(numbers, scores[numbers], count)
+        return self._named(found.passages.tolist(), found.scores.tolist())
 
     def by_vector(self, question: np.ndarray, where: Sequence[Condition], count: int) -> list[Scored]:
         """The documents whose best passage is nearest to a vector of length 1, the nearest first."""
         owners, allowed = self.state.owners, self.state.allowed(where)
-        wanted, count = count, min(count, allowed.total)
+        count = min(count, allowed.total)
+        wanted = count * len(owners) // max(1, len(self.state.there))  # passages that so many documents have usually
         while True:  # of a document with many near passages one counts, so more are asked for
+            near = self.nearest.nearest(question, allowed.passages, max(1, wanted))
+            found: dict[int, float] = {}
+            for owner, score in zip(owners.take(near.passages).tolist(), near.scores.tolist(), strict=True):
+                found.setdefault(owner, score)
+            if len(found) >= count or wanted >= len(owners):
+                return self._named(list(found)[:count], found.values())
             wanted = min(2 * wanted, len(owners))
-            near = self.nearest.nearest(question, allowed.passages, wanted)
-            found, first = np.unique(owners[near.passages], return_index=True)
-            if len(found) >= count or wanted == len(owners):
-                return self._named(*best(found, near.scores[first], count))
 
-    def _named(self, numbers: np.ndarray, scores: np.ndarray) -> list[Scored]:
-        pairs = zip(map(self.state.name, numbers.tolist()), scores.tolist(), strict=True)
-        return list(starmap(Scored, pairs))
+    def _named(self, numbers: Iterable[int], scores: Iterable[float]) -> list[Scored]:
+        return list(map(Scored, map(self.state.ids.__getitem__, numbers), scores))
 
     def found(self, ids: Sequence[str]) -> list[Found]:
         """The documents of these ids, in their order."""
@@ -128,112 +160,34 @@ class Index:
         return [self.state.lots[lot].found(row) for lot, row in places]
 
 
-class WritableIndex(Index):
-    """The same for the one process that may write there: see `writing`."""
-
-    @property
-    def name(self) -> str:
-        """What people call it."""
-        return str(self.path)
-
-    def add(self, lot: Lot) -> None:
-        """Nothing; when it returns, the lot is kept, and a power cut cannot take it back."""
-        self._commit(lot, first=False)
-
-    def _commit(self, lot: Lot, *, first: bool) -> int:
-        number = max(_lots(self.path), default=0) + 1
-        commit_lot(_lot(self.path, number), lot, first=first)
-        for name in ("state", "nearest"):  # what was read is no longer all
-            self.__dict__.pop(name, None)
-        return number
-
-    def delete(self, ids: Sequence[str]) -> None:
-        """Nothing; the documents of these ids are gone. ConfigError if one of them is not there."""
-        require_finished(self)
-        newest, there = self._newest, self.holds(ids)
-        missing = [name for name in ids if name not in there]
-        if missing:
-            raise ConfigError(f"{self.path} has no document '{missing[0]}'", fix="check the id")
-        if newest is None or not ids:
-            return
-        nothing = np.empty((0, newest.settings.width), np.float32)
-        self.add(Lot(newest.settings, (), np.empty((0, 3), np.int64), nothing, tuple(ids)))
-
-    def join(self) -> None:
-        """Nothing; one lot holds what is there, and what was replaced or removed has left the disk."""
-        state = self.state
-        if state.lots:
-            rows = map(state.place, np.flatnonzero(state.there).tolist())
-            self._drop_before(self._commit(joined(state.lots, rows), first=True))
-
-    def tidy(self) -> None:
-        """Nothing; lots are joined if many are small or much is gone, and what earlier joins left behind is removed."""
-        state = self.state
-        small = sum(len(lot.header.ids) < SMALL for lot in state.lots)
-        if small > MANY or np.count_nonzero(~state.there) > GONE * max(1, len(state.there)):
-            self.join()
-        elif state.numbers:
-            self._drop_before(state.numbers[0])
-
-    def _drop_before(self, first: int) -> None:
-        for number, path in [*numbered(self.path, LOT)[0], *numbered(self.path, GRAPH)[0]]:
-            if number < first:
-                remove_folder(path)
-
-    def finished(self, *, exact: bool = False) -> Iterator[Linked | Built]:
-        """What is left to do when lots were added: small ones joined, the graph made or grown."""
-        self.tidy()
-        total = len(self.state.owners)
-        if not exact:
-            yield from (Linked(done, total) for done in self.grow_graph())
-        yield Built(len(self), total, self.nearest is not self.state.exact)
-
-    def grow_graph(self) -> Iterator[int]:
-        """How many passages are in the graph, while it is made or grows; nothing if it need not.
-
-        Below `GRAPH_FROM` passages there is none: all are compared.
-        """
-        state, kept = self.state, _read_graph(self.path, self.state)
-        total = len(state.owners)
-        before = len(opened(kept)) if kept is not None else 0
-        if total < GRAPH_FROM or total - before <= BEHIND * before:
-            return
-        walk = None
-        for done, walk in grown(kept, state.exact.blocks, state.lots[-1].header.settings.width):  # noqa: B007
-            yield done
-        covers = Covers(state.numbers[0], state.numbers[-1], total)
-        path = self.path / f"{GRAPH}{state.numbers[-1]:06d}"
-        commit_folder(path, {WALK: saved(walk), COVERS: msgspec.json.encode(covers)})
-        self.__dict__.pop("nearest", None)
-        for _, other in numbered(self.path, GRAPH)[0]:
-            if other != path:
-                remove_folder(other)
-
-
-def _lot(path: Path, number: int) -> Path:
+def lot_at(path: Path, number: int) -> Path:
+    """The folder of a lot."""
     return path / f"{LOT}{number:06d}"
 
 
-def _lots(path: Path) -> list[int]:
+def lots_in(path: Path) -> list[int]:
     """The numbers of the lots, the first one first."""
     return sorted(number for number, _ in numbered(path, LOT)[0])
 
 
-def _require_all(path: Path, numbers: Sequence[int], first: bool) -> None:
+def _folders(path: Path) -> list[Path]:
+    """All lots and graphs."""
+    return [folder for prefix in (LOT, GRAPH) for _, folder in numbered(path, prefix)[0]]
+
+
+def _require_all(path: Path, numbers: Sequence[int], start: int) -> None:
     """Raise DamagedError if a lot is missing between others, or before them all."""
-    start = numbers[0] if first and numbers else 1
     missing = sorted(set(range(start, max(numbers, default=0))) - set(numbers))
     if missing:
-        raise DamagedError(f"{_lot(path, missing[0])}: expected a lot, found nothing there", fix="restore it")
+        raise DamagedError(f"{lot_at(path, missing[0])}: expected a lot, found nothing there", fix="restore it")
 
 
-def _read_graph(path: Path, state: State) -> bytes | None:
-    """The newest graph that was made over these lots, if there is one."""
+def _read_graph(path: Path, state: State) -> KeptGraph | None:
     for _, folder in numbered(path, GRAPH)[0]:
         files = dict(read_folder(folder))
         covers = msgspec.json.decode(files[COVERS], type=Covers)
         if state.numbers and covers.first == state.numbers[0] and covers.passages <= len(state.owners):
-            return files[WALK]
+            return KeptGraph(covers.passages, files[WALK])
     return None
 
 
@@ -246,13 +200,3 @@ def open_index(path: str | Path, *, exact: bool = False) -> Index:
     if not index.state.lots:
         raise ConfigError(f"{folder} holds no index", fix="make one: seqloom index MODEL FILE --out INDEX")
     return index
-
-
-@contextmanager
-def writing(path: Path) -> Iterator[WritableIndex]:
-    """A block in which this process alone may change the index in a folder; a new one if there is none."""
-    if path.is_dir() and not _lots(path) and any(one.name[0] != "." for one in path.iterdir()):
-        raise ConfigError(f"{path} is there and holds no index", fix="choose another name")
-    with hold(path):
-        sweep(path)
-        yield WritableIndex(path)

@@ -10,7 +10,7 @@ over questions. Judgements are lines of `question document gain`, as BEIR (with 
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -98,6 +98,17 @@ def _require_questions(asked: Judgements, questions: Mapping[str, str]) -> None:
     if missing or not asked:
         found = f"no question has the id '{missing[0]}', which is judged" if missing else "nothing is judged relevant"
         raise ConfigError(found, fix="give the file of questions that the judgements are for")
+
+
+def unknown(judgements: Judgements, holds: Callable[[Iterable[str]], set[str]]) -> list[str]:
+    """The documents that answer by the judgements and that nobody holds: no search can find them.
+
+    >>> unknown({"1": {"a": 1, "b": 1, "c": 0}}, lambda names: {"a"}.intersection(names))
+    ['b']
+    """
+    wanted = dict.fromkeys(one for gains in judgements.values() for one, gain in gains.items() if gain > 0)
+    there = holds(wanted)
+    return [one for one in wanted if one not in there]
 
 
 def read_questions(collection: Collection) -> dict[str, str]:

@@ -9,7 +9,6 @@ else a mistake would confirm itself. All that was decided stands in the log (`de
 """
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -17,14 +16,14 @@ import numpy as np
 from seqloom.data.checks.duplicates import folded
 from seqloom.errors import ConfigError, did_you_mean
 from seqloom.search.copies import Column
-from seqloom.search.decisions import MODEL, PERSON, Action, Choice, Decisions
+from seqloom.search.decisions import MODEL, PERSON, Action, Choice, Decisions, WritableDecisions
 from seqloom.search.hashed_words import HashedWords
 from seqloom.search.label_examples import NONE, Examples
 from seqloom.search.ordering import ORDERS
 from seqloom.search.rows import Given
-from seqloom.search.similar_vectors import Embeds, embedding
+from seqloom.search.similar_vectors import MakesVectors, embedding
 from seqloom.search.similarity import Compared
-from seqloom.search.suggesting import Even, Neighbours, Suggests, fit_head
+from seqloom.search.suggesting import SUGGESTS, Even, Suggests
 
 MOST_AT_ONCE = 8  # questions between two fits
 LABEL, BY = "label", "labelled_by"  # columns of an export
@@ -54,7 +53,7 @@ class Labelling:
         self,
         given: Given,
         vectors: np.ndarray,
-        decisions: Decisions,
+        decisions: WritableDecisions,
         *,
         labels: Sequence[str] = (),
         examples: Examples = NONE,
@@ -108,10 +107,8 @@ class Labelling:
         vectors, classes = self._learnt()
         if len(set(classes.tolist())) < 2:
             self.suggests = Even(len(self.labels))
-        elif self.how.suggest == "head":
-            self.suggests = fit_head(vectors, classes, len(self.labels))
         else:
-            self.suggests = Neighbours(vectors, classes, len(self.labels))
+            self.suggests = SUGGESTS[self.how.suggest](vectors, classes, len(self.labels))
         return self.suggests
 
     def suggestions(self, rows: np.ndarray) -> tuple[list[str | None], np.ndarray]:
@@ -163,25 +160,26 @@ class Labelling:
             self.decisions.take(choices)
         return len(choices)
 
-    def columns(self, name: str = LABEL) -> tuple[dict[str, Column], np.ndarray]:
-        """The new columns of an export, and which rows have a label [rows]."""
-        found = [self.decisions.labelled.get(row) for row in self.given.names]
-        labels = Column(str, [None if one is None else one.label for one in found])
-        by = Column(str, [None if one is None else one.by for one in found])
-        return {name: labels, BY: by}, np.array([one is not None for one in found], bool)
+
+def exported(decisions: Decisions, names: Sequence[str], column: str = LABEL) -> tuple[dict[str, Column], np.ndarray]:
+    """The new columns of an export, and which of the rows with these names have a label [rows]."""
+    labelled = decisions.labelled
+    found = [labelled.get(name) for name in names]
+    labels = Column(str, [None if one is None else one.label for one in found])
+    by = Column(str, [None if one is None else one.by for one in found])
+    return {column: labels, BY: by}, np.array([one is not None for one in found], bool)
 
 
 def opening(
     given: Given,
-    out: Path,
+    decisions: WritableDecisions,
     *,
-    model: Embeds | None = None,
+    model: MakesVectors | None = None,
     labels: Sequence[str] = (),
     examples: Examples = NONE,
     how: How = How(),  # noqa: B008
 ) -> Iterator[Compared | Labelling]:
-    """How far the embedding is, and in the end the rows ready to be labelled, with all that the log at `out` says."""
-    decisions = Decisions(out, dict(zip(given.names, given.texts, strict=True)))
+    """How far the embedding is, and in the end the rows ready to be labelled, with all that was decided."""
     made = HashedWords(given.texts) if model is None else model
     vectors = [np.empty((0, 1), np.float32)]
     filled = [text or "-" for text in (*given.texts, *examples.texts)]  # a row without text is never asked about

@@ -8,9 +8,11 @@
 Everything is read into memory, and read only through the sums of the manifest.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -22,16 +24,31 @@ from seqloom.search.bm25 import Postings
 from seqloom.search.passages import Span
 from seqloom.search.store import Document, Found, Lot, Settings, Source
 
-FORMAT = 1
+FORMAT = 2  # 2: words in one Unicode form with their marks; ids and joined columns are kept as columns too
+DOCUMENTS, CHARACTERS = 1_024, 1 << 23  # of a lot, whichever comes first
 HEADER, TEXTS, WORDS, ARRAYS = "lot.json", "texts.txt", "words.txt", "arrays.safetensors"
 POSTINGS = ("starts", "documents", "counts", "lengths")
+T = TypeVar("T")
+
+
+class Version(msgspec.Struct, frozen=True):
+    """What a lot of any version says."""
+
+    format: int
+
+
+class Join(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Lots from the `first` on hold together what all lots before them held, as soon as the `last` of them is there."""
+
+    first: int
+    last: bool
 
 
 class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a lot says about itself, without texts and vectors."""
 
     format: int
-    first: bool  # whether all lots before it are gone: it holds what they held
+    join: Join | None
     settings: Settings
     source: Source | None
     removed: tuple[str, ...]
@@ -55,6 +72,15 @@ class KeptLot(NamedTuple):
         columns = {name: values[row] for name, values in self.header.columns.items()}
         return Document(self.header.ids[row], self.texts[start : int(self.ends[row])].decode(), columns)
 
+    def size(self, row: int) -> int:
+        """How many bytes the text of a row has."""
+        return int(self.ends[row]) - (int(self.ends[row - 1]) if row else 0)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether there was room for much more."""
+        return len(self.header.ids) < DOCUMENTS // 4 and len(self.texts) < CHARACTERS // 4
+
     def found(self, row: int) -> Found:
         """The document of a row with its passages."""
         here = slice(*np.searchsorted(self.passages[:, 0], [row, row + 1]).tolist())
@@ -62,10 +88,14 @@ class KeptLot(NamedTuple):
         return Found(self.document(row), spans, self.vectors[here])
 
 
-def commit_lot(path: Path, lot: Lot, *, first: bool) -> None:
+def commit_lot(path: Path, lot: Lot) -> None:
     """Nothing; when it returns, the folder holds the lot for good."""
-    postings = Postings.of(one.text for one in lot.documents)
-    commit_folder(path, _files(Header(FORMAT, first, *_told(lot)), lot, postings))
+    commit_joined(path, lot, Postings.of(one.text for one in lot.documents), None)
+
+
+def commit_joined(path: Path, lot: Lot, postings: Postings, join: Join | None) -> None:
+    """The same for one whose postings are known, as they are where lots are joined."""
+    commit_folder(path, _files(Header(FORMAT, join, *_told(lot)), lot, postings))
 
 
 def _told(lot: Lot) -> tuple[Any, ...]:
@@ -94,12 +124,15 @@ def read_header(path: Path) -> Header:
 
 def _header(data: bytes, path: Path) -> Header:
     try:
-        return msgspec.json.decode(data, type=Header)
-    except msgspec.MsgspecError as error:
-        raise DamagedError(f"{path}: expected a lot of an index, found another form ({error})", fix=AGAIN) from None
+        found = msgspec.json.decode(data, type=Version).format
+        if found == FORMAT:
+            return msgspec.json.decode(data, type=Header)
+    except msgspec.MsgspecError:
+        raise DamagedError(f"{path}: expected a lot of an index, found something else", fix=AGAIN) from None
+    raise DamagedError(f"{path}: an index of version {found}, and this Seqloom reads version {FORMAT}", fix=AGAIN)
 
 
-AGAIN = "use the Seqloom it is from, or make the index again"
+AGAIN = "make the index again, or use the Seqloom that made it"
 
 
 def read_lot(path: Path) -> KeptLot:
@@ -113,14 +146,43 @@ def read_lot(path: Path) -> KeptLot:
     return KeptLot(header, files[TEXTS], arrays["ends"], arrays["passages"], arrays["vectors"], postings)
 
 
-def joined(lots: Sequence[KeptLot], rows: Iterable[tuple[int, int]]) -> Lot:
-    """One lot of some documents, each given by the number of its lot and its row."""
-    kept = [lots[lot].found(row) for lot, row in rows]
+Rowed = tuple[int, int]  # the number of a lot, and a row there
+
+
+def divided(lots: Sequence[KeptLot], rows: Sequence[np.ndarray]) -> list[list[Rowed]]:
+    """Some rows of each lot, in their order, as they are put into new lots; at least one, if need be without any."""
+    places = [(lot, row) for lot, some in enumerate(rows) for row in some.tolist()]
+    return [*bounded((place, lots[place[0]].size(place[1])) for place in places)] or [[]]
+
+
+def joined(lots: Sequence[KeptLot], places: Sequence[Rowed]) -> tuple[Lot, Postings]:
+    """One lot of some documents in the order of their lots, and its postings; no text is read for them."""
+    kept = [lots[lot].found(row) for lot, row in places]
     newest = lots[-1].header
     passages = [(number, *span) for number, one in enumerate(kept) for span in one.passages]
     vectors = np.concatenate([np.empty((0, newest.settings.width), np.float32), *(one.vectors for one in kept)])
     documents = tuple(one.document for one in kept)
-    return Lot(newest.settings, documents, as_passages(passages), vectors, (), newest.source)
+    lot = Lot(newest.settings, documents, as_passages(passages), vectors, (), newest.source)
+    by_lot = groupby(places, key=itemgetter(0))
+    return lot, Postings.joined([(lots[one].postings, np.array([row for _, row in some])) for one, some in by_lot])
+
+
+def bounded(sized: Iterable[tuple[T, int]]) -> Iterator[list[T]]:
+    """Things with the lengths of their texts, in the lists of which lots are made.
+
+    >>> [len(some) for some in bounded((name, 1 << 22) for name in "abc")]
+    [2, 1]
+    """
+    lot: list[T] = []
+    characters = 0
+    for one, size in sized:
+        lot.append(one)
+        characters += size
+        if len(lot) == DOCUMENTS or characters >= CHARACTERS:
+            yield lot
+            lot, characters = [], 0
+    if lot:
+        yield lot
 
 
 def as_passages(rows: Sequence[tuple[int, ...]]) -> np.ndarray:

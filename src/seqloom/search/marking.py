@@ -13,20 +13,21 @@ import numpy as np
 
 from seqloom.search.copies import Column, require_copy, write_copy
 from seqloom.search.duplicates import Duplicates, finding, require_threshold
-from seqloom.search.rows import Rows
-from seqloom.search.similar_vectors import Embeds
+from seqloom.search.rows import Given, Rows
+from seqloom.search.similar_vectors import MakesVectors
 from seqloom.search.similarity import Compared
 
 CLUSTER, DUPLICATE_OF, SIMILARITY = COLUMNS = ("cluster", "duplicate_of", "similarity")
 
 
 def mark_duplicates(
-    rows: Rows, out: Path, *, model: Embeds | None = None, threshold: float | None = None
-) -> Iterator[Compared | Duplicates]:
-    """How far it is, and in the end what was found, when the marked copy stands at `out`."""
+    rows: Rows, out: Path, *, model: MakesVectors | None = None, threshold: float | None = None
+) -> Iterator[Given | Compared | Duplicates]:
+    """What the file holds, how far it is, and in the end what was found, when the marked copy stands at `out`."""
     require_threshold(threshold)
     require_copy(out, rows, COLUMNS)
     given = rows.read()
+    yield given
     for step in finding(given.texts, model=model, threshold=threshold):
         if isinstance(step, Duplicates):
             write_copy(out, rows, given.state, marks(step, given.names), np.ones(len(given.texts), bool))

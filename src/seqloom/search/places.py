@@ -3,7 +3,8 @@
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from seqloom.search.index import open_index, writing
+from seqloom.search.changing import writing
+from seqloom.search.index import open_index
 from seqloom.search.postgres import is_url, open_postgres, writing_postgres
 from seqloom.search.store import Store, WritableStore
 

@@ -2,7 +2,7 @@
 
     settings    one row of JSON                    documents   id, text, columns, how many words
     lots        one row for each, with its source  passages    document, start, stop, vector
-                                                   postings    word, document, how often
+    columns     the names of all columns           postings    word, document, how often
 
 A lot is one transaction: all of it is there, or none. Documents that it replaces or removes are deleted, so nothing has
 to be joined later. One process writes, which holds an advisory lock of the database. Answers are those of the folder:
@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from seqloom.errors import ConfigError, DataError, DurableError, HeldError, needing
+from seqloom.errors import ConfigError, DurableError, HeldError, needing
 from seqloom.search.bm25 import K1, B
 from seqloom.search.conditions import Condition, fulfil, require_columns
 from seqloom.search.store import (
@@ -36,6 +36,7 @@ from seqloom.search.store import (
 from seqloom.search.vectors import GRAPH_FROM
 from seqloom.search.words import words_of
 
+FORMAT = 2  # of the tables and words; the settings say which it is
 SCHEMES = ("postgresql", "postgres")
 LOCK = 0x5E910031  # the advisory lock of whoever writes
 BLOCK = 256  # rows that are fetched at a time
@@ -44,6 +45,7 @@ create extension if not exists vector;
 create schema if not exists seqloom;
 create table if not exists seqloom.settings (value jsonb not null);
 create table if not exists seqloom.lots (number bigserial primary key, source jsonb);
+create table if not exists seqloom.columns (name text primary key);
 create table if not exists seqloom.documents (
     number bigserial primary key, id text not null unique, body text not null, columns text not null, words int not null
 );
@@ -58,6 +60,7 @@ create table if not exists seqloom.postings (
 );
 create index if not exists postings_document on seqloom.postings (document);
 """
+WIDEST = 2_000  # numbers of a vector of which pgvector makes a graph
 GRAPH = "create index if not exists passages_graph on seqloom.passages using hnsw (vector vector_ip_ops)"
 GRAPH_USED = """
 select 1 from pg_indexes
@@ -97,6 +100,10 @@ class Postgres:
         host = parts.get("host", "/")
         return f"{'local' if host.startswith('/') else host}/{parts.get('dbname', '')} (PostgreSQL)"
 
+    def _run(self, command: str, *values: Any) -> None:
+        with database_errors(self.name):
+            self.connection.execute(command, values or None)
+
     def _all(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         with database_errors(self.name):
             return list(self.connection.execute(query, values or None).fetchall())
@@ -105,7 +112,13 @@ class Postgres:
     def settings(self) -> Settings | None:
         """How its documents became vectors; None as long as there are none."""
         rows = self._all("select value from seqloom.settings")
-        return msgspec.convert(rows[0][0], Settings) if rows else None
+        if not rows:
+            return None
+        found = rows[0][0].pop("format", 1)
+        if found != FORMAT:
+            made = f"{self.name}: an index of version {found}, and this Seqloom reads version {FORMAT}"
+            raise DurableError(made, fix="drop its schema seqloom and make the index again")
+        return msgspec.convert(rows[0][0], Settings)
 
     @property
     def standing(self) -> Source | None:
@@ -116,8 +129,7 @@ class Postgres:
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that conditions may name."""
-        rows = self._all("select distinct jsonb_object_keys(columns::jsonb) from seqloom.documents")
-        return tuple(sorted(name for (name,) in rows))
+        return tuple(sorted(msgspec.json.decode(name) for (name,) in self._all("select name from seqloom.columns")))
 
     def __len__(self) -> int:
         return int(self._all("select count(*) from seqloom.documents")[0][0])
@@ -187,21 +199,24 @@ class WritablePostgres(Postgres):
 
     def add(self, lot: Lot) -> None:
         """Nothing; when it returns, the lot is kept, and a power cut cannot take it back."""
-        _require_writable(lot)
         with database_errors(self.name), self.connection.transaction():
-            if self.settings is None:
+            if (settings := self.settings) is None:
                 self._begin(lot.settings)
+            elif settings != lot.settings:
+                self._run("update seqloom.settings set value = %s", _told(lot.settings))
             gone = [*(one.id for one in lot.documents), *lot.removed]
-            self.connection.execute("delete from seqloom.documents where id = any(%s)", [gone])
+            self._run("delete from seqloom.documents where id = any(%s)", gone)
             self._insert(lot)
             source = None if lot.source is None else msgspec.json.encode(lot.source).decode()
-            self.connection.execute("insert into seqloom.lots (source) values (%s)", [source])
+            self._run("insert into seqloom.lots (source) values (%s)", source)
 
     def _begin(self, settings: Settings) -> None:
-        self.connection.execute("insert into seqloom.settings values (%s)", [msgspec.json.encode(settings).decode()])
-        self.connection.execute(f"alter table seqloom.passages alter column vector type vector({settings.width})")
+        self._run("insert into seqloom.settings values (%s)", _told(settings))
+        self._run(f"alter table seqloom.passages alter column vector type vector({settings.width})")
 
     def _insert(self, lot: Lot) -> None:
+        names = sorted({msgspec.json.encode(name).decode() for one in lot.documents for name in one.columns})
+        self._run("insert into seqloom.columns select unnest(%s::text[]) on conflict do nothing", names)
         words = [Counter(words_of(one.text)) for one in lot.documents]
         rows = zip(lot.documents, words, strict=True)
         told = ((one.id, one.text, msgspec.json.encode(one.columns).decode(), some.total()) for one, some in rows)
@@ -232,22 +247,24 @@ class WritablePostgres(Postgres):
 
     def join(self) -> None:
         """Nothing; the database has no room left that what was deleted took."""
-        self.connection.execute("vacuum (analyze) seqloom.documents, seqloom.passages, seqloom.postings")
+        self._run("vacuum (analyze) seqloom.documents, seqloom.passages, seqloom.postings")
 
-    def finished(self, *, exact: bool = False) -> Iterator[Linked | Built]:
-        """What is left to do when lots were added: the graph made, if there are many passages."""
-        total = int(self._all("select count(*) from seqloom.passages")[0][0])
-        if not exact and total >= GRAPH_FROM:
+    def require_graph(self, more: Iterable[int]) -> None:
+        """Nothing; the database has a graph of its own."""
+
+    def finished(self) -> Iterator[Linked | Built]:
+        """What is left to do when lots were added: the graph made, if there are many passages it can be made of."""
+        total, settings = int(self._all("select count(*) from seqloom.passages")[0][0]), self.settings
+        if settings is not None and settings.exact:
+            self._run("drop index if exists seqloom.passages_graph")
+        elif total >= GRAPH_FROM and settings is not None and settings.width <= WIDEST:
             yield Linked(0, total)
-            self.connection.execute(GRAPH)
+            self._run(GRAPH)
         yield Built(len(self), total, bool(self._all("select 1 from pg_indexes where indexname = 'passages_graph'")))
 
 
-def _require_writable(lot: Lot) -> None:
-    """Raise DataError for a text that PostgreSQL cannot hold."""
-    for one in lot.documents:
-        if "\0" in one.id or "\0" in one.text or b"\\u0000" in msgspec.json.encode(one.columns):
-            raise DataError(f"document '{one.id}' holds a zero byte, which PostgreSQL cannot", fix="take it out")
+def _told(settings: Settings) -> str:
+    return msgspec.json.encode({"format": FORMAT} | msgspec.to_builtins(settings)).decode()
 
 
 @contextmanager
@@ -299,7 +316,7 @@ def open_postgres(url: str, *, exact: bool = False) -> Postgres:
     if not known or store.settings is None:
         raise ConfigError(f"{store.name} holds no index", fix="make one: seqloom index MODEL FILE --out URL")
     if exact:
-        store.connection.execute("set enable_indexscan = off")
+        store._run("set enable_indexscan = off")
     return store
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from seqloom.config.data import Format, ReadingConfig
 from seqloom.data.inputs import Columns, find_columns
 from seqloom.data.opening.files import require_state, state_of
-from seqloom.data.problems import Ledger
+from seqloom.data.problems import Ledger, counted
 from seqloom.data.readers import format_of, read_table
 from seqloom.data.roles import IDS
 from seqloom.data.tables import Record, Table
@@ -24,6 +24,24 @@ class Given(NamedTuple):
     texts: list[str]
     names: list[str]
     state: str  # of the file, when it was read
+    blank: int = 0  # lines that are no rows
+
+    @property
+    def by_name(self) -> dict[str, str]:
+        """The text of each row by what the row is called."""
+        return dict(zip(self.names, self.texts, strict=True))
+
+    @property
+    def gaps(self) -> list[str]:
+        """What people should know of rows that say nothing.
+
+        >>> Given(["a", ""], ["1", "2"], "", blank=3).gaps
+        ['1 row has no text', '3 blank lines are no rows, and are not counted']
+        """
+        empty = sum(not text for text in self.texts)
+        found = [f"{counted(empty, 'row')} {'has' if empty == 1 else 'have'} no text"] if empty else []
+        many = "is no row, and is" if self.blank == 1 else "are no rows, and are"
+        return [*found, f"{counted(self.blank, 'blank line')} {many} not counted"] if self.blank else found
 
 
 class Rows(NamedTuple):
@@ -39,13 +57,15 @@ class Rows(NamedTuple):
         """The texts and names of all rows; RejectedError that names the bad ones."""
         ledger, texts, ids, state = Ledger(), list[str](), list[Any](), state_of(self.path)
         table = read_table((self.path,), self.reading, ledger)
-        columns, identity = self._text(table, ledger), self._identity(table)
+        columns = text_columns(table, Columns(self.text, self.usual), self.path, ledger)
+        identity = id_column(table, self.id, self.path)
         for record in table.records:
             texts.append(_text(record, columns, table, ledger))
             ids.append(None if identity is None else record.values[identity])
         ledger.close()
         require_state(self.path, state, state_of(self.path), ledger)
-        return Given(texts, self._names(ids), state)
+        blank = sum(count for code, count in ledger.counts.items() if code.endswith(".blank"))
+        return Given(texts, self._names(ids), state, blank)
 
     @property
     def format(self) -> Format:
@@ -56,17 +76,6 @@ class Rows(NamedTuple):
         """The table in the file."""
         return read_table((self.path,), self.reading, Ledger())
 
-    def _text(self, table: Table, ledger: Ledger) -> tuple[int, ...]:
-        if len(self.text) > 1:
-            return tuple(_column(name, table.columns, "--input", self.path) for name in self.text)
-        return find_columns(table, "text", Columns(self.text, self.usual), self.path, ledger)
-
-    def _identity(self, table: Table) -> int | None:
-        if self.id is not None:
-            return _column(self.id, table.columns, "--id", self.path)
-        lower = [name.lower() for name in table.columns]
-        return next((lower.index(name) for name in IDS if name in lower), None)
-
     def _names(self, ids: list[Any]) -> list[str]:
         """The ids if they are names, one for each row; else the numbers of the rows."""
         named = [str(one) for one in ids if type(one) in (str, int) and str(one).strip()]
@@ -76,6 +85,21 @@ class Rows(NamedTuple):
             fix = "name another column, or leave --id out to call rows by their numbers"
             raise ConfigError(f"{self.path}: --id {self.id}: not every row has an id of its own", fix=fix)
         return [str(row) for row in range(1, len(ids) + 1)]
+
+
+def text_columns(table: Table, asked: Columns, path: Path, ledger: Ledger) -> tuple[int, ...]:
+    """The numbers of the columns that are the text: all that were named, or one of a usual name."""
+    if len(asked.named) > 1:
+        return tuple(_column(name, table.columns, "--input", path) for name in asked.named)
+    return find_columns(table, "text", asked, path, ledger)
+
+
+def id_column(table: Table, name: str | None, path: Path) -> int | None:
+    """The number of the column of ids: the one that was named, or one of a usual name if there is one."""
+    if name is not None:
+        return _column(name, table.columns, "--id", path)
+    lower = [column.lower() for column in table.columns]
+    return next((lower.index(usual) for usual in IDS if usual in lower), None)
 
 
 def _column(name: str, names: tuple[str, ...], flag: str, path: Path) -> int:

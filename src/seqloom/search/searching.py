@@ -3,7 +3,8 @@
     question ──▶ by words   ─┐
              └─▶ by vectors ─┴─▶ fused by ranks ──▶ hits ──▶ best passage ──▶ best sentence
 
-A ranking is a class of its own; a searcher has one of them or several, whose orders it fuses.
+A ranking is a class of its own; a searcher has one of them or several, whose orders it fuses. Passage and sentence are
+chosen by the ranking that found the document: the one in whose order it stands highest.
 """
 
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ from seqloom.errors import ConfigError, did_you_mean
 from seqloom.loaded import load
 from seqloom.search.conditions import Condition, conditions
 from seqloom.search.embedders import Embeds, ModelEmbeds, require_same
-from seqloom.search.fusion import fused
+from seqloom.search.fusion import fused, highest
 from seqloom.search.passages import Span, sentences_of
 from seqloom.search.store import Found, Scored, Store
 from seqloom.search.vectors import unit
@@ -31,12 +32,20 @@ class Question(NamedTuple):
     text: str
     vector: np.ndarray | None  # [W] of length 1; none where nobody asks a model
 
+    @property
+    def is_known(self) -> bool:
+        """Whether a model makes something of it; a static one may know none of its words."""
+        return self.vector is not None and bool(self.vector.any())
+
 
 class Ranking(Protocol):
-    """One way to rank documents."""
+    """One way to rank documents, and the parts of a document."""
 
     def ranked(self, store: Store, question: Question, where: Sequence[Condition], count: int) -> list[Scored]:
         """The best documents, the best one first."""
+
+    def fits(self, question: Question, texts: Sequence[str], cosines: np.ndarray) -> np.ndarray:
+        """[N] how well each of some texts answers, of which the cosines [N] are known; 0 where nobody asks a model."""
 
 
 class ByWords:
@@ -46,6 +55,12 @@ class ByWords:
         """The best documents, the best one first."""
         return store.by_words(question.text, where, count)
 
+    def fits(self, question: Question, texts: Sequence[str], cosines: np.ndarray) -> np.ndarray:
+        """[N] how many different words of the question each text has; of equal ones the nearest is the best."""
+        wanted = set(words_of(question.text))
+        shared = [len(wanted.intersection(words_of(text))) for text in texts]
+        return np.asarray(np.array(shared) + cosines / 3)  # cosines are -1 to 1, so less than one word apart
+
 
 class ByVectors:
     """By meaning: the cosine of the question and the best passage."""
@@ -53,7 +68,11 @@ class ByVectors:
     def ranked(self, store: Store, question: Question, where: Sequence[Condition], count: int) -> list[Scored]:
         """The best documents, the best one first; none for a vector of zeros, which is near to nothing."""
         assert question.vector is not None, "who ranks by vectors has a model"
-        return store.by_vector(question.vector, where, count) if question.vector.any() else []
+        return store.by_vector(question.vector, where, count) if question.is_known else []
+
+    def fits(self, question: Question, texts: Sequence[str], cosines: np.ndarray) -> np.ndarray:
+        """[N] the cosines."""
+        return cosines
 
 
 RANKINGS: dict[str, tuple[Ranking, ...]] = {
@@ -61,6 +80,14 @@ RANKINGS: dict[str, tuple[Ranking, ...]] = {
     "vectors": (ByVectors(),),
     "words": (ByWords(),),
 }
+
+
+class Answer(NamedTuple):
+    """A document that answers, its score, and the ranking that found it."""
+
+    id: str
+    score: float
+    by: Ranking
 
 
 class Hit(NamedTuple):
@@ -72,12 +99,14 @@ class Hit(NamedTuple):
     passage: Span  # the part that answers best, in characters
     sentence: Span  # and its best sentence
     columns: dict[str, Any]
+    cosine: float | None = None  # of the question and the nearest passage; none where nobody asked a model
 
     def to_json(self) -> dict[str, Any]:
         """The hit as programs read it."""
         passage, sentence = (self.text[slice(*span)] for span in (self.passage, self.sentence))
-        told = {"id": self.id, "score": round(self.score, 6), "passage": passage, "sentence": sentence}
-        return told | {"columns": self.columns}
+        cosine = None if self.cosine is None else round(self.cosine, 6)
+        told = {"id": self.id, "score": round(self.score, 6), "cosine": cosine}
+        return told | {"passage": passage, "sentence": sentence, "columns": self.columns}
 
 
 class Searcher:
@@ -93,7 +122,7 @@ class Searcher:
 
     def ranked(self, question: str, *, count: int, where: Sequence[str] = ()) -> list[Scored]:
         """The same without a look into the documents."""
-        return self._ranked(self._asked(question), conditions(where), count)
+        return [Scored(one.id, one.score) for one in self._ranked(self._asked(question), conditions(where), count)]
 
     def _asked(self, question: str) -> Question:
         if not question.strip():
@@ -101,53 +130,62 @@ class Searcher:
         vector = None if self.model is None else unit(self.model.embed([question]))[0]
         return Question(question, vector)
 
-    def _ranked(self, asked: Question, where: Sequence[Condition], count: int) -> list[Scored]:
+    def _ranked(self, asked: Question, where: Sequence[Condition], count: int) -> list[Answer]:
         if count < 1:
             raise ConfigError(f"{count} answers are none", fix="ask for at least 1")
         if len(self.rankings) == 1:
-            return self.rankings[0].ranked(self.store, asked, where, count)
-        orders = [one.ranked(self.store, asked, where, max(DEPTH, count)) for one in self.rankings]
-        return fused([[one.id for one in order] for order in orders])[:count]
+            (only,) = self.rankings
+            return [Answer(*one, only) for one in only.ranked(self.store, asked, where, count)]
+        found = [one.ranked(self.store, asked, where, max(DEPTH, count)) for one in self.rankings]
+        orders = [[one.id for one in order] for order in found]
+        by = highest(orders)
+        return [Answer(*one, self.rankings[by[one.id]]) for one in fused(orders)[:count]]
 
-    def _hits(self, asked: Question, ranked: Sequence[Scored]) -> list[Hit]:
-        found = self.store.found([one.id for one in ranked])
-        passages = [_best_passage(one, asked) for one in found]
-        marked = self._marked(asked, found, passages)
-        parts = zip(ranked, found, passages, marked, strict=True)
+    def _hits(self, asked: Question, answers: Sequence[Answer]) -> list[Hit]:
+        if not answers:
+            return []
+        found = self.store.found([one.id for one in answers])
+        cosines = [_cosines(one.vectors, asked) for one in found]
+        passages = [
+            _best(one.by, asked, whole.document.text, whole.passages, some)
+            for one, whole, some in zip(answers, found, cosines, strict=True)
+        ]
+        marked = self._marked(asked, answers, found, passages)
+        nearest = [float(some.max()) if asked.is_known else None for some in cosines]
+        parts = zip(answers, found, passages, marked, nearest, strict=True)
         return [
-            Hit(one.id, one.score, whole.document.text, passage, sentence, whole.document.columns)
-            for one, whole, passage, sentence in parts
+            Hit(one.id, one.score, whole.document.text, passage, sentence, whole.document.columns, cosine)
+            for one, whole, passage, sentence, cosine in parts
         ]
 
-    def _marked(self, asked: Question, found: Sequence[Found], passages: Sequence[Span]) -> list[Span]:
-        """The best sentence of each passage."""
-        spans = [_inside(one.document.text, passage) for one, passage in zip(found, passages, strict=True)]
-        texts = [one.document.text[a:b] for one, some in zip(found, spans, strict=True) for a, b in some]
-        if asked.vector is not None and self.model is not None and texts:
-            scores = unit(self.model.embed(texts)) @ asked.vector
-        else:
-            scores = _shared_words(asked.text, texts)
-        stops = np.cumsum([len(some) for some in spans]).tolist()
-        return [some[int(np.argmax(scores[stop - len(some) : stop]))] for some, stop in zip(spans, stops, strict=True)]
+    def _marked(
+        self, asked: Question, answers: Sequence[Answer], found: Sequence[Found], passages: Sequence[Span]
+    ) -> list[Span]:
+        """The best sentence of each passage; all sentences are embedded together."""
+        texts = [one.document.text for one in found]
+        spans = [_inside(text, passage) for text, passage in zip(texts, passages, strict=True)]
+        sentences = [text[a:b] for text, some in zip(texts, spans, strict=True) for a, b in some]
+        cosines = np.zeros(len(sentences), np.float32)
+        if self.model is not None:
+            cosines = _cosines(unit(self.model.embed(sentences)), asked)
+        parts = np.split(cosines, np.cumsum([len(some) for some in spans])[:-1])
+        rows = zip(answers, texts, spans, parts, strict=True)
+        return [_best(one.by, asked, text, some, part) for one, text, some, part in rows]
 
 
-def _best_passage(found: Found, asked: Question) -> Span:
-    """The passage nearest to the question; without a vector, the one that has most of its words."""
-    if asked.vector is not None:
-        return found.passages[int(np.argmax(found.vectors @ asked.vector))]
-    texts = [found.document.text[start:stop] for start, stop in found.passages]
-    return found.passages[int(np.argmax(_shared_words(asked.text, texts)))]
+def _cosines(vectors: np.ndarray, asked: Question) -> np.ndarray:
+    """[N] the cosines of the question and vectors [N,W] of length 1; zeros where nobody asked a model."""
+    return np.zeros(len(vectors), np.float32) if asked.vector is None else np.asarray(vectors @ asked.vector)
+
+
+def _best(by: Ranking, asked: Question, text: str, spans: Sequence[Span], cosines: np.ndarray) -> Span:
+    """The part of a text that answers best by a ranking, the first of several."""
+    return spans[int(np.argmax(by.fits(asked, [text[start:stop] for start, stop in spans], cosines)))]
 
 
 def _inside(text: str, passage: Span) -> list[Span]:
     start, stop = passage
     return [(start + a, start + b) for a, b in sentences_of(text[start:stop])] or [passage]
-
-
-def _shared_words(question: str, texts: Sequence[str]) -> np.ndarray:
-    """[N] how many different words of the question each text has."""
-    wanted = set(words_of(question))
-    return np.array([len(wanted.intersection(words_of(text))) for text in texts])
 
 
 def searcher(store: Store, *, by: str = "both", model: str | Path | None = None, device: str = "cpu") -> Searcher:

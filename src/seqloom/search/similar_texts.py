@@ -11,8 +11,6 @@ unless most texts share a template: then a text is compared with those that seem
 hardly more similar than any other may be passed by.
 """
 
-import re
-import unicodedata
 import zlib
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -20,16 +18,16 @@ from itertools import chain
 
 import numpy as np
 
+from seqloom.data.checks.clusters import clusters
 from seqloom.data.checks.minhash import Candidates, candidates, smallest
-from seqloom.search.clusters import clusters
 from seqloom.search.similarity import Compared, Pairs
+from seqloom.search.words import runs_of
 
 BANDS, BAND_ROWS = 28, 5
 DEVIATIONS = 3  # of the estimate, below the least similarity, at which an exact look is in vain
 NEIGHBOURS = 3  # a text is compared with so many others of each crowded band, of which there are many
 MOST = 16  # pairs of a text that are compared exactly
 TEXTS, PAIRS = 8_192, 8_192  # looked at together
-WORD = re.compile(r"\w+")
 
 
 @lru_cache(maxsize=1 << 16)
@@ -45,8 +43,7 @@ def features(text: str) -> set[int]:
     >>> features("A small dog!") == features("small, a DOG"), len(features("a dog"))
     (True, 4)
     """
-    words = WORD.findall(unicodedata.normalize("NFKC", text).casefold())
-    return set().union(*map(_runs, words)) or {zlib.crc32(text.encode("utf-8", "surrogatepass"))}
+    return set().union(*map(_runs, runs_of(text))) or {zlib.crc32(text.encode("utf-8", "surrogatepass"))}
 
 
 class ByText:
@@ -62,7 +59,7 @@ class ByText:
 
     def pairs(self, least: float) -> Iterator[Compared | Pairs]:
         """Pairs that are at least so similar, each once."""
-        self.signed = np.empty((len(self.texts), BANDS * BAND_ROWS), np.uint32)
+        self.signed, self.left_out = np.empty((len(self.texts), BANDS * BAND_ROWS), np.uint32), 0
         yield from self._read(self.signed)
         for some in self._candidates(least):
             ones, others = _nearest(some)
@@ -86,7 +83,7 @@ class ByText:
 
     def _read(self, signed: np.ndarray) -> Iterator[Compared]:
         """Keep the sets of all texts, one behind the other in one array, and fill in their signatures."""
-        sets, sizes = [self.runs], [np.zeros(1, np.int64)]
+        sets, sizes = [np.empty(0, np.uint32)], [np.zeros(1, np.int64)]
         for some in _slices(len(self.texts), TEXTS):
             found = list(map(features, self.texts[some]))
             sizes.append(np.array(list(map(len, found)), np.int64))

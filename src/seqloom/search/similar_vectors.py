@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from seqloom.search.clusters import clusters
+from seqloom.data.checks.clusters import clusters
 from seqloom.search.similarity import Compared, Pairs
 from seqloom.search.vectors import GRAPH_FROM, grown, unit
 
@@ -19,14 +19,14 @@ TOGETHER = 1_024  # texts that are embedded, or looked up in a graph, at a time
 PRODUCTS = 1 << 24  # similarities that are in memory at a time
 
 
-class Embeds(Protocol):
+class MakesVectors(Protocol):
     """A model that makes vectors of texts: a loaded one, or anything else that does."""
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """[N,W] the vectors of the texts, in their order."""
 
 
-def embedding(texts: Sequence[str], model: Embeds) -> Iterator[Compared | np.ndarray]:
+def embedding(texts: Sequence[str], model: MakesVectors) -> Iterator[Compared | np.ndarray]:
     """How far the embedding is, and in the end the vectors [N,W] float32, of length 1."""
     vectors = np.empty((0, 0), np.float32)
     for start in range(0, len(texts), TOGETHER):
@@ -43,7 +43,7 @@ class ByMeaning:
 
     usual = 0.9
 
-    def __init__(self, texts: Sequence[str], model: Embeds, graph_from: int = GRAPH_FROM) -> None:
+    def __init__(self, texts: Sequence[str], model: MakesVectors, graph_from: int = GRAPH_FROM) -> None:
         self.texts, self.model, self.graph_from = texts, model, graph_from
         self.vectors = np.empty((0, 0), np.float32)
 
@@ -73,7 +73,7 @@ class ByMeaning:
     def _along_graph(self) -> Iterator[Compared | Pairs]:
         """Every text with those that a walk along a graph of all meets."""
         walk: Any = None
-        for done, walk in grown(None, [self.vectors], self.vectors.shape[1]):  # noqa: B007  # the last one has all
+        for done, walk in grown(None, self.vectors):  # noqa: B007  # the last one has all
             yield Compared("texts in the graph", done, len(self.vectors))
         for start in range(0, len(self.vectors), TOGETHER):
             rows = np.arange(start, min(start + TOGETHER, len(self.vectors)))

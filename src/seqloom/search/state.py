@@ -27,19 +27,25 @@ class Allowed(NamedTuple):
 class State:
     """What the lots hold together, in memory."""
 
-    def __init__(self, numbers: Sequence[int], lots: Sequence[KeptLot]) -> None:
-        self.numbers, self.lots = tuple(numbers), tuple(lots)
-        self.there = _there(lots)  # [D] of all lots, one behind the other
-        self.offsets = [0, *accumulate(len(lot.header.ids) for lot in lots)]
-        self.rows = self._rows()
-        owners = [lot.passages[:, 0] + start for lot, start in zip(lots, self.offsets, strict=False)]
+    def __init__(self, numbers: Sequence[int], lots: list[KeptLot]) -> None:
+        self.numbers, (self.lots, vectors) = tuple(numbers), _together(lots)
+        self.there = _there(self.lots)  # [D] of all lots, one behind the other
+        self.offsets = [0, *accumulate(len(lot.header.ids) for lot in self.lots)]
+        self.ids = [name for lot in self.lots for name in lot.header.ids]  # [D]
+        self.rows = {self.ids[number]: number for number in np.flatnonzero(self.there).tolist()}
+        owners = [lot.passages[:, 0] + start for lot, start in zip(self.lots, self.offsets, strict=False)]
         self.owners = np.concatenate([np.empty(0, np.int64), *owners])  # [P] the document of each passage
-        self.exact = Exact([lot.vectors for lot in lots])
+        self.exact = Exact(vectors)
         self._asked: dict[tuple[Condition, ...], Allowed] = {}
 
-    def _rows(self) -> dict[str, int]:
-        ids = [name for lot in self.lots for name in lot.header.ids]
-        return {ids[number]: number for number in np.flatnonzero(self.there).tolist()}
+    @property
+    def is_joined(self) -> bool:
+        """Whether nothing is gone, and no lot came after the last join."""
+        return bool(self.there.all()) and all(lot.header.join is not None for lot in self.lots)
+
+    def kept(self) -> list[np.ndarray]:
+        """The rows of each lot that are there."""
+        return [np.flatnonzero(some) for some in np.split(self.there, self.offsets[1:-1])] if self.lots else []
 
     @cached_property
     def keywords(self) -> Keywords:
@@ -55,11 +61,6 @@ class State:
         """The lot of a document, and its row there."""
         lot = bisect_right(self.offsets, number) - 1
         return lot, number - self.offsets[lot]
-
-    def name(self, number: int) -> str:
-        """The id of a document."""
-        lot, row = self.place(number)
-        return self.lots[lot].header.ids[row]
 
     def allowed(self, where: Sequence[Condition]) -> Allowed:
         """Which documents are there and fulfil all conditions; kept, for the same ones are asked again and again."""
@@ -79,6 +80,23 @@ class State:
 
 def _values(header: Header, column: str) -> Iterable[object]:
     return header.columns.get(column) or [None] * len(header.ids)
+
+
+def _together(lots: list[KeptLot]) -> tuple[tuple[KeptLot, ...], np.ndarray]:
+    """The lots, and all their vectors [P,W] one behind the other, of which those of each lot are a part.
+
+    They leave the list one by one, so that hardly more than one lot is in memory twice.
+    """
+    width = lots[0].vectors.shape[1] if lots else 0
+    vectors, start, found = np.empty((sum(len(lot.vectors) for lot in lots), width), np.float32), 0, list[KeptLot]()
+    lots.reverse()
+    while lots:
+        lot = lots.pop()
+        part = vectors[start : start + len(lot.vectors)]
+        part[:] = lot.vectors
+        found.append(lot._replace(vectors=part))
+        start += len(part)
+    return tuple(found), vectors
 
 
 def _there(lots: Sequence[KeptLot]) -> np.ndarray:

@@ -50,6 +50,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     identity: str  # sha256 over the files of the model
     width: int
     passage: int  # the most symbols of one
+    exact: bool = False  # whether all passages are compared always, however many there are
 
 
 class Lot(NamedTuple):
@@ -132,8 +133,25 @@ class WritableStore(Store, Protocol):
     def join(self) -> None:
         """Nothing; what was replaced or removed takes no room any more."""
 
-    def finished(self, *, exact: bool = False) -> Iterator[Linked | Built]:
+    def require_graph(self, more: Iterable[int]) -> None:
+        """Nothing; MissingExtraError if documents with so many passages each need a library that is not there."""
+
+    def finished(self) -> Iterator[Linked | Built]:
         """What is left to do when lots were added: how far it is, and at last what is kept."""
+
+
+def empty_lot(settings: Settings, removed: Sequence[str] = (), source: Source | None = None) -> Lot:
+    """A lot without documents: other settings from now on, or ids that are gone."""
+    nothing = np.empty((0, settings.width), np.float32)
+    return Lot(settings, (), np.empty((0, 3), np.int64), nothing, tuple(removed), source)
+
+
+def remember_exact(store: WritableStore, exact: bool | None) -> None:
+    """Nothing; the store knows whether all passages are compared always, if that is said and is new."""
+    settings = store.settings
+    if settings is not None and exact not in (None, settings.exact):
+        assert exact is not None, "None was asked for above"
+        store.add(empty_lot(msgspec.structs.replace(settings, exact=exact), source=store.standing))
 
 
 def require_finished(store: WritableStore) -> None:

@@ -3,6 +3,9 @@
 For each row the similarity of the row most like it is counted. Duplicates lie near 1, rows that only speak of the same
 things lie lower. The threshold that is suggested is the middle of the deepest place between two hills; a place is deep
 only if chance does not explain it: it lies two standard deviations of its counts below both hills.
+
+Rows that are equal make a peak at 1, with a valley before it wherever there are many. Small changes are to be found
+too, and they make a hill below the peak; so the peak counts as a hill only where there is no other valley.
 """
 
 from collections.abc import Sequence
@@ -36,13 +39,16 @@ class Histogram(NamedTuple):
     def valley(self) -> float | None:
         """The threshold in the deepest valley between two hills; None where there are no two hills.
 
-        Rows that are the same in every letter make a peak at 1, which is no hill. Rows that are like no other are
-        part of the lower one, although nobody measured how little they are.
+        Rows that are like no other are part of the lower hill, although nobody measured how little they are.
 
         >>> Histogram((9, 30, 60, 30, 9, 2, 2, 1, 2, 20, 70, 40, 900), 0).valley()
         0.64
+        >>> Histogram((40, 60, 30, 9, 0, 0, 0, 0, 0, 0, 20), 0).valley()
+        0.64
         """
         found = _deepest((self.apart, *self.counts[:-1]))
+        if found is None:
+            found = _deepest((self.apart, *self.counts))
         return None if found is None else round(LEAST + STEP * (found - 1), 4)
 
     def figure(self, threshold: float) -> Bars:

@@ -5,11 +5,12 @@ missed. `Graph` walks a graph of neighbours (HNSW: Malkov and Yashunin 2016; the
 thousand however many there are, and may miss one. Both give the exact similarity of what they find, and both look only
 at passages that are allowed: those of documents that are there and fulfil the conditions.
 
-The graph is walked in half precision and its finds are measured again in full. Passages that came after it was made are
-compared one by one, and so are all of them where few are allowed: a walk would pass by too many that are not.
+The graph is walked in half precision, and what may be among the nearest is measured again in full. Passages that came
+after it was made are compared one by one, and so are all of them where few are allowed: a walk would pass by too many
+that are not.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -18,6 +19,8 @@ from seqloom.errors import DataError, needing
 
 GRAPH_FROM = 100_000  # passages
 LEAST_WALK = 64  # passages that a walk keeps in hand: usearch's own
+HALF = 2**-9  # twice what half precision, 11 bits, may be off by in a product of two vectors of length 1: 2 * 2**-11
+STEP = 1024  # passages that are linked between two words about how far it is
 TRIES = 4  # times that a walk goes four times as far, before all are compared
 
 
@@ -50,36 +53,23 @@ def best(numbers: np.ndarray, scores: np.ndarray, count: int) -> Near:
     >>> best(np.array([5, 6, 7]), np.array([0.5, 0.9, 0.5]), 2).passages.tolist()
     [6, 5]
     """
-    if len(scores) > count:
+    if len(scores) > 2 * count + LEAST_WALK:  # fewer are sorted sooner than parted
         least = np.partition(scores, -count)[-count]
         numbers, scores = numbers[scores >= least], scores[scores >= least]
     order = np.lexsort((numbers, -scores))[:count]
-    return Near(numbers[order], scores[order])
+    return Near(numbers.take(order), scores.take(order))
 
 
 class Exact:
-    """Every passage is compared; the vectors come in blocks, as they are stored."""
+    """Every passage is compared: all vectors [N,W] are in memory, one behind the other."""
 
-    def __init__(self, blocks: Sequence[np.ndarray]) -> None:
-        self.blocks = [block for block in blocks if len(block)]
-        self.starts = np.cumsum([0, *(len(block) for block in self.blocks)])[:-1]
+    def __init__(self, vectors: np.ndarray) -> None:
+        self.vectors = vectors
 
     def nearest(self, question: np.ndarray, allowed: np.ndarray, count: int) -> Near:
         """The nearest of all that are allowed."""
         numbers = np.flatnonzero(allowed)
-        return best(numbers, self.scores(question)[numbers], count)
-
-    def scores(self, question: np.ndarray, first: int = 0) -> np.ndarray:
-        """The similarities of all passages from the `first` on."""
-        rests = (block[max(0, first - start) :] for block, start in zip(self.blocks, self.starts.tolist(), strict=True))
-        return np.concatenate([np.empty(0, np.float32), *(rest @ question for rest in rests)])
-
-    def measured(self, question: np.ndarray, passages: np.ndarray) -> np.ndarray:
-        """The similarities of some passages, few enough that their rows are picked one by one."""
-        owners = np.searchsorted(self.starts, passages, side="right") - 1
-        rows = zip(owners.tolist(), (passages - self.starts[owners]).tolist(), strict=True)
-        picked = [self.blocks[block][row] for block, row in rows]
-        return np.asarray(np.array(picked) @ question) if picked else np.empty(0, np.float32)
+        return best(numbers, (self.vectors @ question)[numbers], count)
 
 
 class Graph:
@@ -91,47 +81,54 @@ class Graph:
 
     def nearest(self, question: np.ndarray, allowed: np.ndarray, count: int) -> Near:
         """The nearest of those that a walk meets; of all, if it does not meet enough that are allowed."""
-        found = self._walked(question, allowed, min(count, int(np.count_nonzero(allowed[: self.covered]))))
+        found = self._walked(question, allowed, count)
         if found is None:
             return self.exact.nearest(question, allowed, count)
-        measured, later = self.exact.measured(question, found), np.flatnonzero(allowed[self.covered :])
-        if len(later):
-            measured = np.concatenate([measured, self.exact.scores(question, self.covered)[later]])
+        scores = self.exact.vectors.take(found, 0).dot(question)
+        if self.covered < len(allowed):
+            later = np.flatnonzero(allowed[self.covered :])
+            scores = np.concatenate([scores, (self.exact.vectors[self.covered :] @ question)[later]])
             found = np.concatenate([found, later + self.covered])
-        return best(found, measured, count)
+        return best(found, scores, count)
 
     def _walked(self, question: np.ndarray, allowed: np.ndarray, count: int) -> np.ndarray | None:
-        """The nearest allowed passages that a walk meets, twice as many as asked if it does; None if it meets too few.
-
-        Half precision may confuse neighbours in the order, and hardly ever moves one farther than that.
-        """
+        """The allowed passages that a walk meets and that may be among the nearest; None if it meets too few."""
         wide = max(LEAST_WALK, 2 * count)
         for _ in range(TRIES):
             if 4 * wide > self.covered:
                 break
-            self.walk.expansion_search = wide
-            met = self.walk.search(question, wide, threads=1).keys.astype(np.int64)
-            met = met[allowed[met]]
-            if len(met) >= count:
-                return np.asarray(met[: 2 * count])
+            met = self.walk.search(question, wide, threads=1)  # it keeps no fewer in hand than are asked for
+            numbers, distances = met.keys.view(np.int64), met.distances
+            near = _perhaps(numbers, distances, count)
+            if count <= len(near) == np.count_nonzero(allowed.take(near)):  # as a rule: the others are not looked at
+                return near
+            here = allowed.take(numbers)
+            numbers, distances = numbers[here], distances[here]
+            if len(numbers) < count:  # perhaps there are no more
+                count = min(count, int(np.count_nonzero(allowed[: self.covered])))
+            if len(numbers) >= count:
+                return _perhaps(numbers, distances, count)
             wide *= 4
         return None
 
 
-def grown(kept: bytes | None, blocks: Sequence[np.ndarray], width: int) -> Iterator[tuple[int, Any]]:
-    """How many passages a graph holds while it grows over the blocks, and the graph; `kept` is one to begin with.
+def _perhaps(numbers: np.ndarray, distances: np.ndarray, count: int) -> np.ndarray:
+    """Those of the numbers, nearest first, that exact distances may put among the first `count`."""
+    if not 0 < count <= len(numbers):
+        return numbers[:0]
+    return numbers[: distances.searchsorted(distances[count - 1] + HALF, "right")]
+
+
+def grown(kept: bytes | None, vectors: np.ndarray) -> Iterator[tuple[int, Any]]:
+    """How many passages a graph holds while it grows over the vectors, and the graph; `kept` is one to begin with.
 
     One thread, in the order of the passages: the same vectors give the same bytes.
     """
-    walk = opened(kept) if kept is not None else _new(width)
-    before = 0
-    for block in blocks:
-        rest = block[max(0, len(walk) - before) :]
-        before += len(block)
-        for start in range(0, len(rest), 1024):
-            some = rest[start : start + 1024]
-            walk.add(np.arange(len(walk), len(walk) + len(some)), some, threads=1)
-            yield len(walk), walk
+    walk = opened(kept) if kept is not None else _new(vectors.shape[1])
+    for start in range(len(walk), len(vectors), STEP):
+        some = vectors[start : start + STEP]
+        walk.add(np.arange(start, start + len(some)), some, threads=1)
+        yield len(walk), walk
 
 
 def _new(width: int) -> Any:

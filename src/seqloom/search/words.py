@@ -1,24 +1,63 @@
-"""The words that a keyword index knows a text by: small letters, without marks, plurals as their singular.
+"""The words of a text: as the keyword index knows them, and as they are compared letter by letter.
 
-Words are runs of letters and digits; of scripts that put no spaces between words, every character is one. The endings
-are those of Harman's S stemmer (1991): it takes plurals back and nothing else, so it does no harm to names and numbers.
-On SciFact it lifts BM25 from 0.670 to 0.687 on the training claims, and from 0.662 to 0.674 on the test claims.
+A word is a run of letters, digits and the marks on them, in the form NFKC and in small letters: "é" is one letter or a
+letter and a mark, and both are the same word; the vowel signs of Hindi belong to theirs. What is written and not seen,
+as a soft hyphen or the joiners of Persian, is left out. A run that is too long, as an address or a gene, is cut into
+pieces.
+
+The keyword index takes every character of a script without spaces for a word, and plurals back. The endings are those
+of Harman's S stemmer (1991), which takes nothing else, so it does no harm to names and numbers.
 """
 
 import re
+import unicodedata
 
+LONGEST = 256  # letters; databases keep no long ones, and nobody asks for them
 UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"  # kana and Chinese characters
-WORD = re.compile(f"[{UNSPACED}]|[^\\W{UNSPACED}]+")
+# both of a spaced text, in which all that is no letter, no digit and no space is a mark
+RUN = re.compile(rf"\w[^ ]{{0,{LONGEST - 1}}}")
+WORD = re.compile(rf"[{UNSPACED}][^\w ]*|[^\W{UNSPACED}][^ {UNSPACED}]{{0,{LONGEST - 1}}}")
 SHORTEST = 4  # letters that a word has if its last one may be an ending
+ZERO_WIDTH_SPACE = 0x200B  # unseen, and yet it ends a word
+
+
+class Spaced(dict[int, str]):
+    """What stands for a character where only words are left: itself, nothing, or a space between words."""
+
+    def __missing__(self, number: int) -> str:
+        sign = chr(number)
+        kind = unicodedata.category(sign)
+        unseen = kind == "Cf" or unicodedata.name(sign, "").startswith("VARIATION SELECTOR")
+        word = sign == "_" or sign.isalnum() or kind in ("Mn", "Mc")
+        self[number] = "" if unseen and number != ZERO_WIDTH_SPACE else sign if word else " "
+        return self[number]
+
+
+SPACED = Spaced()  # filled as characters come
+
+
+def runs_of(text: str) -> list[str]:
+    """The runs of letters and digits of a text in order, in one form and in small letters.
+
+    >>> runs_of("Cafe\u0301s: हिन्दी 猫は co\u00adop")
+    ['cafés', 'हिन्दी', '猫は', 'coop']
+    """
+    return RUN.findall(_spaced(text))
+
+
+def _spaced(text: str) -> str:
+    """The text in one form, with nothing but words and spaces left; twice, for small letters may be of another form."""
+    small = unicodedata.normalize("NFKC", text).casefold()
+    return unicodedata.normalize("NFKC", small).translate(SPACED)
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text in order.
+    """The words of a text in order, as the keyword index knows them.
 
     >>> words_of("Two Studies of mice: 猫は cells' DNA")
     ['two', 'study', 'of', 'mice', '猫', 'は', 'cell', 'dna']
     """
-    return [singular(word) for word in WORD.findall(text.casefold())]
+    return [singular(word) for word in WORD.findall(_spaced(text))]
 
 
 def singular(word: str) -> str:

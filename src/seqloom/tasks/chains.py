@@ -57,6 +57,10 @@ class Chain(NamedTuple):
         free = self._within(_free(scores.values))
         return by_document(lambda rows: rows.with_values(_corrected(rows, free)), scores).values
 
+    def transitions(self, head: Head, scores: Tensor) -> crf.Transitions:
+        """What moves score, nothing where the head is no chain, and which of them the scheme allows."""
+        return self._within(head.transitions if isinstance(head, CrfHead) else _free(scores))
+
     def _within(self, moves: crf.Transitions) -> crf.Transitions:
         """The same scores of moves, of which those that the scheme forbids are illegal."""
         if self.scheme == "none":

@@ -32,7 +32,7 @@ from seqloom.config.objectives import (
     ViewsConfig,
     objective_of,
 )
-from seqloom.data.encoding import longest_texts
+from seqloom.data.joining import longest_texts
 from seqloom.data.preparing import Prepared
 from seqloom.data.schema import Schema
 from seqloom.errors import ConfigError
@@ -69,8 +69,11 @@ class Embed(Task):
     name = "embed"
     metric = Metric("accuracy")
     others: tuple[Metric, ...] = (Metric("loss", higher_is_better=False),)
-    asking = Asking('echo "some text" | seqloom predict RUN -', "seqloom embed RUN FILE -o vectors.npy")
-    gives_vectors = True
+    asking = Asking(
+        'echo "some text" | seqloom predict RUN -',
+        "seqloom embed RUN FILE -o vectors.npy",
+        ("seqloom index RUN FILE --out INDEX", 'seqloom search INDEX "some words"'),
+    )
     statistics = 3  # right ones, loss, weight
 
     @property
@@ -84,6 +87,10 @@ class Embed(Task):
             return super().judging(found)
         kind = EmbedScored if found.target == "similarity" else Embed
         return kind(self.meaning._replace(schema=self.meaning.schema._replace(input=found.input, target=found.target)))
+
+    @classmethod
+    def require_settings_of_vectors(cls, names: Sequence[str]) -> None:
+        """Nothing is refused: these settings are for this task."""
 
     def recipes(self) -> list[str]:
         """The recipes that make an embedder, the default first."""

@@ -36,8 +36,8 @@ from seqloom.models import ElementModel
 from seqloom.recipes import Size
 from seqloom.tasks.contract import Asking, Graded, HeadSettings, Judged, Meaning, Metric, Prediction
 from seqloom.tasks.documents import document_numbers, named_packs, summed
-from seqloom.tasks.masking import Hidden, drawn, drawn_by, hide
-from seqloom.tasks.reading import require_input, sequences, stepped_input_of, wrong_shape
+from seqloom.tasks.masking import Hidden, drawn, drawn_by_content, hide
+from seqloom.tasks.reading import encoder_in, require_input, sequences, stepped_input_of, wrong_shape
 from seqloom.tasks.showing import cut_short
 from seqloom.text.gaps import GAP, GapTokenizer
 from seqloom.text.symbols import MASK
@@ -118,11 +118,10 @@ class MaskedPrediction(Graded):
 
     def adapted(self, model: AnyModel) -> ElementModelConfig:
         """The same encoder with a head that reads its vocabulary."""
-        if not isinstance(model, ElementModelConfig):
-            raise wrong_shape(self.name, ElementModelConfig.kind(), model)
-        if not isinstance(model.head, NextTokenHeadConfig):
-            head = NextTokenHeadConfig(vocab_size=self.tokenizer.vocab_size)
-            model = msgspec.structs.replace(model, head=head)
+        if not isinstance(model, ElementModelConfig) or not isinstance(model.head, NextTokenHeadConfig):
+            encoder = encoder_in(model, self.name, ElementModelConfig.kind())
+            require_input(self.meaning, encoder.input)
+            model = ElementModelConfig(encoder=encoder, head=NextTokenHeadConfig(vocab_size=self.tokenizer.vocab_size))
         self.require(model)
         return model
 
@@ -157,8 +156,8 @@ class MaskedPrediction(Graded):
         return cast(ElementModel, model).head.loss(_read(model, hidden), hidden.targets), None
 
     def judge(self, model: nn.Module, batch: Batch[Any, Tensor]) -> list[Judged]:
-        """Each document judged by symbols that its id decides; one without a symbol to hide is left out."""
-        hidden = hide(batch.inputs, drawn_by(batch.ids, batch.inputs), self.tokenizer.vocab_size)
+        """Each document judged by the symbols that it decides by itself; one without a symbol to hide is left out."""
+        hidden = hide(batch.inputs, drawn_by_content(batch.inputs), self.tokenizer.vocab_size)
         x, head = _read(model, hidden), cast(NextTokenHead, cast(ElementModel, model).head)
         losses, said = head.losses(x, hidden.targets), head.predict(x)
         real = hidden.places.valid.cpu().numpy()

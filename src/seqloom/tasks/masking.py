@@ -6,11 +6,12 @@ symbol. The special symbols are never chosen.
 
 In training the draws come from torch's generator, which a step seeds with its number: other masks in every epoch, the
 same ones after a run was stopped. There 15 % are those of a row, whatever documents are packed into it. In evaluation
-each document has its 15 %, and its id decides which: the same ones always, alone or packed beside any others.
+each document has its 15 %, and its own symbols decide which: the same ones always, alone or packed beside any others,
+as a part of a run's data or as a file by itself.
 """
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
+from zlib import crc32
 
 import numpy as np
 import torch
@@ -53,16 +54,18 @@ def drawn(symbols: Padded) -> Draws:
     return Draws(places.with_values(first), fate, other)
 
 
-def drawn_by(ids: Sequence[str], symbols: Padded) -> Draws:
-    """Draws for each document, from its id alone."""
-    numbers = document_numbers(symbols)
+def drawn_by_content(symbols: Padded) -> Draws:
+    """Draws for each document, from its symbols alone."""
+    numbers, values = document_numbers(symbols), symbols.values.cpu().numpy().astype(np.int64)
+    hideable = _hideable(symbols).cpu().numpy()  # neither padding nor the END of a packed document says anything
     draws = np.zeros((DRAWS, *numbers.shape), np.float32)
-    for number, id_ in enumerate(ids):
+    for number in range(int(numbers.max(initial=-1)) + 1):
         mine = numbers == number
-        draws[:, mine] = np.random.Generator(np.random.PCG64(int(id_))).random((int(mine.sum()), DRAWS), np.float32).T
+        chance = np.random.Generator(np.random.PCG64(crc32(values[mine & hideable].tobytes())))
+        draws[:, mine] = chance.random((int(mine.sum()), DRAWS), np.float32).T
     order, fate, other = draws
     device = symbols.values.device
-    first, counts = _first_of_documents(order, numbers, _hideable(symbols).cpu().numpy())
+    first, counts = _first_of_documents(order, numbers, hideable)
     places = Padded(torch.from_numpy(first).to(device), torch.from_numpy(counts).to(device))
     return Draws(places.with_values(places.values), *(torch.from_numpy(one).to(device) for one in (fate, other)))
 

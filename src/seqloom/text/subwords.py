@@ -11,7 +11,7 @@ more than linear time; a longer run is simply cut into several.
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
-from itertools import chain
+from itertools import chain, pairwise
 
 import msgspec
 import numpy as np
@@ -124,10 +124,26 @@ class BpeCutter(SubwordCutter):
         merges = [(pieces[left], pieces[right]) for left, right in data.merges]
         super().__init__(models.BPE(vocab=numbers, merges=merges), [*map(_as_bytes, pieces)], config.limit)
         self._data = data
+        self._ranks = {pair: rank for rank, pair in reversed([*enumerate(merges)])}  # of a pair, the first merge
 
     def data(self) -> BpeData:
         """The merges."""
         return self._data
+
+    def history(self, symbol: int) -> list[list[str]]:
+        """How a piece came to be: its bytes, and what they are after each merge, to the piece itself.
+
+        A text is merged pair by pair, the pair that was learned first before all others. No merge crosses the borders
+        of a piece that is left in the end, so inside it the same merges happen as when it stands alone.
+        """
+        parts = [*_as_letters(self._pieces[symbol - COUNT])]
+        steps = [parts]
+        while pairs := [pair for pair in pairwise(parts) if pair in self._ranks]:
+            first = min(pairs, key=self._ranks.__getitem__)
+            at = next(at for at, pair in enumerate(pairwise(parts)) if pair == first)
+            parts = [*parts[:at], "".join(first), *parts[at + 2 :]]
+            steps.append(parts)
+        return [[_as_bytes(part).decode("utf-8", errors="backslashreplace") for part in step] for step in steps]
 
 
 def _merged(merges: Iterable[tuple[int, int]]) -> list[str]:

@@ -6,6 +6,7 @@ folder, and the other model is not needed any more.
 
 import re
 from collections.abc import Iterator
+from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
@@ -101,6 +102,7 @@ def resolve(
         return resolve(data, asked, home=Home(folder), bad_rows=bad_rows, cache=cache, watch=watch)
     model, recipe, said = _model(task, wishes, prepared, start, before, width)
     settings = default_training(prepared, recipe, wishes.size or "small", wishes.training.get("length"))
+    settings["rate"] = min(settings["rate"], _learned_at(start))
     settings |= wishes.training
     config = RunConfig(
         task=task.name, data=dataset.config, encoding=encoding, model=model, training=TrainingConfig(**settings)
@@ -137,10 +139,7 @@ def _require_of_task(wishes: Wishes, schema: Schema) -> None:
     kind = BY_TARGET[schema.target]
     kind.require_decider(wishes.training.get("metric"))
     kind.head_kind(wishes.head)
-    if (names := wishes.of_vectors()) and not kind.gives_vectors:
-        raise ConfigError(
-            f"{', '.join(names)}: for embed, and the task is {kind.name}", fix="--task embed, or leave it out"
-        )
+    kind.require_settings_of_vectors(wishes.of_vectors())
     if "feed" in wishes.training:
         kind.require_feeding(wishes.training["feed"])
     _require_balanceable(wishes.class_weights, schema)
@@ -166,6 +165,12 @@ def _start(wishes: Wishes, home: Home | None) -> _Start | None:
         bundle,
         (f"model: that of --init, {bundle.config.parameters():,} parameters before its head is replaced",),
     )
+
+
+def _learned_at(start: _Start | None) -> float:
+    """The rate at which the start learned, or may go on: a larger one would soon lose what it knows; else any."""
+    rate = None if start is None or start.bundle is None else start.bundle.notes.get("rate")
+    return float(rate) if isinstance(rate, float) and rate > 0 else inf
 
 
 def _usual_encoding(schema: Schema, start: _Start | None) -> EncodingConfig:

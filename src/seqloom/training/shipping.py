@@ -74,6 +74,7 @@ def _notes(
         "metric": session.task.metric.name,
         "columns": list(session.config.data.input),
         "longest": session.config.encoding.longest,
+        "rate": session.config.training.rate,
         "intervals": {name: list(interval) for name, interval in intervals.items()},
         "confusion": [list(one) for one in evaluation.confusion] if evaluation is not None else [],
     }

@@ -88,6 +88,7 @@ def test_what_has_no_end_is_refused_within_a_second(name: str, tmp_path: Path) -
     assert time.monotonic() - begin <= 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("one", RUNS.values(), ids=RUNS)
 def test_a_million_times_one_character_takes_a_second_at_most_and_linear_time(one: str, tmp_path: Path) -> None:
     for size in (MILLION // 2, MILLION):

@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from seqloom.data.checks.clusters import Clusters, members
+
 SHINGLE = 5  # characters
 NEAR = 0.8
 BANDS, BAND_ROWS = 14, 6
@@ -49,22 +51,12 @@ def near_groups(texts: Sequence[str]) -> list[list[int]]:
     ...              "the cat sat on the mat, and that was that!"])
     [[0, 2]]
     """
-    leaders = list(range(len(texts)))
+    found = Clusters(len(texts))
     kept = lru_cache(maxsize=16_384)(lambda row: shingles(texts[row]))
     for one, other in _pairs(candidates(signatures(texts))):
-        first, second = _leader(leaders, one), _leader(leaders, other)
-        if first != second and jaccard(kept(one), kept(other)) >= NEAR:
-            leaders[max(first, second)] = min(first, second)
-    groups: dict[int, list[int]] = {}
-    for row in range(len(texts)):
-        groups.setdefault(_leader(leaders, row), []).append(row)
-    return [group for group in groups.values() if len(group) > 1]
-
-
-def _leader(leaders: list[int], row: int) -> int:
-    while leaders[row] != row:
-        leaders[row] = row = leaders[leaders[row]]  # halves the way for the next time
-    return row
+        if found.leader(one) != found.leader(other) and jaccard(kept(one), kept(other)) >= NEAR:
+            found.join(one, other)
+    return [group.tolist() for group in members(found.leaders())]
 
 
 def signatures(texts: Sequence[str]) -> np.ndarray:

@@ -1,9 +1,9 @@
 """How the page and the card put numbers: scores with intervals, bytes, seconds, shares."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from seqloom.figures.axis import brief
-from seqloom.metrics.bootstrap import is_extreme
+from seqloom.metrics.bootstrap import SHARES, is_extreme
 
 Interval = tuple[float | None, float | None]
 ENDINGS = {
@@ -38,7 +38,7 @@ def metrics_said(metrics: Mapping[str, float | None], intervals: Mapping[str, In
     return ", ".join(f"{name} {with_interval(number, intervals.get(name))}" for name, number in metrics.items())
 
 
-def alike_said(metrics: Mapping[str, float | None]) -> str:
+def alike_said(metrics: Mapping[str, float | None], shares: Collection[str] = SHARES) -> str:
     """What the intervals of shares of 0 or 1 are; empty where there are none.
 
     >>> print(alike_said({"accuracy": 1.0, "loss": 0.1}))
@@ -47,7 +47,7 @@ as many further rows up to 3 may differ.
     >>> alike_said({"accuracy": 0.9})
     ''
     """
-    names = [name for name, number in metrics.items() if is_extreme(name, number)]
+    names = [name for name, number in metrics.items() if is_extreme(name, number, shares)]
     same = f"Not one row differs in {' or '.join(names)}, so drawing rows again shows no spread."
     rule = "The interval is the rule of three: of as many further rows up to 3 may differ."
     return f"{same} {rule}" if names else ""

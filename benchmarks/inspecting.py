@@ -1,0 +1,92 @@
+"""What looking costs: one row of every head of a large encoder at 4,096 tokens, beyond its forward pass on the CPU.
+
+python benchmarks/inspecting.py              both cases, each in a process of its own, and the difference
+python benchmarks/inspecting.py looking      one case as JSON: seconds, of these those spent looking, and peak memory
+python benchmarks/inspecting.py forward
+"""
+
+import json
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any, cast
+
+import torch
+
+from seqloom.config.blocks import BlockConfig, FeedForwardConfig
+from seqloom.config.heads import ClassHeadConfig
+from seqloom.config.inputs import TokensConfig
+from seqloom.config.mixers import AttentionConfig
+from seqloom.config.models import EncoderConfig, SequenceModelConfig
+from seqloom.inspection.asking import scores
+from seqloom.inspection.attention_layers import AttentionLayer, heard, layers_of
+from seqloom.inspection.attention_rows import AttentionRows
+from seqloom.inspection.subject import Reading, Side, Subject
+from seqloom.inspection.tokens import numbered
+from seqloom.types import Padded
+
+LENGTH, LAYERS, HEADS, WIDTH = 4_096, 12, 12, 768
+VOCABULARY = 1_000
+MOST_SECONDS, MOST_MIB = 2.0, 256.0
+
+
+def subject() -> Subject:
+    """An untrained encoder of the asked size."""
+    torch.manual_seed(0)
+    block = BlockConfig(mixer=AttentionConfig(num_heads=HEADS), feed_forward=FeedForwardConfig(hidden=4 * WIDTH))
+    encoder = EncoderConfig(
+        input=TokensConfig(vocab_size=VOCABULARY), width=WIDTH, layers=(block,), repeat=LAYERS, position="rotary"
+    )
+    config = SequenceModelConfig(encoder=encoder, head=ClassHeadConfig(num_classes=2))
+    return Subject(cast(Any, None), config, config.build().eval(), cast(Any, None))
+
+
+def reading() -> Reading:
+    """An input of random symbols."""
+    symbols = torch.randint(9, VOCABULARY, (1, LENGTH))
+    return Reading("", Padded.of(symbols), (Side("input", numbered(LENGTH), "encoder"),), ("answer",))
+
+
+def measure(case: str) -> dict[str, float]:
+    """Seconds of a pass, of these those spent looking, and the peak memory of this process."""
+    asked, given, looking = subject(), reading(), 0.0
+
+    def look(_: AttentionLayer, rows: AttentionRows) -> torch.Tensor:
+        nonlocal looking
+        start = time.perf_counter()
+        row = slice(LENGTH // 2, LENGTH // 2 + 1)
+        found = torch.cat([rows.weights(head, row) for head in range(rows.num_heads)])
+        looking += time.perf_counter() - start
+        return found
+
+    start = time.perf_counter()
+    if case == "looking":
+        found = heard(asked, given, layers_of(asked, given), look)
+        assert len(found) == LAYERS and all(bool((rows.sum(dim=1) - 1).abs().max() < 1e-4) for rows in found)
+    else:
+        with torch.no_grad():
+            scores(asked, given.inputs)
+    seconds = time.perf_counter() - start
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {"seconds": seconds, "looking": looking, "peak_mib": peak}
+
+
+def main(arguments: Sequence[str] = ()) -> None:
+    """Run one case, or both and compare."""
+    if arguments:
+        print(json.dumps(measure(arguments[0])))
+        return
+    cases = {}
+    for case in ("forward", "looking"):
+        run = subprocess.run([sys.executable, __file__, case], check=True, capture_output=True, text=True)
+        cases[case] = json.loads(run.stdout)
+        print(f"{case:8} {cases[case]['seconds']:8.2f} s {cases[case]['peak_mib']:9.0f} MiB")
+    beyond = cases["looking"]["peak_mib"] - cases["forward"]["peak_mib"]
+    limits = f"at most {MOST_SECONDS:g} s and {MOST_MIB:g} MiB are allowed"
+    print(f"one row of {LAYERS} x {HEADS} heads: {cases['looking']['looking']:.3f} s and {beyond:.0f} MiB; {limits}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

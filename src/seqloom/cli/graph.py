@@ -1,0 +1,84 @@
+"""`seqloom graph`: an expression step by step, forward over its values and back over its gradients."""
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+from rich.text import Text
+
+from seqloom.cli.screen import Screen
+from seqloom.errors import DataError
+
+if TYPE_CHECKING:
+    from seqloom.inspection.graphs.expression import ExpressionGraph
+
+NARROWEST, WIDEST = 50, 120  # columns
+
+
+def graph(
+    expression: Annotated[
+        str,
+        typer.Argument(
+            metavar="EXPRESSION", help='What is computed: "c*(a+2*b)", or lines: "d = 2*b; e = a + d; c*e".'
+        ),
+    ],
+    values: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME=NUMBER", help="The values of its inputs: a=3 b=1 c=-2.")
+    ] = None,
+    rate: Annotated[
+        float | None, typer.Option(metavar="NUMBER", help="Also take one step of gradient descent at this rate.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the graph as JSON.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write it: .html with a slider, .svg, .png, .json, .txt.")
+    ] = None,
+) -> None:
+    """Show how an expression is computed, and how its gradient comes back: every value, every local derivative."""
+    given = _numbers(values or [])
+    from seqloom.inspection.graphs.expression import expression_graph
+
+    view, screen = expression_graph(expression, given), Screen()
+    if out is not None:
+        view.save(out)
+    if json:
+        screen.print(msgspec.json.encode(view.to_json()).decode(), markup=False, soft_wrap=True)
+        return
+    screen.print(Text(view.text(max(NARROWEST, min(WIDEST, screen.width)))), soft_wrap=True)
+    if rate is not None:
+        screen.print(_stepped(view, rate), markup=False, soft_wrap=True)
+    if out is not None:
+        screen.print(f"\nThe graph is written to {out}", markup=False, soft_wrap=True)
+
+
+def _numbers(values: list[str]) -> dict[str, float]:
+    """The values by name; DataError for one that is not NAME=NUMBER."""
+    found = dict[str, float]()
+    for value in values:
+        name, mark, numeral = (part.strip() for part in value.partition("="))
+        if not mark or not name.isidentifier():
+            raise DataError(f"'{value}' is not a value of an input", fix="write NAME=NUMBER, such as a=3")
+        if name in found:
+            raise DataError(f"'{name}' was given twice", fix="give one value")
+        found[name] = _number(name, numeral)
+    return found
+
+
+def _number(name: str, numeral: str) -> float:
+    try:
+        value = float(numeral)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise DataError(f"{name} is '{numeral}', which is not a number", fix=f"write {name}=0.5, for example")
+    return value
+
+
+def _stepped(view: "ExpressionGraph", rate: float) -> str:
+    """What one step of gradient descent changes."""
+    from seqloom.figures.axis import brief
+
+    after, name = view.stepped(rate), view.nodes[view.target].name
+    moved = ", ".join(f"{one} = {brief(value)}" for one, value in after.inputs.items())
+    return f"\nOne step at rate {brief(rate)}: {moved}.\n{name} was {brief(view.result)} and is {brief(after.result)}."

@@ -1,0 +1,204 @@
+"""How each shape of model is asked: an input becomes a `Reading`, and a reading becomes scores.
+
+    shape              sides             scores                       a row stands for
+    sequence model     input             [N,1,K] of classes, numbers  the whole input
+    element model      input             [N,T,K] of tags, symbols     an element, or a word of subwords
+    language model     input             [N,T,V] of next symbols      the symbol that comes after token t
+    encoder-decoder    source, target    [N,T,V] of next symbols      symbol t of the target: the one said there, not
+                                                                      the one read (the decoder reads it one later)
+    embedder           first, second     [N,1,1] the cosine           the two texts together
+                       input             [N,1,D] the vector           the text
+
+A shape is an entry in a table, not a branch; a family has no place here at all.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from seqloom.data.examples import TextPair, Words
+from seqloom.errors import ConfigError, DataError
+from seqloom.inspection.subject import Reading, Side, Subject
+from seqloom.inspection.tokens import NO_WORD, Token, numbered, symbol_tokens, text_tokens
+from seqloom.models import ElementModel, Embedder, EncoderDecoder, LanguageModel, SequenceModel
+from seqloom.tasks.continuing import begun
+from seqloom.tasks.reading import sequences
+from seqloom.tasks.translate import Translate
+from seqloom.text.symbols import BEGIN, END, SEPARATOR
+from seqloom.types import Both, Padded, Pair, Spelled, Subwords
+
+
+class Shape(NamedTuple):
+    """How one shape of model reads an input, and what it scores."""
+
+    read: Callable[[Subject, Any, str | None], Reading]
+    scores: Callable[[Any, Any], Tensor]  # (model, inputs) -> [N,R,K], gradients going through
+
+
+def read(subject: Subject, given: Any, *, target: str | None = None) -> Reading:
+    """One input as the model reads it; `target` is the translation that is looked at, else what the model writes."""
+    shape = _shape(subject.model)
+    if target is not None and shape is not SHAPES[EncoderDecoder]:
+        raise ConfigError(f"a target belongs to a translation, and the task is {subject.task.name}", fix="leave it out")
+    return shape.read(subject, given, target)
+
+
+def scores(subject: Subject, inputs: Any) -> Tensor:
+    """[N,R,K] the scores of a batch of inputs, as a `Reading` has them; gradients go through where they are wanted."""
+    return _shape(subject.model).scores(subject.model, inputs)
+
+
+def _shape(model: nn.Module) -> Shape:
+    return SHAPES[type(model)]
+
+
+def _read_input(subject: Subject, given: Any, _target: str | None) -> Reading:
+    inputs = subject.encode(given)
+    return Reading(given, inputs, (Side("input", _tokens(subject, given, inputs), "encoder"),), ("answer",))
+
+
+def _read_elements(subject: Subject, given: Any, _target: str | None) -> Reading:
+    inputs = subject.encode(given)
+    tokens = _tokens(subject, given, inputs)
+    rows = tuple(token.text for token in tokens)
+    if isinstance(inputs, Subwords):
+        firsts = inputs.firsts.values[0, : int(inputs.firsts.lengths[0])].tolist()
+        rows = tuple(_word(tokens, first) for first in firsts)
+    return Reading(given, inputs, (Side("input", tokens, "encoder"),), rows)
+
+
+def _word(tokens: tuple[Token, ...], first: int) -> str:
+    word = tokens[first].word
+    return "".join(token.text for token in tokens[first:] if token.word == word) or tokens[first].text
+
+
+def _read_running(subject: Subject, given: Any, _target: str | None) -> Reading:
+    encoded: Padded = subject.encode(given)
+    tokens = (Token("BEGIN", symbol=BEGIN), *_tokens(subject, given, encoded))
+    inputs = begun(encoded)
+    said = (*inputs.values[0, 1:].tolist(), END)
+    return Reading(given, inputs, (Side("input", tokens, "decoder"),), tuple(token.text for token in tokens), said)
+
+
+def _read_pair(subject: Subject, given: Any, target: str | None) -> Reading:
+    source = subject.encode(given)
+    task = cast(Translate, subject.task)
+    written = _symbols(task, target) if target is not None else task.written(subject.model, source)[0]
+    said = (*(symbol for symbol in written if symbol != END), END)
+    device = subject.device
+    inputs = Pair(source, Padded.of(torch.tensor([[BEGIN, *said[:-1]]], device=device)))
+    known = symbol_tokens(task.tokenizer, said) if target is None else _target_tokens(task, target)
+    sides = Side("source", _tokens(subject, given, source), "encoder"), Side("target", known, "decoder")
+    return Reading(given, inputs, sides, tuple(token.text for token in known), said)
+
+
+def _symbols(task: Translate, target: str) -> list[int]:
+    return [int(symbol) for symbol in task.tokenizer.encode_inner([target]).row(0)]
+
+
+def _target_tokens(task: Translate, target: str) -> tuple[Token, ...]:
+    tokens = tuple(token for token in text_tokens(task.tokenizer, target) if not token.is_special)
+    return (*tokens, Token("END", len(target), len(target), NO_WORD, END))
+
+
+def _read_texts(subject: Subject, given: Any, _target: str | None) -> Reading:
+    if isinstance(given, str):
+        inputs = subject.encode(given)
+        return Reading(given, inputs, (Side("input", _tokens(subject, given, inputs), "encoder"),), ("vector",))
+    if not isinstance(given, tuple | list) or len(given) != 2:
+        raise DataError(
+            "vectors are looked at of a text, or of a pair of texts that are compared", fix="give one or two"
+        )
+    both = Both(*(subject.encode(text) for text in given))
+    named = zip(("first", "second"), given, both, strict=True)
+    sides = tuple(Side(name, _tokens(subject, text, x), "encoder") for name, text, x in named)
+    return Reading(TextPair(*given), both, sides, ("similarity",))
+
+
+def _tokens(subject: Subject, given: Any, inputs: Any) -> tuple[Token, ...]:
+    """The tokens of an input, as many as the model reads of it: what is cut off has none."""
+    kind, tokenizer = subject.task.asked.schema.input, subject.task.asked.tokenizer
+    if tokenizer is None or kind in ("vectors", "picture"):
+        return numbered(_length(subject, inputs))
+    symbols = _symbols_read(inputs)
+    for found in _candidates(tokenizer, given):
+        if [token.symbol for token in found[: len(symbols)]] == symbols:
+            return found[: len(symbols)]
+    return symbol_tokens(tokenizer, symbols)
+
+
+def _candidates(tokenizer: Any, given: Any) -> list[tuple[Token, ...]]:
+    """How an input may have been cut, the likeliest first; which one it was, the symbols themselves tell."""
+    if isinstance(given, str):
+        return [text_tokens(tokenizer, given)]
+    if isinstance(given, tuple | list) and len(given) == 2 and all(isinstance(one, str) for one in given):
+        first, second = (text_tokens(tokenizer, one) for one in given)
+        count = 1 + max((token.word for token in first), default=NO_WORD)
+        moved = tuple(token._replace(word=token.word + count if token.word != NO_WORD else NO_WORD) for token in second)
+        joined = (*first, Token("SEPARATOR", symbol=SEPARATOR), *moved)
+        return [joined, _word_tokens(tokenizer, Words.join(list(given)))]
+    words = given if isinstance(given, Words) else Words.join(list(given))
+    return [_word_tokens(tokenizer, words)]
+
+
+def _word_tokens(tokenizer: Any, words: Words) -> tuple[Token, ...]:
+    """The tokens of words that are cut one by one, each piece with its place in the text."""
+    found = []
+    for number, (start, stop) in enumerate(words.spans):
+        for token in text_tokens(tokenizer, words.text[start:stop]):
+            if not token.is_special:
+                found.append(token._replace(start=start + token.start, stop=start + token.stop, word=number))
+    return tuple(found)
+
+
+def _symbols_read(inputs: Any) -> list[int]:
+    x = inputs.pieces if isinstance(inputs, Subwords) else inputs.words if isinstance(inputs, Spelled) else inputs
+    return [int(symbol) for symbol in x.values[0, : int(x.lengths[0])]]
+
+
+def _length(subject: Subject, inputs: Any) -> int:
+    """How many elements the first layer sees: steps of vectors, patches of a picture."""
+    if isinstance(inputs, Padded):
+        return int(inputs.lengths[0])
+    with torch.no_grad():
+        seen: Padded = cast(Any, subject.model).encoder.input(inputs)
+    return int(seen.lengths[0])
+
+
+def _scores_of_sequence(model: SequenceModel, inputs: Any) -> Tensor:
+    found: Tensor = model(sequences(inputs))
+    return found[:, None]
+
+
+def _scores_of_elements(model: ElementModel, inputs: Any) -> Tensor:
+    found: Padded = model(inputs)
+    return found.values
+
+
+def _scores_of_language(model: LanguageModel, inputs: Any) -> Tensor:
+    found: Padded = model(inputs)
+    return found.values
+
+
+def _scores_of_translation(model: EncoderDecoder, inputs: Pair) -> Tensor:
+    found: Padded = model(inputs.target, inputs.source)
+    return found.values
+
+
+def _scores_of_vectors(model: Embedder, inputs: Any) -> Tensor:
+    if not isinstance(inputs, Both):
+        vectors: Tensor = model(inputs)
+        return vectors[:, None]
+    return F.cosine_similarity(model(inputs.first), model(inputs.second))[:, None, None]
+
+
+SHAPES: Mapping[type[nn.Module], Shape] = {
+    SequenceModel: Shape(_read_input, _scores_of_sequence),
+    ElementModel: Shape(_read_elements, _scores_of_elements),
+    LanguageModel: Shape(_read_running, _scores_of_language),
+    EncoderDecoder: Shape(_read_pair, _scores_of_translation),
+    Embedder: Shape(_read_texts, _scores_of_vectors),
+}

@@ -1,0 +1,19 @@
+"""Attributions: which elements of an input moved this answer, and by how much?
+
+score s ──goal──▶ one number of the answer, or one less another
+input x ──ground──▶ the vectors of its tokens (never their numbers), or the numbers of steps and pixels themselves
+
+gradient           |ds/dx_t|                          how much a small change at t would do
+gradient_x_input   ds/dx_t . (x_t - b_t)              the same times how far t is from the baseline b
+integrated         (x_t - b_t) . mean of ds/dx_t on the way from b to x: adds up to s(x) - s(b)
+occlusion          s(x) - s(x with b at t)
+leave_one_out      s(x) - s(x without t)
+rollout            how much of t the attention of all layers lets through to the answer
+
+goals      which number is explained            ground     where attributions are taken, and baselines
+sloped     the methods with gradients           removing   occlusion, leave-one-out
+rollout    attention through the layers         methods    the table of them
+single     one answer                           together   several methods side by side
+table      every answer by every token          pairs      a similarity, pair of tokens by pair
+ngrams     exact, of a linear model             export     a file of texts, to JSON lines
+"""

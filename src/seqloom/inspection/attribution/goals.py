@@ -1,0 +1,117 @@
+"""Which number of the answer is explained: a class, a tag at a place, a next symbol, a similarity, all of it together.
+
+One answer may be explained against another ("why *cat* and not *dog*"): then the number is the difference of their
+scores, and what speaks for both of them falls out (contrastive explanations, Yin and Neubig 2022).
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from seqloom.errors import DataError
+from seqloom.inspection.asking import scores
+from seqloom.inspection.attention_layers import chosen_token, evaluating
+from seqloom.inspection.subject import Answer, Reading, Subject
+from seqloom.inspection.tokens import Token
+
+
+class Goal(NamedTuple):
+    """A number that is explained: that of one answer, or of several added up."""
+
+    answers: tuple[Answer, ...]
+    name: str  # in words
+
+    def of(self, found: Tensor) -> Tensor:
+        """[N] the number, of scores [N,R,K]."""
+        return torch.stack([answer.of(found) for answer in self.answers]).sum(dim=0)
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """The rows of its answers."""
+        return tuple(answer.row for answer in self.answers)
+
+
+def chosen_goal(
+    subject: Subject,
+    reading: Reading,
+    *,
+    answer: str | int | None = None,
+    against: str | int | None = None,
+    at: int | str | None = None,
+) -> Goal:
+    """The goal that is meant; without `answer` what the model says, without `at` the last row of a running text.
+
+    Of tags and translations without `at` all answers are explained together: the sum of their scores.
+    """
+    found = _scores(subject, reading)
+    rows = _rows(reading, at)
+    answers = tuple(_answer(subject, reading, found, row, answer, against) for row in rows)
+    if len(answers) > 1:
+        return Goal(answers, f"all {len(answers)} answers together")
+    return Goal(answers, named(subject, reading, answers[0]))
+
+
+def every_goal(subject: Subject, reading: Reading, rows: Sequence[int]) -> tuple[Goal, ...]:
+    """A goal for each of some rows: what the model says there, or was made to say."""
+    found = _scores(subject, reading)
+    answers = [_answer(subject, reading, found, row, None, None) for row in rows]
+    return tuple(Goal((answer,), named(subject, reading, answer)) for answer in answers)
+
+
+def named(subject: Subject, reading: Reading, answer: Answer) -> str:
+    """An answer in words."""
+    if len(reading.sides) > 1 and reading.said is None:
+        return "the similarity"
+    said = f"“{subject.name(answer.column)}”"
+    less = "" if answer.against is None else f" rather than “{subject.name(answer.against)}”"
+    if len(reading.rows) == 1:
+        return said + less
+    if reading.said is None:
+        return f"{said}{less} at “{reading.rows[answer.row]}” ({answer.row})"
+    after = "after" if len(reading.sides) == 1 else "as"
+    where = f"“{reading.rows[answer.row]}” ({answer.row})" if len(reading.sides) == 1 else f"symbol {answer.row}"
+    return f"{said}{less} {after} {where}"
+
+
+@torch.no_grad()
+def _scores(subject: Subject, reading: Reading) -> Tensor:
+    with evaluating(subject.model):
+        return scores(subject, reading.inputs)[0]
+
+
+def _rows(reading: Reading, at: int | str | None) -> tuple[int, ...]:
+    if at is not None:
+        return (chosen_token([Token(row) for row in reading.rows], at),)
+    if reading.said is not None and len(reading.sides) == 1:
+        return (len(reading.rows) - 1,)
+    return tuple(range(len(reading.rows)))
+
+
+def _answer(
+    subject: Subject, reading: Reading, found: Tensor, row: int, answer: str | int | None, against: str | int | None
+) -> Answer:
+    column = _said(reading, found, row) if answer is None else subject.column(answer)
+    other = None if against is None else subject.column(against)
+    for each in (column, other):
+        if each is not None and not 0 <= each < found.shape[1]:
+            raise DataError(
+                f"there is no answer {each}", fix=f"the answers are numbered from 0 to {found.shape[1] - 1}"
+            )
+    if column == other:
+        raise DataError(f"“{subject.name(column)}” was asked for against itself", fix="name two answers")
+    return Answer(row, column, other)
+
+
+def _said(reading: Reading, found: Tensor, row: int) -> int:
+    """What was said in a row; behind the end of a running text nothing was yet, and the likeliest is meant."""
+    if reading.rows == ("vector",):
+        raise DataError(
+            f"a vector has {found.shape[1]} numbers, and none of them is the answer",
+            fix="compare two texts, or name the number with answer=",
+        )
+    goes_on = len(reading.sides) > 1 or row + 1 < len(reading.rows)
+    if reading.said is not None and goes_on:
+        return reading.said[row]
+    return int(found[row].argmax())

@@ -1,0 +1,92 @@
+"""A linear model of n-grams, exactly: the score is the sum of the weights of the n-grams that stand in the text.
+
+    s = b + sum over n-grams g of the text of w_g       nothing is approximated, and nothing is left over
+
+Longer n-grams share rows through a hash, so one that was never trained on may have a weight: that of another.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple, cast
+
+import numpy as np
+import torch
+
+from seqloom.errors import ConfigError
+from seqloom.figures import Bars, Figure
+from seqloom.inputs import Ngrams
+from seqloom.inspection.attribution.goals import chosen_goal
+from seqloom.inspection.attribution.ground import ground_of
+from seqloom.inspection.attribution.sloped import ends, slopes
+from seqloom.inspection.subject import Reading, Subject
+from seqloom.inspection.view import View
+
+STRONGEST = 30
+
+
+class Ngram(NamedTuple):
+    """Tokens start..stop and what they give to the score together, beyond what shorter ones give."""
+
+    text: str
+    start: int
+    stop: int
+    value: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class NgramsView(View):
+    """What each n-gram of a text gives to one answer of a linear model."""
+
+    kind: ClassVar[str] = "ngrams"
+    answer: str
+    score: float
+    rest: float  # the score of a text without n-grams: the bias
+    ngrams: tuple[Ngram, ...]  # the strongest first
+
+    def figures(self) -> tuple[Figure, ...]:
+        shown = self.ngrams[:STRONGEST]
+        return (
+            Bars(
+                title=self.title,
+                caption=f"Together with the bias of {self.rest:.4g} all {len(self.ngrams):,} come to {self.score:.4g}.",
+                labels=[f"{each.start}: {each.text}" for each in shown],
+                values=[each.value for each in shown],
+                x_label="part of the score",
+            ),
+        )
+
+    def sentences(self) -> tuple[str, ...]:
+        total = self.rest + sum(each.value for each in self.ngrams)
+        return (f"The n-grams and the bias come to {total:.4g}; the score of {self.answer} is {self.score:.4g}.",)
+
+
+def ngram_contributions(
+    subject: Subject, reading: Reading, *, answer: str | int | None = None, against: str | int | None = None
+) -> NgramsView:
+    """What each n-gram gives to an answer of a linear model; ConfigError for a model of another kind."""
+    source = getattr(getattr(subject.model, "encoder", None), "input", None)
+    if not isinstance(source, Ngrams):
+        raise ConfigError("only a linear model reads n-grams", fix="look at attribution, which every model has")
+    ground = ground_of(subject, reading, "zero")
+    goal = chosen_goal(subject, reading, answer=answer, against=against)
+    slope = slopes(ground, [goal], torch.ones(1))[0][0, 0]  # [T,D], the same everywhere: the model is linear
+    score, rest = ends(ground, [goal])
+    found = _weighed(source, cast(torch.Tensor, ground.places[0].raw.values), slope.double())
+    texts = ground.places[0].side.texts
+    ngrams = [Ngram(" ".join(texts[stop - size : stop]), stop - size, stop, value) for stop, size, value in found]
+    return NgramsView(
+        title=f"The n-grams that moved {goal.name}",
+        answer=goal.name,
+        score=float(score[0]),
+        rest=float(rest[0]),
+        ngrams=tuple(sorted(ngrams, key=lambda each: -abs(each.value))),
+    )
+
+
+@torch.no_grad()
+def _weighed(source: Ngrams, symbols: torch.Tensor, slope: torch.Tensor) -> list[tuple[int, int, float]]:
+    """(stop, size, value) of every n-gram."""
+    time = symbols.shape[1]
+    rows, known = source.features(torch.cat([source.begin(1)[0], symbols], dim=1), time)  # [1,T,n]
+    values = torch.einsum("td,tnd->tn", slope, source.table[rows[0]].double()).cpu().numpy()
+    real = known[0].cpu().numpy()
+    return [(int(at) + 1, int(size) + 1, float(values[at, size])) for at, size in np.argwhere(real)]

@@ -1,0 +1,198 @@
+"""A similarity, pair of tokens by pair: which word of one text speaks to which word of the other?
+
+The cosine of two texts is u . v, with u and v their vectors at length one. Along the way from a baseline to its text
+each vector is made token by token, and so is their product:
+
+    u(a) - u(r) = sum_i U_i     U_i = int_0^1 (du/da_i)(a_i - r_i)      "integrated Jacobians", Moeller et al. 2023
+    A_ij        = U_i . V_j     sum_ij A_ij = (u(a) - u(r)) . (v(b) - v(r))
+
+This is chosen because it adds up, and each cell is a part of the whole; `occlusion` instead measures what is lost when
+both tokens of a pair are gone and neither loss alone tells, (u(a) - u(a without i)) . (v(b) - v(b without j)), which
+costs one pass for each token and adds up to nothing. Derivatives are taken as differences on both sides of a point, in
+one direction for each token: forward passes alone, for any family.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from seqloom.errors import ConfigError, DataError, did_you_mean
+from seqloom.figures import Bars, Figure, HeatMap, Matrix
+from seqloom.figures.matrix import MOST_CELLS
+from seqloom.inspection.attribution.ground import Ground, at_work, ground_of
+from seqloom.inspection.attribution.stretches import merged
+from seqloom.inspection.subject import Reading, Subject
+from seqloom.inspection.tokens import Token
+from seqloom.inspection.view import MEDIUM, SMALL, View
+from seqloom.types import Both
+
+STEP = 1 / 64  # of the way between a token and its baseline, to both sides
+FIRST_NODES, MOST_NODES = 8, 64
+COMPLETE = 0.005
+STRONGEST = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimilarityPairsView(View):
+    """What each pair of tokens has to do with the similarity of two texts."""
+
+    kind: ClassVar[str] = "similarity_pairs"
+    method: str
+    baseline: str
+    similarity: float
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    values: np.ndarray  # [T1,T2]
+    expected: float  # what all pairs should come to
+    error: float | None  # of completeness; None for occlusion
+
+    def figures(self) -> tuple[Figure, ...]:
+        small = max(self.values.shape) <= SMALL and self.values.size <= MOST_CELLS
+        return (self._matrix() if small else self._map(), self._strongest())
+
+    def sentences(self) -> tuple[str, ...]:
+        said = [f"The similarity is {self.similarity:.4f}; baseline: {self.baseline}."]
+        if self.error is None:
+            return (*said, "What pairs lose by occlusion adds up to no score: compare it with one another only.")
+        said.append(
+            f"All pairs come to {np.nansum(self.values):.4f}; the texts less their baselines multiply to "
+            f"{self.expected:.4f}: completeness error {self.error:.2%}."
+        )
+        return tuple(said)
+
+    def _matrix(self) -> Figure:
+        return Matrix(
+            title=self.title,
+            values=_cells(self.values),
+            rows=self.rows,
+            columns=self.columns,
+            x_label="second",
+            y_label="first",
+        )
+
+    def _map(self) -> Figure:
+        return HeatMap(
+            title=self.title,
+            values=_cells(self.values),
+            x_label="token of the second",
+            y_label="token of the first",
+            value_label="part of the similarity",
+        )
+
+    def _strongest(self) -> Figure:
+        sizes = np.abs(np.nan_to_num(self.values)).ravel()
+        chosen = [divmod(int(at), self.values.shape[1]) for at in np.argsort(-sizes, kind="stable")[:STRONGEST]]
+        return Bars(
+            title="The strongest pairs",
+            labels=[f"{row} {self.rows[row]} – {column} {self.columns[column]}" for row, column in chosen],
+            values=[float(np.nan_to_num(self.values[pair])) for pair in chosen],
+            x_label="part of the similarity",
+        )
+
+
+def _cells(values: np.ndarray) -> list[list[float | None]]:
+    return [[None if np.isnan(value) else float(value) for value in row] for row in values]
+
+
+def similarity_pairs(
+    subject: Subject,
+    reading: Reading,
+    *,
+    method: str = "integrated",
+    baseline: str | None = None,
+    words: bool = False,
+) -> SimilarityPairsView:
+    """What each pair of tokens of two texts has to do with their similarity; `method` is integrated or occlusion."""
+    if method not in MEASURES:
+        raise ConfigError(f"pairs are not measured by '{method}'", fix=did_you_mean(method, MEASURES))
+    if not isinstance(reading.inputs, Both):
+        raise DataError("pairs of tokens belong to two texts that are compared", fix="read a pair of texts")
+    if max(len(side.tokens) for side in reading.sides) > MEDIUM:
+        raise DataError(f"texts of more than {MEDIUM} tokens have too many pairs to look at", fix="give parts of them")
+    ground = ground_of(subject, reading, baseline)
+    with at_work(ground), torch.no_grad():
+        first, second = (MEASURES[method](ground, at) for at in (0, 1))
+        ends = [_units(ground, at, torch.stack([ground.here[at], ground.base[at]])).double() for at in (0, 1)]
+    values = (first @ second.T).cpu().numpy()
+    values[~ground.free(0)], values[:, ~ground.free(1)] = np.nan, np.nan
+    rows, columns = (_names(place.tokens, words) for place in ground.places)
+    expected = float((ends[0][0] - ends[0][1]) @ (ends[1][0] - ends[1][1]))
+    total = float(np.nansum(values))
+    return SimilarityPairsView(
+        title=f"What pairs of tokens give to the similarity: {method}",
+        method=method,
+        baseline=ground.baseline,
+        similarity=float(ends[0][0] @ ends[1][0]),
+        rows=rows[0],
+        columns=columns[0],
+        values=_summed(_summed(values, rows[1]).T, columns[1]).T,
+        expected=expected,
+        error=None if method == "occlusion" else abs(total - expected) / max(abs(expected), 1e-12),
+    )
+
+
+def _names(tokens: Sequence[Token], words: bool) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    shown, starts = merged(tokens) if words else (tokens, tuple(range(len(tokens))))
+    return tuple(token.text for token in shown), starts
+
+
+def _summed(values: np.ndarray, starts: tuple[int, ...]) -> np.ndarray:
+    """Rows of the pieces of a word added up; NaN where all of them are."""
+    missing = np.logical_and.reduceat(np.isnan(values), starts)
+    return np.where(missing, np.nan, np.add.reduceat(np.nan_to_num(values), starts))
+
+
+def _units(ground: Ground, place: int, values: Tensor) -> Tensor:
+    """[N,D] the vectors of a text at length one, of [N,E,D] in its place."""
+    found = []
+    for some in torch.split(values, ground.rows_at_once):
+        found.append(F.normalize(_embedded(ground, place, some), dim=-1))
+    return torch.cat(found)
+
+
+def _embedded(ground: Ground, place: int, values: Tensor) -> Tensor:
+    alone = ground.places[place]
+    text = ground.reading._replace(inputs=alone.raw)
+    reads = ground._replace(reading=text, places=(alone._replace(field=None, call=0),))
+    return reads.scores([values])[:, 0]
+
+
+def _integrated(ground: Ground, place: int) -> Tensor:
+    """[E,D] the part of each token in the vector of its text."""
+    here, base = ground.here[place], ground.base[place]
+    both = _units(ground, place, torch.stack([here, base])).double()
+    nodes = FIRST_NODES
+    while True:
+        parts = _jacobians(ground, place, nodes)
+        missing = (parts.sum(dim=0) - (both[0] - both[1])).norm() / (both[0] - both[1]).norm().clamp(min=1e-12)
+        if float(missing) <= COMPLETE or nodes >= MOST_NODES:
+            return parts
+        nodes *= 2
+
+
+def _jacobians(ground: Ground, place: int, count: int) -> Tensor:
+    here, base = ground.here[place], ground.base[place]
+    nodes, weights = np.polynomial.legendre.leggauss(count)
+    each = torch.eye(len(here), dtype=here.dtype, device=here.device)[..., None] * (here - base) * STEP  # [E,E,D]
+    total = torch.zeros(len(here), 1, dtype=torch.float64, device=here.device)
+    for node, weight in zip((nodes + 1) / 2, weights / 2, strict=True):
+        at = base + float(node) * (here - base)
+        ahead, behind = _units(ground, place, at + each), _units(ground, place, at - each)
+        total = total + float(weight) * (ahead - behind).double() / (2 * STEP)
+    return total
+
+
+def _occluded(ground: Ground, place: int) -> Tensor:
+    """[E,D] what the vector of a text loses with each token at its baseline."""
+    here, base = ground.here[place], ground.base[place]
+    gone = torch.eye(len(here), dtype=torch.bool, device=here.device)[..., None]
+    whole = _units(ground, place, here[None])
+    return (whole - _units(ground, place, torch.where(gone, base, here))).double()
+
+
+MEASURES: Mapping[str, Callable[[Ground, int], Tensor]] = {"integrated": _integrated, "occlusion": _occluded}

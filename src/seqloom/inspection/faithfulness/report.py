@@ -1,0 +1,211 @@
+"""The report: may this picture be believed on this model? One sentence, and every number beside it.
+
+    one input         token by token: explanations side by side, the cloud of shuffles, what erasing does
+    several inputs    what they come to: all measures, curves, shuffles by the largest weight, agreement
+
+Everything is asked of the model in evaluation mode with h fixed where weights are tried, and all chance comes from one
+seed: the same call gives the same report.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from seqloom.errors import ConfigError, DataError
+from seqloom.figures import Figure
+from seqloom.inspection.asking import read
+from seqloom.inspection.faithfulness import pictures
+from seqloom.inspection.faithfulness.adversary import CANDIDATES, CLOSE, STEPS
+from seqloom.inspection.faithfulness.agreement import MOST_LEFT_OUT, Pair, pairs
+from seqloom.inspection.faithfulness.answers import require_distributions
+from seqloom.inspection.faithfulness.measuring import Draws, Example, Explain, Wishes, layer_of, measured
+from seqloom.inspection.faithfulness.permuting import PERMUTATIONS
+from seqloom.inspection.faithfulness.removing import chosen_removal
+from seqloom.inspection.faithfulness.summary import Bin, Measure, bins, evidence, mean_curves, measures
+from seqloom.inspection.faithfulness.uniform import Needed, decisions, needed
+from seqloom.inspection.faithfulness.verdict import Badge, Evidence, Level, level_of, reservations, verdict
+from seqloom.inspection.subject import Reading, Subject
+from seqloom.inspection.view import MEDIUM, View
+
+ADVERSARIES = 20  # inputs that adversarial weights are searched for: half a second each
+MOST_PERMUTATIONS, MOST_STEPS = 10_000, 10_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class FaithfulnessView(View):
+    """How far a picture may be believed."""
+
+    kind: ClassVar[str] = "faithfulness"
+    picture: str  # what is asked about, in words
+    layer: str | None  # the path of the layer whose weights were tried
+    removal: str
+    evidence: Evidence
+    measures: tuple[Measure, ...]
+    bins: tuple[Bin, ...]  # none without attention
+    pairs: tuple[Pair, ...]
+    needed: Needed | None
+    examples: tuple[Example, ...]
+    seed: int
+
+    @property
+    def level(self) -> Level:
+        """How far: believed, in part, not believed."""
+        return level_of(self.evidence)
+
+    @property
+    def verdict(self) -> str:
+        """How far, in one sentence with its numbers."""
+        return verdict(self.evidence, self.picture)
+
+    def badge(self) -> Badge:
+        """The small value that other views show."""
+        return Badge(
+            self.level, self.evidence.comprehensiveness, self.evidence.random_comprehensiveness, self.evidence.inputs
+        )
+
+    def measure(self, name: str) -> Measure:
+        """The measure of this name; DataError for one that was not taken."""
+        found = {each.name: each for each in self.measures}
+        if name not in found:
+            raise DataError(f"'{name}' was not measured", fix=f"choose from {', '.join(found)}")
+        return found[name]
+
+    def figures(self) -> tuple[Figure, ...]:
+        curves = pictures.removal_curves(
+            mean_curves([each.rationale.told for each in self.examples]),
+            mean_curves([each.rationale.chance for each in self.examples]),
+            self.removal,
+        )
+        common = [curves, pictures.agreement_table(self.pairs), pictures.overview(self.measures)]
+        if len(self.examples) == 1:
+            return (*self._of_one(self.examples[0]), *common)
+        return (*common, *([pictures.by_sharpness(self.bins)] if self.bins else []))
+
+    @staticmethod
+    def _of_one(example: Example) -> list[Figure]:
+        found = pictures.token_figures(example)
+        if example.attention is not None:
+            found.append(pictures.shuffles(example.attention))
+            if example.attention.erased is not None:
+                found.append(pictures.erasures(example.attention.erased.taken))
+        return found
+
+    def sentences(self) -> tuple[str, ...]:
+        return (self.verdict, *reservations(self.evidence), *self._methods())
+
+    def _methods(self) -> list[str]:
+        """How it was measured."""
+        said = [f"Tokens were taken away by {'deleting' if self.removal == 'delete' else 'masking'} them."]
+        searched = [each.attention.adversary for each in self.examples if each.attention and each.attention.adversary]
+        if searched:
+            found = sum(each.feasible for each in searched)
+            said.append(
+                f"{CANDIDATES} adversarial weightings were searched for on {len(searched)} inputs: on {found} of them "
+                "one leaves the answers as they are."
+            )
+        elif self.layer is not None:
+            said.append("Adversarial weights were not searched for: not asked for, or too many weights.")
+        if (long := sum(len(each.tokens) > MEDIUM for each in self.examples)) > 0:
+            said.append(f"Of {long} inputs of more than {MEDIUM} tokens, {MOST_LEFT_OUT} were left out one by one.")
+        return said
+
+
+def faithfulness(
+    subject: Subject,
+    readings: Reading | list[Reading],
+    *,
+    layer: int | str | None = None,
+    explain: Explain | None = None,
+    removal: str | None = None,
+    truths: Sequence[str | int] | None = None,
+    uniform: Subject | None = None,
+    others: Sequence[Subject] = (),
+    permutations: int = PERMUTATIONS,
+    adversaries: int = ADVERSARIES,
+    steps: int = STEPS,
+    close: float = CLOSE,
+    seed: int = 0,
+) -> FaithfulnessView:
+    """How far the attention of a layer, or what `explain` says of each token, may be believed on these inputs.
+
+    `uniform` is a model of the same build that learnt with equal weights, `others` are models from other seeds, and
+    `truths` are the right answers. `adversaries` is the number of inputs that adversarial weights are searched for.
+    """
+    given: list[Reading] = [readings] if isinstance(readings, Reading) else list(readings)
+    wishes = Wishes(layer, explain, removal, permutations, steps, close, tuple(others))
+    _require(subject, given, wishes, truths, adversaries)
+    draws = Draws.seeded(seed)
+    examples = tuple(
+        measured(subject, reading, wishes, draws, search=number < adversaries) for number, reading in enumerate(given)
+    )
+    return _view(subject, given, wishes, examples, _needed(subject, given, examples, truths, uniform), seed)
+
+
+def _view(
+    subject: Subject,
+    given: Sequence[Reading],
+    wishes: Wishes,
+    examples: tuple[Example, ...],
+    found_needed: Needed | None,
+    seed: int,
+) -> FaithfulnessView:
+    layer, found = layer_of(subject, given[0], wishes), measures(examples)
+    picture = "This explanation" if wishes.explain is not None or layer is None else f"The attention of {layer.path}"
+    return FaithfulnessView(
+        title="How far may the picture be believed?",
+        picture=picture,
+        layer=None if layer is None else layer.path,
+        removal=examples[0].rationale.removal,
+        evidence=evidence(found, len(examples), found_needed, of_attention=wishes.explain is None),
+        measures=found,
+        bins=() if layer is None else bins(examples),
+        pairs=pairs([each.agreements for each in examples], [each.answer for each in examples]),
+        needed=found_needed,
+        examples=examples,
+        seed=seed,
+    )
+
+
+def _require(
+    subject: Subject, given: Sequence[Reading], wishes: Wishes, truths: Sequence[Any] | None, adversaries: int
+) -> None:
+    """Raise before any work for what cannot be measured."""
+    require_distributions(subject)
+    if not given:
+        raise DataError("there is no input to measure on", fix="give one reading at least")
+    if truths is not None and len(truths) != len(given):
+        raise DataError(f"{len(truths)} truths for {len(given)} inputs", fix="give one for each")
+    for truth in truths or ():
+        subject.column(truth)
+    for name, value, low, high in (
+        ("permutations", wishes.permutations, 1, MOST_PERMUTATIONS),
+        ("steps", wishes.steps, 1, MOST_STEPS),
+        ("adversaries", adversaries, 0, 10**9),
+    ):
+        if not low <= value <= high:
+            raise ConfigError(f"{name} is {value}", fix=f"take {low} to {high:,}")
+    if not 0 < wishes.close < 1:
+        raise ConfigError(f"close is {wishes.close}", fix="take a TVD between 0 and 1, such as 0.01")
+    for reading in given:
+        layer_of(subject, reading, wishes)
+        chosen_removal(subject, reading, wishes.removal)
+        if all(token.is_special for token in reading.sides[0].tokens):
+            raise DataError("an input has nothing but special symbols", fix="leave it out")
+
+
+def _needed(
+    subject: Subject,
+    given: Sequence[Reading],
+    examples: Sequence[Example],
+    truths: Sequence[str | int] | None,
+    uniform: Subject | None,
+) -> Needed | None:
+    """What equal weights cost; None without attention."""
+    evens = [each.attention.even for each in examples if each.attention is not None]
+    if not evens:
+        return None
+    columns = None if truths is None else [(subject.column(truth),) for truth in truths]
+    if columns is not None and any(len(each.decided) != 1 for each in examples):
+        raise DataError("truths are one answer for each input, and these have several", fix="leave truths out")
+    again = None if uniform is None else [decisions(uniform, read(uniform, reading.given)) for reading in given]
+    return needed(evens, [each.decided for each in examples], columns, again)

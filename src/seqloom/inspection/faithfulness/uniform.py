@@ -1,0 +1,108 @@
+"""Equal weights, and other models (Wiegreffe and Pinter 2019): does this task need attention, and is it the same twice?
+
+frozen       equal weights in the place of the model's own, nothing trained anew: does *this model* use its weights?
+retrained    a model of the same build that learnt with equal weights (pooling "mean" in the place of "attention"):
+             does *the task* need them? If it scores as well, none of the other tests says anything about need.
+seeds        models of the same build from other seeds: JSD of their weights from these, the median over the models.
+             The furthest weights of an adversary mean something where they lie beyond this.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from seqloom.errors import DataError
+from seqloom.inspection.asking import read
+from seqloom.inspection.attention_layers import chosen_layer, evaluating, layers_of
+from seqloom.inspection.faithfulness.answers import decided, flipped, probabilities
+from seqloom.inspection.faithfulness.bench import Bench, at_bench
+from seqloom.inspection.faithfulness.distances import jensen_shannon, total_variation
+from seqloom.inspection.faithfulness.permuting import evened
+from seqloom.inspection.subject import Reading, Subject
+
+
+class Evened(NamedTuple):
+    """One input under equal weights."""
+
+    moved: float  # TVD of the answers
+    kept: float  # the share of decisions that stay
+    decided: tuple[int, ...]  # [Q]
+
+
+class Needed(NamedTuple):
+    """What equal weights cost over several inputs; a score is the share of right answers, None where it is unknown."""
+
+    moved: float  # TVD under frozen equal weights, the mean
+    kept: float  # the share of decisions that stay under them
+    score: float | None  # of the model
+    frozen_score: float | None  # of the model with equal weights
+    retrained_score: float | None  # of the model that learnt with equal weights
+
+
+def even(bench: Bench) -> Evened:
+    """The answers under equal weights."""
+    found = bench.under(lambda rows, _: evened(rows, bench.movable(rows)), 1)
+    moved = float(total_variation(found, bench.own).mean())
+    kept = 1 - float(flipped(found, decided(bench.own))[0])
+    return Evened(moved, kept, tuple(decided(found[0]).tolist()))
+
+
+@torch.no_grad()
+def decisions(subject: Subject, reading: Reading) -> tuple[int, ...]:
+    """[Q] what a model answers."""
+    with evaluating(subject.model):
+        return tuple(decided(probabilities(subject, reading, reading.inputs)[0]).tolist())
+
+
+def needed(
+    evens: Sequence[Evened],
+    own: Sequence[Sequence[int]],
+    truths: Sequence[Sequence[int]] | None,
+    retrained: Sequence[Sequence[int]] | None,
+) -> Needed:
+    """What equal weights cost: decisions and truths of every input, those of the retrained model where there is one."""
+    moved, kept = (float(np.mean([getattr(each, name) for each in evens])) for name in ("moved", "kept"))
+    if truths is None:
+        return Needed(moved, kept, None, None, None)
+    again = None if retrained is None else score(retrained, truths)
+    return Needed(moved, kept, score(own, truths), score([each.decided for each in evens], truths), again)
+
+
+def score(found: Sequence[Sequence[int]], truths: Sequence[Sequence[int]]) -> float:
+    """The share of answers that are true."""
+    right = [
+        one == true for each, said in zip(found, truths, strict=True) for one, true in zip(each, said, strict=True)
+    ]
+    return float(np.mean(right))
+
+
+def seed_distance(bench: Bench, others: Sequence[Subject], layer: int | str | None) -> float | None:
+    """JSD of the weights of other models from these, the median over the models; None without any."""
+    if not others:
+        return None
+    own = _shares(bench.weights)
+    return float(np.median([_distance(own, _weights(other, bench.reading, layer)) for other in others]))
+
+
+def _weights(other: Subject, reading: Reading, layer: int | str | None) -> np.ndarray:
+    again = read(other, reading.given)
+    with at_bench(other, again, chosen_layer(layers_of(other, again), layer)) as bench:
+        return _shares(bench.weights)
+
+
+def _shares(weights: np.ndarray) -> np.ndarray:
+    """The weights of what was written, as shares of what they have together."""
+    known = weights[~np.isnan(weights)]
+    shares: np.ndarray = known / max(known.sum(), np.finfo(float).tiny)
+    return shares
+
+
+def _distance(own: np.ndarray, others: np.ndarray) -> float:
+    if own.shape != others.shape:
+        raise DataError(
+            f"another model cuts this input into {len(others)} tokens, and this one into {len(own)}",
+            fix="compare models that were trained with the same tokeniser",
+        )
+    return float(jensen_shannon(torch.from_numpy(own), torch.from_numpy(others)))

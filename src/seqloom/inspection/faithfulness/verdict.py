@@ -1,0 +1,128 @@
+"""The sentence: how far the picture may be believed on this model, from numbers against stated thresholds.
+
+    moves      shuffled weights move the answers:                mean of the median TVD >= 0.1
+    carries    the tokens that it marks carry the answers:       comprehensiveness - that of random tokens >= 0.1
+
+    both       the picture may be believed         one      in part, and the sentence says which part
+    neither    it may not be believed              carries alone decides for explanations that are not attention
+
+What else is known is said behind it and does not change the level: that far other weights give the same answers, that
+equal weights would have done, that few inputs were looked at. A test that says "used" and one that says "not needed"
+may both be right, so the numbers stand beside the sentence and are never put together into one score.
+"""
+
+from typing import Literal, NamedTuple
+
+MOVES, CARRIES = 0.1, 0.1
+FAR = 0.2  # JSD from which other weights make another picture
+NO_WORSE = 0.01  # of the score: so near it is the same
+FEW = 20  # inputs
+
+Level = Literal["believed", "in part", "not believed", "not measured"]
+
+
+class Badge(NamedTuple):
+    """What other views say about how far they may be believed."""
+
+    level: Level = "not measured"
+    value: float | None = None  # comprehensiveness
+    baseline: float | None = None  # that of random tokens
+    inputs: int = 0
+
+    @property
+    def text(self) -> str:
+        """The badge in words.
+
+        >>> Badge().text
+        'faithfulness: not measured'
+        >>> Badge("believed", 0.49, 0.031, 200).text
+        'faithfulness: believed, comprehensiveness 0.49 (random tokens 0.03), 200 inputs'
+        """
+        if self.value is None or self.baseline is None:
+            return f"faithfulness: {self.level}"
+        numbers = f"comprehensiveness {self.value:.2f} (random tokens {self.baseline:.2f})"
+        return f"faithfulness: {self.level}, {numbers}, {_counted(self.inputs)}"
+
+
+class Evidence(NamedTuple):
+    """The numbers that a verdict rests on; None where something was not measured."""
+
+    inputs: int
+    comprehensiveness: float
+    random_comprehensiveness: float
+    moved: float | None = None  # TVD of shuffles; None: the picture is not attention
+    adversary: float | None = None  # JSD of the furthest weights with the same answers
+    seeds: float | None = None  # JSD between models of other seeds
+    score: float | None = None
+    uniform_score: float | None = None  # of a model that learnt with equal weights
+
+
+def level_of(evidence: Evidence) -> Level:
+    """How far the picture may be believed."""
+    passed = [carries(evidence)] + ([moves(evidence)] if evidence.moved is not None else [])
+    return "believed" if all(passed) else "in part" if any(passed) else "not believed"
+
+
+def moves(evidence: Evidence) -> bool:
+    """Whether the answers need these weights."""
+    return evidence.moved is not None and evidence.moved >= MOVES
+
+
+def carries(evidence: Evidence) -> bool:
+    """Whether the answers need these tokens, more than others."""
+    return evidence.comprehensiveness - evidence.random_comprehensiveness >= CARRIES
+
+
+def verdict(evidence: Evidence, picture: str) -> str:
+    """How far the picture may be believed, in one sentence."""
+    heading = {
+        "believed": f"{picture} may be believed on this model",
+        "in part": f"{picture} may be believed in part",
+        "not believed": f"{picture} may not be believed on this model",
+    }[level_of(evidence)]
+    marked = (
+        f"taking away the tokens that it marks costs {evidence.comprehensiveness:.2f} of the answer's probability, "
+        f"random ones {evidence.random_comprehensiveness:.2f}"
+    )
+    if evidence.moved is None:
+        return f"{heading}: {marked} ({_counted(evidence.inputs)})."
+    shuffled = f"shuffling its weights moves the answers by {evidence.moved:.2f}"
+    joint = ", and" if moves(evidence) == carries(evidence) else ", but"
+    return f"{heading}: {shuffled}{joint} {marked} ({_counted(evidence.inputs)})."
+
+
+def reservations(evidence: Evidence) -> tuple[str, ...]:
+    """What else is to be known before the picture is shown to somebody."""
+    return tuple(
+        sentence
+        for sentence in (_other_weights(evidence), _not_needed(evidence), _few(evidence))
+        if sentence is not None
+    )
+
+
+def _other_weights(evidence: Evidence) -> str | None:
+    if evidence.adversary is None or evidence.adversary < FAR:
+        return None
+    found = f"It is not the only picture: weights as far off as JSD {evidence.adversary:.2f} (of at most 0.69)"
+    if evidence.seeds is None:
+        return f"{found} leave the answers as they are."
+    beyond = "no further than" if evidence.adversary <= evidence.seeds else "further than"
+    return f"{found} leave the answers as they are, {beyond} models of other seeds are ({evidence.seeds:.2f})."
+
+
+def _not_needed(evidence: Evidence) -> str | None:
+    if evidence.score is None or evidence.uniform_score is None:
+        return None
+    scores = (
+        f"a model that learnt with equal weights scores {evidence.uniform_score:.3f}, this one {evidence.score:.3f}"
+    )
+    does = "needs no attention" if evidence.uniform_score >= evidence.score - NO_WORSE else "needs attention"
+    return f"The task {does}: {scores}."
+
+
+def _few(evidence: Evidence) -> str | None:
+    return None if evidence.inputs >= FEW else f"That is little to go by: {_counted(evidence.inputs)} only."
+
+
+def _counted(count: int) -> str:
+    return f"{count} input{'s' if count != 1 else ''}"

@@ -1,0 +1,194 @@
+"""One input of one model, with every view of it as a method.
+
+    inspection = seqloom.load("runs/trec").inspect("Who wrote Hamlet ?")
+    inspection.views()                  what this model has to show
+    inspection.attention(layer=0)       a result that shows and saves itself
+    inspection.missing()                what it has not, and why
+
+The methods are one table: a function, the question that it answers, and what a model needs for it. Functions about
+data are given this input and those that it is looked at among.
+"""
+
+import sys
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+
+from seqloom.errors import ConfigError, did_you_mean
+from seqloom.figures.markup import tag
+from seqloom.inspection import having, trials
+from seqloom.inspection.alignment import alignment
+from seqloom.inspection.asking import read
+from seqloom.inspection.attention import attention
+from seqloom.inspection.attribution.ngrams import ngram_contributions
+from seqloom.inspection.attribution.pairs import similarity_pairs
+from seqloom.inspection.attribution.single import attribution
+from seqloom.inspection.attribution.table import attribution_table
+from seqloom.inspection.attribution.together import attributions_compared
+from seqloom.inspection.beam_tree import beam_tree
+from seqloom.inspection.cutting import cutting
+from seqloom.inspection.faithfulness.report import faithfulness
+from seqloom.inspection.filters import filters
+from seqloom.inspection.fired import fired
+from seqloom.inspection.gates import gates
+from seqloom.inspection.gradients import gradients
+from seqloom.inspection.graphs.front import answer_graph
+from seqloom.inspection.head_view import head_view
+from seqloom.inspection.heads import heads
+from seqloom.inspection.health import health
+from seqloom.inspection.lattice import lattice
+from seqloom.inspection.neighbours import neighbours
+from seqloom.inspection.next_symbols import next_symbols
+from seqloom.inspection.picture_filters import activation_maps, picture_filters
+from seqloom.inspection.positions_view import positions
+from seqloom.inspection.probing import probe
+from seqloom.inspection.query_key import query_key
+from seqloom.inspection.states import states
+from seqloom.inspection.subject import Reading, Subject
+from seqloom.inspection.swapping import edited
+from seqloom.inspection.view import View, notebook
+
+P = ParamSpec("P")
+V = TypeVar("V", bound=View)
+Given = TypeVar("Given", Reading, list[Reading])
+
+
+class Look(Generic[Given, P, V]):
+    """A view as a method: the function without what the inspection knows."""
+
+    name: str
+
+    def __init__(
+        self,
+        function: Callable[Concatenate[Subject, Given, P], V],
+        question: str,
+        needs: having.Question = having.anything,
+    ) -> None:
+        self.function: Callable[Concatenate[Subject, Given, P], V] = function
+        self.question, self.needs = question, needs
+
+    def __set_name__(self, _owner: type, name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, inspection: None, owner: type) -> "Look[Given, P, V]": ...
+
+    @overload
+    def __get__(self, inspection: "Inspection", owner: type) -> Callable[P, V]: ...
+
+    def __get__(self, inspection: "Inspection | None", owner: type) -> "Look[Given, P, V] | Callable[P, V]":
+        if inspection is None:
+            return self
+        bound: Any = partial(self.function, inspection.subject, self.given(inspection))
+        bound.__doc__, bound.__name__ = self.function.__doc__, self.name  # what a notebook shows beside the signature
+        found: Callable[P, V] = bound
+        return found
+
+    def given(self, inspection: "Inspection") -> Given:
+        """What of the inspection the function is about."""
+        raise NotImplementedError
+
+
+class OfOne(Look[Reading, P, V]):
+    """A view of the input alone."""
+
+    def given(self, inspection: "Inspection") -> Reading:
+        """The input."""
+        return inspection.reading
+
+
+class OfAll(Look[list[Reading], P, V]):
+    """A view of data: of the input, and of those that it is looked at among."""
+
+    def given(self, inspection: "Inspection") -> list[Reading]:
+        """All of them, the input first."""
+        return [inspection.reading, *inspection.among]
+
+
+class Inspection:
+    """One input of a model, and every view of it: `views()` says which there are."""
+
+    def __init__(self, subject: Subject, given: Any, *, target: str | None = None, among: Iterable[Any] = ()) -> None:
+        self.subject = subject
+        self.reading = read(subject, given, target=target)
+        self.among = [read(subject, other) for other in among]
+
+    attention = OfOne(attention, "which tokens each token reads, and how much", having.attention)
+    heads = OfAll(heads, "what kind of head each one is: previous token, first token, same word", having.attention)
+    head_view = OfOne(head_view, "where each head looks from a token, as lines", having.attention)
+    query_key = OfOne(query_key, "why a weight is high: query times key, dimension by dimension", having.keys)
+    alignment = OfOne(alignment, "which source words each target word was said from", having.alignment)
+    gates = OfOne(gates, "what an LSTM or GRU remembers, writes and shows at each token", having.gates)
+    states = OfOne(states, "the path of the hidden state through the input", having.states)
+    probe = OfAll(probe, "which unit tracks a property, such as depth or position", having.states)
+    gradients = OfOne(gradients, "how far back the error signal reaches, and where it dies", having.an_answer)
+    health = OfAll(health, "activations, gradient norms, dead and saturated units of each layer")
+    filters = OfAll(filters, "the n-grams of the data that fire each filter most", having.filters)
+    fired = OfOne(fired, "which filters fired here, and what they gave to the answer", having.fired_filters)
+    activation_maps = OfOne(activation_maps, "where in a picture each filter fires", having.picture_filters)
+    picture_filters = OfAll(picture_filters, "the patches that fire each filter most", having.picture_filters)
+    positions = OfOne(positions, "what the model knows about position, and how far it was trained", positions)
+    attribution = OfOne(attribution, "which tokens moved the answer", having.an_answer)
+    attributions = OfOne(attributions_compared, "the same by several methods, and how far they agree", having.an_answer)
+    attribution_table = OfOne(attribution_table, "which tokens moved each answer", having.an_answer)
+    similarity_pairs = OfOne(similarity_pairs, "which pairs of tokens make two texts alike", having.two_texts)
+    ngrams = OfOne(ngram_contributions, "what each n-gram gives to the answer, exactly", having.ngrams)
+    faithfulness = OfAll(faithfulness, "how far a picture of attention may be believed", having.tried_weights)
+    neighbours = OfAll(neighbours, "the words nearest to a word in its context", having.states)
+    next_symbols = OfOne(next_symbols, "what comes next, and what sampling makes of it", having.next_symbols)
+    beam_tree = OfOne(beam_tree, "what a beam search tried, kept and gave up", having.next_symbols)
+    lattice = OfOne(lattice, "why these tags: scores, moves, best paths and how sure", having.tags)
+    cutting = OfOne(cutting, "how the text was cut into symbols", cutting)
+    swap = OfOne(trials.swap, "what changes when one word is another")
+    ablate = OfOne(trials.ablate, "what changes when a head finds nothing", having.keys)
+    clamp = OfOne(trials.clamp, "what changes when a unit or gate stands still", having.recurrence)
+    patch = OfOne(trials.patch, "what changes with a vector of another input", having.states)
+    edits = OfOne(edited, "what changes while any edit lasts")
+    graph = OfOne(answer_graph, "every operation, with its value and its gradient")
+
+    def views(self) -> dict[str, str]:
+        """The views that this model has of this input, each with the question that it answers."""
+        return {look.name: look.question for look in LOOKS.values() if self._reason(look) is None}
+
+    def missing(self) -> dict[str, str]:
+        """The views that it has not, each with the reason."""
+        return {look.name: reason for look in LOOKS.values() if (reason := self._reason(look)) is not None}
+
+    def view(self, name: str, **options: Any) -> View:
+        """The view of this name: what a method of that name gives."""
+        if name not in LOOKS:
+            raise ConfigError(f"there is no view '{name}'", fix=did_you_mean(name, LOOKS))
+        found: View = getattr(self, name)(**options)
+        return found
+
+    def _reason(self, look: Look[Any, Any, Any]) -> str | None:
+        return having.reason(look.needs, self.subject, self.reading)
+
+    def text(self) -> str:
+        """What is looked into, and what there is to see, as lines."""
+        width = max(map(len, LOOKS))
+        lines = [f"  {name:<{width}}  {question}" for name, question in self.views().items()]
+        return "\n".join([self._told(), "", *lines])
+
+    def show(self) -> None:
+        """Nothing; the overview is shown, in a notebook or on standard output."""
+        if (display := notebook()) is not None:
+            display(self)
+        else:
+            sys.stdout.write(self.text() + "\n")
+
+    def __repr__(self) -> str:
+        return f"Inspection({self._told()})"
+
+    def _told(self) -> str:
+        sides = ", ".join(f"{side.name} of {len(side.tokens):,} tokens" for side in self.reading.sides)
+        return f"{self.subject.task.name}: {sides}"
+
+    def _repr_html_(self) -> str:
+        rows = (tag("tr", tag("td", tag("code", name)), tag("td", asks)) for name, asks in self.views().items())
+        return tag("p", self._told()) + tag("table", *rows)
+
+
+LOOKS: dict[str, Look[Any, Any, Any]] = {
+    name: look for name, look in vars(Inspection).items() if isinstance(look, Look)
+}

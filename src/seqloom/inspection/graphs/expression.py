@@ -1,0 +1,202 @@
+"""The graph of an expression: every number with its local derivatives, what comes from above, and its gradient."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from seqloom.figures import Figure
+from seqloom.figures.axis import brief
+from seqloom.figures.words import visible, wrap
+from seqloom.inspection.graphs.diagram import MOST_CARDS, Card, Diagram, Link
+from seqloom.inspection.graphs.scalars import Edge, Node, evaluate
+from seqloom.inspection.graphs.walking import Part, Step, walking_page
+from seqloom.inspection.view import View
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpressionGraph(View):
+    """An expression computed forward and back; `nodes` are in topological order."""
+
+    kind: ClassVar[str] = "expression_graph"
+    expression: str
+    nodes: tuple[Node, ...]
+    target: int
+
+    @property
+    def result(self) -> float:
+        """The value of the last statement."""
+        return self.nodes[self.target].value
+
+    @property
+    def inputs(self) -> dict[str, float]:
+        """The values that were given, by name."""
+        return {node.name: node.value for node in self.nodes if node.operation == "input"}
+
+    @property
+    def gradients(self) -> dict[str, float]:
+        """The derivative of the result by each input."""
+        return {node.name: node.gradient for node in self.nodes if node.operation == "input"}
+
+    def __getitem__(self, name: str) -> Node:
+        return next(node for node in self.nodes if node.name == name)
+
+    def stepped(self, rate: float) -> "ExpressionGraph":
+        """The same expression after one step of gradient descent: each input less rate x its gradient."""
+        moved = {name: value - rate * self.gradients[name] for name, value in self.inputs.items()}
+        return expression_graph(self.expression, moved)
+
+    def steps(self) -> tuple[Step, ...]:
+        """The walk: every value in topological order, then every gradient in the reverse order."""
+        return (*self._forward(), *self._backward())
+
+    def _drawn(self) -> dict[int, int]:
+        """The number of the card of each node that has one: numbers that were written have none."""
+        seen = [at for at, node in enumerate(self.nodes) if node.operation != "number" or at == self.target]
+        return {at: card for card, at in enumerate(seen)}
+
+    def _forward(self) -> Iterator[Step]:
+        for at, card in self._drawn().items():
+            node = self.nodes[at]
+            told = [node.name, node.written, node.with_numbers, brief(node.value)]
+            yield Step(card, "value", " = ".join(dict.fromkeys(told)))
+
+    def _backward(self) -> Iterator[Step]:
+        for at, card in reversed(self._drawn().items()):
+            yield Step(card, "slope", self._told_gradient(at))
+
+    def _told_gradient(self, at: int) -> str:
+        """The gradient of one node: what each of its readers passes on, and their sum."""
+        node, end = self.nodes[at], self.nodes[self.target].name
+        whole = f"∂{end}/∂{node.name}"
+        parts = [(reader, edge) for reader in self.nodes for edge in reader.edges if edge.parent == at]
+        if at == self.target or not parts:
+            why = "where the way back begins" if at == self.target else f"{end} does not depend on it"
+            return f"{whole} = {brief(node.gradient)}   {why}"
+        if len(parts) == 1:
+            return f"{whole} = {self._passed(*parts[0], node)}"
+        lines = [f"  through {reader.name}: {self._passed(reader, edge, node)}" for reader, edge in parts]
+        sums = " + ".join([brief(parts[0][1].passed), *(_bracketed(edge.passed) for _, edge in parts[1:])])
+        return "\n".join(
+            [f"{whole} is the sum over {len(parts)} readers", *lines, f"  {sums} = {brief(node.gradient)}"]
+        )
+
+    def _passed(self, reader: Node, edge: Edge, node: Node) -> str:
+        """What one reader passes on to a node: the chain rule in letters, the local derivative, then the numbers."""
+        end, local = self.nodes[self.target], f"∂{reader.name}/∂{node.name}"
+        rule = brief(edge.local) if edge.formula == brief(edge.local) else f"{edge.formula} = {brief(edge.local)}"
+        if reader is end:
+            return rule
+        product = f"{_bracketed(reader.gradient)} × {_bracketed(edge.local)} = {brief(edge.passed)}"
+        return f"∂{end.name}/∂{reader.name} × {local}, and {local} = {rule}, so {product}"
+
+    def text(self, width: int = 80, *, colour: bool = False) -> str:
+        """The walk as lines: forward, then back, with every local derivative in a formula."""
+        forward = [step.text for step in self._forward()]
+        backward = [step.text for step in self._backward()]
+        lines = [
+            *_wrapped(self.title, width),
+            "",
+            "Forward: every value from those before it",
+            *_numbered(forward, width),
+            "",
+            "Back: what comes from above times the local derivative, added up over all readers",
+            *_numbered(backward, width),
+            "",
+            *(line for sentence in self.sentences() for line in _wrapped(sentence, width)),
+        ]
+        return "\n".join(lines)
+
+    def sentences(self) -> tuple[str, ...]:
+        """The result, the gradients, and what of it may surprise."""
+        end = self.nodes[self.target]
+        slopes = ", ".join(f"∂{end.name}/∂{name} = {brief(slope)}" for name, slope in self.gradients.items())
+        found = [f"{end.name} = {brief(end.value)}." + (f" {slopes}." if slopes else "")]
+        moving = {name: abs(slope) for name, slope in self.gradients.items() if slope == slope}
+        if len(moving) > 1 and max(moving.values()) > 0:
+            found.append(f"{end.name} reacts most to {max(moving, key=lambda name: moving[name])}.")
+        dead = [name for name, slope in self.gradients.items() if slope == 0]
+        found += [f"Dead: no change comes back to {', '.join(dead)}."] if dead else []
+        lost = [node.name for node in self.nodes if node.gradient != node.gradient]
+        found += [f"The derivative by {', '.join(lost)} is not defined here."] if lost else []
+        if any(node.operation == "relu" and self.nodes[node.parents[0]].value == 0 for node in self.nodes):
+            found.append("The slope of relu at 0 is taken to be 0, as in torch; some lectures print 1.")
+        return tuple(found)
+
+    def figures(self) -> tuple[Figure, ...]:
+        """The diagram; of a very large expression the part of it nearest to the result."""
+        return (self._diagram(),)
+
+    def _diagram(self) -> Diagram:
+        cards = self._drawn()
+        skipped = max(0, len(cards) - MOST_CARDS)
+        kept = {at: card - skipped for at, card in cards.items() if card >= skipped}
+        links = dict[tuple[int, int], list[Edge]]()
+        for at in kept:
+            for edge in self.nodes[at].edges:
+                if edge.parent in kept:
+                    links.setdefault((kept[edge.parent], kept[at]), []).append(edge)
+        caption = f"The first {skipped:,} of {len(cards):,} numbers are left out." if skipped else ""
+        return Diagram(
+            title=self.title,
+            cards=tuple(self._card(at) for at in kept),
+            links=tuple(_link(source, target, edges) for (source, target), edges in links.items()),
+            caption=caption,
+        )
+
+    def _card(self, at: int) -> Card:
+        node = self.nodes[at]
+        name = node.name if node.written in (node.name, brief(node.value)) else f"{node.name} = {node.written}"
+        size = abs(node.gradient) if abs(node.gradient) < float("inf") else None
+        slope = f"gradient {brief(node.gradient)}"
+        return Card(
+            name, f"value {brief(node.value)}", slope, size, note=self._told_gradient(at), is_input=not node.parents
+        )
+
+    def html(self) -> str:
+        """A page with a slider that walks forward and back."""
+        drawn = self._diagram()
+        skipped = len(self._drawn()) - len(drawn.cards)
+        steps = [step._replace(card=step.card - skipped) for step in self.steps() if step.card >= skipped]
+        return walking_page(self.title, [Part("", "", self.sentences(), [replace(drawn, title="")], steps)])
+
+    def to_json(self) -> dict[str, Any]:
+        """The numbers as plain values."""
+        return {**super().to_json(), "result": self.result, "sentences": list(self.sentences())}
+
+
+def expression_graph(text: str, values: Mapping[str, float]) -> ExpressionGraph:
+    """The graph of an expression at these values; of several statements, the gradients of the last one.
+
+    >>> expression_graph("d = 2*b; e = a + d; L = c*e", {"a": 3, "b": 1, "c": -2}).gradients
+    {'a': -2.0, 'b': -4.0, 'c': 5.0}
+    """
+    computed = evaluate(text, values)
+    given = ", ".join(f"{name} = {brief(value)}" for name, value in values.items())
+    title = " ; ".join(part.strip() for part in text.splitlines() if part.strip())
+    title = f"{title}  at  {given}" if given else title
+    return ExpressionGraph(title=title, expression=text, nodes=computed.nodes, target=computed.target)
+
+
+def _link(source: int, target: int, edges: list[Edge]) -> Link:
+    passed = sum(edge.passed for edge in edges)
+    note = "; ".join(f"local derivative {edge.formula} = {brief(edge.local)}" for edge in edges)
+    size = abs(passed) if abs(passed) < float("inf") else None
+    return Link(source, target, size, f"{note}; passes back {brief(passed)}")
+
+
+def _bracketed(value: float) -> str:
+    return f"({brief(value)})" if value < 0 else brief(value)
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    return wrap(visible(text), width)
+
+
+def _numbered(steps: list[str], width: int) -> list[str]:
+    """The steps with their numbers; what goes on stands indented below."""
+    room = len(str(len(steps)))
+    lines = []
+    for number, step in enumerate(steps, start=1):
+        parts = [line for part in step.split("\n") for line in wrap(visible(part), width - room - 2)]
+        lines += [f"{number:>{room}}  {parts[0]}", *(f"{'':{room}}  {part}" for part in parts[1:])]
+    return lines

@@ -1,0 +1,148 @@
+"""One function for every graph: of an expression, of a function of tensors, of a model."""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, overload
+
+import torch
+from torch import Tensor, nn
+
+from seqloom.errors import DataError
+from seqloom.inspection.asking import scores
+from seqloom.inspection.graphs.expression import ExpressionGraph, expression_graph
+from seqloom.inspection.graphs.model import ModelGraph
+from seqloom.inspection.graphs.recording import Given, recorded, replaced, tensors_in
+from seqloom.inspection.graphs.repeats import with_steps
+from seqloom.inspection.subject import Answer, Reading, Subject
+
+
+@overload
+def graph(of: str, inputs: Mapping[str, float]) -> ExpressionGraph: ...
+
+
+@overload
+def graph(of: Callable[..., Any], inputs: Any, *, number: Callable[[Any], Tensor] | None = None) -> ModelGraph: ...
+
+
+def graph(of: Any, inputs: Any, *, number: Callable[[Any], Tensor] | None = None) -> ExpressionGraph | ModelGraph:
+    """The graph of an expression, a function or a model at these inputs: values forward, gradients back.
+
+    `inputs` is what it is called with: a mapping by name, a tuple or list by place, anything else as the one argument;
+    numbers become float64 tensors. The gradients are those of one number: `number` makes it of the result, else a
+    result of one number is it, else the largest number of the result is. A model is looked at in evaluation mode and
+    left as it was; `model.loss` and other methods of a model are functions whose parts have the names of the model.
+    """
+    if isinstance(of, str):
+        return expression_graph(of, inputs)
+    if not callable(of):
+        raise DataError(f"a graph was asked of a {type(of).__name__}", fix="give an expression, a function or a model")
+    root = _root(of)
+    given, arguments, named = _arguments(of, inputs)
+    title = f"Graph of {type(root).__name__ if root is not None else getattr(of, '__name__', 'a function')}"
+
+    def run() -> Tensor:
+        return _one_number(of(*arguments, **named), number)
+
+    with resting(root):
+        return ModelGraph(title=title, trace=with_steps(recorded(run, given, root)))
+
+
+def answer_graph(
+    subject: Subject, reading: Reading, *, answer: str | int | None = None, at: int | None = None
+) -> ModelGraph:
+    """The graph of one score of a model: that of `answer` in row `at`, else of the likeliest answer in the last row."""
+    with torch.no_grad():
+        every = scores(subject, reading.inputs)[0]  # [R,K]
+    row = at if at is not None else every.shape[0] - 1
+    if not -every.shape[0] <= row < every.shape[0]:
+        raise DataError(f"there is no answer {row}", fix=f"choose from 0 to {every.shape[0] - 1}")
+    column = int(every[row].argmax()) if answer is None else subject.column(answer)
+    inputs, asked = _ready(reading.inputs), Answer(row, column)
+
+    def run() -> Tensor:
+        return asked.of(scores(subject, inputs))[0]
+
+    given = list(_named("", inputs))
+    title = f"Graph of the score of {subject.name(column)}"
+    with resting(subject.model):
+        return ModelGraph(title=title, trace=with_steps(recorded(run, given, subject.model)))
+
+
+def _root(of: Any) -> nn.Module | None:
+    owner = of if isinstance(of, nn.Module) else getattr(of, "__self__", None)
+    return owner if isinstance(owner, nn.Module) else None
+
+
+@contextmanager
+def resting(root: nn.Module | None) -> Iterator[None]:
+    """Inside the `with`, a model is in evaluation mode; afterwards every part of it is in the mode that it was in."""
+    modes = {} if root is None else {module: module.training for module in root.modules()}
+    for module in modes:
+        # cuDNN's recurrences go back only in training mode, which without dropout computes the same
+        module.training = isinstance(module, nn.RNNBase) and module.dropout == 0
+    try:
+        yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+
+
+def _arguments(of: Any, inputs: Any) -> tuple[list[Given], tuple[Any, ...], dict[str, Any]]:
+    """The tensors that are handed in, by name, and the arguments to call with: those tensors, ready for gradients."""
+    if isinstance(inputs, Mapping):
+        values, names = list(inputs.values()), [str(name) for name in inputs]
+    elif isinstance(inputs, tuple | list) and not hasattr(inputs, "_fields"):
+        values, names = list(inputs), _parameters(of)
+    else:
+        values, names = [inputs], _parameters(of)
+    names += [f"input {at}" for at in range(len(names), len(values))]
+    ready = [_ready(value) for value in values]
+    given = [one for name, value in zip(names, ready, strict=False) for one in _named(name, value)]
+    if isinstance(inputs, Mapping):
+        return given, (), dict(zip(names, ready, strict=True))
+    return given, tuple(ready), {}
+
+
+def _parameters(of: Any) -> list[str]:
+    function = of.forward if isinstance(of, nn.Module) else of
+    try:
+        return [one.name for one in inspect.signature(function).parameters.values() if one.kind is not one.VAR_KEYWORD]
+    except (TypeError, ValueError):
+        return []
+
+
+def _ready(value: Any) -> Any:
+    """The same, its tensors of floats as leaves of their own, whose gradients can be heard."""
+    if isinstance(value, bool | int | float):
+        return torch.tensor(float(value), dtype=torch.float64, requires_grad=True)
+    fresh = {one: one.detach().requires_grad_() for one in tensors_in(value) if one.is_floating_point()}
+    return replaced(value, fresh)
+
+
+def _named(name: str, value: Any) -> Iterator[Given]:
+    """The tensors inside an argument, by the names of the fields around them."""
+    if isinstance(value, Tensor):
+        yield Given(name or "input", value)
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _named(f"{name}[{key}]", inner)
+    elif isinstance(value, tuple | list):
+        fields = getattr(value, "_fields", None)
+        for at, inner in enumerate(value):
+            yield from _named(f"{name}.{fields[at]}".lstrip(".") if fields else f"{name}[{at}]", inner)
+
+
+def _one_number(result: Any, number: Callable[[Any], Tensor] | None) -> Tensor:
+    if number is not None:
+        found = number(result)
+        if not isinstance(found, Tensor) or found.numel() != 1:
+            raise DataError("`number` gave something else than one number", fix="end it with .sum() or .mean()")
+        return found
+    floats = [one for one in tensors_in(result) if one.is_floating_point()]
+    if not floats:
+        raise DataError(
+            f"the result is a {type(result).__name__} without a tensor of floats",
+            fix="say what number is meant: number=lambda result: ...",
+        )
+    return floats[0] if floats[0].numel() == 1 else floats[0].max()

@@ -1,0 +1,207 @@
+"""Backpropagation on numbers, from scratch: an expression becomes nodes, values go forward, gradients come back.
+
+    forward    in topological order: every node after those that it reads      value = operation(values of its parents)
+    backward   in the reverse order: every node after those that read it       gradient = sum over its readers of
+                                                                               local derivative x gradient of the reader
+
+All numbers are float64. The gradient of a node is that of the last statement by it; the sum over all readers at every
+node is the sum over all paths of the products over their edges. A number that was written is a node without gradient.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from seqloom.errors import DataError, did_you_mean
+from seqloom.figures.axis import brief
+from seqloom.inspection.graphs.grammar import Applied, Name, Number, Statement, Term, fault, parse
+from seqloom.inspection.graphs.operations import FUNCTIONS, OPERATIONS
+
+MOST_NODES = 2_000
+LAST = "L"  # the name of the last result, where it has none: a loss, as in the lectures
+LETTERS = "defghijkmnpqrstuvw"
+
+
+class Edge(NamedTuple):
+    """How a node depends on one of its parents."""
+
+    parent: int
+    local: float  # the derivative of the node by this parent alone
+    formula: str  # the same, written
+    passed: float  # local x the gradient of the node: what the parent gets from it
+
+
+class Node(NamedTuple):
+    """One number of the computation."""
+
+    name: str
+    operation: str  # input, number, or one of OPERATIONS
+    written: str  # 2*b
+    with_numbers: str  # 2*1
+    value: float
+    gradient: float  # of the last result by this one
+    edges: tuple[Edge, ...]  # to the parents that depend on an input
+    parents: tuple[int, ...]  # all of them
+
+
+class Computation(NamedTuple):
+    """An expression that was computed, forward and back."""
+
+    nodes: tuple[Node, ...]  # in topological order, the inputs first
+    target: int  # the node whose gradient by all the others was taken
+
+
+def evaluate(text: str, values: Mapping[str, float]) -> Computation:
+    """The nodes of an expression with their values, and the gradients of its last statement by each.
+
+    >>> [(node.name, node.value, node.gradient) for node in evaluate("c*a", {"a": 3, "c": -2}).nodes]
+    [('a', 3.0, -2.0), ('c', -2.0, 3.0), ('L', -6.0, 1.0)]
+    """
+    statements = parse(text, FUNCTIONS)
+    _require_values(text, statements, values)
+    built = _Builder(text, statements, values)
+    return Computation(_with_gradients(built.nodes, built.target), built.target)
+
+
+def _require_values(text: str, statements: tuple[Statement, ...], values: Mapping[str, float]) -> None:
+    """Raise DataError for inputs without a value, values without an input, and names that stand for two things."""
+    made = set[str]()
+    asked = dict[str, int]()
+    for statement in statements:
+        for read in _names(statement.term):
+            if read.name not in made:
+                asked.setdefault(read.name, read.place)
+        if statement.name is not None:
+            if statement.name in made or statement.name in asked:
+                problem = f"{statement.name} stands for something already"
+                raise fault(text, statement.place, problem, "give each statement a name of its own")
+            made.add(statement.name)
+    for name in values:
+        if name in made:
+            raise DataError(f"{name} is computed by the expression, and a value was given for it", fix="leave one out")
+        if name not in asked:
+            fix = did_you_mean(name, asked) if asked else "leave it out"
+            raise DataError(f"a value was given for '{name}', which the expression does not read", fix=fix)
+    for name, place in asked.items():
+        if name in FUNCTIONS:
+            raise fault(text, place, f"{name} is a function", f"write {name}(...)")
+        if name not in values:
+            raise fault(text, place, f"{name} has no value", f"give it one: {name}=1")
+        if not math.isfinite(values[name]):
+            raise DataError(f"{name} is {values[name]}", fix="give a finite number")
+
+
+def _names(term: Term) -> Iterator[Name]:
+    if isinstance(term, Name):
+        yield term
+    elif isinstance(term, Applied):
+        for inner in term.inside:
+            yield from _names(inner)
+
+
+class _Builder:
+    """The forward pass: every term becomes a node, after the nodes that it reads."""
+
+    def __init__(self, text: str, statements: tuple[Statement, ...], values: Mapping[str, float]) -> None:
+        self.text, self.nodes = text, list[Node]()
+        self.place = {name: self._input(name, float(value)) for name, value in values.items()}
+        self.taken = {*values, *(one.name for one in statements if one.name is not None)}
+        self.free, self.target = iter(LETTERS), 0
+        for statement in statements:
+            last = statement is statements[-1]
+            name = statement.name or (LAST if last and LAST not in self.taken else None)
+            self.target = self._made(statement.term, name)
+            if statement.name is not None:
+                self.place[statement.name] = self.target
+
+    def _input(self, name: str, value: float) -> int:
+        return self._added(Node(name, "input", name, brief(value), value, 0.0, (), ()))
+
+    def _added(self, node: Node) -> int:
+        if len(self.nodes) == MOST_NODES:
+            raise DataError(f"the expression has more than {MOST_NODES:,} operations", fix="write a smaller one")
+        self.nodes.append(node)
+        return len(self.nodes) - 1
+
+    def _made(self, term: Term, name: str | None) -> int:
+        """The node of a term; a name on its own is given only to something new."""
+        if isinstance(term, Name):
+            return self.place[term.name]
+        if isinstance(term, Number):
+            numeral = brief(term.value)
+            return self._added(Node(name or numeral, "number", numeral, numeral, term.value, 0.0, (), ()))
+        parents = tuple(self._made(inner, None) for inner in term.inside)
+        return self._added(self._applied(term, parents, name))
+
+    def _applied(self, term: Applied, parents: tuple[int, ...], name: str | None) -> Node:
+        operation = OPERATIONS[term.operation]
+        inputs = [self.nodes[at].value for at in parents]
+        value = self._value(term, inputs)
+        called = name or self._new_name()
+        names = [self.nodes[at].name for at in parents]
+        slopes = operation.slopes(inputs, value)
+        formulas = [operation.formulas[min(at, len(operation.formulas) - 1)] for at in range(len(parents))]
+        edges = tuple(
+            Edge(parent, slope, _filled(formula, names, called, at), 0.0)
+            for at, (parent, slope, formula) in enumerate(zip(parents, slopes, formulas, strict=True))
+            if self._depends(parent)
+        )
+        numbers = [_bracketed(self.nodes[at].value) for at in parents]
+        return Node(
+            called,
+            term.operation,
+            _filled(operation.written, names, called),
+            _filled(operation.written, numbers, called),
+            value,
+            0.0,
+            edges,
+            parents,
+        )
+
+    def _value(self, term: Applied, inputs: list[float]) -> float:
+        try:
+            value = OPERATIONS[term.operation].value(inputs)
+        except (ValueError, ZeroDivisionError):
+            value = math.nan
+        except OverflowError:
+            value = math.inf
+        if isinstance(value, complex) or not math.isfinite(value):
+            written = _filled(OPERATIONS[term.operation].written, [_bracketed(one) for one in inputs], "")
+            why = "is too large for a number" if value == math.inf else "is not a number"
+            raise fault(self.text, term.place, f"{written} {why}", "choose other values")
+        return value
+
+    def _depends(self, at: int) -> bool:
+        node = self.nodes[at]
+        return node.operation == "input" or bool(node.edges)
+
+    def _new_name(self) -> str:
+        """The next letter that is free, as the lectures name what stands between; after them n1, n2, ..."""
+        for letter in self.free:
+            if letter not in self.taken:
+                return letter
+        number = next(n for n in range(1, MOST_NODES + 2) if f"n{n}" not in self.taken)
+        self.taken.add(f"n{number}")
+        return f"n{number}"
+
+
+def _bracketed(value: float) -> str:
+    return f"({brief(value)})" if value < 0 else brief(value)
+
+
+def _filled(pattern: str, names: list[str], out: str, at: int = 0) -> str:
+    return pattern.format(x=names[0], y=names[-1], each=names[at], all=", ".join(names), out=out)
+
+
+def _with_gradients(nodes: list[Node], target: int) -> tuple[Node, ...]:
+    """The backward pass: from the last node to the first, each passes its gradient on to its parents."""
+    gradients = [0.0] * len(nodes)
+    gradients[target] = 1.0
+    done = list(nodes)
+    for at in range(len(nodes) - 1, -1, -1):
+        node = nodes[at]
+        edges = tuple(edge._replace(passed=edge.local * gradients[at]) for edge in node.edges)
+        for edge in edges:
+            gradients[edge.parent] += edge.passed
+        done[at] = node._replace(gradient=gradients[at], edges=edges)
+    return tuple(done)

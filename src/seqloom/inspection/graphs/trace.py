@@ -1,0 +1,119 @@
+"""What was recorded of one computation: its operations in order, each with its value and its gradient in brief.
+
+Tensors are not kept: of each there are its shape, a few numbers that say how it is, and all of it where it is small.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+SMALL_TENSOR = 64  # numbers that are kept whole
+INPUT, GIVEN = "input", "tensor"  # what an operation is called that only hands something in
+
+
+class Summary(NamedTuple):
+    """A tensor, or several, in a few numbers; those of the finite ones, and how many are not."""
+
+    total: int  # how many numbers
+    low: float
+    high: float
+    mean: float
+    norm: float  # Euclidean
+    zeros: int
+    nans: int
+    infinities: int
+    whole: tuple[float, ...] | None = None  # all of it, row by row, where it is small
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether every number of it is zero."""
+        return self.total > 0 and self.zeros == self.total
+
+
+class Op(NamedTuple):
+    """One operation of a computation, or one thing that was handed in."""
+
+    name: str  # linear, softmax, add; input
+    label: str  # what it is called where it has a name of its own: an input
+    path: tuple[str, ...]  # the calls around it, the outermost first
+    parents: tuple[int, ...]  # operations whose results it reads; earlier ones
+    locals: tuple[float | None, ...]  # its derivative by each of them, where all are single numbers
+    weights: tuple[str, ...]  # of the model, which it reads
+    shape: tuple[int, ...]  # of its (first) result
+    place: str  # where it was called: file and line
+    value: Summary
+    is_dead: bool = False  # zero throughout, and made of nothing that is
+    gradient: Summary | None = None  # of the number that was differentiated, by its result
+
+
+class Weight(NamedTuple):
+    """One weight of a model, and what came back to it."""
+
+    name: str
+    shape: tuple[int, ...]
+    value: Summary
+    gradient: Summary | None
+
+
+class Trace(NamedTuple):
+    """One computation, forward and back."""
+
+    ops: tuple[Op, ...]
+    weights: tuple[Weight, ...]
+    kinds: dict[str, str]  # the class of the module behind each call
+    target: int  # the operation that gave the number which was differentiated
+    result: float
+
+
+def summary(tensors: Sequence[Tensor]) -> Summary:
+    """How tensors are, taken together."""
+    return merged([_summary(tensor.detach()) for tensor in tensors])
+
+
+def merged(parts: Sequence[Summary]) -> Summary:
+    """The summary of several tensors of the summaries of each."""
+    if len(parts) == 1:
+        return parts[0]
+    finite = [part.total - part.nans - part.infinities for part in parts]
+    added = math.fsum(part.mean * many for part, many in zip(parts, finite, strict=True))
+    return Summary(
+        sum(part.total for part in parts),
+        min(part.low for part in parts),
+        max(part.high for part in parts),
+        added / max(1, sum(finite)),
+        math.hypot(*(part.norm for part in parts)),
+        sum(part.zeros for part in parts),
+        sum(part.nans for part in parts),
+        sum(part.infinities for part in parts),
+    )
+
+
+def _summary(tensor: Tensor) -> Summary:
+    flat = (torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor).flatten()
+    if flat.numel() <= SMALL_TENSOR:
+        return _small_summary(tuple(map(float, flat.tolist())))
+    known = flat if flat.is_floating_point() else flat.double()
+    total, nans, infinities = known.numel(), 0, 0
+    if not math.isfinite(float(known.sum(dtype=torch.float64))):  # rare: the careful way only then
+        nans, infinities = int(known.isnan().sum()), int(known.isinf().sum())
+        known = known[known.isfinite()]
+        if not known.numel():
+            return Summary(total, 0.0, 0.0, 0.0, 0.0, 0, nans, infinities)
+    low, high = (float(end) for end in torch.aminmax(known))
+    norm = float(torch.linalg.vector_norm(known, dtype=torch.float64))
+    mean = float(known.sum(dtype=torch.float64)) / known.numel()
+    zeros = known.numel() - int(torch.count_nonzero(known))
+    return Summary(total, low, high, mean, norm, zeros, nans, infinities)
+
+
+def _small_summary(numbers: tuple[float, ...]) -> Summary:
+    """The same without torch, which takes longer to call than a few numbers take to add up."""
+    finite = [number for number in numbers if math.isfinite(number)]
+    nans = sum(number != number for number in numbers)
+    low, high = (min(finite), max(finite)) if finite else (0.0, 0.0)
+    mean = math.fsum(finite) / max(1, len(finite))
+    infinities = len(numbers) - len(finite) - nans
+    return Summary(len(numbers), low, high, mean, math.hypot(*finite), finite.count(0.0), nans, infinities, numbers)

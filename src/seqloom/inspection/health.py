@@ -1,0 +1,255 @@
+"""The health of every layer: how large its values are, what gradient arrives, and which of its units do nothing.
+
+One row for each place of a model that can be listened to, instead of a chart for each tensor: a layer that is a
+hundred times larger or smaller than the others stands out by its colour. What is compared is the decimal logarithm of
+the ratio to the median of all layers; what is shown beside it are shares.
+"""
+
+import math
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from seqloom.errors import DataError
+from seqloom.figures import Bars, Figure, HeatMap, Matrix
+from seqloom.inspection.asking import scores
+from seqloom.inspection.flow import still
+from seqloom.inspection.layers import short_name
+from seqloom.inspection.subject import Reading, Subject
+from seqloom.inspection.units import Part, listened, measured_units, parts_of
+from seqloom.inspection.view import View
+from seqloom.operators.recurrence import Gates
+from seqloom.taps import listening, taps
+
+ELEMENTS = 16_384  # of a layer that are kept: quantiles need them all
+MOST_ROWS = 64  # of a table with numbers
+MOST_BARS = 40
+IDLE = 0.5  # of the units of a layer: worth a sentence
+FAR = 2.0  # decimal orders from the median: worth a sentence
+QUANTILES = (0.05, 0.5, 0.95)
+
+
+class LayerHealth(NamedTuple):
+    """One place in a model over some readings."""
+
+    name: str
+    width: int
+    elements: int
+    mean: float
+    spread: float  # the standard deviation
+    quantiles: tuple[float, ...]  # 5 %, 50 %, 95 %
+    zeros: float  # the share of values that are zero
+    dead: float  # the share of units that always are
+    saturated: float  # the share of units that stand at an end of their range
+    gradient: float | None  # the norm of the gradient of the answers there, a mean over readings; None of gates
+
+
+class WeightHealth(NamedTuple):
+    """The weights of one part of a model."""
+
+    name: str
+    norm: float
+    gradient: float
+
+    @property
+    def ratio(self) -> float:
+        """The gradient as a share of the weights."""
+        return self.gradient / max(self.norm, 1e-30)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HealthView(View):
+    """Values and gradients of every layer, and the weights behind them."""
+
+    kind: ClassVar[str] = "health"
+    readings: int
+    layers: tuple[LayerHealth, ...]
+    weights: tuple[WeightHealth, ...]
+
+    def figures(self) -> tuple[Figure, ...]:
+        names = [short_name(layer.name).replace(" gates", "") for layer in self.layers]
+        sizes = [
+            [_orders(layer.spread, self._spread), _orders(layer.gradient, self._gradient)] for layer in self.layers
+        ]
+        shares: list[list[float | None]] = [[layer.zeros, layer.dead, layer.saturated] for layer in self.layers]
+        ratios = Bars(
+            title="Gradients of the weights",
+            caption="The norm of the gradient as a share of the norm of the weights.",
+            labels=[weight.name for weight in self.weights[:MOST_BARS]],
+            values=[weight.ratio for weight in self.weights[:MOST_BARS]],
+            x_label="gradient / weight",
+        )
+        if not self.layers:
+            return (ratios,)
+        noted = "Decimal orders from the median of the layers: 1 is ten times as large. Gates have no gradient."
+        return (
+            _table("How large, beside the other layers", noted, names, ("values", "gradient"), sizes, None),
+            _table("Units that do nothing", "Shares.", names, ("zero", "dead", "saturated"), shares, (0.0, 1.0)),
+            ratios,
+        )
+
+    @property
+    def _spread(self) -> float:
+        return _median([layer.spread for layer in self.layers])
+
+    @property
+    def _gradient(self) -> float:
+        return _median([layer.gradient for layer in self.layers if layer.gradient is not None])
+
+    def sentences(self) -> tuple[str, ...]:
+        said = []
+        for layer in self.layers:
+            for share, what in ((layer.dead, "are dead"), (layer.saturated, "are saturated")):
+                if share >= IDLE:
+                    said.append(f"{share:.0%} of the units of {layer.name} {what}.")
+            for value, median, what in (
+                (layer.spread, self._spread, "Its values are"),
+                (layer.gradient, self._gradient, "What arrives there is"),
+            ):
+                orders = _orders(value, median)
+                if orders is not None and abs(orders) >= FAR:
+                    said.append(f"{layer.name}: {what.lower()} {10**orders:.2g} times those of the median layer.")
+        return tuple(said) or (f"No layer stands out over {self.readings:,} readings.",)
+
+
+def health(subject: Subject, readings: Sequence[Reading]) -> HealthView:
+    """The state of every layer over some readings; the gradient is that of what the model says, row by row."""
+    if not readings:
+        raise DataError("the health of layers is measured over readings, and none was given", fix="give some")
+    watch = _Watch(subject)
+    for reading in readings:
+        watch.read(reading)
+    return HealthView(
+        title="The health of every layer",
+        readings=len(readings),
+        layers=tuple(watch.layers()),
+        weights=tuple(watch.weights()),
+    )
+
+
+class _Watch:
+    """What is heard of a model, reading by reading."""
+
+    def __init__(self, subject: Subject) -> None:
+        self.subject, self.readings = subject, 0
+        self.names = [name for name in taps(subject.model) if listened(name) or name.endswith(".output")]
+        self.values: dict[Part, list[Tensor]] = {}
+        self.kept: dict[Part, int] = {}
+        self.slopes: dict[str, float] = {}
+        self.groups = _groups(subject.model)
+        self.weight_slopes = dict.fromkeys(self.groups, 0.0)
+
+    def read(self, reading: Reading) -> None:
+        """Let the model read, and take the gradient of what it says."""
+        passed: dict[str, list[Tensor]] = {}
+
+        def hear(name: str, value: Any) -> Tensor | None:
+            for part, numbers in parts_of(name, value):
+                self._keep(part, numbers)
+            if isinstance(value, Gates):
+                return None
+            awake: Tensor = value if value.requires_grad else value.detach().requires_grad_()
+            passed.setdefault(name, []).append(awake)
+            return awake
+
+        model = self.subject.model
+        with torch.enable_grad(), still(model), ExitStack() as stack:
+            for name in self.names:
+                stack.enter_context(listening(model, name, hear))
+            said = scores(self.subject, reading.inputs).amax(dim=-1).sum()
+        self.readings += 1
+        self._send_back(said, passed)
+
+    def _keep(self, part: Part, numbers: Tensor) -> None:
+        room = ELEMENTS - self.kept.get(part, 0)
+        if room > 0:
+            self.values.setdefault(part, []).append(numbers[:room])
+            self.kept[part] = self.kept.get(part, 0) + len(numbers[:room])
+
+    def _send_back(self, said: Tensor, passed: dict[str, list[Tensor]]) -> None:
+        places = [(name, value) for name, values in passed.items() for value in values]
+        weights = [(name, weight) for name, group in self.groups.items() for weight in group if weight.requires_grad]
+        wanted = [value for _, value in (*places, *weights)]
+        if not wanted or not said.requires_grad:
+            return
+        slopes = torch.autograd.grad(said, wanted, allow_unused=True)
+        squares: dict[str, float] = {}
+        for (name, _), slope in zip((*places, *weights), slopes, strict=True):
+            squares[name] = squares.get(name, 0.0) + (0.0 if slope is None else float(slope.double().square().sum()))
+        for name, square in squares.items():
+            sums = self.weight_slopes if name in self.groups else self.slopes
+            sums[name] = sums.get(name, 0.0) + math.sqrt(square)
+
+    def layers(self) -> list[LayerHealth]:
+        """Every place, in the order of the model."""
+        found = []
+        for part, values in self.values.items():
+            numbers = torch.cat(values)
+            units = measured_units(part, numbers)
+            flat = numbers.double().numpy().ravel()
+            slope = None if part.is_gate else self.slopes.get(part.name, 0.0) / self.readings
+            low_to_high = tuple(float(value) for value in np.quantile(flat, QUANTILES))
+            found.append(
+                LayerHealth(
+                    part.name,
+                    units.width,
+                    len(numbers),
+                    float(flat.mean()),
+                    float(flat.std()),
+                    low_to_high,
+                    float((flat == 0).mean()),
+                    units.dead,
+                    units.saturated,
+                    slope,
+                )
+            )
+        return found
+
+    def weights(self) -> list[WeightHealth]:
+        """Every part of the model that has weights."""
+        return [
+            WeightHealth(name, _norm(group), self.weight_slopes[name] / self.readings)
+            for name, group in self.groups.items()
+        ]
+
+
+def _groups(model: nn.Module) -> dict[str, list[Tensor]]:
+    """The weights of each layer, and of what stands outside of layers by its first names."""
+    found: dict[str, list[Tensor]] = {}
+    for name, weight in model.named_parameters():
+        parts = name.split(".")
+        found.setdefault(".".join(parts[:3] if "layers" in parts else parts[:2]), []).append(weight)
+    return found
+
+
+def _norm(weights: Sequence[Tensor]) -> float:
+    return math.sqrt(sum(float(weight.detach().double().square().sum()) for weight in weights))
+
+
+def _median(values: Sequence[float]) -> float:
+    known = [value for value in values if value > 0]
+    return float(np.median(known)) if known else 0.0
+
+
+def _orders(value: float | None, median: float) -> float | None:
+    return math.log10(value / median) if value and median else None
+
+
+def _table(
+    title: str,
+    caption: str,
+    names: Sequence[str],
+    columns: Sequence[str],
+    values: Sequence[Sequence[float | None]],
+    span: tuple[float, float] | None,
+) -> Figure:
+    """A row for each layer: with its numbers, or as colours alone where there are many."""
+    if len(names) <= MOST_ROWS:
+        return Matrix(title=title, caption=caption, values=values, rows=names, columns=columns, span=span)
+    across = f"{caption} Columns: {', '.join(columns)}."
+    return HeatMap(title=title, caption=across, values=values, y_label="layer", value_label="", span=span)

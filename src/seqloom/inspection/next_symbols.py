@@ -1,0 +1,235 @@
+"""What a model would say next, how likely it found what was said, and what the settings of sampling make of it.
+
+    p_t(v) = softmax(scores_t)_v        surprisal_t = -log p_t(said_t)        entropy_t = -sum_v p_t(v) log p_t(v)
+    running perplexity at t = exp(mean of the surprisals up to t)
+
+Row t of a language model is the symbol after token t; row t of a translation is symbol t of the target. The settings go
+through `seqloom.decoding.sampling.filtered`, so the second column of numbers is what a sample is drawn with; what is
+not listed stands in a tail, whose mass is told. Scores are made for a block of rows at a time.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from seqloom.config.decoding import SampleConfig
+from seqloom.decoding.sampling import filtered
+from seqloom.decoding.scoring import log_probabilities
+from seqloom.decoding.stepping import NEVER
+from seqloom.errors import ConfigError
+from seqloom.figures import Bars, Figure, Line, Series, Strip
+from seqloom.inspection.attention_layers import chosen_token
+from seqloom.inspection.curves import blocks_of
+from seqloom.inspection.flow import still
+from seqloom.inspection.next_symbols_page import page
+from seqloom.inspection.subject import Reading, Subject
+from seqloom.inspection.view import MEDIUM, View
+from seqloom.types import Padded
+
+TOP = 100  # symbols of the chosen row that are listed
+LIKELIEST = 10  # of every other row
+DRAWN_BARS = 15
+WORST = 20
+BLOCK = 128  # rows whose scores are held at once: all of a long text would not fit in memory
+POINTS = 200  # of a curve over a long text
+
+
+class Choice(NamedTuple):
+    """A symbol that could be said."""
+
+    symbol: str
+    model: float  # its probability as the model gives it
+    drawn: float  # and as it is drawn with these settings
+
+
+class Likely(NamedTuple):
+    """One of the likeliest symbols of a row."""
+
+    symbol: str
+    probability: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class NextSymbolsView(View):
+    """The distribution at one row, and the surprisal, the entropy and the rank of what was said at every row."""
+
+    kind: ClassVar[str] = "next_symbols"
+    said: tuple[str, ...]  # what was said in each row
+    surprisal: np.ndarray  # [R] nats
+    entropy: np.ndarray  # [R] nats
+    rank: np.ndarray  # [R] of what was said: 1 is the likeliest
+    likeliest: tuple[tuple[Likely, ...], ...]  # of each row; none beyond 512 rows
+    at: int
+    choices: tuple[Choice, ...]  # of the chosen row, the likeliest first
+    tail: Choice  # what all others have together
+    kept: int  # symbols that can be drawn
+    settings: SampleConfig
+    logs: np.ndarray  # [N] of the chosen row: log-probabilities of all that can be said, the likeliest first
+
+    @property
+    def perplexity(self) -> np.ndarray:
+        """[R] exp of the mean surprisal so far."""
+        return np.exp(np.cumsum(self.surprisal) / np.arange(1, len(self.surprisal) + 1))
+
+    @property
+    def worst(self) -> tuple[int, ...]:
+        """The rows with the highest surprisal, the highest first."""
+        return tuple(int(row) for row in np.argsort(-self.surprisal, kind="stable")[:WORST])
+
+    def to_json(self) -> dict[str, Any]:
+        known = {name: getattr(self.settings, name) for name in ("temperature", "top_k", "top_p", "min_p")}
+        told = super().to_json() | {"settings": known, "perplexity": self.perplexity.tolist()}
+        del told["logs"]  # of the whole vocabulary: `choices` and `tail` tell it
+        return told
+
+    def figures(self) -> tuple[Figure, ...]:
+        text = (self._strip(), self._lines()) if len(self.said) <= MEDIUM else (self._lines(), self._bars_of_worst())
+        return (self._before(), self._after(), *text)
+
+    def sentences(self) -> tuple[str, ...]:
+        row = self.at
+        return (
+            f"At row {row}, “{self.said[row]}” was said: rank {self.rank[row]}, probability "
+            f"{np.exp(-self.surprisal[row]):.4g}, entropy {self.entropy[row]:.3f} nats.",
+            f"With these settings {self.kept:,} of {len(self.logs):,} symbols can be drawn; the {len(self.choices)} "
+            f"listed have {sum(one.model for one in self.choices):.4g} of the model's probability.",
+            f"Perplexity of all {len(self.said):,} symbols: {self.perplexity[-1]:.4g}.",
+        )
+
+    def html(self) -> str:
+        rows = [
+            {"said": said, "rank": int(rank), "surprisal": float(loss), "likeliest": [list(one) for one in ten]}
+            for said, rank, loss, ten in zip(self.said, self.rank, self.surprisal, self.likeliest, strict=False)
+        ]
+        return page(self.title, self.body(), self.settings, self.logs, [one.symbol for one in self.choices], rows)
+
+    def _before(self) -> Figure:
+        told = [one.model for one in self.choices]
+        return self._bars(f"{self.title}, as the model has it", told, self.tail.model)
+
+    def _after(self) -> Figure:
+        told = [one.drawn for one in self.choices]
+        return self._bars(f"As it is drawn: {_written(self.settings)}", told, self.tail.drawn)
+
+    def _bars(self, title: str, told: Sequence[float], tail: float) -> Figure:
+        labels = [one.symbol for one in self.choices[:DRAWN_BARS]]
+        values = list(told[:DRAWN_BARS])
+        if (others := len(self.logs) - len(labels)) > 0:
+            labels, values = [*labels, f"all {others:,} others"], [*values, sum(told[DRAWN_BARS:]) + tail]
+        return Bars(title=title, labels=labels, values=values, x_label="probability")
+
+    def _strip(self) -> Figure:
+        title = "How surprised the model was"
+        return Strip(title=title, tokens=self.said, values=self.surprisal.tolist(), value_label="surprisal, nats")
+
+    def _lines(self) -> Figure:
+        """Surprisal with its blocks' maxima, entropy and running perplexity's logarithm."""
+        curves = {
+            "surprisal": self.surprisal,
+            "entropy": self.entropy,
+            "log of running perplexity": np.log(self.perplexity),
+        }
+        series = []
+        for name, values in curves.items():
+            blocks = blocks_of(values, POINTS)
+            mean = "" if blocks.size == 1 else f", mean of {blocks.size}"
+            series.append(Series(name=name + mean, x=blocks.starts, y=blocks.mean))
+            if name == "surprisal" and blocks.size > 1:
+                series.append(Series(name=f"{name}, maximum of {blocks.size}", x=blocks.starts, y=blocks.maximum))
+        return Line(title="Along the text", series=series, x_label="row", y_label="nats")
+
+    def _bars_of_worst(self) -> Figure:
+        return Bars(
+            title="What surprised it most",
+            labels=[f"{row} “{self.said[row]}”" for row in self.worst],
+            values=[float(self.surprisal[row]) for row in self.worst],
+            x_label="surprisal, nats",
+        )
+
+
+def next_symbols(
+    subject: Subject,
+    reading: Reading,
+    *,
+    at: int | str | None = None,
+    temperature: float = 1.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    min_p: float = 0.0,
+) -> NextSymbolsView:
+    """What comes next at a row, the last if none is named, and how surprised the model was along the text."""
+    if reading.said is None:
+        raise ConfigError(
+            f"a model for {subject.task.name} says no next symbol", fix="choose a language model or a translator"
+        )
+    how = SampleConfig(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
+    tokens = reading.sides[-1].tokens
+    row = len(tokens) - 1 if at is None else chosen_token(tokens, at)
+    told, scores = _told(subject, reading, row)
+    logs = log_probabilities(scores, None, 1.0, NEVER)
+    order = logs[0].argsort(descending=True, stable=True)[: int(logs[0].isfinite().sum())]
+    model, drawn = logs[0].exp(), filtered(logs, how)[0]
+    listed, rest = order[:TOP], order[TOP:]
+    return NextSymbolsView(
+        title=f"What comes next at “{reading.rows[row]}” ({row})",
+        said=_said(reading),
+        **told,
+        at=row,
+        choices=tuple(Choice(subject.name(int(one)), float(model[one]), float(drawn[one])) for one in listed),
+        tail=Choice("", float(model[rest].sum()), float(drawn[rest].sum())),
+        kept=int((drawn > 0).sum()),
+        settings=how,
+        logs=logs[0][order].cpu().numpy(),
+    )
+
+
+def _said(reading: Reading) -> tuple[str, ...]:
+    """What was said in each row: the target itself, or of a running text the token after."""
+    tokens = reading.sides[-1].tokens
+    if tuple(token.symbol for token in tokens) == reading.said:
+        return tuple(token.text for token in tokens)
+    return (*(token.text for token in tokens[1:]), "END")
+
+
+@torch.no_grad()
+def _told(subject: Subject, reading: Reading, row: int) -> tuple[dict[str, Any], Tensor]:
+    """What is told of every row, and the scores [1,V] of the chosen one."""
+    model: Any = subject.model
+    said = torch.tensor(reading.said, device=subject.device)
+    parts, chosen = [], None
+    with still(model):
+        vectors = model.features(reading.inputs).values
+        for start in range(0, len(said), BLOCK):
+            scores = model.head(Padded.of(vectors[:, start : start + BLOCK])).values[0]
+            parts.append(_of_rows(scores, said[start : start + BLOCK]))
+            if start <= row < start + BLOCK:
+                chosen = scores[row - start][None]
+    assert chosen is not None, "the row is one of them"
+    surprisal, entropy, rank, symbols, chances = (
+        torch.cat(column).cpu().numpy() for column in zip(*parts, strict=True)
+    )
+    few = len(said) <= MEDIUM
+    pairs = zip(symbols.tolist(), chances.tolist(), strict=True) if few else ()
+    likeliest = tuple(
+        tuple(Likely(subject.name(one), chance) for one, chance in zip(*pair, strict=True)) for pair in pairs
+    )
+    return {"surprisal": surprisal, "entropy": entropy, "rank": rank, "likeliest": likeliest}, chosen
+
+
+def _of_rows(scores: Tensor, said: Tensor) -> tuple[Tensor, ...]:
+    """Of scores [R,V]: surprisal, entropy and rank of what was said, [R]; the likeliest symbols and theirs, [R,10]."""
+    logs = scores.log_softmax(dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32))
+    mine = logs.gather(1, said[:, None])
+    chances, symbols = logs.exp().topk(min(LIKELIEST, logs.shape[1]))
+    entropy = -(logs.exp() * logs).nan_to_num().sum(dim=1)
+    return -mine[:, 0], entropy, 1 + (logs > mine).sum(dim=1), symbols, chances
+
+
+def _written(how: SampleConfig) -> str:
+    known = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
+    changed = [f"{name} {getattr(how, name):g}" for name, usual in known.items() if getattr(how, name) != usual]
+    return ", ".join(changed) or "nothing changed"

@@ -1,0 +1,176 @@
+"""What if this gate, this unit, this state of a recurrence were different: edits that last as long as a `with`.
+
+    with clamped(subject, layer=0, gate="forget", ...):     a gate, or a unit, has one value at every element
+    with carried(subject, reading, other, at=5):            what is remembered comes from another text from there on
+
+Between two elements of a fused kernel nothing can be reached, so while an edit lasts the recurrences of the model run
+element by element, and another cell stands in the edited layer. Later elements feel it: it is part of the recurrence.
+Weights are never touched, and behind the `with` answers are the same, bit for bit.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from seqloom.errors import ConfigError, DataError, did_you_mean
+from seqloom.inspection.asking import scores
+from seqloom.inspection.attention_layers import chosen_token
+from seqloom.inspection.flow import still
+from seqloom.inspection.layers import Place, chosen, is_backward, places, required
+from seqloom.inspection.subject import Reading, Subject
+from seqloom.mixers.recurrent import Recurrent
+from seqloom.operators.kernels import using
+from seqloom.operators.recurrence import Cell, Memory
+
+TANH = "new"  # the gate that is a tanh: what is written; all others are logistic
+
+
+@contextmanager
+def clamped(
+    subject: Subject, *, unit: int, value: float, gate: str | None = None, layer: int | str | None = None
+) -> Iterator[str]:
+    """Inside the `with`, a unit of a recurrent layer, or one of its gates, has one value at every element.
+
+    Gives the path of the layer.
+    """
+    every = [path for path, module in subject.model.named_modules() if isinstance(module, Recurrent)]
+    found = required(every, subject.model, "recurrence", "no layer of it carries a state")
+    path = chosen({name: name for name in found}, layer, "recurrent layers")
+    module: Any = subject.model.get_submodule(path)
+    _require(module, path, unit, value, gate)
+    cell = _standing(module.cell, unit, value) if gate is None else _gated(module.cell, gate, unit, value)
+    with _reading_with(module, cell):
+        yield path
+
+
+@contextmanager
+def _reading_with(module: Any, cell: Cell) -> Iterator[None]:
+    """Inside the `with`, a recurrent layer has another cell, and runs element by element."""
+    before = module.cell
+    module.cell = cell
+    try:
+        with using(recurrence="plain"):
+            yield
+    finally:
+        module.cell = before
+
+
+def _require(module: Recurrent, path: str, unit: int, value: float, gate: str | None) -> None:
+    if not 0 <= unit < module.width:
+        raise ConfigError(f"there is no unit {unit}: {path} has {module.width}, from 0", fix="choose one of them")
+    gates = module.cell.gates
+    if gate is not None and gate not in gates:
+        fix = did_you_mean(gate, gates) if gates else "clamp a unit of its state: leave gate out"
+        raise ConfigError(f"{path} has no gate '{gate}'", fix=fix)
+    low = -1.0 if gate in (TANH, None) else 0.0
+    if not math.isfinite(value) or (gate is not None and not low <= value <= 1.0):
+        raise ConfigError(f"{gate or 'a unit'} at {value:g}", fix=f"give a number from {low:g} to 1")
+
+
+def _standing(cell: Cell, unit: int, value: float) -> Cell:
+    """The same recurrence, one unit of whose hidden state is always `value`."""
+
+    def update(fed: Tensor, kept: Tensor, state: Memory) -> Memory:
+        hidden, *others = cell.update(fed, kept, state)
+        held = hidden.clone()
+        held[:, unit] = value
+        return (held, *others)
+
+    return cell._replace(update=update)
+
+
+def _gated(cell: Cell, gate: str, unit: int, value: float) -> Cell:
+    """The same recurrence, one gate of one unit always at `value`.
+
+    A gate is s(fed + kept), or tanh: with the first at the inverse of the value and the second at zero it is the value.
+    """
+    place = cell.gates.index(gate)
+    given = torch.tensor(value, dtype=torch.float64)
+    inverse = float(torch.atanh(given) if gate == TANH else torch.logit(given))
+
+    def held(part: Tensor, number: float) -> Tensor:
+        changed = part.clone()
+        changed[..., place * (part.shape[-1] // len(cell.gates)) + unit] = number
+        return changed
+
+    def update(fed: Tensor, kept: Tensor, state: Memory) -> Memory:
+        return cell.update(held(fed, inverse), held(kept, 0.0), state)
+
+    def opened(fed: Tensor, kept: Tensor) -> tuple[Tensor, ...]:
+        return cell.open(held(fed, inverse), held(kept, 0.0))
+
+    return cell._replace(update=update, open=opened)
+
+
+@contextmanager
+def carried(
+    subject: Subject,
+    reading: Reading,
+    other: Reading,
+    *,
+    at: int | str,
+    layer: int | str | None = None,
+    side: str | None = None,
+) -> Iterator[str]:
+    """Inside the `with`, a layer remembers, once it has read a token, what it remembered there in another text.
+
+    Gives the path of the layer. Both its hidden vector and its cell are exchanged; what follows is read from there.
+    """
+    every = places(subject.model, reading, (Recurrent,), side)
+    found = required(every, subject.model, "recurrence", "no layer of it carries a state")
+    place: Place = chosen({one.path: one for one in found}, layer, "recurrent layers")
+    token = chosen_token(place.tokens, at)
+    known = _states(subject, other, place)
+    step = len(place.tokens) - 1 - token if is_backward(subject.model, place.path) else token
+    if step >= len(known):
+        raise DataError(
+            f"the other text has {len(known)} tokens, and token {token} was asked for", fix="choose another"
+        )
+    module = place.module(subject.model)
+    offset, total = _steps(reading, place)
+
+    def exchange(time: int, state: Memory) -> Memory:
+        asked = time == offset + step
+        return tuple(part.expand_as(mine) for part, mine in zip(known[step], state, strict=True)) if asked else state
+
+    with _reading_with(module, _counting(module.cell, total, exchange)):
+        yield place.path
+
+
+@torch.no_grad()
+def _states(subject: Subject, reading: Reading, place: Place) -> list[Memory]:
+    """What a layer remembers after each element that it reads, in its own order."""
+    module, seen = place.module(subject.model), []
+
+    def keep(_: int, state: Memory) -> Memory:
+        seen.append(state)
+        return state
+
+    with still(subject.model), _reading_with(module, _counting(module.cell, 1, keep)):
+        scores(subject, reading.inputs)
+    offset, _ = _steps(reading, place)
+    return seen[offset : offset + len(reading.side(place.side).tokens)]
+
+
+def _steps(reading: Reading, place: Place) -> tuple[int, int]:
+    """How many elements a layer has read in one pass before this side, and how many it reads in all."""
+    side = reading.side(place.side)
+    mine = [len(each.tokens) for each in reading.sides if each.stack == side.stack]
+    return sum(mine[: place.call]), sum(mine)
+
+
+def _counting(cell: Cell, length: int, change: Callable[[int, Memory], Memory]) -> Cell:
+    """The same recurrence, whose states `change` may exchange, told their numbers, which begin anew at `length`."""
+    count = 0
+
+    def update(fed: Tensor, kept: Tensor, state: Memory) -> Memory:
+        nonlocal count
+        after = change(count % length, cell.update(fed, kept, state))
+        count += 1
+        return after
+
+    return cell._replace(update=update)

@@ -1,0 +1,119 @@
+"""Hidden states as a path: where a layer is after each token, in the plane that holds most of its movement.
+
+The states h_1..h_T [T,D] of one layer are projected on their two principal components; the share of the variance that
+these two hold says how far the picture may be trusted. A long path is thinned by its own length: a place is kept
+wherever the state has gone another step, so that turns stay and standing still costs nothing.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from seqloom.figures import Figure, Line, Series, Trail
+from seqloom.inspection.layers import Place, chosen, heard, required, short_name, state_places
+from seqloom.inspection.subject import Reading, Subject
+from seqloom.inspection.view import MEDIUM, SMALL, View
+
+MOST_DRAWN = 400  # places of a long path
+COMPONENTS = 2
+NEIGHBOURS = 3  # moves worth looking at that are named
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatesView(View):
+    """The path of the states of one layer through the plane of their two largest components."""
+
+    kind: ClassVar[str] = "states"
+    layer: str
+    tokens: tuple[str, ...]
+    path: np.ndarray  # [elements, 2]
+    held: tuple[float, float]  # the share of the variance that each component holds
+    moves: np.ndarray  # [elements] how far the whole state went from the one before; 0 for the first
+
+    def figures(self) -> tuple[Figure, ...]:
+        kept = thinned(self.path, MOST_DRAWN if len(self.tokens) > MEDIUM else len(self.tokens))
+        way = Trail(
+            title=f"The states at {short_name(self.layer)}",
+            caption=self._thinning(len(kept)),
+            labels=[self.tokens[at] for at in kept],
+            x=self.path[kept, 0].tolist(),
+            y=self.path[kept, 1].tolist(),
+            numbers=[float(at) for at in kept],
+            x_label=f"first component, {self.held[0]:.0%} of the variance",
+            y_label=f"second component, {self.held[1]:.0%}",
+            value_label="element",
+        )
+        return (way,) if len(self.tokens) <= SMALL else (way, self._speed())
+
+    def _thinning(self, count: int) -> str:
+        total = len(self.tokens)
+        return f"Drawn from {count:,} of {total:,} places, even steps along the path." if count < total else ""
+
+    def _speed(self) -> Line:
+        places = [float(at) for at in range(len(self.tokens))]
+        moves = Series(name="", x=places, y=self.moves.tolist())
+        return Line(title="How far the state goes at each element", series=[moves], x_label="element")
+
+    def sentences(self) -> tuple[str, ...]:
+        first = f"The plane holds {sum(self.held):.0%} of the variance of the states."
+        if len(self.tokens) < 2:
+            return (first,)
+        farthest = np.argsort(-self.moves, kind="stable")[:NEIGHBOURS]
+        named = ", ".join(f"“{self.tokens[at]}” ({at})" for at in farthest)
+        return (first, f"The state goes farthest at {named}.")
+
+
+def states(
+    subject: Subject, reading: Reading, *, layer: int | str | None = None, side: str | None = None
+) -> StatesView:
+    """The path of the states of one layer, the last one if none is named; any family with layers has states."""
+    place, found = layer_states(subject, reading, layer=layer, side=side)
+    centred = found - found.mean(axis=0)
+    path, held = principal(centred)
+    moves = np.zeros(len(found))
+    moves[1:] = np.linalg.norm(np.diff(found, axis=0), axis=1)
+    return StatesView(
+        title=f"The path of the states of {place.path}",
+        layer=place.path,
+        tokens=tuple(token.text for token in place.tokens),
+        path=path,
+        held=held,
+        moves=moves,
+    )
+
+
+def layer_states(
+    subject: Subject, reading: Reading, *, layer: int | str | None = None, side: str | None = None
+) -> tuple[Place, np.ndarray]:
+    """Which layer was meant, and [elements, units] what leaves it, in double precision."""
+    found = state_places(subject.model, reading, side)
+    required(found, subject.model, "states", "it has no layers between its input and its answer")
+    place = chosen({each.path: each for each in found}, layer, "layers")
+    values: Any = heard(subject, reading, [place.path])[place.path][place.call][0]
+    return place, values.double().cpu().numpy()
+
+
+def principal(centred: np.ndarray) -> tuple[np.ndarray, tuple[float, float]]:
+    """[N,2] the rows along their two largest components, and the share of the variance of each.
+
+    The sign of a component is free; here its largest entry is positive, so that the same states give the same picture.
+    """
+    _, sizes, directions = np.linalg.svd(centred, full_matrices=False)
+    kept = directions[:COMPONENTS]
+    kept = kept * np.sign(kept[np.arange(len(kept)), np.abs(kept).argmax(axis=1)])[:, None]
+    path = np.zeros((len(centred), COMPONENTS))
+    path[:, : len(kept)] = centred @ kept.T
+    variance = np.zeros(COMPONENTS)
+    variance[: len(kept)] = sizes[: len(kept)] ** 2
+    total = max(float((sizes**2).sum()), 1e-300)
+    return path, (float(variance[0] / total), float(variance[1] / total))
+
+
+def thinned(path: np.ndarray, most: int) -> list[int]:
+    """The places that are kept of a path: one for each even step along it, the first and the last among them."""
+    if len(path) <= most:
+        return list(range(len(path)))
+    along = np.concatenate([[0.0], np.cumsum(np.linalg.norm(np.diff(path, axis=0), axis=1))])
+    wanted = np.linspace(0, along[-1], most)
+    return sorted({0, len(path) - 1, *(int(at) for at in np.searchsorted(along, wanted[1:-1]))})

@@ -1,0 +1,113 @@
+"""What is looked into: a model with its task, and one input as the model reads it.
+
+    given ──▶ Reading: tokens of each side, the tensors that the model reads ──▶ scores [N,R,K], one row for each answer
+
+A *side* is a sequence that a stack of the model reads: the input, or the source and the target of a translation, or two
+texts that are compared. An answer is a row of scores: one for a whole text, one for each element of a tagger, one for
+each next symbol of a language model. Everything that looks inside a model, whatever its family, stands on this.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from seqloom.config.models import AnyModel
+from seqloom.errors import DataError, did_you_mean
+from seqloom.inspection.tokens import Token
+from seqloom.tasks.contract import Task
+from seqloom.types import Padded
+
+
+class Side(NamedTuple):
+    """One sequence that a stack of the model reads."""
+
+    name: str  # input; source, target; first, second
+    tokens: tuple[Token, ...]
+    stack: str  # the path of the stack that reads it: encoder, decoder
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The tokens as they are shown."""
+        return tuple(token.text for token in self.tokens)
+
+
+class Reading(NamedTuple):
+    """One input as the model reads it; tensors are batches of one row."""
+
+    given: Any
+    inputs: Any  # what the model's `features` take: Padded, Subwords, Spelled, Pair, Both, or pictures
+    sides: tuple[Side, ...]
+    rows: tuple[str, ...]  # what each answer is about: the token it stands at, or "answer"
+    said: tuple[int, ...] | None = None  # the column that was said in each row: next symbols, those of a translation
+
+    def side(self, name: str | None = None) -> Side:
+        """The side of this name, or the first one."""
+        if name is None:
+            return self.sides[0]
+        found = {side.name: side for side in self.sides}
+        if name not in found:
+            raise DataError(f"there is no side '{name}' of this input", fix=did_you_mean(name, found))
+        return found[name]
+
+
+class Subject(NamedTuple):
+    """A model that is looked into."""
+
+    task: Task
+    config: AnyModel
+    model: nn.Module
+    encode: Callable[[Any], Any]  # one input from Python -> a batch of one row on the model's device
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return next(self.model.parameters()).device
+
+    def name(self, column: int) -> str:
+        """What a column of the scores stands for: a label, a tag, a symbol, the number of a number."""
+        labels = self.task.meaning.schema.labels
+        if labels:
+            return labels[column]
+        tokenizer = self.task.meaning.target_tokenizer or self.task.meaning.tokenizer
+        writes = self.task.meaning.schema.target in ("text", "nothing", "masked")
+        return tokenizer.piece(column) if tokenizer is not None and writes else str(column)
+
+    def column(self, name: str | int) -> int:
+        """The column of a label, a tag or a symbol; DataError for one that there is not."""
+        if isinstance(name, int):
+            return name
+        labels = self.task.meaning.schema.labels
+        if name in labels:
+            return labels.index(name)
+        tokenizer = self.task.meaning.target_tokenizer or self.task.meaning.tokenizer
+        if not labels and tokenizer is not None:
+            symbols = tokenizer.encode_inner([name]).row(0)
+            if len(symbols) == 1:
+                return int(symbols[0])
+            raise DataError(f"'{name}' is {len(symbols)} symbols, and an answer is one", fix="name one of them")
+        raise DataError(f"the model has no answer '{name}'", fix=did_you_mean(name, labels))
+
+
+class Answer(NamedTuple):
+    """Which number of the scores is meant: the score of `column` in `row`, less that of `against` where it is given."""
+
+    row: int
+    column: int
+    against: int | None = None
+
+    def of(self, scores: Tensor) -> Tensor:
+        """[N] the number, of scores [N,R,K]."""
+        found = scores[:, self.row, self.column]
+        return found if self.against is None else found - scores[:, self.row, self.against]
+
+
+def repeated(inputs: Any, count: int) -> Any:
+    """The same input `count` times as one batch."""
+    if isinstance(inputs, Tensor):
+        return inputs.expand(count, *inputs.shape[1:])
+    if isinstance(inputs, Padded):
+        return Padded.of(inputs.values.expand(count, *inputs.values.shape[1:]), inputs.lengths.expand(count))
+    kind: Any = type(inputs)
+    return kind(*(repeated(part, count) for part in inputs))

@@ -1,0 +1,107 @@
+"""What if: another word, a head that finds nothing, a gate that stands still, a vector from another text.
+
+Each tries one thing and shows what it changes: the answers, and the views that are named beside them.
+
+    swap        one word is another                     clamp    a unit or a gate keeps one value
+    ablate      a head, or all of a layer, is silent    patch    a vector comes from another input
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from seqloom.errors import ConfigError, did_you_mean
+from seqloom.inspection import having
+from seqloom.inspection.asking import read
+from seqloom.inspection.attention import attention
+from seqloom.inspection.attribution.single import attribution
+from seqloom.inspection.edits import ablated, clamped, patched
+from seqloom.inspection.gates import gates
+from seqloom.inspection.states import states
+from seqloom.inspection.subject import Reading, Subject
+from seqloom.inspection.swapping import ChangeView, Look, edited
+from seqloom.inspection.swapping import swap as swapped
+
+# views that can stand beside an edit, and what a model needs for them
+BESIDE: Mapping[str, tuple[Look, having.Question]] = {
+    "attention": (attention, having.attention),
+    "attribution": (attribution, having.an_answer),
+    "gates": (gates, having.gates),
+    "states": (states, having.states),
+}
+USUAL = ("attention", "attribution")
+
+
+def swap(
+    subject: Subject,
+    reading: Reading,
+    *,
+    old: str,
+    new: str,
+    at: int | None = None,
+    beside: Sequence[str] | None = None,
+) -> ChangeView:
+    """What changes when the word `old` is `new`, with attention (if there is any) and attribution beside the answers.
+
+    Of a word that stands in several places, `at` is the number of one of them, from 0; `beside` names other views.
+    """
+    return swapped(subject, reading, old=old, new=new, at=at, looks=_looks(subject, reading, beside))
+
+
+def ablate(
+    subject: Subject,
+    reading: Reading,
+    *,
+    layer: int | str | None = None,
+    head: int | None = None,
+    beside: Sequence[str] = (),
+) -> ChangeView:
+    """What changes when a head finds nothing; without `head` all heads of the layer, without `layer` the last one."""
+    who = "all heads" if head is None else f"head {head}"
+    what = f"{who} of {'the last layer' if layer is None else f'layer {layer}'} of attention found nothing"
+    return _tried(subject, reading, ablated(subject, layer=layer, head=head), what, beside)
+
+
+def clamp(
+    subject: Subject,
+    reading: Reading,
+    *,
+    unit: int,
+    value: float,
+    gate: str | None = None,
+    layer: int | str | None = None,
+    beside: Sequence[str] = (),
+) -> ChangeView:
+    """What changes when a unit of a recurrent layer, or one gate of it, has the same value at every element."""
+    what = f"{'unit' if gate is None else f'the {gate} gate of unit'} {unit} stood at {value:g}"
+    return _tried(subject, reading, clamped(subject, unit=unit, value=value, gate=gate, layer=layer), what, beside)
+
+
+def patch(
+    subject: Subject,
+    reading: Reading,
+    *,
+    other: Any,
+    at: int | str,
+    layer: int | str | None = None,
+    side: str | None = None,
+    beside: Sequence[str] = (),
+) -> ChangeView:
+    """What changes when the vector of a token behind a layer is the one that stands there in another input."""
+    edit = patched(subject, reading, read(subject, other), at=at, layer=layer, side=side)
+    return _tried(subject, reading, edit, f"the vector at {at!r} came from the other input", beside)
+
+
+def _tried(subject: Subject, reading: Reading, edit: Any, what: str, beside: Sequence[str]) -> ChangeView:
+    return edited(subject, reading, edit, what=what[0].upper() + what[1:], looks=_looks(subject, reading, beside))
+
+
+def _looks(subject: Subject, reading: Reading, beside: Sequence[str] | None) -> list[Look]:
+    """The views of these names; where none are named, those of the usual ones that the model has."""
+    if beside is None:
+        return [BESIDE[name][0] for name in USUAL if having.reason(BESIDE[name][1], subject, reading) is None]
+    for name in beside:
+        if name not in BESIDE:
+            raise ConfigError(f"the view '{name}' does not stand beside an edit", fix=did_you_mean(name, BESIDE))
+        if (reason := having.reason(BESIDE[name][1], subject, reading)) is not None:
+            raise ConfigError(reason, fix=f"leave '{name}' out")
+    return [BESIDE[name][0] for name in beside]

@@ -1,0 +1,78 @@
+"""What is measured inside a model becomes a finding where it explains what went wrong, and nowhere else."""
+
+from typing import Any
+
+import pytest
+
+from diagnosis_common import constant, falling, steps
+from seqloom.diagnosis import inside as inside_module
+from seqloom.diagnosis.inside import Inside, inside_figures, inside_findings
+from seqloom.diagnosis.story import told
+from seqloom.inspection.flow import Depth, Flow
+from seqloom.inspection.flow_drawing import flow_drawn
+from seqloom.inspection.units import Units
+
+STUCK = told(steps(constant(2.0)))
+LEARNT = told(steps(falling))
+FADING = Inside(flows=(Flow("rnn", tuple(0.5**at for at in range(60)), 0.5),))
+GROWING = Inside(flows=(Flow("rnn", tuple(1.5**at for at in range(60)), 1.5),))
+OPEN = Inside(units=(Units("lstm.gates.forget", 10, 1_000, 0.0, 1.0),))
+
+
+def codes(inside: Inside, story: Any) -> list[str]:
+    return [finding.code for finding in inside_findings(inside, story)]
+
+
+def test_fading_gradients_are_a_finding_only_for_a_run_that_has_not_learnt() -> None:
+    assert codes(FADING, STUCK) == ["gradient.vanishing"] and codes(FADING, LEARNT) == []
+    assert codes(OPEN, STUCK) == ["units.saturated"] and codes(OPEN, LEARNT) == []
+
+
+def test_the_radius_is_among_the_evidence_and_in_the_picture() -> None:
+    (finding,) = inside_findings(FADING, STUCK)
+    assert finding.evidence["spectral radius"] == 0.5
+    (figure,) = inside_figures(FADING)
+    assert "spectral radius 0.50" in figure.text(80)
+
+
+def test_growing_gradients_are_always_a_finding() -> None:
+    assert codes(GROWING, LEARNT) == codes(GROWING, STUCK) == ["gradient.grows"]
+
+
+def test_a_layer_that_lets_gradients_through_is_enough() -> None:
+    both = Inside(flows=(*FADING.flows, Flow("attention", (1.0,) * 60)))
+    assert codes(both, STUCK) == []
+
+
+def test_a_first_layer_that_gets_no_gradient_is_a_finding() -> None:
+    starved = Inside(depths=(Depth("encoder", ("0", "1"), (1e-6, 1.0)),))
+    assert codes(starved, STUCK) == ["gradient.shallow"]
+
+
+def test_few_elements_do_not_make_a_unit_dead() -> None:
+    few = Units("ffn.hidden", 10, 20, 0.9, 0.0)
+    assert codes(Inside(units=(few,)), STUCK) == []
+    assert codes(Inside(units=(few._replace(elements=500),)), STUCK) == ["units.dead"]
+
+
+def test_healthy_layers_have_no_finding() -> None:
+    fine = Inside(
+        (Flow("lstm", tuple(0.97**at for at in range(60))),),
+        (Depth("encoder", ("0", "1"), (0.5, 1.0)),),
+        (Units("ffn.hidden", 10, 1_000, 0.2, 0.1),),
+    )
+    assert codes(fine, STUCK) == []
+
+
+def test_without_the_look_at_learning_a_run_that_is_all_right_would_be_called_ill(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(inside_module, "LEARNT", 1.0)
+    assert codes(FADING, LEARNT) == ["gradient.vanishing"]
+
+
+def test_the_picture_says_where_a_window_ends_and_how_fast_the_rest_fades() -> None:
+    drawn = flow_drawn([Flow("cnn", (5.0, 4.0, 2.0, 0.0, 0.0)), Flow("rnn", tuple(0.5**at for at in range(20)))])
+    assert drawn.caption.startswith(
+        "cnn: its window ends 2 elements away, and nothing beyond it is read; rnn: times 0.5"
+    )

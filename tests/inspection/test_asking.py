@@ -1,0 +1,59 @@
+"""A reading has a token for everything that the model reads, and a row for every answer."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from inspection_common import subject_of, task_on
+from seqloom.errors import ConfigError, DataError
+from seqloom.inspection.asking import read, scores
+from seqloom.inspection.subject import repeated
+
+
+@pytest.mark.parametrize(
+    ("name", "recipe", "given"),
+    [
+        ("classify", "transformer", "the cat ran"),
+        ("classify", "cnn", "the cat ran"),
+        ("tag", "bilstm", ["the", "big", "dog"]),
+        ("lm", "lstm", "the cat sat"),
+        ("translate", "transformer", "a big cat"),
+        ("translate", "seq2seq-dot", "a big cat"),
+        ("embed", "bag", ("the cat", "a dog ran")),
+    ],
+)
+def test_scores_have_a_row_for_each_answer(tmp_path: Path, name: str, recipe: str, given: object) -> None:
+    subject = subject_of(task_on(tmp_path, name), recipe)
+    reading = read(subject, given)
+    found = scores(subject, repeated(reading.inputs, 3))
+    assert found.shape[:2] == (3, len(reading.rows))
+    torch.testing.assert_close(found[0], scores(subject, reading.inputs)[0])
+    if reading.said is not None:
+        assert len(reading.said) == len(reading.rows)
+
+
+def test_tokens_show_the_text_as_it_was_written(tmp_path: Path) -> None:
+    subject = subject_of(task_on(tmp_path, "classify"), "bag")
+    side = read(subject, "the ZEBRA sat").side()
+    assert side.texts == ("the", "ZEBRA", "sat")
+    assert [token.word for token in side.tokens] == [0, 1, 2]
+
+
+def test_row_t_of_a_translation_is_the_token_that_is_said_there(tmp_path: Path) -> None:
+    """The decoder reads a token one step after it was said (tensor2tensor#917 drew it shifted by one)."""
+    subject = subject_of(task_on(tmp_path, "translate"), "transformer")
+    reading = read(subject, "the cat sat", target="le chat assis")
+    assert reading.rows == ("le", "chat", "assis", "END")
+    assert reading.said is not None
+    assert reading.inputs.target.values[0, 1:].tolist() == list(reading.said[:-1])
+
+
+def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    subject = subject_of(task_on(tmp_path, "classify"), "bag")
+    with pytest.raises(ConfigError, match="a target belongs to a translation"):
+        read(subject, "the cat", target="le chat")
+    with pytest.raises(DataError, match="no side 'source'"):
+        read(subject, "the cat").side("source")
+    with pytest.raises(DataError, match="no answer 'maybe'"):
+        subject.column("maybe")

@@ -1,0 +1,91 @@
+"""Pieces stand for the parts of the text that they say, and nothing of it is lost."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from inspection_common import subject_of, task_on
+from seqloom.config.data import EncodingConfig
+from seqloom.config.text import AnyTokenizer, BpeConfig, BytesConfig, CharactersConfig, UnigramConfig, WordsConfig
+from seqloom.data.front import load_data
+from seqloom.errors import ConfigError
+from seqloom.inspection.asking import read
+from seqloom.inspection.cutting import cutting
+from seqloom.inspection.encoding import encoding
+from seqloom.inspection.subject import Subject
+from seqloom.tasks.choosing import task_of
+from seqloom.tasks.contract import Meaning
+
+TEXT = "the cät  sat\tон 🙂 mat"
+
+
+def _subject(folder: Path, tokenizer: AnyTokenizer) -> Subject:
+    return subject_of(task_on(folder, "classify", encoding=EncodingConfig(tokenizer=tokenizer)), "bag")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "tokenizer",
+    [BpeConfig(limit=300), UnigramConfig(limit=300), BytesConfig(), CharactersConfig(), WordsConfig()],
+    ids=lambda config: config.kind(),
+)
+def test_pieces_cover_the_text_in_characters_and_in_bytes(tmp_path: Path, tokenizer: AnyTokenizer) -> None:
+    subject = _subject(tmp_path, tokenizer)
+    view = cutting(subject, read(subject, TEXT))
+    covered = {at for piece in view.pieces for at in range(piece.start, piece.stop)}
+    assert covered >= {at for at, letter in enumerate(TEXT) if not letter.isspace()}
+    for piece in view.pieces:
+        assert TEXT.encode()[piece.first_byte : piece.last_byte] == TEXT[piece.start : piece.stop].encode()
+        assert not set(piece.text) & {" ", "\t"}
+    assert [piece.symbol for piece in view.read] == subject.encode(TEXT).values[0].tolist()
+
+
+def test_merges_lead_from_the_bytes_to_the_piece(tmp_path: Path) -> None:
+    """Each merge joins two neighbours, and the last of them leaves the piece that the library cut."""
+    subject = _subject(tmp_path, BpeConfig(limit=300))
+    pieces = cutting(subject, read(subject, "the cat sat on the big house")).pieces
+    assert max(len(piece.merges) for piece in pieces) > 2
+    for piece in pieces:
+        assert all(len(part) == 1 for part in piece.merges[0])
+        for before, after in zip(piece.merges, piece.merges[1:], strict=False):
+            assert len(after) == len(before) - 1 and "".join(after) == "".join(before)
+        assert len(piece.merges[-1]) == 1
+
+
+def test_what_is_cut_off_is_told(tmp_path: Path) -> None:
+    subject = _subject(tmp_path, WordsConfig())
+    short = subject._replace(encode=encoding(subject.task, 3, None, torch.device("cpu")))
+    view = cutting(short, read(short, "the cat sat on the mat"))
+    assert [piece.cut_off for piece in view.pieces] == [False] * 3 + [True] * 3
+    assert "3 pieces are cut off" in view.sentences()[1]
+    assert [piece.text for piece in view.read] == ["the", "cat", "sat"]
+
+
+def test_unknown_words_and_special_symbols_are_told_apart(tmp_path: Path) -> None:
+    subject = subject_of(task_on(tmp_path, "translate"), "transformer")
+    reading = read(subject, "the zebra sat", target="le chat")
+    assert [(piece.text, piece.unknown) for piece in cutting(subject, reading).pieces][1] == ("zebra", True)
+    last = cutting(subject, reading, side="target").pieces[-1]
+    assert (last.text, last.special, last.start, last.stop) == ("END", True, 7, 7)
+
+
+def test_two_words_of_a_tagger_are_no_pair_of_texts(tmp_path: Path) -> None:
+    subject = subject_of(task_on(tmp_path, "tag"), "bilstm")
+    pieces = cutting(subject, read(subject, ["the", "zebra"])).pieces
+    assert [(piece.text, piece.start, piece.stop) for piece in pieces] == [("the", 0, 3), ("zebra", 4, 9)]
+
+
+def test_a_long_text_is_a_curve_and_a_page_holds_a_table(tmp_path: Path) -> None:
+    subject = _subject(tmp_path, WordsConfig())
+    long, short = (cutting(subject, read(subject, "cat " * count)) for count in (600, 4))
+    assert [figure.kind for figure in long.figures()] == ["line", "strip"]
+    assert "<table>" in short.html() and "<table>" not in long.html()
+
+
+def test_what_is_no_text_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("a,b,label\n" + "1.0,2.0,x\n3.0,4.0,y\n" * 12, encoding="utf-8")
+    task = task_of(Meaning.of(load_data(path, input=("a", "b"), target="label")))
+    subject = subject_of(task, "mlp")
+    with pytest.raises(ConfigError, match="is no text"):
+        cutting(subject, read(subject, [[1.0, 2.0]]))

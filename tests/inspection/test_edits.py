@@ -1,0 +1,236 @@
+"""An edit does what it says while it lasts, and leaves nothing behind."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from inspection_common import subject_of, task_on
+from seqloom.errors import ConfigError, DataError
+from seqloom.inspection.asking import read, scores
+from seqloom.inspection.attention import attention
+from seqloom.inspection.differences import changed, difference
+from seqloom.inspection.edits import ablated, attending, carried, clamped, patched
+from seqloom.inspection.next_symbols import next_symbols
+from seqloom.inspection.subject import Reading, Subject
+from seqloom.inspection.swapping import edited, replaced, swap
+from seqloom.operators.attention import weights
+from seqloom.taps import recording
+from seqloom.tasks.contract import Task
+
+TEXT = "the cat sat on a mat"
+ONE = [0.0, 0.0, 1.0, 0.0, 0.0, 0.0]
+
+
+@pytest.fixture(scope="module")
+def classify(tmp_path_factory: pytest.TempPathFactory) -> Task:
+    return task_on(tmp_path_factory.mktemp("classify"), "classify")
+
+
+@pytest.fixture(scope="module")
+def reader(classify: Task) -> Subject:
+    return subject_of(classify, "transformer")
+
+
+@pytest.fixture(scope="module")
+def memory(classify: Task) -> Subject:
+    return subject_of(classify, "lstm")
+
+
+Edit = Callable[[Subject, Reading], AbstractContextManager[Any]]
+OF_HEADS: list[Edit] = [
+    lambda subject, _: ablated(subject, layer=0, head=1),
+    lambda subject, _: ablated(subject),
+    lambda subject, reading: attending(subject, reading, layer=0, head=0, row="sat", weights=ONE),
+    lambda subject, reading: patched(subject, reading, read(subject, "a dog ran to the house"), layer=0, at=1),
+]
+OF_STATES: list[Edit] = [
+    lambda subject, _: clamped(subject, unit=3, value=2.0),
+    lambda subject, _: clamped(subject, unit=3, value=0.0, gate="write"),
+    lambda subject, reading: patched(subject, reading, read(subject, "a dog ran to the house"), at=-1),
+    lambda subject, reading: carried(subject, reading, read(subject, "a dog ran to the house"), at=2),
+]
+
+
+@pytest.mark.parametrize(
+    ("family", "edit"), [("reader", edit) for edit in OF_HEADS] + [("memory", edit) for edit in OF_STATES]
+)
+def test_an_edit_changes_the_answer_and_is_gone_afterwards_bit_for_bit(
+    request: pytest.FixtureRequest, family: str, edit: Edit
+) -> None:
+    subject: Subject = request.getfixturevalue(family)
+    reading = read(subject, TEXT)
+    weights_before = {name: value.clone() for name, value in subject.model.state_dict().items()}
+    before = scores(subject, reading.inputs).detach()
+    with edit(subject, reading):
+        inside = scores(subject, reading.inputs).detach()
+    assert not torch.equal(before, inside)
+    assert torch.equal(before, scores(subject, reading.inputs))
+    assert all(torch.equal(value, weights_before[name]) for name, value in subject.model.state_dict().items())
+
+
+def test_an_edit_that_fails_inside_is_gone_too(memory: Subject) -> None:
+    reading = read(memory, TEXT)
+    before = scores(memory, reading.inputs)
+    with pytest.raises(ZeroDivisionError), clamped(memory, unit=0, value=1.0):
+        raise ZeroDivisionError
+    assert torch.equal(before, scores(memory, reading.inputs))
+
+
+def test_the_weights_that_a_layer_has_anyway_change_nothing(reader: Subject) -> None:
+    reading = read(reader, TEXT)
+    with recording(reader.model, "encoder.layers.0.mixer.weights") as heard:
+        before = scores(reader, reading.inputs).detach()
+    ((request,),) = heard.values()
+    own = weights(request)[0, 1, 3].tolist()
+    with attending(reader, reading, layer=0, head=1, row=3, weights=own):
+        torch.testing.assert_close(scores(reader, reading.inputs).detach(), before, atol=1e-5, rtol=0)
+
+
+def test_a_patch_from_the_same_text_changes_nothing_and_of_all_the_vectors_everything(reader: Subject) -> None:
+    reading, other = read(reader, TEXT), read(reader, "the dog sat on a mat")
+    before = scores(reader, reading.inputs).detach()
+    with patched(reader, reading, reading, layer=0, at="cat"):
+        assert torch.equal(scores(reader, reading.inputs), before)
+    layers = [patched(reader, reading, other, layer=1, at=at) for at in range(6)]
+    with layers[0], layers[1], layers[2], layers[3], layers[4], layers[5]:
+        torch.testing.assert_close(scores(reader, reading.inputs), scores(reader, other.inputs))
+
+
+@pytest.mark.parametrize("recipe", ["lstm", "gru", "rnn"])
+def test_a_state_from_another_text_makes_its_beginning_the_beginning(classify: Task, recipe: str) -> None:
+    """From the exchanged state on, the layer reads as if the other text had stood before."""
+    subject = subject_of(classify, recipe)
+    reading, other = read(subject, "the cat sat on a mat"), read(subject, "a big dog on a mat")
+    path = next(name for name, part in subject.model.named_modules() if hasattr(part, "hidden_weight"))
+    with carried(subject, reading, other, at="sat", layer=path), recording(subject.model, f"{path}.hidden") as heard:
+        scores(subject, reading.inputs)
+        scores(subject, reading.inputs)  # a second pass counts from its own beginning
+        scores(subject, other.inputs)
+    ((first, second, whole),) = heard.values()
+    assert torch.equal(first, second)
+    torch.testing.assert_close(first[0, 2:], whole[0, 2:])
+    assert not torch.allclose(first[0, :2], whole[0, :2])
+
+
+@pytest.mark.parametrize("recipe", ["lstm", "gru"])
+@pytest.mark.parametrize("value", [0.0, 0.25, 1.0])
+def test_a_clamped_gate_stands_at_its_value_in_every_element(classify: Task, recipe: str, value: float) -> None:
+    subject = subject_of(classify, recipe)
+    reading = read(subject, TEXT)
+    with recording(subject.model, "*.gates") as names:
+        scores(subject, reading.inputs)
+    (path, ((every, _),)) = next(iter(names.items()))
+    for place, gate in enumerate(every):
+        with (
+            clamped(subject, layer=path.removesuffix(".gates"), unit=2, gate=gate, value=value),
+            recording(subject.model, path) as heard,
+        ):
+            scores(subject, reading.inputs)
+        ((found,),) = heard.values()
+        torch.testing.assert_close(found.values[0, :, place, 2], torch.full((6,), value))
+
+
+def test_a_forget_gate_at_zero_leaves_nothing_of_the_past(memory: Subject) -> None:
+    """With all forget gates shut and no way from state to gates, an element knows only itself."""
+    module: Any = next(one for one in memory.model.modules() if hasattr(one, "hidden_weight"))
+    kept = module.hidden_weight.detach().clone()
+    module.hidden_weight.data.zero_()
+    one, other = read(memory, "the cat sat"), read(memory, "a big sat")
+    path = next(name for name, part in memory.model.named_modules() if part is module)
+    with (
+        recording(memory.model, f"{path}.hidden") as heard,
+        clamped(memory, unit=1, gate="forget", value=0.0, layer=path),
+    ):
+        scores(memory, one.inputs)
+        scores(memory, other.inputs)
+    module.hidden_weight.data.copy_(kept)
+    ((first, second),) = heard.values()
+    torch.testing.assert_close(first[0, 2, 1], second[0, 2, 1])
+    assert not torch.allclose(first[0, 2, 0], second[0, 2, 0])
+
+
+def test_what_there_is_not_cannot_be_edited(reader: Subject, memory: Subject) -> None:
+    reading = read(reader, TEXT)
+    wrong: list[tuple[type[Exception], str, AbstractContextManager[Any]]] = [
+        (ConfigError, "no head 9", ablated(reader, layer=0, head=9)),
+        (ConfigError, "no layer 7", ablated(reader, layer=7)),
+        (ConfigError, "has no heads", ablated(memory)),
+        (ConfigError, "has no recurrence", clamped(reader, unit=0, value=0.0)),
+        (ConfigError, "no unit 999", clamped(memory, unit=999, value=0.0)),
+        (ConfigError, "no gate 'forgt'", clamped(memory, unit=0, value=0.0, gate="forgt")),
+        (ConfigError, "forget at 3", clamped(memory, unit=0, value=3.0, gate="forget")),
+        (DataError, "2 weights for 6 keys", attending(reader, reading, row=0, weights=[1.0, 0.0])),
+        (DataError, "not all of them zero", attending(reader, reading, row=0, weights=[0.0] * 6)),
+        (DataError, "no token reads 'dog'", patched(reader, reading, reading, at="dog")),
+    ]
+    for kind, words, edit in wrong:
+        with pytest.raises(kind, match=words), edit:
+            pass
+
+
+def test_a_swap_tells_the_answers_of_both_texts_and_the_difference_of_views(reader: Subject) -> None:
+    reading, other = read(reader, TEXT), read(reader, "the dog sat on a mat")
+    view = swap(reader, reading, old="cat", new="dog", looks=[attention])
+    both = [scores(reader, one.inputs)[0, 0].detach().double().softmax(0) for one in (reading, other)]
+    assert view.distance[0] == pytest.approx(float((both[0] - both[1]).abs().sum() / 2), abs=1e-6)
+    assert {name: (before, after) for name, before, after in view.answers} == {
+        reader.name(at): (pytest.approx(float(both[0][at])), pytest.approx(float(both[1][at]))) for at in range(2)
+    }
+    seen = [attention(reader, one).values for one in (reading, other)]
+    assert seen[0] is not None and seen[1] is not None
+    np.testing.assert_allclose(view.differences[0].changes["values"], seen[1] - seen[0], atol=1e-6)
+    assert view.differences[0].names["values"][1][1] == "cat → dog"
+
+
+def test_a_longer_text_is_aligned_by_what_stands_around_the_change(reader: Subject) -> None:
+    one, other = (read(reader, text) for text in ("the cat sat on a mat", "the big dog sat on a mat"))
+    found = changed(lambda reading: attention(reader, reading), one, other)
+    assert found.names["values"][0] == ("the", "cat → big", "∅ → dog", "sat", "on", "a", "mat")
+    values = found.changes["values"]
+    assert np.isnan(values[2]).all() and np.isnan(values[:, 2]).all() and not np.isnan(values[3, 3])
+    after, before = attention(reader, other).values, attention(reader, one).values
+    assert after is not None and before is not None
+    assert values[6, 3] == pytest.approx(after[6, 3] - before[5, 2], abs=1e-6)
+
+
+def test_an_edit_without_effect_has_no_difference(reader: Subject) -> None:
+    reading = read(reader, TEXT)
+    view = edited(reader, reading, patched(reader, reading, reading, at=0), looks=[attention])
+    assert view.flipped == () and float(view.distance.max()) == 0
+    assert set(view.differences[0].largest.values()) == {0.0}
+    with pytest.raises(ConfigError, match="have no difference"):
+        difference(view, attention(reader, reading))
+
+
+def test_every_row_of_a_language_model_is_compared(tmp_path: Path) -> None:
+    subject = subject_of(task_on(tmp_path, "lm"), "lstm")
+    reading = read(subject, "the cat sat on the mat")
+    view = edited(subject, reading, clamped(subject, unit=0, value=1.0), what="Unit 0 at 1", looks=[next_symbols])
+    assert len(view.distance) == 7 and "Unit 0 at 1" in view.sentences()[0]
+    assert {figure.kind for figure in view.figures()} >= {"bars", "strip"}
+    assert "surprisal" in view.differences[0].changes
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ("he and the heir", "she and the heir"),
+        (["so", "he", "said"], ["so", "she", "said"]),
+        (("the heir", "he ran"), ("the heir", "she ran")),
+    ],
+)
+def test_a_word_is_replaced_as_a_whole(given: Any, found: Any) -> None:
+    assert replaced(given, "he", "she") == found
+
+
+def test_a_word_that_is_not_there_or_too_often_is_refused() -> None:
+    with pytest.raises(DataError, match="'she' does not stand in the text"):
+        replaced("he ran", "she", "he")
+    with pytest.raises(DataError, match="'he' stands in 2 places"):
+        replaced("he said he ran", "he", "she")
+    assert replaced("he said he ran", "he", "she", at=1) == "he said she ran"

@@ -1,0 +1,364 @@
+"""Other weights and fewer tokens: known answers, every family, and what cannot be measured."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from faithfulness_common import planted_subject
+from inspection_common import subject_of, task_on
+from seqloom.config.blocks import BlockConfig
+from seqloom.config.mixers import ConvolutionConfig
+from seqloom.errors import ConfigError, DataError
+from seqloom.inspection.asking import read, scores
+from seqloom.inspection.attention_layers import chosen_layer, layers_of
+from seqloom.inspection.faithfulness.adversary import adversary
+from seqloom.inspection.faithfulness.agreement import gradient, left_out
+from seqloom.inspection.faithfulness.answers import probabilities
+from seqloom.inspection.faithfulness.bench import at_bench
+from seqloom.inspection.faithfulness.eraser import SHARES, Curves, rationale, removals, top_count
+from seqloom.inspection.faithfulness.erasing import erased, erasure
+from seqloom.inspection.faithfulness.imposing import imposed
+from seqloom.inspection.faithfulness.permuting import permuted, shuffled
+from seqloom.inspection.faithfulness.removing import chosen_removal, without
+from seqloom.inspection.faithfulness.report import faithfulness
+from seqloom.inspection.faithfulness.uniform import even
+from seqloom.inspection.faithfulness.verdict import Badge, Evidence, level_of, reservations, verdict
+from seqloom.inspection.subject import Reading, Subject
+
+GIVEN: dict[str, Any] = {
+    "classify": "the cat ran to the big mat",
+    "tag": ["the", "big", "dog", "sat"],
+    "lm": "the cat sat on the mat",
+    "translate": "a big cat",
+}
+ATTENDING = [
+    ("classify", "transformer"),
+    ("classify", "linear-attention"),
+    ("lm", "transformer"),
+    *(
+        pytest.param(name, recipe, marks=pytest.mark.slow)
+        for name, recipe in (
+            ("classify", "window"),
+            ("tag", "self-attention"),
+            ("lm", "linear-attention"),
+            ("translate", "transformer"),
+            ("translate", "seq2seq-additive"),
+        )
+    ),
+]
+QUICK = {"permutations": 3, "adversaries": 1, "steps": 2}
+
+
+def asked(folder: Path, name: str, recipe: str) -> tuple[Subject, Reading]:
+    subject = subject_of(task_on(folder, name), recipe)
+    return subject, read(subject, GIVEN[name], **({"target": "un grand chien"} if name == "translate" else {}))
+
+
+def pooled(folder: Path, text: str = "w5 w0 w9 w3 w7") -> tuple[Subject, Reading]:
+    subject = planted_subject(folder, (BlockConfig(mixer=ConvolutionConfig(kernel_sizes=(1,))),))
+    return subject, read(subject, text)
+
+
+@pytest.mark.parametrize(("name", "recipe"), ATTENDING)
+def test_imposing_a_layers_own_weights_changes_nothing(tmp_path: Path, name: str, recipe: str) -> None:
+    subject, reading = asked(tmp_path, name, recipe)
+    with torch.no_grad():
+        expected = scores(subject, reading.inputs)
+        for layer in layers_of(subject, reading):
+            with imposed(subject.model, layer.path, lambda rows: rows.weights):
+                torch.testing.assert_close(scores(subject, reading.inputs), expected, atol=2e-6, rtol=1e-5)
+            with at_bench(subject, reading, layer) as bench:
+                found = bench.under(lambda rows, _: rows.weights, 3)
+                torch.testing.assert_close(found, bench.own.expand_as(found), atol=2e-6, rtol=1e-5)
+        torch.testing.assert_close(scores(subject, reading.inputs), expected, atol=0, rtol=0)
+
+
+def test_what_stands_before_a_layer_is_computed_once(tmp_path: Path) -> None:
+    subject, reading = pooled(tmp_path)
+    calls = []
+    handle = subject.model.get_submodule("encoder.input").register_forward_hook(lambda *_: calls.append(1))
+    with at_bench(subject, reading, layers_of(subject, reading)[0]) as bench:
+        before = len(calls)
+        bench.under(lambda rows, _: rows.weights, 50)
+        assert len(calls) == before
+    handle.remove()
+    scores(subject, reading.inputs)
+    assert not any("forward" in module.__dict__ for module in subject.model.modules())
+
+
+def test_a_shuffle_moves_what_is_movable_and_nothing_else() -> None:
+    weights = torch.rand(50, 2, 3, 8, generator=torch.Generator().manual_seed(0))
+    movable = torch.tensor([1, 0, 1, 1, 0, 1, 1, 0], dtype=torch.bool).expand(50, 1, 3, 8)
+    found = shuffled(weights, movable, torch.Generator().manual_seed(1))
+    torch.testing.assert_close(found[..., [1, 4, 7]], weights[..., [1, 4, 7]])
+    moving = [0, 2, 3, 5, 6]
+    torch.testing.assert_close(found[..., moving].sort(dim=-1).values, weights[..., moving].sort(dim=-1).values)
+    places = (found[..., moving][..., None, :] == weights[..., moving][..., None]).double().mean(dim=(0, 1, 2))
+    assert ((places - 0.2).abs() < 0.1).all(), "every weight goes to every place equally often"
+
+
+def test_shuffles_move_nothing_where_weights_are_even_or_vectors_equal(tmp_path: Path) -> None:
+    draw = torch.Generator().manual_seed(0)
+    subject, reading = pooled(tmp_path)
+    subject.model.pooler.direction.data.zero_()  # a = softmax(0)
+    with at_bench(subject, reading, layers_of(subject, reading)[0]) as bench:
+        assert permuted(bench, draw, 20).moved.max() < 1e-6
+    subject, reading = pooled(tmp_path, "w5 w5 w5 w5")
+    with at_bench(subject, reading, layers_of(subject, reading)[0]) as bench:
+        assert permuted(bench, draw, 20).moved.max() < 1e-6
+    subject, reading = pooled(tmp_path)
+    with at_bench(subject, reading, layers_of(subject, reading)[0]) as bench:
+        assert permuted(bench, draw, 20).moved.max() > 1e-5, "or the test could not fail"
+
+
+def test_attention_that_is_ignored_is_seen_to_be(tmp_path: Path) -> None:
+    """W_O = 0: whatever the weights, nothing of it goes on."""
+    subject, reading = asked(tmp_path, "classify", "transformer")
+    layer = layers_of(subject, reading)[-1]
+    subject.model.get_submodule(f"{layer.path}.heads.output").weight.data.zero_()
+    found = faithfulness(subject, reading, **QUICK)
+    assert found.measure("shuffled weights: TVD").mean == pytest.approx(0, abs=1e-6)
+    assert found.measure("equal weights: TVD").mean == pytest.approx(0, abs=1e-6)
+    assert found.level == "not believed"
+
+
+def test_erasing_a_zero_weight_changes_nothing_and_the_rest_is_scaled(tmp_path: Path) -> None:
+    subject, reading = pooled(tmp_path)
+    with at_bench(subject, reading, layers_of(subject, reading)[0]) as bench:
+        seen: list[torch.Tensor] = []
+        trial = erasure(bench, [np.array([1]), np.arange(5)])
+
+        def watched(rows: Any, part: slice) -> torch.Tensor:
+            seen.append(trial(rows, part))
+            return seen[-1]
+
+        bench.under(watched, 2)
+        assert float(seen[0][0, 0, 0, 1]) == 0 and float(seen[0][0].sum()) == pytest.approx(1)
+        assert float(seen[0][1].sum()) == 0, "where nothing is left the vector is zero"
+        none = bench.under(lambda rows, part: trial(rows._replace(weights=rows.weights * (rows.weights > 9)), part), 1)
+        assert torch.isfinite(none).all()
+
+
+def test_a_linear_bag_has_its_erasure_and_its_gradient_in_closed_form(tmp_path: Path) -> None:
+    """logit = sum_t a_t v_t: without i it is (sum - a_i v_i) / (1 - a_i)."""
+    subject, reading = pooled(tmp_path)
+    layer, model = layers_of(subject, reading)[0], subject.model
+    with at_bench(subject, reading, layer) as bench:
+        vectors = model.encoder(reading.inputs).values[0]
+        scored = model.head.linear(vectors) - model.head.linear.bias
+        weights = torch.from_numpy(bench.weights).float()
+        for at in range(5):
+            left = (weights[:, None] * scored).sum(dim=0) - weights[at] * scored[at]
+            expected = (left / (1 - weights[at]) + model.head.linear.bias).softmax(dim=0)
+            found = bench.under(erasure(bench, [np.array([at])]), 1)[0, 0]
+            torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "recipe"), [("classify", "cnn"), ("classify", "bilstm"), ("tag", "bilstm"), ("lm", "gru")]
+)
+def test_removing_nothing_changes_nothing_and_all_can_be_removed(tmp_path: Path, name: str, recipe: str) -> None:
+    subject, reading = asked(tmp_path, name, recipe)
+    count = len(reading.sides[0].tokens)
+    special = np.array([token.is_special for token in reading.sides[0].tokens])
+    gone = np.stack([np.zeros(count, dtype=bool), ~special])
+    found = without(subject, reading, gone, chosen_removal(subject, reading, None))
+    with torch.no_grad():
+        torch.testing.assert_close(found[0], probabilities(subject, reading, reading.inputs)[0])
+    assert torch.isfinite(found).all()
+
+
+def test_deleted_tokens_are_as_if_never_written(tmp_path: Path) -> None:
+    subject, reading = asked(tmp_path, "classify", "bilstm")
+    gone = np.array([[False, True, False, False, False, True, False]])
+    with torch.no_grad():
+        expected = probabilities(subject, reading, subject.encode("the ran to the mat"))
+    torch.testing.assert_close(without(subject, reading, gone, "delete"), expected)
+
+
+def test_the_empty_rationale_costs_nothing_and_the_whole_one_is_enough(tmp_path: Path) -> None:
+    subject, reading = asked(tmp_path, "classify", "transformer")
+    found = rationale(subject, reading, np.arange(7.0), "delete", np.random.default_rng(0))
+    for curves in (found.told, found.chance):
+        assert curves.deletion[0] == pytest.approx(curves.insertion[-1], abs=1e-6)
+        assert curves.deletion[-1] == pytest.approx(curves.insertion[0], abs=1e-6)
+
+
+def test_the_measure_over_shares_is_divided_by_five_as_in_the_code_of_eraser() -> None:
+    curves = Curves(np.array([0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3]), np.array([0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.9]))
+    assert curves.comprehensiveness == pytest.approx(np.mean([0.1, 0.2, 0.3, 0.4, 0.5]))
+    assert curves.sufficiency == pytest.approx(np.mean([0.4, 0.3, 0.2, 0.1, 0.0]))
+    assert curves.normalised == pytest.approx((0.5, (0.8 - 0.4) / 0.6))
+
+
+def test_rationales_are_the_top_tokens_ties_by_position_and_special_ones_stay() -> None:
+    scores_of = np.array([np.nan, 1.0, 3.0, 3.0, 0.0])
+    tokens = np.flatnonzero(~np.isnan(scores_of))
+    gone = removals(tokens[np.argsort(-scores_of[tokens], kind="stable")], 5)
+    assert [np.flatnonzero(row).tolist() for row in gone[:7]] == [[], [2], [2], [2], [2], [2, 3], [1, 2, 3, 4]]
+    assert not gone[:, 0].any()
+    assert [top_count(share, 20) for share in SHARES] == [1, 1, 2, 4, 10]
+
+
+def test_the_adversary_stays_where_the_answers_are_the_same(tmp_path: Path) -> None:
+    subject, reading = pooled(tmp_path)
+    before = {name: value.clone() for name, value in subject.model.state_dict().items()}
+    with at_bench(subject, reading, layers_of(subject, reading)[0]) as bench:
+        found = adversary(bench, torch.Generator().manual_seed(0), steps=20)
+    assert found is not None and found.feasible
+    assert found.moved <= 0.01 and 0 < found.distance <= np.log(2)
+    assert found.weights.sum() == pytest.approx(1, abs=1e-5)
+    assert all(parameter.grad is None for parameter in subject.model.parameters())
+    for name, value in subject.model.state_dict().items():
+        torch.testing.assert_close(value, before[name], atol=0, rtol=0)
+
+
+def test_without_steps_that_fit_the_own_weights_are_the_adversary(tmp_path: Path) -> None:
+    subject, reading = pooled(tmp_path)
+    with at_bench(subject, reading, layers_of(subject, reading)[0]) as bench:
+        found = adversary(bench, torch.Generator().manual_seed(0), steps=1, close=1e-12)
+        assert found is not None and not found.feasible and found.distance == 0
+        np.testing.assert_allclose(found.weights, bench.weights, atol=1e-6)
+
+
+def test_the_gradient_does_not_go_through_the_weights(tmp_path: Path) -> None:
+    """y = p(sum_t a_t h_t) with a held: its slope at a word that stands alone is a_t dp/dh_t . dh_t/de_t."""
+    subject, reading = pooled(tmp_path)
+    layer = layers_of(subject, reading)[0]
+    held = gradient(subject, reading, layer)
+    through = gradient(subject, reading, None)
+    assert np.abs(held - through).max() > 1e-6
+    subject.model.pooler.direction.data.zero_()  # weights that do not depend on words
+    np.testing.assert_allclose(
+        gradient(subject, reading, layer), gradient(subject, reading, None), rtol=1e-4, atol=1e-8
+    )
+
+
+@pytest.mark.slow
+def test_leaving_out_a_long_input_keeps_to_its_budget(tmp_path: Path) -> None:
+    subject, _ = pooled(tmp_path)
+    reading = read(subject, " ".join(["w5", "w6", "w7"] * 200))
+    found = left_out(subject, reading, "delete", np.random.default_rng(0))
+    assert (~np.isnan(found)).sum() == 128
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "recipe"), [("classify", "transformer"), ("tag", "self-attention"), ("translate", "seq2seq-additive")]
+)
+def test_a_report_is_the_same_twice_and_saves_itself(tmp_path: Path, name: str, recipe: str) -> None:
+    subject, reading = asked(tmp_path, name, recipe)
+    found = faithfulness(subject, reading, **QUICK)
+    assert found.to_json() == faithfulness(subject, reading, **QUICK).to_json()
+    assert found.to_json()["kind"] == "faithfulness"
+    assert found.verdict in found.text(80)
+    assert found.badge().inputs == 1
+    for ending in ("html", "json", "svg"):
+        assert found.save(tmp_path / f"view.{ending}").stat().st_size > 500
+
+
+def test_a_family_without_attention_is_measured_by_what_explains_it(tmp_path: Path) -> None:
+    subject, reading = asked(tmp_path, "classify", "cnn")
+    found = faithfulness(subject, [reading, reading], explain=lambda _: np.arange(7.0), **QUICK)
+    assert found.layer is None and found.bins == () and found.evidence.moved is None
+    assert "This explanation" in found.verdict
+    with pytest.raises(ConfigError, match=r"no attention.*explain="):
+        faithfulness(subject, reading)
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"layer": 9}, "no layer 9"),
+    ({"layer": "encoder.nowhere"}, "has the path 'encoder.nowhere'"),
+    ({"removal": "delte"}, "no removal 'delte'"),
+    ({"permutations": 0}, "permutations is 0"),
+    ({"steps": 0}, "steps is 0"),
+    ({"close": 0.0}, "close is 0"),
+    ({"truths": ["yes", "no"]}, "2 truths for 1 inputs"),
+    ({"truths": ["maybe"]}, "no answer 'maybe'"),
+    ({"explain": lambda _: np.zeros(3)}, r"shape \[3\] for 7 tokens"),
+    ({"explain": lambda _: np.full(7, np.nan)}, "not finite"),
+]
+
+
+@pytest.mark.parametrize(("wishes", "words"), WRONG, ids=[words for _, words in WRONG])
+def test_what_cannot_be_measured_is_refused(tmp_path: Path, wishes: dict[str, Any], words: str) -> None:
+    subject, reading = asked(tmp_path, "classify", "transformer")
+    with pytest.raises((ConfigError, DataError), match=words):
+        faithfulness(subject, reading, **(QUICK | wishes))
+
+
+def test_models_that_answer_with_numbers_and_no_inputs_are_refused(tmp_path: Path) -> None:
+    subject = subject_of(task_on(tmp_path, "embed"), "transformer")
+    with pytest.raises(ConfigError, match="probabilities"):
+        faithfulness(subject, read(subject, ("the cat", "a dog")))
+    subject, _ = asked(tmp_path, "classify", "transformer")
+    with pytest.raises(DataError, match="no input"):
+        faithfulness(subject, [])
+    tagger, reading = asked(tmp_path, "tag", "self-attention")
+    with pytest.raises(ConfigError, match="none can be deleted"):
+        faithfulness(tagger, reading, removal="delete")
+
+
+@pytest.mark.slow
+def test_weights_of_a_target_are_no_picture_of_the_source(tmp_path: Path) -> None:
+    subject, reading = asked(tmp_path, "translate", "transformer")
+    own = next(layer.path for layer in layers_of(subject, reading) if layer.side == "target" and layer.same)
+    with pytest.raises(ConfigError, match="does not look at the tokens of the source"):
+        faithfulness(subject, reading, layer=own)
+
+
+def test_of_a_running_text_only_the_last_row_is_tried(tmp_path: Path) -> None:
+    subject, reading = asked(tmp_path, "lm", "transformer")
+    with at_bench(subject, reading, chosen_layer(layers_of(subject, reading), None)) as bench:
+        assert bench.asked.tolist() == [False] * 6 + [True]
+        assert not bool(bench.free[0]), "BEGIN keeps its weight"
+        assert np.isnan(bench.weights[0])
+        assert np.nansum(bench.weights) < 1
+
+
+def test_equal_weights_move_nothing_where_they_are_equal_already(tmp_path: Path) -> None:
+    subject, reading = pooled(tmp_path)
+    subject.model.pooler.direction.data.zero_()
+    with at_bench(subject, reading, layers_of(subject, reading)[0]) as bench:
+        found = even(bench)
+    assert found.moved < 1e-6 and found.kept == 1.0
+
+
+def test_an_input_of_one_token_has_no_other_weight_to_erase(tmp_path: Path) -> None:
+    subject, reading = pooled(tmp_path, "w5")
+    with at_bench(subject, reading, layers_of(subject, reading)[0]) as bench:
+        assert erased(bench, np.random.default_rng(0)) is None
+    found = faithfulness(subject, reading, **QUICK)
+    assert found.pairs[0].undefined == 1
+    assert found.text(80)
+
+
+LEVELS: list[tuple[Evidence, str, str]] = [
+    (Evidence(50, 0.5, 0.1, moved=0.4), "believed", "may be believed on this model"),
+    (Evidence(50, 0.1, 0.1, moved=0.4), "in part", "in part.*, but"),
+    (Evidence(50, 0.5, 0.1, moved=0.0), "in part", "in part.*, but"),
+    (Evidence(50, 0.1, 0.1, moved=0.0), "not believed", "may not be believed"),
+    (Evidence(50, 0.5, 0.1), "believed", "may be believed"),
+    (Evidence(50, 0.1, 0.1), "not believed", "may not be believed"),
+]
+
+
+@pytest.mark.parametrize(("evidence", "level", "words"), LEVELS, ids=range(len(LEVELS)))
+def test_the_verdict_follows_from_its_thresholds(evidence: Evidence, level: str, words: str) -> None:
+    assert level_of(evidence) == level
+    assert re.search(words, verdict(evidence, "It"))
+    assert reservations(evidence) == ()
+
+
+def test_reservations_are_said_and_do_not_change_the_level() -> None:
+    evidence = Evidence(3, 0.5, 0.1, 0.4, adversary=0.45, seeds=0.2, score=0.99, uniform_score=0.985)
+    far, needless, few = reservations(evidence)
+    assert "further than models of other seeds" in far
+    assert "needs no attention" in needless
+    assert "3 inputs only" in few
+    assert level_of(evidence) == "believed"
+    assert Badge().text == "faithfulness: not measured"

@@ -1,0 +1,286 @@
+"""Total gradients are those of an unrolled pass; what vanishes, explodes and stays is told apart, for every family."""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from inspection_common import subject_of, subject_with, task_on
+from seqloom.errors import DataError
+from seqloom.inspection.asking import read, scores
+from seqloom.inspection.gradients import UNDERFLOW, gradients, gradients_compared, stack_flow
+from seqloom.inspection.subject import Subject
+from seqloom.inspection.unrolling import unrolled
+from seqloom.inspection.vectors import input_of
+from seqloom.taps import recording, taps
+from seqloom.tasks.contract import HeadSettings, Task
+from seqloom.text.symbols import BEGIN
+from seqloom.types import Padded
+
+TEXT = "the cat sat on the mat"
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> Task:
+    return task_on(tmp_path, "classify")
+
+
+def explicit(subject: Subject, inputs: Any, column: int) -> dict[str, list[float]]:
+    """|dL/dh_t| and |dL/dc_t| of every layer of an LSTM that is read by its last state, by a loop of one's own."""
+    model: Any = subject.model
+    x = list(input_of(model, "encoder")(inputs).values[0])
+    states: dict[str, list[Tensor]] = {}
+    for number, layer in enumerate(model.encoder.layers):
+        mixer, hidden = layer.mixer, torch.zeros(layer.mixer.width)
+        cell, outputs = torch.zeros_like(hidden), []
+        for value in x:
+            summed = mixer.input_weight @ value + mixer.input_bias + mixer.hidden_weight @ hidden + mixer.hidden_bias
+            i, f, g, o = summed.chunk(4)
+            cell = f.sigmoid() * cell + i.sigmoid() * g.tanh()
+            hidden = o.sigmoid() * cell.tanh()
+            for part, state in (("hidden", hidden), ("cell", cell)):
+                state.retain_grad()
+                states.setdefault(f"layer {number} {part}", []).append(state)
+            outputs.append(hidden)
+        x = outputs
+    (model.head.linear(x[-1])[column]).backward()
+    found = {name: [0.0 if one.grad is None else float(one.grad.norm()) for one in row] for name, row in states.items()}
+    model.zero_grad(set_to_none=True)
+    return found
+
+
+def test_total_gradients_are_those_of_a_loop_over_cells(task: Task) -> None:
+    subject = subject_of(task, "lstm")
+    reading = read(subject, TEXT)
+    view = gradients(subject, reading, answer="yes")
+    expected = explicit(subject, reading.inputs, subject.column("yes"))
+    found = {each.name: each.norms for each in view.totals if each.part != "vectors"}
+    assert set(found) == set(expected)
+    for name, norms in expected.items():
+        np.testing.assert_allclose(found[name], norms, rtol=1e-4, err_msg=name)
+
+
+def test_the_gradient_at_the_output_of_a_fused_kernel_is_not_the_total(task: Task) -> None:
+    """The trap: a hook on the layer says that nothing comes back to all elements but the last."""
+    subject = subject_of(task, "lstm")
+    reading = read(subject, TEXT)
+    with recording(subject.model, "encoder.layers.1.mixer.hidden") as record:
+        score = scores(subject, reading.inputs)[0, 0, 0]
+    (slope,) = torch.autograd.grad(score, record["encoder.layers.1.mixer.hidden"][0])
+    assert not slope[0, :-1].any()
+    (total,) = (each for each in gradients(subject, reading).totals if each.name == "layer 1 hidden")
+    assert min(total.norms) > 0
+
+
+def test_what_is_read_from_the_end_is_told_in_the_order_of_the_text(tmp_path: Path) -> None:
+    subject = subject_of(task_on(tmp_path, "tag"), "bilstm")
+    view = gradients(subject, read(subject, TEXT.split()), at=1)
+    back = next(each for each in view.totals if each.layer.endswith("1.mixer.back"))
+    ahead = next(each for each in view.totals if each.layer.endswith("1.mixer.ahead"))
+    assert back.backward and not ahead.backward
+    assert not any(back.norms[:1]) and all(back.norms[1:]), "the answer at 1 comes from the end of the text"
+    assert all(ahead.norms[:2]) and not any(ahead.norms[2:]), "and from its beginning"
+
+
+@pytest.mark.parametrize(
+    ("name", "recipe", "given"),
+    [
+        ("classify", "transformer", TEXT),
+        ("classify", "cnn", TEXT),
+        ("classify", "mlp", TEXT),
+        ("classify", "linear", TEXT),
+        ("lm", "gru", TEXT),
+        ("lm", "window", TEXT),
+        ("translate", "seq2seq-dot", "a big cat"),
+        ("embed", "bilstm", ("the cat", "a dog ran far")),
+    ],
+)
+def test_every_family_has_a_gradient_for_each_element_of_each_side(
+    tmp_path: Path, name: str, recipe: str, given: Any
+) -> None:
+    subject = subject_of(task_on(tmp_path, name), recipe)
+    target = "le chat" if name == "translate" else None
+    reading = read(subject, given, target=target)
+    for side in reading.sides:
+        view = gradients(subject, reading, side=side.name)
+        assert {len(each.norms) for each in view.totals} == {len(side.tokens)}
+        assert any(view.totals[0].norms)
+        assert view.svg() and view.text() and view.to_json()["totals"]
+
+
+def test_the_gradient_at_the_vectors_is_that_of_autograd(task: Task) -> None:
+    subject = subject_of(task, "transformer")
+    reading = read(subject, TEXT)
+    column = int(scores(subject, reading.inputs)[0, 0].argmax())
+    vectors: Any = []
+    handle = input_of(subject.model, "encoder").register_forward_hook(lambda *a: vectors.append(a[2].values))
+    score = scores(subject, reading.inputs)[0, 0, column]
+    handle.remove()
+    (slope,) = torch.autograd.grad(score, vectors[0])
+    assert gradients(subject, reading).totals[0].norms == pytest.approx(slope[0].norm(dim=1).tolist(), rel=1e-4)
+
+
+def rotating(task: Task, radius: float, scale: float = 1e-4) -> Subject:
+    """An Elman network of one layer whose matrix from state to state is a rotation times a number, near zero."""
+    subject = subject_of(task, "rnn")
+    model: Any = subject.model
+    model.encoder.layers = model.encoder.layers[:1]
+    mixer = model.encoder.layers[0].mixer
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        mixer.hidden_weight.copy_(radius * torch.nn.init.orthogonal_(torch.empty(mixer.width, mixer.width)))
+        mixer.input_bias.zero_()
+        mixer.hidden_bias.zero_()
+        model.encoder.input.table.mul_(scale)
+    return subject
+
+
+@pytest.mark.parametrize("radius", [0.5, 1.5])
+def test_a_radius_of_a_half_vanishes_and_one_and_a_half_explodes(task: Task, radius: float) -> None:
+    subject = rotating(task, radius, scale=1e-9)
+    view = gradients(subject, read(subject, " ".join([TEXT] * 3)))
+    (total,) = (each for each in view.totals if each.part == "hidden")
+    assert total.factor == pytest.approx(radius, rel=1e-3)
+    (mixer, stack) = view.flows
+    assert mixer.radius == pytest.approx(radius, rel=1e-4)
+    assert mixer.factor == pytest.approx(radius, rel=1e-2) and stack.factor == pytest.approx(radius, rel=1e-2)
+    (first, last) = total.norms[0], total.norms[-1]
+    assert (first < 1e-4 * last) if radius < 1 else (first > 1e2 * last)
+
+
+def test_what_float32_cannot_hold_is_said_and_drawn(task: Task) -> None:
+    subject = rotating(task, 0.01)
+    view = gradients(subject, read(subject, " ".join([TEXT] * 5)))
+    (total,) = (each for each in view.totals if each.part == "hidden")
+    lost = sum(norm < UNDERFLOW for norm in total.norms)
+    assert lost > 5 and f"below what float32 can hold at {lost} of 30 elements" in " ".join(view.sentences())
+    assert "float32 ends" in view.svg()
+    healthy = gradients(subject, read(subject, TEXT))
+    assert "float32 ends" not in healthy.svg()
+
+
+def test_looking_at_gradients_changes_nothing(tmp_path: Path) -> None:
+    subject = subject_of(task_on(tmp_path, "tag"), "bilstm")
+    subject.model.train()
+    before, draws = copy.deepcopy(subject.model.state_dict()), torch.get_rng_state()
+    reading = read(subject, TEXT.split())
+    gradients(subject, reading)
+    assert torch.equal(draws, torch.get_rng_state())
+    assert all(torch.equal(before[name], value) for name, value in subject.model.state_dict().items())
+    assert all(weight.grad is None for weight in subject.model.parameters())
+    assert all(module.training and not module._forward_hooks for module in subject.model.modules())
+    assert not any(tap._listeners for tap in taps(subject.model).values())
+
+
+def test_a_cell_is_put_back_even_if_the_model_fails(task: Task) -> None:
+    subject = subject_of(task, "lstm")
+    mixer: Any = subject.model.get_submodule("encoder.layers.0.mixer")
+    cell = mixer.cell
+    with unrolled(subject.model):
+        assert mixer.cell is not cell
+    with pytest.raises(DataError, match="symbol 99"), unrolled(subject.model):
+        subject.model(Padded.of(torch.tensor([[99]])))
+    assert mixer.cell is cell
+
+
+def test_weights_that_want_no_gradient_are_no_hindrance(task: Task) -> None:
+    subject = subject_of(task, "lstm")
+    reading = read(subject, TEXT)
+    expected = gradients(subject, reading).totals
+    subject.model.requires_grad_(False)
+    assert gradients(subject, reading).totals == expected
+
+
+def test_models_are_compared_on_one_input_and_each_keeps_its_name(tmp_path: Path, task: Task) -> None:
+    subjects = {recipe: subject_of(task, recipe) for recipe in ("rnn", "lstm", "transformer")}
+    view = gradients_compared(subjects, TEXT)
+    assert [flow.layer for flow in view.flows] == list(subjects)
+    assert all(name in view.svg() for name in subjects)
+    assert view.flows[0].norms == stack_flow(subjects["rnn"], read(subjects["rnn"], TEXT)).norms
+    with pytest.raises(DataError, match="0 models"):
+        gradients_compared({}, TEXT)
+    with pytest.raises(DataError, match="fewer than 3 elements"):
+        gradients_compared(subjects, "cat")
+
+
+def test_hundreds_and_thousands_of_elements_are_drawn_as_maps(task: Task) -> None:
+    subject = subject_of(task, "cnn")
+    kinds = [figure.kind for figure in gradients(subject, read(subject, " ".join([TEXT] * 30))).figures()]
+    assert "heat_map" in kinds and "matrix" not in kinds
+    assert "matrix" in [figure.kind for figure in gradients(subject, read(subject, TEXT)).figures()]
+
+
+# --- what training at a distance does --------------------------------------------------------------------------------
+
+DISTANCE = 8
+LETTERS, NOISE = ("a", "b", "c", "d"), ("x", "y", "z")
+STEPS = {"rnn": 200, "lstm": 200, "transformer": 80}
+
+
+@pytest.fixture(scope="module")
+def copiers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Subject]:
+    """Language models that were taught to say the first word again behind seven others."""
+    lines = [" ".join([letter, *(NOISE * 4)[: DISTANCE - 1], letter]) for letter in LETTERS]
+    task = task_on(tmp_path_factory.mktemp("copy"), "lm", rows=lines)
+    return {recipe: _taught(_built(task, recipe), steps) for recipe, steps in STEPS.items()}
+
+
+def _built(task: Task, recipe: str) -> Subject:
+    config: Any = task.model(recipe, "tiny", HeadSettings())
+    if recipe != "transformer":  # one layer: what is seen is what the cell does
+        decoder = msgspec.structs.replace(config.decoder, width=32, repeat=1)
+        config = msgspec.structs.replace(config, decoder=decoder)
+    return subject_with(task, config, seed=0)
+
+
+def _drawn(subject: Subject, count: int, draws: torch.Generator) -> tuple[Padded, Tensor]:
+    letters, noise = (torch.tensor([subject.column(word) for word in words]) for words in (LETTERS, NOISE))
+    symbols = noise[torch.randint(len(noise), (count, DISTANCE + 1), generator=draws)]
+    symbols[:, 1] = letters[torch.randint(len(letters), (count,), generator=draws)]
+    symbols[:, 0] = BEGIN
+    return Padded.of(symbols), symbols[:, 1]
+
+
+def _taught(subject: Subject, steps: int) -> Subject:
+    draws = torch.Generator().manual_seed(0)
+    optimiser = torch.optim.Adam(subject.model.parameters(), lr=0.02)
+    for _ in range(steps):
+        inputs, wanted = _drawn(subject, 64, draws)
+        loss = torch.nn.functional.cross_entropy(scores(subject, inputs)[:, -1], wanted)
+        optimiser.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(subject.model.parameters(), 1.0)
+        optimiser.step()
+    subject.model.zero_grad(set_to_none=True)
+    return subject
+
+
+@torch.no_grad()
+def _right(subject: Subject) -> float:
+    inputs, wanted = _drawn(subject, 200, torch.Generator().manual_seed(9))
+    return float((scores(subject, inputs)[:, -1].argmax(dim=-1) == wanted).double().mean())
+
+
+@pytest.mark.slow
+def test_after_copying_at_a_distance_elman_gradients_decay_those_of_an_lstm_far_less_and_those_of_attention_not(
+    copiers: dict[str, Subject],
+) -> None:
+    right = {recipe: _right(subject) for recipe, subject in copiers.items()}
+    assert right["rnn"] < 0.6 < 0.9 < min(right["lstm"], right["transformer"])
+    text = " ".join(["b", *(NOISE * 4)[: DISTANCE - 1]])
+    readings = {recipe: read(subject, text) for recipe, subject in copiers.items()}
+    totals = {recipe: gradients(copiers[recipe], readings[recipe], answer="b").totals for recipe in copiers}
+    left = {recipe: found[0].norms[1] / found[0].norms[-1] for recipe, found in totals.items()}  # behind BEGIN
+    assert left["rnn"] < 1e-3 * left["lstm"]
+    assert left["transformer"] > 1, "it reads the first word at once"
+    states = {recipe: next(each for each in totals[recipe] if each.part in ("hidden", "cell")) for recipe in ("rnn",)}
+    cells = next(each for each in totals["lstm"] if each.part == "cell")
+    assert states["rnn"].factor < 0.7 < 0.85 < cells.factor
+    compared = gradients_compared(copiers, text)
+    by_name = {flow.layer: flow.left for flow in compared.flows}
+    assert by_name["rnn"] < 0.01 * by_name["lstm"] and by_name["transformer"] > 0.3

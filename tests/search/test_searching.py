@@ -1,0 +1,110 @@
+"""Claims about questions and hits: what is shown is what was found, and says how near it is."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from search_common import VOCABULARY, WordTable, built, some_documents, write_documents
+from seqloom.errors import ConfigError, DamagedError
+from seqloom.search import lots
+from seqloom.search.building import build_index
+from seqloom.search.documents import Collection
+from seqloom.search.embedders import require_same
+from seqloom.search.fusion import highest
+from seqloom.search.index import Index, open_index
+from seqloom.search.searching import RANKINGS, ByWords, Question, Searcher
+from seqloom.search.store import Document, Settings
+from seqloom.search.vectors import unit
+
+LONG = f"Kaba {'nugu ' * 10}. " + " ".join(f"Number {number} of {'mifi ' * 5}." for number in range(20))
+ORDERS = st.lists(st.lists(st.sampled_from("abcdef"), unique=True), min_size=1, max_size=3)
+
+
+class Deaf(WordTable):
+    """A model to which what says "nugu" is the nearest, whatever is asked with a question mark."""
+
+    def embed(self, texts: object) -> np.ndarray:
+        """[N,16] one vector for these, and another for the rest."""
+        asked: list[str] = list(texts)  # type: ignore[call-overload]
+        return np.stack([np.eye(16, dtype=np.float32)[int("nugu" not in text and "?" not in text)] for text in asked])
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
+    return built(tmp_path_factory.mktemp("made"), some_documents(12))
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index of one document, of which the first passage has the vector of every question."""
+    return deaf(tmp_path_factory.mktemp("long"), LONG)
+
+
+def deaf(folder: Path, *texts: str) -> Path:
+    """An index of documents as the deaf model has them."""
+    file = write_documents(folder / "a.jsonl", [Document(f"d{number}", text, {}) for number, text in enumerate(texts)])
+    list(build_index(folder / "index", Deaf(), Collection(file)))
+    return folder / "index"
+
+
+def test_what_words_found_is_shown_where_the_words_are(long: Path) -> None:
+    shown = {}
+    for name, rankings in RANKINGS.items():
+        (hit,) = Searcher(open_index(long), Deaf(), rankings).search("number 13?")
+        shown[name] = hit.to_json()["sentence"]
+    assert shown["words"] == shown["both"] == "Number 13 of mifi mifi mifi mifi mifi ."
+    assert shown["vectors"].startswith("Kaba nugu")
+
+
+def test_what_vectors_ranked_higher_is_shown_where_it_is_nearest(tmp_path: Path) -> None:
+    found = Searcher(open_index(deaf(tmp_path, LONG, "Number 13.")), Deaf(), RANKINGS["both"]).search("number 13?")
+    shown = {hit.id: hit.to_json()["sentence"] for hit in found}
+    assert shown["d1"] == "Number 13." and shown["d0"].startswith("Kaba nugu")
+
+
+def test_a_word_more_outweighs_any_cosine_and_of_equal_ones_the_nearest_is_best() -> None:
+    question, texts = Question("kaba lodo mifi", None), ["kaba", "lodo kaba kaba", "lodo mifi", "nugu"]
+    for cosines, best in (([1.0, -1.0, -0.9, 1.0], 2), ([1.0, 0.2, 0.1, 1.0], 1)):
+        assert int(np.argmax(ByWords().fits(question, texts, np.array(cosines)))) == best
+
+
+@pytest.mark.parametrize("name", list(RANKINGS))
+def test_the_cosine_of_a_hit_is_that_of_its_nearest_passage(index: Index, name: str) -> None:
+    question = VOCABULARY[3]
+    asked = unit(WordTable().embed([question]))[0]
+    hits = Searcher(index, WordTable(), RANKINGS[name]).search(question)
+    for hit, found in zip(hits, index.found([hit.id for hit in hits]), strict=True):
+        assert hit.cosine == pytest.approx(float((found.vectors @ asked).max()), abs=1e-6)
+        assert hit.to_json()["cosine"] == round(hit.cosine or 0, 6)
+
+
+def test_nothing_is_said_of_cosines_where_no_model_was_asked_and_of_nothing_found(index: Index) -> None:
+    asked = Searcher(index, None, RANKINGS["words"])
+    assert {hit.cosine for hit in asked.search(VOCABULARY[3])} == {None}
+    assert asked.search("zzz") == []
+
+
+@settings(max_examples=30)
+@given(ORDERS)
+def test_the_highest_order_of_a_name_is_the_first_in_which_no_other_has_it_higher(orders: list[list[str]]) -> None:
+    found = highest(orders)
+    assert found.keys() == {name for order in orders for name in order}
+    for name, number in found.items():
+        places = [order.index(name) if name in order else 99 for order in orders]
+        assert number == places.index(min(places))
+
+
+def test_an_index_of_another_version_is_refused_in_words_for_people(
+    index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lots, "FORMAT", lots.FORMAT + 1)
+    with pytest.raises(DamagedError, match=r"of version 2, and this Seqloom reads version 3.*make the index again"):
+        open_index(index.path)
+
+
+def test_each_model_is_told_with_its_own_sum() -> None:
+    with pytest.raises(ConfigError, match=r"made with mine \(sum 1{12}\), and table \(sum 0{12}\) is another"):
+        require_same(Settings("mine", "1" * 64, 16, 12), WordTable())

@@ -1,0 +1,53 @@
+"""Claims about words: what people take for the same word is one, however it was written down."""
+
+import unicodedata
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from seqloom.search.similar_texts import features
+from seqloom.search.words import LONGEST, runs_of, words_of
+
+FORMS = ("NFC", "NFD", "NFKC", "NFKD")
+ODD = "aS_ é\u0301\u0323\u0345ẛİßΣℌﬁ²１हि्猫がか\u3099\u309aカ한\u1100\u1161\u00ad\u200b\u200c\ufe0f\u20e3😀.\n"
+TEXTS = st.text(ODD, max_size=20)
+
+
+@settings(max_examples=30)
+@given(TEXTS)
+def test_a_text_has_the_same_words_in_every_form(text: str) -> None:
+    assert len({tuple(words_of(unicodedata.normalize(form, text))) for form in FORMS}) == 1
+    if words_of(text):
+        assert len({frozenset(features(unicodedata.normalize(form, text))) for form in FORMS}) == 1
+
+
+@given(TEXTS)
+def test_every_letter_and_digit_is_in_a_word_once(text: str) -> None:
+    small = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    letters = [one for one in small if one.isalnum()]
+    assert [one for run in runs_of(text) for one in run if one.isalnum()] == letters
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Cafe\u0301!", ["café"]),
+        ("हिन्दी में", ["हिन्दी", "में"]),  # vowel signs belong to their letters
+        ("ﬁne １２３ ℌ", ["fine", "123", "h"]),
+        ("می\u200cخواهم", ["میخواهم"]),  # a joiner is no letter and no end
+        ("co\u00adoperate", ["cooperate"]),
+        ("กา\u200bรถ", ["กา", "รถ"]),
+        ("\u2764\ufe0f 1\ufe0f\u20e3 \u0301", ["1"]),  # signs are no words, nor are marks without a letter
+        ("か\u3099猫か\u309a", ["が", "猫", "か\u309a"]),
+    ],
+)
+def test_marks_belong_to_words_and_what_is_not_seen_does_not(text: str, words: list[str]) -> None:
+    assert words_of(text) == words
+
+
+def test_a_word_that_is_too_long_is_cut_and_nothing_of_it_is_lost() -> None:
+    text = "acgt" * 2_000 + "猫" + "k" * 600
+    for words in (words_of(text), runs_of(text)):
+        assert max(map(len, words)) == LONGEST and "".join(words) == text
+    assert len(features("acgt" * 200 + "tttt")) > len(features("acgt" * 200))

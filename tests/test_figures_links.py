@@ -1,0 +1,89 @@
+"""Links and tiles: lines as thick as their numbers, small maps in the colours of one legend, few elements."""
+
+import re
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+from seqloom.errors import DataError
+from seqloom.figures import Link, Links, Tile, Tiles
+from seqloom.figures.colours import code, scale_of
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def _paths(svg: str) -> list[ElementTree.Element]:
+    return [path for path in ElementTree.fromstring(svg).iter(f"{SVG}path") if "stroke-opacity" in path.attrib]
+
+
+def test_a_line_is_thicker_and_less_faint_the_larger_its_value() -> None:
+    links = [Link(0, 0, 0.5), Link(1, 0, 1.0), Link(0, 1, 0.1)]
+    paths = _paths(Links(title="", left=["a", "b"], right=["c", "d"], links=links).svg())
+    widths = [float(path.attrib["stroke-width"]) for path in paths]
+    faint = [float(path.attrib["stroke-opacity"]) for path in paths]
+    assert widths == sorted(widths) and len(set(widths)) == 3, "the strongest is drawn last, above the others"
+    assert faint == sorted(faint) and faint[-1] == 1.0
+
+
+def test_a_line_ends_at_its_tokens_and_has_the_colour_of_its_group() -> None:
+    figure = Links(title="", left=["a", "b"], right=["c"], links=[Link(1, 0, 1.0, 1)], groups=["x", "y"])
+    root = ElementTree.fromstring(figure.svg())
+    (line,) = _paths(figure.svg())
+    places = {text.text: float(text.attrib["y"]) for text in root.iter(f"{SVG}text")}
+    ends = [float(number) for number in re.findall(r"[\d.]+", line.attrib["d"])]
+    assert ends[1] == pytest.approx(places["b"] - 4) and ends[3] == pytest.approx(places["c"] - 4)
+    assert line.attrib["class"] == "sl-line1"
+    assert line[0].text == "b / c: 1 (y)"
+
+
+def test_many_links_are_few_elements_and_none_is_lost() -> None:
+    names = [str(at) for at in range(200)]
+    links = [Link(at, (at * 7) % 200, (at + 1) / 200, at % 3) for at in range(200)] * 4
+    paths = _paths(Links(title="", left=names, right=names, links=links, groups=["a", "b", "c"]).svg())
+    assert len(paths) <= 3 * 8
+    assert sum(path.attrib["d"].count("M") for path in paths) == len(links)
+
+
+@pytest.mark.parametrize(
+    ("link", "words"),
+    [
+        (Link(2, 0, 0.5), "links\\[0\\]"),
+        (Link(0, -1, 0.5), "links\\[0\\]"),
+        (Link(0, 0, -0.5), "no value below 0"),
+        (Link(0, 0, 0.5, 1), "a group that there"),
+        (Link(0, 0, float("nan")), "missing"),
+    ],
+)
+def test_links_that_point_nowhere_are_refused(link: Link, words: str) -> None:
+    with pytest.raises(DataError, match=words):
+        Links(title="", left=["a", "b"], right=["c"], links=[link])
+
+
+def test_too_many_links_are_refused() -> None:
+    with pytest.raises(DataError, match=r"4,001 entries.*strongest"):
+        Links(title="", left=["a"], right=["b"], links=[Link(0, 0, 0.1)] * 4_001)
+
+
+def test_the_colour_of_a_cell_of_a_tile_is_that_of_the_shared_scale() -> None:
+    tiles = [Tile("a", [[0.25, 1.0]]), Tile("b", [[0.5, None]])]
+    drawn = Tiles(title="", tiles=tiles, across=2).svg()
+    scale = scale_of([0.25, 1.0, 0.5])
+    for value in (0.25, 1.0, 0.5):
+        assert f'fill="{code(scale.shade(scale.level(value)).light)}"' in drawn
+    assert "no value" in drawn
+
+
+def test_tiles_stand_in_rows_and_do_not_touch() -> None:
+    root = ElementTree.fromstring(Tiles(title="", tiles=[Tile(str(at), [[1.0]]) for at in range(5)], across=2).svg())
+    frames = [each.attrib for each in root.iter(f"{SVG}rect") if each.attrib.get("pointer-events") == "all"]
+    places = [(float(frame["x"]), float(frame["y"])) for frame in frames]
+    side = float(frames[0]["width"])
+    assert len({x for x, _ in places}) == 2 and len({y for _, y in places}) == 3
+    assert all(max(abs(x - u), abs(y - v)) > side for x, y in places for u, v in places if (x, y) != (u, v))
+
+
+def test_tiles_have_limits() -> None:
+    with pytest.raises(DataError, match="at least 1"):
+        Tiles(title="", tiles=[Tile("a", [[1.0]])], across=0)
+    with pytest.raises(DataError, match=r"more than 65,536.*pool"):
+        Tiles(title="", tiles=[Tile("a", [[1.0] * 256] * 256), Tile("b", [[1.0]])], across=1)
