@@ -71,6 +71,7 @@ def _request(mask: masks.Mask, score: Score, bias: Bias) -> Request:
     return Request(*tensors, places, places, score=score, mask=mask, bias=bias, aligned=True)
 
 
+@pytest.mark.slow
 def test_rows_equal_the_plain_operator_for_every_score_mask_and_bias(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attention_rows, "MOST_CELLS", 150)  # additive scores in several pieces, the last one short
     torch.manual_seed(0)
@@ -216,6 +217,7 @@ class _Largest(TorchDispatchMode):
         return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("score", SCORES)
 def test_one_row_makes_no_tensor_of_all_pairs(score: str) -> None:
     """Memory stays flat: nothing is larger than the keys of one head, or their inner vectors of an additive score."""

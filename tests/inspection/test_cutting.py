@@ -1,5 +1,7 @@
 """Pieces stand for the parts of the text that they say, and nothing of it is lost."""
 
+import itertools
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from seqloom.inspection.encoding import encoding
 from seqloom.inspection.subject import Subject
 from seqloom.tasks.choosing import task_of
 from seqloom.tasks.contract import Meaning
+from seqloom.text.symbols import COUNT
 
 TEXT = "the cät  sat\tон 🙂 mat"
 
@@ -44,12 +47,24 @@ def test_merges_lead_from_the_bytes_to_the_piece(tmp_path: Path) -> None:
     """Each merge joins two neighbours, and the last of them leaves the piece that the library cut."""
     subject = _subject(tmp_path, BpeConfig(limit=300))
     pieces = cutting(subject, read(subject, "the cat sat on the big house")).pieces
+    tokenizer = subject.task.meaning.tokenizer
+    assert tokenizer is not None
+    shown = [tokenizer.piece(symbol).replace(" ", "␣") for symbol in range(COUNT, tokenizer.vocab_size)]
+    merges = tokenizer.cutter.data().merges  # type: ignore[attr-defined]
+    order = [(shown[left], shown[right]) for left, right in merges]
     assert max(len(piece.merges) for piece in pieces) > 2
     for piece in pieces:
         assert all(len(part) == 1 for part in piece.merges[0])
         for before, after in zip(piece.merges, piece.merges[1:], strict=False):
             assert len(after) == len(before) - 1 and "".join(after) == "".join(before)
+            at = next(at for at, part in enumerate(after) if part != before[at])
+            pairs = [pair for pair in itertools.pairwise(_seen(before)) if pair in order]
+            assert tuple(_seen(before[at : at + 2])) == min(pairs, key=order.index), "the first learned is the first"
         assert len(piece.merges[-1]) == 1
+
+
+def _seen(parts: Sequence[str]) -> list[str]:
+    return [part.replace(" ", "␣") for part in parts]
 
 
 def test_what_is_cut_off_is_told(tmp_path: Path) -> None:

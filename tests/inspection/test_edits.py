@@ -5,11 +5,12 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 import torch
 
-from inspection_common import subject_of, task_on
+from inspection_common import subject_of, subject_with, task_on
 from seqloom.errors import ConfigError, DataError
 from seqloom.inspection.asking import read, scores
 from seqloom.inspection.attention import attention
@@ -18,9 +19,11 @@ from seqloom.inspection.edits import ablated, attending, carried, clamped, patch
 from seqloom.inspection.next_symbols import next_symbols
 from seqloom.inspection.subject import Reading, Subject
 from seqloom.inspection.swapping import edited, replaced, swap
+from seqloom.mixers.recurrent import Recurrent
 from seqloom.operators.attention import weights
 from seqloom.taps import recording
-from seqloom.tasks.contract import Task
+from seqloom.tasks.contract import HeadSettings, Task
+from seqloom.types import Padded
 
 TEXT = "the cat sat on a mat"
 ONE = [0.0, 0.0, 1.0, 0.0, 0.0, 0.0]
@@ -65,11 +68,13 @@ def test_an_edit_changes_the_answer_and_is_gone_afterwards_bit_for_bit(
     subject: Subject = request.getfixturevalue(family)
     reading = read(subject, TEXT)
     weights_before = {name: value.clone() for name, value in subject.model.state_dict().items()}
+    cells = [part.cell for part in subject.model.modules() if isinstance(part, Recurrent)]
     before = scores(subject, reading.inputs).detach()
     with edit(subject, reading):
         inside = scores(subject, reading.inputs).detach()
     assert not torch.equal(before, inside)
     assert torch.equal(before, scores(subject, reading.inputs))
+    assert [part.cell for part in subject.model.modules() if isinstance(part, Recurrent)] == cells
     assert all(torch.equal(value, weights_before[name]) for name, value in subject.model.state_dict().items())
 
 
@@ -89,6 +94,50 @@ def test_the_weights_that_a_layer_has_anyway_change_nothing(reader: Subject) -> 
     own = weights(request)[0, 1, 3].tolist()
     with attending(reader, reading, layer=0, head=1, row=3, weights=own):
         torch.testing.assert_close(scores(reader, reading.inputs).detach(), before, atol=1e-5, rtol=0)
+
+
+def test_an_alignment_and_a_pool_read_as_they_are_told(classify: Task, tmp_path: Path) -> None:
+    """All weight on one element: the pooled vector is that element."""
+    config = classify.model("gru", "tiny", HeadSettings())
+    pooled = subject_with(classify, msgspec.structs.replace(config, pooling="attention"))
+    reading = read(pooled, TEXT)
+    with attending(pooled, reading, row=0, weights=ONE):
+        one = scores(pooled, reading.inputs).detach()
+    torch.testing.assert_close(one, pooled.model.head(_third(pooled, reading)).values)  # type: ignore[operator]
+    translator = subject_of(task_on(tmp_path, "translate"), "seq2seq-dot")
+    pair = read(translator, "the cat sat", target="le chat")
+    before = scores(translator, pair.inputs).detach()
+    with attending(translator, pair, row="chat", weights=[0, 0, 1]):
+        inside = scores(translator, pair.inputs).detach()
+    assert torch.allclose(before[:, 0], inside[:, 0], atol=1e-6) and not torch.allclose(before[:, 1], inside[:, 1])
+
+
+def _third(subject: Subject, reading: Reading) -> Padded:
+    model: Any = subject.model
+    return Padded.of(model.encoder(reading.inputs).values[:, 2:3])
+
+
+def test_a_causal_model_cannot_be_told_to_look_ahead(tmp_path: Path) -> None:
+    subject = subject_of(task_on(tmp_path, "lm"), "transformer")
+    reading = read(subject, "the cat sat")
+    with pytest.raises(DataError, match="may not see"), attending(subject, reading, row=1, weights=[0, 0, 1, 0]):
+        scores(subject, reading.inputs)
+
+
+def test_of_two_texts_only_the_one_that_is_meant_is_edited(tmp_path: Path) -> None:
+    subject = subject_of(task_on(tmp_path, "embed"), "transformer")
+    pair, other = (read(subject, texts) for texts in (("the cat", "a dog ran"), ("the cat", "the house was")))
+    with (
+        patched(subject, pair, other, at=2, side="second", layer=0),
+        recording(subject.model, "*.layers.0.output") as heard,
+    ):
+        scores(subject, pair.inputs)
+    ((first, second),) = heard.values()
+    with recording(subject.model, "*.layers.0.output") as plain:
+        scores(subject, pair.inputs)
+    ((one, two),) = plain.values()
+    assert torch.equal(first, one)
+    assert torch.equal(second[:, :2], two[:, :2]) and not torch.equal(second[:, 2], two[:, 2])
 
 
 def test_a_patch_from_the_same_text_changes_nothing_and_of_all_the_vectors_everything(reader: Subject) -> None:
@@ -214,6 +263,7 @@ def test_every_row_of_a_language_model_is_compared(tmp_path: Path) -> None:
     assert len(view.distance) == 7 and "Unit 0 at 1" in view.sentences()[0]
     assert {figure.kind for figure in view.figures()} >= {"bars", "strip"}
     assert "surprisal" in view.differences[0].changes
+    assert "logs" not in view.differences[0].changes, "they are in order of size: no two belong together"
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Gates are those of an explicit loop over cells, in every direction and layer, and their summaries are true."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,9 +16,15 @@ from seqloom.inspection.subject import Subject
 from seqloom.inspection.vectors import input_of
 from seqloom.mixers.recurrent import Recurrent
 from seqloom.taps import recording
+from seqloom.tasks.contract import Task
 from seqloom.types import Padded
 
 TEXT = "the cat sat on the mat"
+
+
+@pytest.fixture(scope="module")
+def task(tmp_path_factory: pytest.TempPathFactory) -> Task:
+    return task_on(tmp_path_factory.mktemp("data"), "classify")
 
 
 def explicit(layer: Recurrent, values: Tensor) -> dict[str, Tensor]:
@@ -67,8 +72,8 @@ def by_hand(subject: Subject, inputs: Any) -> dict[str, dict[str, Tensor]]:
 
 @pytest.mark.parametrize("recipe", ["lstm", "gru", "bilstm"])
 @torch.no_grad()
-def test_gates_and_states_are_those_of_a_loop_over_cells(tmp_path: Path, recipe: str) -> None:
-    subject = subject_of(task_on(tmp_path, "classify"), recipe)
+def test_gates_and_states_are_those_of_a_loop_over_cells(task: Task, recipe: str) -> None:
+    subject = subject_of(task, recipe)
     reading = read(subject, TEXT)
     expected = by_hand(subject, reading.inputs)
     assert len(expected) == (4 if recipe == "bilstm" else 2), "several layers, both directions"
@@ -94,8 +99,8 @@ def test_the_loop_is_that_of_torch() -> None:
 
 
 @pytest.mark.parametrize("recipe", ["lstm", "bilstm"])
-def test_a_row_of_a_padded_or_packed_batch_has_the_gates_that_it_has_alone(tmp_path: Path, recipe: str) -> None:
-    subject = subject_of(task_on(tmp_path, "classify"), recipe)
+def test_a_row_of_a_padded_or_packed_batch_has_the_gates_that_it_has_alone(task: Task, recipe: str) -> None:
+    subject = subject_of(task, recipe)
     long, short = (read(subject, text).inputs for text in (TEXT, "a dog"))
     together = Padded.stack([long.values[0], short.values[0]])
     joined = torch.cat([long.values[0], short.values[0]])[None]
@@ -122,16 +127,16 @@ def _set(subject: Subject, value: float) -> GatesView:
 
 @pytest.mark.parametrize(("value", "shut", "open_"), [(0.05, 1.0, 0.0), (0.5, 0.0, 0.0), (0.95, 0.0, 1.0)])
 def test_a_gate_that_stands_still_has_the_memory_and_saturation_of_its_place(
-    tmp_path: Path, value: float, shut: float, open_: float
+    task: Task, value: float, shut: float, open_: float
 ) -> None:
-    view = _set(subject_of(task_on(tmp_path, "classify"), "lstm"), value)
+    view = _set(subject_of(task, "lstm"), value)
     np.testing.assert_allclose(view.memory, 1 / (1 - value), rtol=1e-5)
     (forget,) = (each for each in view.saturation if each.gate == "forget")
     assert (forget.shut, forget.open) == (shut, open_)
 
 
-def test_units_stand_in_the_order_of_their_memory_and_the_pinned_one_is_exact(tmp_path: Path) -> None:
-    subject = subject_of(task_on(tmp_path, "classify"), "lstm")
+def test_units_stand_in_the_order_of_their_memory_and_the_pinned_one_is_exact(task: Task) -> None:
+    subject = subject_of(task, "lstm")
     view = gates(subject, read(subject, " ".join([TEXT] * 15)), unit=5)  # 90 tokens: maps and lines
     assert (np.diff(view.memory[view.order]) <= 0).all()
     (pinned,) = (figure for figure in view.figures() if figure.title.startswith("Unit 5"))
@@ -142,8 +147,8 @@ def test_units_stand_in_the_order_of_their_memory_and_the_pinned_one_is_exact(tm
     assert [figure.y for figure in maps] == [tuple(map(float, view.order))] * len(view.names)  # type: ignore[attr-defined]
 
 
-def test_a_window_is_the_part_of_the_whole_and_a_long_text_is_pooled_into_means(tmp_path: Path) -> None:
-    subject = subject_of(task_on(tmp_path, "classify"), "gru")
+def test_a_window_is_the_part_of_the_whole_and_a_long_text_is_pooled_into_means(task: Task) -> None:
+    subject = subject_of(task, "gru")
     reading = read(subject, " ".join([TEXT] * 100))
     whole, part = gates(subject, reading), gates(subject, reading, window=(250, 260))
     np.testing.assert_array_equal(part.values, whole.values[:, 250:260])
@@ -154,8 +159,8 @@ def test_a_window_is_the_part_of_the_whole_and_a_long_text_is_pooled_into_means(
     assert len(told["unit_values"][0]) == 600
 
 
-def test_looking_at_gates_changes_nothing(tmp_path: Path) -> None:
-    subject = subject_of(task_on(tmp_path, "classify"), "lstm")
+def test_looking_at_gates_changes_nothing(task: Task) -> None:
+    subject = subject_of(task, "lstm")
     subject.model.train()
     reading = read(subject, TEXT)
     before = {name: weight.clone() for name, weight in subject.model.state_dict().items()}
@@ -167,14 +172,14 @@ def test_looking_at_gates_changes_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("recipe", "there"), [("cnn", "filters, states"), ("transformer", "attention, states"), ("rnn", "states")]
 )
-def test_a_family_without_gates_is_told_which_views_it_has(tmp_path: Path, recipe: str, there: str) -> None:
-    subject = subject_of(task_on(tmp_path, "classify"), recipe)
+def test_a_family_without_gates_is_told_which_views_it_has(task: Task, recipe: str, there: str) -> None:
+    subject = subject_of(task, recipe)
     with pytest.raises(ConfigError, match=f"no gates.*{there}, gradients"):
         gates(subject, read(subject, TEXT))
 
 
-def test_layers_units_and_windows_that_there_are_not_are_refused(tmp_path: Path) -> None:
-    subject = subject_of(task_on(tmp_path, "classify"), "bilstm")
+def test_layers_units_and_windows_that_there_are_not_are_refused(task: Task) -> None:
+    subject = subject_of(task, "bilstm")
     reading = read(subject, TEXT)
     with pytest.raises(ConfigError, match=r"no layer 4: this model has 4 layers with gates.*3 \(encoder"):
         gates(subject, reading, layer=4)

@@ -12,7 +12,7 @@ from seqloom.data.tags import spans
 from seqloom.errors import ConfigError, DataError
 from seqloom.inspection.asking import read
 from seqloom.inspection.lattice import LatticeView, lattice
-from seqloom.inspection.lattice_paths import best_paths
+from seqloom.inspection.lattice_paths import Span, best_paths, span_probabilities
 from seqloom.inspection.subject import Subject
 from seqloom.operators import crf
 
@@ -58,21 +58,32 @@ def test_the_two_best_paths_are_the_best_of_all_that_are_lawful(view: LatticeVie
     assert [path.score for path in view.paths] == pytest.approx([score for _, score in ranked], abs=1e-4)
 
 
-def test_marginals_and_confidences_are_shares_of_all_paths(view: LatticeView) -> None:
+def test_marginals_are_shares_of_all_paths(view: LatticeView) -> None:
     every = _every_path(view)
     weights = {path: np.exp(score) for path, score in every.items()}
     total = sum(weights.values())
     for at, tag in itertools.product(range(len(view.words)), range(len(view.tags))):
         share = sum(weight for path, weight in weights.items() if path[at] == tag) / total
         assert view.marginals[at, tag] == pytest.approx(share, abs=1e-5)
-    assert view.entities
-    for entity in view.entities:
-        marked = [
-            weight
-            for path, weight in weights.items()
-            if (entity.start, entity.stop, entity.label) in set(spans([view.tags[tag] for tag in path]))
-        ]
-        assert entity.confidence == pytest.approx(sum(marked) / total, abs=1e-5)
+
+
+def test_the_confidence_of_a_span_is_the_share_of_paths_that_mark_exactly_it(
+    tagger: Subject, view: LatticeView
+) -> None:
+    every = _every_path(view)
+    weights = {path: float(np.exp(score)) for path, score in every.items()}
+    shares: dict[tuple[int, int], float] = {}
+    for path, weight in weights.items():
+        for start, stop, _ in spans([view.tags[tag] for tag in path]):
+            shares[start, stop] = shares.get((start, stop), 0.0) + weight / sum(weights.values())
+    begin, inside = view.tags.index("B-X"), view.tags.index("I-X")
+    asked = [Span(start, stop, (begin, *[inside] * (stop - start - 1)), (inside,)) for start, stop in shares]
+    moves = tagger.model.head.transitions  # type: ignore[union-attr]
+    found = span_probabilities(torch.tensor(view.emissions), moves, asked)  # type: ignore[arg-type]
+    assert found == pytest.approx(list(shares.values()), abs=1e-5)
+    assert {(one.start, one.stop): one.confidence for one in view.entities} == pytest.approx(
+        {(one.start, one.stop): shares[one.start, one.stop] for one in view.entities}, abs=1e-5
+    )
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])
@@ -115,7 +126,10 @@ def test_errors_are_told_against_gold(tagger: Subject) -> None:
         lattice(tagger, read(tagger, WORDS), gold=["B-Y"] * 5)
 
 
-@pytest.mark.parametrize(("count", "kind"), [(5, "network"), (40, "matrix"), (100, "heat_map"), (600, "line")])
+@pytest.mark.parametrize(
+    ("count", "kind"),
+    [(5, "network"), (40, "matrix"), (100, "heat_map"), pytest.param(600, "line", marks=pytest.mark.slow)],
+)
 def test_what_is_drawn_goes_with_the_length(tagger: Subject, count: int, kind: str) -> None:
     view = lattice(tagger, read(tagger, (WORDS * 120)[:count]))
     assert view.figures()[0].kind == kind

@@ -19,6 +19,7 @@ from seqloom.cli import (
     graph,
     import_,
     index,
+    inspect,
     label,
     predict,
     recipes,
@@ -84,6 +85,9 @@ app.command("index", cls=TwoPanels, short_help="Make an index of documents to se
 app.command("search", short_help="Search in an index, by meaning, by words or by both.")(search.search)
 app.command("dedupe", cls=TwoPanels, short_help="Mark near duplicates in a copy of a file.")(dedupe.dedupe)
 app.command("label", cls=TwoPanels, short_help="Label many rows with few answers.")(label.label)
+app.command("inspect", cls=TwoPanels, short_help="Look inside a model: attention, gates, attributions.")(
+    inspect.inspect
+)
 app.command(
     "graph",
     short_help="Walk through an expression, forward and back.",

@@ -13,10 +13,12 @@ import numpy as np
 from seqloom.errors import ConfigError
 from seqloom.figures import Bars, Figure, HeatMap, Line, Matrix, Series, Strip
 from seqloom.figures.matrix import MOST_CELLS
+from seqloom.inspection.curves import blocks_of
 from seqloom.inspection.view import MEDIUM, SMALL, View
 
 NAMES = ("tokens", "said", "words", "columns", "rows", "source", "target", "labels")  # of tuples that name an axis
 LARGEST_MAP = 256
+POINTS = 200  # of a curve
 Asked = TypeVar("Asked")
 
 
@@ -51,18 +53,26 @@ class DifferenceView(View):
         title, axes = f"{self.title}: {name}", self.names[name]
         if values.ndim == 1:
             return self._line(title, values, axes[0])
-        cells = _gaps(values)
+        cells, span = _gaps(values), _both_ways(values)
         if values.size <= MOST_CELLS and max(values.shape) <= SMALL and all(axes):
-            return Matrix(title=title, values=cells, rows=axes[0], columns=axes[1])
-        return HeatMap(title=title, values=_gaps(_smaller(values)), value_label="after less before")
+            return Matrix(title=title, values=cells, rows=axes[0], columns=axes[1], span=span)
+        small = _gaps(_smaller(values))
+        return HeatMap(title=title, values=small, value_label="after less before", span=span)
 
     def _line(self, title: str, values: np.ndarray, names: tuple[str, ...]) -> Figure:
         if names and len(values) <= MEDIUM:
-            return Strip(title=title, tokens=names, values=_gaps(values[None])[0], value_label="after less before")
+            known = _gaps(values[None])[0]
+            return Strip(
+                title=title, tokens=names, values=known, value_label="after less before", span=_both_ways(values)
+            )
         if np.isnan(values).all():
             return self._bars()
-        series = Series(name="after less before", x=range(len(values)), y=_gaps(values[None])[0])
-        return Line(title=title, series=[series], x_label="number")
+        known = np.nan_to_num(values)
+        high, low = blocks_of(known, POINTS), blocks_of(-known, POINTS)
+        curves = {"mean": high.mean, "maximum": high.maximum, "minimum": [-value for value in low.maximum]}
+        shown = {name: f"{name} of {high.size}" for name in curves} if high.size > 1 else {"mean": "after less before"}
+        series = [Series(name=said, x=high.starts, y=curves[name]) for name, said in shown.items()]
+        return Line(title=title, series=series, x_label="number", y_label="after less before")
 
 
 def changed(look: Callable[[Asked], View], before: Asked, after: Asked) -> DifferenceView:
@@ -75,7 +85,7 @@ def difference(before: View, after: View) -> DifferenceView:
     if type(before) is not type(after):
         raise ConfigError(f"a view of {before.kind} and one of {after.kind} have no difference", fix="give two alike")
     changes, names = {}, {}
-    for field in fields(before):
+    for field in (each for each in fields(before) if each.compare):
         one, other = _numbers(getattr(before, field.name)), _numbers(getattr(after, field.name))
         if one is None or other is None or one.ndim != other.ndim:
             continue
@@ -153,6 +163,12 @@ def _numbers(value: object) -> np.ndarray | None:
     whole = isinstance(value, np.ndarray) and value.dtype.kind in "fiu"
     listed = isinstance(value, tuple) and bool(value) and all(isinstance(one, float) for one in value)
     return np.asarray(value, dtype=float) if whole or listed else None
+
+
+def _both_ways(values: np.ndarray) -> tuple[float, float] | None:
+    """The same scale for more and for less, so that no change is the colour between them."""
+    largest = float(np.nanmax(np.abs(values), initial=0.0))
+    return (-largest, largest) if largest > 0 else None
 
 
 def _gaps(values: np.ndarray) -> list[list[float | None]]:

@@ -10,17 +10,17 @@ for bit. Edits inside a recurrence, which has no tap between two elements, are i
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from seqloom.errors import ConfigError, DataError, did_you_mean
+from seqloom.errors import ConfigError, DataError
 from seqloom.inspection.attention_layers import chosen_heads, chosen_layer, chosen_token, layers_of
+from seqloom.inspection.faithfulness.imposing import Rows, imposed
 from seqloom.inspection.layers import Place, chosen, heard, required, state_places
 from seqloom.inspection.recurrent_edits import carried, clamped
 from seqloom.inspection.subject import Reading, Subject
-from seqloom.operators.attention import Request
-from seqloom.operators.relations import Shaw
 from seqloom.taps import listening, taps
 
 __all__ = ["ablated", "attending", "carried", "clamped", "patched"]
@@ -64,29 +64,28 @@ def attending(
     layer: int | str | None = None,
     head: int | None = None,
 ) -> Iterator[Tensor]:
-    """Inside the `with`, a token reads with these weights, one for each key, made to add up to 1; gives them."""
-    asked = chosen_layer(layers_of(subject, reading), layer)
-    name = f"{asked.path}.mixed"
-    if name not in taps(subject.model):
-        fixable = [each.path for each in layers_of(subject, reading) if f"{each.path}.mixed" in taps(subject.model)]
-        raise ConfigError(f"the weights of {asked.path} cannot be replaced", fix=did_you_mean(asked.path, fixable))
+    """Inside the `with`, a token reads with these weights, one for each key, made to add up to 1; gives them.
+
+    The layer may be attention of any kind, or attention pooling, whose one row is 0.
+    """
+    layers = layers_of(subject, reading)
+    asked = chosen_layer(layers, layer)
     at = chosen_token(asked.queries, row)
     wanted = _distribution(weights, len(asked.keys)).to(subject.device)
-    latest: list[Request] = []
+    turns = _Turns(asked.call, sum(each.path == asked.path for each in layers))
 
-    def keep(_: str, request: object) -> None:
-        if not isinstance(request, Request):
-            raise ConfigError(f"{asked.path} has no rows of its own to replace", fix="ablate a head instead")
-        chosen_heads(asked, request.query.shape[1], head)
-        latest[:] = [request]
-
-    def replace(_: str, mixed: Tensor) -> Tensor:
-        changed = mixed.clone()
-        mine = slice(None) if head is None else slice(head, head + 1)
-        changed[:, mine, at] = _mixed(latest[0], wanted, at)[:, mine]
+    def change(rows: Rows) -> Tensor:
+        is_mine = turns.next() if rows.start == 0 else turns.now
+        if not is_mine or not rows.start <= at < rows.stop:
+            return rows.weights
+        mine = chosen_heads(asked, rows.weights.shape[1], head)
+        if bool((wanted > 0).logical_and(~rows.allowed[0, 0, at - rows.start]).any()):
+            raise DataError(f"token {at} was told to read what it may not see", fix="give such tokens the weight 0")
+        changed = rows.weights.clone()
+        changed[:, mine, at - rows.start] = wanted.to(changed.dtype)
         return changed
 
-    with listening(subject.model, f"{asked.path}.weights", keep), listening(subject.model, name, replace):
+    with imposed(subject.model, asked.path, change):
         yield wanted
 
 
@@ -99,13 +98,17 @@ def _distribution(weights: Sequence[float], count: int) -> Tensor:
     return wanted / wanted.sum()
 
 
-def _mixed(request: Request, wanted: Tensor, at: int) -> Tensor:
-    """[B,H,D] what every head finds at a query with these weights [S]."""
-    row = wanted.to(request.value.dtype).expand(*request.value.shape[:2], 1, -1)  # [B,H,1,S]
-    found = row @ request.value
-    if isinstance(request.bias, Shaw):  # the values of distances are mixed too
-        found = found + request.bias.value_term(row, request.query_places.cut(at, at + 1), request.key_places)
-    return found[:, :, 0]
+class _Turns:
+    """Whose turn it is where a layer is used several times in a pass, once for each of two texts."""
+
+    def __init__(self, mine: int, every: int) -> None:
+        self.mine, self.every, self.count, self.now = mine, every, 0, False
+
+    def next(self) -> bool:
+        """Whether the use that begins is the one that was asked for."""
+        self.now = self.count % self.every == self.mine
+        self.count += 1
+        return self.now
 
 
 @contextmanager
@@ -134,7 +137,11 @@ def patched(
             fix="choose an earlier one",
         )
 
+    turns = _Turns(place.call, sum(side.stack == reading.side(place.side).stack for side in reading.sides))
+
     def replace(_: str, values: Tensor) -> Tensor:
+        if not turns.next():
+            return values
         changed = values.clone()
         changed[:, token] = vectors[0, token]
         return changed

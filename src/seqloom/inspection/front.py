@@ -168,7 +168,7 @@ class Inspection:
         """What is looked into, and what there is to see, as lines."""
         width = max(map(len, LOOKS))
         lines = [f"  {name:<{width}}  {question}" for name, question in self.views().items()]
-        return "\n".join([self._told(), "", *lines])
+        return "\n".join([self.told(), "", *lines])
 
     def show(self) -> None:
         """Nothing; the overview is shown, in a notebook or on standard output."""
@@ -178,15 +178,16 @@ class Inspection:
             sys.stdout.write(self.text() + "\n")
 
     def __repr__(self) -> str:
-        return f"Inspection({self._told()})"
+        return f"Inspection({self.told()})"
 
-    def _told(self) -> str:
+    def told(self) -> str:
+        """What is looked into, in few words."""
         sides = ", ".join(f"{side.name} of {len(side.tokens):,} tokens" for side in self.reading.sides)
         return f"{self.subject.task.name}: {sides}"
 
     def _repr_html_(self) -> str:
         rows = (tag("tr", tag("td", tag("code", name)), tag("td", asks)) for name, asks in self.views().items())
-        return tag("p", self._told()) + tag("table", *rows)
+        return tag("p", self.told()) + tag("table", *rows)
 
 
 LOOKS: dict[str, Look[Any, Any, Any]] = {

@@ -114,12 +114,13 @@ class HeadsView(View):
         )
 
     def _measures(self) -> Figure:
+        columns = {name: [_cells(head.numbers)[name] for head in self.heads] for name in ("entropy", "distance")}
         series = [
-            Series(name=name, x=list(range(len(self.heads))), y=[_cells(head.numbers)[name] for head in self.heads])
-            for name in ("entropy", "distance")
+            Series(name=name, x=list(range(len(self.heads))), y=values)
+            for name, values in columns.items()
+            if any(value is not None for value in values)  # what reads another sequence has no distance
         ]
-        known = [each for each in series if each.known]
-        return Line(title="Entropy in nats and distance in tokens", series=known, x_label="head, in the order above")
+        return Line(title="Entropy in nats and distance in tokens", series=series, x_label="head, in the order above")
 
 
 def _words(kind: str) -> str:

@@ -232,8 +232,9 @@ def _norm(weights: Sequence[Tensor]) -> float:
 
 
 def _median(values: Sequence[float]) -> float:
-    known = [value for value in values if value > 0]
-    return float(np.median(known)) if known else 0.0
+    """The median, of two in the middle their geometric mean: what is compared are orders."""
+    known = [math.log(value) for value in values if value > 0]
+    return math.exp(float(np.median(known))) if known else 0.0
 
 
 def _orders(value: float | None, median: float) -> float | None:

@@ -24,6 +24,7 @@ class Path(NamedTuple):
     score: float
 
 
+@torch.no_grad()
 def best_paths(scores: Tensor, moves: crf.Transitions, count: int) -> tuple[Path, ...]:
     """The `count` best legal paths through scores [T,K], the best first; fewer where there are no more."""
     start, between, end = moves.filled(-torch.inf, scores.dtype)
@@ -60,6 +61,7 @@ class Span(NamedTuple):
     longer: tuple[int, ...]
 
 
+@torch.no_grad()
 def span_probabilities(scores: Tensor, moves: crf.Transitions, spans: Sequence[Span]) -> list[float]:
     """How likely each span is, exactly so, among all paths through scores [T,K]."""
     wide = scores.double()  # sums over thousands of elements, of which a difference is taken

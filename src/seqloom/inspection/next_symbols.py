@@ -9,7 +9,7 @@ not listed stands in a tail, whose mass is told. Scores are made for a block of 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -68,7 +68,7 @@ class NextSymbolsView(View):
     tail: Choice  # what all others have together
     kept: int  # symbols that can be drawn
     settings: SampleConfig
-    logs: np.ndarray  # [N] of the chosen row: log-probabilities of all that can be said, the likeliest first
+    logs: np.ndarray = field(compare=False)  # [N] of the chosen row, of all that can be said, the likeliest first
 
     @property
     def perplexity(self) -> np.ndarray:

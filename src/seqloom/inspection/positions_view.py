@@ -79,6 +79,8 @@ class PositionsView(View):
                 [*numbers[:at], self.trained, *numbers[at:]],
             )
             caption = f"Below the hatched row nothing was trained: the longest input had {self.trained:,} elements."
+        if len(y) < len(self.told.y):
+            caption = f"Each row is the mean of up to {-(-len(self.told.y) // MOST_ROWS)}. {caption}".strip()
         return HeatMap(
             title=self.title,
             values=cells,
@@ -86,9 +88,7 @@ class PositionsView(View):
             x=list(x),
             y_label=rows,
             x_label=columns,
-            value_label=value
-            if len(y) == len(self.told.y)
-            else f"{value}, means of {-(-len(self.told.y) // MOST_ROWS)}",
+            value_label=value,
             caption=caption,
         )
 

@@ -6,13 +6,18 @@ Each tries one thing and shows what it changes: the answers, and the views that 
     ablate      a head, or all of a layer, is silent    patch    a vector comes from another input
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
 
 from seqloom.errors import ConfigError, did_you_mean
+from seqloom.figures import Figure, Strip
 from seqloom.inspection import having
 from seqloom.inspection.asking import read
 from seqloom.inspection.attention import attention
+from seqloom.inspection.attribution.goals import chosen_goal
 from seqloom.inspection.attribution.single import attribution
 from seqloom.inspection.edits import ablated, clamped, patched
 from seqloom.inspection.gates import gates
@@ -20,13 +25,44 @@ from seqloom.inspection.states import states
 from seqloom.inspection.subject import Reading, Subject
 from seqloom.inspection.swapping import ChangeView, Look, edited
 from seqloom.inspection.swapping import swap as swapped
+from seqloom.inspection.view import View
+
+
+@dataclass(frozen=True, kw_only=True)
+class GivenView(View):
+    """What each token gives to one answer: the values of an attribution by themselves."""
+
+    kind: ClassVar[str] = "attribution"
+    tokens: tuple[str, ...]
+    values: np.ndarray  # [E] of all sides, one after the other
+
+    def figures(self) -> tuple[Figure, ...]:
+        return (Strip(title=self.title, tokens=self.tokens, values=self.values.tolist()),)
+
+
+def _attributing(subject: Subject, reading: Reading) -> Look:
+    """A look at attributions of the answer that this reading gets, also where another reading gets another."""
+    goal = chosen_goal(subject, reading)
+    column = goal.answers[0].column if len(goal.answers) == 1 else None
+
+    def look(asked: Subject, other: Reading) -> View:
+        found = attribution(asked, other, answer=column)
+        tokens = tuple(text for part in found.parts for text in part.texts)
+        return GivenView(title=found.title, tokens=tokens, values=np.concatenate([part.values for part in found.parts]))
+
+    return look
+
+
+def _always(look: Look) -> Callable[[Subject, Reading], Look]:
+    return lambda _subject, _reading: look
+
 
 # views that can stand beside an edit, and what a model needs for them
-BESIDE: Mapping[str, tuple[Look, having.Question]] = {
-    "attention": (attention, having.attention),
-    "attribution": (attribution, having.an_answer),
-    "gates": (gates, having.gates),
-    "states": (states, having.states),
+BESIDE: Mapping[str, tuple[Callable[[Subject, Reading], Look], having.Question]] = {
+    "attention": (_always(attention), having.attention),
+    "attribution": (_attributing, having.an_answer),
+    "gates": (_always(gates), having.gates),
+    "states": (_always(states), having.states),
 }
 USUAL = ("attention", "attribution")
 
@@ -98,10 +134,10 @@ def _tried(subject: Subject, reading: Reading, edit: Any, what: str, beside: Seq
 def _looks(subject: Subject, reading: Reading, beside: Sequence[str] | None) -> list[Look]:
     """The views of these names; where none are named, those of the usual ones that the model has."""
     if beside is None:
-        return [BESIDE[name][0] for name in USUAL if having.reason(BESIDE[name][1], subject, reading) is None]
+        beside = [name for name in USUAL if having.reason(BESIDE[name][1], subject, reading) is None]
     for name in beside:
         if name not in BESIDE:
             raise ConfigError(f"the view '{name}' does not stand beside an edit", fix=did_you_mean(name, BESIDE))
         if (reason := having.reason(BESIDE[name][1], subject, reading)) is not None:
             raise ConfigError(reason, fix=f"leave '{name}' out")
-    return [BESIDE[name][0] for name in beside]
+    return [BESIDE[name][0](subject, reading) for name in beside]

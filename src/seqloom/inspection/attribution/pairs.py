@@ -25,15 +25,16 @@ from seqloom.errors import ConfigError, DataError, did_you_mean
 from seqloom.figures import Bars, Figure, HeatMap, Matrix
 from seqloom.figures.matrix import MOST_CELLS
 from seqloom.inspection.attribution.ground import Ground, at_work, ground_of
+from seqloom.inspection.attribution.path import Way, completed
 from seqloom.inspection.attribution.stretches import merged
 from seqloom.inspection.subject import Reading, Subject
 from seqloom.inspection.tokens import Token
 from seqloom.inspection.view import MEDIUM, SMALL, View
 from seqloom.types import Both
 
-STEP = 1 / 64  # of the way between a token and its baseline, to both sides
-FIRST_NODES, MOST_NODES = 8, 64
-COMPLETE = 0.005
+STEP = 1 / 512  # of the way between a token and its baseline, to both sides
+MOST_STEPS = 256
+COMPLETE = 0.003  # of the way of each of the two vectors
 STRONGEST = 16
 
 
@@ -118,7 +119,7 @@ def similarity_pairs(
     with at_work(ground), torch.no_grad():
         first, second = (MEASURES[method](ground, at) for at in (0, 1))
         ends = [_units(ground, at, torch.stack([ground.here[at], ground.base[at]])).double() for at in (0, 1)]
-    values = (first @ second.T).cpu().numpy()
+    values = (first @ second.T).numpy()
     values[~ground.free(0)], values[:, ~ground.free(1)] = np.nan, np.nan
     rows, columns = (_names(place.tokens, words) for place in ground.places)
     expected = float((ends[0][0] - ends[0][1]) @ (ends[1][0] - ends[1][1]))
@@ -165,26 +166,27 @@ def _embedded(ground: Ground, place: int, values: Tensor) -> Tensor:
 def _integrated(ground: Ground, place: int) -> Tensor:
     """[E,D] the part of each token in the vector of its text."""
     here, base = ground.here[place], ground.base[place]
-    both = _units(ground, place, torch.stack([here, base])).double()
-    nodes = FIRST_NODES
-    while True:
-        parts = _jacobians(ground, place, nodes)
-        missing = (parts.sum(dim=0) - (both[0] - both[1])).norm() / (both[0] - both[1]).norm().clamp(min=1e-12)
-        if float(missing) <= COMPLETE or nodes >= MOST_NODES:
-            return parts
-        nodes *= 2
+
+    def value(shares: Sequence[float]) -> np.ndarray:
+        steps = torch.tensor(shares).to(here)[:, None, None]
+        return _units(ground, place, base + steps * (here - base)).double().cpu().numpy()
+
+    rise = np.linalg.norm(np.diff(value([0.0, 1.0]), axis=0)) + 1e-12
+    way = Way(
+        lambda shares: np.stack([_jacobian(ground, place, float(share)) for share in shares]),
+        value,
+        lambda missing: np.linalg.norm(missing, axis=1) / (COMPLETE * rise),
+    )
+    return torch.from_numpy(completed(way, MOST_STEPS)[0])
 
 
-def _jacobians(ground: Ground, place: int, count: int) -> Tensor:
+def _jacobian(ground: Ground, place: int, share: float) -> np.ndarray:
+    """[E,D] how the vector of a text changes as each token alone goes on its way."""
     here, base = ground.here[place], ground.base[place]
-    nodes, weights = np.polynomial.legendre.leggauss(count)
+    at = base + share * (here - base)
     each = torch.eye(len(here), dtype=here.dtype, device=here.device)[..., None] * (here - base) * STEP  # [E,E,D]
-    total = torch.zeros(len(here), 1, dtype=torch.float64, device=here.device)
-    for node, weight in zip((nodes + 1) / 2, weights / 2, strict=True):
-        at = base + float(node) * (here - base)
-        ahead, behind = _units(ground, place, at + each), _units(ground, place, at - each)
-        total = total + float(weight) * (ahead - behind).double() / (2 * STEP)
-    return total
+    ahead, behind = _units(ground, place, at + each), _units(ground, place, at - each)
+    return ((ahead - behind).double() / (2 * STEP)).cpu().numpy()
 
 
 def _occluded(ground: Ground, place: int) -> Tensor:
@@ -192,7 +194,7 @@ def _occluded(ground: Ground, place: int) -> Tensor:
     here, base = ground.here[place], ground.base[place]
     gone = torch.eye(len(here), dtype=torch.bool, device=here.device)[..., None]
     whole = _units(ground, place, here[None])
-    return (whole - _units(ground, place, torch.where(gone, base, here))).double()
+    return (whole - _units(ground, place, torch.where(gone, base, here))).double().cpu()
 
 
 MEASURES: Mapping[str, Callable[[Ground, int], Tensor]] = {"integrated": _integrated, "occlusion": _occluded}

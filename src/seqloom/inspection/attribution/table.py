@@ -5,7 +5,6 @@ before stands in a matrix beside it. A row has its own score and its own complet
 it comes later, is no zero but no value.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -90,8 +89,8 @@ class AttributionTableView(View):
             return [self._map(title, part.values, 1, 1, "")]
         size = f" of {down} x {across} cells"
         return [
-            self._map(f"{title}: the strongest", _pooled(part.values, down, across, _strongest), down, across, size),
-            self._map(f"{title}: the mean", _pooled(part.values, down, across, np.nanmean), down, across, size),
+            self._map(f"{title}: the strongest", _strongest(part.values, down, across), down, across, size),
+            self._map(f"{title}: the mean", _mean(part.values, down, across), down, across, size),
         ]
 
     def _map(self, title: str, values: np.ndarray, down: int, across: int, size: str) -> Figure:
@@ -130,19 +129,26 @@ def _largest(values: np.ndarray, count: int) -> list[tuple[int, int]]:
     return [(int(at) // values.shape[1], int(at) % values.shape[1]) for at in order]
 
 
-def _pooled(values: np.ndarray, down: int, across: int, pool: Callable[[np.ndarray], float]) -> np.ndarray:
-    found = np.full((-(-values.shape[0] // down), -(-values.shape[1] // across)), np.nan)
-    for row in range(len(found)):
-        for column in range(found.shape[1]):
-            block = values[row * down : (row + 1) * down, column * across : (column + 1) * across]
-            if not np.isnan(block).all():
-                found[row, column] = pool(block)
+def _reduced(values: np.ndarray, down: int, across: int, reduce: np.ufunc) -> np.ndarray:
+    """Blocks of down x across cells by a function of two numbers."""
+    rows = reduce.reduceat(values, np.arange(0, values.shape[0], down), axis=0)
+    found: np.ndarray = reduce.reduceat(rows, np.arange(0, values.shape[1], across), axis=1)
     return found
 
 
-def _strongest(block: np.ndarray) -> float:
-    known = np.nan_to_num(block)
-    return float(known.ravel()[np.abs(known).argmax()])
+def _strongest(values: np.ndarray, down: int, across: int) -> np.ndarray:
+    """The value of the largest size in each block; NaN where it has none."""
+    ups, downs = (_reduced(values, down, across, reduce) for reduce in (np.fmax, np.fmin))
+    return np.where(ups >= -downs, ups, downs)
+
+
+def _mean(values: np.ndarray, down: int, across: int) -> np.ndarray:
+    """The mean over the values of each block; NaN where it has none."""
+    known = (~np.isnan(values)).astype(float)
+    count = _reduced(known, down, across, np.add)
+    total = _reduced(np.nan_to_num(values), down, across, np.add)
+    found: np.ndarray = np.divide(total, count, out=np.full_like(total, np.nan), where=count > 0)
+    return found
 
 
 def attribution_table(

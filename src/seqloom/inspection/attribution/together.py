@@ -1,7 +1,9 @@
 """Several methods on the same answer, one row each, and how far they agree.
 
 Methods that disagree are no fault of the picture: they answer different questions, and a reader should see that.
-Rankings are by the size of a value, whatever its sign, for two of the methods have none.
+Rankings are by the size of a value, whatever its sign, for two of the methods have none. Tau also ranks the many tokens
+that do not matter, and is low for two methods that agree on the few that do; so the overlap of the strongest stands
+beside it (Neely et al. 2022).
 """
 
 import math
@@ -13,11 +15,11 @@ import numpy as np
 
 from seqloom.errors import ConfigError
 from seqloom.figures import Figure, HeatMap, Matrix
-from seqloom.inspection.attribution.agreement import kendall_tau, top_overlap
 from seqloom.inspection.attribution.goals import chosen_goal
 from seqloom.inspection.attribution.ground import ground_of
 from seqloom.inspection.attribution.methods import METHODS, Wishes, method_of
 from seqloom.inspection.attribution.single import AttributionView, view_of
+from seqloom.inspection.faithfulness.distances import kendall, overlap
 from seqloom.inspection.subject import Reading, Subject
 from seqloom.inspection.view import SMALL, View
 
@@ -133,11 +135,16 @@ def attributions_compared(
         title=f"What moved {goal.name}, by {len(views)} methods",
         answer=goal.name,
         views=tuple(views),
-        tau=np.array([[kendall_tau(a, b) for b in sizes] for a in sizes]),
-        overlap=np.array([[top_overlap(a, b, count) for b in sizes] for a in sizes]),
+        tau=np.array([[_tau(a, b) for b in sizes] for a in sizes]),
+        overlap=np.array([[overlap(a, b, (count - 0.5) / len(a)) for b in sizes] for a in sizes]),
         top=count,
         left_out=tuple(left_out),
     )
+
+
+def _tau(a: np.ndarray, b: np.ndarray) -> float:
+    found = kendall(a, b)
+    return math.nan if found is None else found.value
 
 
 def _sizes(views: Sequence[AttributionView]) -> np.ndarray:

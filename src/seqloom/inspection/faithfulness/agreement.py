@@ -27,6 +27,7 @@ from seqloom.inspection.view import MEDIUM
 from seqloom.types import Padded
 
 MOST_LEFT_OUT = 128  # tokens of an input of more than 512 that are left out, one by one
+MOST_READ = 2**18  # tokens that are read for it: of a longer input fewer are left out
 CHANCE = 0.05
 
 
@@ -109,7 +110,8 @@ def left_out(subject: Subject, reading: Reading, removal: Removal, draw: np.rand
     tokens = reading.sides[0].tokens
     chosen = np.array([at for at, token in enumerate(tokens) if not token.is_special])
     if len(chosen) > MEDIUM:
-        chosen = np.sort(draw.choice(chosen, MOST_LEFT_OUT, replace=False))
+        count = max(1, min(MOST_LEFT_OUT, MOST_READ // len(tokens)))
+        chosen = np.sort(draw.choice(chosen, count, replace=False))
     gone = np.zeros((1 + len(chosen), len(tokens)), dtype=bool)
     gone[1 + np.arange(len(chosen)), chosen] = True
     found = without(subject, reading, gone, removal)

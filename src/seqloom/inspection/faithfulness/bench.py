@@ -21,6 +21,8 @@ from seqloom.inspection.faithfulness.imposing import Rows, imposed
 from seqloom.inspection.subject import Reading, Subject, repeated
 
 MOST_ELEMENTS = 8192  # tokens of all variants that one pass reads
+MOST_TRIED = 2**28  # weights of all variants of one experiment: at 4,096 tokens, 16 variants of one head
+FEWEST = 4  # variants, whatever they cost
 
 Trial = Callable[[Rows, slice], Tensor]  # (weights of some variants, which ones these are) -> those to go on with
 
@@ -41,6 +43,10 @@ class Bench(NamedTuple):
     def movable(self, rows: Rows) -> Tensor:
         """[N,1,R,S] the weights that may be moved."""
         return rows.allowed & self.free & self.asked[rows.start : rows.stop, None]
+
+    def affordable(self, count: int) -> int:
+        """How many of so many variants are tried: all, unless the weights are too many."""
+        return min(count, max(FEWEST, MOST_TRIED // max(1, self.cells)))
 
     def under(self, trial: Trial, count: int) -> Tensor:
         """[count,Q,K] the answers under so many variants of the weights; gradients go through."""

@@ -21,7 +21,7 @@ from seqloom.inspection.faithfulness.distances import jensen_shannon
 from seqloom.inspection.faithfulness.imposing import Rows
 
 ORDERS = ("weight", "gradient", "weight x gradient", "chance")
-MOST_STEPS = 100  # of an erasure: a longer input is erased in bins of one in a hundred
+MOST_STEPS = 100  # of an erasure: a longer input is erased in bins of one in a hundred, or fewer
 MOST = 0.5  # of several answers: the decision has flipped when so many have
 
 
@@ -81,7 +81,8 @@ def _slopes(bench: Bench) -> np.ndarray:
 
 def _until_flipped(bench: Bench, order: np.ndarray) -> float | None:
     """The share of tokens, in this order, without whose weights the decision is another one; None if it stays."""
-    counts = np.unique(np.linspace(1, len(order), min(MOST_STEPS, len(order))).round().astype(int))
+    steps = bench.affordable(min(MOST_STEPS, len(order)))
+    counts = np.unique(np.linspace(1, len(order), steps).round().astype(int))
     found = bench.under(erasure(bench, [order[:count] for count in counts]), len(counts))
     over = (flipped(found, decided(bench.own)) >= MOST).cpu().numpy()
     return float(counts[over.argmax()] / len(order)) if over.any() else None

@@ -21,7 +21,7 @@ PERMUTATIONS = 100
 class Permuted(NamedTuple):
     """How far answers move when weights are shuffled."""
 
-    moved: np.ndarray  # [P] TVD of each shuffle, the mean over answers
+    moved: np.ndarray  # [P] TVD of each shuffle that was tried, the mean over answers
     sharpness: float  # the largest weight, the mean over rows and heads
 
     @property
@@ -31,8 +31,9 @@ class Permuted(NamedTuple):
 
 
 def permuted(bench: Bench, draw: torch.Generator, count: int = PERMUTATIONS) -> Permuted:
-    """The answers under shuffles of the weights, each row and head by itself."""
-    found = bench.under(lambda rows, _: shuffled(rows.weights, bench.movable(rows), draw), count)
+    """The answers under as many shuffles of the weights as can be paid for, each row and head by itself."""
+    tried = bench.affordable(count)
+    found = bench.under(lambda rows, _: shuffled(rows.weights, bench.movable(rows), draw), tried)
     return Permuted(total_variation(found, bench.own).mean(dim=1).cpu().numpy(), bench.sharpness)
 
 

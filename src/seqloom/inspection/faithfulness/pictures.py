@@ -120,16 +120,23 @@ def _pooled(told: dict[str, np.ndarray]) -> Figure:
     count = len(next(iter(told.values())))
     across = -(-count // CELLS)
     starts = np.arange(0, count, across)
-    rows = [np.maximum.reduceat(np.nan_to_num(np.abs(values)), starts) for values in told.values()]
+    rows = [_cells(np.abs(values), starts) for values in told.values()]
     names = ", ".join(f"row {number}: {name}" for number, name in enumerate(told))
     return HeatMap(
         title="The whole input",
         caption=f"The largest of {across} tokens in each cell, as a share of the largest of its row; {names}.",
-        values=[(row / max(row.max(), np.finfo(float).tiny)).tolist() for row in rows],
+        values=[[None if np.isnan(value) else float(value) for value in row] for row in rows],
         x=starts.astype(float).tolist(),
         x_label="token",
         value_label="share of the largest",
     )
+
+
+def _cells(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """The largest value from each start on, as a share of the largest of all; NaN where no token has any."""
+    known = np.maximum.reduceat(np.nan_to_num(values, nan=-1.0), starts)
+    found: np.ndarray = np.where(known < 0, np.nan, known / max(known.max(), np.finfo(float).tiny))
+    return found
 
 
 def _strongest(example: Example) -> Figure:

@@ -11,12 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+
 from seqloom.errors import ConfigError, DataError
 from seqloom.figures import Figure
 from seqloom.inspection.asking import read
 from seqloom.inspection.faithfulness import pictures
 from seqloom.inspection.faithfulness.adversary import CANDIDATES, CLOSE, STEPS
-from seqloom.inspection.faithfulness.agreement import MOST_LEFT_OUT, Pair, pairs
+from seqloom.inspection.faithfulness.agreement import Pair, pairs
 from seqloom.inspection.faithfulness.answers import require_distributions
 from seqloom.inspection.faithfulness.measuring import Draws, Example, Explain, Wishes, layer_of, measured
 from seqloom.inspection.faithfulness.permuting import PERMUTATIONS
@@ -25,7 +27,7 @@ from seqloom.inspection.faithfulness.summary import Bin, Measure, bins, evidence
 from seqloom.inspection.faithfulness.uniform import Needed, decisions, needed
 from seqloom.inspection.faithfulness.verdict import Badge, Evidence, Level, level_of, reservations, verdict
 from seqloom.inspection.subject import Reading, Subject
-from seqloom.inspection.view import MEDIUM, View
+from seqloom.inspection.view import View
 
 ADVERSARIES = 20  # inputs that adversarial weights are searched for: half a second each
 MOST_PERMUTATIONS, MOST_STEPS = 10_000, 10_000
@@ -45,6 +47,7 @@ class FaithfulnessView(View):
     pairs: tuple[Pair, ...]
     needed: Needed | None
     examples: tuple[Example, ...]
+    permutations: int  # of each input, as asked
     seed: int
 
     @property
@@ -100,13 +103,24 @@ class FaithfulnessView(View):
         if searched:
             found = sum(each.feasible for each in searched)
             said.append(
-                f"{CANDIDATES} adversarial weightings were searched for on {len(searched)} inputs: on {found} of them "
-                "one leaves the answers as they are."
+                f"{CANDIDATES} adversarial weightings were searched for on each of {len(searched)} inputs; "
+                f"on {found} one leaves the answers as they are."
             )
         elif self.layer is not None:
             said.append("Adversarial weights were not searched for: not asked for, or too many weights.")
-        if (long := sum(len(each.tokens) > MEDIUM for each in self.examples)) > 0:
-            said.append(f"Of {long} inputs of more than {MEDIUM} tokens, {MOST_LEFT_OUT} were left out one by one.")
+        return said + self._budgets()
+
+    def _budgets(self) -> list[str]:
+        """What was measured on a sample."""
+        said = []
+        tried = [len(each.attention.permuted.moved) for each in self.examples if each.attention is not None]
+        if tried and min(tried) < self.permutations:
+            said.append(f"Of {self.permutations} shuffles {min(tried)} were tried where the weights are most.")
+        out = [int((~np.isnan(each.scores["leave-one-out"])).sum()) for each in self.examples]
+        whole = [int((~np.isnan(each.scores["gradient"])).sum()) for each in self.examples]
+        if out != whole:
+            at = int(np.argmin(np.array(out) / whole))
+            said.append(f"One by one, {out[at]:,} of {whole[at]:,} tokens of the longest input were left out.")
         return said
 
 
@@ -162,6 +176,7 @@ def _view(
         pairs=pairs([each.agreements for each in examples], [each.answer for each in examples]),
         needed=found_needed,
         examples=examples,
+        permutations=wishes.permutations,
         seed=seed,
     )
 

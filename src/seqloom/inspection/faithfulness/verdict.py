@@ -40,7 +40,7 @@ class Badge(NamedTuple):
         """
         if self.value is None or self.baseline is None:
             return f"faithfulness: {self.level}"
-        numbers = f"comprehensiveness {self.value:.2f} (random tokens {self.baseline:.2f})"
+        numbers = f"comprehensiveness {_two(self.value)} (random tokens {_two(self.baseline)})"
         return f"faithfulness: {self.level}, {numbers}, {_counted(self.inputs)}"
 
 
@@ -81,12 +81,12 @@ def verdict(evidence: Evidence, picture: str) -> str:
         "not believed": f"{picture} may not be believed on this model",
     }[level_of(evidence)]
     marked = (
-        f"taking away the tokens that it marks costs {evidence.comprehensiveness:.2f} of the answer's probability, "
-        f"random ones {evidence.random_comprehensiveness:.2f}"
+        f"taking away the tokens that it marks costs {_two(evidence.comprehensiveness)} of the answer's probability, "
+        f"random ones {_two(evidence.random_comprehensiveness)}"
     )
     if evidence.moved is None:
         return f"{heading}: {marked} ({_counted(evidence.inputs)})."
-    shuffled = f"shuffling its weights moves the answers by {evidence.moved:.2f}"
+    shuffled = f"shuffling its weights moves the answers by {_two(evidence.moved)}"
     joint = ", and" if moves(evidence) == carries(evidence) else ", but"
     return f"{heading}: {shuffled}{joint} {marked} ({_counted(evidence.inputs)})."
 
@@ -122,6 +122,11 @@ def _not_needed(evidence: Evidence) -> str | None:
 
 def _few(evidence: Evidence) -> str | None:
     return None if evidence.inputs >= FEW else f"That is little to go by: {_counted(evidence.inputs)} only."
+
+
+def _two(value: float) -> str:
+    """Two decimals, zero without a sign."""
+    return f"{round(value, 2) + 0.0:.2f}"
 
 
 def _counted(count: int) -> str:

@@ -10,11 +10,12 @@ from torch import Tensor, nn
 
 from seqloom.errors import DataError
 from seqloom.inspection.asking import scores
+from seqloom.inspection.attribution.goals import chosen_goal
 from seqloom.inspection.graphs.expression import ExpressionGraph, expression_graph
 from seqloom.inspection.graphs.model import ModelGraph
 from seqloom.inspection.graphs.recording import Given, recorded, replaced, tensors_in
 from seqloom.inspection.graphs.repeats import with_steps
-from seqloom.inspection.subject import Answer, Reading, Subject
+from seqloom.inspection.subject import Reading, Subject
 
 
 @overload
@@ -49,24 +50,18 @@ def graph(of: Any, inputs: Any, *, number: Callable[[Any], Tensor] | None = None
 
 
 def answer_graph(
-    subject: Subject, reading: Reading, *, answer: str | int | None = None, at: int | None = None
+    subject: Subject, reading: Reading, *, answer: str | int | None = None, at: int | str | None = None
 ) -> ModelGraph:
-    """The graph of one score of a model: that of `answer` in row `at`, else of the likeliest answer in the last row."""
-    with torch.no_grad():
-        every = scores(subject, reading.inputs)[0]  # [R,K]
-    row = at if at is not None else every.shape[0] - 1
-    if not -every.shape[0] <= row < every.shape[0]:
-        raise DataError(f"there is no answer {row}", fix=f"choose from 0 to {every.shape[0] - 1}")
-    column = int(every[row].argmax()) if answer is None else subject.column(answer)
-    inputs, asked = _ready(reading.inputs), Answer(row, column)
+    """The graph of the score of one answer: in row `at`, or the last; `answer`, or what the model says there."""
+    goal = chosen_goal(subject, reading, answer=answer, at=len(reading.rows) - 1 if at is None else at)
+    inputs = _ready(reading.inputs)
 
     def run() -> Tensor:
-        return asked.of(scores(subject, inputs))[0]
+        return goal.of(scores(subject, inputs))[0]
 
-    given = list(_named("", inputs))
-    title = f"Graph of the score of {subject.name(column)}"
     with resting(subject.model):
-        return ModelGraph(title=title, trace=with_steps(recorded(run, given, subject.model)))
+        trace = with_steps(recorded(run, list(_named("", inputs)), subject.model))
+    return ModelGraph(title=f"Graph of {goal.name}", trace=trace)
 
 
 def _root(of: Any) -> nn.Module | None:

@@ -49,7 +49,7 @@ class Recorder(TorchFunctionMode):
         self._origins: Any = WeakTensorKeyDictionary()  # tensor without gradient -> the operations that it came from
         self._functions = dict[Any, int]()  # autograd's node -> operation
         self._path: tuple[str, ...] = ()
-        self._calls = Counter[str]()
+        self._calls, self._strangers = Counter[str](), Counter[str]()  # of a module; of a class outside of the root
         self._modules = dict[nn.Module, str]()
         self.weights = dict[Tensor, str]()  # by identity: a tensor's hash is
         self._root = root
@@ -87,7 +87,9 @@ class Recorder(TorchFunctionMode):
         if module is self._root:
             return
         if module not in self._modules:
-            self._introduce(module, type(module).__name__)
+            kind = type(module).__name__
+            self._strangers[kind] += 1
+            self._introduce(module, kind if self._strangers[kind] == 1 else f"{kind} {self._strangers[kind]}")
         name = self._modules[module]
         self._calls[name] += 1
         label = name if self._calls[name] == 1 else f"{name}{AGAIN}{self._calls[name]}"

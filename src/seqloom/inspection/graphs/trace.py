@@ -92,7 +92,8 @@ def merged(parts: Sequence[Summary]) -> Summary:
 
 
 def _summary(tensor: Tensor) -> Summary:
-    flat = (torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor).flatten()
+    dense = tensor if tensor.layout is torch.strided else tensor.to_dense()  # the gradient of a sparse embedding
+    flat = (torch.view_as_real(dense.resolve_conj()) if dense.is_complex() else dense).flatten()
     if flat.numel() <= SMALL_TENSOR:
         return _small_summary(tuple(map(float, flat.tolist())))
     known = flat if flat.is_floating_point() else flat.double()

@@ -1,0 +1,236 @@
+"""`seqloom inspect`: a look inside a model at one input, or which looks there are."""
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import msgspec
+import typer
+from rich.text import Text
+
+from seqloom.cli.data_options import (
+    Delimiter,
+    Encoding,
+    FormatName,
+    Header,
+    Input,
+    Sequence,
+    Template,
+    UnitName,
+    flags_named,
+    reading,
+)
+from seqloom.cli.predict import Model, load_on, tell
+from seqloom.cli.screen import Screen
+from seqloom.cli.sharing import shares
+from seqloom.cli.view_options import chosen, only_in_python, settings, typed
+from seqloom.cli.work_bar import work_bar
+from seqloom.config.data import ReadingConfig
+from seqloom.data.problems import Ledger, counted
+from seqloom.errors import ConfigError
+
+if TYPE_CHECKING:
+    from seqloom.inspection.front import Inspection
+    from seqloom.inspection.view import View
+    from seqloom.loaded import LoadedModel
+
+NARROWEST, WIDEST = 50, 160  # columns
+LINES = ".jsonl"  # a file of a line for each row
+EXPORTED = "attribution"  # the view that is written so
+
+
+class InputOptions(NamedTuple):
+    """What is said about a file of inputs, and about the machine."""
+
+    input_: Input = None
+    sequence: Sequence = None
+    format_: FormatName = None
+    encoding: Encoding = "utf-8"
+    delimiter: Delimiter = None
+    header: Header = True
+    template: Template = None
+    unit: UnitName = "line"
+    device: Annotated[str, typer.Option("--device", metavar="NAME", help="auto, cpu, cuda or mps.")] = "auto"
+
+    def reading(self) -> ReadingConfig:
+        """How the file is read."""
+        with flags_named():
+            return reading(self.format_, self.encoding, self.delimiter, self.header, self.template, self.unit)
+
+
+@shares(InputOptions)
+def inspect(
+    model: Model,
+    texts: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TEXT]...", help="What the model reads; two texts where it reads two."),
+    ] = None,
+    view: Annotated[
+        str | None, typer.Option("--view", metavar="NAME", help="What to look at; without it, which views there are.")
+    ] = None,
+    layer: Annotated[str | None, typer.Option(metavar="LAYER", help="The number of a layer, or its path.")] = None,
+    head: Annotated[str | None, typer.Option(metavar="NUMBER", help="A head of attention.")] = None,
+    row: Annotated[str | None, typer.Option(metavar="TOKEN", help="A token, by its number or its text.")] = None,
+    side: Annotated[str | None, typer.Option(metavar="NAME", help="source or target, first or second.")] = None,
+    answer: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The label, tag or symbol that is asked about.")
+    ] = None,
+    against: Annotated[str | None, typer.Option(metavar="NAME", help="Another one that it is set against.")] = None,
+    at: Annotated[str | None, typer.Option(metavar="TOKEN", help="Where the answer stands, of several.")] = None,
+    method: Annotated[str | None, typer.Option(metavar="NAME", help="How an attribution is measured.")] = None,
+    words: Annotated[bool, typer.Option("--words", help="Put pieces of words together.")] = False,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other option of the view.")
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="The translation to look at, else the model writes one.")
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="More inputs, for views of data; the first, if no text is given."),
+    ] = None,
+    most: Annotated[int, typer.Option(min=1, metavar="COUNT", help="How many of them are read.")] = 200,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", metavar="FILE", help="Write it: .html .svg .png .json .txt; .jsonl for all of --data."
+        ),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
+    *,
+    shared: InputOptions,
+) -> None:
+    """Look inside a model: attention, gates, gradients, filters, attributions, and whether to believe them."""
+    named = {"layer": layer, "head": head, "row": row, "side": side, "answer": answer, "against": against}
+    named |= {"at": at, "method": method, "words": "yes" if words else None}
+    asked = {name: value for name, value in named.items() if value is not None} | settings(set_ or ())
+    if view is None and (asked or out is not None):
+        raise ConfigError(f"{'--out' if out else next(iter(asked))} belongs to a view", fix="name one: --view NAME")
+    options = {} if view is None else _options(view, asked)
+    how = shared.reading()
+    _require(view, texts or [], data, out)
+    loaded = load_on(model, shared.device)
+    rows = Rows(loaded, data, how, shared)
+    if out is not None and out.suffix == LINES:
+        return _export(loaded, rows, out, options)
+    with rows:
+        given, others = _given(loaded, texts or [], iter(rows), most)
+        inspection = loaded.inspect(given, target=target, among=others)
+    if view is None:
+        return _list(inspection, json)
+    return _show(inspection.view(view, **options), out, json)
+
+
+def _options(view: str, asked: dict[str, str]) -> dict[str, Any]:
+    """The options as the view takes them; wrong ones are told before a model is read."""
+    from seqloom.inspection.front import LOOKS
+
+    look = LOOKS[chosen(view, LOOKS)]
+    return typed(view, look.function, asked)
+
+
+def _require(view: str | None, texts: list[str], data: Path | None, out: Path | None) -> None:
+    if not texts and data is None:
+        raise ConfigError("there is nothing to read", fix="give a text, or a file with --data FILE")
+    if out is None:
+        return
+    from seqloom.inspection.view import WRITERS
+
+    if out.suffix == LINES and (view != EXPORTED or data is None or texts):
+        raise ConfigError(
+            f"{out.name} would have a line for each row of a file, and that is asked for otherwise",
+            fix=f"seqloom inspect MODEL --data FILE --view {EXPORTED} --out {out.name}",
+        )
+    if out.suffix not in (*WRITERS, LINES):
+        raise ConfigError(f"a view is not written as '{out.name}'", fix=f"end it in {', '.join([*WRITERS, LINES])}")
+    if not out.parent.is_dir():
+        raise ConfigError(f"there is no folder {out.parent}", fix="make it first")
+
+
+class Rows:
+    """The inputs of a file as `inspect` takes them; what is wrong with them is told at the end of the `with`."""
+
+    def __init__(self, loaded: "LoadedModel", path: Path | None, how: ReadingConfig, shared: InputOptions) -> None:
+        self.loaded, self.path, self.how, self.shared, self.ledger = loaded, path, how, shared, Ledger()
+
+    def __iter__(self) -> Iterator[Any]:
+        from seqloom.data.examples import Words
+        from seqloom.data.inputs import Columns, read_inputs
+
+        if self.path is None:
+            return
+        named, sequence = tuple(self.shared.input_ or ()), self.shared.sequence
+        columns = Columns(named, self.loaded.columns, sequence, self.loaded.sequence)
+        kind = self.loaded.task.asked.schema.input
+        for example in read_inputs(self.path, kind, self.ledger, columns=columns, reading=self.how):
+            yield example.input.words() if isinstance(example.input, Words) else example.input
+
+    def __enter__(self) -> "Rows":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.ledger.close()
+            tell(self.ledger, None)
+
+
+def _given(loaded: "LoadedModel", texts: list[str], rows: Iterator[Any], most: int) -> tuple[Any, list[Any]]:
+    """What is looked at, and what it is looked at among."""
+    kind = loaded.task.asked.schema.input
+    if not texts:
+        found = list(islice(rows, most))
+        if not found:
+            raise ConfigError("the file has no input", fix="give a text")
+        return found[0], found[1:]
+    if kind in ("vectors", "picture"):
+        raise ConfigError(f"the model reads {kind}, and a text is none", fix="give a file of them: --data FILE")
+    others = list(islice(rows, most))
+    if kind == "words":
+        return " ".join(texts).split(), others
+    return texts[0] if len(texts) == 1 else tuple(texts), others
+
+
+def _export(loaded: "LoadedModel", rows: Rows, out: Path, options: dict[str, Any]) -> None:
+    """Write a line for each input of the file."""
+    from seqloom.inspection.attribution.export import attribute_file
+
+    with rows, work_bar() as moved:
+        count = attribute_file(
+            loaded.subject, rows, out, progress=lambda done: moved(counted(done, "row"), 0, 0), **options
+        )
+    typer.echo(f"{counted(count, 'row')} written to {out}", err=True)
+
+
+def _list(inspection: "Inspection", json: bool) -> None:
+    """Which views there are, and why others are not."""
+    from seqloom.inspection.front import LOOKS
+
+    here = [name for name, look in LOOKS.items() if not only_in_python(look.function)]
+    there = {name: said for name, said in inspection.views().items() if name in here}
+    missing, screen = inspection.missing(), Screen()
+    if json:
+        told = msgspec.json.encode({"views": there, "missing": missing}).decode()
+        return screen.print(told, markup=False, soft_wrap=True)
+    lines = [inspection.told(), "", *_lines(there), *(["", "and not:", *_lines(missing)] if missing else [])]
+    return screen.print("\n".join(lines), markup=False, soft_wrap=True)
+
+
+def _lines(said: dict[str, str]) -> list[str]:
+    width = max(map(len, said))
+    return [f"  {name:<{width}}  {sentence}" for name, sentence in said.items()]
+
+
+def _show(view: "View", out: Path | None, json: bool) -> None:
+    screen = Screen()
+    if out is not None:
+        view.save(out)
+    if json:
+        return screen.print(msgspec.json.encode(view.to_json()).decode(), markup=False, soft_wrap=True)
+    if out is None:
+        coloured = screen.color_system is not None and not screen.no_color
+        drawn = view.text(max(NARROWEST, min(WIDEST, screen.width)), colour=coloured)
+        return screen.print(Text.from_ansi(drawn), soft_wrap=True)
+    for sentence in view.sentences():
+        screen.print(sentence, markup=False, soft_wrap=True)
+    return typer.echo(f"the view is written to {out}", err=True)

@@ -1,0 +1,71 @@
+"""A token that alone decides the answer is the one that attributions name."""
+
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import pytest
+import torch
+
+from inspection_common import subject_of, task_on
+from seqloom.inspection.asking import read
+from seqloom.inspection.attribution.single import attribution
+from seqloom.inspection.attribution.together import attributions_compared
+from seqloom.inspection.subject import Subject
+from seqloom.models import SequenceModel
+from seqloom.types import Batch, Padded
+
+FILLERS = [f"w{number}" for number in range(12)]
+KEYS = {"good": "yes", "bad": "no"}
+LENGTH = 8
+SIGNED = ("integrated", "occlusion", "leave_one_out")
+
+
+def drawn(draws: np.random.Generator) -> tuple[str, str, int]:
+    """A text of fillers with one key among them, its label, and the place of the key."""
+    words, at = draws.choice(FILLERS, size=LENGTH).tolist(), int(draws.integers(LENGTH))
+    key = str(draws.choice(list(KEYS)))
+    return " ".join([*words[:at], key, *words[at + 1 :]]), KEYS[key], at
+
+
+def trained(folder: Path, recipe: str) -> Subject:
+    """A model that has learnt it."""
+    draws = np.random.default_rng(0)
+    rows = [drawn(draws) for _ in range(240)]
+    subject = subject_of(task_on(folder, "classify", rows=[f"{text},{label}" for text, label, _ in rows]), recipe)
+    model = cast(SequenceModel, subject.model).train()
+    inputs = torch.cat([subject.encode(text).values for text, _, _ in rows])
+    targets = torch.tensor([subject.column(label) for _, label, _ in rows])
+    optimiser = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for step in range(150):
+        chosen = torch.arange(step * 48, step * 48 + 48) % len(rows)
+        batch = Batch(Padded.of(inputs[chosen]), targets[chosen])
+        optimiser.zero_grad()
+        model.loss(batch).mean.backward()
+        optimiser.step()
+    optimiser.zero_grad()
+    assert torch.equal(model.eval().predict(Padded.of(inputs)), targets), "it has learnt it"
+    return subject
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", ["cnn", "lstm", "self-attention"])
+def test_the_planted_token_is_found(tmp_path: Path, recipe: str) -> None:
+    subject = trained(tmp_path, recipe)
+    draws = np.random.default_rng(1)
+    hits = dict.fromkeys(SIGNED, 0)
+    for text, label, at in (drawn(draws) for _ in range(8)):
+        view = attributions_compared(subject, read(subject, text), methods=SIGNED, answer=label, baseline="mean")
+        for each in view.views:
+            hits[each.method] += int(each.parts[0].values.argmax() == at)
+    assert min(hits.values()) >= 7, hits
+
+
+@pytest.mark.slow
+def test_against_the_other_answer_the_planted_token_counts_for_both(tmp_path: Path) -> None:
+    subject = trained(tmp_path, "bag")
+    reading = read(subject, "w1 w2 good w3 w4 w5 w6 w7")
+    alone = attribution(subject, reading, answer="yes").parts[0].values
+    both = attribution(subject, reading, answer="yes", against="no").parts[0].values
+    assert both.argmax() == alone.argmax() == 2
+    assert both[2] > alone[2] > 0
