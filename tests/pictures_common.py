@@ -14,6 +14,7 @@ from seqloom.figures.stack import ZOOM, png
 
 SVG = "{http://www.w3.org/2000/svg}"
 WHITE = (255, 255, 255)
+EDGE = 12  # pixels, in which nothing is drawn
 LEGEND_STEPS = 32  # rectangles of a legend's bar
 ALONE = {"meta", "link", "input", "br", "hr", "img"}  # elements of HTML that are never closed
 
@@ -49,7 +50,7 @@ class Picture:
 
     def is_cut(self) -> bool:
         """Whether something is drawn across the frame: then its edge is not of one colour."""
-        edges = (self.pixels[:2], self.pixels[-2:], self.pixels[:, :2], self.pixels[:, -2:])
+        edges = self.pixels[:EDGE], self.pixels[-EDGE:], self.pixels[:, :EDGE], self.pixels[:, -EDGE:]
         return any((edge != WHITE).any() for edge in edges)
 
     def inked(self) -> float:
@@ -82,9 +83,7 @@ class Picture:
 
     def noted(self) -> dict[str, Drawn]:
         """The elements that say something on hover, by what they say."""
-        return {
-            note.text or "": one for one in self.elements if (note := one.element.find(f"{SVG}title")) is not None
-        }
+        return {note.text or "": one for one in self.elements if (note := one.element.find(f"{SVG}title")) is not None}
 
 
 def _right(one: Drawn) -> float:

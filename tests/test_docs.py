@@ -238,6 +238,7 @@ TOLD = {
     "doctor": ["doctor.md"],
     "evaluate": ["evaluate.md"],
     "generate": ["decoding.md"],
+    "graph": ["graph.md"],
     "import": ["importing.md"],
     "label": ["label.md"],
     "predict": ["predict.md"],

@@ -286,7 +286,8 @@ def test_pixels_of_pictures_are_attributed_as_they_are(tmp_path: Path, method: s
 
 @pytest.mark.slow
 def test_nothing_of_the_model_is_changed(tmp_path: Path) -> None:
-    subject = subject_of(task_on(tmp_path, "classify"), "bilstm", dropout=0.5)
+    task = task_on(tmp_path, "classify")
+    subject = subject_with(task, msgspec.structs.replace(task.model("bilstm", "tiny", HeadSettings()), dropout=0.5))
     reading = read(subject, GIVEN["classify"])
     before, settled = scores(subject, reading.inputs).detach(), attribution(subject, reading, steps=4)
     subject.model.train()

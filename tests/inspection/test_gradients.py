@@ -13,8 +13,9 @@ from torch import Tensor
 from inspection_common import subject_of, subject_with, task_on
 from seqloom.errors import DataError
 from seqloom.inspection.asking import read, scores
-from seqloom.inspection.gradients import UNDERFLOW, gradients, gradients_compared, stack_flow
+from seqloom.inspection.gradients import gradients, gradients_compared
 from seqloom.inspection.subject import Subject
+from seqloom.inspection.total_gradients import UNDERFLOW, stack_flow
 from seqloom.inspection.unrolling import unrolled
 from seqloom.inspection.vectors import input_of
 from seqloom.taps import recording, taps
@@ -172,8 +173,19 @@ def test_what_float32_cannot_hold_is_said_and_drawn(task: Task) -> None:
     lost = sum(norm < UNDERFLOW for norm in total.norms)
     assert lost > 5 and f"below what float32 can hold at {lost} of 30 elements" in " ".join(view.sentences())
     assert "float32 ends" in view.svg()
-    healthy = gradients(subject, read(subject, TEXT))
-    assert "float32 ends" not in healthy.svg()
+    short = gradients(subject, read(subject, TEXT))
+    assert "float32 ends" not in short.svg()
+    attention = subject_of(task, "transformer")
+    pooled = gradients(attention, read(attention, TEXT))
+    assert not any(total.lost for total in pooled.totals)
+
+
+def test_an_element_that_nothing_comes_back_to_is_not_called_lost(tmp_path: Path) -> None:
+    """Of the last layer of a language model only the last element matters to the last answer."""
+    subject = subject_of(task_on(tmp_path, "lm"), "transformer")
+    view = gradients(subject, read(subject, TEXT))
+    assert not any(view.totals[-1].norms[:-1]) and view.totals[-1].norms[-1] > 0
+    assert "float32" not in view.svg() + " ".join(view.sentences())
 
 
 def test_looking_at_gradients_changes_nothing(tmp_path: Path) -> None:

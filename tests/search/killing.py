@@ -3,9 +3,10 @@
     killing.py FOLDER place ...      at named places (SEQLOOM_FAIL)
     killing.py FOLDER SEED           at ten random moments
 
-An index is built, added to until it is joined, deleted from, added to until its graph grows, and joined: `FOLDER/whole`
-without a kill; then a new one for each kill. It prints which of the kills met a process alive. Everything is imported
-once; no thread has started when it forks.
+An index is built, added to until it is joined, deleted from, added to until its graph grows, deleted from and joined
+without a graph, and joined with one: `FOLDER/whole` without a kill; then a new one for each kill. What `seqloom index`
+calls is called again after a kill, as it was before it. It prints which of the kills met a process alive. Everything is
+imported once; no thread has started when it forks.
 """
 
 import json
@@ -23,6 +24,7 @@ os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 import usearch.index  # noqa: F401
 
 from search_common import WordTable, last, some_documents, write_documents
+from seqloom.cli.index import _change
 from seqloom.search import building, changing, lots
 from seqloom.search.building import add_to_index, build_index
 from seqloom.search.documents import Collection
@@ -42,25 +44,16 @@ def write_files(folder: Path) -> None:
 def phases(folder: Path, index: Path) -> list[Callable[[], object]]:
     """What is done to an index, in this order; each may be done again after a kill."""
 
-    def deleted() -> None:
-        with changing.writing(index) as there:
-            there.delete(sorted(there.holds(["d3", "d31"])))
-            last(there.finished())
-
-    def joined() -> None:
-        with changing.writing(index) as there:
-            there.join()
-            last(there.finished())
-
     def added(name: str) -> None:
         last(add_to_index(index, WordTable(), Collection(folder / name)))
 
     return [
         lambda: last(build_index(index, WordTable(), Collection(folder / "first.jsonl"))),
         lambda: added("second.jsonl"),
-        deleted,
+        lambda: _change(str(index), ["d3", "d31"], join=False, exact=None),
         lambda: added("third.jsonl"),
-        joined,
+        lambda: _change(str(index), ["d40"], join=True, exact=True),
+        lambda: _change(str(index), [], join=True, exact=False),
     ]
 
 
@@ -116,7 +109,7 @@ def main() -> None:
     start = time.monotonic()
     assert ended(live(folder, "whole")) == 0
     whole = time.monotonic() - start
-    assert len(Index(folder / "whole")) == 46
+    assert len(Index(folder / "whole")) == 45
     timed = given[0].isdecimal()
     sys.stdout.write(json.dumps(at_moments(folder, int(given[0]), whole) if timed else at_places(folder, given)))
 

@@ -81,7 +81,8 @@ def _change(out: str, ids: list[str], join: bool, exact: bool | None) -> None:
         if ids:
             there.delete(ids)
             typer.echo(f"{counted(len(ids), 'document')} deleted", err=True)
-        remember_exact(there, exact)
+        if exact is not None:
+            remember_exact(there, exact)
         if join:
             there.join()
         _tell(_shown(there.finished(), deque(maxlen=2)))

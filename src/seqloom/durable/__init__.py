@@ -62,7 +62,7 @@ from seqloom.durable.folders import (
     verify_folder,
 )
 from seqloom.durable.growing import GrowingFolder, alone, grow_folder
-from seqloom.durable.holding import hold
+from seqloom.durable.holding import hold, remove_held
 from seqloom.durable.lines import Lines, append_line, append_lines, read_lines, write_lines
 from seqloom.durable.replacing import recover, replace_folder
 from seqloom.durable.sharing import begin_shared, drop_shared, put_shared, seal_shared
@@ -99,6 +99,7 @@ __all__ = [
     "read_manifest",
     "recover",
     "remove_folder",
+    "remove_held",
     "replace_folder",
     "require_free_space",
     "seal_shared",

@@ -275,9 +275,10 @@ def remove_folder(path: Path, *, files: FileLayer = REAL_FILES) -> None:
     with disk_errors("remove", path):
         files.rename(path, trash)
         files.sync_folder(path.parent)  # before the first piece goes, or the old name could return to a part
-        for entry in sorted(trash.iterdir()) if not trash.is_symlink() else []:
-            delete(entry, files)
-            reached("retention-half")
+        with suppress(FileNotFoundError):  # others may sweep it meanwhile
+            for entry in sorted(trash.iterdir()) if not trash.is_symlink() else []:
+                delete(entry, files)
+                reached("retention-half")
         delete(trash, files)
 
 
@@ -293,8 +294,10 @@ def sweep(parent: Path, *, name: str | None = None, files: FileLayer = REAL_FILE
 
 def delete(path: Path, files: FileLayer) -> None:
     """Nothing; what stood at the path, under a name that nobody reads, is gone piece by piece."""
-    if not path.is_dir() or path.is_symlink():
-        return files.remove_file(path)
-    for entry in sorted(path.iterdir()):
-        delete(entry, files)
-    return files.remove_folder(path)
+    with suppress(FileNotFoundError):  # others may sweep the same leftover
+        if not path.is_dir() or path.is_symlink():
+            files.remove_file(path)
+            return
+        for entry in sorted(path.iterdir()):
+            delete(entry, files)
+        files.remove_folder(path)

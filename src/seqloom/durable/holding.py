@@ -5,6 +5,9 @@
     {"pid": 4711, "host": "blue", "since": "2026-01-31T12:00:00+00:00"}     held, or its holder died
     (empty)                                                                 let go
 
+A holder may remove the folder before he lets go. Whoever opened the lock meanwhile then has one that nobody else can
+find, and begins again: what is held is always the file that stands at the path.
+
 Locks of the system do not always reach from one machine to another over a network file system; the name of another
 host in a lock that seems free is therefore refused, and a person decides.
 """
@@ -21,11 +24,13 @@ from pathlib import Path
 import msgspec
 
 from seqloom.durable.disk import REAL_FILES, FileLayer, disk_errors, make_folder
+from seqloom.durable.folders import remove_folder
 from seqloom.errors import DurableError, HeldError
 
 LOCK = ".lock"
 LONGEST = 4_096  # bytes of a lock that are read
 PATIENCE = 0.3  # seconds in which a new holder writes its name
+ATTEMPTS = 10  # to open a lock that others take away, again and again
 
 _HELD: set[int] = set()  # handles that children of this process must not keep open
 
@@ -43,7 +48,6 @@ def hold(path: Path, *, files: FileLayer = REAL_FILES) -> Iterator[None]:
     The folder is made if it is missing.
     """
     lock = path / LOCK
-    make_folder(path, files=files)
     handle = _taken(lock, files)
     try:
         _require_no_other_host(lock)
@@ -54,15 +58,44 @@ def hold(path: Path, *, files: FileLayer = REAL_FILES) -> Iterator[None]:
         _let_go(handle, lock, files)
 
 
+def remove_held(path: Path, *, files: FileLayer = REAL_FILES) -> None:
+    """Nothing; a folder that this process holds is gone, and was perhaps before: a person may tidy up."""
+    if path.exists():
+        remove_folder(path, files=files)
+
+
 def _taken(lock: Path, files: FileLayer) -> int:
+    """The locked handle of the file that stands at the path."""
+    _close_in_children()
+    for _ in range(ATTEMPTS):
+        make_folder(lock.parent, files=files)
+        handle = _opened(lock, files)
+        if handle is None:
+            continue
+        if _stands(handle, lock):
+            _HELD.add(handle)
+            return handle
+        with suppress(OSError):
+            files.close(handle)
+    raise _refusal(lock)
+
+
+def _opened(lock: Path, files: FileLayer) -> int | None:
+    """The locked handle of a file that stood at the path; None if the folder has gone meanwhile."""
     with disk_errors("lock", lock):
         try:
-            handle = files.open_to_hold(lock)
+            return files.open_to_hold(lock)
+        except FileNotFoundError:
+            return None
         except BlockingIOError:
             raise _refusal(lock) from None
-    _close_in_children()
-    _HELD.add(handle)
-    return handle
+
+
+def _stands(handle: int, lock: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(handle), lock.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _write_holder(handle: int, files: FileLayer) -> None:

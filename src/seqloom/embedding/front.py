@@ -18,11 +18,11 @@ from seqloom.bundle.folder import identity_of
 from seqloom.config.data import ReadingConfig
 from seqloom.data.inputs import Columns
 from seqloom.data.opening.files import fingerprint
-from seqloom.durable import hold, remove_folder, sweep, write_file
+from seqloom.durable import hold, remove_held, sweep, write_file
 from seqloom.embedding.linears import Precision, require_precision
 from seqloom.embedding.losses import Loss, measured, sampled
 from seqloom.embedding.numbers import Kind, Numbers, require_kind
-from seqloom.embedding.outputs import Card, Written, card_of, form_of, read_card
+from seqloom.embedding.outputs import Card, Written, card_of, form_of, is_of_another_version, read_card
 from seqloom.embedding.segments import FORMAT, Job, Segments, differences
 from seqloom.embedding.source import Checked, Row, Source
 from seqloom.embedding.windows import Bad, Made, Note, Setup, Work, here, threads
@@ -118,12 +118,12 @@ def embedding(
         finished = _finished(out, card)
         if segments.is_begun():
             with hold(work):
-                remove_folder(work)
+                remove_held(work)
     else:
         with hold(work):
             yield from _filled(segments, numbers, source, loaded, setup, engine)
             finished = _joined(segments, out, written)
-            remove_folder(work)  # while it is held: the next holder has a folder of its own
+            remove_held(work)  # while it is held: the next holder has a folder of its own
     yield finished
     for path in (out, card_of(out), work):
         sweep(out.absolute().parent, name=path.name)  # what kills have left
@@ -147,8 +147,12 @@ def _job(loaded: LoadedModel, checked: Checked, numbers: Numbers, setup: Setup) 
 def _require_own_card(out: Path) -> None:
     """Raise ConfigError for a file where the card will stand that is no card of ours."""
     card = card_of(out)
-    if (card.exists() or card.is_symlink()) and read_card(out) is None:
-        raise ConfigError(f"{card} is there, and is no card of ours", fix="choose another name, or move it away")
+    if not (card.exists() or card.is_symlink()) or read_card(out) is not None:
+        return
+    if is_of_another_version(out):
+        fix = f"choose another name, or delete it and {out.name}"
+        raise ConfigError(f"{card} is there, the card of another version of Seqloom", fix=fix)
+    raise ConfigError(f"{card} is there, and is no card of ours", fix="choose another name, or move it away")
 
 
 def _is_done(out: Path, job: Job) -> bool:
@@ -158,9 +162,8 @@ def _is_done(out: Path, job: Job) -> bool:
     card = read_card(out)
     if card is None:
         raise ConfigError(f"{out} is there, and no job of ours made it", fix="choose another name, or delete it")
-    if (
-        msgspec.structs.replace(card.job, threads=job.threads) != job
-    ):  # they decide what is gone on with, not what is done
+    # threads decide what is gone on with, not what is done
+    if msgspec.structs.replace(card.job, threads=job.threads) != job:
         found = differences(card.job, job)
         raise ConfigError(f"{out} is there, made from something else: {found}", fix="choose another name, or delete it")
     if card.sha256 != fingerprint(out).sha256:

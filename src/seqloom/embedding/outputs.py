@@ -48,6 +48,27 @@ def read_card(out: Path) -> Card | None:
         return None
 
 
+class _AnyJob(msgspec.Struct, frozen=True):
+    format: int
+    source: str
+
+
+class _AnyCard(msgspec.Struct, frozen=True):
+    """What cards of all versions have."""
+
+    job: _AnyJob
+    sha256: str
+
+
+def is_of_another_version(out: Path) -> bool:
+    """Whether the card beside an output, which cannot be read, is that of another Seqloom."""
+    try:
+        msgspec.json.decode(card_of(out).read_bytes(), type=_AnyCard)
+    except (OSError, msgspec.MsgspecError):
+        return False
+    return True
+
+
 def npy(segments: Iterable[Segment], numbers: Numbers, rows: int) -> Iterator[bytes]:
     """The bytes of a .npy file: the header, which says how many rows will follow, and the rows."""
     head = io.BytesIO()

@@ -204,14 +204,14 @@ class _Area(NamedTuple):
             shades = ((index, None if value is None else scale.level(value)) for index, value in enumerate(row))
             for level, group in groupby(shades, key=lambda entry: entry[1]):
                 run = [index for index, _ in group]
-                if level is not None:
-                    x, y, width, height = self.box(row_index, run[0], len(run))
-                    paths.setdefault(level, []).append(f"M{x:.1f} {y:.1f}h{width:.1f}v{height:.1f}h-{width:.1f}z")
+                if level is not None:  # counted in cells: a third of the letters of coordinates
+                    paths.setdefault(level, []).append(f"M{run[0]} {row_index}h{len(run)}v1h-{len(run)}z")
         drawn = (
             tag("path", hover(scale.interval(level)), d="".join(parts), **filled(scale.shade(level)))
             for level, parts in sorted(paths.items())
         )
-        return tag("g", *drawn, shape_rendering="crispEdges")
+        placed = f"translate({self.left:g} 0) scale({self.tile_width:.6g} {self.tile_height:.6g})"
+        return tag("g", *drawn, shape_rendering="crispEdges", transform=placed)
 
     def gaps(self) -> Markup:
         return hatched(self.box(row, column) for row, column, value in self.places() if value is None)

@@ -12,55 +12,22 @@ would be smaller is lost, and the picture says where.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
-
-import numpy as np
-import torch
-from torch import Tensor
+from typing import Any, ClassVar
 
 from seqloom.errors import DataError
 from seqloom.figures import Figure, HeatMap, Line, Matrix, Series
 from seqloom.inspection.asking import read, scores
 from seqloom.inspection.attribution.goals import chosen_goal
-from seqloom.inspection.flow import Flow, flow_between, flows_while, still
+from seqloom.inspection.flow import Flow, flows_while
 from seqloom.inspection.flow_drawing import LEAST_SHOWN, flow_drawn, reach_said
-from seqloom.inspection.layers import before, call_of, is_backward, places, short_name, state_places
 from seqloom.inspection.subject import Reading, Subject
-from seqloom.inspection.unrolling import unrolled
-from seqloom.inspection.vectors import changed_vectors
+from seqloom.inspection.total_gradients import UNDERFLOW, Totals, stack_flow, total_gradients
 from seqloom.inspection.view import SMALL, View
-from seqloom.mixers.recurrent import Recurrent
-from seqloom.operators.recurrence import Memory
-from seqloom.taps import listening
-from seqloom.types import Padded
 
-UNDERFLOW = float(np.finfo(np.float32).tiny)
-NEAR_UNDERFLOW = 1e-30  # from here on the line where float32 ends belongs into the picture
-PARTS = ("hidden", "cell")  # of the state of a recurrence, in its order
 MOST_SHOWN = 24  # curves in one picture
 CELLS = 1600  # of a table with its numbers
-
-
-class Totals(NamedTuple):
-    """The norm of the total gradient at each element, in the order of the tokens."""
-
-    layer: str
-    part: str  # hidden, cell; output of a layer that has no state
-    backward: bool  # the layer reads from the end
-    norms: tuple[float, ...]
-
-    @property
-    def name(self) -> str:
-        """Layer and part in words."""
-        return f"{short_name(self.layer)} {self.part}"
-
-    @property
-    def factor(self) -> float:
-        """What one more element away from the end that is read last multiplies the norm by, fitted."""
-        return Flow(self.layer, self.norms if self.backward else self.norms[::-1]).factor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +50,7 @@ class GradientsView(View):
         series = [Series(name=each.name, x=places, y=[_above(norm) for norm in each.norms]) for each in shown]
         if not shown:  # nothing comes back at all
             series = [Series(name="every layer", x=places, y=[0.0] * len(places))]
-        elif min(norm for each in shown for norm in each.norms) < NEAR_UNDERFLOW:
+        elif any(each.lost for each in shown):
             ends = [places[0], places[-1]]
             series.append(Series(name="float32 ends", x=ends, y=[UNDERFLOW] * 2))
         return Line(
@@ -117,11 +84,11 @@ class GradientsView(View):
         )
 
     def sentences(self) -> tuple[str, ...]:
-        lost = [each for each in self.totals if min(each.norms) < UNDERFLOW]
         said = [
             f"In {each.name} what arrives is below what float32 can hold at "
-            f"{sum(norm < UNDERFLOW for norm in each.norms):,} of {len(each.norms):,} elements."
-            for each in lost
+            f"{each.lost:,} of {len(each.norms):,} elements."
+            for each in self.totals
+            if each.lost
         ]
         return (*said, *(f"{flow.layer}: {reach_said(flow)}." for flow in self.flows))
 
@@ -149,86 +116,6 @@ def gradients(
     )
 
 
-def total_gradients(
-    subject: Subject, reading: Reading, goal: Callable[[Tensor], Tensor], side: str | None = None
-) -> tuple[Totals, ...]:
-    """The total gradient of a number of the scores at each element: at what one side enters, and in every layer."""
-    model, chosen = subject.model, reading.side(side)
-    recurrent = [place.path for place in places(model, reading, (Recurrent,), side)]
-    others = [place for place in state_places(model, reading, side) if not _has_any(recurrent, _layer(place.path))]
-    outputs: dict[str, list[Tensor]] = {}
-
-    def hear(name: str, value: Tensor) -> None:
-        outputs.setdefault(name, []).append(value)
-
-    def enter(call: int, vectors: Padded) -> Padded:
-        awake = _awake(call, vectors)
-        hear("input", awake.values)
-        return awake
-
-    with ExitStack() as stack:
-        for context in (torch.enable_grad(), still(model), changed_vectors(model, chosen.stack, enter)):
-            stack.enter_context(context)
-        states = stack.enter_context(unrolled(model))
-        for place in others:
-            stack.enter_context(listening(model, place.path, hear))
-        number = goal(scores(subject, reading.inputs)).sum()
-    call, begin = call_of(reading, chosen), sum(len(each.tokens) for each in before(reading, chosen))
-    points = [_Point(f"{chosen.stack}.input", "vectors", False, [outputs["input"][call]])]
-    for path in recurrent:
-        mine = states[path][begin : begin + len(chosen.tokens)]
-        points += _states_of(path, mine, is_backward(model, path))
-    points += [
-        _Point(place.path.removesuffix(".output"), "output", False, [outputs[place.path][call]]) for place in others
-    ]
-    return _measured(number, points)
-
-
-def _has_any(paths: Sequence[str], start: str) -> bool:
-    return any(path.startswith(start) for path in paths)
-
-
-class _Point(NamedTuple):
-    """Where a gradient is taken: states one by one, in the order in which they are read, or all of them at once."""
-
-    layer: str
-    part: str
-    backward: bool
-    tensors: list[Tensor]
-
-
-def _layer(path: str) -> str:
-    return ".".join(path.split(".")[:3]) + "."
-
-
-def _awake(_call: int, vectors: Padded) -> Padded:
-    """The same vectors, whose gradient is wanted even where that of no weight is."""
-    return vectors.with_values(vectors.values.detach().requires_grad_())
-
-
-def _states_of(path: str, states: Sequence[Memory], backward: bool) -> list[_Point]:
-    parts = zip(PARTS, zip(*states, strict=True), strict=False)
-    return [_Point(path, part, backward, list(tensors)) for part, tensors in parts]
-
-
-def _measured(number: Tensor, points: Sequence[_Point]) -> tuple[Totals, ...]:
-    every = [tensor for point in points for tensor in point.tensors]
-    slopes = iter(torch.autograd.grad(number, every, allow_unused=True))
-    found = []
-    for point in points:
-        mine = [next(slopes) for _ in point.tensors]
-        norms = _norms(mine, point.tensors)
-        found.append(Totals(point.layer, point.part, point.backward, tuple(norms[::-1] if point.backward else norms)))
-    return tuple(found)
-
-
-def _norms(slopes: Sequence[Tensor | None], like: Sequence[Tensor]) -> list[float]:
-    """The norm at each element, of slopes [1,D] or [1,T,D]; zero where nothing comes back."""
-    known = [torch.zeros_like(at) if slope is None else slope for slope, at in zip(slopes, like, strict=True)]
-    joined = torch.cat([slope.reshape(-1, slope.shape[-1]) for slope in known])
-    return [float(norm) for norm in joined.double().norm(dim=1).cpu()]
-
-
 def _flows(subject: Subject, reading: Reading, side: str | None, seed: int) -> tuple[Flow, ...]:
     def run() -> None:
         scores(subject, reading.inputs)
@@ -237,29 +124,6 @@ def _flows(subject: Subject, reading: Reading, side: str | None, seed: int) -> t
     mixers = [flow for flow in flows_while(subject.model, run, seed=seed) if flow.layer.startswith(f"{stack}.layers.")]
     whole = stack_flow(subject, reading, side=side, seed=seed)
     return (*mixers, *([whole] if any(whole.norms[1:]) else []))
-
-
-def stack_flow(subject: Subject, reading: Reading, *, side: str | None = None, seed: int = 0) -> Flow:
-    """The norm of dy_T/dx_k through a whole stack: what leaves it at the last element by what enters at the others."""
-    stack, call = reading.side(side).stack, call_of(reading, reading.side(side))
-    entered: list[Tensor] = []
-    left: list[Padded] = []
-
-    def enter(number: int, vectors: Padded) -> Padded:
-        awake = _awake(number, vectors)
-        entered.append(awake.values)
-        return awake
-
-    def leave(_module: Any, _arguments: Any, output: Padded) -> None:
-        left.append(output)
-
-    handle = subject.model.get_submodule(stack).register_forward_hook(leave)
-    try:
-        with torch.enable_grad(), still(subject.model), changed_vectors(subject.model, stack, enter):
-            scores(subject, reading.inputs)
-    finally:
-        handle.remove()
-    return Flow(stack, flow_between(entered[call], left[call].last(), seed=seed))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -77,7 +77,8 @@ def _build(
         yield Embedded(done, checked.documents, done)
         if done < checked.documents:
             yield from _filled(index, model, settings, collection, checked, done)
-        remember_exact(index, exact)
+        if exact is not None:
+            remember_exact(index, exact)
         yield from index.finished()
 
 

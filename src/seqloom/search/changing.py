@@ -16,11 +16,11 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from seqloom.durable import commit_folder, hold, numbered, remove_folder, sweep
+from seqloom.durable import commit_folder, hold, numbered, remove_folder, remove_held, sweep
 from seqloom.errors import ConfigError, MissingExtraError, needing
 from seqloom.search.index import COVERS, GRAPH, LOT, WALK, Covers, Index, lot_at, lots_in
 from seqloom.search.lots import Join, commit_joined, commit_lot, divided, joined
-from seqloom.search.store import Built, Linked, Lot, empty_lot, require_finished
+from seqloom.search.store import Built, Linked, Lot, delete_from
 from seqloom.search.vectors import GRAPH_FROM, grown, saved
 
 MANY = 32  # so many small lots are joined
@@ -36,6 +36,11 @@ class WritableIndex(Index):
         """What people call it."""
         return str(self.path)
 
+    @property
+    def removed(self) -> tuple[str, ...]:
+        """The ids that the newest lot removes."""
+        return () if (newest := self._newest) is None else newest.removed
+
     def add(self, lot: Lot) -> None:
         """Nothing; when it returns, the lot is kept, and a power cut cannot take it back."""
         commit_lot(lot_at(self.path, max(lots_in(self.path), default=0) + 1), lot)
@@ -46,14 +51,8 @@ class WritableIndex(Index):
             self.__dict__.pop(name, None)
 
     def delete(self, ids: Sequence[str]) -> None:
-        """Nothing; the documents of these ids are gone. ConfigError if one of them is not there."""
-        require_finished(self)
-        settings, there = self.settings, self.holds(ids)
-        missing = [name for name in ids if name not in there]
-        if missing:
-            raise ConfigError(f"{self.path} has no document '{missing[0]}'", fix="check the id")
-        if settings is not None and ids:
-            self.add(empty_lot(settings, ids))
+        """Nothing; the documents of these ids are gone. ConfigError if one of them was not there."""
+        delete_from(self, ids)
 
     def join(self) -> None:
         """Nothing; new lots hold what is there, and what was replaced or removed has left the disk."""
@@ -147,4 +146,4 @@ def writing(path: Path) -> Iterator[WritableIndex]:
             yield index
         finally:
             if new and not lots_in(path):
-                remove_folder(path)
+                remove_held(path)

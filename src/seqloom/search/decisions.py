@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from seqloom.durable import append_lines, hold, read_lines, remove_folder
+from seqloom.durable import append_lines, hold, read_lines, remove_held
 from seqloom.errors import ConfigError, DamagedError, DurableError
 
 PERSON, MODEL = "person", "model"  # who decided
@@ -196,7 +196,7 @@ def writing(path: Path, texts: Mapping[str, str]) -> Iterator[WritableDecisions]
             stack.enter_context(hold(held))
         except DurableError as error:
             raise type(error)(f"{path} cannot be written: {error.problem}", fix=error.fix) from None
-        stack.callback(remove_folder, held)
+        stack.callback(remove_held, held)
         yield WritableDecisions(path, texts)
 
 

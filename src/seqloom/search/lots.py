@@ -162,7 +162,8 @@ def joined(lots: Sequence[KeptLot], places: Sequence[Rowed]) -> tuple[Lot, Posti
     passages = [(number, *span) for number, one in enumerate(kept) for span in one.passages]
     vectors = np.concatenate([np.empty((0, newest.settings.width), np.float32), *(one.vectors for one in kept)])
     documents = tuple(one.document for one in kept)
-    lot = Lot(newest.settings, documents, as_passages(passages), vectors, (), newest.source)
+    # what the newest one said last is still known: whoever was killed goes on by it
+    lot = Lot(newest.settings, documents, as_passages(passages), vectors, newest.removed, newest.source)
     by_lot = groupby(places, key=itemgetter(0))
     return lot, Postings.joined([(lots[one].postings, np.array([row for _, row in some])) for one, some in by_lot])
 

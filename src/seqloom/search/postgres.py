@@ -31,7 +31,7 @@ from seqloom.search.store import (
     Settings,
     Source,
     WritableStore,
-    require_finished,
+    delete_from,
 )
 from seqloom.search.vectors import GRAPH_FROM
 from seqloom.search.words import words_of
@@ -44,7 +44,7 @@ TABLES = """
 create extension if not exists vector;
 create schema if not exists seqloom;
 create table if not exists seqloom.settings (value jsonb not null);
-create table if not exists seqloom.lots (number bigserial primary key, source jsonb);
+create table if not exists seqloom.lots (number bigserial primary key, source jsonb, removed text[] not null);
 create table if not exists seqloom.columns (name text primary key);
 create table if not exists seqloom.documents (
     number bigserial primary key, id text not null unique, body text not null, columns text not null, words int not null
@@ -197,6 +197,12 @@ def written(vector: np.ndarray) -> str:
 class WritablePostgres(Postgres):
     """The same for the one process that may write there."""
 
+    @property
+    def removed(self) -> tuple[str, ...]:
+        """The ids that the newest lot removes."""
+        rows = self._all("select removed from seqloom.lots order by number desc limit 1")
+        return tuple(rows[0][0]) if rows else ()
+
     def add(self, lot: Lot) -> None:
         """Nothing; when it returns, the lot is kept, and a power cut cannot take it back."""
         with database_errors(self.name), self.connection.transaction():
@@ -208,7 +214,7 @@ class WritablePostgres(Postgres):
             self._run("delete from seqloom.documents where id = any(%s)", gone)
             self._insert(lot)
             source = None if lot.source is None else msgspec.json.encode(lot.source).decode()
-            self._run("insert into seqloom.lots (source) values (%s)", source)
+            self._run("insert into seqloom.lots (source, removed) values (%s, %s)", source, list(lot.removed))
 
     def _begin(self, settings: Settings) -> None:
         self._run("insert into seqloom.settings values (%s)", _told(settings))
@@ -236,14 +242,8 @@ class WritablePostgres(Postgres):
                 copy.write_row(row)
 
     def delete(self, ids: Sequence[str]) -> None:
-        """Nothing; the documents of these ids are gone. ConfigError if one of them is not there."""
-        require_finished(self)
-        settings, there = self.settings, self.holds(ids)
-        missing = [name for name in ids if name not in there]
-        if missing or settings is None:
-            raise ConfigError(f"{self.name} has no document '{(*missing, *ids)[0]}'", fix="check the id")
-        nothing = np.empty((0, settings.width), np.float32)
-        self.add(Lot(settings, (), np.empty((0, 3), np.int64), nothing, tuple(ids)))
+        """Nothing; the documents of these ids are gone. ConfigError if one of them was not there."""
+        delete_from(self, ids)
 
     def join(self) -> None:
         """Nothing; the database has no room left that what was deleted took."""
@@ -260,7 +260,7 @@ class WritablePostgres(Postgres):
         elif total >= GRAPH_FROM and settings is not None and settings.width <= WIDEST:
             yield Linked(0, total)
             self._run(GRAPH)
-        yield Built(len(self), total, bool(self._all("select 1 from pg_indexes where indexname = 'passages_graph'")))
+        yield Built(len(self), total, bool(self._all(GRAPH_USED)))
 
 
 def _told(settings: Settings) -> str:
@@ -313,9 +313,10 @@ def open_postgres(url: str, *, exact: bool = False) -> Postgres:
     store = Postgres(_connected(url), url)
     weakref.finalize(store, store.connection.close)
     known = store._all("select to_regclass('seqloom.settings') is not null")[0][0]
-    if not known or store.settings is None:
+    settings = store.settings if known else None
+    if settings is None:
         raise ConfigError(f"{store.name} holds no index", fix="make one: seqloom index MODEL FILE --out URL")
-    if exact:
+    if exact or settings.exact:  # remembered before the graph is dropped
         store._run("set enable_indexscan = off")
     return store
 

@@ -124,11 +124,15 @@ class WritableStore(Store, Protocol):
     def name(self) -> str:
         """What people call it."""
 
+    @property
+    def removed(self) -> tuple[str, ...]:
+        """The ids that the newest lot removes."""
+
     def add(self, lot: Lot) -> None:
         """Nothing; when it returns, the lot is kept, and a power cut cannot take it back."""
 
     def delete(self, ids: Sequence[str]) -> None:
-        """Nothing; the documents of these ids are gone. ConfigError if one of them is not there."""
+        """Nothing; the documents of these ids are gone. ConfigError if one of them was not there."""
 
     def join(self) -> None:
         """Nothing; what was replaced or removed takes no room any more."""
@@ -146,12 +150,27 @@ def empty_lot(settings: Settings, removed: Sequence[str] = (), source: Source | 
     return Lot(settings, (), np.empty((0, 3), np.int64), nothing, tuple(removed), source)
 
 
-def remember_exact(store: WritableStore, exact: bool | None) -> None:
-    """Nothing; the store knows whether all passages are compared always, if that is said and is new."""
+def delete_from(store: WritableStore, ids: Sequence[str]) -> None:
+    """Nothing; the documents of these ids are gone. ConfigError if one of them was not there.
+
+    Ids that the newest lot removes are done: whoever was killed behind it gives the same ones again.
+    """
+    require_finished(store)
+    settings, there = store.settings, store.holds(ids)
+    done = there.union(store.removed)
+    missing = [name for name in ids if name not in done]
+    if missing:
+        raise ConfigError(f"{store.name} has no document '{missing[0]}'", fix="check the id")
+    if settings is not None and there:
+        store.add(empty_lot(settings, ids))
+
+
+def remember_exact(store: WritableStore, exact: bool) -> None:
+    """Nothing; the store knows whether all passages are compared always, if that is new."""
     settings = store.settings
-    if settings is not None and exact not in (None, settings.exact):
-        assert exact is not None, "None was asked for above"
-        store.add(empty_lot(msgspec.structs.replace(settings, exact=exact), source=store.standing))
+    if settings is not None and exact != settings.exact:
+        changed = msgspec.structs.replace(settings, exact=exact)
+        store.add(empty_lot(changed, store.removed, store.standing))
 
 
 def require_finished(store: WritableStore) -> None:

@@ -64,8 +64,8 @@ def named(subject: Subject, reading: Reading, answer: Answer) -> str:
     """An answer in words."""
     if len(reading.sides) > 1 and reading.said is None:
         return "the similarity"
-    said = f"“{subject.name(answer.column)}”"
-    less = "" if answer.against is None else f" rather than “{subject.name(answer.against)}”"
+    said = _quoted(subject, answer.column)
+    less = "" if answer.against is None else f" rather than {_quoted(subject, answer.against)}"
     if len(reading.rows) == 1:
         return said + less
     if reading.said is None:
@@ -73,6 +73,13 @@ def named(subject: Subject, reading: Reading, answer: Answer) -> str:
     after = "after" if len(reading.sides) == 1 else "as"
     where = f"“{reading.rows[answer.row]}” ({answer.row})" if len(reading.sides) == 1 else f"symbol {answer.row}"
     return f"{said}{less} {after} {where}"
+
+
+def _quoted(subject: Subject, column: int) -> str:
+    """The name of an answer; one that is a number and no label has none."""
+    name = subject.name(column)
+    unnamed = name == str(column) and not subject.task.meaning.schema.labels
+    return f"number {name}" if unnamed else f"“{name}”"
 
 
 @torch.no_grad()

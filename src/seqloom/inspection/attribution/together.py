@@ -48,7 +48,7 @@ class AttributionsView(View):
             for view in self.views
         ]
         said = [f"Completeness errors: {', '.join(errors)}. Baseline: {self.views[0].baseline}."]
-        if len(self.views) > 1:
+        if len(self.views) > 1 and np.isfinite(self.tau).all():
             low, high = self._extremes()
             said.append(f"Of two methods {low} agree least and {high} most, by tau.")
         if self.left_out:
@@ -87,7 +87,7 @@ class AttributionsView(View):
 
     def _extremes(self) -> tuple[str, str]:
         pairs = [(a, b) for a in range(len(self.views)) for b in range(a)]
-        ranked = sorted(pairs, key=lambda pair: float(np.nan_to_num(self.tau[pair])))
+        ranked = sorted(pairs, key=lambda pair: float(self.tau[pair]))
         low, high = ranked[0], ranked[-1]
         return tuple(  # type: ignore[return-value]  # of two pairs
             f"{METHODS[self.views[b].method].title} and {METHODS[self.views[a].method].title} ({self.tau[a, b]:.2f})"

@@ -1,0 +1,248 @@
+"""Every view, looked at: at 10, 200 and 4,000 tokens its pictures are whole, and colours mean what the legend says.
+
+The models are small and untrained: what is drawn is judged here, not what they have learnt.
+"""
+
+import json
+import random
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from inspection_common import subject_of, task_on
+from pictures_common import SVG, Drawn, Page, Picture
+from seqloom.figures import HeatMap, Strip, Tiles
+from seqloom.inspection.front import LOOKS, Inspection
+from seqloom.inspection.subject import Subject
+from seqloom.inspection.view import View
+
+WORDS = ["the", "cat", "sat", "on", "a", "mat", "big", "dog", "ran", "to", "house"]
+MOST_ELEMENTS, MOST_BYTES = 5_000, 2_000_000
+CLOSE = 14  # of 255: colours of steps of a legend that stand side by side
+DRAWN_SIDE = 256  # of a heat map: beyond it means of blocks are drawn
+
+
+class Case(NamedTuple):
+    """A view, a small model that has it, and what it is told."""
+
+    task: str
+    recipe: str
+    options: Mapping[str, Any] = MappingProxyType({})
+
+
+CASES = {
+    "attention": Case("classify", "transformer"),
+    "heads": Case("classify", "transformer"),
+    "head_view": Case("classify", "transformer"),
+    "query_key": Case("classify", "transformer"),
+    "alignment": Case("translate", "seq2seq-dot"),
+    "gates": Case("classify", "lstm"),
+    "states": Case("classify", "lstm"),
+    "probe": Case("classify", "gru", {"tracked": "position"}),
+    "gradients": Case("classify", "self-attention"),
+    "health": Case("classify", "transformer"),
+    "filters": Case("classify", "cnn"),
+    "fired": Case("classify", "cnn"),
+    "positions": Case("classify", "transformer"),
+    "attribution": Case("classify", "bag"),
+    "attributions": Case("classify", "bag"),
+    "attribution_table": Case("tag", "mlp", {"method": "gradient_x_input"}),
+    "similarity_pairs": Case("embed", "bag", {"method": "occlusion"}),
+    "ngrams": Case("classify", "linear"),
+    "faithfulness": Case("classify", "self-attention", {"permutations": 10, "adversaries": 0}),
+    "neighbours": Case("classify", "cnn", {"word": 1}),
+    "next_symbols": Case("lm", "lstm"),
+    "beam_tree": Case("lm", "lstm", {"longest": 5}),
+    "lattice": Case("tag", "mlp"),
+    "cutting": Case("classify", "bag"),
+    "swap": Case("classify", "cnn", {"old": "cat", "new": "dog", "at": 0}),
+    "ablate": Case("classify", "self-attention", {"beside": ["attention"]}),
+    "clamp": Case("lm", "gru", {"unit": 0, "value": 1.0, "beside": ["gates"]}),
+    "patch": Case("lm", "cnn", {"at": 1}),
+    "graph": Case("classify", "lstm"),
+}
+OF_PICTURES = {"activation_maps", "picture_filters"}  # have no tokens: tests/inspection/test_picture_filters.py
+SAME_BY_DESIGN = {"heads", "health", "filters", "positions", "ngrams", "beam_tree", "graph", "probe", "attribution"}
+SAME_BY_DESIGN |= {"similarity_pairs", "faithfulness"}
+BOUNDED = {"attribution_table", "similarity_pairs"}  # refuse more than 512 answers or tokens, and say what to do
+DEAR = {"attributions", "gradients", "faithfulness"}  # a minute at 4,000 tokens
+
+
+@pytest.fixture(scope="module")
+def subjects(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A small model of each recipe, made once."""
+
+    @cache
+    def made(task: str, recipe: str) -> Subject:
+        folder: Path = tmp_path_factory.mktemp(f"{task}-{recipe}")
+        return subject_of(task_on(folder, task), recipe)
+
+    return made
+
+
+def view_of(subjects: Any, name: str, count: int) -> View:
+    case = CASES[name]
+    draw = random.Random(1)
+    words = ["the", "cat", *(draw.choice(WORDS) for _ in range(count - 2))]
+    text = " ".join(words)
+    given = {"tag": words, "embed": (text, text)}.get(case.task, text)
+    options = dict(case.options) | ({"other": given} if name == "patch" else {})
+    target = {"target": text} if case.task == "translate" else {}
+    among = [given] if name == "probe" else []
+    return Inspection(subjects(case.task, case.recipe), given, among=among, **target).view(name, **options)
+
+
+def test_every_view_is_looked_at() -> None:
+    assert set(LOOKS) == set(CASES) | OF_PICTURES | {"edits"}
+
+
+QUICK = ("attention", "attribution", "positions")
+SLOW = pytest.mark.slow
+SIZES = [
+    pytest.param(name, count, marks=[] if name in QUICK and count == 10 else SLOW)
+    for name in CASES
+    for count in (10, 200, 4000)
+    if count < 4000 or name not in BOUNDED | DEAR
+]
+SIZES += [pytest.param(name, 4000, marks=pytest.mark.soak) for name in sorted(DEAR)]
+
+
+@pytest.mark.parametrize(("name", "count"), SIZES)
+def test_pictures_are_whole_and_their_colours_are_those_of_the_legend(subjects: Any, name: str, count: int) -> None:
+    view = view_of(subjects, name, count)
+    require_bounds(view)
+    for figure in view.figures():
+        picture = Picture(figure.svg())
+        assert picture.inked() > 0.005, f"{figure.title} is blank"
+        assert picture.labels_outside() == []
+        assert not picture.is_cut(), f"{figure.title} crosses its frame"
+        if isinstance(figure, HeatMap | Strip | Tiles):
+            require_colours(figure, picture)
+
+
+def require_bounds(view: View) -> None:
+    """Neither the picture nor the page grows with the text; the page is HTML that asks nobody for anything."""
+    svg, html = view.svg(), view.html()
+    assert svg.count("<") - svg.count("</") <= MOST_ELEMENTS
+    assert max(len(svg.encode()), len(html.encode())) <= MOST_BYTES
+    page = Page(html)
+    assert page.faults == [] and page.open == []
+    json.dumps(view.to_json(), allow_nan=False)
+
+
+def require_colours(figure: HeatMap | Strip | Tiles, picture: Picture) -> None:
+    """The pixels of some cells have the colours that the legend shows for their values."""
+    legend = picture.legend()
+    assert legend, f"{figure.title} has no legend"
+    low, high = ends_of(picture, legend)
+    for value, colour in list(cells(figure, picture)):
+        place = (value - low) / max(high - low, 1e-30) * (len(legend) - 1)
+        near = [legend[min(max(round(place) + step, 0), len(legend) - 1)] for step in (-1, 0, 1)]
+        known = [picture.colour_in(one) for one in near]
+        apart = min(max(abs(a - b) for a, b in zip(colour, one, strict=True)) for one in known)
+        assert apart <= CLOSE, f"{figure.title}: {value} is {colour}, and the legend has {known}"
+
+
+def ends_of(picture: Picture, legend: list[Drawn]) -> tuple[float, float]:
+    """The numbers at the ends of the bar: those of the labels below it."""
+    left, right = legend[0].number("x"), legend[-1].number("x") + legend[-1].number("width")
+    below = {
+        one.number("x"): "".join(one.element.itertext())
+        for one in picture.elements
+        if one.element.tag == f"{SVG}text" and one.y == legend[0].y and one.number("y") == 25
+    }
+    return tuple(float(below[x].replace("\u2212", "-").replace(",", "")) for x in (left, right))  # type: ignore[return-value]
+
+
+def cells(figure: HeatMap | Strip | Tiles, picture: Picture) -> Iterator[tuple[float, tuple[int, int, int]]]:
+    """Values, the largest and the smallest among them, and the colours of the pixels that stand for them."""
+    if isinstance(figure, Strip):
+        chips = {
+            int(note[-1]): one for text, one in picture.noted().items() if (note := re.findall(r"token (\d+)", text))
+        }
+        for number in probed(list(figure.values)):
+            yield float(figure.values[number]), picture.colour_in(chips[number], down=0.94)  # type: ignore[arg-type]
+        return
+    if isinstance(figure, HeatMap):
+        frame = next(one for one in picture.rectangles() if one.element.get("class") == "sl-axis")
+        yield from in_grid(pooled(figure), frame, picture)
+        return
+    for tile in figure.tiles[:2]:
+        frame = next(one for text, one in picture.noted().items() if text.startswith(f"{tile.name}: "))
+        yield from in_grid(np.array(tile.values, dtype=float), frame, picture)
+
+
+def in_grid(values: np.ndarray, frame: Drawn, picture: Picture) -> Iterator[tuple[float, tuple[int, int, int]]]:
+    for at in probed([None if np.isnan(value) else value for value in values.ravel()]):
+        row, column = divmod(at, values.shape[1])
+        middle = (column + 0.5) / values.shape[1], (row + 0.5) / values.shape[0]
+        yield float(values[row, column]), picture.colour_in(frame, *middle)
+
+
+def probed(values: list[Any]) -> list[int]:
+    """The places of the largest, the smallest and one more value."""
+    known = [at for at, value in enumerate(values) if value is not None]
+    return [max(known, key=lambda at: values[at]), min(known, key=lambda at: values[at]), known[len(known) // 2]]
+
+
+def pooled(figure: HeatMap) -> np.ndarray:
+    """The means of blocks that are drawn."""
+    values = np.array(figure.values, dtype=float)
+    down, across = (-(-size // DRAWN_SIDE) for size in values.shape)
+    if down == across == 1:
+        return values
+    rows = [
+        [np.nanmean(values[a : a + down, b : b + across]) for b in range(0, values.shape[1], across)]
+        for a in range(0, values.shape[0], down)
+    ]
+    return np.array(rows)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(set(CASES) - SAME_BY_DESIGN - BOUNDED - DEAR))
+def test_what_is_shown_changes_with_the_size(subjects: Any, name: str) -> None:
+    few, many = (view_of(subjects, name, count).figures() for count in (10, 4000))
+    assert [one.kind for one in few] != [one.kind for one in many]
+
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    'x"onload="alert(1)',
+    "שלום",
+    "مرحبا",
+    "👩\u200d🔬",
+    "a\u200bb",
+    "\u202eabc",
+    "&amp;",
+]
+TAGGED = ("attention", "cutting", "lattice", "attribution", "states", "gradients")
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name == "attention" else SLOW) for name in TAGGED])
+def test_hostile_tokens_are_text_and_what_cannot_be_seen_is_shown(subjects: Any, name: str) -> None:
+    view = Inspection(subjects("tag", "transformer"), HOSTILE).view(name)
+    page = Page(view.html())
+    assert page.faults == [] and page.open == []
+    assert page.names.count("script") <= 2  # ours, and its data
+    assert "<script>alert" in page.text and "שלום" in page.text and "👩" in page.text
+    for written in (view.html(), view.svg(), view.text(), "".join(view.body())):
+        assert "<script>alert" not in written.replace(view.text(), "")
+        assert not {"\u202e", "\u200b"} & set(written)
+
+
+def test_a_picture_that_is_wrong_is_seen() -> None:
+    figure = Strip(title="Strip", tokens=["a", "b", "c"], values=[0.1, 0.5, 1.0])
+    good = figure.svg()
+    require_colours(figure, Picture(good))
+    with pytest.raises(AssertionError, match="and the legend has"):
+        require_colours(figure, Picture(re.sub(r'(rx="3" class="sl-s\d+" fill=")#\w+', r"\1#ff0000", good)))
+    with pytest.raises(AssertionError, match="has no legend"):
+        require_colours(figure, Picture(re.sub(r'(<rect x="\S+ y="2" width=")5', r"\g<1>4", good)))
+    assert Picture(re.sub(r'<text x="\d+', '<text x="-90', good, count=1)).labels_outside() == ["Strip"]
+    assert Picture(good.replace("Strip</text>", "A title that is far too long" * 9 + "</text>")).is_cut()
