@@ -10,11 +10,11 @@ from xml.etree import ElementTree
 import numpy as np
 from PIL import Image
 
-from seqloom.figures.stack import ZOOM, png
+from seqloom.figures.stack import png
 
 SVG = "{http://www.w3.org/2000/svg}"
 WHITE = (255, 255, 255)
-EDGE = 12  # pixels, in which nothing is drawn
+EDGE = 6  # pixels, in which nothing is drawn
 LEGEND_STEPS = 32  # rectangles of a legend's bar
 ALONE = {"meta", "link", "input", "br", "hr", "img"}  # elements of HTML that are never closed
 
@@ -37,7 +37,7 @@ class Picture:
         self.root = ElementTree.fromstring(svg)
         self.width, self.height = map(float, self.root.attrib["viewBox"].split()[2:])
         self.elements = list(_placed(self.root, 0.0, 0.0))
-        self.pixels = np.asarray(Image.open(io.BytesIO(png(svg))).convert("RGB"))
+        self.pixels = np.asarray(Image.open(io.BytesIO(png(svg, zoom=1.0))).convert("RGB"))
 
     def labels_outside(self) -> list[str]:
         """The labels that begin outside the frame."""
@@ -59,7 +59,7 @@ class Picture:
 
     def colour(self, x: float, y: float) -> tuple[int, int, int]:
         """That of the pixel at a place of the picture."""
-        red, green, blue = self.pixels[int(y * ZOOM), int(x * ZOOM)]
+        red, green, blue = self.pixels[int(y), int(x)]
         return int(red), int(green), int(blue)
 
     def colour_in(self, one: Drawn, across: float = 0.5, down: float = 0.5) -> tuple[int, int, int]:

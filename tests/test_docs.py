@@ -33,6 +33,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *PAGES]
 ROWS = range(1, 39)
+WIDEST = 122  # letters of a line of prose
 EVERY_DOCUMENT = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -94,6 +95,17 @@ def test_every_page_is_in_the_navigation() -> None:
 
 
 # --- tests and code that are named -----------------------------------------------------------------------------------
+
+
+def overlong(text: str) -> list[str]:
+    """The lines of prose that stand far out among wrapped ones; tables and code cannot be wrapped."""
+    return [line for line in prose(text).splitlines() if len(line) > WIDEST and not line.startswith("|")]
+
+
+@pytest.mark.parametrize("name", ["embed-files", "embeddings", "search", "duplicates", "label"])
+def test_prose_is_wrapped(name: str) -> None:
+    assert not overlong(read(f"docs/{name}.md"))
+    assert overlong("word " * 40)
 
 
 @cache
@@ -240,6 +252,7 @@ TOLD = {
     "generate": ["decoding.md"],
     "graph": ["graph.md"],
     "import": ["importing.md"],
+    "inspect": ["inspect.md"],
     "label": ["label.md"],
     "predict": ["predict.md"],
     "recipes": ["recipes.md"],

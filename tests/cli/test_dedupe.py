@@ -45,6 +45,13 @@ def test_with_a_threshold_no_picture_is_shown(file: Path, tmp_path: Path) -> Non
     assert marks(tmp_path / "b.csv") == ["", "", ""]
 
 
+def test_where_no_two_rows_are_alike_there_is_one_sentence_and_no_picture(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("text\nThe cat sat on the mat\nNothing of the kind\n")
+    shown = dedupe(tmp_path / "a.csv", "-o", tmp_path / "b.csv").stdout
+    assert shown.startswith("no two rows are alike: not one similarity is 0.5 or more\n0 rows of 2 repeat another")
+    assert marks(tmp_path / "b.csv") == ["", ""]
+
+
 def test_rows_without_text_and_lines_that_are_no_rows_are_told(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one cat\n\n \nOne cat\n")
     assert (

@@ -156,7 +156,9 @@ def test_what_cannot_be_is_refused_and_nothing_is_logged(
     assert not (tmp_path / "log").exists()
 
 
-@pytest.mark.parametrize(("out", "match"), [("a.csv", "the file itself"), ("none/log", "no folder")])
+@pytest.mark.parametrize(
+    ("out", "match"), [("a.csv", "the file itself"), ("none/log", "no folder"), ("", "is a folder")]
+)
 def test_a_log_that_cannot_be_is_refused(file: Path, out: str, match: str) -> None:
     with pytest.raises(ConfigError, match=match):
         label(file, "--out", file.parent / out, "--labels", "a,b")

@@ -306,6 +306,11 @@ def _plan(**changes: Any) -> Plan:
         (["--budget", "seconds", "--symbols", "5"], "--symbols with a budget of seconds"),
         (["--symbols", "5", "--parameters", "5"], "--parameters with a budget of symbols"),
         (["--size", "huge"], "there is no size 'huge'"),
+        (["--epochs", "1"], "--epochs beside --budget symbols (the usual one), which"),
+        (
+            ["--seconds", "9", "--epochs", "1"],
+            "--epochs beside --budget seconds, which says how long already. Fix: leave",
+        ),
     ],
 )
 def test_options_that_contradict_each_other_are_refused_before_anything_is_read(

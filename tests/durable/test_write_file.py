@@ -73,6 +73,19 @@ def test_a_missing_parent_is_named_with_the_cure(tmp_path: Path) -> None:
         make_folder(tmp_path / "no/deeper/file")
 
 
+def test_a_folder_that_takes_nothing_is_not_to_be_created(tmp_path: Path) -> None:
+    class Refusing(disk.RealFiles):
+        """Files on a disk that, as /proc, says of every new name that it is missing."""
+
+        def make_folder(self, path: Path) -> None:
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(path))
+
+    for path in (tmp_path / "new", tmp_path / "new" / "deeper"):
+        with pytest.raises(DurableError, match=rf"choose another folder: {tmp_path} is there, and neither") as caught:
+            make_folder(path, files=Refusing())
+        assert "create" not in caught.value.fix
+
+
 def test_a_name_too_long_for_the_disk_is_an_error_of_ours(tmp_path: Path) -> None:
     long = tmp_path / ("x" * 300)
     for act in (write_file, append_line, commit_folder):

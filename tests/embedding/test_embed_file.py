@@ -274,6 +274,17 @@ def test_what_is_not_ours_is_neither_replaced_nor_removed(model, tmp_path, name)
     assert mine.read_text() == "mine" and not (tmp_path / "v.npy").exists()
 
 
+def test_a_card_of_another_version_is_told_as_one_and_stays(model, tmp_path) -> None:
+    file, out, card = write_texts(tmp_path / "a.txt", TEXTS[:3]), tmp_path / "v.npy", tmp_path / "v.npy.json"
+    embed_file(model, file, out)
+    told = json.loads(card.read_text())
+    del told["job"]["threads"]  # as the first version wrote it
+    card.write_text(json.dumps(told))
+    with pytest.raises(ConfigError, match=r"v\.npy\.json is there, the card of another version.*delete it and v\.npy"):
+        embed_file(model, file, out)
+    assert json.loads(card.read_text()) == told and out.exists()
+
+
 def test_a_first_window_of_one_row_does_not_decide_the_scale(model, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(front, "ENOUGH", 30)
     monkeypatch.setattr(source, "CHARACTERS", 400)

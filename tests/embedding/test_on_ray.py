@@ -48,9 +48,22 @@ def test_a_worker_without_the_model_says_so_in_words_that_travel(tmp_path) -> No
 class Cluster:
     """What a driver sees of Ray, where some workers never get a place, and one call fails."""
 
-    def __init__(self, ready: int, *, fails: bool = False) -> None:
-        self.ready, self.fails, self.killed = ready, fails, 0
+    def __init__(self, ready: int, *, free: float = 8.0, fails: bool = False) -> None:
+        self.ready, self.free, self.fails, self.killed = ready, free, fails, 0
+        self.waited: list[tuple[int, float]] = []  # for how many, and how long at most
         self.exceptions = SimpleNamespace(RayError=LookupError)
+
+    def is_initialized(self):
+        return False
+
+    def init(self, **_):
+        os.environ.update({"RAY_ADDED": "1", "RAY_CHANGED": "by ray", "RAY_CONTESTED": "by ray"})
+
+    def shutdown(self):
+        pass
+
+    def available_resources(self):
+        return {"CPU": self.free} if self.free else {}
 
     def nodes(self):
         return nodes(4, 4)
@@ -60,6 +73,7 @@ class Cluster:
         return SimpleNamespace(options=lambda **_: SimpleNamespace(remote=lambda *_: actor))
 
     def wait(self, asked, *, num_returns, timeout):
+        self.waited.append((num_returns, timeout))
         return asked[: self.ready], asked[self.ready :]
 
     def kill(self, _actor):
@@ -84,6 +98,32 @@ def test_workers_that_get_no_place_are_given_up_and_none_at_all_is_told() -> Non
     assert list(on_ray._spread(cluster, workers, range(20))) == list(range(20))
     with pytest.raises(RepeatError, match=r"no worker was ready within 300 seconds"):
         on_ray._workers(Cluster(0), setup(1))
+
+
+@pytest.mark.usefixtures("no_model")
+@pytest.mark.parametrize(("free", "most"), [(8.0, 8), (3.0, 3), (0.0, 1)])
+def test_nobody_waits_for_workers_that_have_no_place_now(free, most) -> None:
+    cluster = Cluster(5, free=free)
+    assert len(on_ray._workers(cluster, setup(1))) == 5  # those that are ready all the same work too
+    assert max(count for count, seconds in cluster.waited if seconds) == most
+
+
+def test_the_environment_is_as_it_was_but_for_what_others_have_set_meanwhile(monkeypatch) -> None:
+    monkeypatch.setattr(os, "environ", {"RAY_CHANGED": "mine", "KEPT": "mine"})
+    with on_ray._joined(Cluster(1)):
+        assert os.environ[on_ray.QUIET] == "0"
+        os.environ |= {"MINE": "set while the generator was open", "RAY_CONTESTED": "mine"}
+    meanwhile = {"MINE": "set while the generator was open", "RAY_CONTESTED": "mine"}
+    assert os.environ == {"RAY_CHANGED": "mine", "KEPT": "mine"} | meanwhile
+
+
+def test_a_password_in_the_address_is_not_shown(monkeypatch) -> None:
+    address = "ray://me:sec@ret@127.0.0.1:1"
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    monkeypatch.setattr(on_ray, "_require_reachable", lambda _: (_ for _ in ()).throw(ValueError(f"bad {address}")))
+    with pytest.raises(ConfigError, match=r"Ray cannot join ray://127\.0\.0\.1:1: bad ray://127") as told:
+        on_ray._join(Cluster(1))
+    assert "sec" not in str(told.value) and told.value.__suppress_context__
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1"])

@@ -214,11 +214,38 @@ def test_that_all_are_compared_is_remembered_until_a_graph_is_asked_for(
         assert not last(there.finished()).graph and not list(index.glob("graph-*"))
 
 
+def test_documents_are_deleted_once_and_a_deletion_that_was_killed_is_gone_on_with(tmp_path: Path) -> None:
+    index = built(tmp_path, some_documents(9))
+    with writing(index.path) as there:
+        there.delete([])
+        assert there.standing is not None  # nothing was added
+        there.delete(["d1", "d2"])
+        for change in (lambda: remember_exact(there, True), there.join, lambda: None):
+            change()
+            before = bytes_of(index.path)
+            there.delete(["d2", "d1"])
+            assert bytes_of(index.path) == before
+        there.delete(["d1", "d3"])  # one that is there is among them
+        there.delete(["d1", "d3"])
+        with pytest.raises(ConfigError, match="no document 'd2'"):
+            there.delete(["d3", "d2"])
+    more = write_documents(tmp_path / "more.jsonl", [Document("d1", "Kaba.", {})])
+    last(add_to_index(index.path, WordTable(), Collection(more)))
+    assert Index(index.path).holds(["d1", "d2", "d3", "d4"]) == {"d1", "d4"}
+    with writing(index.path) as there, pytest.raises(ConfigError, match="no document 'd3'"):
+        there.delete(["d3"])
+
+
 PLACES = [
     *("file-new:kill:1", "file-50:kill:9", "after-rename:kill:1"),  # while the first lots are made
     *("before-rename:kill:5", "after-manifest:kill:18"),  # a graph is made, another one grows
     *("manifest-half:kill:11", "after-rename:kill:12", "after-rename:kill:13"),  # lots are joined
     *("retention-half:kill:9", "before-rename:kill:24", "file-75:kill:95"),  # old ones go; the second join
+    *(
+        "after-rename:kill:15",
+        "after-rename:kill:20",
+        "retention-half:kill:50",
+    ),  # documents are deleted: owed what then
 ]
 
 

@@ -1,6 +1,8 @@
 """Claims about the log of labels: what holds is what was decided and not undone, whenever the work was stopped."""
 
+import fcntl
 import os
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -109,6 +111,26 @@ def test_one_process_writes_and_a_second_one_is_told_who_does(tmp_path: Path) ->
         assert Decisions(tmp_path / "log", TEXTS).standing == log.standing  # anybody may read
     with writing(tmp_path / "log", TEXTS) as log:
         assert log.undo() is not None
+    assert [path.name for path in tmp_path.iterdir()] == ["log"]
+
+
+def test_who_opened_the_lock_while_another_ended_writes_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, real, ended = writing(tmp_path / "log", TEXTS), fcntl.flock, list[bool]()
+    first.__enter__()
+
+    def flock(handle: int, how: int) -> None:
+        if not ended:
+            ended.append(True)
+            first.__exit__(None, None, None)
+        real(handle, how)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with writing(tmp_path / "log", TEXTS) as log:
+        assert ended
+        with pytest.raises(HeldError, match="in use by"), writing(tmp_path / "log", TEXTS):
+            pass
+        log.take([choice(1, "good")])
+        shutil.rmtree(tmp_path / ".log.held")  # a person tidies up
     assert [path.name for path in tmp_path.iterdir()] == ["log"]
 
 

@@ -17,7 +17,7 @@ from seqloom.search.building import add_to_index, build_index
 from seqloom.search.documents import Collection
 from seqloom.search.places import open_store, writing_at
 from seqloom.search.searching import RANKINGS, Searcher
-from seqloom.search.store import Document, Store
+from seqloom.search.store import Document, Store, remember_exact
 
 pytestmark = [pytest.mark.soak, pytest.mark.filterwarnings("ignore:XDG_RUNTIME_DIR")]
 QUESTIONS = [some_text(np.random.default_rng(1000 + number), 1) for number in range(5)]
@@ -85,6 +85,32 @@ def test_a_build_that_was_stopped_goes_on(tmp_path: Path, url: str, monkeypatch:
     assert len(open_store(url)) == 16
     assert last(build_index(url, WordTable(), Collection(file))).documents == 30
     same_answers(open_store(url), built(tmp_path, some_documents(30)))
+
+
+def test_a_deletion_that_was_killed_is_gone_on_with_and_one_of_nothing_adds_nothing(tmp_path: Path, url: str) -> None:
+    with writing_at(url) as there:
+        there.delete([])
+    last(build_index(url, WordTable(), Collection(write_documents(tmp_path / "a.jsonl", some_documents(5)))))
+    with writing_at(url) as there:
+        there.delete([])
+        assert there.standing is not None and there.standing.last
+        there.delete(["d1", "d2"])
+        there.delete(["d1", "d2"])
+        remember_exact(there, True)
+        there.delete(["d1", "d3"])
+        there.delete(["d1", "d3"])
+        for wrong in (["d2"], ["d4", "never"]):
+            with pytest.raises(ConfigError, match=f"no document '{wrong[-1]}'"):
+                there.delete(wrong)
+    assert open_store(url).holds(["d0", "d1", "d3", "d4"]) == {"d0", "d4"}
+
+
+def test_letters_with_thousands_of_marks_are_kept(tmp_path: Path, url: str) -> None:
+    marks = "".join(map(chr, np.random.default_rng(0).integers(0x300, 0x34E, 12_000)))
+    rows = [Document(name, f"{name}{marks} Kaba.", {}) for name in ("猫", "ไ", "a")]
+    last(build_index(url, WordTable(), Collection(write_documents(tmp_path / "a.jsonl", rows))))
+    asked = Searcher(open_store(url), None, RANKINGS["words"])
+    assert {one.id for one in asked.ranked("kaba", count=3)} == {"猫", "ไ", "a"}
 
 
 def test_a_graph_gives_nearly_the_answers_of_exact_search(
@@ -214,9 +240,21 @@ def test_a_url_that_cannot_be_read_is_not_shown(place: str) -> None:
 
 
 def test_that_all_are_compared_is_remembered(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import psycopg
+
     monkeypatch.setattr(postgres, "GRAPH_FROM", 10)
     file = write_documents(tmp_path / "a.jsonl", some_documents(20))
-    assert not last(build_index(url, WordTable(), Collection(file), exact=True)).graph
+    with psycopg.connect(url, autocommit=True) as connection:  # an index of somebody else with the same name
+        connection.execute("create schema theirs create table rows (one int)")
+        connection.execute("create index passages_graph on theirs.rows (one)")
+        try:
+            assert not last(build_index(url, WordTable(), Collection(file), exact=True)).graph
+        finally:
+            connection.execute("drop schema theirs cascade")
     assert not last(build_index(url, WordTable(), Collection(file))).graph
     assert last(build_index(url, WordTable(), Collection(file), exact=False)).graph
+    assert open_store(url)._all(postgres.GRAPH_USED)  # type: ignore[attr-defined]
+    with writing_at(url) as there:
+        remember_exact(there, True)  # and killed before the graph is dropped
+    assert not open_store(url)._all(postgres.GRAPH_USED)  # type: ignore[attr-defined]
     assert not last(build_index(url, WordTable(), Collection(file), exact=True)).graph

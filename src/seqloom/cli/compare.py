@@ -134,6 +134,10 @@ def _budget(values: dict[str, Any]) -> "Budget":
         raise ConfigError(f"--budget {kind!r}", fix=f"choose from {', '.join(BUDGETS)}")
     if others := [name for name in amounts if name != kind]:
         raise ConfigError(f"--{others[0]} with a budget of {kind}", fix="only one thing can be equal: give one of them")
+    if kind != "parameters" and values["epochs"] is not None:
+        usual = "" if values["budget"] or amounts else " (the usual one)"
+        fix = f"leave --epochs out, give --{kind} COUNT instead, or take --budget parameters"
+        raise ConfigError(f"--epochs beside --budget {kind}{usual}, which says how long already", fix=fix)
     from seqloom.comparing.plan import Budget
 
     return Budget(kind=kind, amount=amounts.get(kind))  # type: ignore[arg-type]  # one of BUDGETS

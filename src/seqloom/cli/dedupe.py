@@ -126,8 +126,12 @@ def _save(found: "Duplicates", picture: Path) -> None:
 
 def _tell(found: "Duplicates", gaps: list[str], out: Path, *, chosen: bool) -> None:
     """Show the histogram if the threshold was chosen from it, and say what was found."""
+    from seqloom.search.similarity import LEAST
+
     screen = Screen()
-    if chosen:
+    if chosen and not any(found.histogram.counts):
+        screen.print(f"no two rows are alike: not one similarity is {LEAST} or more", markup=False, soft_wrap=True)
+    elif chosen:
         coloured = screen.color_system is not None and not screen.no_color
         drawn = found.histogram.figure(found.threshold).text(max(NARROWEST, min(WIDEST, screen.width)), coloured)
         screen.print(Text.from_ansi(drawn), soft_wrap=True)

@@ -139,7 +139,8 @@ def _show(found: dict[str, Any], evaluation: "Evaluation", data: list[str]) -> N
 
     where = " ".join(map(escaped, data)) or f"the {found['part']} part"
     lines = [f"{counted(found['rows'], 'example')} of {where}", "", *_table(found)]
-    if alike := alike_said({name: found["metrics"][name] for name, ends in found["intervals"].items() if ends}):
+    sure = {name: found["metrics"][name] for name, ends in found["intervals"].items() if ends}
+    if alike := alike_said(sure, found["rows"]):
         lines += ["", alike]
     if signatures := found.get("signatures"):
         lines += ["", "how they were computed:", *(f"  {name}  {text}" for name, text in signatures.items())]

@@ -122,7 +122,7 @@ def _shown(steps: "Iterable[Step]", last: "deque[Embedded | Linked]") -> "Built"
             match step:
                 case Checked(skipped=skipped, bad=bad) if skipped:
                     for one in bad:
-                        typer.echo(str(one), err=True)
+                        typer.echo(str(one._replace(fix="")), err=True)  # read over, so nothing is to be done
                     typer.echo(f"{counted(skipped, 'bad row')} read over", err=True)
                 case Embedded(done, total):
                     if 0 < done < total and not last:

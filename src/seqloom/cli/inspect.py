@@ -29,6 +29,7 @@ from seqloom.cli.work_bar import work_bar
 from seqloom.config.data import ReadingConfig
 from seqloom.data.problems import Ledger, counted
 from seqloom.errors import ConfigError
+from seqloom.figures.words import visible
 
 if TYPE_CHECKING:
     from seqloom.inspection.front import Inspection
@@ -232,5 +233,5 @@ def _show(view: "View", out: Path | None, json: bool) -> None:
         drawn = view.text(max(NARROWEST, min(WIDEST, screen.width)), colour=coloured)
         return screen.print(Text.from_ansi(drawn), soft_wrap=True)
     for sentence in view.sentences():
-        screen.print(sentence, markup=False, soft_wrap=True)
+        screen.print(visible(sentence), markup=False, soft_wrap=True)
     return typer.echo(f"the view is written to {out}", err=True)

@@ -112,6 +112,10 @@ def _require_out(out: Path, file: Path, examples: Path | None) -> None:
         raise ConfigError(f"--out {out} is the file itself", fix="give the log of labels another name")
     if examples is not None and is_same(out, examples):
         raise ConfigError(f"--out {out} is the file of --examples", fix="give the log of labels another name")
+    if out.is_dir():
+        raise ConfigError(
+            f"--out {out} is a folder, and the log of labels is a file", fix=f"--out {out / 'labels.jsonl'}"
+        )
     if not out.parent.is_dir():
         raise ConfigError(f"--out {out}: there is no folder {out.parent}", fix="make the folder first")
 

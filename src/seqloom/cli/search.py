@@ -233,6 +233,7 @@ def _show_judged(found: "Judged", json: bool) -> None:
     if json:
         return Screen().print(msgspec.json.encode(told).decode(), markup=False, soft_wrap=True)
     lines = figure_lines([f"  {name:<10}" for name in found.metrics], [Figure.of(told, name) for name in found.metrics])
-    alike = alike_said({name: found.metrics[name] for name in found.intervals}, shares=found.intervals)
+    known = {name: found.metrics[name] for name in found.intervals}
+    alike = alike_said(known, found.rows, shares=found.intervals, one="question")
     text = "\n".join([counted(found.rows, "question"), "", *lines, *(["", alike] if alike else [])])
     return Screen().print(text, markup=False, soft_wrap=True)

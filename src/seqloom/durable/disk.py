@@ -125,8 +125,16 @@ def disk_errors(asked: str, path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         code = errno.errorcode.get(error.errno or 0, "unknown error")
-        cure = _CURES.get(error.errno or 0, "check the path and the disk")
-        raise DurableError(f"cannot {asked} {path}: {error.strerror or error} ({code})", fix=cure) from error
+        problem = f"cannot {asked} {path}: {error.strerror or error} ({code})"
+        raise DurableError(problem, fix=_cure(error, path)) from error
+
+
+def _cure(error: OSError, path: Path) -> str:
+    """What to do; where the folder of what is missing is there, as /proc is, which takes no names, not to make it."""
+    folder = Path(error.filename or path).parent
+    if error.errno == errno.ENOENT and folder.is_dir():
+        return f"choose another folder: {folder} is there, and neither has nor takes such a name"
+    return _CURES.get(error.errno or 0, "check the path and the disk")
 
 
 def beside(path: Path, kind: str) -> Path:

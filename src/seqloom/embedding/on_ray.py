@@ -78,15 +78,25 @@ def _joined(ray: Any) -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
-    before = set(os.environ)
+    before = dict(os.environ)
     try:
-        os.environ.setdefault(QUIET, "0")  # nothing is sent anywhere: the processes that Ray begins read it
-        _join(ray)
+        try:
+            os.environ.setdefault(QUIET, "0")  # nothing is sent anywhere: the processes that Ray begins read it
+            _join(ray)
+        finally:  # Ray sets some of its own; what is set later is not of its doing
+            told = {name: value for name, value in os.environ.items() if before.get(name) != value}
         yield
     finally:
         ray.shutdown()
-        for name in set(os.environ) - before:  # Ray adds some of its own
+        _take_back(told, before)
+
+
+def _take_back(told: Mapping[str, str], before: Mapping[str, str]) -> None:
+    """Nothing; what was told to the environment, and nobody else has changed since, is as it was before."""
+    for name, value in told.items():
+        if os.environ.get(name) == value:
             del os.environ[name]
+            os.environ.update({name: before[name]} if name in before else {})
 
 
 def _join(ray: Any) -> None:
@@ -96,8 +106,20 @@ def _join(ray: Any) -> None:
         _require_reachable(address)
         ray.init(log_to_driver=False, logging_level="error", include_dashboard=False)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-        fix = "check RAY_ADDRESS and the cluster, or leave --engine ray out"
-        raise ConfigError(f"Ray cannot join {address}: {_first_line(error)}", fix=fix) from error
+        shown, fix = without_secrets(address), "check RAY_ADDRESS and the cluster, or leave --engine ray out"
+        told = _first_line(error).replace(address, shown)
+        raise ConfigError(f"Ray cannot join {shown}: {told}", fix=fix) from None  # the cause shows the address
+
+
+def without_secrets(address: str) -> str:
+    """An address without the name and password of a user, and without what could steer a terminal.
+
+    >>> without_secrets("ray://me:secret@host:10001"), without_secrets("10.0.0.1:6379")
+    ('ray://host:10001', '10.0.0.1:6379')
+    """
+    scheme, mark, rest = address.partition("://") if "://" in address else ("", "", address)
+    shown = f"{scheme}{mark}{rest.rpartition('@')[2]}"[:200]
+    return "".join(one if one.isprintable() else "?" for one in shown)
 
 
 def _require_reachable(address: str) -> None:
@@ -136,15 +158,30 @@ def room(setup: Setup, nodes: Sequence[Mapping[str, Any]]) -> tuple[int, dict[st
     return count, {"num_gpus": 1} if on_gpus else {"num_cpus": each}
 
 
+def free_places(needed: Mapping[str, int], available: Mapping[str, float]) -> int:
+    """How many workers find what they need in what nobody uses; Ray leaves out of which there is nothing.
+
+    >>> free_places({"num_cpus": 2}, {"CPU": 7.0}), free_places({"num_gpus": 1}, {"CPU": 7.0})
+    (3, 0)
+    """
+    ((name, each),) = needed.items()
+    return int(available.get(name.removeprefix("num_").removesuffix("s").upper(), 0)) // each
+
+
 def _workers(ray: Any, setup: Setup) -> list[Any]:
-    """The workers that have a place and a model in time; those that others keep from their place are given up."""
+    """The workers that have a place and a model in time; those that others keep from their place are given up.
+
+    As many are waited for as there is room for now, at least one; others that are ready by then help too.
+    """
     count, needed = room(setup, ray.nodes())
+    free = min(count, max(1, free_places(needed, ray.available_resources())))
     begun = ray.remote(RayWorker).options(**needed)
     there = setup._replace(device=setup.device.partition(":")[0])  # Ray shows each worker one GPU, its first
     identity = identity_of(Path(setup.model))
     asked = {worker.ready.remote(): worker for worker in (begun.remote(there, identity) for _ in range(count))}
     first, _ = ray.wait(list(asked), num_returns=1, timeout=PATIENCE)
-    done, late = ray.wait(list(asked), num_returns=count, timeout=BEHIND if first else 0)
+    ray.wait(list(asked), num_returns=free, timeout=BEHIND if first else 0)
+    done, late = ray.wait(list(asked), num_returns=count, timeout=0)
     for one in late:
         ray.kill(asked[one])
     if not done:

@@ -26,6 +26,7 @@ from seqloom.figures import Figure
 from seqloom.figures.markup import Markup, tag
 from seqloom.figures.page import document
 from seqloom.figures.stack import png, stacked
+from seqloom.figures.words import visible
 
 SMALL, MEDIUM = 64, 512  # tokens: up to the first every label is shown, up to the second every cell
 
@@ -52,7 +53,8 @@ class View(ABC):
     def text(self, width: int = 80, *, colour: bool = False) -> str:
         """The view as lines of at most `width` columns."""
         drawn = [figure.text(width, colour) for figure in self.figures()]
-        return "\n\n".join([*drawn, *(["\n".join(self.sentences())] if self.sentences() else [])])
+        said = "\n".join(map(visible, self.sentences()))  # tokens may hold what steers a terminal
+        return "\n\n".join([*drawn, *([said] if said else [])])
 
     def svg(self) -> str:
         """The figures as one SVG element."""

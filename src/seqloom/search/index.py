@@ -22,7 +22,7 @@ import numpy as np
 from seqloom.durable import numbered, read_folder
 from seqloom.errors import ConfigError, DamagedError, DurableError, near_folder
 from seqloom.search.conditions import Condition
-from seqloom.search.lots import Header, KeptLot, read_header, read_lot
+from seqloom.search.lots import RESTORED, Header, KeptLot, damage, read_header, read_lot
 from seqloom.search.state import State
 from seqloom.search.store import Found, Scored, Settings, Source
 from seqloom.search.vectors import Graph, Nearest, best, opened
@@ -179,12 +179,13 @@ def _require_all(path: Path, numbers: Sequence[int], start: int) -> None:
     """Raise DamagedError if a lot is missing between others, or before them all."""
     missing = sorted(set(range(start, max(numbers, default=0))) - set(numbers))
     if missing:
-        raise DamagedError(f"{lot_at(path, missing[0])}: expected a lot, found nothing there", fix="restore it")
+        raise DamagedError(f"{lot_at(path, missing[0])}: expected a lot, found nothing there", fix=RESTORED)
 
 
 def _read_graph(path: Path, state: State) -> KeptGraph | None:
     for _, folder in numbered(path, GRAPH)[0]:
-        files = dict(read_folder(folder))
+        with damage():
+            files = dict(read_folder(folder))
         covers = msgspec.json.decode(files[COVERS], type=Covers)
         if state.numbers and covers.first == state.numbers[0] and covers.passages <= len(state.owners):
             return KeptGraph(covers.passages, files[WALK])

@@ -9,6 +9,7 @@ Everything is read into memory, and read only through the sums of the manifest.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -119,7 +120,9 @@ def _files(header: Header, lot: Lot, postings: Postings) -> dict[str, bytes]:
 
 def read_header(path: Path) -> Header:
     """What the lot in a folder says about itself."""
-    return _header(read_file_of(path, HEADER), path)
+    with damage():
+        data = read_file_of(path, HEADER)
+    return _header(data, path)
 
 
 def _header(data: bytes, path: Path) -> Header:
@@ -128,18 +131,29 @@ def _header(data: bytes, path: Path) -> Header:
         if found == FORMAT:
             return msgspec.json.decode(data, type=Header)
     except msgspec.MsgspecError:
-        raise DamagedError(f"{path}: expected a lot of an index, found something else", fix=AGAIN) from None
-    raise DamagedError(f"{path}: an index of version {found}, and this Seqloom reads version {FORMAT}", fix=AGAIN)
+        raise DamagedError(f"{path}: expected a lot of an index, found something else", fix=RESTORED) from None
+    raise DamagedError(f"{path}: an index of version {found}, and this Seqloom reads version {FORMAT}", fix=OLDER)
 
 
-AGAIN = "make the index again, or use the Seqloom that made it"
+AGAIN = "make the index again of its file: seqloom index MODEL FILE --out NEW"
+OLDER, RESTORED = f"{AGAIN}, or use the Seqloom that made it", f"restore it from a copy, or {AGAIN}"
+
+
+@contextmanager
+def damage() -> Iterator[None]:
+    """A block in which damage of a committed folder is told with one cure more: its documents may still be there."""
+    try:
+        yield
+    except DamagedError as error:
+        raise DamagedError(error.problem, fix=f"{error.fix}, or {AGAIN}") from error
 
 
 def read_lot(path: Path) -> KeptLot:
     """The lot in a folder, every byte of it as it was committed."""
-    files = dict(read_folder(path))
+    with damage():
+        files = dict(read_folder(path))
     if files.keys() != {HEADER, TEXTS, WORDS, ARRAYS}:
-        raise DamagedError(f"{path}: expected the files of a lot, found {', '.join(files)}", fix=AGAIN)
+        raise DamagedError(f"{path}: expected the files of a lot, found {', '.join(files)}", fix=RESTORED)
     header, arrays = _header(files[HEADER], path), load(files[ARRAYS])
     words = tuple(files[WORDS].decode().split("\n")) if files[WORDS] else ()
     postings = Postings(words, *(arrays[name] for name in POSTINGS))

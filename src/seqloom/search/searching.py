@@ -99,7 +99,7 @@ class Hit(NamedTuple):
     passage: Span  # the part that answers best, in characters
     sentence: Span  # and its best sentence
     columns: dict[str, Any]
-    cosine: float | None = None  # of the question and the nearest passage; none where nobody asked a model
+    cosine: float | None = None  # of the question and this passage; none where nobody asked a model
 
     def to_json(self) -> dict[str, Any]:
         """The hit as programs read it."""
@@ -146,13 +146,14 @@ class Searcher:
             return []
         found = self.store.found([one.id for one in answers])
         cosines = [_cosines(one.vectors, asked) for one in found]
-        passages = [
+        numbers = [
             _best(one.by, asked, whole.document.text, whole.passages, some)
             for one, whole, some in zip(answers, found, cosines, strict=True)
         ]
+        passages = [whole.passages[number] for whole, number in zip(found, numbers, strict=True)]
         marked = self._marked(asked, answers, found, passages)
-        nearest = [float(some.max()) if asked.is_known else None for some in cosines]
-        parts = zip(answers, found, passages, marked, nearest, strict=True)
+        near = [float(some[best]) if asked.is_known else None for some, best in zip(cosines, numbers, strict=True)]
+        parts = zip(answers, found, passages, marked, near, strict=True)
         return [
             Hit(one.id, one.score, whole.document.text, passage, sentence, whole.document.columns, cosine)
             for one, whole, passage, sentence, cosine in parts
@@ -170,7 +171,7 @@ class Searcher:
             cosines = _cosines(unit(self.model.embed(sentences)), asked)
         parts = np.split(cosines, np.cumsum([len(some) for some in spans])[:-1])
         rows = zip(answers, texts, spans, parts, strict=True)
-        return [_best(one.by, asked, text, some, part) for one, text, some, part in rows]
+        return [some[_best(one.by, asked, text, some, part)] for one, text, some, part in rows]
 
 
 def _cosines(vectors: np.ndarray, asked: Question) -> np.ndarray:
@@ -178,9 +179,9 @@ def _cosines(vectors: np.ndarray, asked: Question) -> np.ndarray:
     return np.zeros(len(vectors), np.float32) if asked.vector is None else np.asarray(vectors @ asked.vector)
 
 
-def _best(by: Ranking, asked: Question, text: str, spans: Sequence[Span], cosines: np.ndarray) -> Span:
-    """The part of a text that answers best by a ranking, the first of several."""
-    return spans[int(np.argmax(by.fits(asked, [text[start:stop] for start, stop in spans], cosines)))]
+def _best(by: Ranking, asked: Question, text: str, spans: Sequence[Span], cosines: np.ndarray) -> int:
+    """The number of the part of a text that answers best by a ranking, the first of several."""
+    return int(np.argmax(by.fits(asked, [text[start:stop] for start, stop in spans], cosines)))
 
 
 def _inside(text: str, passage: Span) -> list[Span]:

@@ -71,7 +71,7 @@ def _scores(summary: "RunSummary") -> list[str]:
         f"On {scores.dev_rows:,} rows of dev, with {weights}:",
         "",
         *_table(["metric", "value", "95 % confidence interval"], rows),
-        *_note(alike_said(scores.dev) if scores.intervals else ""),
+        *_note(alike_said(scores.dev, scores.dev_rows) if scores.intervals else ""),
         *_note(CROSS_FITTED if scores.cross_fitted else ""),
     ]
 
@@ -86,7 +86,7 @@ def _ends(intervals: Mapping[str, tuple[float | None, float | None]], name: str)
 
 def _looks(summary: "RunSummary") -> list[str]:
     """Each look, plainly; the first is the only one that nothing could have been chosen by."""
-    looks = summary.looks
+    looks, tested = summary.looks, summary.data.rows.get("test", 0)
     if not looks:
         return ["The test set has not been looked at."]
     times = "once" if len(looks) == 1 else f"{len(looks):,} times"
@@ -99,7 +99,7 @@ def _looks(summary: "RunSummary") -> list[str]:
         f"The test set was looked at **{times}**:",
         "",
         *_table(["look", "metrics with 95 % confidence intervals", "weights"], rows),
-        *_note(next(filter(None, (alike_said(one.metrics) for one in looks if one.intervals)), "")),
+        *_note(next(filter(None, (alike_said(one.metrics, tested) for one in looks if one.intervals)), "")),
         *_note(warning if len(looks) > 1 else ""),
     ]
 

@@ -145,7 +145,7 @@ def _scores(summary: "RunSummary") -> list[Markup]:
     note = f"{chose}, so these scores flatter a little; only a sealed test set does not."
     return [
         _table(["metric", "value", "95 % interval"], rows, ["name", "number", "wide"]),
-        *_softly(alike_said(scores.dev) if scores.intervals else ""),
+        *_softly(alike_said(scores.dev, scores.dev_rows) if scores.intervals else ""),
         *_softly(note),
     ]
 
@@ -213,7 +213,8 @@ def _looks(summary: "RunSummary") -> list[Markup]:
         return [tag("p", "Nobody has looked yet; seqloom evaluate RUN --test does, and writes it down.", class_="soft")]
     table = _table(["look", "when", "metrics with 95 % intervals", "model"], rows, ["number", "name", "wide", "name"])
     note = "A score that others were chosen by is no longer a test score: only the first look is one."
-    alike = next(filter(None, (alike_said(one.metrics) for one in summary.looks if one.intervals)), "")
+    tested = summary.data.rows.get("test", 0)
+    alike = next(filter(None, (alike_said(one.metrics, tested) for one in summary.looks if one.intervals)), "")
     return [table, *_softly(alike), *_softly(note if len(rows) > 1 else "")]
 
 

@@ -6,6 +6,7 @@ from seqloom.figures.axis import brief
 from seqloom.metrics.bootstrap import SHARES, is_extreme
 
 Interval = tuple[float | None, float | None]
+THREE = 3  # rows of n further ones that may differ where none of n did
 ENDINGS = {
     "done": "Finished",
     "patience": "Finished early, because the score on dev got no better for as long as --patience allows,",
@@ -38,18 +39,21 @@ def metrics_said(metrics: Mapping[str, float | None], intervals: Mapping[str, In
     return ", ".join(f"{name} {with_interval(number, intervals.get(name))}" for name, number in metrics.items())
 
 
-def alike_said(metrics: Mapping[str, float | None], shares: Collection[str] = SHARES) -> str:
-    """What the intervals of shares of 0 or 1 are; empty where there are none.
+def alike_said(
+    metrics: Mapping[str, float | None], rows: int, shares: Collection[str] = SHARES, one: str = "row"
+) -> str:
+    """What the intervals of shares of 0 or 1 are; empty where there are none. `rows` is 0 where unknown.
 
-    >>> print(alike_said({"accuracy": 1.0, "loss": 0.1}))
+    >>> print(alike_said({"accuracy": 1.0, "loss": 0.1}, 20))
     Not one row differs in accuracy, so drawing rows again shows no spread. The interval is the rule of three: of \
 as many further rows up to 3 may differ.
-    >>> alike_said({"accuracy": 0.9})
+    >>> alike_said({"accuracy": 0.9}, 20)
     ''
     """
     names = [name for name, number in metrics.items() if is_extreme(name, number, shares)]
-    same = f"Not one row differs in {' or '.join(names)}, so drawing rows again shows no spread."
-    rule = "The interval is the rule of three: of as many further rows up to 3 may differ."
+    same = f"Not one {one} differs in {' or '.join(names)}, so drawing {one}s again shows no spread."
+    most = "all" if 0 < rows <= THREE else f"up to {THREE}"
+    rule = f"The interval is the rule of three: of as many further {one}s {most} may differ."
     return f"{same} {rule}" if names else ""
 
 

@@ -1,0 +1,116 @@
+"""`seqloom inspect`: which views there are, one of them, or a line for each row of a file."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from bundle_common import make_reviews, make_run
+from seqloom.cli import app
+from seqloom.cli.view_options import only_in_python, options_of, settings, typed
+from seqloom.errors import ConfigError, SeqloomError
+from seqloom.inspection.front import LOOKS
+from seqloom.loaded import load
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("reviews")
+    return make_run(place / "run", **make_reviews(place))
+
+
+def look(*arguments: object) -> str:
+    """What is printed."""
+    done = CliRunner().invoke(app, ["inspect", *map(str, arguments), "--device", "cpu"])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_without_a_view_it_says_which_there_are_and_why_not_the_others(run: Path) -> None:
+    inspection = load(run).inspect("a good film")
+    found = json.loads(look(run, "a good film", "--json"))
+    assert set(found["views"]) == set(inspection.views()) - {"edits"}  # which only Python can give
+    assert found["missing"] == inspection.missing()
+    told = look(run, "a good film")
+    assert all(f"  {name} " in told for name in (*found["views"], *found["missing"]))
+
+
+def test_a_view_is_that_of_python(run: Path, tmp_path: Path) -> None:
+    found = json.loads(look(run, "a good film", "--view", "attribution", "--method", "occlusion", "--json"))
+    assert found == load(run).inspect("a good film").attribution(method="occlusion").to_json()
+    assert "What moved" in look(run, "a good film", "--view", "attribution", "--answer", "bad")
+    look(run, "a good film", "--view", "cutting", "--out", tmp_path / "a.json")
+    assert json.loads((tmp_path / "a.json").read_text())["kind"] == "cutting"
+
+
+def test_a_file_gives_the_input_and_the_inputs_around_it(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a good film\nbad\n")
+    whole = json.loads(look(run, "--data", tmp_path / "a.txt", "--view", "cutting", "--json"))
+    assert whole["given"] == "a good film"
+    around = load(run).inspect("bad", among=["a good film", "bad"]).health()
+    assert json.loads(look(run, "bad", "--data", tmp_path / "a.txt", "--view", "health", "--json")) == around.to_json()
+
+
+def test_every_row_of_a_file_is_a_line(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a good film\nbad\n")
+    look(
+        run, "--data", tmp_path / "a.txt", "--view", "attribution", "--method", "occlusion", "-o", tmp_path / "a.jsonl"
+    )
+    lines = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
+    assert [line["sides"][0]["tokens"] for line in lines] == [["a", "good", "film"], ["bad"]]
+    assert {line["method"] for line in lines} == {"occlusion"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["a", "--view", "atention"], "no view 'atention'.*'attention'"),
+        (["a", "--view", "attribution", "--head", "1"], "attribution takes no 'head'.*method"),
+        (["a", "--view", "attribution", "--set", "steps=many"], "steps is 'many'.*a number"),
+        (["a", "--view", "attribution", "--set", "steps"], "is no setting.*NAME=VALUE"),
+        (["a", "--view", "swap", "--set", "old=a"], "needs 'new'.*--set new="),
+        (["a", "--view", "edits"], "only Python"),
+        (["a", "--layer", "1"], "layer belongs to a view"),
+        (["--view", "cutting"], "nothing to read"),
+        (["a", "--view", "cutting", "--out", "a.pdf"], "not written as 'a.pdf'.*html"),
+        (["a", "--view", "cutting", "--out", "no/where/a.png"], "no folder no/where"),
+        (["a", "--view", "attribution", "--out", "a.jsonl"], "a line for each row.*--data FILE"),
+        (["a", "--view", "attribution", "--target", "b"], "target belongs to a translation"),
+        (["a", "--view", "attribution", "--answer", "maybe"], "no answer 'maybe'"),
+        (["a", "--view", "attention"], "no attention.*look at what it has"),
+    ],
+)
+def test_what_cannot_be_shown_is_refused_in_words(run: Path, arguments: list[str], said: str) -> None:
+    with pytest.raises(SeqloomError, match=f"(?s){said}"):
+        look(run, *arguments)
+
+
+def test_options_are_read_from_the_signatures_of_all_views() -> None:
+    assert [name for name, one in LOOKS.items() if only_in_python(one.function)] == ["edits"]
+    for name, one in LOOKS.items():
+        assert all(option.said for option in options_of(one.function).values()), name
+
+
+def sample(
+    subject: object, reading: object, *, a: int | str, b: tuple[int, int] | None = None, c: bool = False
+) -> None:
+    """Options of several kinds."""
+
+
+def listed(subject: object, reading: object, *, names: Sequence[str] | None = None, share: float = 0.5) -> None:
+    """More of them."""
+
+
+def test_a_text_becomes_what_the_function_takes() -> None:
+    assert typed("x", sample, {"a": "-1", "b": "3:9", "c": "yes"}) == {"a": -1, "b": (3, 9), "c": True}
+    assert typed("x", sample, {"a": "cat"}) == {"a": "cat"}
+    assert typed("x", listed, {"names": "p,q", "share": "1e-3"}) == {"names": ["p", "q"], "share": 0.001}
+    for wrong in ({"a": "1", "b": "3"}, {"a": "1", "c": "maybe"}):
+        with pytest.raises(ConfigError, match=r"(b|c) is '(3|maybe)'"):
+            typed("x", sample, wrong)
+    with pytest.raises(ConfigError, match="set twice"):
+        settings(["a=1", "a=2"])
