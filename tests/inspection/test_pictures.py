@@ -17,10 +17,13 @@ import pytest
 
 from inspection_common import subject_of, task_on
 from pictures_common import SVG, Drawn, Page, Picture
+from seqloom.data.front import load_data
 from seqloom.figures import HeatMap, Strip, Tiles
 from seqloom.inspection.front import LOOKS, Inspection
 from seqloom.inspection.subject import Subject
 from seqloom.inspection.view import View
+from seqloom.tasks.choosing import task_of
+from seqloom.tasks.contract import Meaning
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "big", "dog", "ran", "to", "house"]
 MOST_ELEMENTS, MOST_BYTES = 5_000, 2_000_000
@@ -67,7 +70,7 @@ CASES = {
     "patch": Case("lm", "cnn", {"at": 1}),
     "graph": Case("classify", "lstm"),
 }
-OF_PICTURES = {"activation_maps", "picture_filters"}  # have no tokens: tests/inspection/test_picture_filters.py
+OF_PICTURES = {"activation_maps", "picture_filters"}  # have no tokens
 SAME_BY_DESIGN = {"heads", "health", "filters", "positions", "ngrams", "beam_tree", "graph", "probe", "attribution"}
 SAME_BY_DESIGN |= {"similarity_pairs", "faithfulness"}
 BOUNDED = {"attribution_table", "similarity_pairs"}  # refuse more than 512 answers or tokens, and say what to do
@@ -116,10 +119,25 @@ SIZES += [pytest.param(name, 4000, marks=pytest.mark.soak) for name in sorted(DE
 @pytest.mark.parametrize(("name", "count"), SIZES)
 def test_pictures_are_whole_and_their_colours_are_those_of_the_legend(subjects: Any, name: str, count: int) -> None:
     view = view_of(subjects, name, count)
-    require_bounds(view)
+    require_whole(view)
     if count == 4000 and name not in SAME_BY_DESIGN:
         few = view_of(subjects, name, 10).figures()
         assert [one.kind for one in few] != [one.kind for one in view.figures()], "the size changes nothing"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted([*OF_PICTURES, "attribution"]))
+def test_the_same_of_models_that_read_pictures(tmp_path: Path, name: str) -> None:
+    values = np.random.default_rng(0).random((10, 14, 14)).astype(np.float32)
+    np.savez(tmp_path / "p.npz", pictures=values, y=np.arange(10) % 2)
+    subject = subject_of(task_of(Meaning.of(load_data(tmp_path / "p.npz"))), "conv2d")
+    first, *others = values[:, :, :, None]
+    require_whole(Inspection(subject, first, among=others).view(name))
+
+
+def require_whole(view: View) -> None:
+    """Every picture has ink, keeps inside its frame, and has the colours of its legend."""
+    require_bounds(view)
     for figure in view.figures():
         picture = Picture(figure.svg())
         assert picture.inked() > 0.005, f"{figure.title} is blank"

@@ -237,9 +237,9 @@ def test_documents_are_deleted_once_and_a_deletion_that_was_killed_is_gone_on_wi
 
 
 PLACES = [
-    *("file-new:kill:1", "file-50:kill:9", "after-rename:kill:1"),  # while the first lots are made
+    *("file-new:kill:1", "after-rename:kill:1"),  # while the first lots are made
     *("before-rename:kill:5", "after-manifest:kill:18"),  # a graph is made, another one grows
-    *("manifest-half:kill:11", "after-rename:kill:12", "after-rename:kill:13"),  # lots are joined
+    *("manifest-half:kill:11", "after-rename:kill:13"),  # lots are joined
     *("retention-half:kill:9", "before-rename:kill:24", "file-75:kill:95"),  # old ones go; the second join
     *(
         "after-rename:kill:15",
