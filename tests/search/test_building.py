@@ -241,11 +241,7 @@ PLACES = [
     *("before-rename:kill:5", "after-manifest:kill:18"),  # a graph is made, another one grows
     *("manifest-half:kill:11", "after-rename:kill:13"),  # lots are joined
     *("retention-half:kill:9", "before-rename:kill:24", "file-75:kill:95"),  # old ones go; the second join
-    *(
-        "after-rename:kill:15",
-        "after-rename:kill:20",
-        "retention-half:kill:50",
-    ),  # documents are deleted: owed what then
+    *("after-rename:kill:15", "after-rename:kill:20", "retention-half:kill:50"),  # behind a deletion
 ]
 
 
