@@ -54,3 +54,12 @@ def subject_with(task: Task, config: Any, *, seed: int = 1) -> Subject:
             model.head.bias[END] += 1.0  # or it would write for ever before it has learnt to stop
     room = task.longest_input(config)
     return Subject(task, config, model.eval(), encoding(task, 1_000_000, room, torch.device("cpu")))
+
+
+def make_paths_differ(tagger: Subject) -> None:
+    """The tag I-X is likeliest everywhere, so that the likeliest tags by themselves are no lawful path."""
+    with torch.no_grad():
+        head: Any = tagger.model.head
+        head.linear.bias[tagger.column("I-X")] += 2.0
+        if hasattr(head, "between"):
+            head.between += 6 * torch.randn(head.between.shape, generator=torch.Generator().manual_seed(3))

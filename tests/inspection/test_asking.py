@@ -7,8 +7,10 @@ import torch
 
 from inspection_common import subject_of, task_on
 from seqloom.errors import ConfigError, DataError
-from seqloom.inspection.asking import read, scores
+from seqloom.inspection.asking import left_out, read, scores
+from seqloom.inspection.encoding import encoding
 from seqloom.inspection.subject import repeated
+from seqloom.text.symbols import END, UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -49,6 +51,23 @@ def test_row_t_of_a_translation_is_the_token_that_is_said_there(tmp_path: Path) 
     assert reading.inputs.target.values[0, 1:].tolist() == list(reading.said[:-1])
 
 
+def test_a_text_that_is_cut_goes_on_with_what_comes_next_in_it_and_not_with_its_end(tmp_path: Path) -> None:
+    task = task_on(tmp_path, "lm")
+    whole = subject_of(task, "lstm")
+    short = whole._replace(encode=encoding(task, 3, None, torch.device("cpu")))
+    reading, entire = (read(subject, "the cat sat on the mat") for subject in (short, whole))
+    assert reading.said is not None and entire.said is not None
+    assert reading.rows == ("BEGIN", "the", "cat", "sat") and reading.said == entire.said[:4]
+    assert (left_out(short, reading), left_out(whole, entire)) == (3, 0)
+
+
+@pytest.mark.parametrize("given", ["", 3])
+def test_a_refused_input_is_not_told_of_options_for_files(tmp_path: Path, given: object) -> None:
+    subject = subject_of(task_on(tmp_path, "classify"), "bag")
+    with pytest.raises(DataError, match=r"Fix: give one input that is not empty: the model reads text\.$"):
+        read(subject, given)
+
+
 def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
     subject = subject_of(task_on(tmp_path, "classify"), "bag")
     with pytest.raises(ConfigError, match="a target belongs to a translation"):
@@ -57,3 +76,18 @@ def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
         read(subject, "the cat").side("source")
     with pytest.raises(DataError, match="no answer 'maybe'"):
         subject.column("maybe")
+
+
+def test_an_answer_that_the_model_cannot_give_is_refused_and_a_special_one_has_its_name(tmp_path: Path) -> None:
+    subject = subject_of(task_on(tmp_path, "lm"), "gru")
+    assert subject.name(subject.column("cat")) == "cat"
+    with pytest.raises(DataError, match=r"'zzzqq' is none of the \d+ symbols.*<unknown>"):
+        subject.column("zzzqq")
+    assert [subject.column(subject.name(symbol)) for symbol in (UNKNOWN, END)] == [UNKNOWN, END]
+
+
+def test_a_number_of_a_vector_is_no_word(tmp_path: Path) -> None:
+    subject = subject_of(task_on(tmp_path, "embed"), "bag")
+    with pytest.raises(DataError, match="numbers, and 'cat' names none"):
+        subject.column("cat")
+    assert subject.column(subject.name(6)) == 6

@@ -7,8 +7,12 @@ import numpy as np
 import pytest
 import torch
 
+from faithfulness_common import planted_subject
 from inspection_common import subject_of, task_on
+from seqloom.config.blocks import BlockConfig
+from seqloom.config.mixers import ConvolutionConfig
 from seqloom.errors import DataError
+from seqloom.figures import Line
 from seqloom.inspection import heads as heads_module
 from seqloom.inspection.asking import read
 from seqloom.inspection.attention import attention
@@ -123,3 +127,17 @@ def test_maps_of_a_translator_have_the_tokens_of_their_own_sides(tmp_path: Path)
     assert tokens["encoder.layers.0.mixer"] == (source, source)
     assert tokens["decoder.layers.0.mixer"] == (read_, read_)
     assert tokens["decoder.layers.1.cross"] == (said, source)
+
+
+@pytest.mark.parametrize("attends", ["alignment", "pooling"])
+def test_heads_that_all_read_another_sequence_are_drawn_without_a_distance(tmp_path: Path, attends: str) -> None:
+    if attends == "alignment":
+        subject = subject_of(task_on(tmp_path, "translate"), "seq2seq-dot")
+        view = heads(subject, read(subject, "the cat sat", target="le chat"))
+    else:
+        subject = planted_subject(tmp_path, (BlockConfig(mixer=ConvolutionConfig(kernel_sizes=(1,))),))
+        view = heads(subject, read(subject, "w5 w0 w9"))
+    assert np.isnan([each.numbers.distance for each in view.heads]).all()
+    line = view.figures()[-1]
+    assert isinstance(line, Line) and [series.name for series in line.series] == ["entropy"]
+    assert "Entropy" in view.text() and "<svg" in view.svg() and "<html" in view.html()

@@ -9,19 +9,22 @@ import numpy as np
 import pytest
 import torch
 
-from inspection_common import subject_of, subject_with, task_on
+from inspection_common import make_paths_differ, subject_of, subject_with, task_on
 from seqloom.config.data import EncodingConfig
 from seqloom.config.text import BpeConfig
 from seqloom.data.front import load_data
 from seqloom.errors import ConfigError, DataError
 from seqloom.inspection.asking import read, scores
+from seqloom.inspection.attribution import ground, pairs, sloped
 from seqloom.inspection.attribution.export import attribute_file
+from seqloom.inspection.attribution.goals import chosen_goal, every_goal
 from seqloom.inspection.attribution.methods import METHODS
 from seqloom.inspection.attribution.ngrams import ngram_contributions
 from seqloom.inspection.attribution.pairs import similarity_pairs
 from seqloom.inspection.attribution.single import AttributionView, attribution
 from seqloom.inspection.attribution.table import attribution_table
 from seqloom.inspection.attribution.together import attributions_compared
+from seqloom.inspection.lattice import lattice
 from seqloom.inspection.subject import Subject
 from seqloom.models import SequenceModel
 from seqloom.operators.attention import weights
@@ -369,3 +372,58 @@ def test_a_file_that_fails_half_way_leaves_what_was_there(tmp_path: Path) -> Non
         attribute_file(subject, ["the cat", 17], out)
     assert out.read_text() == "old"
     assert [path.name for path in tmp_path.iterdir() if "tmp" in path.name] == []
+
+
+@pytest.mark.parametrize("kind", ["crf", "class"])
+def test_the_tags_that_are_explained_are_those_of_the_best_path(tmp_path: Path, kind: str) -> None:
+    subject = subject_of(task_on(tmp_path, "tag"), "bilstm", kind=kind)
+    make_paths_differ(subject)
+    reading = read(subject, ["the", "big", "dog", "sat"])
+    best = lattice(subject, reading).paths[0].tags
+    assert best != tuple(scores(subject, reading.inputs)[0].argmax(dim=-1).tolist()), "else nothing is tried"
+    assert tuple(answer.column for answer in chosen_goal(subject, reading).answers) == best
+    assert tuple(goal.answers[0].column for goal in every_goal(subject, reading, range(4))) == best
+    assert chosen_goal(subject, reading, at="big").answers[0].column == best[1]
+
+
+def test_slopes_of_many_answers_are_held_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = subject_of(task_on(tmp_path, "tag"), "rnn")
+    stacked: list[int] = []
+    stack = torch.stack
+    monkeypatch.setattr(
+        sloped.torch, "stack", lambda each, *rest, **named: stacked.append(each[0].dim()) or stack(each, *rest, **named)
+    )
+    attribution_table(subject, read(subject, GIVEN["tag"]), steps=2)
+    assert max(stacked) == 2, "[N,E] of each answer, never [N,E,D]"
+
+
+def test_a_table_that_would_take_many_minutes_is_refused_with_the_rows_that_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subject = subject_of(task_on(tmp_path, "tag"), "rnn")
+    reading = read(subject, ["the", "big", "dog", "sat"])
+    monkeypatch.setattr(sloped, "MOST_BACK", 2 * 4 * sloped.FEWEST_STEPS)
+    with pytest.raises(ConfigError, match=r"4 answers by 4 elements.*at most 2 answers"):
+        attribution_table(subject, reading)
+    assert len(attribution_table(subject, reading, rows=(1, 3)).rows) == 2
+    assert len(attribution_table(subject, reading, method="gradient_x_input").rows) == 4
+
+
+def test_pairs_are_the_same_in_passes_of_any_size_and_long_texts_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subject = subject_of(task_on(tmp_path, "embed"), "bag")
+    reading = read(subject, ("the cat sat", "a dog ran"))
+    whole = [similarity_pairs(subject, reading, method=method).values for method in ("integrated", "occlusion")]
+    rows: list[int] = []
+    units = pairs._units
+    monkeypatch.setattr(ground, "MOST_ELEMENTS", 6)
+    monkeypatch.setattr(
+        pairs, "_units", lambda given, place, values: rows.append(len(values)) or units(given, place, values)
+    )
+    for method, expected in zip(("integrated", "occlusion"), whole, strict=True):
+        np.testing.assert_allclose(similarity_pairs(subject, reading, method=method).values, expected, atol=1e-6)
+    assert sorted(rows)[len(rows) // 2] == 1, "one token at a time, not all of them"
+    long = read(subject, ("cat " * 300, "a dog"))
+    with pytest.raises(DataError, match=r"more than 256 tokens.*occlusion"):
+        similarity_pairs(subject, long)

@@ -1,7 +1,9 @@
 """An edit does what it says while it lasts, and leaves nothing behind."""
 
+import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -10,20 +12,27 @@ import numpy as np
 import pytest
 import torch
 
-from inspection_common import subject_of, subject_with, task_on
+from inspection_common import make_paths_differ, subject_of, subject_with, task_on
+from seqloom.data.front import load_data
 from seqloom.errors import ConfigError, DataError
 from seqloom.inspection.asking import read, scores
-from seqloom.inspection.attention import attention
-from seqloom.inspection.differences import changed, difference
+from seqloom.inspection.attention import AttentionView, attention
+from seqloom.inspection.differences import AXES, changed, difference
 from seqloom.inspection.edits import ablated, attending, carried, clamped, patched
+from seqloom.inspection.extrapolation import ExtrapolationView
+from seqloom.inspection.front import Inspection
+from seqloom.inspection.gates import gates
+from seqloom.inspection.lattice import lattice
 from seqloom.inspection.next_symbols import next_symbols
 from seqloom.inspection.subject import Reading, Subject
 from seqloom.inspection.swapping import edited, replaced, swap
+from seqloom.inspection.view import View
 from seqloom.mixers.recurrent import Recurrent
 from seqloom.operators.attention import weights
 from seqloom.taps import recording
-from seqloom.tasks.contract import HeadSettings, Task
-from seqloom.types import Padded
+from seqloom.tasks.choosing import task_of
+from seqloom.tasks.contract import HeadSettings, Meaning, Task
+from seqloom.types import Padded, Pair
 
 TEXT = "the cat sat on a mat"
 ONE = [0.0, 0.0, 1.0, 0.0, 0.0, 0.0]
@@ -239,12 +248,62 @@ def test_a_swap_tells_the_answers_of_both_texts_and_the_difference_of_views(read
 def test_a_longer_text_is_aligned_by_what_stands_around_the_change(reader: Subject) -> None:
     one, other = (read(reader, text) for text in ("the cat sat on a mat", "the big dog sat on a mat"))
     found = changed(lambda reading: attention(reader, reading), one, other)
-    assert found.names["values"][0] == ("the", "cat → big", "∅ → dog", "sat", "on", "a", "mat")
+    assert found.names["values"][0] == ("the", "∅ → big", "cat → dog", "sat", "on", "a", "mat")
     values = found.changes["values"]
-    assert np.isnan(values[2]).all() and np.isnan(values[:, 2]).all() and not np.isnan(values[3, 3])
+    assert np.isnan(values[1]).all() and np.isnan(values[:, 1]).all() and not np.isnan(values[3, 3])
     after, before = attention(reader, other).values, attention(reader, one).values
     assert after is not None and before is not None
     assert values[6, 3] == pytest.approx(after[6, 3] - before[5, 2], abs=1e-6)
+
+
+def test_rows_and_columns_are_named_by_their_own_fields_whatever_their_lengths() -> None:
+    """As many rows as columns, before and after: only what was said tells the one from the other."""
+    before, after = np.arange(9.0).reshape(3, 3), np.full((4, 4), 99.0)
+    after[np.ix_([0, 1, 3], [1, 2, 3])] = before
+    found = difference(
+        _weights(("le", "chat", "."), ("the", "cat", "!"), before),
+        _weights(("le", "chat", "bas", "."), ("a", "the", "cat", "!"), after),
+    )
+    rows, columns = ("le", "chat", "∅ → bas", "."), ("∅ → a", "the", "cat", "!")
+    assert found.names["values"] == (rows, columns)
+    assert (found.names["entropy"], found.names["mass"]) == ((rows,), (columns,))
+    assert np.nanmax(np.abs(found.changes["values"])) == 0 and int(np.isnan(found.changes["values"]).sum()) == 7
+
+
+def _weights(rows: tuple[str, ...], columns: tuple[str, ...], values: np.ndarray) -> AttentionView:
+    return AttentionView(
+        title="weights",
+        layer="one",
+        head=0,
+        num_heads=1,
+        rows=rows,
+        columns=columns,
+        first_row=0,
+        first_column=0,
+        values=values,
+        pooled=None,
+        entropy=np.zeros(len(rows)),
+        mass=np.zeros(len(columns)),
+        links=(),
+        excluded=None,
+    )
+
+
+def test_units_are_never_called_by_tokens(memory: Subject) -> None:
+    units = len(gates(memory, read(memory, TEXT)).memory)
+    one, other = (read(memory, " ".join(["cat"] * (units - 1) + [last])) for last in ("dog", "mat"))
+    found = changed(lambda reading: gates(memory, reading), one, other)
+    assert found.changes["memory"].shape == (units,) and found.names["memory"] == ((),)
+    assert found.names["values"][1][-1] == "dog → mat" and found.names["values"][2] == ()
+
+
+def test_every_axis_that_a_kind_of_view_declares_is_of_a_field_that_it_has() -> None:
+    known: dict[str, set[str]] = {}
+    for view in (ExtrapolationView, *View.__subclasses__()):
+        known.setdefault(view.kind, set()).update(field.name for field in fields(view))
+    for kind, arrays in AXES.items():
+        named = {name.split(".")[0] for axes in arrays.values() for name in axes if name is not None}
+        assert named | set(arrays) <= known[kind], kind
 
 
 def test_an_edit_without_effect_has_no_difference(reader: Subject) -> None:
@@ -266,6 +325,49 @@ def test_every_row_of_a_language_model_is_compared(tmp_path: Path) -> None:
     assert "logs" not in view.differences[0].changes, "they are in order of size: no two belong together"
 
 
+def test_rows_of_a_text_that_has_grown_are_compared_with_those_of_the_same_token(tmp_path: Path) -> None:
+    subject = subject_of(task_on(tmp_path, "lm"), "gpt")
+    one, other = (read(subject, text) for text in ("the cat sat on the mat", "the big dog sat on the mat"))
+    view = swap(subject, one, old="cat", new="big dog", looks=[next_symbols])
+    before, after = (scores(subject, each.inputs)[0].detach().double().softmax(-1).numpy() for each in (one, other))
+    assert view.rows == ("BEGIN", "the", "∅ → big", "cat → dog", "sat", "on", "the", "mat")
+    np.testing.assert_allclose(view.distance[3:], np.abs(after[-5:] - before[-5:]).sum(axis=1) / 2, atol=1e-6)
+    np.testing.assert_allclose(view.distance[:2], 0, atol=1e-6)
+    assert np.isnan(view.distance[2]) and view.said[2] == ("∅", subject.name(int(after[2].argmax())))
+    assert view.said[3] == tuple(subject.name(int(rows[-5].argmax())) for rows in (before, after))
+    assert 2 not in view.flipped and "of 7 answers" in view.sentences()[0]
+    assert view.text() and view.svg() and view.to_json()["distance"][2] is None
+
+
+@pytest.mark.parametrize("target", ["le chat assis", None])
+def test_a_swapped_source_is_read_with_the_target_of_before(tmp_path: Path, target: str | None) -> None:
+    subject = subject_of(task_on(tmp_path, "translate"), "seq2seq-dot")
+    reading = read(subject, "the cat sat", target=target)
+    view = swap(subject, reading, old="cat", new="big dog", looks=[attention])
+    source = read(subject, "the big dog sat", target="le").inputs.source
+    before, after = (
+        scores(subject, Pair(each, reading.inputs.target))[0].detach().double().softmax(-1).numpy()
+        for each in (reading.inputs.source, source)
+    )
+    assert view.rows == reading.rows
+    np.testing.assert_allclose(view.distance, np.abs(after - before).sum(axis=1) / 2, atol=1e-6)
+    assert view.differences[0].names["values"] == (
+        attention(subject, reading).rows,
+        ("the", "∅ → big", "cat → dog", "sat"),
+    )
+
+
+@pytest.mark.parametrize("kind", ["crf", "class"])
+def test_a_swap_of_a_tagger_tells_the_best_paths_and_the_marginals(tmp_path: Path, kind: str) -> None:
+    subject = subject_of(task_on(tmp_path, "tag"), "bilstm", kind=kind)
+    make_paths_differ(subject)
+    one, other = (read(subject, ["the", word, "dog", "sat"]) for word in ("big", "cat"))
+    view, both = swap(subject, one, old="big", new="cat"), [lattice(subject, each) for each in (one, other)]
+    assert view.said == tuple(zip(both[0].best, both[1].best, strict=True))
+    expected = np.abs(both[1].marginals - both[0].marginals).sum(axis=1) / 2
+    np.testing.assert_allclose(view.distance, expected, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("given", "found"),
     [
@@ -276,6 +378,21 @@ def test_every_row_of_a_language_model_is_compared(tmp_path: Path) -> None:
 )
 def test_a_word_is_replaced_as_a_whole(given: Any, found: Any) -> None:
     assert replaced(given, "he", "she") == found
+
+
+@pytest.mark.parametrize("given", [[[0.5, 1.0], [1.0, 0.0]], ((0.5, 1.0), (1.0, 0.0)), np.zeros((2, 2)), 5])
+def test_what_has_no_words_is_refused_in_words(given: Any) -> None:
+    with pytest.raises(DataError, match=r"no words in this input.*swap words of a text"):
+        replaced(given, "he", "she")
+
+
+def test_a_model_of_vectors_lists_no_swap(tmp_path: Path) -> None:
+    steps = [[0.5, 1.0], [1.0, 0.0], [2.0, 1.0]]
+    rows = [{"vectors": steps, "label": label} for label in ("yes", "no")]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows * 12), encoding="utf-8")
+    data = load_data(tmp_path / "a.jsonl", task="classify", input="vectors", target="label")
+    inspection = Inspection(subject_of(task_of(Meaning.of(data)), "lstm"), steps)
+    assert "no words" in inspection.missing()["swap"] and "clamp" in inspection.views()
 
 
 def test_a_word_that_is_not_there_or_too_often_is_refused() -> None:

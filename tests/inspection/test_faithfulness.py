@@ -1,5 +1,6 @@
 """Other weights and fewer tokens: known answers, every family, and what cannot be measured."""
 
+import itertools
 import re
 from pathlib import Path
 from typing import Any
@@ -15,17 +16,19 @@ from seqloom.config.mixers import ConvolutionConfig
 from seqloom.errors import ConfigError, DataError
 from seqloom.inspection.asking import read, scores
 from seqloom.inspection.attention_layers import chosen_layer, layers_of
+from seqloom.inspection.faithfulness import uniform
 from seqloom.inspection.faithfulness.adversary import adversary
 from seqloom.inspection.faithfulness.agreement import gradient, left_out
 from seqloom.inspection.faithfulness.answers import probabilities
 from seqloom.inspection.faithfulness.bench import at_bench
+from seqloom.inspection.faithfulness.distances import jensen_shannon
 from seqloom.inspection.faithfulness.eraser import SHARES, Curves, rationale, removals, top_count
 from seqloom.inspection.faithfulness.erasing import erased, erasure
-from seqloom.inspection.faithfulness.imposing import imposed
+from seqloom.inspection.faithfulness.imposing import Rows, imposed
 from seqloom.inspection.faithfulness.permuting import permuted, shuffled
 from seqloom.inspection.faithfulness.removing import chosen_removal, without
 from seqloom.inspection.faithfulness.report import faithfulness
-from seqloom.inspection.faithfulness.uniform import even
+from seqloom.inspection.faithfulness.uniform import even, seed_distance
 from seqloom.inspection.faithfulness.verdict import Badge, Evidence, level_of, reservations, verdict
 from seqloom.inspection.subject import Reading, Subject
 
@@ -362,3 +365,60 @@ def test_reservations_are_said_and_do_not_change_the_level() -> None:
     assert "3 inputs only" in few
     assert level_of(evidence) == "believed"
     assert Badge().text == "faithfulness: not measured"
+
+
+def _rows_of(subject: Subject, reading: Reading) -> torch.Tensor:
+    """[H,R,S] the weights of the first layer, by plain means."""
+    kept: list[torch.Tensor] = []
+
+    def keep(rows: Rows) -> torch.Tensor:
+        kept.append(rows.weights[0].double())
+        return rows.weights
+
+    with torch.no_grad(), imposed(subject.model, layers_of(subject, reading)[0].path, keep):
+        scores(subject, reading.inputs)
+    return torch.cat(kept, dim=1)
+
+
+def _between(subject: Subject, reading: Reading, *others: Subject) -> float | None:
+    with at_bench(subject, reading, layers_of(subject, reading)[0]) as bench:
+        return seed_distance(bench, others, 0)
+
+
+def test_other_seeds_are_as_far_off_as_an_adversary_with_their_weights_would_be(tmp_path: Path) -> None:
+    """Row by row and head by head; columns summed over rows would hide most of it."""
+    subject, reading = asked(tmp_path, "classify", "transformer")
+    other = subject_of(subject.task, "transformer", seed=2)
+    for each in (subject, other):  # weights of other seeds are much alike before they learn
+        for name, weight in each.model.named_parameters():
+            if "heads.query" in name or "heads.key" in name:
+                weight.data *= 4
+    own, theirs = _rows_of(subject, reading), _rows_of(other, reading)
+    orders = [list(order) for order in itertools.permutations(range(len(own)))]
+    expected = min(float(jensen_shannon(own, theirs[order]).mean()) for order in orders)
+    assert expected > 3 * float(jensen_shannon(own.mean(dim=(0, 1)), theirs.mean(dim=(0, 1))))
+    assert _between(subject, reading, other) == pytest.approx(expected, rel=0.05)
+
+
+def test_heads_in_another_order_are_the_same_heads(tmp_path: Path) -> None:
+    subject, reading = asked(tmp_path, "classify", "transformer")
+    other = subject_of(subject.task, "transformer")
+    heads: Any = other.model.get_submodule(layers_of(other, reading)[0].path).heads
+    for linear in (heads.query, heads.key):
+        for values in (linear.weight, linear.bias):
+            values.data = values.data.unflatten(0, (heads.num_heads, -1)).flip(0).flatten(0, 1)
+    assert not torch.allclose(_rows_of(subject, reading), _rows_of(other, reading), atol=1e-4)
+    assert _between(subject, reading, other) == pytest.approx(0, abs=1e-6)
+
+
+def test_other_seeds_read_the_same_translation_and_the_same_tokens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subject, reading = asked(tmp_path, "translate", "seq2seq-dot")
+    other = subject_of(subject.task, "seq2seq-dot")
+    assert _between(subject, reading, other) == pytest.approx(0, abs=1e-6)
+    monkeypatch.setattr(uniform, "MOST_CELLS", 4)  # one row in several is enough to see it
+    assert _between(subject, reading, other) == pytest.approx(0, abs=1e-6)
+    words = subject_of(task_on(tmp_path, "translate", rows=["the dog\tle chien"]), "seq2seq-dot")
+    with pytest.raises(DataError, match="other tokens"):
+        _between(subject, reading, words)

@@ -1,5 +1,6 @@
 """Gates are those of an explicit loop over cells, in every direction and layer, and their summaries are true."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from seqloom.inspection.gates import GatesView, gates
 from seqloom.inspection.layers import heard
 from seqloom.inspection.subject import Subject
 from seqloom.inspection.vectors import input_of
-from seqloom.mixers.recurrent import Recurrent
+from seqloom.mixers.recurrent import Recurrent, Seeded
 from seqloom.taps import recording
 from seqloom.tasks.contract import Task
 from seqloom.types import Padded
@@ -157,6 +158,31 @@ def test_a_window_is_the_part_of_the_whole_and_a_long_text_is_pooled_into_means(
     assert len(told["values"][0]) <= 256 and told["elements_in_a_block"] == 3
     np.testing.assert_allclose(np.mean(told["values"]), whole.values.mean(), atol=1e-6)  # 600 = 200 blocks of 3
     assert len(told["unit_values"][0]) == 600
+
+
+@pytest.mark.parametrize("direction", ["ahead", "back"])
+def test_the_state_turns_at_the_element_whose_reading_changes_it(task: Task, direction: str) -> None:
+    subject = subject_of(task, "bilstm")
+    reading, path = read(subject, TEXT), f"encoder.layers.0.mixer.{direction}"
+    hidden = by_hand(subject, reading.inputs)[path]["hidden"].detach()
+    zero = torch.zeros(1, hidden.shape[1])
+    before = torch.cat([zero, hidden[:-1]] if direction == "ahead" else [hidden[1:], zero])
+    order = (hidden - before).norm(dim=1).argsort(descending=True).tolist()
+    assert list(gates(subject, reading, layer=path).turns) == order[:5]
+    assert list(gates(subject, reading, layer=path, window=(2, 5)).turns) == [at for at in order if 2 <= at < 5]
+
+
+def test_the_first_turn_of_a_decoder_is_from_the_state_that_the_source_gives_it(tmp_path: Path) -> None:
+    subject = subject_of(task_on(tmp_path, "translate"), "seq2seq")
+    reading = read(subject, "the cat sat", target="le chat assis")
+    path = next(name for name, part in subject.model.named_modules() if isinstance(part, Seeded))
+    seeded: Any = subject.model.get_submodule(path)
+    with torch.no_grad():
+        for weight in seeded.mixer.parameters():
+            weight.zero_()  # an LSTM without weights reads to zero, so only the first reading changes anything
+        seeded.seed.bias.fill_(3.0)
+    view = gates(subject, reading, side="target", layer=path)
+    assert view.turns[0] == 0 and not view.of("hidden").any()
 
 
 def test_looking_at_gates_changes_nothing(task: Task) -> None:

@@ -12,6 +12,8 @@ from torch import Tensor
 
 from inspection_common import subject_of, subject_with, task_on
 from seqloom.errors import DataError
+from seqloom.inspection import flow as flow_module
+from seqloom.inspection import gradients as gradients_module
 from seqloom.inspection.asking import read, scores
 from seqloom.inspection.gradients import gradients, gradients_compared
 from seqloom.inspection.subject import Subject
@@ -126,6 +128,14 @@ def test_two_texts_that_change_places_change_their_gradients_with_them(tmp_path:
         np.testing.assert_allclose(a.norms, b.norms, rtol=1e-4, atol=1e-7)
 
 
+def test_the_elements_of_a_target_are_those_that_the_decoder_reads(tmp_path: Path) -> None:
+    subject = subject_of(task_on(tmp_path, "translate"), "seq2seq")
+    view = gradients(subject, read(subject, "the cat sat", target="le chat assis"), side="target", at=0)
+    assert view.tokens == ("BEGIN", "le", "chat", "assis")
+    first = view.totals[0]
+    assert first.norms[0] > 0 and not any(first.norms[1:]), "“le” is said of BEGIN alone"
+
+
 def test_the_gradient_at_the_vectors_is_that_of_autograd(task: Task) -> None:
     subject = subject_of(task, "transformer")
     reading = read(subject, TEXT)
@@ -238,6 +248,15 @@ def test_hundreds_and_thousands_of_elements_are_drawn_as_maps(task: Task) -> Non
     kinds = [figure.kind for figure in gradients(subject, read(subject, " ".join([TEXT] * 30))).figures()]
     assert "heat_map" in kinds and "matrix" not in kinds
     assert "matrix" in [figure.kind for figure in gradients(subject, read(subject, TEXT)).figures()]
+
+
+def test_it_is_said_when_layers_are_measured_on_a_part_of_the_text(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (flow_module, gradients_module):
+        monkeypatch.setattr(module, "LONGEST", 5)
+    subject = subject_of(task, "cnn")
+    said = "Layers by themselves are measured on the first 5 of 6 elements."
+    assert said in gradients(subject, read(subject, TEXT)).sentences()
+    assert not any("measured" in each for each in gradients(subject, read(subject, "the cat sat on")).sentences())
 
 
 # --- what training at a distance does --------------------------------------------------------------------------------

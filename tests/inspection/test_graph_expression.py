@@ -321,6 +321,24 @@ def test_values_that_do_not_fit_the_expression_are_refused() -> None:
             expression_graph(text, values)
 
 
+def test_a_number_that_there_is_not_and_a_step_to_nowhere_are_refused() -> None:
+    view = expression_graph("x^2", {"x": 1.0})
+    with pytest.raises(DataError, match="no number called 'zz'"):
+        view["zz"]
+    for rate in (math.nan, math.inf, 1.7e308):
+        with pytest.raises(DataError, match=re.escape(f"one step at rate {rate} ")):
+            view.stepped(rate)
+
+
+@pytest.mark.parametrize(("x", "y"), [(1e-300, -0.03), (1e-200, -1.0), (-1e-200, -1.0), (-1e-150, -2.0)])
+def test_a_derivative_that_is_too_large_for_a_number_is_infinite_as_in_torch(x: float, y: float) -> None:
+    base = torch.tensor(x, dtype=torch.float64, requires_grad=True)
+    (wanted,) = torch.autograd.grad(base**y, base)
+    view = expression_graph("x^y", {"x": x, "y": y})
+    assert view.gradients["x"] == float(wanted) and math.isinf(view.gradients["x"])
+    assert view.text() and view.html()
+
+
 # --- pictures --------------------------------------------------------------------------------------------------------
 
 

@@ -328,6 +328,47 @@ def test_changes_in_place_views_and_several_results_keep_their_gradients() -> No
     assert [names[at] for at in transposed.parents] == ["setitem"]  # the last change, not what stood there before
 
 
+def test_a_layer_that_changes_its_input_in_place_is_there_as_any_other() -> None:
+    first, last, x = nn.Linear(2, 2), nn.Linear(2, 1), torch.ones(1, 2)
+    in_place, apart = (
+        graph(nn.Sequential(first, nn.ReLU(inplace=inplace), last), x).trace.ops for inplace in (True, False)
+    )
+    assert [op.name for op in in_place] == ["input", "linear", "relu", "linear"]
+    assert [(op.parents, op.value, op.gradient) for op in in_place] == [
+        (op.parents, op.value, op.gradient) for op in apart
+    ]
+    dead = graph(lambda x: nn.functional.relu(x - 9, inplace=True).sum(), x).trace.ops
+    assert [op.name for op in dead if op.is_dead] == ["relu"]
+
+
+def test_a_change_of_a_view_is_one_of_its_whole_tensor_and_of_its_other_views() -> None:
+    def function(x: Tensor) -> Tensor:
+        whole = x * 1
+        other = whole[:1]
+        whole[0].mul_(3)
+        return whole.sum() + other.sum()
+
+    ops = graph(function, torch.tensor([1.0, 2.0])).trace.ops
+    at = [op.name for op in ops].index("mul_")
+    assert ops[at].value.whole == (3, 2)
+    assert ops[at].gradient is not None and ops[at].gradient.whole == (2, 1)
+    first, second = (op for op in ops if op.name == "sum")
+    assert first.parents == (at,) and first.value.whole == (5,)
+    assert second.value.whole == (3,) and ops[second.parents[0]].value.whole == (3,)
+    assert ops[second.parents[0]].parents == (at,)
+
+
+def test_numbers_that_are_results_of_one_operation_have_no_local_derivative_to_be_multiplied() -> None:
+    def function(x: Tensor) -> Tensor:
+        first, second = x.chunk(2)
+        return (first * second).sum()
+
+    view = graph(function, torch.tensor([3.0, 5.0]))
+    (product,) = (op for op in view.trace.ops if op.name == "mul")
+    assert product.locals == () and [view.trace.ops[at].name for at in product.parents] == ["chunk"]
+    assert not any("1 × 3" in step.text for step in view.steps())
+
+
 def test_summaries_equal_those_of_torch_small_and_large_with_and_without_nan() -> None:
     for size in (1, 3, 64, 65, 1000):
         x = torch.randn(size, dtype=torch.float64)

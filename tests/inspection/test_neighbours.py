@@ -10,13 +10,17 @@ import torch
 from PIL import Image
 
 from inspection_common import subject_of, task_on
+from seqloom.data.front import load_data
 from seqloom.errors import ConfigError, DataError
 from seqloom.figures import Bars
 from seqloom.figures.stack import png
+from seqloom.inspection import having
 from seqloom.inspection.asking import read
 from seqloom.inspection.neighbours import NeighboursView, neighbours
 from seqloom.inspection.subject import Subject
 from seqloom.taps import recording
+from seqloom.tasks.choosing import task_of
+from seqloom.tasks.contract import Meaning
 
 SENTENCES = ("the cat sat on a mat", "a big cat ran to the house", "dog dog cat")
 MIXED = ("שלום עולם טוב 😀", "hello עולם 12 world", "مرحبا بالعالم עולם")
@@ -103,3 +107,14 @@ def test_what_there_is_not_is_refused_by_name(tmp_path: Path) -> None:
         asked(subject, layer=9)
     with pytest.raises(ConfigError, match="the same in every sentence"):
         asked(subject_of(task_on(tmp_path, "classify"), "mlp"))
+
+
+def test_a_picture_has_no_words(tmp_path: Path) -> None:
+    pictures = np.random.default_rng(0).random((8, 8, 8)).astype(np.float32)
+    np.savez(tmp_path / "a.npz", pictures=pictures, y=np.arange(8) % 2)
+    subject = subject_of(task_of(Meaning.of(load_data(tmp_path / "a.npz"))), "patch-transformer")
+    reading = read(subject, pictures[0][:, :, None])
+    with pytest.raises(DataError, match="a picture has no words"):
+        neighbours(subject, [reading], word=0)
+    for question in (having.contexts, having.answers_by_element):
+        assert "no tokens" in str(having.reason(question, subject, reading))

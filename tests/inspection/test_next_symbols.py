@@ -16,7 +16,9 @@ from seqloom.decoding.sampling import filtered
 from seqloom.decoding.scoring import log_probabilities
 from seqloom.decoding.stepping import NEVER
 from seqloom.errors import ConfigError, DataError
+from seqloom.inspection import next_symbols as next_symbols_module
 from seqloom.inspection.asking import read, scores
+from seqloom.inspection.encoding import encoding
 from seqloom.inspection.next_symbols import next_symbols
 from seqloom.inspection.next_symbols_page import script
 from seqloom.inspection.subject import Subject
@@ -45,6 +47,25 @@ def test_what_is_shown_is_what_a_sample_is_drawn_with(writer: Subject, how: dict
     )
     assert view.kept == int((drawn > 0).sum())
     assert sum(told.values()) + view.tail.drawn == pytest.approx(1, abs=1e-6)
+
+
+def test_what_is_listed_and_the_tail_have_all_of_the_probability_of_the_model(
+    writer: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(next_symbols_module, "TOP", 3)
+    reading = read(writer, "the cat sat on the")
+    view = next_symbols(writer, reading)
+    assert sum(choice.model for choice in view.choices) + view.tail.model == pytest.approx(1, abs=1e-6)
+    shares = scores(writer, reading.inputs)[0, -1].detach().softmax(dim=-1)
+    assert view.never == pytest.approx(float(shares[list(NEVER)].sum()), abs=1e-6)
+    assert [sum(figure.data()["values"]) for figure in view.figures()[:2]] == pytest.approx([1, 1], abs=1e-6)
+
+
+def test_a_text_that_is_cut_has_no_end_and_it_is_said(writer: Subject) -> None:
+    short = writer._replace(encode=encoding(writer.task, 3, None, torch.device("cpu")))
+    view = next_symbols(short, read(short, "the cat sat on the mat"))
+    assert view.said == ("the", "cat", "sat", "on")
+    assert "3 more symbols of the text are cut off" in view.sentences()[-1]
 
 
 def test_surprisal_entropy_and_rank_are_those_of_the_scores(writer: Subject) -> None:

@@ -1,5 +1,6 @@
 """States are those that pass the layers, drawn in their principal plane; probes find what is planted or learnt."""
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +175,27 @@ def test_the_reader_is_ridge_regression_judged_on_whole_readings(counter: tuple[
     strength = RIDGE * np.trace(centred.T @ centred) / train.shape[1]
     reader = Ridge(alpha=strength).fit(train, np.tile(wanted, 17))
     assert view.score == pytest.approx(reader.score(test, np.tile(wanted, 7)), abs=1e-3)
+
+
+def test_a_unit_that_only_readings_held_out_know_is_not_chosen(
+    monkeypatch: pytest.MonkeyPatch, counter: tuple[Subject, list[Reading]]
+) -> None:
+    """The one that is judged was chosen on the others alone, or the best of many units of noise would look good."""
+    subject, readings = counter
+    held = set(np.random.default_rng(0).permutation(len(readings))[:7].tolist())  # 30 % of 24
+    draws, calls = np.random.default_rng(1), itertools.count()
+
+    def noise(subject: Subject, reading: Reading, **options: Any) -> Any:
+        place, found = layer_states(subject, reading, **options)
+        found = draws.normal(size=found.shape)
+        if next(calls) in held:
+            found[:, PLANTED] = 9 * np.arange(len(found))
+        return place, found
+
+    monkeypatch.setattr(probing_module, "layer_states", noise)
+    view = probe(subject, readings, "position")
+    assert view.units[0].unit != PLANTED and view.best_unit < 0.1
+    assert view.fitted == 17 * 21 and f"over {view.fitted} tokens" in view.sentences()[0]
 
 
 def test_labels_are_tracked_and_tokens_without_one_are_left_out(counter: tuple[Subject, list[Reading]]) -> None:

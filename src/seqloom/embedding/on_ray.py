@@ -140,7 +140,7 @@ def _failures_told(ray: Any) -> Iterator[None]:
 
 
 def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines() or [type(error).__name__]
+    lines = str(error).strip().split("\n") if str(error).strip() else [type(error).__name__]
     return lines[0][:200].rstrip(".:")
 
 

@@ -51,6 +51,12 @@ def scores(subject: Subject, inputs: Any) -> Tensor:
     return _shape(subject.model).scores(subject.model, inputs)
 
 
+def left_out(subject: Subject, reading: Reading) -> int:
+    """How many symbols of what was given the model does not read: they lie behind the longest text that it takes."""
+    given = reading.given if isinstance(reading.inputs, Both) else [reading.given]  # of a translation the source
+    return sum(len(_cut_off(subject, one, side.tokens)) for one, side in zip(given, reading.sides, strict=False))
+
+
 def _shape(model: nn.Module) -> Shape:
     return SHAPES[type(model)]
 
@@ -79,7 +85,8 @@ def _read_running(subject: Subject, given: Any, _target: str | None) -> Reading:
     encoded: Padded = subject.encode(given)
     tokens = (Token("BEGIN", symbol=BEGIN), *_tokens(subject, given, encoded))
     inputs = begun(encoded)
-    said = (*inputs.values[0, 1:].tolist(), END)
+    after = _cut_off(subject, given, tokens)  # what comes next in a text that is cut is not its end
+    said = (*inputs.values[0, 1:].tolist(), after[0].symbol if after else END)
     return Reading(given, inputs, (Side("input", tokens, "decoder"),), tuple(token.text for token in tokens), said)
 
 
@@ -128,6 +135,18 @@ def _tokens(subject: Subject, given: Any, inputs: Any) -> tuple[Token, ...]:
         if [token.symbol for token in found[: len(symbols)]] == symbols:
             return found[: len(symbols)]
     return symbol_tokens(tokenizer, symbols)
+
+
+def _cut_off(subject: Subject, given: Any, read: tuple[Token, ...]) -> list[Token]:
+    """The tokens of an input behind those that the model reads; special ones, which stand for no text, aside."""
+    if subject.task.asked.tokenizer is None or any(token.symbol is None for token in read):
+        return []
+    known = [token.symbol for token in read if not token.is_special]
+    for candidate in _candidates(subject.task.asked.tokenizer, given):
+        found = [token for token in candidate if not token.is_special]
+        if [token.symbol for token in found[: len(known)]] == known:
+            return found[len(known) :]
+    return []
 
 
 def _candidates(tokenizer: Any, given: Any) -> list[tuple[Token, ...]]:

@@ -1,11 +1,14 @@
 """The difference of two views of one kind: after less before, wherever both have a number.
 
-Arrays of one shape are subtracted. Where a text has become longer or shorter, rows and columns are brought together by
-what stands before and behind the change: the places in between have no partner and no value.
+Each kind of view says which of its fields names which axis of its arrays (`AXES`). Where a text has become longer or
+shorter, rows and columns are brought together by what stands before and behind the change. What has changed is paired
+from its end, because the last piece of a word is the first that has read all of it; pieces that are left over have no
+partner and no value.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import ClassVar, TypeVar
 
 import numpy as np
@@ -16,7 +19,33 @@ from seqloom.figures.matrix import MOST_CELLS
 from seqloom.inspection.curves import blocks_of
 from seqloom.inspection.view import MEDIUM, SMALL, View
 
-NAMES = ("tokens", "said", "words", "columns", "rows", "source", "target", "labels")  # of tuples that name an axis
+# of each kind of view the arrays that can be subtracted, and which field names each of their axes; None: numbers that
+# mean the same in every view. What stands in order of size is left out: no two of it belong together.
+AXES: Mapping[str, Mapping[str, tuple[str | None, ...]]] = {
+    "alignment": {"coverage": ("weights.columns",)},
+    "attention": {"values": ("rows", "columns"), "entropy": ("rows",), "mass": ("columns",)},
+    "attribution": {"values": ("tokens",), "baseline_scores": (None,)},
+    "attribution_table": {"score": ("rows",), "error": ("rows",)},
+    "attributions": {"tau": (None, None), "overlap": (None, None)},
+    "change": {"distance": ("rows",)},
+    "extrapolation": {"loss": (None,), "beyond": (None,)},
+    "gates": {"values": ("names", "tokens", None), "memory": (None,)},
+    "lattice": {
+        "emissions": ("words", "tags"),
+        "marginals": ("words", "tags"),
+        "transitions": ("tags", "tags"),
+        "starts": ("tags",),
+        "ends": ("tags",),
+    },
+    "maps": {"picture": (None, None), "maps": (None, None, None)},
+    "neighbours": {"contextual": (None, None), "static": (None, None), "alike": ("sentence",)},
+    "next_symbols": {"surprisal": ("said",), "entropy": ("said",), "rank": ("said",)},
+    "pinned_token": {"values": ("names", "columns")},
+    "probe": {"correlations": (None,)},
+    "query_key": {"content": ("columns",), "position": ("columns",), "logit": ("columns",), "weights": ("columns",)},
+    "similarity_pairs": {"values": ("rows", "columns")},
+    "states": {"path": ("tokens", None), "held": (None,), "moves": ("tokens",)},
+}
 LARGEST_MAP = 256
 POINTS = 200  # of a curve
 Asked = TypeVar("Asked")
@@ -87,13 +116,10 @@ def difference(before: View, after: View) -> DifferenceView:
     changes, names = {}, {}
     for field in (each for each in fields(before) if each.compare):
         one, other = _numbers(getattr(before, field.name)), _numbers(getattr(after, field.name))
-        if one is None or other is None or one.ndim != other.ndim:
+        if one is None or other is None or (axes := _axes(before, after, field.name, one, other)) is None:
             continue
-        axes = tuple(_axis(before, after, length, other.shape[at]) for at, length in enumerate(one.shape))
-        if all(axis is not None for axis in axes):
-            known = [axis for axis in axes if axis is not None]
-            changes[field.name] = _subtracted(one, other, [axis.pairs for axis in known])
-            names[field.name] = tuple(axis.names for axis in known)
+        changes[field.name] = _subtracted(one, other, [axis.pairs for axis in axes])
+        names[field.name] = tuple(axis.names for axis in axes)
     return DifferenceView(title=f"What changed in {before.kind}", of=before.kind, changes=changes, names=names)
 
 
@@ -105,30 +131,40 @@ class Axis:
     names: tuple[str, ...]
 
 
-def _axis(before: View, after: View, one: int, other: int) -> Axis | None:
-    """The pairs along an axis: by the names of a field of this length, or number by number."""
-    for name in NAMES:
-        mine, theirs = getattr(before, name, None), getattr(after, name, None)
-        fits = isinstance(mine, tuple) and isinstance(theirs, tuple) and (len(mine), len(theirs)) == (one, other)
-        if fits and one and all(isinstance(text, str) for text in (*mine, *theirs)):  # type: ignore[misc]
-            return _paired(mine, theirs)  # type: ignore[arg-type]
-    return Axis(tuple((at, at) for at in range(one)), ()) if one == other else None
+def _axes(before: View, after: View, field: str, one: np.ndarray, other: np.ndarray) -> list[Axis] | None:
+    """The axes of two arrays, as their kind of view names them; None where they cannot be brought together."""
+    named = AXES.get(before.kind, {}).get(field, ())
+    if one.ndim != len(named) or other.ndim != len(named):
+        return None
+    lengths = zip(named, one.shape, other.shape, strict=True)
+    found = [_axis(before, after, name, (old, new)) for name, old, new in lengths]
+    return None if None in found else [axis for axis in found if axis is not None]
 
 
-def _paired(before: Sequence[str], after: Sequence[str]) -> Axis:
-    """Tokens brought together: those before the first difference, those behind the last, and the ones in between."""
+def _axis(before: View, after: View, name: str | None, lengths: tuple[int, int]) -> Axis | None:
+    """The pairs along an axis: by the field that names it, or number by number."""
+    if name is not None:
+        return paired(attrgetter(name)(before), attrgetter(name)(after))
+    return Axis(tuple((at, at) for at in range(lengths[0])), ()) if lengths[0] == lengths[1] else None
+
+
+def paired(before: Sequence[str], after: Sequence[str]) -> Axis:
+    """Tokens brought together: those before the first difference, those behind the last, and the ones in between.
+
+    >>> paired(("the", "cat", "sat"), ("the", "big", "dog", "sat")).names
+    ('the', '∅ → big', 'cat → dog', 'sat')
+    """
     shorter = min(len(before), len(after))
     start = next((at for at in range(shorter) if before[at] != after[at]), shorter)
-    ends = next((at for at in range(shorter - start) if before[-1 - at] != after[-1 - at]), shorter - start)
-    gone, come = range(start, len(before) - ends), range(start, len(after) - ends)
-    middle = [
-        (gone[at] if at < len(gone) else None, come[at] if at < len(come) else None)
-        for at in range(max(len(gone), len(come)))
-    ]
+    longest = max(len(before), len(after)) - start
     same = [(at, at) for at in range(start)]
-    tail = [(len(before) - at, len(after) - at) for at in range(ends, 0, -1)]
-    pairs = (*same, *middle, *tail)
+    rest = [(_place(len(before) - at, start), _place(len(after) - at, start)) for at in range(longest, 0, -1)]
+    pairs = (*same, *rest)
     return Axis(pairs, tuple(_name(before, after, pair) for pair in pairs))
+
+
+def _place(place: int, start: int) -> int | None:
+    return place if place >= start else None
 
 
 def _name(before: Sequence[str], after: Sequence[str], pair: tuple[int | None, int | None]) -> str:
@@ -142,11 +178,11 @@ def _subtracted(
 ) -> np.ndarray:
     olds = [[pair[0] for pair in axis] for axis in axes]
     news = [[pair[1] for pair in axis] for axis in axes]
-    found: np.ndarray = _taken(other, news) - _taken(one, olds)
+    found: np.ndarray = taken(other, news) - taken(one, olds)
     return found
 
 
-def _taken(values: np.ndarray, axes: Sequence[Sequence[int | None]]) -> np.ndarray:
+def taken(values: np.ndarray, axes: Sequence[Sequence[int | None]]) -> np.ndarray:
     """The chosen places along each axis, NaN where there is none."""
     for at, places in enumerate(axes):
         found = np.take(values, [place or 0 for place in places], axis=at)

@@ -1,10 +1,11 @@
 """One input from Python as the model reads it: a batch of one row.
 
 A text that is longer than the positions of the model, empty, or of another kind than the model reads, is refused here
-with the words that `predict` has for it.
+with what was found; what to do is said for a call from Python, not for the rows of a file.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from seqloom.data.encoding import Encoder
 from seqloom.data.inputs import given_inputs
 from seqloom.data.problems import Ledger
 from seqloom.data.schema import Schema
-from seqloom.errors import DataError
+from seqloom.errors import DataError, RejectedError
 from seqloom.tasks.contract import Task
 from seqloom.types import Padded, Subwords
 
@@ -25,17 +26,27 @@ def encoding(task: Task, longest: int, room: int | None, device: torch.device) -
     meaning = task.asked
 
     def encode(value: Any) -> Any:
-        ledger = Ledger()
-        examples = list(given_inputs([value], meaning.schema.input, ledger))
-        ledger.close()
-        schema = Schema(meaning.schema.input, "nothing")
+        ledger, schema = Ledger(), Schema(meaning.schema.input, "nothing")
         config = EncodingConfig(longest=longest, too_long="cut")
-        inputs = INPUTS[schema.input](Encoder(schema, config, meaning.tokenizer, None, ledger).columns(examples))
-        ledger.close()
+        with _worded(schema.input):
+            examples = list(given_inputs([value], schema.input, ledger))
+            ledger.close()
+            inputs = INPUTS[schema.input](Encoder(schema, config, meaning.tokenizer, None, ledger).columns(examples))
+            ledger.close()
         _require_room(inputs, room)
         return _moved(inputs, device)
 
     return encode
+
+
+@contextmanager
+def _worded(kind: str) -> Iterator[None]:
+    """Inside, a refused row is one refused input: there are no other rows that could be read without it."""
+    try:
+        yield
+    except RejectedError as error:
+        found = "; ".join(str(detail["text"]) for detail in error.details)
+        raise DataError(found, fix=f"give one input that is not empty: the model reads {kind}") from error
 
 
 def _require_room(inputs: Any, room: int | None) -> None:

@@ -10,6 +10,8 @@ shut or open whatever comes.
 """
 
 import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -19,9 +21,10 @@ from torch import Tensor
 
 from seqloom.errors import ConfigError
 from seqloom.figures import Bars, Figure, HeatMap, Line, Matrix, Series
-from seqloom.inspection.layers import chosen, heard, is_backward, places, required, short_name
+from seqloom.inspection.layers import Place, chosen, heard, is_backward, places, required, short_name
 from seqloom.inspection.subject import Reading, Subject
 from seqloom.inspection.view import MEDIUM, SMALL, View, plain
+from seqloom.mixers.contract import ConditionedMixer
 from seqloom.mixers.recurrent import Recurrent
 from seqloom.operators.recurrence import Cell, Gates
 
@@ -56,6 +59,7 @@ class GatesView(View):
     unit: int  # the one that is drawn by itself
     saturation: tuple[Saturation, ...]
     memory: np.ndarray  # [units] the elements that each remembers: 1 / (1 - mean of its memory gate)
+    turns: tuple[int, ...]  # the elements whose reading changes the hidden state most, the largest change first
 
     def of(self, name: str) -> np.ndarray:
         """[elements, units] one gate or state."""
@@ -68,12 +72,6 @@ class GatesView(View):
     def order(self) -> np.ndarray:
         """The units, those that remember longest first."""
         return np.argsort(-self.memory, kind="stable")
-
-    @property
-    def turns(self) -> list[int]:
-        """The elements at which the hidden state of the layer changes most, the largest change first."""
-        changes = np.linalg.norm(np.diff(self.of("hidden"), axis=0), axis=1)
-        return [self.start + 1 + int(at) for at in np.argsort(-changes, kind="stable")[:TURNS]]
 
     def figures(self) -> tuple[Figure, ...]:
         if len(self.tokens) <= SMALL:
@@ -177,11 +175,15 @@ def gates(
     required(found, model, "gates", "none of its layers is an LSTM or a GRU")
     place = chosen({each.path: each for each in found}, layer, "layers with gates")
     start, stop = _checked(window, len(place.tokens))
-    record = heard(subject, reading, [f"{place.path}.gates", f"{place.path}.hidden"])
+    with _beginning(model, place) as begun:
+        record = heard(subject, reading, [f"{place.path}.gates", f"{place.path}.hidden"])
     opened, hidden = record[f"{place.path}.gates"][place.call], record[f"{place.path}.hidden"][place.call]
     names, values = remembered(place.module(model).cell, opened, hidden)
     backward = is_backward(model, place.path)
-    numbers = (values.flip(1) if backward else values)[:, start:stop].float().cpu().numpy()
+    changes = torch.diff(hidden[0], dim=0, prepend=begun[place.call] if begun else torch.zeros_like(hidden[0, :1]))
+    if backward:
+        values, changes = values.flip(1), changes.flip(0)
+    numbers = values[:, start:stop].float().cpu().numpy()
     opening = [name for name in names if name not in STATES and name != "new"]
     memory = next(numbers[names.index(name)] for name in opening if name in MEMORY)
     return GatesView(
@@ -195,7 +197,31 @@ def gates(
         unit=_liveliest(numbers[-1], 1)[0] if unit is None else _known(unit, numbers.shape[2], place.path),
         saturation=tuple(_saturation(name, numbers[names.index(name)]) for name in opening),
         memory=1 / np.maximum(1 - memory.mean(axis=0, dtype=np.float64), 1e-9),
+        turns=_turns(changes[start:stop], start),
     )
+
+
+@contextmanager
+def _beginning(model: Any, place: Place) -> Iterator[list[Tensor]]:
+    """Inside, the hidden states [1,D] that a layer begins with, of each time, if something else than zero seeds it."""
+    around = model.get_submodule(place.path.rpartition(".")[0])
+    begun: list[Tensor] = []
+
+    def hear(mixer: ConditionedMixer[Any], arguments: tuple[Any, ...]) -> None:
+        begun.append(mixer.begin(arguments[1])[0])
+
+    handle = around.register_forward_pre_hook(hear) if isinstance(around, ConditionedMixer) else None
+    try:
+        yield begun
+    finally:
+        if handle is not None:
+            handle.remove()
+
+
+def _turns(changes: Tensor, start: int) -> tuple[int, ...]:
+    """The numbers of the elements with the largest changes [T,D] of the state, the largest first."""
+    norms = changes.float().norm(dim=1).cpu().numpy()
+    return tuple(start + int(at) for at in np.argsort(-norms, kind="stable")[:TURNS])
 
 
 def _checked(window: tuple[int, int] | None, count: int) -> tuple[int, int]:

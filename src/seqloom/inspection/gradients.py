@@ -20,8 +20,9 @@ from seqloom.errors import DataError
 from seqloom.figures import Figure, HeatMap, Line, Matrix, Series
 from seqloom.inspection.asking import read, scores
 from seqloom.inspection.attribution.goals import chosen_goal
-from seqloom.inspection.flow import Flow, flows_while
+from seqloom.inspection.flow import LONGEST, Flow, flows_while
 from seqloom.inspection.flow_drawing import LEAST_SHOWN, flow_drawn, reach_said
+from seqloom.inspection.layers import read_by
 from seqloom.inspection.subject import Reading, Subject
 from seqloom.inspection.total_gradients import UNDERFLOW, Totals, stack_flow, total_gradients
 from seqloom.inspection.view import SMALL, View
@@ -90,6 +91,8 @@ class GradientsView(View):
             for each in self.totals
             if each.lost
         ]
+        if len(self.tokens) > LONGEST and any(len(flow.norms) == LONGEST for flow in self.flows):
+            said.append(f"Layers by themselves are measured on the first {LONGEST:,} of {len(self.tokens):,} elements.")
         return (*said, *(f"{flow.layer}: {reach_said(flow)}." for flow in self.flows))
 
 
@@ -109,7 +112,7 @@ def gradients(
     goal = chosen_goal(subject, reading, answer=answer, at=len(reading.rows) - 1 if at is None else at)
     return GradientsView(
         title=f"Gradients of {goal.name}",
-        tokens=reading.side(side).texts,
+        tokens=tuple(token.text for token in read_by(reading, reading.side(side))),
         answer=goal.name,
         totals=total_gradients(subject, reading, goal.of, side),
         flows=_flows(subject, reading, side, seed),

@@ -6,6 +6,8 @@ sentence that a person can read, for `Inspection.missing` and for the command li
 
 from collections.abc import Callable
 
+from torch import Tensor
+
 from seqloom.errors import ConfigError, SeqloomError
 from seqloom.heads import Pooler
 from seqloom.inputs import Ngrams
@@ -35,10 +37,34 @@ def anything(_subject: Subject, _reading: Reading) -> None:
     """What every model has."""
 
 
+def words(subject: Subject, _reading: Reading) -> None:
+    """An input of words."""
+    if (kind := subject.task.asked.schema.input) in ("vectors", "picture"):
+        raise ConfigError(f"there are no words to swap in an input of the kind {kind}")
+
+
 def an_answer(subject: Subject, reading: Reading) -> None:
     """A number that can be asked about without naming it."""
     if isinstance(subject.model, Embedder) and not isinstance(reading.inputs, Both):
         raise ConfigError("a vector has many numbers, and none of them is the answer: compare two texts, or name one")
+
+
+def elements(_subject: Subject, reading: Reading) -> None:
+    """An input of tokens or steps."""
+    if isinstance(reading.inputs, Tensor):
+        raise ConfigError("a picture has no tokens: look at one answer, or at where its filters fire")
+
+
+def answers_by_element(subject: Subject, reading: Reading) -> None:
+    """An input of tokens or steps, and answers that they give to."""
+    elements(subject, reading)
+    an_answer(subject, reading)
+
+
+def contexts(subject: Subject, reading: Reading) -> None:
+    """Tokens with vectors that hang on what stands around them."""
+    elements(subject, reading)
+    states(subject, reading)
 
 
 def attention(subject: Subject, reading: Reading) -> None:

@@ -5,6 +5,7 @@ a map has at most 64 x 64 cells, the maxima of its blocks. What each head means 
 says; a head that looks tidy need not matter.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -118,7 +119,7 @@ class HeadsView(View):
         series = [
             Series(name=name, x=list(range(len(self.heads))), y=values)
             for name, values in columns.items()
-            if any(value is not None for value in values)  # what reads another sequence has no distance
+            if not all(map(math.isnan, values))  # what reads another sequence has no distance
         ]
         return Line(title="Entropy in nats and distance in tokens", series=series, x_label="head, in the order above")
 

@@ -16,7 +16,7 @@ import torch
 
 from seqloom.errors import DataError, did_you_mean
 from seqloom.figures import Bars, Figure, Matrix, Strip
-from seqloom.inspection.attribution.ground import ground_of
+from seqloom.inspection.attribution.ground import ground_of, places_of
 from seqloom.inspection.attribution.stretches import merged
 from seqloom.inspection.layers import chosen, heard, required, state_places
 from seqloom.inspection.subject import Reading, Subject
@@ -142,6 +142,8 @@ def neighbours(
     """
     if not 0 <= sentence < len(readings):
         raise DataError(f"there is no sentence {sentence}", fix=f"they are numbered from 0 to {len(readings) - 1}")
+    if any(place.shape is not None for reading in readings for place in places_of(reading)):
+        raise DataError("a picture has no words to have neighbours", fix="look at its attribution, or activation_maps")
     states = required(
         state_places(subject.model, readings[sentence], None),
         subject.model,

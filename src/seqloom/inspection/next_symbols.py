@@ -5,7 +5,8 @@
 
 Row t of a language model is the symbol after token t; row t of a translation is symbol t of the target. The settings go
 through `seqloom.decoding.sampling.filtered`, so the second column of numbers is what a sample is drawn with; what is
-not listed stands in a tail, whose mass is told. Scores are made for a block of rows at a time.
+not listed stands in a tail, whose mass is told; what the model gives to symbols that are never written is in it. Scores
+are made for a block of rows at a time.
 """
 
 from collections.abc import Sequence
@@ -22,12 +23,14 @@ from seqloom.decoding.scoring import log_probabilities
 from seqloom.decoding.stepping import NEVER
 from seqloom.errors import ConfigError
 from seqloom.figures import Bars, Figure, Line, Series, Strip
+from seqloom.inspection.asking import left_out
 from seqloom.inspection.attention_layers import chosen_token
 from seqloom.inspection.curves import blocks_of
 from seqloom.inspection.flow import still
 from seqloom.inspection.next_symbols_page import page
 from seqloom.inspection.subject import Reading, Subject
 from seqloom.inspection.view import MEDIUM, View
+from seqloom.text.symbols import END
 from seqloom.types import Padded
 
 TOP = 100  # symbols of the chosen row that are listed
@@ -65,9 +68,11 @@ class NextSymbolsView(View):
     likeliest: tuple[tuple[Likely, ...], ...]  # of each row; none beyond 512 rows
     at: int
     choices: tuple[Choice, ...]  # of the chosen row, the likeliest first
-    tail: Choice  # what all others have together
+    tail: Choice  # what all others have together, those that are never written among them
+    never: float  # the part of the model's probability that those have: UNKNOWN, BEGIN, padding
     kept: int  # symbols that can be drawn
     settings: SampleConfig
+    left_out: int  # symbols of the text that the model does not read
     logs: np.ndarray = field(compare=False)  # [N] of the chosen row, of all that can be said, the likeliest first
 
     @property
@@ -96,8 +101,13 @@ class NextSymbolsView(View):
             f"At row {row}, “{self.said[row]}” was said: rank {self.rank[row]}, probability "
             f"{np.exp(-self.surprisal[row]):.4g}, entropy {self.entropy[row]:.3f} nats.",
             f"With these settings {self.kept:,} of {len(self.logs):,} symbols can be drawn; the {len(self.choices)} "
-            f"listed have {sum(one.model for one in self.choices):.4g} of the model's probability.",
+            f"listed have {sum(one.model for one in self.choices):.4g} of the model's probability, and those that "
+            f"are never written have {self.never:.4g}.",
             f"Perplexity of all {len(self.said):,} symbols: {self.perplexity[-1]:.4g}.",
+            *(
+                [f"{self.left_out:,} more symbols of the text are cut off: nothing is told of them."]
+                * bool(self.left_out)
+            ),
         )
 
     def html(self) -> str:
@@ -118,7 +128,7 @@ class NextSymbolsView(View):
     def _bars(self, title: str, told: Sequence[float], tail: float) -> Figure:
         labels = [one.symbol for one in self.choices[:DRAWN_BARS]]
         values = list(told[:DRAWN_BARS])
-        if (others := len(self.logs) - len(labels)) > 0:
+        if (others := len(self.logs) + len(NEVER) - len(labels)) > 0:
             labels, values = [*labels, f"all {others:,} others"], [*values, sum(told[DRAWN_BARS:]) + tail]
         return Bars(title=title, labels=labels, values=values, x_label="probability")
 
@@ -174,25 +184,29 @@ def next_symbols(
     order = logs[0].argsort(descending=True, stable=True)[: int(logs[0].isfinite().sum())]
     model, drawn = logs[0].exp(), filtered(logs, how)[0]
     listed, rest = order[:TOP], order[TOP:]
+    never = float(scores[0].softmax(dim=-1, dtype=logs.dtype)[list(NEVER)].sum())
     return NextSymbolsView(
         title=f"What comes next at “{reading.rows[row]}” ({row})",
-        said=_said(reading),
+        said=_said(subject, reading),
         **told,
         at=row,
         choices=tuple(Choice(subject.name(int(one)), float(model[one]), float(drawn[one])) for one in listed),
-        tail=Choice("", float(model[rest].sum()), float(drawn[rest].sum())),
+        tail=Choice("", never + float(model[rest].sum()), float(drawn[rest].sum())),
+        never=never,
         kept=int((drawn > 0).sum()),
         settings=how,
+        left_out=left_out(subject, reading),
         logs=logs[0][order].cpu().numpy(),
     )
 
 
-def _said(reading: Reading) -> tuple[str, ...]:
+def _said(subject: Subject, reading: Reading) -> tuple[str, ...]:
     """What was said in each row: the target itself, or of a running text the token after."""
     tokens = reading.sides[-1].tokens
     if tuple(token.symbol for token in tokens) == reading.said:
         return tuple(token.text for token in tokens)
-    return (*(token.text for token in tokens[1:]), "END")
+    assert reading.said is not None, "it was asked for"
+    return (*(token.text for token in tokens[1:]), "END" if reading.said[-1] == END else subject.name(reading.said[-1]))
 
 
 @torch.no_grad()

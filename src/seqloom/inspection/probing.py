@@ -70,7 +70,8 @@ class ProbeView(View):
     tracked: str
     measure: str  # R2 or accuracy
     tokens: int  # that were looked at
-    correlations: np.ndarray  # [units]
+    fitted: int  # those of them that stand in readings which are not held out
+    correlations: np.ndarray  # [units] with the property, on the same: the best unit is chosen without the others
     score: float  # of all units together, on readings held out
     control: float  # the same for the property dealt out at random
     best_unit: float  # R2 of the best unit by itself, on readings held out; the accuracy of its label means
@@ -112,7 +113,8 @@ class ProbeView(View):
     def sentences(self) -> tuple[str, ...]:
         best = self.units[0]
         return (
-            f"Unit {best.unit} goes with {self.tracked} at {best.correlation:.2f} over {self.tokens:,} tokens.",
+            f"Unit {best.unit} goes with {self.tracked} at {best.correlation:.2f} over {self.fitted:,} tokens; "
+            f"where it was not chosen, it alone reads it with {self.measure} {self.best_unit:.2f}.",
             f"All units together read it with {self.measure} {self.score:.2f} where they were not fitted; dealt out at "
             f"random, {self.control:.2f}.",
         )
@@ -141,7 +143,7 @@ def probe(
     sample = _Sample.of([states for _, states in found], values)
     train, test = sample.parted(len(readings), seed)
     dealt = sample._replace(values=sample.values[np.random.default_rng(seed).permutation(len(sample.values))])
-    correlations = sample.correlations()
+    correlations = sample.only(train).correlations()
     best = int(np.abs(correlations).argmax())
     held, control = sample.score(train, test), dealt.score(train, test)
     row = sample.readings == sample.readings[0]
@@ -151,6 +153,7 @@ def probe(
         tracked=said,
         measure="R2" if sample.labels is None else "accuracy",
         tokens=len(sample.values),
+        fitted=int(train.sum()),
         correlations=correlations,
         score=held,
         control=control,
@@ -193,6 +196,10 @@ class _Sample(NamedTuple):
             raise DataError("all tokens with the property stand in one reading", fix="give more readings")
         return ~test, test
 
+    def only(self, chosen: np.ndarray) -> "_Sample":
+        """The tokens where a mask [N] is true."""
+        return self._replace(states=self.states[chosen], values=self.values[chosen], readings=self.readings[chosen])
+
     def correlations(self) -> np.ndarray:
         """[D] of each unit with the property."""
         centred = self.states - self.states.mean(axis=0)
@@ -201,7 +208,7 @@ class _Sample(NamedTuple):
             value = self.values - self.values.mean()
             found: np.ndarray = value @ centred / (spread * max(float(np.linalg.norm(value)), 1e-12))
             return found
-        groups = [centred[self.values == label] for label in range(len(self.labels))]
+        groups = [centred[self.values == label] for label in np.unique(self.values)]
         between = np.sum([len(group) * group.mean(axis=0) ** 2 for group in groups], axis=0)
         shares: np.ndarray = np.sqrt(np.minimum(between / spread**2, 1.0))
         return shares

@@ -17,6 +17,8 @@ from seqloom.config.models import AnyModel
 from seqloom.errors import DataError, did_you_mean
 from seqloom.inspection.tokens import Token
 from seqloom.tasks.contract import Task
+from seqloom.text.symbols import NAMES, UNKNOWN
+from seqloom.text.tokenizer import Tokenizer
 from seqloom.types import Padded
 
 
@@ -70,9 +72,14 @@ class Subject(NamedTuple):
         labels = self.task.meaning.schema.labels
         if labels:
             return labels[column]
-        tokenizer = self.task.meaning.target_tokenizer or self.task.meaning.tokenizer
-        writes = self.task.meaning.schema.target in ("text", "nothing", "masked")
-        return tokenizer.piece(column) if tokenizer is not None and writes else str(column)
+        return str(column) if self._writes is None else self._writes.piece(column)
+
+    @property
+    def _writes(self) -> Tokenizer | None:
+        """The tokeniser whose symbols the columns are; None where they are none."""
+        meaning = self.task.meaning
+        writes = meaning.schema.target in ("text", "nothing", "masked")
+        return (meaning.target_tokenizer or meaning.tokenizer) if writes else None
 
     def column(self, name: str | int) -> int:
         """The column of a label, a tag or a symbol; DataError for one that there is not."""
@@ -81,13 +88,30 @@ class Subject(NamedTuple):
         labels = self.task.meaning.schema.labels
         if name in labels:
             return labels.index(name)
-        tokenizer = self.task.meaning.target_tokenizer or self.task.meaning.tokenizer
-        if not labels and tokenizer is not None:
-            symbols = tokenizer.encode_inner([name]).row(0)
-            if len(symbols) == 1:
-                return int(symbols[0])
-            raise DataError(f"'{name}' is {len(symbols)} symbols, and an answer is one", fix="name one of them")
-        raise DataError(f"the model has no answer '{name}'", fix=did_you_mean(name, labels))
+        if labels:
+            raise DataError(f"the model has no answer '{name}'", fix=did_you_mean(name, labels))
+        if self._writes is not None:
+            return _symbol(self._writes, name)
+        if name.isdecimal():
+            return int(name)
+        raise DataError(
+            f"the answers of this model are numbers, and '{name}' names none", fix="give its number, from 0"
+        )
+
+
+def _symbol(tokenizer: Tokenizer, name: str) -> int:
+    """The symbol of a text; a special one is meant where it is called as `Tokenizer.piece` calls it."""
+    symbols = tokenizer.encode_inner([name]).row(0)
+    if len(symbols) == 1 and symbols[0] != UNKNOWN:
+        return int(symbols[0])
+    if name in NAMES:
+        return NAMES.index(name)
+    if len(symbols) != 1:
+        raise DataError(f"'{name}' is {len(symbols)} symbols, and an answer is one", fix="name one of them")
+    raise DataError(
+        f"'{name}' is none of the {tokenizer.vocab_size:,} symbols that the model can say",
+        fix=f"name one that it learnt, or a special one: {', '.join(NAMES)}",
+    )
 
 
 class Answer(NamedTuple):

@@ -1,14 +1,15 @@
 """What changes when one word is another (he / she), or when the model is edited: the answers, and any view beside them.
 
 The distance of two answers is the total variation TVD = 1/2 sum |p - q| where they are distributions (Jain and Wallace
-2019), else the largest change of a number.
+2019), else the largest change of a number. A text that has grown or shrunk is brought together by what stands around
+the change, as its views are (`seqloom.inspection.differences`); a translation has the same target both times.
 """
 
 import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -19,10 +20,12 @@ from seqloom.figures import Bars, Figure, Line, Series, Strip
 from seqloom.figures.markup import Markup, tag
 from seqloom.inspection.asking import read, scores
 from seqloom.inspection.curves import blocks_of
-from seqloom.inspection.differences import DifferenceView, changed, difference
+from seqloom.inspection.deciding import decided, likelihoods
+from seqloom.inspection.differences import Axis, DifferenceView, changed, difference, paired, taken
 from seqloom.inspection.flow import still
 from seqloom.inspection.subject import Reading, Subject
 from seqloom.inspection.view import MEDIUM, View
+from seqloom.types import Pair
 
 Look = Callable[[Subject, Reading], View]
 SHOWN = 12  # answers of one row
@@ -35,17 +38,18 @@ class ChangeView(View):
 
     kind: ClassVar[str] = "change"
     what: str  # was done, in words
-    rows: tuple[str, ...]  # what each answer is about; those of before
-    said: tuple[tuple[str, str], ...]  # of each row the likeliest answer before and after
-    distance: np.ndarray  # [R] TVD, or the largest change of a number
+    rows: tuple[str, ...]  # what each answer is about, before → after where these differ
+    said: tuple[tuple[str, str], ...]  # of each row the answer before and after, ∅ where the row was not there
+    distance: np.ndarray  # [R] TVD, or the largest change of a number; NaN where one of the two is not there
     row: int  # the row that is shown in full: the one that changed most
     answers: tuple[tuple[str, float, float], ...]  # of that row, those that changed most
     differences: tuple[DifferenceView, ...]
 
     @property
     def flipped(self) -> tuple[int, ...]:
-        """The rows whose likeliest answer is another."""
-        return tuple(number for number, (before, after) in enumerate(self.said) if before != after)
+        """The rows whose answer is another; a row that was not there before, or is no more, is none of them."""
+        there = ~np.isnan(self.distance)
+        return tuple(at for at, (before, after) in enumerate(self.said) if there[at] and before != after)
 
     def figures(self) -> tuple[Figure, ...]:
         bars = [self._bars("before", 1), self._bars("after", 2)]
@@ -53,8 +57,8 @@ class ChangeView(View):
         return (*bars, *along, *(figure for one in self.differences for figure in one.figures()))
 
     def sentences(self) -> tuple[str, ...]:
-        rows = len(self.rows)
-        told = [f"{self.what}: {len(self.flipped)} of {rows} answers changed, at most by {self.distance.max():.4f}."]
+        rows, most = int((~np.isnan(self.distance)).sum()), np.nanmax(self.distance)
+        told = [f"{self.what}: {len(self.flipped)} of {rows} answers changed, at most by {most:.4f}."]
         for at in self.flipped[:SHOWN]:
             told.append(f"“{self.rows[at]}” ({at}): {self.said[at][0]} became {self.said[at][1]}.")
         return (*told, *(sentence for one in self.differences for sentence in one.sentences()))
@@ -70,10 +74,11 @@ class ChangeView(View):
 
     def _strip(self) -> Figure:
         title = "How far each answer moved"
-        return Strip(title=title, tokens=self.rows, values=self.distance.tolist(), value_label="distance")
+        values = [None if np.isnan(value) else float(value) for value in self.distance]
+        return Strip(title=title, tokens=self.rows, values=values, value_label="distance")
 
     def _curve(self) -> Figure:
-        blocks = blocks_of(self.distance, POINTS)
+        blocks = blocks_of(np.nan_to_num(self.distance), POINTS)
         series = [
             Series(name=f"mean of {blocks.size}", x=blocks.starts, y=blocks.mean),
             Series(name=f"maximum of {blocks.size}", x=blocks.starts, y=blocks.maximum),
@@ -91,11 +96,10 @@ def swap(
     looks: Sequence[Look] = (),
 ) -> ChangeView:
     """What changes when a word is replaced: the answers, and each of the views that `looks` give."""
-    given = replaced(reading.given, old, new, at=at)
-    other = read(subject, given)
+    other = _read_again(subject, reading, replaced(reading.given, old, new, at=at))
     differences = tuple(changed(lambda one, look=look: look(subject, one), reading, other) for look in looks)  # type: ignore[misc]
-    before, after = _answers(subject, reading), _answers(subject, other)
-    return _view(subject, reading, f"“{old}” becomes “{new}”", before, after, differences)
+    answers = _answers(subject, reading), _answers(subject, other)
+    return _view(subject, f"“{old}” becomes “{new}”", paired(reading.rows, other.rows), answers, differences)
 
 
 def edited(
@@ -111,15 +115,34 @@ def edited(
     with edit:
         after = _answers(subject, reading)
         others = [look(subject, reading) for look in looks]
-    return _view(subject, reading, what, before, after, tuple(map(difference, views, others)))
+    differences = tuple(map(difference, views, others))
+    return _view(subject, what, paired(reading.rows, reading.rows), (before, after), differences)
+
+
+def _read_again(subject: Subject, reading: Reading, given: Any) -> Reading:
+    """Another input; of a translation the source, with the target that stood there before: else two things change."""
+    if not isinstance(reading.inputs, Pair):
+        return read(subject, given)
+    other = read(subject, given, target="")  # a target at hand costs no search, and gives way to the one of before
+    inputs = Pair(other.inputs.source, reading.inputs.target)
+    return reading._replace(given=given, inputs=inputs, sides=(other.sides[0], *reading.sides[1:]))
+
+
+class Answers(NamedTuple):
+    """What a model answers to one input."""
+
+    values: np.ndarray  # [R,K] probabilities where the answers of a row exclude each other, else the scores
+    said: tuple[str, ...]  # [R] what it decides
+    exclusive: bool
 
 
 @torch.no_grad()
-def _answers(subject: Subject, reading: Reading) -> np.ndarray:
-    """[R,K] probabilities where the answers of a row exclude each other, else the scores."""
+def _answers(subject: Subject, reading: Reading) -> Answers:
     with still(subject.model):
         found = scores(subject, reading.inputs)[0].double()
-    return (found.softmax(dim=-1) if _exclusive(subject, reading) else found).cpu().numpy()
+    exclusive = _exclusive(subject, reading)
+    values = likelihoods(subject, found) if exclusive else found
+    return Answers(values.cpu().numpy(), tuple(map(subject.name, decided(subject, found))), exclusive)
 
 
 def _exclusive(subject: Subject, reading: Reading) -> bool:
@@ -130,30 +153,29 @@ ONE_OF_SEVERAL = ("label", "tags", "masked")  # targets of which one answer is r
 
 
 def _view(
-    subject: Subject,
-    reading: Reading,
-    what: str,
-    before: np.ndarray,
-    after: np.ndarray,
-    differences: tuple[DifferenceView, ...],
+    subject: Subject, what: str, rows: Axis, both: tuple[Answers, Answers], differences: tuple[DifferenceView, ...]
 ) -> ChangeView:
-    count = min(len(before), len(after))  # a text that has grown has rows that were not there before
-    before, after = before[:count], after[:count]
+    places = [[pair[when] for pair in rows.pairs] for when in (0, 1)]
+    before, after = (taken(one.values, [where]) for one, where in zip(both, places, strict=True))
+    said = [_said(one.said, where) for one, where in zip(both, places, strict=True)]
     moved = np.abs(after - before)
-    distance = moved.sum(axis=1) / 2 if _exclusive(subject, reading) else moved.max(axis=1)
-    row = int(distance.argmax())
+    distance = moved.sum(axis=1) / 2 if both[0].exclusive else moved.max(axis=1)
+    row = int(np.nanargmax(distance))
     most = np.argsort(-np.maximum(moved[row], moved[row].max() * (before[row] == before[row].max())), kind="stable")
-    said = zip(before.argmax(axis=1).tolist(), after.argmax(axis=1).tolist(), strict=True)
     return ChangeView(
         title=what,
         what=what,
-        rows=reading.rows[:count],
-        said=tuple((subject.name(one), subject.name(other)) for one, other in said),
+        rows=rows.names,
+        said=tuple(zip(*said, strict=True)),
         distance=distance,
         row=row,
         answers=tuple((subject.name(int(k)), float(before[row, k]), float(after[row, k])) for k in most[:SHOWN]),
         differences=differences,
     )
+
+
+def _said(said: Sequence[str], places: Sequence[int | None]) -> list[str]:
+    return ["∅" if place is None else said[place] for place in places]
 
 
 def replaced(given: Any, old: str, new: str, *, at: int | None = None) -> Any:
@@ -164,15 +186,19 @@ def replaced(given: Any, old: str, new: str, *, at: int | None = None) -> Any:
     """
     if isinstance(given, str):
         return _in_text(given, old, new, at)
+    if not _has_words(given):
+        raise DataError(f"there are no words in this input, a {type(given).__name__}", fix="swap words of a text")
     if isinstance(given, tuple) and not isinstance(given, Words):  # two texts: the first that has it
         number = next((one for one, text in enumerate(given) if _places(text, old)), 0)
         return (*given[:number], _in_text(given[number], old, new, at), *given[number + 1 :])
-    if not isinstance(given, Words | list):
-        raise DataError(f"there are no words in {type(given).__name__}", fix="swap words of a text")
     words = given.words() if isinstance(given, Words) else given
     places = [number for number, word in enumerate(words) if word == old]
     place = _one(places, old, at, words)
     return [*words[:place], new, *words[place + 1 :]]
+
+
+def _has_words(given: Any) -> bool:
+    return isinstance(given, Words) or (isinstance(given, tuple | list) and all(isinstance(one, str) for one in given))
 
 
 def _places(text: str, old: str) -> list[tuple[int, int]]:

@@ -14,7 +14,7 @@ import shutil
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -57,8 +57,10 @@ class View(ABC):
         return "\n\n".join([*drawn, *([said] if said else [])])
 
     def svg(self) -> str:
-        """The figures as one SVG element."""
-        return stacked(self.figures())
+        """The figures as one SVG element; what is said first about the view stands below the first of them."""
+        first, *others = self.figures()
+        said = " ".join(filter(None, (first.caption, *self.sentences()[:1])))
+        return stacked((replace(first, caption=said), *others))
 
     def html(self) -> str:
         """The view as one HTML file that needs nothing else."""

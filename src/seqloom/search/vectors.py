@@ -143,7 +143,7 @@ def opened(kept: bytes) -> Any:
     """The graph of these bytes, as `saved` gave them."""
     with needing("search"):
         from usearch.index import Index
-    walk = Index.restore(kept)
+    walk: Any = Index.restore(kept)
     if walk is None:
         raise DataError("these bytes are no graph of usearch", fix="make the index again")
     walk.expansion_search = LEAST_WALK  # the bytes do not hold it

@@ -13,6 +13,7 @@ from torch import Tensor
 from seqloom.errors import DataError
 from seqloom.inspection.asking import scores
 from seqloom.inspection.attention_layers import chosen_token, evaluating
+from seqloom.inspection.deciding import decided
 from seqloom.inspection.subject import Answer, Reading, Subject
 from seqloom.inspection.tokens import Token
 
@@ -47,7 +48,9 @@ def chosen_goal(
     """
     found = _scores(subject, reading)
     rows = _rows(reading, at)
-    answers = tuple(_answer(subject, reading, found, row, answer, against) for row in rows)
+    said = _said(subject, reading, found) if answer is None else (subject.column(answer),) * len(reading.rows)
+    other = None if against is None else subject.column(against)
+    answers = tuple(_answer(subject, found, Answer(row, said[row], other)) for row in rows)
     if len(answers) > 1:
         return Goal(answers, f"all {len(answers)} answers together")
     return Goal(answers, named(subject, reading, answers[0]))
@@ -56,7 +59,8 @@ def chosen_goal(
 def every_goal(subject: Subject, reading: Reading, rows: Sequence[int]) -> tuple[Goal, ...]:
     """A goal for each of some rows: what the model says there, or was made to say."""
     found = _scores(subject, reading)
-    answers = [_answer(subject, reading, found, row, None, None) for row in rows]
+    said = _said(subject, reading, found)
+    answers = [_answer(subject, found, Answer(row, said[row])) for row in rows]
     return tuple(Goal((answer,), named(subject, reading, answer)) for answer in answers)
 
 
@@ -96,29 +100,27 @@ def _rows(reading: Reading, at: int | str | None) -> tuple[int, ...]:
     return tuple(range(len(reading.rows)))
 
 
-def _answer(
-    subject: Subject, reading: Reading, found: Tensor, row: int, answer: str | int | None, against: str | int | None
-) -> Answer:
-    column = _said(reading, found, row) if answer is None else subject.column(answer)
-    other = None if against is None else subject.column(against)
-    for each in (column, other):
+def _answer(subject: Subject, found: Tensor, meant: Answer) -> Answer:
+    """The answer that is meant; DataError for one that the scores [R,K] have not, or against itself."""
+    for each in (meant.column, meant.against):
         if each is not None and not 0 <= each < found.shape[1]:
             raise DataError(
                 f"there is no answer {each}", fix=f"the answers are numbered from 0 to {found.shape[1] - 1}"
             )
-    if column == other:
-        raise DataError(f"“{subject.name(column)}” was asked for against itself", fix="name two answers")
-    return Answer(row, column, other)
+    if meant.column == meant.against:
+        raise DataError(f"“{subject.name(meant.column)}” was asked for against itself", fix="name two answers")
+    return meant
 
 
-def _said(reading: Reading, found: Tensor, row: int) -> int:
-    """What was said in a row; behind the end of a running text nothing was yet, and the likeliest is meant."""
+def _said(subject: Subject, reading: Reading, found: Tensor) -> tuple[int, ...]:
+    """What was said in each row; behind the end of a running text nothing was yet, and the likeliest is meant."""
     if reading.rows == ("vector",):
         raise DataError(
             f"a vector has {found.shape[1]} numbers, and none of them is the answer",
             fix="compare two texts, or name the number with answer=",
         )
-    goes_on = len(reading.sides) > 1 or row + 1 < len(reading.rows)
-    if reading.said is not None and goes_on:
-        return reading.said[row]
-    return int(found[row].argmax())
+    if reading.said is None:
+        return tuple(decided(subject, found))
+    if len(reading.sides) > 1:
+        return reading.said
+    return (*reading.said[:-1], *decided(subject, found[-1:]))

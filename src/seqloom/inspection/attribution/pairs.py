@@ -9,10 +9,10 @@ each vector is made token by token, and so is their product:
 This is chosen because it adds up, and each cell is a part of the whole; `occlusion` instead measures what is lost when
 both tokens of a pair are gone and neither loss alone tells, (u(a) - u(a without i)) . (v(b) - v(b without j)), which
 costs one pass for each token and adds up to nothing. Derivatives are taken as differences on both sides of a point, in
-one direction for each token: forward passes alone, for any family.
+one direction for each token: forward passes alone, for any family, two for each token at each of 16 to 256 steps.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -34,6 +34,8 @@ from seqloom.types import Both
 
 STEP = 1 / 512  # of the way between a token and its baseline, to both sides
 MOST_STEPS = 256
+MOST_ELEMENTS = 2**22  # tokens that are read on the way of one text: minutes for a small model
+LONGEST = {"integrated": 256, "occlusion": MEDIUM}  # tokens: each is moved alone, at every step or once
 COMPLETE = 0.003  # of the way of each of the two vectors
 STRONGEST = 16
 
@@ -113,8 +115,11 @@ def similarity_pairs(
         raise ConfigError(f"pairs are not measured by '{method}'", fix=did_you_mean(method, MEASURES))
     if not isinstance(reading.inputs, Both):
         raise DataError("pairs of tokens belong to two texts that are compared", fix="read a pair of texts")
-    if max(len(side.tokens) for side in reading.sides) > MEDIUM:
-        raise DataError(f"texts of more than {MEDIUM} tokens have too many pairs to look at", fix="give parts of them")
+    if max(len(side.tokens) for side in reading.sides) > LONGEST[method]:
+        raise DataError(
+            f"texts of more than {LONGEST[method]} tokens have too many pairs to look at by the method {method}",
+            fix=f"give parts of them; occlusion costs least, and takes {LONGEST['occlusion']}",
+        )
     ground = ground_of(subject, reading, baseline)
     with at_work(ground), torch.no_grad():
         first, second = (MEASURES[method](ground, at) for at in (0, 1))
@@ -177,24 +182,33 @@ def _integrated(ground: Ground, place: int) -> Tensor:
         value,
         lambda missing: np.linalg.norm(missing, axis=1) / (COMPLETE * rise),
     )
-    return torch.from_numpy(completed(way, MOST_STEPS)[0])
+    return torch.from_numpy(completed(way, min(MOST_STEPS, MOST_ELEMENTS // (2 * len(here) ** 2)))[0])
 
 
 def _jacobian(ground: Ground, place: int, share: float) -> np.ndarray:
     """[E,D] how the vector of a text changes as each token alone goes on its way."""
     here, base = ground.here[place], ground.base[place]
     at = base + share * (here - base)
-    each = torch.eye(len(here), dtype=here.dtype, device=here.device)[..., None] * (here - base) * STEP  # [E,E,D]
-    ahead, behind = _units(ground, place, at + each), _units(ground, place, at - each)
-    return ((ahead - behind).double() / (2 * STEP)).cpu().numpy()
+    found = []
+    for alone in _one_by_one(ground, here):
+        step = alone * (here - base) * STEP
+        ahead, behind = _units(ground, place, at + step), _units(ground, place, at - step)
+        found.append((ahead - behind).double() / (2 * STEP))
+    return torch.cat(found).cpu().numpy()
+
+
+def _one_by_one(ground: Ground, here: Tensor) -> Iterator[Tensor]:
+    """[N,E,1] bool: one token after another, as many rows as a pass reads; all of them at once would be [E,E,D]."""
+    each = torch.eye(len(here), dtype=torch.bool, device=here.device)[..., None]
+    yield from torch.split(each, ground.rows_at_once)
 
 
 def _occluded(ground: Ground, place: int) -> Tensor:
     """[E,D] what the vector of a text loses with each token at its baseline."""
     here, base = ground.here[place], ground.base[place]
-    gone = torch.eye(len(here), dtype=torch.bool, device=here.device)[..., None]
     whole = _units(ground, place, here[None])
-    return (whole - _units(ground, place, torch.where(gone, base, here))).double().cpu()
+    found = [_units(ground, place, torch.where(gone, base, here)) for gone in _one_by_one(ground, here)]
+    return (whole - torch.cat(found)).double().cpu()
 
 
 MEASURES: Mapping[str, Callable[[Ground, int], Tensor]] = {"integrated": _integrated, "occlusion": _occluded}

@@ -7,7 +7,7 @@
 Integrated gradients add up to s(x) - s(b): steps are taken until less than one in a hundred is missing (`path`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +21,8 @@ from seqloom.inspection.attribution.path import Way, completed, told
 
 MOST_STEPS = 1024
 MOST_ELEMENTS = 2**20  # that are read on the way of a long input, if no steps are asked for
+MOST_BACK = 2**21  # answers x elements x steps: each answer goes back through every element at each step
+FEWEST_STEPS = 32  # below which several answers are not worth their time: so 65,536 of answers x elements at most
 COMPLETE = 0.005  # of s(x) - s(b): half of what is promised
 ROUNDING = 1e-5  # of the scores themselves: a difference below it is none
 
@@ -35,8 +37,8 @@ class Measured(NamedTuple):
 
 def gradient(ground: Ground, goals: Sequence[Goal]) -> Measured:
     """The length of the slope at each element."""
-    found = slopes(ground, goals, torch.ones(1))
-    return Measured(tuple(each[:, 0].norm(dim=-1).double().cpu().numpy() for each in found))
+    found = _told(ground, goals, torch.ones(1), lambda _at, slope: slope.norm(dim=-1).double())
+    return Measured(tuple(each[:, 0].cpu().numpy() for each in found))
 
 
 def gradient_x_input(ground: Ground, goals: Sequence[Goal]) -> Measured:
@@ -49,11 +51,21 @@ def integrated(ground: Ground, goals: Sequence[Goal], steps: int | None = None) 
     if steps is not None and not 1 <= steps <= MOST_STEPS:
         raise ConfigError(f"{steps} steps of integrated gradients were asked for", fix=f"take 1 to {MOST_STEPS}")
     sizes = [len(each) for each in ground.here]
+    _require_affordable(len(goals), sum(sizes), steps or FEWEST_STEPS)
+    most = min(MOST_STEPS, MOST_ELEMENTS // sum(sizes), MOST_BACK // (sum(sizes) * len(goals)))
     way = _way(ground, goals)
-    found, taken = (
-        completed(way, min(MOST_STEPS, MOST_ELEMENTS // sum(sizes))) if steps is None else (told(way, steps), steps)
-    )
+    found, taken = completed(way, most) if steps is None else (told(way, steps), steps)
     return _without_held(ground, Measured(tuple(np.split(found.T, np.cumsum(sizes)[:-1], axis=1)), taken))
+
+
+def _require_affordable(goals: int, elements: int, steps: int) -> None:
+    """Nothing; ConfigError for several answers that would take many minutes. One answer is always explained."""
+    if goals > 1 and goals * elements * steps > MOST_BACK:
+        fits = max(1, MOST_BACK // (elements * steps))
+        raise ConfigError(
+            f"integrated gradients of {goals:,} answers by {elements:,} elements with {steps:,} steps were asked for",
+            fix=f"choose at most {fits} answers with rows=(start, stop), or a method that takes no steps",
+        )
 
 
 def ends(ground: Ground, goals: Sequence[Goal]) -> tuple[np.ndarray, np.ndarray]:
@@ -89,24 +101,28 @@ def _at(ground: Ground, goals: Sequence[Goal], shares: Sequence[float]) -> np.nd
 def _rises(ground: Ground, goals: Sequence[Goal], shares: Tensor) -> tuple[np.ndarray, ...]:
     """[G,N,E] of each place: the slope times the whole way, at each share of it."""
     found = []
+    ways = [here - base for here, base in zip(ground.here, ground.base, strict=True)]
     for some in torch.split(shares, ground.rows_at_once):
-        found_here = slopes(ground, goals, some)
-        ways = [here - base for here, base in zip(ground.here, ground.base, strict=True)]
-        rises = [(each * way).double().sum(dim=-1) for each, way in zip(found_here, ways, strict=True)]
+        rises = _told(ground, goals, some, lambda at, slope: (slope * ways[at]).double().sum(dim=-1))
         found.append([each.cpu().numpy() for each in rises])
     return tuple(np.concatenate(each, axis=1) for each in zip(*found, strict=True))
 
 
 def slopes(ground: Ground, goals: Sequence[Goal], shares: Tensor) -> list[Tensor]:
     """[G,N,E,D] of each place: the derivative of each goal at each share of the way."""
+    return _told(ground, goals, shares, lambda _at, slope: slope)
+
+
+def _told(ground: Ground, goals: Sequence[Goal], shares: Tensor, tell: Callable[[int, Tensor], Tensor]) -> list[Tensor]:
+    """[G,...] of each place: what is told of the slope [N,E,D] of each goal there, one slope being held at a time."""
     with at_work(ground):
         values = [each.detach().requires_grad_() for each in ground.along(shares)]
         scores = ground.scores(values)
-        each_goal = [
-            torch.autograd.grad(goal.of(scores).sum(), values, retain_graph=True, materialize_grads=True)
-            for goal in goals
-        ]
-    return [torch.stack(slopes) for slopes in zip(*each_goal, strict=True)]
+        found = []
+        for goal in goals:
+            each = torch.autograd.grad(goal.of(scores).sum(), values, retain_graph=True, materialize_grads=True)
+            found.append([tell(at, slope) for at, slope in enumerate(each)])
+    return [torch.stack(told) for told in zip(*found, strict=True)]
 
 
 def _without_held(ground: Ground, measured: Measured) -> Measured:

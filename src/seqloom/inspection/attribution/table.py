@@ -161,7 +161,10 @@ def attribution_table(
     steps: int | None = None,
     words: bool = False,
 ) -> AttributionTableView:
-    """What each token has to do with each answer; of many answers, those from `rows[0]` to before `rows[1]`."""
+    """What each token has to do with each answer; of many answers, those from `rows[0]` to before `rows[1]`.
+
+    Integrated gradients go back once for each answer at every step, so answers x tokens are 65,536 of them at most.
+    """
     method_of(method)
     start, stop = _chosen_rows(reading, rows)
     ground = ground_of(subject, reading, baseline)

@@ -73,6 +73,11 @@ class FaithfulnessView(View):
             raise DataError(f"'{name}' was not measured", fix=f"choose from {', '.join(found)}")
         return found[name]
 
+    def to_json(self) -> dict[str, Any]:
+        """The numbers, with the level and the verdict before them."""
+        known = super().to_json()
+        return {"kind": known.pop("kind"), "level": self.level, "verdict": self.verdict, **known}
+
     def figures(self) -> tuple[Figure, ...]:
         curves = pictures.removal_curves(
             mean_curves([each.rationale.told for each in self.examples]),

@@ -4,7 +4,9 @@ frozen       equal weights in the place of the model's own, nothing trained anew
 retrained    a model of the same build that learnt with equal weights (pooling "mean" in the place of "attention"):
              does *the task* need them? If it scores as well, none of the other tests says anything about need.
 seeds        models of the same build from other seeds: JSD of their weights from these, the median over the models.
-             The furthest weights of an adversary mean something where they lie beyond this.
+             The furthest weights of an adversary mean something where they lie beyond this, so it is measured as theirs
+             is: row by row and head by head, all keys in, the mean. The heads of another model stand in any order, so
+             each is set beside one that is like it.
 """
 
 from collections.abc import Sequence
@@ -12,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from seqloom.errors import DataError
 from seqloom.inspection.asking import read
@@ -19,8 +22,11 @@ from seqloom.inspection.attention_layers import chosen_layer, evaluating, layers
 from seqloom.inspection.faithfulness.answers import decided, flipped, probabilities
 from seqloom.inspection.faithfulness.bench import Bench, at_bench
 from seqloom.inspection.faithfulness.distances import jensen_shannon, total_variation
+from seqloom.inspection.faithfulness.imposing import Rows
 from seqloom.inspection.faithfulness.permuting import evened
 from seqloom.inspection.subject import Reading, Subject
+
+MOST_CELLS = 2**19  # weights of a model that are held beside those of another: of more, rows are taken evenly
 
 
 class Evened(NamedTuple):
@@ -82,27 +88,59 @@ def seed_distance(bench: Bench, others: Sequence[Subject], layer: int | str | No
     """JSD of the weights of other models from these, the median over the models; None without any."""
     if not others:
         return None
-    own = _shares(bench.weights)
+    own = _rows(bench)
     return float(np.median([_distance(own, _weights(other, bench.reading, layer)) for other in others]))
 
 
-def _weights(other: Subject, reading: Reading, layer: int | str | None) -> np.ndarray:
-    again = read(other, reading.given)
+def _weights(other: Subject, reading: Reading, layer: int | str | None) -> Tensor:
+    again = _read_again(other, reading)
     with at_bench(other, again, chosen_layer(layers_of(other, again), layer)) as bench:
-        return _shares(bench.weights)
+        return _rows(bench)
 
 
-def _shares(weights: np.ndarray) -> np.ndarray:
-    """The weights of what was written, as shares of what they have together."""
-    known = weights[~np.isnan(weights)]
-    shares: np.ndarray = known / max(known.sum(), np.finfo(float).tiny)
-    return shares
-
-
-def _distance(own: np.ndarray, others: np.ndarray) -> float:
-    if own.shape != others.shape:
+def _read_again(other: Subject, reading: Reading) -> Reading:
+    """What another model reads of the same input; of a translation what this one said, not what the other would say."""
+    again = read(other, reading.given)
+    own, others = reading.sides[0], again.sides[0]
+    if own.tokens != others.tokens:
         raise DataError(
-            f"another model cuts this input into {len(others)} tokens, and this one into {len(own)}",
+            f"another model cuts this input into {len(others.tokens)} other tokens than the {len(own.tokens)} of this",
             fix="compare models that were trained with the same tokeniser",
         )
-    return float(jensen_shannon(torch.from_numpy(own), torch.from_numpy(others)))
+    return again if reading.said is None else reading
+
+
+def _rows(bench: Bench) -> Tensor:
+    """[H,R,S] the model's own weights in the rows that are meant, or in some of them, evenly spread."""
+    every = -(-bench.cells // MOST_CELLS)
+    meant = bench.asked.nonzero()[::every, 0]
+    found: list[Tensor] = []
+
+    def keep(rows: Rows, _part: slice) -> Tensor:
+        mine = meant[(meant >= rows.start) & (meant < rows.stop)] - rows.start
+        found.append(rows.weights[0, :, mine].double().cpu())
+        return rows.weights
+
+    bench.under(keep, 1)
+    return torch.cat(found, dim=1)
+
+
+def _distance(own: Tensor, others: Tensor) -> float:
+    if own.shape != others.shape:
+        raise DataError(
+            f"another model weighs with {len(others)} heads of {others.shape[1]} rows, and this one with {len(own)} of "
+            f"{own.shape[1]}",
+            fix="compare models of the same build",
+        )
+    apart = torch.stack([jensen_shannon(head, others).mean(dim=-1) for head in own])  # [H,H]
+    return float(np.mean(_matched(apart.numpy())))
+
+
+def _matched(apart: np.ndarray) -> list[float]:
+    """[H] the distances of heads that are set side by side: the two most alike first, then those of the rest."""
+    left, found = apart.copy(), []
+    for _ in range(len(apart)):
+        row, column = divmod(int(left.argmin()), left.shape[1])
+        found.append(float(left[row, column]))
+        left[row], left[:, column] = np.inf, np.inf
+    return found

@@ -1,9 +1,11 @@
 """The graph of an expression: every number with its local derivatives, what comes from above, and its gradient."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from seqloom.errors import DataError, did_you_mean
 from seqloom.figures import Figure
 from seqloom.figures.axis import brief
 from seqloom.figures.words import visible, wrap
@@ -38,11 +40,21 @@ class ExpressionGraph(View):
         return {node.name: node.gradient for node in self.nodes if node.operation == "input"}
 
     def __getitem__(self, name: str) -> Node:
-        return next(node for node in self.nodes if node.name == name)
+        found = {node.name: node for node in reversed(self.nodes)}  # of equal names the first
+        if name not in found:
+            raise DataError(f"there is no number called '{name}' in the expression", fix=did_you_mean(name, found))
+        return found[name]
 
     def stepped(self, rate: float) -> "ExpressionGraph":
         """The same expression after one step of gradient descent: each input less rate x its gradient."""
         moved = {name: value - rate * self.gradients[name] for name, value in self.inputs.items()}
+        for name, value in moved.items():
+            if not math.isfinite(value):
+                slope = brief(self.gradients[name])
+                raise DataError(
+                    f"one step at rate {rate} with the gradient {slope} takes {name} to {value}",
+                    fix="give a smaller rate, such as 0.1, or start where the gradient is finite",
+                )
         return expression_graph(self.expression, moved)
 
     def steps(self) -> tuple[Step, ...]:
@@ -172,7 +184,7 @@ def expression_graph(text: str, values: Mapping[str, float]) -> ExpressionGraph:
     """
     computed = evaluate(text, values)
     given = ", ".join(f"{name} = {brief(value)}" for name, value in values.items())
-    title = " ; ".join(part.strip() for part in text.splitlines() if part.strip())
+    title = " ; ".join(part.strip() for part in text.split("\n") if part.strip())
     title = f"{title}  at  {given}" if given else title
     return ExpressionGraph(title=title, expression=text, nodes=computed.nodes, target=computed.target)
 

@@ -38,9 +38,17 @@ def _softmax_slopes(values: Numbers, out: float) -> tuple[float, ...]:
     return out * (1 - out), *(-out * share for share in others)
 
 
+def _power(x: float, y: float) -> float:
+    """x^y; infinite where it is too large for a number, which Python would not say of its own accord."""
+    try:
+        return float(x**y)
+    except OverflowError:
+        return -math.inf if x < 0 and y % 2 == 1 else math.inf
+
+
 def _power_slopes(values: Numbers, out: float) -> tuple[float, ...]:
     x, y = values
-    by_base = 0.0 if y == 0 else y * x ** (y - 1) if x != 0 or y >= 1 else math.inf
+    by_base = 0.0 if y == 0 else y * _power(x, y - 1) if x != 0 or y >= 1 else math.inf
     if x > 0:
         return by_base, out * math.log(x)
     return by_base, 0.0 if x == 0 and y > 0 else math.nan  # a negative base has no derivative by its exponent

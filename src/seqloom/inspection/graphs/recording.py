@@ -3,13 +3,14 @@
 Operations are those that the code calls (`linear`, `softmax`, `+`), heard by a `TorchFunctionMode`, which stands above
 autograd; hooks of modules say inside which call each happens, and hooks of tensors bring their gradients. So an
 operation is whatever has a result with a gradient: what only makes masks, shapes and numbers of symbols is passed over,
-and its result stands for what was handed in. Fused kernels stay as they are, as one operation.
+and its result stands for what was handed in. Fused kernels stay as they are, as one operation. What changes in place is
+seen from the version that torch counts, whatever the function is called; a change of a view is one of its whole tensor.
 """
 
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, cast
 
@@ -46,6 +47,7 @@ class Recorder(TorchFunctionMode):
         self.strays = list[Tensor]()  # leaves that nobody announced
         self._handles = list[RemovableHandle]()
         self._made: Any = WeakTensorKeyDictionary()  # tensor -> its operation
+        self._versions: Any = WeakTensorKeyDictionary()  # tensor -> its version when that was noted
         self._origins: Any = WeakTensorKeyDictionary()  # tensor without gradient -> the operations that it came from
         self._functions = dict[Any, int]()  # autograd's node -> operation
         self._path: tuple[str, ...] = ()
@@ -105,24 +107,32 @@ class Recorder(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """What the function returns; heard."""
         given = kwargs or {}
-        result = func(*args, **given)
-        name = called(func)
-        changed = args[:1] if name == "setitem" else result
-        found = [tensor for tensor in tensors_in(changed) if self._is_new(tensor, name)]
         inputs = list(tensors_in((args, given)))
+        before = [_version(one) for one in inputs]
+        result = func(*args, **given)
+        changed = [one for one, version in zip(inputs, before, strict=True) if _version(one) != version]
+        whole = _whole(changed)
+        found = [*whole, *(tensor for tensor in tensors_in(result) if self._is_new(tensor, changed))]
         slopes = [tensor for tensor in found if tensor.requires_grad and tensor.grad_fn is not None]
         if slopes:
-            is_local = len(found) == 1 and not name.endswith("_") and name != "setitem"
+            is_local = len(found) == 1 and not changed
             again = (lambda clones: func(*replaced(args, clones), **replaced(given, clones))) if is_local else None
-            self._note(name, inputs, slopes, again)
+            self._note(called(func), inputs, slopes, again, [*changed, *whole])
         elif found:
             origins = tuple(dict.fromkeys(at for one in inputs for at in self._origin(one)))
             for tensor in found:
                 self._origins[tensor] = origins
         return result
 
-    def _is_new(self, tensor: Tensor, name: str) -> bool:
-        return name.endswith("_") or name == "setitem" or (tensor not in self._made and tensor not in self.weights)
+    def _is_new(self, tensor: Tensor, changed: list[Tensor]) -> bool:
+        return all(tensor not in known for known in (self._made, self.weights)) and not _among(tensor, changed)
+
+    def _keep(self, tensor: Tensor, at: int) -> None:
+        """Remember which operation a tensor is of, as it stands now."""
+        self._made[tensor] = at
+        self._versions[tensor] = _version(tensor)
+        if tensor.grad_fn is not None:
+            self._functions[tensor.grad_fn] = at
 
     def _origin(self, tensor: Tensor) -> tuple[int, ...]:
         if tensor in self._made:
@@ -134,7 +144,7 @@ class Recorder(TorchFunctionMode):
         tensor = given.tensor
         shape = tuple(tensor.shape)
         at = self._add(Op(name, given.name, self._path, (), (), (), shape, "", summary([tensor])))
-        self._made[tensor] = at
+        self._keep(tensor, at)
         if tensor.requires_grad:
             self._watch(tensor, at)
         return at
@@ -146,32 +156,43 @@ class Recorder(TorchFunctionMode):
         return len(self.ops) - 1
 
     def _watch(self, tensor: Tensor, at: int) -> None:
-        """Hear the gradient of a tensor, and know the node of autograd that made it."""
+        """Hear the gradient of a tensor."""
         kept = self.gradients.setdefault(at, [])
         handle: RemovableHandle = cast(Any, tensor).register_hook(lambda gradient: kept.append(summary([gradient])))
         if tensor.grad_fn is None:
             self._handles.append(handle)  # a tensor that lives on
-        else:
-            self._functions[tensor.grad_fn] = at
 
-    def _note(self, name: str, inputs: list[Tensor], found: list[Tensor], again: Any) -> None:
+    def _note(self, name: str, inputs: list[Tensor], found: list[Tensor], again: Any, changed: list[Tensor]) -> None:
+        inputs = [*inputs, *(one for one in changed if one in self._made)]  # also the whole of a view
         weights = tuple(dict.fromkeys(self.weights[one] for one in inputs if one in self.weights))
-        sources = {self.operation_of(one): one for one in inputs if one.requires_grad and one not in self.weights}
-        parents = tuple(sources) or tuple(dict.fromkeys(at for one in inputs for at in self._origin(one)))
-        slopes = self._locals(list(sources.values()), found[0], again) if sources and again else ()
+        sources = {one: self._maker(one, changed) for one in inputs if one.requires_grad and one not in self.weights}
+        parents = tuple(dict.fromkeys(sources.values() or (at for one in inputs for at in self._origin(one))))
+        slopes = self._locals(sources, found[0], again) if sources and again else ()
         shape = tuple(found[0].shape)
         value = summary(found)
-        is_dead = (
-            value.is_zero and bool(sources) and not any(one.is_floating_point() and not one.any() for one in inputs)
-        )
+        is_dead = value.is_zero and bool(sources) and not any(self._was_zero(one, changed) for one in inputs)
         at = self._add(Op(name, "", self._path, parents, slopes, weights, shape, _place(), value, is_dead))
+        for tensor in (*found, *changed):
+            self._keep(tensor, at)
         for tensor in found:
-            self._made[tensor] = at
             self._watch(tensor, at)
 
+    def _maker(self, tensor: Tensor, changed: list[Tensor]) -> int:
+        """The operation that made an input; of one that was just changed in place, as it was before."""
+        was_changed = tensor in self._made and _among(tensor, changed)
+        return cast(int, self._made[tensor]) if was_changed else self.operation_of(tensor)
+
+    def _was_zero(self, tensor: Tensor, changed: list[Tensor]) -> bool:
+        if tensor in self._made and _among(tensor, changed):
+            return self.ops[cast(int, self._made[tensor])].value.is_zero
+        return tensor.is_floating_point() and not bool(tensor.any())
+
     def operation_of(self, tensor: Tensor) -> int:
-        """The operation that made a tensor; one that was not heard is found by what autograd knows of it."""
-        if tensor in self._made:
+        """The operation that made a tensor; one that was not heard is found by what autograd knows of it.
+
+        So is a tensor that has changed since, because another one that shares its memory was changed.
+        """
+        if tensor in self._made and (tensor.grad_fn is None or self._versions[tensor] == _version(tensor)):
             return cast(int, self._made[tensor])
         if tensor.grad_fn is None:
             self.strays.append(tensor)
@@ -180,7 +201,7 @@ class Recorder(TorchFunctionMode):
         parents, weights = self._behind(tensor.grad_fn)
         shape = tuple(tensor.shape)
         at = self._add(Op(name, "", self._path, parents, (), weights, shape, "", summary([tensor])))
-        self._made[tensor] = at
+        self._keep(tensor, at)
         self._watch(tensor, at)
         return at
 
@@ -201,9 +222,14 @@ class Recorder(TorchFunctionMode):
                     todo.append(inner)
         return tuple(sorted(parents)), tuple(weights)
 
-    def _locals(self, sources: list[Tensor], result: Tensor, again: Any) -> tuple[float | None, ...]:
-        """The derivative of a number by each number that it was made of: the operation alone, done once more."""
-        if any(one.numel() != 1 for one in (*sources, result)):
+    def _locals(self, sources: Mapping[Tensor, int], result: Tensor, again: Any) -> tuple[float | None, ...]:
+        """The derivative of a number by each number that it was made of: the operation alone, done once more.
+
+        A number that is one of several results has none: what its operation shows is all of them together.
+        """
+        if any(one.numel() != 1 for one in (*sources, result)) or len(set(sources.values())) < len(sources):
+            return ()
+        if any(self.ops[at].value.total != 1 for at in sources.values()):
             return ()
         clones = {one: one.detach().clone().requires_grad_() for one in sources}
         with torch.enable_grad(), torch.random.fork_rng(devices=[]):
@@ -243,6 +269,24 @@ def _back(recorder: Recorder, number: Tensor, given: Sequence[Given]) -> Trace:
         for (weight, name), slope in zip(used.items(), found, strict=False)
     )
     return Trace(ops, weights, recorder.kinds, target, float(number.detach().reshape(())))
+
+
+def _version(tensor: Tensor) -> int:
+    """How often a tensor, or one that shares its memory, was changed in place."""
+    return 0 if tensor.is_inference() else tensor._version
+
+
+def _base(tensor: Tensor) -> Tensor:
+    return tensor if tensor._base is None else tensor._base
+
+
+def _whole(changed: list[Tensor]) -> list[Tensor]:
+    """The tensors that were changed, or those that they are views of; each once."""
+    return list({id(base): base for base in map(_base, changed)}.values())
+
+
+def _among(tensor: Tensor, tensors: Iterable[Tensor]) -> bool:
+    return any(tensor is one for one in tensors)
 
 
 def called(function: Any) -> str:
