@@ -111,8 +111,8 @@ def asked(folder: Path, theirs: Any, vectors: np.ndarray, questions: np.ndarray)
     print(f"question, ours / the library: passages {passages / alone:.2f}x, documents {documents / alone:.2f}x")
 
 
-def main() -> None:
-    rows = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
+def main(arguments: list[str]) -> None:
+    rows = int(arguments[0]) if arguments else 100_000
     changing.GRAPH_FROM = min(rows, changing.GRAPH_FROM)
     draws = np.random.default_rng(0)
     centres = draws.standard_normal((CENTRES, WIDTH))
@@ -123,4 +123,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])
