@@ -283,3 +283,13 @@ def places_of(x: Padded, start: Tensor | None = None) -> Places:
         return places
     assert x.segments is None, "packed documents are read from their beginning"
     return places._replace(positions=places.positions + start[:, None])
+
+
+def on_device(value: Any, device: torch.device) -> Any:
+    """The same batch, inputs or targets on a device."""
+    if isinstance(value, Tensor):
+        return value.to(device)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):  # Padded, Pair, Subwords, Batch
+        kind: Any = type(value)
+        return kind(*(on_device(one, device) for one in value))
+    return value

@@ -359,6 +359,7 @@ def test_a_file_has_a_line_for_each_input(tmp_path: Path) -> None:
     lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()]
     for number, (line, text) in enumerate(zip(lines, texts, strict=True)):
         assert line["row"] == number and line["error"] < 0.01
+        assert line["label"] in subject.task.meaning.schema.labels and line["answer"] == f"“{line['label']}”"
         side = line["sides"][0]
         assert [text[start:stop] for start, stop in side["offsets"]] == side["tokens"]
         assert sum(side["scores"]) == pytest.approx(line["score"] - line["baseline_scores"][0], rel=0.01)

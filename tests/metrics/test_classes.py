@@ -73,7 +73,7 @@ def test_a_row_taken_twice_counts_twice(examples: list[tuple[int, int]], seed: i
 def test_a_thousand_labels_of_a_hundred_thousand_rows_are_counted_in_milliseconds() -> None:
     draws = np.random.default_rng(0)
     said, true = draws.integers(0, 1_000, (2, 100_000)).astype(float)
-    start = time.perf_counter()
+    start = time.process_time()
     for _ in range(10):
         Counts.of(counted(said, true, np.ones(100_000), 1_000)).macro_f1  # noqa: B018
-    assert (time.perf_counter() - start) / 10 < 0.1
+    assert (time.process_time() - start) / 10 < 0.1

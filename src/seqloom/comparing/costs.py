@@ -22,8 +22,8 @@ from seqloom.data.preparing import Prepared
 from seqloom.data.schema import Part
 from seqloom.durable import read_manifest
 from seqloom.loaded import LoadedModel
-from seqloom.loaded.predicting import on_device
 from seqloom.tasks.judging import answering
+from seqloom.types import on_device
 
 TOGETHER = 32  # examples of a full batch
 ALONE = 16  # examples that are answered one by one

@@ -27,7 +27,6 @@ TAP = ".weights"
 MOST_NAMED = 12  # places of a token that stands in several
 
 Taken = TypeVar("Taken")
-evaluating = still  # inside its `with` nothing is dropped
 
 
 class AttentionLayer(NamedTuple):
@@ -140,6 +139,6 @@ def heard(
         if use in wanted:
             taken[use] = take(wanted[use], rows_of(offered))  # type: ignore[arg-type]  # what taps of weights offer
 
-    with evaluating(subject.model), listening(subject.model, f"*{TAP}", listen):
+    with still(subject.model), listening(subject.model, f"*{TAP}", listen):
         scores(subject, reading.inputs)
     return tuple(taken[layer.path, layer.call] for layer in layers)

@@ -18,7 +18,7 @@ from seqloom.data.problems import Ledger
 from seqloom.data.schema import Schema
 from seqloom.errors import DataError, RejectedError
 from seqloom.tasks.contract import Task
-from seqloom.types import Padded, Subwords
+from seqloom.types import Padded, Subwords, on_device
 
 
 def encoding(task: Task, longest: int, room: int | None, device: torch.device) -> Callable[[Any], Any]:
@@ -34,7 +34,7 @@ def encoding(task: Task, longest: int, room: int | None, device: torch.device) -
             inputs = INPUTS[schema.input](Encoder(schema, config, meaning.tokenizer, None, ledger).columns(examples))
             ledger.close()
         _require_room(inputs, room)
-        return _moved(inputs, device)
+        return on_device(inputs, device)
 
     return encode
 
@@ -56,12 +56,3 @@ def _require_room(inputs: Any, room: int | None) -> None:
             f"{int(read.lengths[0]):,} symbols, and the learned positions of the model end at {room:,}",
             fix="look at a part of the text",
         )
-
-
-def _moved(value: Any, device: torch.device) -> Any:
-    if isinstance(value, torch.Tensor):
-        return value.to(device)
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        kind: Any = type(value)
-        return kind(*(_moved(part, device) for part in value))
-    return value

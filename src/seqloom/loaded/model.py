@@ -37,7 +37,6 @@ from seqloom.loaded.predicting import (
     Limits,
     Reply,
     encoder_of,
-    on_device,
     replies,
     tell_too_long,
     windows_of,
@@ -49,7 +48,7 @@ from seqloom.tasks.embed import vectors_of
 from seqloom.tasks.judging import Evaluation, Slice, answering, evaluate
 from seqloom.tasks.predictions import VectorPrediction
 from seqloom.tasks.slicing import sliced
-from seqloom.types import Batch
+from seqloom.types import Batch, on_device
 
 if TYPE_CHECKING:
     from seqloom.inspection.front import Inspection

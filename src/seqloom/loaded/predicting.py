@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from seqloom.config.data import EncodingConfig
 from seqloom.data.batches import INPUTS
@@ -172,13 +170,3 @@ def _require_sizes(column: Ragged, kind: InputKind, sizes: tuple[int, ...]) -> N
     for other in sorted(found - {tuple(sizes)}):
         asked, given = (" x ".join(map(str, one)) for one in (sizes, other))
         raise DataError(f"the model reads {kind} of size {asked}, found {given}", fix="bring them to this size")
-
-
-def on_device(value: Any, device: torch.device) -> Any:
-    """The same batch, inputs or targets on a device."""
-    if isinstance(value, Tensor):
-        return value.to(device)
-    if isinstance(value, tuple) and hasattr(value, "_fields"):  # Padded, Pair, Subwords, Batch
-        kind: Any = type(value)
-        return kind(*(on_device(one, device) for one in value))
-    return value

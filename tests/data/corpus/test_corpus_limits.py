@@ -24,6 +24,7 @@ from seqloom.errors import RejectedError
 
 TESTS = Path(__file__).parents[2]
 BY_NAME = {case.name: case for case in CASES}
+TICK = 0.005  # seconds: below it the clock of user time says little
 TRIES = 4  # of a bound in time: others may use the machine as well
 HEAVY = [
     pytest.param(case, id=case.name, marks=[pytest.mark.slow] if case.id == "U12" else [])
@@ -44,9 +45,9 @@ def within(limit: float, call: Callable[[], object]) -> bool:
     return any(seconds(call) <= limit for _ in range(TRIES))
 
 
-def is_linear(small: Callable[[], object], twice: Callable[[], object]) -> bool:
-    """Whether twice the work takes at most 2.3 times as long, in one of some tries."""
-    return any(seconds(twice) <= 2.3 * seconds(small) for _ in range(TRIES))
+def is_linear(small: Callable[[], object], fourfold: Callable[[], object]) -> bool:
+    """Whether four times the work takes at most 6 times as long, in one of some tries; what is quadratic takes 16."""
+    return any(seconds(fourfold) <= 6 * max(seconds(small), TICK) for _ in range(TRIES))
 
 
 @pytest.mark.slow
@@ -91,14 +92,14 @@ def test_what_has_no_end_is_refused_within_a_second(name: str, tmp_path: Path) -
 @pytest.mark.slow
 @pytest.mark.parametrize("one", RUNS.values(), ids=RUNS)
 def test_a_million_times_one_character_takes_a_second_at_most_and_linear_time(one: str, tmp_path: Path) -> None:
-    for size in (MILLION // 2, MILLION):
+    for size in (MILLION // 4, MILLION):
         (tmp_path / f"{size}.txt").write_bytes(run_of(one, size))
 
     def look(size: int) -> Callable[[], object]:
         return lambda: check(tmp_path, f"{size}.txt", "--json")
 
     assert within(1.0, look(MILLION))
-    assert is_linear(look(MILLION // 2), look(MILLION))
+    assert is_linear(look(MILLION // 4), look(MILLION))
 
 
 @pytest.mark.parametrize("config", [WordsConfig(unicode="nfc"), CharactersConfig(unicode="nfkd")])
@@ -108,7 +109,7 @@ def test_combining_marks_take_linear_time(config: TokenizerConfig) -> None:
     def encode(count: int) -> Callable[[], object]:
         return lambda: tokenizer.encode_with_offsets("a" + "\u0301" * count + " b")
 
-    assert is_linear(encode(50_000), encode(100_000))
+    assert is_linear(encode(25_000), encode(100_000))
 
 
 def test_a_refusal_needs_no_pass_over_a_file_that_cannot_be_read() -> None:

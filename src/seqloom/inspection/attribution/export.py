@@ -1,8 +1,8 @@
 """Attributions of many inputs as JSON lines: one line for each, in their order.
 
-    {"row": 0, "answer": "“yes”", "method": "integrated", "baseline": "zero", "score": 1.2, "baseline_scores": [0.1],
-     "error": 0.0004, "sides": [{"side": "input", "tokens": ["not", "bad"], "offsets": [[0, 3], [4, 7]],
-     "scores": [-0.3, 1.4]}]}
+    {"row": 0, "label": "yes", "answer": "“yes”", "method": "integrated", "baseline": "zero", "score": 1.2,
+     "baseline_scores": [0.1], "error": 0.0004, "sides": [{"side": "input", "tokens": ["not", "bad"],
+     "offsets": [[0, 3], [4, 7]], "scores": [-0.3, 1.4]}]}
 
 Inputs are read one after another, however many there are; the file is there when all of them are done, and as long as
 they are not, what was there before is.
@@ -75,5 +75,6 @@ def line_of(number: int, view: AttributionView) -> dict[str, Any]:
         }
         for part in view.parts
     ]
-    told = {name: plain(getattr(view, name)) for name in ("answer", "method", "baseline", "score", "baseline_scores")}
+    names = ("label", "answer", "method", "baseline", "score", "baseline_scores")
+    told = {name: plain(getattr(view, name)) for name in names}
     return {"row": number, **told, "error": plain(view.error), "sides": sides}

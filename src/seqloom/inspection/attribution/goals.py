@@ -12,8 +12,9 @@ from torch import Tensor
 
 from seqloom.errors import DataError
 from seqloom.inspection.asking import scores
-from seqloom.inspection.attention_layers import chosen_token, evaluating
+from seqloom.inspection.attention_layers import chosen_token
 from seqloom.inspection.deciding import decided
+from seqloom.inspection.flow import still
 from seqloom.inspection.subject import Answer, Reading, Subject
 from seqloom.inspection.tokens import Token
 
@@ -79,6 +80,12 @@ def named(subject: Subject, reading: Reading, answer: Answer) -> str:
     return f"{said}{less} {after} {where}"
 
 
+def label_of(subject: Subject, reading: Reading, goal: Goal) -> str | None:
+    """The one answer of a goal as programs compare it; None where it is a sum of several, or a similarity."""
+    is_similarity = len(reading.sides) > 1 and reading.said is None
+    return None if is_similarity or len(goal.answers) > 1 else subject.name(goal.answers[0].column)
+
+
 def _quoted(subject: Subject, column: int) -> str:
     """The name of an answer; one that is a number and no label has none."""
     name = subject.name(column)
@@ -88,7 +95,7 @@ def _quoted(subject: Subject, column: int) -> str:
 
 @torch.no_grad()
 def _scores(subject: Subject, reading: Reading) -> Tensor:
-    with evaluating(subject.model):
+    with still(subject.model):
         return scores(subject, reading.inputs)[0]
 
 

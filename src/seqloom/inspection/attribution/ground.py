@@ -24,7 +24,7 @@ from torch import Tensor
 from seqloom.data.examples import Words
 from seqloom.errors import ConfigError, DataError, did_you_mean
 from seqloom.inspection.asking import scores
-from seqloom.inspection.attention_layers import evaluating
+from seqloom.inspection.flow import still
 from seqloom.inspection.layers import call_of, read_by
 from seqloom.inspection.subject import Reading, Side, Subject, repeated
 from seqloom.inspection.tokens import Token, numbered
@@ -139,7 +139,7 @@ def ground_of(subject: Subject, reading: Reading, baseline: str | None = None) -
     if not any((~place.held).any() for place in places):
         raise DataError("there is nothing but special symbols in this input", fix="give it some words")
     here = _vectors(subject, places)
-    with torch.no_grad(), evaluating(subject.model):
+    with torch.no_grad(), still(subject.model):
         base = [BASELINES[baseline](subject, place, values) for place, values in zip(places, here, strict=True)]
     held = tuple(_held(*each) for each in zip(places, here, base, strict=True))
     return Ground(subject, reading, places, here, held, baseline, tuple(range(len(places))))
@@ -199,7 +199,7 @@ def _numbers(place: Place) -> Tensor:
 
 
 def _through(subject: Subject, place: Place, raw: Any) -> Tensor:
-    with evaluating(subject.model):
+    with still(subject.model):
         found: Padded = input_of(subject.model, place.side.stack)(raw)
     return found.values
 
@@ -252,5 +252,5 @@ def at_work(ground: Ground) -> Iterator[None]:
 
     The fused recurrent kernels of cuDNN refuse to go backwards outside training; the plain ones do not.
     """
-    with torch.enable_grad(), evaluating(ground.subject.model), torch.backends.cudnn.flags(enabled=False):
+    with torch.enable_grad(), still(ground.subject.model), torch.backends.cudnn.flags(enabled=False):
         yield

@@ -13,7 +13,7 @@ import numpy as np
 from seqloom.figures import Bars, Figure, HeatMap, Strip
 from seqloom.figures.markup import tag
 from seqloom.figures.page import document
-from seqloom.inspection.attribution.goals import Goal, chosen_goal
+from seqloom.inspection.attribution.goals import Goal, chosen_goal, label_of
 from seqloom.inspection.attribution.ground import Ground, ground_of
 from seqloom.inspection.attribution.methods import METHODS, Wishes, method_of, outcome
 from seqloom.inspection.attribution.opening import RULES, opening
@@ -34,6 +34,7 @@ class AttributionView(View):
     kind: ClassVar[str] = "attribution"
     method: str
     answer: str  # the number that is explained, in words
+    label: str | None = None  # the answer by itself, as programs compare it; None for several answers, or a cosine
     baseline: str
     score: float
     baseline_scores: tuple[float, ...]  # of the input at its baseline; of two texts, with the first there, the second
@@ -204,6 +205,7 @@ def view_of(ground: Ground, goal: Goal, method: str, wishes: Wishes) -> Attribut
         title=f"What moved {goal.name}: {METHODS[method].title}",
         method=method,
         answer=goal.name,
+        label=label_of(ground.subject, ground.reading, goal),
         baseline=ground.baseline,
         score=float(found.score[0]),
         baseline_scores=tuple(found.baseline_scores[:, 0].tolist()),

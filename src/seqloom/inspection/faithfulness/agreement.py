@@ -16,11 +16,12 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from seqloom.inspection.attention_layers import AttentionLayer, evaluating
+from seqloom.inspection.attention_layers import AttentionLayer
 from seqloom.inspection.faithfulness.answers import confidence, decided, probabilities
 from seqloom.inspection.faithfulness.distances import Tau, kendall, overlap, total_variation
 from seqloom.inspection.faithfulness.imposing import imposed
 from seqloom.inspection.faithfulness.removing import Removal, without
+from seqloom.inspection.flow import still
 from seqloom.inspection.subject import Reading, Subject
 from seqloom.inspection.vectors import changed_vectors
 from seqloom.inspection.view import MEDIUM
@@ -97,7 +98,7 @@ def gradient(subject: Subject, reading: Reading, layer: AttentionLayer | None) -
     side = reading.sides[0]
     holding = nullcontext() if layer is None else imposed(subject.model, layer.path, lambda rows: rows.weights.detach())
     # The fused recurrent kernels of cuDNN refuse to go backwards outside training.
-    with torch.enable_grad(), evaluating(subject.model), torch.backends.cudnn.flags(enabled=False):
+    with torch.enable_grad(), still(subject.model), torch.backends.cudnn.flags(enabled=False):
         with changed_vectors(subject.model, side.stack, leaf), holding:
             found = probabilities(subject, reading, reading.inputs)
         (slopes,) = torch.autograd.grad(confidence(found, decided(found[0])).sum(), leaves)

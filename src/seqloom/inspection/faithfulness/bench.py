@@ -14,10 +14,11 @@ from torch import Tensor
 
 from seqloom.errors import DataError
 from seqloom.inspection.asking import scores
-from seqloom.inspection.attention_layers import AttentionLayer, evaluating
+from seqloom.inspection.attention_layers import AttentionLayer
 from seqloom.inspection.faithfulness.answers import is_running, probabilities
 from seqloom.inspection.faithfulness.holding import held
 from seqloom.inspection.faithfulness.imposing import Rows, imposed
+from seqloom.inspection.flow import still
 from seqloom.inspection.subject import Reading, Subject, repeated
 
 MOST_ELEMENTS = 8192  # tokens of all variants that one pass reads
@@ -69,7 +70,7 @@ def at_bench(subject: Subject, reading: Reading, layer: AttentionLayer) -> Itera
     asked = torch.ones(len(layer.queries), dtype=torch.bool, device=subject.device)
     if is_running(reading) and layer.same:
         asked[:-1] = False
-    with torch.no_grad(), evaluating(subject.model), held(subject, reading, layer.path):
+    with torch.no_grad(), still(subject.model), held(subject, reading, layer.path):
         seen = _Seen(free, asked)
         with imposed(subject.model, layer.path, seen.hear):
             scores(subject, reading.inputs)

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from seqloom.errors import ConfigError, did_you_mean
-from seqloom.inspection.attention_layers import evaluating
 from seqloom.inspection.faithfulness.answers import probabilities
+from seqloom.inspection.flow import still
 from seqloom.inspection.subject import Reading, Subject, repeated
 from seqloom.inspection.vectors import changed_vectors
 from seqloom.models import EncoderDecoder, SequenceModel
@@ -46,7 +46,7 @@ def without(subject: Subject, reading: Reading, gone: np.ndarray, removal: Remov
     each = max(1, MOST_ELEMENTS // max(1, gone.shape[1]))
     ask = _deleted if removal == "delete" else _masked
     blocks = (torch.from_numpy(gone[start : start + each]) for start in range(0, len(gone), each))
-    with evaluating(subject.model):
+    with still(subject.model):
         return torch.cat([ask(subject, reading, block.to(subject.device)) for block in blocks])
 
 

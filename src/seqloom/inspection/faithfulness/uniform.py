@@ -18,12 +18,13 @@ from torch import Tensor
 
 from seqloom.errors import DataError
 from seqloom.inspection.asking import read
-from seqloom.inspection.attention_layers import chosen_layer, evaluating, layers_of
+from seqloom.inspection.attention_layers import chosen_layer, layers_of
 from seqloom.inspection.faithfulness.answers import decided, flipped, probabilities
 from seqloom.inspection.faithfulness.bench import Bench, at_bench
 from seqloom.inspection.faithfulness.distances import jensen_shannon, total_variation
 from seqloom.inspection.faithfulness.imposing import Rows
 from seqloom.inspection.faithfulness.permuting import evened
+from seqloom.inspection.flow import still
 from seqloom.inspection.subject import Reading, Subject
 
 MOST_CELLS = 2**19  # weights of a model that are held beside those of another: of more, rows are taken evenly
@@ -58,7 +59,7 @@ def even(bench: Bench) -> Evened:
 @torch.no_grad()
 def decisions(subject: Subject, reading: Reading) -> tuple[int, ...]:
     """[Q] what a model answers."""
-    with evaluating(subject.model):
+    with still(subject.model):
         return tuple(decided(probabilities(subject, reading, reading.inputs)[0]).tolist())
 
 
