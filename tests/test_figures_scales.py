@@ -17,6 +17,7 @@ from seqloom.figures.colours import (
     Scale,
     Shade,
     colour,
+    every_shade,
     ink_on,
     luminance,
     scale_of,
@@ -142,15 +143,17 @@ class TestAxis:
 
 class TestColour:
     @pytest.mark.parametrize("page", ["light", "dark"])
-    def test_sequential_luminance_is_strictly_monotone(self, page: str) -> None:
-        lights = [luminance(getattr(shade, page)) for shade in shades(Scale(0, 1))]
+    @pytest.mark.parametrize("scale", [Scale(0, 1), Scale(-1, 0)], ids=["positive", "negative"])
+    def test_luminance_moves_away_from_the_ground_with_distance_from_zero(self, page: str, scale: Scale) -> None:
+        lights = [luminance(getattr(shade, page)) for shade in shades(scale)][:: -1 if scale.is_negative else 1]
         steps = [after - before for before, after in itertools.pairwise(lights)]
         assert all(step < 0 for step in steps) if page == "light" else all(step > 0 for step in steps)
 
     @pytest.mark.parametrize("page", ["light", "dark"])
     @pytest.mark.parametrize("vision", VISION)
-    def test_sequential_lightness_is_even_for_every_kind_of_vision(self, page: str, vision: str) -> None:
-        lights = [lab(getattr(shade, page), vision)[0] for shade in shades(Scale(0, 1))]
+    @pytest.mark.parametrize("scale", [Scale(0, 1), Scale(-1, 0)], ids=["positive", "negative"])
+    def test_lightness_is_even_for_every_kind_of_vision(self, page: str, vision: str, scale: Scale) -> None:
+        lights = [lab(getattr(shade, page), vision)[0] for shade in shades(scale)]
         for index, light in enumerate(lights):
             even = lights[0] + (lights[-1] - lights[0]) * index / (LEVELS - 1)
             assert abs(light - even) < 6
@@ -179,7 +182,7 @@ class TestColour:
             assert math.dist(lab(colour(one), vision), lab(colour(other), vision)) > 18
 
     def test_numbers_on_any_shade_can_be_read(self) -> None:
-        for shade in shades(Scale(0, 1)) + shades(Scale(-1, 1)):
+        for shade in every_shade():
             for ground in (shade.light, shade.dark):
                 assert contrast(ground, ink_on(ground)) >= 4.5
 
@@ -200,7 +203,8 @@ class TestColour:
     def test_scales_start_at_zero_unless_a_span_says_otherwise(self) -> None:
         assert scale_of([0.4, 0.8]) == Scale(0.0, 0.8)
         assert scale_of([0.4, 0.8], (0.4, 1.0)) == Scale(0.4, 1.0)
-        assert scale_of([-5.0, -2.0]) == Scale(-5.0, -2.0)
+        assert scale_of([-5.0, -2.0]) == Scale(-5.0, 0.0)
+        assert scale_of([-5.0, -2.0], (-6.0, -1.0)) == Scale(-6.0, -1.0)
         assert scale_of([-5.0]) == Scale(-5.0, 0.0)
         assert scale_of([0.0, None]) == scale_of([]) == Scale(0.0, 1.0)
 
@@ -208,7 +212,7 @@ class TestColour:
     @given(values=st.lists(reals, min_size=2, max_size=8))
     def test_levels_and_glyphs_are_monotone_in_the_value(self, values: list[float]) -> None:
         scale = scale_of(values)
-        order = SIGNED_SHADES if scale.is_diverging else SHADES
+        order = scale.glyphs
         levels = [scale.level(value) for value in sorted(values)]
         glyphs = [order.index(scale.glyph(value)) for value in sorted(values)]
         assert levels == sorted(levels) and glyphs == sorted(glyphs)

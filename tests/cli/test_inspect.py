@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -10,7 +11,10 @@ from typer.testing import CliRunner
 from bundle_common import make_reviews, make_run
 from seqloom.cli import app
 from seqloom.cli.view_options import only_in_python, options_of, settings, typed
+from seqloom.data.synthetic import NAMES
 from seqloom.errors import ConfigError, SeqloomError
+from seqloom.inspection.attribution import export
+from seqloom.inspection.attribution.single import AttributionView, attribution
 from seqloom.inspection.front import LOOKS
 from seqloom.loaded import load
 
@@ -65,6 +69,48 @@ def test_every_row_of_a_file_is_a_line(run: Path, tmp_path: Path) -> None:
     assert {line["method"] for line in lines} == {"occlusion"}
 
 
+def test_data_may_be_the_name_of_a_set(run: Path) -> None:
+    first = next(NAMES["reviews"].examples("dev")).input
+    assert json.loads(look(run, "--data", "reviews", "--most", 1, "--view", "cutting", "--json"))["given"] == first
+
+
+def test_a_model_without_attention_is_asked_about_an_attribution(run: Path) -> None:
+    asked = ["a good film", "--view", "faithfulness", "--set", "permutations=2", "--json"]
+    assert json.loads(look(run, *asked))["picture"] == "The attribution by integrated gradients"
+    by_method = json.loads(look(run, *asked, "--method", "occlusion"))
+    assert by_method["picture"] == "The attribution by occlusion"
+    values = load(run).inspect("a good film").attribution(method="occlusion").parts[0].values
+    assert by_method["examples"][0]["scores"]["explanation"] == pytest.approx(values.tolist())
+
+
+def test_a_file_that_was_stopped_half_way_leaves_what_was_there(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.txt").write_text("a good film\nbad\n")
+    (tmp_path / "a.jsonl").write_text("before")
+
+    def stop(*given: Any, **options: Any) -> AttributionView:
+        if given[1].given == "bad":
+            raise KeyboardInterrupt
+        return attribution(*given, **options)
+
+    monkeypatch.setattr(export, "attribution", stop)
+    asked = [run, "--data", tmp_path / "a.txt", "--view", "attribution", "--out", tmp_path / "a.jsonl"]
+    done = CliRunner().invoke(app, ["inspect", *map(str, asked), "--device", "cpu"])
+    assert done.exit_code == 130
+    assert (tmp_path / "a.jsonl").read_text() == "before"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.jsonl", "a.txt"]
+
+
+def test_bad_rows_of_a_file_are_refused_before_any_is_explained(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.csv").write_text("text\na good film\n   \n")
+    monkeypatch.setattr(export, "attribution", None)  # not called
+    with pytest.raises(SeqloomError, match=r"a\.csv:3"):
+        look(run, "--data", tmp_path / "a.csv", "--view", "attribution", "--out", tmp_path / "a.jsonl")
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -74,6 +120,12 @@ def test_every_row_of_a_file_is_a_line(run: Path, tmp_path: Path) -> None:
         (["a", "--view", "attribution", "--set", "steps"], "is no setting.*NAME=VALUE"),
         (["a", "--view", "swap", "--set", "old=a"], "needs 'new'.*--set new="),
         (["a", "--view", "edits"], "only Python"),
+        (["a", "--view", "probe"], "needs 'tracked'.*--set tracked=.*`position`, `depth`"),
+        (["a", "--view", "probe", "--set", "tracked=depht"], "no property 'depht'.*'depth'"),
+        (["a", "--view", "probe", "--set", "tracked=depth"], "found 1.*--data FILE"),
+        (["a", "good", "film", "--view", "cutting"], 'reads one text, and 3 are given.*"a good film"'),
+        (["--data", "reviws"], "no data set has this name.*'reviews'"),
+        (["--data", "pictures"], "'pictures' holds pictures, and the model reads one text"),
         (["a", "--layer", "1"], "layer belongs to a view"),
         (["--view", "cutting"], "nothing to read"),
         (["a", "--view", "cutting", "--out", "a.pdf"], "not written as 'a.pdf'.*html"),

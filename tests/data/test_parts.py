@@ -89,6 +89,13 @@ def test_a_setting_beside_an_embedded_set_is_refused_by_name(name: str, value: A
         open_data(DataConfig(train=("dates",), **{name: value}), Ledger())
 
 
+def test_the_task_of_an_embedded_set_may_be_named_and_no_other() -> None:
+    named = open_data(DataConfig(train=("grammar",), task="lm"), Ledger())
+    assert named.schema == open_data(DataConfig(train=("grammar",)), Ledger()).schema
+    with pytest.raises(ConfigError, match="its task is lm, and 'task' is given"):
+        open_data(DataConfig(train=("grammar",), task="tag"), Ledger())
+
+
 def surveyed(config: DataConfig) -> Ledger:
     """The ledger after everything was read."""
     ledger = Ledger()

@@ -15,10 +15,13 @@ from inspection_common import subject_of, task_on
 from seqloom.config.combinations import POSITIONS, SCORES, refusal
 from seqloom.config.mixers import AttentionConfig
 from seqloom.errors import ConfigError, DataError
+from seqloom.figures import Matrix
 from seqloom.inspection.alignment import alignment
 from seqloom.inspection.asking import read
 from seqloom.inspection.attention import attention
+from seqloom.inspection.attention_layers import layers_of
 from seqloom.inspection.attention_rows import rows_of
+from seqloom.inspection.gold_links import Gold, fit_of, gold_links
 from seqloom.inspection.head_view import HeadLinesView, PinnedTokenView, head_view, nucleus
 from seqloom.inspection.heads import heads
 from seqloom.inspection.map_page import Map, Named, map_page
@@ -240,14 +243,44 @@ def _step_by_step(model: Any, reading: Reading, tap: str) -> np.ndarray:
 def test_links_are_judged_by_those_that_are_known_to_be_right(tmp_path: Path) -> None:
     subject = subject_of(task_on(tmp_path, "translate"), "transformer")
     reading = read(subject, "the cat sat", target="le chat assis")
-    links = alignment(subject, reading).links
-    assert [target for target, _ in links] == [0, 1, 2, 3] and alignment(subject, reading).error_rate is None
-    assert alignment(subject, reading, gold=links).error_rate == 0
-    wrong = [(target, (source + 1) % 3) for target, source in links]
-    assert alignment(subject, reading, gold=wrong).error_rate == 1
-    assert alignment(subject, reading, gold=[links[0], *wrong[1:]]).error_rate == pytest.approx(0.75)
-    with pytest.raises(DataError, match=r"\(0, 3\) leads outside 4 target and 3 source tokens"):
-        alignment(subject, reading, gold=[(0, 3)])
+    plain = alignment(subject, reading)
+    assert [target for _, target in plain.links] == [0, 1, 2, 3] and plain.gold is None and plain.fit is None
+    links = plain.links[:3]  # END is no word
+    assert alignment(subject, reading, gold=links).fit == (0.0, 1.0, 1.0, 3, 3, 0)
+    wrong = [((source + 1) % 3, target) for source, target in links]
+    assert alignment(subject, reading, gold=wrong).fit == (1.0, 0.0, 0.0, 3, 3, 0)
+    told = alignment(subject, reading, gold=[links[0], *wrong[1:]])
+    assert told.fit is not None and told.fit.error_rate == pytest.approx(2 / 3)
+    assert any("Missed: " in sentence for sentence in told.sentences())
+    assert "error rate 0.667, precision 0.333, recall 0.333" in told.text()
+    with pytest.raises(DataError, match=r"link 3-0 leads outside 3 source and 3 target words"):
+        alignment(subject, reading, gold=[(3, 0)])
+    with pytest.raises(DataError, match=r"'0:1' is no link"):
+        alignment(subject, reading, gold="0:1")
+
+
+def test_possible_links_are_neither_asked_for_nor_held_against_anybody() -> None:
+    """By hand: A = 00 11 22 34, S = 00 11 33, P = S + 22 12: |A n S| = 2, |A n P| = 3."""
+    gold = gold_links("0-0 1-1 3-3 2?2 1?2 3?3")
+    assert gold == Gold(((0, 0), (1, 1), (3, 3)), ((2, 2), (1, 2)))  # 3?3 is sure already
+    fit = fit_of([(0, 0), (1, 1), (2, 2), (3, 4)], gold)
+    assert fit.error_rate == pytest.approx(1 - (2 + 3) / (4 + 3))
+    assert (fit.precision, fit.recall) == (3 / 4, pytest.approx(2 / 3))
+    assert (fit.found, fit.sure, fit.possible) == (4, 3, 2)
+    assert fit_of(gold.sure, gold).error_rate == 0 and fit_of([*gold.every], gold).error_rate == 0
+    assert fit_of([], Gold((), ((0, 0),))) == (None, None, None, 0, 0, 1)
+
+
+def test_known_links_are_framed_in_their_cells(tmp_path: Path) -> None:
+    subject = subject_of(task_on(tmp_path, "translate"), "transformer")
+    view = alignment(subject, read(subject, "the cat sat", target="le chat assis"), gold="1-0 2?1")
+    (matrix, _) = view.figures()
+    assert isinstance(matrix, Matrix)
+    assert (matrix.framed, matrix.dashed) == (((0, 1),), ((1, 2),))  # target word down, source word across
+    drawn = matrix.svg()
+    assert drawn.count('stroke-dasharray="none"') == 1 and drawn.count('stroke-dasharray="4 3"') == 1
+    rows = [line for line in matrix.text().splitlines() if line.startswith(("le ", "chat "))]
+    assert ("[" in rows[0], "(" in rows[1]) == (True, True)
 
 
 def test_uncovered_and_over_covered_source_tokens_are_named(tmp_path: Path) -> None:
@@ -281,3 +314,15 @@ def test_every_view_shows_and_saves_itself(tmp_path: Path, classifier: Subject, 
         for ending in ("html", "svg", "json", "txt"):
             assert view.save(tmp_path / f"{view.kind}.{ending}").stat().st_size > 200
         assert json.loads((tmp_path / f"{view.kind}.json").read_text(encoding="utf-8"))["kind"] == view.kind
+
+
+def test_a_logit_is_taken_apart_in_a_layer_with_keys_and_never_in_a_pool(tmp_path: Path) -> None:
+    subject = subject_of(task_on(tmp_path, "embed"), "self-attention", pooling="attention")
+    reading = read(subject, "the cat sat")
+    pool = layers_of(subject, reading)[-1].path
+    view = query_key(subject, reading)
+    assert view.layer != pool and view.layer == query_key(subject, reading, layer=0).layer
+    with pytest.raises(ConfigError, match="there is no layer"):
+        query_key(subject, reading, layer=len(layers_of(subject, reading)) - 1)
+    with pytest.raises(ConfigError, match="no keys"):
+        query_key(subject, reading, layer=pool)

@@ -15,7 +15,7 @@ from seqloom.config.text import BpeConfig
 from seqloom.data.front import load_data
 from seqloom.errors import ConfigError, DataError
 from seqloom.inspection.asking import read, scores
-from seqloom.inspection.attribution import ground, pairs, sloped
+from seqloom.inspection.attribution import ground, pairs, path, removing, sloped, table
 from seqloom.inspection.attribution.export import attribute_file
 from seqloom.inspection.attribution.goals import chosen_goal, every_goal
 from seqloom.inspection.attribution.methods import METHODS
@@ -322,7 +322,7 @@ def test_methods_agree_wholly_with_themselves_and_missing_ones_are_named(tmp_pat
         ({"steps": 0}, "0 steps"),
         ({"steps": 8, "method": "gradient"}, "steps belong to integrated"),
         ({"method": "rollout"}, "no attention"),
-        ({"method": "leave_one_out"}, "none can be left out"),
+        ({"method": "leave_one_out"}, "left out here: each answer stands at an element"),
         ({"answer": "B-Y"}, "no answer 'B-Y'"),
         ({"answer": 99}, "no answer 99"),
         ({"answer": "B-X", "against": "B-X"}, "against itself"),
@@ -428,3 +428,56 @@ def test_pairs_are_the_same_in_passes_of_any_size_and_long_texts_are_refused(
     long = read(subject, ("cat " * 300, "a dog"))
     with pytest.raises(DataError, match=r"more than 256 tokens.*occlusion"):
         similarity_pairs(subject, long)
+
+
+def test_one_word_cannot_be_left_out_and_the_reason_is_that_one_alone(tmp_path: Path) -> None:
+    subject = subject_of(task_on(tmp_path, "classify"), "lstm")
+    with pytest.raises(ConfigError, match="one element in the input, and without it none") as refused:
+        attribution(subject, read(subject, "cat"), method="leave_one_out")
+    assert "answer" not in refused.value.problem
+
+
+def test_all_elements_at_once_cannot_be_left_out(tmp_path: Path) -> None:
+    """A word of several pieces without a frame: a row would be empty."""
+    subject = subject_of(task_on(tmp_path, "classify"), "lstm")
+    found = ground.ground_of(subject, read(subject, "the cat"))
+    goals = [chosen_goal(subject, found.reading)]
+    assert np.isfinite(removing.leave_one_out(found, goals, removing.groups_of(found, words=False)).values[0]).all()
+    with pytest.raises(ConfigError, match="without it none"):
+        removing.leave_one_out(found, goals, removing.Groups(([np.arange(2)],), 2))
+
+
+def test_a_table_of_many_answers_has_the_first_of_them_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subject = subject_of(task_on(tmp_path, "tag"), "bilstm")
+    reading = read(subject, ["the", "big", "dog", "sat"])
+    monkeypatch.setattr(table, "USUAL_CELLS", 8)
+    few, every = attribution_table(subject, reading), attribution_table(subject, reading, rows=(0, 4))
+    assert (len(few.rows), len(every.rows)) == (2, 4)
+    np.testing.assert_allclose(few.parts[0].values, every.parts[0].values[:2], atol=1e-3)
+    assert any("answers 0 to 1 of 4" in sentence for sentence in few.sentences())
+    assert not any("of 4: rows=" in sentence for sentence in every.sentences())
+    assert len(attribution_table(subject, reading, method="gradient").rows) == 4
+
+
+def test_steps_stand_where_the_way_bends_and_the_sums_are_those_of_many_steps() -> None:
+    """A rise that lies in the first thousandth of the way, as behind a normalisation, beside one that is straight."""
+
+    def value(shares: Any) -> np.ndarray:
+        u = np.asarray(shares, dtype=float)[:, None]
+        return np.concatenate([u / np.sqrt(u**2 + 1e-7), 3 * u], axis=1)
+
+    def slope(shares: np.ndarray) -> np.ndarray:
+        bent = 1e-7 / (shares**2 + 1e-7) ** 1.5
+        return np.stack([bent, np.full_like(shares, 3.0)], axis=1)[:, None]
+
+    way = path.Way(slope, value, lambda missing: (np.abs(missing) / 0.005).max(axis=1))
+    found, steps = path.completed(way, 1024)
+    np.testing.assert_allclose(found[0], value([1.0])[0], atol=0.005)
+    assert steps < 60 and abs(path.told(way, 60)[0, 0] - 1) > 0.005  # as many, but not where it bends
+    known = {share: value([share])[0] for share in path.SHARES}
+    kept = path.edges(known, 99)
+    assert kept[0] == 0 and kept[-1] == 1 and kept[1] < 0.001 and kept == sorted(kept)
+    assert path.edges({share: each[1:] for share, each in known.items()}, 99) == [0, 1]  # a straight way is one part
+    assert len(path.edges(known, 1)) == 2

@@ -88,7 +88,7 @@ def test_the_colour_of_a_chip_is_that_of_the_legend_for_its_value() -> None:
     by_value = sorted((float(value), colour) for colour, value, _ in chips)
     assert by_value[0][1] != by_value[-1][1]
     strongest = max(by_value, key=lambda chip: abs(chip[0]))
-    assert strongest[1] == ("#14457f" if strongest[0] < 0 else "#8c3c06"), "the ends of the diverging scale"
+    assert strongest[1] == ("#8c3c06" if strongest[0] < 0 else "#14457f"), "the ends of the diverging scale"
 
 
 def test_markup_in_a_text_is_text(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_a_table_is_a_matrix_then_a_map_then_maps_of_blocks(size: int, kinds: li
     names = tuple(f"w{at}" for at in range(size))
     view = AttributionTableView(
         title="What moved each answer", method="integrated", baseline="zero", rows=names, first_row=0,
-        score=(0.0,) * size, error=(0.0,) * size, parts=(TablePart("target", names, values),),
+        num_answers=size, score=(0.0,) * size, error=(0.0,) * size, parts=(TablePart("target", names, values),),
     )  # fmt: skip
     assert [figure.kind for figure in view.figures()] == kinds
     strongest = view.figures()[0].data()["values"]

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -104,3 +105,23 @@ def test_what_is_no_text_is_refused(tmp_path: Path) -> None:
     subject = subject_of(task, "mlp")
     with pytest.raises(ConfigError, match="is no text"):
         cutting(subject, read(subject, [[1.0, 2.0]]))
+
+
+@pytest.mark.parametrize(
+    ("task", "given"),
+    [
+        ("classify", "the cat sat on"),
+        ("lm", "the cat sat on"),
+        ("tag", ["the", "cat", "sat", "on"]),
+        ("translate", "the cat sat on"),
+        ("embed", ("the cat sat on", "a dog")),
+    ],
+)
+def test_what_the_model_never_reads_is_marked_and_nothing_else(tmp_path: Path, task: str, given: Any) -> None:
+    subject = subject_of(task_on(tmp_path, task))
+    short = subject._replace(encode=encoding(subject.task, 2, None, torch.device("cpu")))
+    reading = read(short, given, **({"target": "le chat"} if task == "translate" else {}))
+    view = cutting(short, reading)
+    assert tuple(piece.text for piece in view.read) == reading.sides[0].texts
+    assert [piece.text for piece in view.pieces if piece.cut_off] == ["sat", "on"]
+    assert [(piece.start, piece.stop) for piece in view.pieces if piece.cut_off] == [(8, 11), (12, 14)]

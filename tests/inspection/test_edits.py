@@ -15,8 +15,14 @@ import torch
 from inspection_common import make_paths_differ, subject_of, subject_with, task_on
 from seqloom.data.front import load_data
 from seqloom.errors import ConfigError, DataError
+from seqloom.inspection import trials
 from seqloom.inspection.asking import read, scores
 from seqloom.inspection.attention import AttentionView, attention
+from seqloom.inspection.attribution.goals import chosen_goal
+from seqloom.inspection.attribution.ground import ground_of
+from seqloom.inspection.attribution.methods import Wishes
+from seqloom.inspection.attribution.single import view_of
+from seqloom.inspection.beginnings import scores_of_both
 from seqloom.inspection.differences import AXES, changed, difference
 from seqloom.inspection.edits import ablated, attending, carried, clamped, patched
 from seqloom.inspection.extrapolation import ExtrapolationView
@@ -24,6 +30,7 @@ from seqloom.inspection.front import Inspection
 from seqloom.inspection.gates import gates
 from seqloom.inspection.lattice import lattice
 from seqloom.inspection.next_symbols import next_symbols
+from seqloom.inspection.states import layer_states, principal, states
 from seqloom.inspection.subject import Reading, Subject
 from seqloom.inspection.swapping import edited, replaced, swap
 from seqloom.inspection.view import View
@@ -401,3 +408,84 @@ def test_a_word_that_is_not_there_or_too_often_is_refused() -> None:
     with pytest.raises(DataError, match="'he' stands in 2 places"):
         replaced("he said he ran", "he", "she")
     assert replaced("he said he ran", "he", "she", at=1) == "he said she ran"
+
+
+def test_a_swap_explains_the_tags_of_before_on_both_sides(tmp_path: Path) -> None:
+    """Else the attribution of some tags would be subtracted from that of others."""
+    subject = subject_of(task_on(tmp_path, "tag"), "bilstm")
+    given, other = ["the", "cat", "sat", "on", "a", "mat"], ["the", "house", "sat", "on", "a", "mat"]
+    reading, first, outside = read(subject, given), subject.column("B-X"), subject.column("O")
+    with torch.no_grad():  # the two tags of the word on either side of a tie
+        head: Any = subject.model.head
+        gaps = [scores(subject, read(subject, one).inputs)[0, 1] for one in (given, other)]
+        head.linear.bias[first] -= sum(gap[first] - gap[outside] for gap in gaps) / 2
+        head.linear.bias[subject.column("I-X")] -= 100
+    view = trials.swap(subject, reading, old="cat", new="house", beside=["attribution"])
+    assert 1 in view.flipped
+    goal = chosen_goal(subject, reading)
+    before, after = (
+        np.concatenate([part.values for part in view_of(ground_of(subject, one), goal, "integrated", Wishes()).parts])
+        for one in (reading, read(subject, other))
+    )
+    np.testing.assert_allclose(view.differences[0].changes["values"], after - before, atol=1e-6)
+
+
+def test_a_patch_of_a_translation_holds_the_target(tmp_path: Path) -> None:
+    subject = subject_of(task_on(tmp_path, "translate"), "seq2seq-dot")
+    reading = read(subject, "the cat sat", target="le chat assis")
+    source = read(subject, "a big dog", target="le").inputs.source
+    other = reading._replace(inputs=Pair(source, reading.inputs.target))
+    before = scores(subject, reading.inputs).detach()
+    with patched(subject, reading, other, at=2, side="target"):
+        after = scores(subject, reading.inputs).detach()
+    view = trials.patch(subject, reading, other="a big dog", at=2, side="target")
+    moved = (after.softmax(-1) - before.softmax(-1)).abs().sum(-1)[0] / 2
+    assert moved.max() > 1e-4
+    np.testing.assert_allclose(view.distance, moved.numpy(), atol=1e-6)
+
+
+def test_paths_of_states_are_subtracted_in_one_plane_and_in_no_two(reader: Subject) -> None:
+    reading, other = read(reader, "the cat sat on the mat"), read(reader, "the dog sat on the mat")
+    view = trials.swap(reader, reading, old="cat", new="dog", beside=["states"])
+    (_, before), (_, after) = (layer_states(reader, one) for one in (reading, other))
+    plane = principal(before)
+    np.testing.assert_allclose(view.differences[0].changes["path"], (after - before) @ plane.directions.T, atol=1e-9)
+    apart = difference(states(reader, reading), states(reader, other))
+    assert not {"path", "held"} & set(apart.changes) and "moves" in apart.changes
+
+
+@pytest.mark.parametrize(
+    ("recipe", "new"),
+    [
+        ("transformer", "dog"),
+        ("lstm", "big dog"),
+        *(
+            pytest.param(recipe, new, marks=pytest.mark.slow)
+            for recipe in ("transformer", "cnn", "linear-attention")
+            for new in ("big dog", "")
+        ),
+    ],
+)
+def test_a_swap_near_the_end_reads_the_beginning_once_and_says_the_same(tmp_path: Path, recipe: str, new: str) -> None:
+    subject = subject_of(task_on(tmp_path, "lm"), recipe)
+    words = ["the", "cat", "sat", "on", "a", "mat", "to"] * 40
+    one, other = (read(subject, " ".join([*words, *end, *words[:9]])) for end in (["house"], new.split()))
+    seen: list[int] = []
+    handle = subject.model.get_submodule("decoder.input").register_forward_hook(
+        lambda _module, given, _out: seen.append(int(given[0].values.shape[1]))
+    )
+    found = scores_of_both(subject, one, other)
+    handle.remove()
+    assert seen == [1 + len(words), 10, 9 + len(new.split())]  # BEGIN stands first
+    for reading, told in zip((one, other), found, strict=True):
+        torch.testing.assert_close(told, scores(subject, reading.inputs)[0].detach(), rtol=0, atol=1e-5)
+    torch.testing.assert_close(found[0][: len(words)], found[1][: len(words)], rtol=0, atol=0)
+
+
+def test_a_swap_near_the_beginning_reads_both_texts_whole(tmp_path: Path) -> None:
+    subject = subject_of(task_on(tmp_path, "lm"), "lstm")
+    words = ["the", "cat", "sat", "on", "a", "mat", "to"] * 40
+    one, other = (read(subject, " ".join([*words[:9], end, *words])) for end in ("house", "dog"))
+    for reading, told in zip((one, other), scores_of_both(subject, one, other), strict=True):
+        with torch.no_grad():
+            torch.testing.assert_close(told, scores(subject, reading.inputs)[0], rtol=0, atol=0)

@@ -14,18 +14,21 @@ from inspection_common import subject_of, task_on
 from seqloom.config.blocks import BlockConfig
 from seqloom.config.mixers import ConvolutionConfig
 from seqloom.errors import ConfigError, DataError
+from seqloom.figures import Matrix
 from seqloom.inspection.asking import read, scores
 from seqloom.inspection.attention_layers import chosen_layer, layers_of
+from seqloom.inspection.faithfulness import bench as bench_module
 from seqloom.inspection.faithfulness import uniform
-from seqloom.inspection.faithfulness.adversary import adversary
-from seqloom.inspection.faithfulness.agreement import gradient, left_out
+from seqloom.inspection.faithfulness.adversary import _Search, adversary
+from seqloom.inspection.faithfulness.agreement import Agreement, gradient, left_out, pairs
 from seqloom.inspection.faithfulness.answers import probabilities
 from seqloom.inspection.faithfulness.bench import at_bench
-from seqloom.inspection.faithfulness.distances import jensen_shannon
+from seqloom.inspection.faithfulness.distances import Tau, jensen_shannon
 from seqloom.inspection.faithfulness.eraser import SHARES, Curves, rationale, removals, top_count
-from seqloom.inspection.faithfulness.erasing import erased, erasure
+from seqloom.inspection.faithfulness.erasing import _until_flipped, erased, erasure
 from seqloom.inspection.faithfulness.imposing import Rows, imposed
 from seqloom.inspection.faithfulness.permuting import permuted, shuffled
+from seqloom.inspection.faithfulness.pictures import tau_histograms
 from seqloom.inspection.faithfulness.removing import chosen_removal, without
 from seqloom.inspection.faithfulness.report import faithfulness
 from seqloom.inspection.faithfulness.uniform import even, seed_distance
@@ -102,6 +105,35 @@ def test_a_shuffle_moves_what_is_movable_and_nothing_else() -> None:
     torch.testing.assert_close(found[..., moving].sort(dim=-1).values, weights[..., moving].sort(dim=-1).values)
     places = (found[..., moving][..., None, :] == weights[..., moving][..., None]).double().mean(dim=(0, 1, 2))
     assert ((places - 0.2).abs() < 0.1).all(), "every weight goes to every place equally often"
+
+
+def test_a_shuffle_is_that_of_two_orders_of_all_weights() -> None:
+    """The plain version: the movable places in order take what stands at the movable places in the order of chance."""
+    weights = torch.rand(3, 2, 4, 6, generator=torch.Generator().manual_seed(1)).softmax(dim=-1)
+    for movable in (torch.ones(3, 1, 4, 6, dtype=torch.bool), torch.rand(3, 1, 4, 6) < 0.6):
+        noise = torch.rand(weights.shape, generator=torch.Generator().manual_seed(2))
+        expected = weights.clone()
+        for at in np.ndindex(3, 2, 4):
+            (places,) = movable[at[0], 0, at[2]].nonzero(as_tuple=True)
+            expected[at][places] = weights[at][places[noise[at][places].argsort()]]
+        torch.testing.assert_close(
+            shuffled(weights, movable, torch.Generator().manual_seed(2)), expected, atol=0, rtol=0
+        )
+
+
+def test_what_is_erased_behind_a_flip_is_not_tried_and_the_share_is_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subject, reading = pooled(tmp_path, " ".join(f"w{at % 10}" for at in range(40)))
+    with at_bench(subject, reading, layers_of(subject, reading)[0]) as bench:
+        order = np.arange(40)
+        counts = np.arange(1, 41)
+        found = bench.under(erasure(bench, [order[:count] for count in counts]), 40)
+        over = (found.argmax(dim=-1) != bench.own.argmax(dim=-1)).double().mean(dim=1) >= 0.5
+        expected = float(counts[int(over.int().argmax())] / 40) if bool(over.any()) else None
+        for at_once in (80, 120, 8192):  # two, three or all variants in a pass
+            monkeypatch.setattr(bench_module, "MOST_ELEMENTS", at_once)
+            assert _until_flipped(bench, order) == expected
 
 
 def test_shuffles_move_nothing_where_weights_are_even_or_vectors_equal(tmp_path: Path) -> None:
@@ -258,7 +290,7 @@ def test_a_report_is_the_same_twice_and_saves_itself(tmp_path: Path, name: str, 
     found = faithfulness(subject, reading, **QUICK)
     assert found.to_json() == faithfulness(subject, reading, **QUICK).to_json()
     assert found.to_json()["kind"] == "faithfulness"
-    assert found.verdict in found.text(80)
+    assert found.verdict in " ".join(found.text(80).split())
     assert found.badge().inputs == 1
     for ending in ("html", "json", "svg"):
         assert found.save(tmp_path / f"view.{ending}").stat().st_size > 500
@@ -269,8 +301,13 @@ def test_a_family_without_attention_is_measured_by_what_explains_it(tmp_path: Pa
     found = faithfulness(subject, [reading, reading], explain=lambda _: np.arange(7.0), **QUICK)
     assert found.layer is None and found.bins == () and found.evidence.moved is None
     assert "This explanation" in found.verdict
-    with pytest.raises(ConfigError, match=r"no attention.*explain="):
-        faithfulness(subject, reading)
+    usual = faithfulness(subject, reading, **QUICK)
+    assert usual.picture == "The attribution by integrated gradients"
+    assert usual.verdict == faithfulness(subject, reading, method="integrated", **QUICK).verdict
+    with pytest.raises(ConfigError, match=r"no attention.*method="):
+        faithfulness(subject, reading, layer=0)
+    with pytest.raises(ConfigError, match="method and explain are given"):
+        faithfulness(subject, reading, method="occlusion", explain=lambda _: np.arange(7.0))
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
@@ -282,6 +319,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"close": 0.0}, "close is 0"),
     ({"truths": ["yes", "no"]}, "2 truths for 1 inputs"),
     ({"truths": ["maybe"]}, "no answer 'maybe'"),
+    ({"truths": [7]}, "no answer 7.*0 to 1"),
     ({"explain": lambda _: np.zeros(3)}, r"shape \[3\] for 7 tokens"),
     ({"explain": lambda _: np.full(7, np.nan)}, "not finite"),
 ]
@@ -367,15 +405,15 @@ def test_reservations_are_said_and_do_not_change_the_level() -> None:
     assert Badge().text == "faithfulness: not measured"
 
 
-def _rows_of(subject: Subject, reading: Reading) -> torch.Tensor:
-    """[H,R,S] the weights of the first layer, by plain means."""
+def _rows_of(subject: Subject, reading: Reading, number: int = 0) -> torch.Tensor:
+    """[H,R,S] the weights of a layer, by plain means."""
     kept: list[torch.Tensor] = []
 
     def keep(rows: Rows) -> torch.Tensor:
         kept.append(rows.weights[0].double())
         return rows.weights
 
-    with torch.no_grad(), imposed(subject.model, layers_of(subject, reading)[0].path, keep):
+    with torch.no_grad(), imposed(subject.model, layers_of(subject, reading)[number].path, keep):
         scores(subject, reading.inputs)
     return torch.cat(kept, dim=1)
 
@@ -422,3 +460,44 @@ def test_other_seeds_read_the_same_translation_and_the_same_tokens(
     words = subject_of(task_on(tmp_path, "translate", rows=["the dog\tle chien"]), "seq2seq-dot")
     with pytest.raises(DataError, match="other tokens"):
         _between(subject, reading, words)
+
+
+def test_rows_that_have_to_stay_count_for_no_distance(tmp_path: Path) -> None:
+    """A decoder that has read BEGIN, un, grand, chien has fewer than two words to choose from in its first two rows."""
+    subject, reading = asked(tmp_path, "translate", "transformer")
+    other = subject_of(subject.task, "transformer", seed=2)
+    number = next(at for at, layer in enumerate(layers_of(subject, reading)) if layer.same and layer.side == "target")
+    with at_bench(subject, reading, layers_of(subject, reading)[number]) as bench:
+        search = _Search(bench, torch.Generator().manual_seed(0))
+        far, apart = search.measured()[0], seed_distance(bench, [other], number)
+    own, theirs = _rows_of(subject, reading, number), _rows_of(other, reading, number)
+    moved = jensen_shannon(search.weights().double(), own)  # [K,H,R]
+    assert moved[..., :2].abs().max() < 1e-6
+    torch.testing.assert_close(far.double(), moved[..., 2:].mean(dim=(-1, -2)), atol=1e-5, rtol=0)
+    orders = [list(order) for order in itertools.permutations(range(len(own)))]
+    expected = min(float(jensen_shannon(own, theirs[order])[:, 2:].mean()) for order in orders)
+    assert apart == pytest.approx(expected, rel=0.05)
+
+
+def test_a_histogram_counts_every_tau_once_and_by_the_answer() -> None:
+    """Three inputs said yes, with taus 1, 0.95 and -1; one said no, with 0; one, of two tokens, has none."""
+    taus = [Tau(1.0, 0.01), Tau(0.95, 0.04), Tau(-1.0, 0.2), Tau(0.0, 1.0), None]
+    found = pairs([[Agreement("attention", "gradient", tau, 0.5)] for tau in taus], ["yes", "yes", "yes", "no", "no"])
+    every, yes, no = found
+    assert every.histogram == (1, 0, 0, 0, 0, 1, 0, 0, 0, 2)
+    assert yes.histogram == (1, 0, 0, 0, 0, 0, 0, 0, 0, 2) and no.histogram == (0, 0, 0, 0, 0, 1, 0, 0, 0, 0)
+    assert (every.significant, every.undefined, sum(every.histogram)) == (0.5, 1, 4)
+    (drawn,) = tau_histograms(found)
+    assert isinstance(drawn, Matrix) and list(drawn.rows) == ["all answers", "yes", "no"]
+    assert [sum(row) for row in drawn.values] == [4, 3, 1]  # type: ignore[arg-type]
+    assert "p ≤ 0.05 for 50% of them, undefined for 1 more" in drawn.caption
+
+
+def test_histograms_stand_in_the_report_of_several_inputs_alone(tmp_path: Path) -> None:
+    subject = subject_of(task_on(tmp_path, "classify"), "self-attention")
+    readings = [read(subject, text) for text in ("the cat sat on", "a big dog ran")]
+    quick: dict[str, Any] = {"permutations": 3, "adversaries": 0}
+    several = faithfulness(subject, readings, **quick)
+    titles = [figure.title for figure in several.figures()]
+    assert "Kendall's tau of attention and gradient" in titles
+    assert not any("Kendall" in figure.title for figure in faithfulness(subject, readings[:1], **quick).figures())

@@ -14,6 +14,7 @@ from seqloom.errors import ConfigError, DataError, SeqloomError
 from seqloom.inspection.asking import scores
 from seqloom.inspection.attribution.single import attribution
 from seqloom.inspection.edits import ablated
+from seqloom.inspection.encoding import encoding
 from seqloom.inspection.front import LOOKS, Inspection
 from seqloom.inspection.swapping import replaced
 from seqloom.inspection.view import View
@@ -129,6 +130,30 @@ def test_a_swap_explains_the_answer_of_before_on_both_sides(tmp_path: Path) -> N
     np.testing.assert_allclose(view.differences[0].changes["values"], after - before, atol=1e-6)
 
 
+@pytest.mark.parametrize("name", ["probe", "swap", "neighbours", "patch", "clamp", "edits"])
+def test_a_method_without_what_it_needs_says_so_under_its_own_name(tmp_path: Path, name: str) -> None:
+    inspection = inspection_of(tmp_path, "classify", "lstm")
+    with pytest.raises(ConfigError, match=f"the view {name} needs '.*it shows: "):
+        inspection.view(name)
+    with pytest.raises(ConfigError, match=f"the view {name} takes no 'lair'.*it takes "):
+        inspection.view(name, lair=0)
+
+
+def test_an_option_that_is_not_named_is_refused_in_words(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"the view attribution: .*by its name"):
+        inspection_of(tmp_path, "classify", "bag").attribution("occlusion")  # type: ignore[call-arg]
+
+
+@pytest.mark.slow
+def test_a_model_may_stand_beside_itself_as_another_seed(tmp_path: Path) -> None:
+    """What stands before a layer is held for both, one inside the other."""
+    inspection = inspection_of(tmp_path, "classify", "transformer")
+    before = scores(inspection.subject, inspection.reading.inputs)
+    view = inspection.faithfulness(permutations=2, adversaries=0, others=[inspection.subject])
+    assert view.measure("other seeds: JSD").mean == pytest.approx(0, abs=1e-6)
+    torch.testing.assert_close(scores(inspection.subject, inspection.reading.inputs), before, rtol=0, atol=0)
+
+
 def test_trials_leave_the_model_as_it_was(tmp_path: Path) -> None:
     inspection = inspection_of(tmp_path, "lm", "transformer")
     subject, inputs = inspection.subject, inspection.reading.inputs
@@ -145,3 +170,24 @@ def test_public_names_are_loaded_one_by_one_and_all_exist() -> None:
         assert getattr(seqloom.inspection, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'loom'"):
         seqloom.inspection.loom  # noqa: B018
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("task", "recipe"), [("classify", "lstm"), ("tag", "transformer"), ("translate", "seq2seq-dot")]
+)
+def test_a_text_that_was_cut_is_told_by_every_view_on_every_surface(tmp_path: Path, task: str, recipe: str) -> None:
+    whole = subject_of(task_on(tmp_path, task), recipe)
+    short = whole._replace(encode=encoding(whole.task, 2, None, torch.device("cpu")))
+    given, target = GIVEN[task], "le chat" if task == "translate" else None
+    cut = Inspection(short, given, target=target)
+    more = len(given if task == "tag" else given.split()) - 2
+    said = f"The input was cut: the model reads 2 symbols of it, and {more} more are left out."
+    for name in set(cut.views()) - {"edits", "probe", "patch"}:
+        view = cut.view(name, **{**NEEDED.get(name, {}), **({"at": None} if name == "swap" else {})})
+        assert any(said in sentence for sentence in view.sentences()), name
+        assert said in " ".join(view.text(400).split()) and said in view.html(), name
+        assert any(said in note for note in view.to_json()["notes"]), name
+    uncut = Inspection(whole, given, target=target)
+    assert not uncut.states().notes and not Inspection(whole, given, target=target, among=[given]).health().notes
+    assert "2 of 2 inputs were cut" in Inspection(short, given, target=target, among=[given]).health().sentences()[-1]

@@ -217,3 +217,17 @@ def test_layers_units_and_windows_that_there_are_not_are_refused(task: Task) -> 
         gates(subject, reading, window=(3, 3))
     with pytest.raises(DataError, match="no side 'target'"):
         gates(subject, reading, side="target")
+
+
+@pytest.mark.parametrize("direction", ["ahead", "back"])
+def test_where_a_long_text_fills_the_state_there_is_no_turn(task: Task, direction: str) -> None:
+    subject = subject_of(task, "bilstm")
+    path = f"encoder.layers.0.mixer.{direction}"
+    view = gates(subject, read(subject, " ".join(["the"] * 100)), layer=path)
+    hidden = view.of("hidden") if direction == "ahead" else view.of("hidden")[::-1]
+    sizes = np.linalg.norm(np.diff(hidden, axis=0, prepend=np.zeros_like(hidden[:1])), axis=1)
+    assert sizes.argmax() == 0 and 0 < view.filling < 30  # the first reading, from zero, changes most
+    order = [at for at in np.argsort(-sizes, kind="stable") if at >= view.filling][:5]
+    turns = view.turns if direction == "ahead" else [len(hidden) - 1 - at for at in view.turns]
+    np.testing.assert_allclose(sizes[list(turns)], sizes[order], rtol=1e-4)
+    assert f"once {view.filling} elements have filled it" in view.sentences()[-1]

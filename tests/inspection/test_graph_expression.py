@@ -39,6 +39,7 @@ TORCH = {
     "div": torch.div,
     "pow": torch.pow,
     "neg": torch.neg,
+    "same": lambda x: x,
     **{name: getattr(torch, name) for name in ("exp", "log", "tanh", "sigmoid", "relu", "sin", "cos", "sqrt", "abs")},
     "max": lambda *xs: torch.stack(xs).amax(),
     "min": lambda *xs: torch.stack(xs).amin(),
@@ -429,6 +430,35 @@ def test_a_derivative_that_is_not_defined_is_said_and_is_null_in_json() -> None:
     assert "by b is not defined" in view.text()
     assert json.loads(json.dumps(view.to_json(), allow_nan=False))["nodes"][1]["gradient"] is None
     assert view.html()
+
+
+def test_inputs_that_tie_share_the_slope_in_words_and_numbers_as_in_torch() -> None:
+    values = {"a": 1.0, "b": 1.0, "c": 0.5}
+    view = expression_graph("max(a, b, c)", values)
+    assert view.gradients == by_torch("max(a, b, c)", values)[1] == {"a": 0.5, "b": 0.5, "c": 0.0}
+    formulas = [edge.formula for edge in view["L"].edges]
+    assert formulas == ["1 shared by the 2 that are the largest"] * 2 + ["1 if c is the largest, else 0"]
+    assert "L reacts most to a and b." in view.sentences()
+    assert any("equal share its slope" in sentence for sentence in view.sentences())
+    alike = expression_graph("max(a, b)", {"a": 1.0, "b": 1.0})
+    assert "L reacts to a and b alike." in alike.sentences()
+
+
+def test_a_name_that_is_given_to_something_is_shown_whatever_it_is_given_to() -> None:
+    view = expression_graph("L = a; k = 3; L*k", {"a": 3.0})
+    shown = [step.text for step in view.steps() if step.shows == "value"]
+    assert shown == ["a = 3", "L = a = 3", "k = 3", "d = L*k = 3*3 = 9"]
+    assert view["L"].gradient == 3 and view.gradients == {"a": 3.0}
+    assert any(step.text.startswith("k is a number that was written") for step in view.steps())
+    assert len(view.figures()[0].cards) == 4  # type: ignore[attr-defined]
+
+
+def test_an_infinite_derivative_is_said_and_no_bracket_stands_in_a_bracket() -> None:
+    view = expression_graph("sqrt(a)", {"a": 0.0})
+    assert view.gradients == {"a": math.inf} and "The derivative by a is infinite" in view.text()
+    assert "exp(-1)" in expression_graph("exp(a)", {"a": -1.0}).text()
+    with pytest.raises(DataError, match=re.escape(": log(-1) is not a number")):
+        expression_graph("log(a)", {"a": -1.0})
 
 
 def test_text_keeps_to_its_width() -> None:

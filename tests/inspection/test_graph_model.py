@@ -468,3 +468,15 @@ def test_a_function_of_very_many_operations_is_a_curve_and_not_a_diagram() -> No
     view = graph(long, torch.ones(900))
     assert [figure.kind for figure in view.figures()] == ["line"]
     assert "too many for a diagram" in view.text() and view.html()
+
+
+@pytest.mark.parametrize(("task", "given"), [("classify", "the cat"), ("tag", ["the", "cat"])])
+def test_how_a_number_is_taken_out_of_the_scores_is_one_box_behind_the_model(
+    tmp_path: Path, task: str, given: Any
+) -> None:
+    subject = subject_of(task_on(tmp_path, task), "lstm")
+    view = answer_graph(subject, read(subject, given))
+    names = [view._name(box) for box in view.inside.boxes]
+    assert names[-2:] == ["head", "answer"]
+    assert view.trace.ops[view.inside.boxes[-1].result].value.whole == pytest.approx((view.result,))
+    assert all(box.result in range(len(view.trace.ops)) for box in view.open("answer").inside.boxes)

@@ -118,3 +118,10 @@ def test_a_picture_has_no_words(tmp_path: Path) -> None:
         neighbours(subject, [reading], word=0)
     for question in (having.contexts, having.answers_by_element):
         assert "no tokens" in str(having.reason(question, subject, reading))
+
+
+def test_a_word_in_capitals_has_another_vector_and_its_cosine_is_told(tmp_path: Path) -> None:
+    subject = subject_of(task_on(tmp_path, "classify"), "transformer")
+    view = asked(subject, ("the cat sat", "the CAT sat"))
+    assert len(view.occurrences) == 2 and view.static[0, 1] < 0.99
+    assert f"and {view.static[0, 1]:.2f} without" in view.sentences()[1]

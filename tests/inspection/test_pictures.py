@@ -61,6 +61,7 @@ CASES = {
     "faithfulness": Case("classify", "self-attention", {"permutations": 10, "adversaries": 0}),
     "neighbours": Case("classify", "cnn", {"word": 1}),
     "next_symbols": Case("lm", "lstm"),
+    "lens": Case("lm", "gru"),
     "beam_tree": Case("lm", "lstm", {"longest": 5}),
     "lattice": Case("tag", "rnn"),
     "cutting": Case("classify", "bag"),

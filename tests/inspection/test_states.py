@@ -66,7 +66,8 @@ def test_a_path_that_stands_still_is_drawn_and_a_jump_is_kept(task: Task) -> Non
     path[700:] = 5.0
     kept = thinned(path, 20)
     assert {0, 700, 999} <= set(kept)
-    still, held = principal(np.zeros((4, 3)))
+    plane = principal(np.zeros((4, 3)))
+    still, held = plane.path(np.zeros((4, 3))), plane.held(np.zeros((4, 3)))
     assert not still.any() and held == (0.0, 0.0)
     subject = subject_of(task, "cnn")
     assert states(subject, read(subject, "cat")).svg(), "one token is a path too"

@@ -1,6 +1,7 @@
 """`seqloom inspect`: a look inside a model at one input, or which looks there are."""
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -25,13 +26,15 @@ from seqloom.cli.predict import Model, load_on, tell
 from seqloom.cli.screen import Screen
 from seqloom.cli.sharing import shares
 from seqloom.cli.view_options import chosen, only_in_python, settings, typed
-from seqloom.cli.work_bar import work_bar
+from seqloom.cli.work_bar import Show, work_bar
 from seqloom.config.data import ReadingConfig
-from seqloom.data.problems import Ledger, counted
+from seqloom.data.problems import Ledger, counted, escaped
 from seqloom.errors import ConfigError
 from seqloom.figures.words import visible
+from seqloom.inspection.pace import watched
 
 if TYPE_CHECKING:
+    from seqloom.data.examples import Example
     from seqloom.inspection.front import Inspection
     from seqloom.inspection.view import View
     from seqloom.loaded import LoadedModel
@@ -89,7 +92,7 @@ def inspect(
     ] = None,
     data: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="More inputs, for views of data; the first, if no text is given."),
+        typer.Option(metavar="FILE", help="More inputs, or the name of a set; the first, if no text is given."),
     ] = None,
     most: Annotated[int, typer.Option(min=1, metavar="COUNT", help="How many of them are read.")] = 200,
     out: Annotated[
@@ -115,12 +118,12 @@ def inspect(
     rows = Rows(loaded, data, how, shared)
     if out is not None and out.suffix == LINES:
         return _export(loaded, rows, out, options)
-    with rows:
-        given, others = _given(loaded, texts or [], iter(rows), most)
-        inspection = loaded.inspect(given, target=target, among=others)
-    if view is None:
-        return _list(inspection, json)
-    return _show(inspection.view(view, **options), out, json)
+    with work_bar() as show, watched(show):
+        with rows:
+            given, others = _given(loaded, texts or [], iter(rows), most)
+            inspection = loaded.inspect(given, target=target, among=others)
+        found = None if view is None else inspection.view(view, **options)
+    return _list(inspection, json) if found is None else _show(found, out, json)
 
 
 def _options(view: str, asked: dict[str, str]) -> dict[str, Any]:
@@ -150,22 +153,54 @@ def _require(view: str | None, texts: list[str], data: Path | None, out: Path | 
 
 
 class Rows:
-    """The inputs of a file as `inspect` takes them; what is wrong with them is told at the end of the `with`."""
+    """The inputs of a file or a set as `inspect` takes them; what is wrong is told at the end of the `with`."""
 
     def __init__(self, loaded: "LoadedModel", path: Path | None, how: ReadingConfig, shared: InputOptions) -> None:
         self.loaded, self.path, self.how, self.shared, self.ledger = loaded, path, how, shared, Ledger()
 
     def __iter__(self) -> Iterator[Any]:
         from seqloom.data.examples import Words
-        from seqloom.data.inputs import Columns, read_inputs
 
         if self.path is None:
             return
+        named = not self.path.exists() and str(self.path).isidentifier()
+        for example in self._of_set(str(self.path)) if named else self._of_file(self.path):
+            yield example.input.words() if isinstance(example.input, Words) else example.input
+
+    def _of_file(self, path: Path) -> "Iterator[Example]":
+        from seqloom.data.inputs import Columns, read_inputs
+
         named, sequence = tuple(self.shared.input_ or ()), self.shared.sequence
         columns = Columns(named, self.loaded.columns, sequence, self.loaded.sequence)
         kind = self.loaded.task.asked.schema.input
-        for example in read_inputs(self.path, kind, self.ledger, columns=columns, reading=self.how):
-            yield example.input.words() if isinstance(example.input, Words) else example.input
+        return read_inputs(path, kind, self.ledger, columns=columns, reading=self.how)
+
+    def _of_set(self, name: str) -> "Iterator[Example]":
+        """The rows of the dev part of a known set, as `evaluate` finds them; the test part stays shut."""
+        from seqloom.data.dataset import open_data
+        from seqloom.data.front import data_config
+        from seqloom.data.inputs import wanted
+        from seqloom.data.sources import resolve
+        from seqloom.loaded.judging import narrowed
+
+        source = narrowed(resolve(data_config((name,), {})), "dev")
+        opened = open_data(source.config, self.ledger, (source.part,))
+        reads = self.loaded.task.asked.schema.input, self.loaded.meaning.schema.input
+        if opened.schema.input not in reads:
+            raise ConfigError(
+                f"the set '{name}' holds {wanted(opened.schema.input)}, and the model reads {wanted(reads[0])}",
+                fix="name another set, or a file; `seqloom data list` has the sets",
+            )
+        return (example for _, example in opened.rows(self.ledger))
+
+    def count(self) -> int:
+        """How many inputs there are; what is bad among them is refused now, before work that takes long."""
+        if self.path is None or self.path.is_fifo():
+            return 0  # nobody knows: what is read once is gone
+        again = Rows(self.loaded, self.path, self.how, self.shared)
+        found = sum(1 for _ in again)
+        again.ledger.close()
+        return found
 
     def __enter__(self) -> "Rows":
         return self
@@ -186,21 +221,39 @@ def _given(loaded: "LoadedModel", texts: list[str], rows: Iterator[Any], most: i
         return found[0], found[1:]
     if kind in ("vectors", "picture"):
         raise ConfigError(f"the model reads {kind}, and a text is none", fix="give a file of them: --data FILE")
+    _require_count(loaded, texts)
     others = list(islice(rows, most))
     if kind == "words":
         return " ".join(texts).split(), others
     return texts[0] if len(texts) == 1 else tuple(texts), others
 
 
+def _require_count(loaded: "LoadedModel", texts: list[str]) -> None:
+    """Refuse more or fewer texts than an input has: a text whose quotes were forgotten is several."""
+    from seqloom.inspection.having import texts_read
+
+    counts, joined = texts_read(loaded.subject), loaded.task.asked.schema.input == "words"
+    if not counts or len(texts) in counts or joined:
+        return
+    reads = " or ".join(("no", "one", "two")[count] for count in counts)
+    raise ConfigError(
+        f"the model reads {reads} {'text' if max(counts) == 1 else 'texts'}, and {len(texts)} are given",
+        fix=f'put each text in quotes: "{escaped(" ".join(texts))}"' if max(counts) == 1 else "put each in quotes",
+    )
+
+
 def _export(loaded: "LoadedModel", rows: Rows, out: Path, options: dict[str, Any]) -> None:
     """Write a line for each input of the file."""
     from seqloom.inspection.attribution.export import attribute_file
 
-    with rows, work_bar() as moved:
-        count = attribute_file(
-            loaded.subject, rows, out, progress=lambda done: moved(counted(done, "row"), 0, 0), **options
-        )
+    with rows, work_bar() as show:
+        moved = partial(_moved, show, rows.count())
+        count = attribute_file(loaded.subject, rows, out, progress=moved, **options)
     typer.echo(f"{counted(count, 'row')} written to {out}", err=True)
+
+
+def _moved(show: Show, total: int, done: int) -> None:
+    show(f"{done:,} of {counted(total, 'row')}" if total else counted(done, "row"), done, total)
 
 
 def _list(inspection: "Inspection", json: bool) -> None:

@@ -167,7 +167,7 @@ def open_data(config: DataConfig, ledger: Ledger, parts: tuple[Part, ...] = PART
     """
     name = config.train[0] if len(config.train) == 1 else ""
     if name in NAMES and not Path(name).exists():
-        _require_no_settings(config, name)
+        _require_no_settings(config, NAMES[name])
         return EmbeddedSet(config, NAMES[name], (f"data: the embedded set '{name}'",), parts)
     resolved = resolve(config)
     if resolved is config and name.isidentifier() and not Path(name).exists():
@@ -180,11 +180,14 @@ def open_data(config: DataConfig, ledger: Ledger, parts: tuple[Part, ...] = PART
     return _open_files(resolved, ledger, parts, _left_out(resolved, name))
 
 
-def _require_no_settings(config: DataConfig, name: str) -> None:
-    """Refuse to say how an embedded set is read or divided: its seed has decided."""
+def _require_no_settings(config: DataConfig, source: SyntheticSet) -> None:
+    """Refuse to say how an embedded set is read or divided: its seed has decided. Its own task may be named."""
+    own = {"train": config.train, "task": source.task}
     for field in msgspec.structs.fields(config):
-        if field.name != "train" and getattr(config, field.name) != field.default:
-            text = f"the set '{name}' is embedded: its parts, columns and task are fixed, and '{field.name}' is given"
+        given = getattr(config, field.name)
+        if given not in (field.default, own.get(field.name, field.default)):
+            fixed = f"its parts and columns are fixed, its task is {source.task}"
+            text = f"the set '{source.name}' is embedded: {fixed}, and '{field.name}' is given"
             raise ConfigError(text, fix=f"leave '{field.name}' out")
 
 

@@ -1,10 +1,12 @@
 """Axes and numbers: round ticks that cover a range, and short readable numerals."""
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+HYPHEN = re.compile(r"(?:(?<=[\s(\[=])|^)-(?=\d)")  # not that of a word, nor of a token in quotes
 TOLERANCE = 0.04  # how far beyond the data, in parts of the axis, a tick may end it
 ALMOST = 1e-9  # how much of a step may be missing at either end before a further tick is added
 NEGLIGIBLE = 1e-90
@@ -126,6 +128,15 @@ def alike(values: Sequence[float]) -> tuple[str, ...]:
         return tuple(_without_padding(f"{value + 0.0:.1e}") if value else "0" for value in values)
     decimals = next(count for limit, count in DECIMALS if largest < limit)
     return tuple(f"{round(value, decimals) + 0.0:.{decimals}f}" for value in values)
+
+
+def minus_signed(text: str) -> str:
+    """The text as printed in a picture: each number below zero with a true minus sign.
+
+    >>> minus_signed("Together -0.75 (-2 to -1), not '-5' and not half-1")
+    "Together −0.75 (−2 to −1), not '-5' and not half-1"
+    """
+    return HYPHEN.sub("−", text)
 
 
 def typeset(numeral: str) -> str:

@@ -12,7 +12,7 @@ from seqloom.figures.colours import colour as colour_of
 from seqloom.figures.colours import in_colour
 from seqloom.figures.figure import MARGIN, WIDTH, Block, Figure, Plot
 from seqloom.figures.markup import THEME, Markup, axis_name, hover, label, look, rule, tag, together, width_of
-from seqloom.figures.words import breadth, cell, shortened, visible
+from seqloom.figures.words import breadth, cell, shortened, stacked_cell, visible
 
 MOST_BARS = 500
 ROW_HEIGHT, BAR_HEIGHT = 28.0, 16.0
@@ -93,7 +93,8 @@ class Bars(Figure):
         room = width - gutter - 3 - max(map(len, beside))
         lines = []
         for (text, value, interval), tail in zip(self._rows(), beside, strict=True):
-            lines.append(f"{cell(visible(text), gutter)} {_bar(value, self._reach(), room, colour)} {tail}")
+            *above, last = stacked_cell(visible(text), gutter)
+            lines += [*above, f"{last} {_bar(value, self._reach(), room, colour)} {tail}"]
             if apart and interval:
                 lines.append(cell(_written(interval).strip(), width, right=True))
         return Block([*lines, *([cell(visible(self.x_label), width)] if self.x_label else [])])

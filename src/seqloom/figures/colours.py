@@ -1,8 +1,9 @@
 """Colour scales: a value becomes one of a fixed number of shades, each with a light, a dark and a printed form.
 
-Two maps, written as a few stops and interpolated between them. Sequential runs from the ground of the page away from it
-(in light mode to dark blue, in dark mode to pale yellow), so more ink is more value in both. Diverging runs from blue
-over the ground to orange, a pair that the common forms of colour blindness keep apart; its middle is always zero.
+Blue is above zero and orange below it, in maps, strips, tiles and bars alike: a pair that the common forms of colour
+blindness keep apart. Three maps, written as a few stops and interpolated between them: from the ground of the page to
+blue where no value is negative, to orange where none is positive, and from orange over the ground to blue where both
+signs occur, with zero in the middle. Away from the ground is away from zero, on a light page and on a dark one.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,13 +15,16 @@ from seqloom.figures.axis import brief
 Colour = tuple[int, int, int]
 
 # Each channel is monotone along the stops, hence luminance is too; the stops have about equal steps of lightness.
-SEQUENTIAL_LIGHT = ("#f3f5f0", "#9fcbc0", "#5097ab", "#2d6094", "#1c2a5e")
-SEQUENTIAL_DARK = ("#1e242c", "#20506b", "#2f8294", "#80bd9f", "#f4f3b6")
-DIVERGING_LIGHT = ("#14457f", "#6d9fcf", "#f3f3f0", "#e0a164", "#8c3c06")
-DIVERGING_DARK = ("#a6d3ff", "#3f7fb8", "#22272e", "#b5722f", "#ffcf9a")
+POSITIVE_LIGHT = ("#f3f5f5", "#a9c8de", "#5f96c2", "#2b62a0", "#162b62")
+POSITIVE_DARK = ("#1e242c", "#1f4f78", "#3a80b0", "#8ab6d8", "#eaf4fb")
+NEGATIVE_LIGHT = ("#5a2503", "#97500f", "#c98136", "#e9be8d", "#f3f3f0")
+NEGATIVE_DARK = ("#ffe7c8", "#dca368", "#ac7134", "#6f4820", "#22272e")
+DIVERGING_LIGHT = ("#8c3c06", "#e0a164", "#f3f3f0", "#6d9fcf", "#14457f")
+DIVERGING_DARK = ("#ffcf9a", "#b5722f", "#22272e", "#3f7fb8", "#a6d3ff")
 
 LEVELS = 64  # even: a diverging scale has LEVELS + 1 shades, so that zero has one of its own
 SHADES = " ░▒▓█"
+NEGATIVE_SHADES = "#=~- "
 SIGNED_SHADES = "#=~- ░▒▓█"
 NO_VALUE = "╱"
 
@@ -45,6 +49,16 @@ class Scale:
         """Whether both signs occur, so that colour must tell them apart."""
         return self.low < 0 < self.high
 
+    @property
+    def is_negative(self) -> bool:
+        """Whether nothing lies above zero and something below it."""
+        return self.low < 0 and self.high <= 0
+
+    @property
+    def glyphs(self) -> str:
+        """The characters that stand for the values in a terminal, the lowest first."""
+        return SIGNED_SHADES if self.is_diverging else NEGATIVE_SHADES if self.is_negative else SHADES
+
     def place(self, value: float) -> float:
         """Where the value lies between 0 and 1; zero is at one half of a diverging scale."""
         return (value - self.low) / (self.high - self.low)
@@ -58,7 +72,9 @@ class Scale:
         """The shade with this number."""
         if self.is_diverging:
             return _shade("d", DIVERGING_LIGHT, DIVERGING_DARK, level, level / LEVELS)
-        return _shade("s", SEQUENTIAL_LIGHT, SEQUENTIAL_DARK, level, level / (LEVELS - 1))
+        if self.is_negative:
+            return _shade("n", NEGATIVE_LIGHT, NEGATIVE_DARK, level, level / (LEVELS - 1))
+        return _shade("s", POSITIVE_LIGHT, POSITIVE_DARK, level, level / (LEVELS - 1))
 
     def interval(self, level: int) -> str:
         """The values that share this shade, in words."""
@@ -70,25 +86,24 @@ class Scale:
         """The block character that stands for the value in a terminal; negative values have characters of their own."""
         if value is None:
             return NO_VALUE
+        count = len(self.glyphs)
         if self.is_diverging:
-            return SIGNED_SHADES[round(self.place(value) * (len(SIGNED_SHADES) - 1))]
-        return SHADES[min(len(SHADES) - 1, int(self.place(value) * len(SHADES)))]
+            return self.glyphs[round(self.place(value) * (count - 1))]
+        return self.glyphs[min(count - 1, int(self.place(value) * count))]
 
 
 def scale_of(values: Iterable[float | None], span: tuple[float, float] | None = None) -> Scale:
     """The scale of the given span, symmetric if it crosses zero; without a span that of the values.
 
-    Values that are never negative start at zero, so that the faintest colour means none of it.
+    Values of one sign have zero at one end of their scale, so that the faintest colour means none of it.
     """
     known = [value for value in values if value is not None]
-    low, high = span or (min(known, default=0.0), max(known, default=0.0))
+    low, high = span or (min([0.0, *known]), max([0.0, *known]))
     if low < 0 < high:
         reach = max(-low, high)
         return Scale(-reach, reach)
-    if span is None and low >= 0:
-        low = 0.0
-    if high - low <= max(1e-9 * abs(low), 1e-90):  # one value: the scale ends at it and starts or ends at zero
-        low, high = (low, 0.0) if low < -1e-90 else (0.0, 1.0)
+    if high - low <= max(1e-9 * abs(low), 1e-90):
+        return Scale(0.0, 1.0)
     return Scale(low, high)
 
 
@@ -97,9 +112,9 @@ def _shade(kind: str, light: Sequence[str], dark: Sequence[str], level: int, pla
 
 
 def every_shade() -> list[Shade]:
-    """All shades of both maps, for a style sheet."""
-    sequential, diverging = Scale(0.0, 1.0), Scale(-1.0, 1.0)
-    return [sequential.shade(n) for n in range(LEVELS)] + [diverging.shade(n) for n in range(LEVELS + 1)]
+    """All shades of the three maps, for a style sheet."""
+    scales = Scale(0.0, 1.0), Scale(-1.0, 0.0), Scale(-1.0, 1.0)
+    return [scale.shade(level) for scale in scales for level in range(LEVELS + scale.is_diverging)]
 
 
 def blend(stops: Sequence[str], place: float) -> Colour:

@@ -7,6 +7,7 @@ from typing import ClassVar, NamedTuple
 
 from seqloom.errors import DataError
 from seqloom.figures import checks
+from seqloom.figures.axis import minus_signed
 from seqloom.figures.markup import FONT, Markup, label, look, style_sheet, tag, together
 from seqloom.figures.words import columns, ems, isolated, visible, wrap
 
@@ -36,7 +37,7 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Figure(ABC):
-    """A picture as a value; the kinds are `Line`, `Bars`, `Points`, `HeatMap`, `Matrix` and `Strip`."""
+    """A picture as a value; the kinds are the modules beside this one, from `Line` to `Trail`."""
 
     kind: ClassVar[str]
     title: str
@@ -59,16 +60,16 @@ class Figure(ABC):
         """One self-contained SVG element that follows the reader's preference for light or dark."""
         return self.drawn(styled=True)
 
-    def drawn(self, *, styled: bool) -> Markup:
-        """The SVG element with its style sheet, or without where the page around it has that already."""
+    def drawn(self, *, styled: bool, titled: bool = True) -> Markup:
+        """The SVG element with its style sheet and its title, or without where the page around it has them already."""
         plot = self._plot()
         notes = [note for note in (self.caption, *plot.notes) if note]
-        body, height = _framed(plot, self.title, notes)
+        body, width, height = _framed(plot, self.title if titled else "", notes)
         style = [tag("style", style_sheet(body))] if styled else []
         named = [tag("title", self.title), tag("desc", " ".join([self._summary(), *notes]))]
         size: dict[str, str | float] = {
-            "viewBox": f"0 0 {plot.width:g} {height:g}",
-            "width": plot.width,
+            "viewBox": f"0 0 {width:g} {height:g}",
+            "width": width,
             "height": height,
         }
         reader = {"role": "img", "aria_label": self.title or self.kind}
@@ -95,19 +96,20 @@ class Figure(ABC):
         return self.svg()
 
 
-def _framed(plot: Plot, title: str, notes: Sequence[str]) -> tuple[Markup, float]:
-    """The plot between its title and its notes on a ground of its own, and the height of it all."""
-    room = plot.width - 2 * MARGIN
+def _framed(plot: Plot, title: str, notes: Sequence[str]) -> tuple[Markup, float, float]:
+    """The plot between its title and its notes on a ground of its own, and the width and the height of it all."""
+    room = max(plot.width, min(WIDTH, BOLD_SIZE * ems(visible(title)) + 2 * MARGIN + 1)) - 2 * MARGIN
+    width = room + 2 * MARGIN
     titles = wrap(visible(title), room / BOLD_SIZE, ems) if title else []
-    below = [line for note in notes for line in wrap(visible(note), room / NOTE_SIZE, ems)]
+    below = [line for note in notes for line in wrap(minus_signed(visible(note)), room / NOTE_SIZE, ems)]
     top = MARGIN + 24 * len(titles)
     end = top + plot.height
     height = end + 18 * len(below) + MARGIN
     heads = [label(line, MARGIN, MARGIN + 14 + 24 * at, size=TITLE_SIZE) for at, line in enumerate(titles)]
     feet = [label(line, MARGIN, end + 14 + 18 * at, size=NOTE_SIZE, theme="soft") for at, line in enumerate(below)]
-    ground = tag("rect", width=plot.width, height=height, **look("ground"))
+    ground = tag("rect", width=width, height=height, **look("ground"))
     middle = tag("g", plot.marks, transform=f"translate(0 {top:g})")
-    return together([ground, tag("g", *heads, font_weight=600), middle, *feet]), height
+    return together([ground, tag("g", *heads, font_weight=600), middle, *feet]), width, height
 
 
 def _written(text: str, width: int) -> list[str]:

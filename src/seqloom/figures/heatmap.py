@@ -9,8 +9,8 @@ from seqloom.figures import checks
 from seqloom.figures.axis import brief, typeset
 from seqloom.figures.checks import Row
 from seqloom.figures.colours import Scale, on_ground, scale_of
-from seqloom.figures.figure import MARGIN, NARROWEST, Block, Figure, Plot, ruler
-from seqloom.figures.legend import LEGEND_HEIGHT, drawn_legend, written_legend
+from seqloom.figures.figure import MARGIN, NARROWEST, WIDTH, Block, Figure, Plot, ruler
+from seqloom.figures.legend import LEGEND_HEIGHT, drawn_legend, legend_width, written_legend
 from seqloom.figures.markup import Markup, filled, hatched, hover, label, look, rule, tag, together, width_of
 from seqloom.figures.words import cell, visible
 
@@ -19,6 +19,7 @@ LARGEST_SIDE = 256  # of a picture: beyond it blocks of cells are averaged
 HOVERED_CELLS = 48 * 48  # up to here each cell is an element that shows its number: below 5,000 elements in all
 TALLEST_TEXT = 40
 PLOT_WIDTH, PLOT_HEIGHT, LARGEST_CELL, THINNEST_STRIP = 620.0, 500.0, 32.0, 14.0
+STRIP = 120.0  # how wide a long and thin matrix becomes, where its cells need not be larger than others for it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +65,8 @@ class HeatMap(Figure):
         tile_width, tile_height = _tile(len(pooled.x), len(pooled.rows))
         left = MARGIN + max(width_of(typeset(brief(value)), 11) for value in pooled.y) + 8
         area = _Area(left, tile_width, tile_height, pooled)
-        width = max(NARROWEST, area.right + MARGIN)
+        legend_room = min(WIDTH, 2 * MARGIN + legend_width(self.value_label, gaps=pooled.has_gaps))
+        width = max(NARROWEST, legend_room, area.right + MARGIN)
         top = LEGEND_HEIGHT + (22 if self.y_label else 0)
         legend = drawn_legend(scale, self.value_label, MARGIN, room=width - 2 * MARGIN, gaps=pooled.has_gaps)
         names = [label(self.y_label, MARGIN, LEGEND_HEIGHT + 12, theme="soft", room=width - 2 * MARGIN)]
@@ -147,7 +149,8 @@ def _tile(columns: int, rows: int) -> tuple[float, float]:
     # Square tiles, unless the matrix is so long and thin that squares would leave a line.
     across, down = min(LARGEST_CELL, PLOT_WIDTH / columns), min(LARGEST_CELL, PLOT_HEIGHT / rows)
     side = min(across, down)
-    thick = side if max(columns, rows) <= 3 * min(columns, rows) else max(side, THINNEST_STRIP)
+    thin = max(THINNEST_STRIP, min(LARGEST_CELL, STRIP / min(columns, rows)))
+    thick = side if max(columns, rows) <= 3 * min(columns, rows) else max(side, thin)
     return min(across, thick), min(down, thick)
 
 

@@ -1,7 +1,7 @@
 """The key to a colour scale: a bar of its shades with the numbers at its ends, in a picture and in a terminal."""
 
 from seqloom.figures.axis import brief, typeset
-from seqloom.figures.colours import LEVELS, NO_VALUE, SHADES, SIGNED_SHADES, Scale, on_ground
+from seqloom.figures.colours import LEVELS, NO_VALUE, Scale, on_ground
 from seqloom.figures.markup import Markup, filled, hatched, hover, label, look, tag, together, width_of
 from seqloom.figures.words import columns, fit, isolated, visible
 
@@ -36,6 +36,12 @@ def drawn_legend(scale: Scale, name: str, x: float, *, room: float, gaps: bool) 
     return together([tag("g", *bar, shape_rendering="crispEdges"), *marks, *swatch, *words])
 
 
+def legend_width(name: str, *, gaps: bool) -> float:
+    """The room that a legend needs to say all of its name."""
+    swatch = 18 + width_of("no value", 12) + 12 if gaps else 0.0
+    return BAR_WIDTH + 12 + swatch + width_of(name, 12) + 1
+
+
 def _swatch(x: float) -> Markup:
     box = tag("rect", x=x, y=2, width=12, height=BAR_HEIGHT, fill="none", **look("hatch"))
     return together([box, hatched([(x, 2, 12, BAR_HEIGHT)])])
@@ -45,8 +51,7 @@ def written_legend(scale: Scale, name: str, *, width: int, colour: bool, gaps: b
     """The legend as one line, or as few as keep to `width` columns."""
     last = LEVELS - 1 + scale.is_diverging
     shades = [scale.shade(round(index * last / (WRITTEN_STEPS - 1))).dark for index in range(WRITTEN_STEPS)]
-    glyphs = SIGNED_SHADES if scale.is_diverging else SHADES
-    ramp = "".join(on_ground(" ", shade) for shade in shades) if colour else f"[{glyphs}]"
+    ramp = "".join(on_ground(" ", shade) for shade in shades) if colour else f"[{scale.glyphs}]"
     low, high = brief(scale.low), brief(scale.high)
     used = len(low) + len(high) + 2 + (WRITTEN_STEPS if colour else len(ramp))
     lines = [f"{low} {ramp} {high}"]

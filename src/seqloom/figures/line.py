@@ -107,9 +107,10 @@ class Line(Figure):
     def _axes(self) -> tuple[Axis, Axis]:
         xs = [x for series in self.series for x in series.x]
         ys = [y for series in self.series for y in series.known]
-        whole = all(x == round(x) for x in xs)
-        across = linear_axis(min(xs), max(xs), count=7, least_step=1.0 if whole else 0.0).trimmed(min(xs), max(xs))
-        return across, (log_axis if self.y_axis == "log" else linear_axis)(min(ys), max(ys))
+        across = linear_axis(min(xs), max(xs), count=7, least_step=_least_step(xs)).trimmed(min(xs), max(xs))
+        if self.y_axis == "log":
+            return across, log_axis(min(ys), max(ys))
+        return across, linear_axis(min(ys), max(ys), least_step=_least_step(ys))
 
     def _plot(self) -> Plot:
         across, upward = self._axes()
@@ -174,6 +175,11 @@ class Line(Figure):
         lines.append(" " * (gutter + 2) + ruler(marks, count))
         names = [cell(visible(text), width - 4).rstrip() for text in (self.x_label, self.y_label)]
         return Block([*lines, *(f"{axis}: {name}" for axis, name in zip("xy", names, strict=True) if name)])
+
+
+def _least_step(values: Sequence[float]) -> float:
+    """Between ticks: what can only be counted has none in between."""
+    return 1.0 if all(value == round(value) for value in values) and max(values) > min(values) else 0.0
 
 
 def _headed(name: str, words: str, width: int) -> list[str]:

@@ -9,12 +9,12 @@ from typing import ClassVar
 from seqloom.errors import DataError
 from seqloom.figures import checks
 from seqloom.figures.axis import brief
-from seqloom.figures.figure import MARGIN, WIDTH, Block, Figure, Plot
+from seqloom.figures.figure import MARGIN, NARROWEST, WIDTH, Block, Figure, Plot
 from seqloom.figures.markup import Markup, hover, label, stroked, tag, together, width_of
-from seqloom.figures.words import cell, columns, fit, isolated, shortened, visible
+from seqloom.figures.words import cell, columns, edged, isolated, shortened, wrap
 
 MOST_TOKENS, MOST_LINKS, MOST_GROUPS = 512, 4_000, 24
-ROW_HEIGHT, LOW_ROW, GAP = 18.0, 12.0, 220.0  # of a token, of one of many; between the two columns
+ROW_HEIGHT, LOW_ROW, GAP = 18.0, 12.0, 300.0  # of a token, of one of many; between the two columns
 MANY = 64
 LONGEST_LABEL = 200.0
 THINNEST, THICKEST = 0.6, 4.0
@@ -86,9 +86,9 @@ class Links(Figure):
         return max((link.value for link in self.links), default=0.0) or 1.0
 
     def _plot(self) -> Plot:
-        legend, top = self._legend()
+        legend, legend_width, top = self._legend()
         size = min(12.0, self._step - 2)
-        widths = [max(width_of(text, 12) for text in side) for side in (self.left, self.right)]
+        widths = [max(width_of(edged(text), 12) for text in side) for side in (self.left, self.right)]
         names = [width_of(text, 12) for text in (self.left_label, self.right_label)]
         rooms = [min(LONGEST_LABEL, max(pair)) for pair in zip(widths, names, strict=True)]
         start = MARGIN + rooms[0] + 10
@@ -99,15 +99,15 @@ class Links(Figure):
             label(self.right_label, end + 10, head - 6, theme="soft", room=rooms[1]),
             *self._lines(start, end, head),
             *(
-                label(t, start - 10, self._middle(at, head) + 4, anchor="end", room=rooms[0], size=size)
+                label(edged(t), start - 10, self._middle(at, head) + 4, anchor="end", room=rooms[0], size=size)
                 for at, t in enumerate(self.left)
             ),
             *(
-                label(t, end + 10, self._middle(at, head) + 4, room=rooms[1], size=size)
+                label(edged(t), end + 10, self._middle(at, head) + 4, room=rooms[1], size=size)
                 for at, t in enumerate(self.right)
             ),
         ]
-        width = max(WIDTH, end + 10 + rooms[1] + MARGIN)
+        width = max(NARROWEST, legend_width, end + 10 + rooms[1] + MARGIN)
         height = head + self._step * max(len(self.left), len(self.right)) + 8
         return Plot(together([legend, *marks]), width, height, (self._key(),))
 
@@ -118,18 +118,20 @@ class Links(Figure):
     def _middle(self, at: int, top: float) -> float:
         return top + self._step * (at + 0.5)
 
-    def _legend(self) -> tuple[Markup, float]:
+    def _legend(self) -> tuple[Markup, float, float]:
+        """The names of the colours, the width and the height that they take."""
         if self.groups == ("",):
-            return Markup(""), 4.0
-        marks, x, y = [], MARGIN, 12.0
+            return Markup(""), 0.0, 4.0
+        marks, x, y, widest = [], MARGIN, 12.0, 0.0
         for index, name in enumerate(self.groups):
             room = min(width_of(name, 12) + 4, WIDTH / 2 - 60)
             if x > MARGIN and x + 32 + room > WIDTH - MARGIN:
                 x, y = MARGIN, y + 20
             marks.append(tag("path", d=f"M{x:g} {y - 4:g}h24", fill="none", stroke_width=2.5, **stroked(index)))
             marks.append(label(name, x + 30, y, room=room))
+            widest = max(widest, x + 30 + room + MARGIN)
             x += 30 + room + 18
-        return together(marks), y + 14
+        return together(marks), widest, y + 14
 
     def _lines(self, start: float, end: float, top: float) -> list[Markup]:
         """The faintest first: an element for each, or, of many, one for all that are about equally thick."""
@@ -168,12 +170,13 @@ class Links(Figure):
         return f"{len(self.links)} links between two columns of tokens. " + "; ".join(map(self._said, best))
 
     def _block(self, width: int, colour: bool) -> Block:
-        gutter = min(width // 3, max(columns(visible(text[:100])) for text in self.left))
+        gutter = min(width // 3, max(columns(edged(text[:100])) for text in self.left))
         lines = []
         for at, name in enumerate(self.left):
             mine = sorted((link for link in self.links if link.left == at), key=lambda each: -each.value)
             if mine:
-                said = ", ".join(f"{shortened(self.right[link.right], 40)} {brief(link.value)}" for link in mine)
-                room = width - gutter - 1
-                lines.append(f"{cell(visible(name), gutter)} {isolated(fit(said, room))}")
+                said = ", ".join(f"{edged(self.right[link.right][:40])} {brief(link.value)}" for link in mine)
+                first, *others = wrap(said, width - gutter - 1)
+                lines.append(f"{cell(edged(name), gutter)} {isolated(first)}")
+                lines += [f"{'':{gutter}} {isolated(line)}" for line in others]
         return Block(lines or ["no link"])

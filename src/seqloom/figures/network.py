@@ -1,5 +1,6 @@
 """Networks: named places in columns with lines between them: the tree of a search, the lattice of a tagger."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -7,29 +8,36 @@ from typing import ClassVar
 
 from seqloom.errors import DataError
 from seqloom.figures import checks
-from seqloom.figures.axis import brief
+from seqloom.figures.axis import brief, typeset
 from seqloom.figures.colours import Scale, scale_of
 from seqloom.figures.figure import MARGIN, NARROWEST, Block, Figure, Plot
-from seqloom.figures.legend import LEGEND_HEIGHT, drawn_legend, written_legend
+from seqloom.figures.legend import LEGEND_HEIGHT, drawn_legend, legend_width, written_legend
 from seqloom.figures.markup import Markup, filled, hover, inked, label, look, stroked, tag, together, width_of
-from seqloom.figures.words import cell, columns, fit, isolated, shortened, visible, wrap
+from seqloom.figures.words import cell, columns, edged, isolated, shortened, visible, wrap
 
 MOST_NODES, MOST_EDGES, MOST_GROUPS = 1_500, 4_000, 12
-ROW_HEIGHT, BOX_HEIGHT, GAP = 30.0, 22.0, 44.0
+ROW_GAP, BOX_HEIGHT, GAP, WRITTEN_GAP = 8.0, 22.0, 44.0, 64.0  # lines with words on them are longer
+LINE_HEIGHT = 13.0
 WIDEST_BOX, LONGEST_LABEL = 130.0, 120.0
-SIZE = 11.0
+SIZE, SMALL_SIZE = 11.0, 10.0
+SHARES = (0.5, 0.35, 0.65, 0.2, 0.8)  # of a line, where what it says may stand
+NUMERAL = re.compile(r"-?[\d.]+(e-?\d+)?")
 DESCRIBED = 100
 
 
 @dataclass(frozen=True)
 class Node:
-    """A place in a column and a row; `value` is its colour, `note` what is said of it when it is pointed at."""
+    """A place in a column and a row; `value` is its colour, `note` what is said of it when it is pointed at.
+
+    `below` stands under the text, apart from it.
+    """
 
     column: int
     row: float
     text: str
     value: float | None = None
     note: str = ""
+    below: str = ""
 
 
 @dataclass(frozen=True)
@@ -88,7 +96,8 @@ class Network(Figure):
 
     @cached_property
     def _box(self) -> float:
-        return min(WIDEST_BOX, max(width_of(node.text, SIZE) for node in self.nodes) + 14)
+        texts = [text for node in self.nodes for text in (edged(node.text), node.below)]
+        return min(WIDEST_BOX, max(width_of(text, SIZE) for text in texts) + 14)
 
     @cached_property
     def _left(self) -> float:
@@ -98,11 +107,11 @@ class Network(Figure):
         legend, top = self._legend()
         colours = self._scale
         if colours is not None:
-            key = drawn_legend(colours, self.value_label, MARGIN, room=640, gaps=False)
+            key = drawn_legend(colours, self.value_label, MARGIN, room=self._legend_width - 2 * MARGIN, gaps=False)
             legend = together([legend, tag("g", key, transform=f"translate(0 {top:g})")])
             top += LEGEND_HEIGHT
         heads = [
-            label(text, self._x(at) + self._box / 2, top + 12, anchor="middle", room=self._box + GAP - 8)
+            label(text, self._x(at) + self._box / 2, top + 12, anchor="middle", room=self._box + self._gap - 8)
             for at, text in enumerate(self.columns)
         ]
         top += 22 if self.columns else 0
@@ -111,16 +120,26 @@ class Network(Figure):
             for at, text in enumerate(self.rows)
         ]
         lines = [self._line(edge, top) for edge in sorted(self.edges, key=lambda edge: -edge.group)]
+        lines += self._written_on_lines(top)
         boxes = [self._drawn(node, top) for node in self.nodes]
         width = max(NARROWEST, self._x(max(node.column for node in self.nodes)) + self._box + MARGIN)
-        height = top + ROW_HEIGHT * (max(node.row for node in self.nodes) + 1) + 8
-        return Plot(together([legend, *heads, *names, *lines, *boxes]), max(width, 680.0), height)
+        last = max(len(self.rows) - 1, *(node.row for node in self.nodes))
+        height = top + (self._tall + ROW_GAP) * (last + 1) + 8
+        return Plot(together([legend, *heads, *names, *lines, *boxes]), max(width, self._legend_width), height)
+
+    @cached_property
+    def _gap(self) -> float:
+        return WRITTEN_GAP if any(edge.text for edge in self.edges) else GAP
+
+    @cached_property
+    def _tall(self) -> float:
+        return BOX_HEIGHT + (LINE_HEIGHT if any(node.below for node in self.nodes) else 0.0)
 
     def _x(self, column: int) -> float:
-        return self._left + column * (self._box + GAP)
+        return self._left + column * (self._box + self._gap)
 
     def _y(self, row: float, top: float) -> float:
-        return top + ROW_HEIGHT * (row + 0.5)
+        return top + (self._tall + ROW_GAP) * (row + 0.5)
 
     def _legend(self) -> tuple[Markup, float]:
         if self.groups == ("",):
@@ -132,12 +151,22 @@ class Network(Figure):
             x += 48 + min(200.0, width_of(name, 12))
         return together(marks), 26.0
 
-    def _line(self, edge: Edge, top: float) -> Markup:
+    @cached_property
+    def _legend_width(self) -> float:
+        lines = sum(48 + min(200.0, width_of(name, 12)) for name in self.groups)
+        colours = legend_width(self.value_label, gaps=False) if self._scale else 0.0
+        return 2 * MARGIN + max(lines, colours)
+
+    def _ends(self, edge: Edge, top: float) -> tuple[float, float, float, float]:
         start, stop = self.nodes[edge.start], self.nodes[edge.stop]
-        x1, x2 = self._x(start.column) + self._box, self._x(stop.column)
-        y1, y2 = self._y(start.row, top), self._y(stop.row, top)
-        bend = f"M{x1:.1f} {y1:.1f}C{x1 + GAP / 2:.1f} {y1:.1f} {x2 - GAP / 2:.1f} {y2:.1f} {x2:.1f} {y2:.1f}"
-        line = tag(
+        left, right = self._x(start.column) + self._box, self._x(stop.column)
+        return left, self._y(start.row, top), right, self._y(stop.row, top)
+
+    def _line(self, edge: Edge, top: float) -> Markup:
+        x1, y1, x2, y2 = self._ends(edge, top)
+        half = self._gap / 2
+        bend = f"M{x1:.1f} {y1:.1f}C{x1 + half:.1f} {y1:.1f} {x2 - half:.1f} {y2:.1f} {x2:.1f} {y2:.1f}"
+        return tag(
             "path",
             hover(self._said(edge)),
             d=bend,
@@ -145,12 +174,27 @@ class Network(Figure):
             stroke_width=_thickness(edge.group),
             **stroked(edge.group),
         )
-        middle = (x1 + x2) / 2, (y1 + y2) / 2 - 3
-        return together([line, label(edge.text, *middle, size=9, anchor="middle", theme="soft", room=GAP + 8)])
+
+    def _written_on_lines(self, top: float) -> list[Markup]:
+        """What lines say, each once, on a ground of its own between the columns, clear of what stands there already."""
+        said: dict[tuple[int, int, str], Edge] = {}
+        for edge in self.edges:
+            said.setdefault((edge.start, edge.stop, edge.text), edge)
+        taken: list[tuple[float, float]] = []
+        marks: list[Markup] = []
+        for edge in said.values():
+            if edge.text:
+                x1, y1, x2, y2 = self._ends(edge, top)
+                middle = (x1 + x2) / 2
+                levels = (y1 + share * (y2 - y1) for share in SHARES)
+                y = next((y for y in levels if all(x != middle or abs(y - at) >= LINE_HEIGHT for x, at in taken)), y2)
+                taken.append((middle, y))
+                marks += _on_ground(_printed(edge.text), middle, y, room=self._gap - 8)
+        return marks
 
     def _drawn(self, node: Node, top: float) -> Markup:
-        x, y = self._x(node.column), self._y(node.row, top) - BOX_HEIGHT / 2
-        box: dict[str, str | float] = {"x": x, "y": y, "width": self._box, "height": BOX_HEIGHT, "rx": 4}
+        x, y = self._x(node.column), self._y(node.row, top) - self._tall / 2
+        box: dict[str, str | float] = {"x": x, "y": y, "width": self._box, "height": self._tall, "rx": 4}
         note = hover(node.note or self._named(node))
         if node.value is None or self._scale is None:
             box |= {"stroke": look("axis")["stroke"], "stroke_width": 0.8}
@@ -158,8 +202,21 @@ class Network(Figure):
         else:
             shade = self._scale.shade(self._scale.level(node.value))
             ground, looks = tag("rect", note, **box, **filled(shade)), inked(shade)
-        word = label(node.text, x + self._box / 2, y + 15, size=SIZE, anchor="middle", room=self._box - 8, looks=looks)
-        return together([ground, word])
+        texts = [text for text in (edged(node.text), node.below) if text]
+        first = y + self._tall / 2 + 4 - LINE_HEIGHT * (len(texts) - 1) / 2
+        words = [
+            label(
+                _printed(text),
+                x + self._box / 2,
+                first + at * LINE_HEIGHT,
+                anchor="middle",
+                size=SIZE,
+                looks=looks,
+                room=self._box - 8,
+            )
+            for at, text in enumerate(texts)
+        ]
+        return together([ground, *words])
 
     def _called(self, number: int) -> str:
         """A node in a sentence: by the name of its row, where rows have names."""
@@ -167,7 +224,7 @@ class Network(Figure):
         return self.rows[round(node.row)] if self.rows else node.text
 
     def _named(self, node: Node) -> str:
-        shown = visible(shortened(node.text, 60))
+        shown = " ".join(filter(None, (edged(shortened(node.text, 60)), visible(node.below))))
         row = f"{visible(shortened(self.rows[round(node.row)], 60))} " if self.rows else ""
         return row + (shown if node.value is None else f"{shown} {brief(node.value)}")
 
@@ -186,7 +243,9 @@ class Network(Figure):
         lines = []
         for at, name in enumerate(names):
             said = " · ".join(self._named(node) for node in self.nodes if node.column == at)
-            lines.append(f"{cell(fit(visible(name), gutter), gutter)}  {isolated(fit(said, width - gutter - 2))}")
+            first, *others = wrap(said, width - gutter - 2)
+            lines.append(f"{cell(visible(name), gutter)}  {isolated(first)}")
+            lines += [f"{'':{gutter}}  {isolated(line)}" for line in others]
         for group, name in enumerate(self.groups):
             mine = [edge for edge in self.edges if edge.group == group]
             if mine and name:
@@ -194,6 +253,18 @@ class Network(Figure):
                 lines += wrap(visible(f"{name}: {links}"), width)
         key = self._scale and written_legend(self._scale, self.value_label, width=width, colour=colour, gaps=False)
         return Block([*lines, *(key or [])])
+
+
+def _printed(text: str) -> str:
+    """The text as it stands in a picture; a numeral with a true minus sign."""
+    return typeset(text) if NUMERAL.fullmatch(text) else text
+
+
+def _on_ground(text: str, x: float, y: float, *, room: float) -> list[Markup]:
+    """A few words with nothing behind them: lines end around them."""
+    width = min(room, width_of(text, SMALL_SIZE) + 4)
+    ground = tag("rect", x=x - width / 2, y=y - 6, width=width, height=12, rx=2, **look("ground"))
+    return [ground, label(text, x, y + 3.5, size=SMALL_SIZE, anchor="middle", room=room)]
 
 
 def _thickness(group: int) -> float:

@@ -22,6 +22,13 @@ PAGE_RULES = (
     "svg{display:block;max-width:100%;height:auto}"
     "@media (prefers-color-scheme:dark){body{background:#14171c;color:#e6e8eb}}"
 )
+# Of a page of figures: words begin where the pictures do, whose own margin is 20; pictures stand side by side where
+# there is room, and on a wide window they are larger.
+SHEET = (
+    "main>*{margin-left:20px;margin-right:20px}main>p{line-height:1.4;max-width:960px}"
+    "main>figure{display:inline-block;vertical-align:top;max-width:100%;margin:0 0 24px}"
+    "@media (min-width:1000px){main>figure{margin-left:-4px}main>figure>svg{zoom:1.2}}"
+)
 
 
 def page(title: str, figures: Sequence[Figure]) -> str:
@@ -35,7 +42,12 @@ def page(title: str, figures: Sequence[Figure]) -> str:
     checks.text(title, "title")
     shown = checks.instances(figures, Figure, "figures")  # type: ignore[type-abstract]
     checks.some(shown, "figures", largest=MOST_FIGURES)
-    return document(title, [tag("h1", title), *(tag("figure", figure.drawn(styled=False)) for figure in shown)])
+    return document(title, [tag("h1", title), *framed(title, shown)], SHEET)
+
+
+def framed(title: str, figures: Sequence[Figure]) -> list[Markup]:
+    """The figures as they stand on a page of this title, which none of them repeats."""
+    return [tag("figure", figure.drawn(styled=False, titled=figure.title != title)) for figure in figures]
 
 
 def document(

@@ -8,17 +8,16 @@ from typing import ClassVar, NamedTuple
 from seqloom.figures import checks
 from seqloom.figures.axis import alike, brief, typeset
 from seqloom.figures.colours import NO_VALUE, Scale, on_ground, scale_of
-from seqloom.figures.figure import MARGIN, WIDTH, Block, Figure, Plot
-from seqloom.figures.legend import LEGEND_HEIGHT, drawn_legend, written_legend
+from seqloom.figures.figure import MARGIN, NARROWEST, WIDTH, Block, Figure, Plot
+from seqloom.figures.legend import LEGEND_HEIGHT, drawn_legend, legend_width, written_legend
 from seqloom.figures.markup import Markup, filled, hatched, hover, inked, label, look, tag, together, width_of
-from seqloom.figures.words import cell, columns, fit, reads_right_to_left, shortened
+from seqloom.figures.words import cell, columns, edged, fit, reads_right_to_left
 
 MOST_TOKENS = 10_000
 NUMBERED_TOKENS = 100  # more are drawn without their numbers, which hovering still shows
 DESCRIBED_TOKENS = 200
 SIZE, NUMBER_SIZE = 14.0, 10.0
 CHIP_HEIGHT, GAP = 24.0, 4.0
-SPACE, EMPTY = "␣", "∅"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,35 +60,43 @@ class Strip(Figure):
 
     def _plot(self) -> Plot:
         scale = scale_of(self.values, self.span)
-        numbered = len(self.tokens) <= NUMBERED_TOKENS
+        numbered, leftward = len(self.tokens) <= NUMBERED_TOKENS, self._runs_leftward()
         chips = self._chips(numbered)
+        width = self._width(chips)
+        chips = [
+            chip._replace(x=width - MARGIN - chip.x - chip.width if leftward else MARGIN + chip.x) for chip in chips
+        ]
         pitch = CHIP_HEIGHT + (18 if numbered else 0) + GAP
         marks = [self._drawn(index, chip, chip.line * pitch, scale, numbered) for index, chip in enumerate(chips)]
-        room = WIDTH - 2 * MARGIN
+        room = width - 2 * MARGIN
         legend = drawn_legend(scale, self.value_label, MARGIN, room=room, gaps=self._has_gaps)
         body = tag("g", *marks, transform=f"translate(0 {LEGEND_HEIGHT:g})")
-        return Plot(together([legend, body]), WIDTH, LEGEND_HEIGHT + pitch * (chips[-1].line + 1) + 8)
+        return Plot(together([legend, body]), width, LEGEND_HEIGHT + pitch * (chips[-1].line + 1) + 8)
+
+    def _width(self, chips: Sequence["_Chip"]) -> float:
+        """That of the longest line and of the legend, but no more than a picture has."""
+        key = legend_width(self.value_label, gaps=self._has_gaps)
+        return min(WIDTH, max(NARROWEST, 2 * MARGIN + max(key, *(chip.x + chip.width for chip in chips))))
 
     def _chips(self, numbered: bool) -> list["_Chip"]:
+        """Where the tokens stand, counted from where lines begin."""
         room, chips = WIDTH - 2 * MARGIN, []
         x, line = 0.0, 0
         for token, numeral in zip(self.tokens, self._numerals, strict=True):
             number = width_of(typeset(numeral), NUMBER_SIZE) + 4 if numbered else 0.0
-            width = min(room, max(width_of(_shown(token), SIZE) + 12, number))
+            width = min(room, max(width_of(edged(token), SIZE) + 12, number))
             if x and x + width > room:
                 x, line = 0.0, line + 1
             chips.append(_Chip(x, width, line))
             x += width + GAP
-        if self._runs_leftward():
-            return [chip._replace(x=WIDTH - MARGIN - chip.x - chip.width) for chip in chips]
-        return [chip._replace(x=MARGIN + chip.x) for chip in chips]
+        return chips
 
     def _runs_leftward(self) -> bool:
         with_letters = [token for token in self.tokens if any(map(str.isalpha, token))]
         return 2 * sum(map(reads_right_to_left, with_letters)) > len(with_letters)
 
     def _drawn(self, index: int, chip: "_Chip", y: float, scale: Scale, numbered: bool) -> Markup:
-        value, token = self.values[index], _shown(self.tokens[index])
+        value, token = self.values[index], edged(self.tokens[index])
         note = hover(f"{token}: {'no value' if value is None else brief(value)} (token {index})")
         box: dict[str, str | float] = {"x": chip.x, "y": y, "width": chip.width, "height": CHIP_HEIGHT, "rx": 3}
         middle = chip.x + chip.width / 2
@@ -115,7 +122,7 @@ class Strip(Figure):
 
     def _summary(self) -> str:
         pairs = list(zip(self.tokens, self._numerals, strict=True))[:DESCRIBED_TOKENS]
-        said = ", ".join(f"{_shown(token)} {number}" for token, number in pairs)
+        said = ", ".join(f"{edged(token)} {number}" for token, number in pairs)
         more = f", and {len(self.tokens) - len(pairs)} more" if len(self.tokens) > len(pairs) else ""
         return f"Tokens coloured by {self.value_label or 'value'}: {said}{more}."
 
@@ -124,11 +131,11 @@ class Strip(Figure):
         pairs, used = [("", "")], 0
         for token, value, numeral in zip(self.tokens, self.values, self._numerals, strict=True):
             below = numeral if value is None else f"{scale.glyph(value)} {numeral}"
-            each = min(width, max(columns(_shown(token)), len(below)))
+            each = min(width, max(columns(edged(token)), len(below)))
             if used and used + each > width:
                 pairs.append(("", ""))
                 used = 0
-            word = cell(fit(_shown(token), each), each)
+            word = cell(fit(edged(token), each), each)
             if colour and value is not None:
                 word = on_ground(word, scale.shade(scale.level(value)).dark)
             pairs[-1] = (f"{pairs[-1][0]}{word} ", f"{pairs[-1][1]}{below:<{each}} ")
@@ -143,13 +150,3 @@ class _Chip(NamedTuple):
     x: float
     width: float
     line: int
-
-
-def _shown(token: str) -> str:
-    """The token with what would be lost between two others made visible."""
-    words = shortened(token)
-    inner = words.strip(" ")
-    if not inner:
-        return SPACE * len(words) or EMPTY
-    start = words.index(inner)
-    return SPACE * start + inner + SPACE * (len(words) - start - len(inner))

@@ -9,8 +9,8 @@ from seqloom.figures import checks
 from seqloom.figures.axis import brief
 from seqloom.figures.checks import Row
 from seqloom.figures.colours import Scale, scale_of
-from seqloom.figures.figure import MARGIN, Block, Figure, Plot
-from seqloom.figures.legend import LEGEND_HEIGHT, drawn_legend, written_legend
+from seqloom.figures.figure import MARGIN, NARROWEST, WIDTH, Block, Figure, Plot
+from seqloom.figures.legend import LEGEND_HEIGHT, drawn_legend, legend_width, written_legend
 from seqloom.figures.markup import Markup, filled, hatched, hover, label, look, tag, together
 from seqloom.figures.words import fit, isolated, shortened, visible
 
@@ -62,7 +62,8 @@ class Tiles(Figure):
     def _plot(self) -> Plot:
         scale, side = scale_of(self._values()), self._side()
         gaps = None in self._values()
-        width = max(360.0, 2 * MARGIN + self.across * (side + GAP) - GAP)
+        legend_room = min(WIDTH, 2 * MARGIN + legend_width(self.value_label, gaps=gaps))
+        width = max(NARROWEST, legend_room, 2 * MARGIN + self.across * (side + GAP) - GAP)
         legend = drawn_legend(scale, self.value_label, MARGIN, room=width - 2 * MARGIN, gaps=gaps)
         marks = []
         for at, tile in enumerate(self.tiles):

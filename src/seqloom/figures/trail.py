@@ -11,7 +11,7 @@ from seqloom.figures.figure import MARGIN, WIDTH, Block, Figure, Plot, ruler
 from seqloom.figures.frame import PLOT_HEIGHT, Frame, Point
 from seqloom.figures.legend import LEGEND_HEIGHT, drawn_legend, written_legend
 from seqloom.figures.markup import Markup, axis_name, filled, hover, label, look, tag, together, width_of
-from seqloom.figures.words import fit, isolated, shortened, visible
+from seqloom.figures.words import edged, fit, isolated, shortened, visible
 
 MOST_PLACES = 2_000
 LABELLED = 64  # more places are named by hovering alone
@@ -126,7 +126,7 @@ def _named(labels: Sequence[str], places: Sequence[Point], frame: Frame) -> list
     """The labels, each beside its place and clear of those that stand already; one that finds no room is left out."""
     taken: list[tuple[float, float, float]] = []  # left, right and baseline
     drawn = []
-    for text, place in zip(labels, places, strict=True):
+    for text, place in zip(map(edged, labels), places, strict=True):
         width = min(LONGEST_LABEL, width_of(text, LABEL_SIZE))
         leftward = place.x + SIDE + width > frame.right
         start = place.x - SIDE - width if leftward else place.x + SIDE

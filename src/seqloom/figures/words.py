@@ -10,6 +10,7 @@ from functools import lru_cache
 
 LEFT_ISOLATE, RIGHT_ISOLATE = "\u2068", "\u2069"
 ELLIPSIS = "…"
+SPACE, EMPTY = "␣", "∅"  # how an edge of spaces and a token of nothing are shown
 LONGEST = 1000  # characters: no place in a figure has room for more
 EMOJI_SELECTOR = "\ufe0f"
 # Format characters that readers need: joiners (Persian, emoji) and the Arabic and Syriac signs that do have a shape.
@@ -102,6 +103,20 @@ def _ems_of(letter: str) -> float:
     return 0.72 if letter.isupper() else 0.58 if letter.isascii() else 0.64
 
 
+def edged(token: str) -> str:
+    """The token with what would be lost at its edges made visible: spaces, and a token of nothing.
+
+    >>> edged(" bad"), edged("not"), edged("")
+    ('␣bad', 'not', '∅')
+    """
+    words = shortened(token)
+    inner = words.strip(" ")
+    if not inner:
+        return SPACE * len(words) or EMPTY
+    start = words.index(inner)
+    return SPACE * start + inner + SPACE * (len(words) - start - len(inner))
+
+
 def fit(text: str, width: float, measure: Measure = columns) -> str:
     """The text if it is at most `width` wide, else its beginning and an ellipsis.
 
@@ -143,6 +158,11 @@ def _chopped(word: str, width: float, measure: Measure) -> list[str]:
             pieces.append("")
         pieces[-1] += letter
     return pieces
+
+
+def stacked_cell(text: str, width: int, *, right: bool = False) -> list[str]:
+    """The whole text as cells of this width below each other: nothing is cut off."""
+    return [cell(line, width, right=right) for line in wrap(text, width)]
 
 
 def shortened(text: str, limit: int = 200) -> str:

@@ -4,25 +4,28 @@ Row t belongs to the token that is said at t, not to the one that the decoder re
 a beam wrote is read once more as it stands in the answer, so that no row can be that of another hypothesis.
 
     coverage_j = sum_t a_tj        what a source token got of all target tokens; T / S of them on average
+
+Links that are known to be right are between words, so with them pieces are put together. A target word is linked to the
+source word that it looked at most; one that looked at a special symbol most is linked to nothing.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
-from seqloom.errors import ConfigError, DataError
-from seqloom.figures import Figure, Strip
+from seqloom.errors import ConfigError
+from seqloom.figures import Figure, Matrix, Strip
 from seqloom.inspection.attention import AttentionView, attention
-from seqloom.inspection.attention_layers import chosen_layer, layers_of
+from seqloom.inspection.attention_layers import AttentionLayer, chosen_layer, layers_of
+from seqloom.inspection.attention_tables import units
+from seqloom.inspection.gold_links import Fit, Gold, WordPair, fit_of, gold_links, require_inside
 from seqloom.inspection.subject import Reading, Subject
 from seqloom.inspection.view import MEDIUM, SMALL, View
 
 LITTLE, MUCH = 0.25, 2.5  # of the average coverage: below the one a token is uncovered, above the other over-covered
 MOST_NAMED = 12
-
-Pair = tuple[int, int]  # a target token and a source token
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,8 +37,9 @@ class AlignmentView(View):
     coverage: np.ndarray  # [S]
     uncovered: tuple[int, ...]  # numbers of source tokens
     over_covered: tuple[int, ...]
-    links: tuple[Pair, ...]  # of each target token the source token that it looked at most; none beyond 512 tokens
-    error_rate: float | None  # of these links against those that were given, where there are any
+    links: tuple[WordPair, ...]  # source and target: of each target token what it looked at most; none beyond 512
+    gold: Gold | None  # the links that were given, by the numbers of what is shown
+    fit: Fit | None  # of the links of the weights to those
 
     @property
     def source(self) -> tuple[str, ...]:
@@ -54,24 +58,54 @@ class AlignmentView(View):
             values=self.coverage.tolist(),
             value_label="weight it got of all target tokens",
         )
-        return (*self.weights.maps(), *([covered] if len(self.source) <= MEDIUM else []))
+        return (*self._maps(), *([covered] if len(self.source) <= MEDIUM else []))
 
-    def sentences(self) -> tuple[str, ...]:
-        low, high = float(np.nanmin(self.coverage)), float(np.nanmax(self.coverage))
-        error = (
-            [] if self.error_rate is None else [f"Alignment error rate {self.error_rate:.3f} against the given links."]
+    def _maps(self) -> list[Figure]:
+        """The maps of the weights, known links framed where every cell is drawn."""
+        found, first = list[Figure](), 0
+        for figure in self.weights.maps():
+            if isinstance(figure, Matrix):
+                figure = self._framed(figure, first)
+                first += len(figure.rows)
+            found.append(figure)
+        return found
+
+    def _framed(self, matrix: Matrix, first: int) -> Matrix:
+        """The matrix of some rows with its known links framed, those that are only possible with a broken line."""
+        if self.gold is None:
+            return matrix
+        inside = range(first, first + len(matrix.rows))
+        sure, possible = (
+            [(target - first, source) for source, target in links if target in inside]
+            for links in (self.gold.sure, self.gold.possible)
         )
+        caption = f"{matrix.caption} Framed: links that are known to be right, dashed ones are possible."
+        return replace(matrix, framed=sure, dashed=possible, caption=caption)
+
+    def _sentences(self) -> tuple[str, ...]:
+        low, high = float(np.nanmin(self.coverage)), float(np.nanmax(self.coverage))
         return (
+            *self._said_of_gold(),
             f"Source tokens got from {low:.2f} to {high:.2f} of the weight of {len(self.target):,} target tokens.",
             *self._named("Uncovered", self.uncovered),
             *self._named("Over-covered", self.over_covered),
-            *error,
         )
+
+    def _said_of_gold(self) -> tuple[str, ...]:
+        if self.gold is None or self.fit is None:
+            return ()
+        rates = zip(("Alignment error rate", "precision", "recall"), self.fit[:3], strict=True)
+        told = ", ".join(f"{name} {'unknown' if rate is None else f'{rate:.3f}'}" for name, rate in rates)
+        counts = f"{self.fit.found} links of the weights, {self.fit.sure} sure and {self.fit.possible} possible ones"
+        missed = [pair for pair in self.gold.sure if pair not in self.links]
+        named = ", ".join(f"'{self.source[one]}' - '{self.target[other]}'" for one, other in missed[:MOST_NAMED])
+        more = f" and {len(missed) - MOST_NAMED} more" if len(missed) > MOST_NAMED else ""
+        return (f"{told} ({counts}).", *([f"Missed: {named}{more}."] if missed else []))
 
     def html(self) -> str:
         if max(len(self.source), len(self.target)) <= SMALL:
             return super().html()
-        return self.weights.page(self.title, self.sentences(), self.figures()[len(self.weights.maps()) :])
+        return self.weights.page(self.title, self.sentences(), self.figures()[len(self._maps()) :])
 
     def _named(self, word: str, places: tuple[int, ...]) -> tuple[str, ...]:
         if not places:
@@ -89,11 +123,12 @@ def alignment(
     head: int | None = None,
     words: bool = False,
     exclude_special: bool = False,
-    gold: Sequence[Pair] = (),
+    gold: str | Sequence[WordPair] | Gold = (),
 ) -> AlignmentView:
     """The weights from target to source, of the last layer that looks at it and the mean of its heads if not told.
 
-    `gold` are links that are known to be right, (number of the target token, number of the source token).
+    `gold` are links that are known to be right, (number of the source word, number of the target word) or a text of
+    them, `0-0 1-2 3?4`, of which those with ? are possible. They are between words, which are shown then.
     """
     target = reading.sides[-1]
     crossing = [each for each in layers_of(subject, reading) if not each.same and each.queries == target.tokens]
@@ -103,8 +138,10 @@ def alignment(
             fix="choose a translator with attention, such as transformer or seq2seq-dot",
         )
     chosen = chosen_layer(crossing, layer)
-    weights = attention(subject, reading, layer=chosen.path, head=head, words=words, exclude_special=exclude_special)
-    _require_inside(gold, weights)
+    known = gold_links(gold)
+    by_word = words or bool(known.every)
+    shown = _shown(known, chosen) if known.every else None
+    weights = attention(subject, reading, layer=chosen.path, head=head, words=by_word, exclude_special=exclude_special)
     links = () if weights.values is None else _strongest(weights.values)
     usual = np.nanmean(weights.mass)
     return AlignmentView(
@@ -114,29 +151,32 @@ def alignment(
         uncovered=tuple(int(at) for at in np.flatnonzero(weights.mass < LITTLE * usual)),
         over_covered=tuple(int(at) for at in np.flatnonzero(weights.mass > MUCH * usual)),
         links=links,
-        error_rate=error_rate(links, gold) if gold and links else None,
+        gold=shown,
+        fit=None if shown is None or not links else fit_of(_between_words(links, chosen), shown),
     )
 
 
-def error_rate(found: Sequence[Pair], gold: Sequence[Pair]) -> float:
-    """1 - 2 |A n G| / (|A| + |G|): the alignment error rate of Och & Ney 2003 where all given links are sure.
-
-    >>> error_rate([(0, 0), (1, 2)], [(0, 0), (1, 1)])
-    0.5
-    """
-    return 1 - 2 * len(set(found) & set(gold)) / (len(set(found)) + len(set(gold)))
+def _words_of(layer: AttentionLayer) -> tuple[list[int], list[int]]:
+    """Where the words of the source and of the target stand among what is shown."""
+    sides = units(layer.keys, words=True), units(layer.queries, words=True)
+    source, target = ([int(at) for at in np.flatnonzero(~side.special)] for side in sides)
+    return source, target
 
 
-def _require_inside(gold: Sequence[Pair], weights: AttentionView) -> None:
-    for target, source in gold:
-        if not (0 <= target < len(weights.rows) and 0 <= source < len(weights.columns)):
-            raise DataError(
-                f"the link ({target}, {source}) leads outside {len(weights.rows)} target and "
-                f"{len(weights.columns)} source tokens",
-                fix="give (number of the target token, number of the source token), from 0",
-            )
+def _shown(gold: Gold, layer: AttentionLayer) -> Gold:
+    """Links between words by the numbers of what is shown, where special symbols stand too."""
+    source, target = _words_of(layer)
+    require_inside(gold, len(source), len(target))
+    sure, possible = (tuple((source[one], target[other]) for one, other in links) for links in gold)
+    return Gold(sure, possible)
 
 
-def _strongest(values: np.ndarray) -> tuple[Pair, ...]:
+def _between_words(links: Sequence[WordPair], layer: AttentionLayer) -> list[WordPair]:
+    """The links of which neither end is a special symbol."""
+    source, target = map(set, _words_of(layer))
+    return [(one, other) for one, other in links if one in source and other in target]
+
+
+def _strongest(values: np.ndarray) -> tuple[WordPair, ...]:
     known = np.nan_to_num(values, nan=-1.0)
-    return tuple((row, int(best)) for row, best in enumerate(known.argmax(axis=1)))
+    return tuple((int(best), row) for row, best in enumerate(known.argmax(axis=1)))

@@ -12,7 +12,7 @@
 A shape is an entry in a table, not a branch; a family has no place here at all.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -54,7 +54,24 @@ def scores(subject: Subject, inputs: Any) -> Tensor:
 def left_out(subject: Subject, reading: Reading) -> int:
     """How many symbols of what was given the model does not read: they lie behind the longest text that it takes."""
     given = reading.given if isinstance(reading.inputs, Both) else [reading.given]  # of a translation the source
-    return sum(len(_cut_off(subject, one, side.tokens)) for one, side in zip(given, reading.sides, strict=False))
+    return sum(len(cut_off(subject, one, side.tokens)) for one, side in zip(given, reading.sides, strict=False))
+
+
+def cut_said(subject: Subject, readings: Sequence[Reading]) -> tuple[str, ...]:
+    """That inputs were cut, in a sentence; none where the model reads all of them."""
+    cut = [(reading, more) for reading in readings if (more := left_out(subject, reading))]
+    if not cut:
+        return ()
+    reading, more = cut[0]
+    known = sum(not token.is_special for side in reading.sides[: _given_sides(reading)] for token in side.tokens)
+    if len(readings) > 1:
+        return (f"{len(cut):,} of {len(readings):,} inputs were cut: they are longer than the model reads.",)
+    return (f"The input was cut: the model reads {known:,} symbols of it, and {more:,} more are left out.",)
+
+
+def _given_sides(reading: Reading) -> int:
+    """How many sides were given: of a translation the source alone."""
+    return 2 if isinstance(reading.inputs, Both) else 1
 
 
 def _shape(model: nn.Module) -> Shape:
@@ -85,7 +102,7 @@ def _read_running(subject: Subject, given: Any, _target: str | None) -> Reading:
     encoded: Padded = subject.encode(given)
     tokens = (Token("BEGIN", symbol=BEGIN), *_tokens(subject, given, encoded))
     inputs = begun(encoded)
-    after = _cut_off(subject, given, tokens)  # what comes next in a text that is cut is not its end
+    after = cut_off(subject, given, tokens)  # what comes next in a text that is cut is not its end
     said = (*inputs.values[0, 1:].tolist(), after[0].symbol if after else END)
     return Reading(given, inputs, (Side("input", tokens, "decoder"),), tuple(token.text for token in tokens), said)
 
@@ -137,7 +154,7 @@ def _tokens(subject: Subject, given: Any, inputs: Any) -> tuple[Token, ...]:
     return symbol_tokens(tokenizer, symbols)
 
 
-def _cut_off(subject: Subject, given: Any, read: tuple[Token, ...]) -> list[Token]:
+def cut_off(subject: Subject, given: Any, read: tuple[Token, ...]) -> list[Token]:
     """The tokens of an input behind those that the model reads; special ones, which stand for no text, aside."""
     if subject.task.asked.tokenizer is None or any(token.symbol is None for token in read):
         return []

@@ -18,6 +18,7 @@ from seqloom.errors import ConfigError
 from seqloom.figures import Bars, Figure, HeatMap, Line, Matrix, Series, Strip
 from seqloom.figures.markup import Markup, tag
 from seqloom.figures.matrix import MOST_CELLS
+from seqloom.figures.page import framed
 from seqloom.inspection.attention_layers import (
     AttentionLayer,
     chosen_heads,
@@ -71,7 +72,7 @@ class AttentionView(View):
             return (*self.maps(), mass, spread)
         return (*self.maps(), self._lines(), *([self._bars()] if self.links else []))
 
-    def sentences(self) -> tuple[str, ...]:
+    def _sentences(self) -> tuple[str, ...]:
         masked = int(np.isnan(self.entropy).sum())
         known = self.entropy[~np.isnan(self.entropy)]
         said = []
@@ -98,7 +99,7 @@ class AttentionView(View):
     def page(self, title: str, sentences: Sequence[str], below: Sequence[Figure]) -> str:
         """One HTML file with the weights on a canvas, what there is to say, and further figures."""
         around = [tag("p", sentence) for sentence in sentences]
-        around += [tag("figure", figure.drawn(styled=False)) for figure in below]
+        around += framed(title, below)
         return map_page(title, self._shown(), around)
 
     def body(self) -> list[Markup]:

@@ -68,7 +68,7 @@ class BeamTreeView(View):
     def figures(self) -> tuple[Figure, ...]:
         return (self._path() if self._is_large else self._tree(), self._scores())
 
-    def sentences(self) -> tuple[str, ...]:
+    def _sentences(self) -> tuple[str, ...]:
         counts = {fate: sum(branch.fate == fate for branch in self.branches) for fate in FATES}
         told = ", ".join(f"{count} {fate}" for fate, count in counts.items() if count)
         (text, score), *_ = self.answers
@@ -82,7 +82,7 @@ class BeamTreeView(View):
         if self._is_large:
             return super().text(width, colour=colour)
         lines = [self.title, *(fit(visible(line), width) for line in self._outline())]
-        return "\n".join([*lines, "", self._scores().text(width, colour), "", *self.sentences()])
+        return "\n".join([*lines, "", self._scores().text(width, colour), "", self.prose(width)])
 
     @property
     def _is_large(self) -> bool:
@@ -104,11 +104,11 @@ class BeamTreeView(View):
 
     def _tree(self) -> Figure:
         rows = _rows(self.branches)
-        nodes = [Node(0, rows[-1], "·", note="the beginning")]
+        nodes = [Node(0, rows[-1], "beginning", note="the beginning")]
         for at, one in enumerate(self.branches):
-            nodes.append(Node(one.step, rows[at], f"{one.symbol} {one.log:.2f}", note=_told(one)))
+            nodes.append(Node(one.step, rows[at], f"“{one.symbol}”", note=_told(one), below=f"{one.log:.2f}"))
         edges = [Edge(one.parent + 1, at + 1, _group(one)) for at, one in enumerate(self.branches)]
-        caption = "The number beside a symbol is log P of all symbols up to it."
+        caption = "The number below a symbol is log P of all symbols up to it."
         return Network(title=self.title, nodes=nodes, edges=edges, groups=GROUPS, caption=caption)
 
     def _path(self) -> Figure:
@@ -278,7 +278,7 @@ def _group(branch: Branch) -> int:
 
 def _told(branch: Branch) -> str:
     score = "" if branch.score is None else f", score {branch.score:.4f}"
-    return f"{branch.symbol}: log P {branch.log:.4f}{score}, {branch.fate}"
+    return f"“{branch.symbol}” log P {branch.log:.4f}{score}, {branch.fate}"
 
 
 def _rows(branches: tuple[Branch, ...]) -> dict[int, float]:

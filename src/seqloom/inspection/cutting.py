@@ -18,9 +18,10 @@ from seqloom.errors import ConfigError
 from seqloom.figures import Figure, Line, Series, Strip
 from seqloom.figures.markup import Markup, tag
 from seqloom.figures.words import fit, visible
+from seqloom.inspection.asking import cut_off
 from seqloom.inspection.curves import blocks_of
 from seqloom.inspection.subject import Reading, Side, Subject
-from seqloom.inspection.tokens import Token, text_tokens
+from seqloom.inspection.tokens import Token
 from seqloom.inspection.view import MEDIUM, View
 from seqloom.text.subwords import BpeCutter
 from seqloom.text.symbols import UNKNOWN
@@ -68,7 +69,7 @@ class CuttingView(View):
             return (self._strip(self.title, self.pieces),)
         return (self._curve(), self._strip(f"The first {FIRST} pieces", self.pieces[:FIRST]))
 
-    def sentences(self) -> tuple[str, ...]:
+    def _sentences(self) -> tuple[str, ...]:
         left_out = len(self.pieces) - len(self.read)
         size = f"{len(self.given):,} characters, {len(self.given.encode()):,} bytes, {len(self.pieces):,} pieces"
         kind = f"by {self.tokeniser} with {self.vocabulary:,} symbols"
@@ -141,8 +142,8 @@ def cutting(subject: Subject, reading: Reading, *, side: str | None = None) -> C
     given = _given(reading, chosen)
     if given is None:  # what a model wrote has no text that was cut: its pieces are what there is
         given = tokenizer.decode([token.symbol for token in chosen.tokens if token.symbol is not None])
-    every = text_tokens(tokenizer, given) if isinstance(_whole(reading, chosen), str) else chosen.tokens
-    every = every if len(every) > len(chosen.tokens) else chosen.tokens
+    whole = _whole(reading, chosen)
+    every = (*chosen.tokens, *([] if whole is None else cut_off(subject, whole, chosen.tokens)))
     bytes_before = np.concatenate([[0], np.cumsum([len(letter.encode()) for letter in given])]).astype(int)
     return CuttingView(
         title="How the text was cut",

@@ -46,6 +46,8 @@ AXES: Mapping[str, Mapping[str, tuple[str | None, ...]]] = {
     "similarity_pairs": {"values": ("rows", "columns")},
     "states": {"path": ("tokens", None), "held": (None,), "moves": ("tokens",)},
 }
+# what lies in a frame of its own, and the field with the frame: it is subtracted where that is the same
+FRAMES: Mapping[str, Mapping[str, str]] = {"states": {"path": "plane", "held": "plane"}}
 LARGEST_MAP = 256
 POINTS = 200  # of a curve
 Asked = TypeVar("Asked")
@@ -71,7 +73,7 @@ class DifferenceView(View):
         ]
         return tuple(drawn) or (self._bars(),)
 
-    def sentences(self) -> tuple[str, ...]:
+    def _sentences(self) -> tuple[str, ...]:
         return tuple(f"Largest change of {name}: {value:.4g}." for name, value in self.largest.items())
 
     def _bars(self) -> Figure:
@@ -96,8 +98,7 @@ class DifferenceView(View):
             )
         if np.isnan(values).all():
             return self._bars()
-        known = np.nan_to_num(values)
-        high, low = blocks_of(known, POINTS), blocks_of(-known, POINTS)
+        high, low = blocks_of(values, POINTS), blocks_of(-values, POINTS)
         curves = {"mean": high.mean, "maximum": high.maximum, "minimum": [-value for value in low.maximum]}
         shown = {name: f"{name} of {high.size}" for name in curves} if high.size > 1 else {"mean": "after less before"}
         series = [Series(name=said, x=high.starts, y=curves[name]) for name, said in shown.items()]
@@ -114,13 +115,21 @@ def difference(before: View, after: View) -> DifferenceView:
     if type(before) is not type(after):
         raise ConfigError(f"a view of {before.kind} and one of {after.kind} have no difference", fix="give two alike")
     changes, names = {}, {}
-    for field in (each for each in fields(before) if each.compare):
+    for field in (each for each in fields(before) if each.compare and _in_one_frame(before, after, each.name)):
         one, other = _numbers(getattr(before, field.name)), _numbers(getattr(after, field.name))
         if one is None or other is None or (axes := _axes(before, after, field.name, one, other)) is None:
             continue
         changes[field.name] = _subtracted(one, other, [axis.pairs for axis in axes])
         names[field.name] = tuple(axis.names for axis in axes)
     return DifferenceView(title=f"What changed in {before.kind}", of=before.kind, changes=changes, names=names)
+
+
+def _in_one_frame(before: View, after: View, field: str) -> bool:
+    frame = FRAMES.get(before.kind, {}).get(field)
+    if frame is None:
+        return True
+    both = zip(getattr(before, frame), getattr(after, frame), strict=True)
+    return all(np.array_equal(one, other) for one, other in both)
 
 
 @dataclass(frozen=True)
@@ -221,6 +230,6 @@ def _smaller(values: np.ndarray) -> np.ndarray:
 
 
 def _farthest(block: np.ndarray) -> np.ndarray:
-    known = np.nan_to_num(block)
-    found: np.ndarray = np.take_along_axis(block, np.abs(known).argmax(axis=0)[None], axis=0)[0]
+    sizes = np.nan_to_num(np.abs(block), nan=-1.0)  # a change of nothing is known, a gap is not
+    found: np.ndarray = np.take_along_axis(block, sizes.argmax(axis=0)[None], axis=0)[0]
     return found

@@ -47,7 +47,7 @@ class ExtrapolationView(View):
             series.append(Series(name="longest in training", x=[self.trained, self.trained], y=ends))
         return (Line(title=self.title, series=series, x_label="symbols that are read at once", y_label="loss, nats"),)
 
-    def sentences(self) -> tuple[str, ...]:
+    def _sentences(self) -> tuple[str, ...]:
         inside = [at for at, length in enumerate(self.lengths) if self.trained and length <= self.trained]
         outside = [at for at, length in enumerate(self.lengths) if self.trained and length > self.trained]
         if not inside or not outside:

@@ -112,7 +112,7 @@ class FiltersView(View):
         )
         return bars, slots
 
-    def sentences(self) -> tuple[str, ...]:
+    def _sentences(self) -> tuple[str, ...]:
         chosen = self.filters if self.unit is None else (self.filters[self.unit],)
         loud = sorted(chosen, key=lambda one: -one.strongest[0].activation)[:SAID]
         return tuple(

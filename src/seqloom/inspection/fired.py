@@ -92,7 +92,7 @@ class FiredView(View):
             value_label="activation",
         )
 
-    def sentences(self) -> tuple[str, ...]:
+    def _sentences(self) -> tuple[str, ...]:
         said = [
             f"Filter {each.filter} gave {each.gift:+.3g} for “{' '.join(each.tokens)}” at {each.at}."
             for each in self.fired[:3]

@@ -10,15 +10,17 @@ data are given this input and those that it is looked at among.
 """
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
+from inspect import signature
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from seqloom.errors import ConfigError, did_you_mean
 from seqloom.figures.markup import tag
 from seqloom.inspection import having, trials
 from seqloom.inspection.alignment import alignment
-from seqloom.inspection.asking import read
+from seqloom.inspection.asking import cut_said, read
 from seqloom.inspection.attention import attention
 from seqloom.inspection.attribution.ngrams import ngram_contributions
 from seqloom.inspection.attribution.pairs import similarity_pairs
@@ -26,6 +28,7 @@ from seqloom.inspection.attribution.single import attribution
 from seqloom.inspection.attribution.table import attribution_table
 from seqloom.inspection.attribution.together import attributions_compared
 from seqloom.inspection.beam_tree import beam_tree
+from seqloom.inspection.believing import Beliefs
 from seqloom.inspection.cutting import cutting
 from seqloom.inspection.faithfulness.report import faithfulness
 from seqloom.inspection.filters import filters
@@ -37,8 +40,10 @@ from seqloom.inspection.head_view import head_view
 from seqloom.inspection.heads import heads
 from seqloom.inspection.health import health
 from seqloom.inspection.lattice import lattice
+from seqloom.inspection.lens import lens, lens_places
 from seqloom.inspection.neighbours import neighbours
 from seqloom.inspection.next_symbols import next_symbols
+from seqloom.inspection.pace import work
 from seqloom.inspection.picture_filters import activation_maps, picture_filters
 from seqloom.inspection.positions_view import positions
 from seqloom.inspection.probing import probe
@@ -51,6 +56,32 @@ from seqloom.inspection.view import View, notebook
 P = ParamSpec("P")
 V = TypeVar("V", bound=View)
 Given = TypeVar("Given", Reading, list[Reading])
+
+
+class Method(partial[Any]):
+    """A function of which the first arguments are known; options that it lacks or does not take are told by name."""
+
+    __name__: str
+    noted: Callable[[View], tuple[str, ...]]  # what the inspection has to say about a view
+
+    def __call__(self, /, *given: Any, **options: Any) -> Any:
+        """What the function gives; ConfigError for options that are not its own."""
+        known = signature(self).parameters
+        for name in options:
+            if name not in known:
+                raise ConfigError(f"the view {self.__name__} takes no '{name}'", fix=f"it takes {', '.join(known)}")
+        try:
+            bound = signature(self).bind_partial(*given, **options).arguments
+        except TypeError as error:
+            raise ConfigError(f"the view {self.__name__}: {error}", fix="give each option by its name") from None
+        for name, one in known.items():
+            if one.default is one.empty and name not in bound:
+                said = (self.__doc__ or "").splitlines()[0].rstrip(".")
+                raise ConfigError(f"the view {self.__name__} needs '{name}'", fix=f"give {name}=...; it shows: {said}")
+        view: View = super().__call__(*given, **options)
+        subject, about = self.args
+        cut = cut_said(subject, [about] if isinstance(about, Reading) else about)
+        return replace(view, notes=(*cut, *self.noted(view)))
 
 
 class Look(Generic[Given, P, V]):
@@ -79,8 +110,9 @@ class Look(Generic[Given, P, V]):
     def __get__(self, inspection: "Inspection | None", owner: type) -> "Look[Given, P, V] | Callable[P, V]":
         if inspection is None:
             return self
-        bound: Any = partial(self.function, inspection.subject, self.given(inspection))
+        bound: Any = Method(self.function, inspection.subject, self.given(inspection))
         bound.__doc__, bound.__name__ = self.function.__doc__, self.name  # what a notebook shows beside the signature
+        bound.noted = partial(inspection.noted, self.name)
         found: Callable[P, V] = bound
         return found
 
@@ -111,7 +143,8 @@ class Inspection:
     def __init__(self, subject: Subject, given: Any, *, target: str | None = None, among: Iterable[Any] = ()) -> None:
         self.subject = subject
         self.reading = read(subject, given, target=target)
-        self.among = [read(subject, other) for other in among]
+        self.among = _read_all(subject, list(among))
+        self._beliefs = Beliefs()
 
     attention = OfOne(attention, "which tokens each token reads, and how much", having.attention)
     heads = OfAll(heads, "what kind of head each one is: previous token, first token, same word", having.attention)
@@ -133,9 +166,10 @@ class Inspection:
     attribution_table = OfOne(attribution_table, "which tokens moved each answer", having.answers_by_element)
     similarity_pairs = OfOne(similarity_pairs, "which pairs of tokens make two texts alike", having.two_texts)
     ngrams = OfOne(ngram_contributions, "what each n-gram gives to the answer, exactly", having.ngrams)
-    faithfulness = OfAll(faithfulness, "how far a picture of attention may be believed", having.tried_weights)
+    faithfulness = OfAll(faithfulness, "how far attention, or an attribution, may be believed", having.believable)
     neighbours = OfAll(neighbours, "the words nearest to a word in its context", having.contexts)
     next_symbols = OfOne(next_symbols, "what comes next, and what sampling makes of it", having.next_symbols)
+    lens = OfOne(lens, "what would be said if the model stopped after each layer", lens_places)
     beam_tree = OfOne(beam_tree, "what a beam search tried, kept and gave up", having.next_symbols)
     lattice = OfOne(lattice, "why these tags: scores, moves, best paths and how sure", having.tags)
     cutting = OfOne(cutting, "how the text was cut into symbols", cutting)
@@ -164,6 +198,11 @@ class Inspection:
     def _reason(self, look: Look[Any, Any, Any]) -> str | None:
         return having.reason(look.needs, self.subject, self.reading)
 
+    def noted(self, name: str, view: View) -> tuple[str, ...]:
+        """How far a picture of attention, or an attribution, may be believed, as far as that was asked before."""
+        self._beliefs.learn(view)
+        return self._beliefs.badge(name, self._reason(LOOKS["faithfulness"]))
+
     def text(self) -> str:
         """What is looked into, and what there is to see, as lines."""
         width = max(map(len, LOOKS))
@@ -188,6 +227,15 @@ class Inspection:
     def _repr_html_(self) -> str:
         rows = (tag("tr", tag("td", tag("code", name)), tag("td", asks)) for name, asks in self.views().items())
         return tag("p", self.told()) + tag("table", *rows)
+
+
+def _read_all(subject: Subject, given: Sequence[Any]) -> list[Reading]:
+    found = list[Reading]()
+    with work("inputs", len(given)) as moved:
+        for one in given:
+            found.append(read(subject, one))
+            moved(1)
+    return found
 
 
 LOOKS: dict[str, Look[Any, Any, Any]] = {

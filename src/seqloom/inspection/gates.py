@@ -10,7 +10,7 @@ shut or open whatever comes.
 """
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -23,7 +23,7 @@ from seqloom.errors import ConfigError
 from seqloom.figures import Bars, Figure, HeatMap, Line, Matrix, Series
 from seqloom.inspection.layers import Place, chosen, heard, is_backward, places, required, short_name
 from seqloom.inspection.subject import Reading, Subject
-from seqloom.inspection.view import MEDIUM, SMALL, View, plain
+from seqloom.inspection.view import MEDIUM, SMALL, View
 from seqloom.mixers.contract import ConditionedMixer
 from seqloom.mixers.recurrent import Recurrent
 from seqloom.operators.recurrence import Cell, Gates
@@ -32,6 +32,7 @@ MEMORY = ("forget", "keep")  # the gates that say which share of its state a uni
 STATES = ("cell", "hidden")
 SHUT, OPEN = 0.1, 0.9
 TABLE_UNITS = 12  # rows of a table that shows numbers
+USUAL = 0.9  # of the median of the norms of states: so large it is when it is filled
 TURNS = 5  # places worth looking at that are named
 POOLED = 256  # columns of a map of a long text
 LENGTHS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)  # the classes of memory lengths begin here
@@ -60,6 +61,7 @@ class GatesView(View):
     saturation: tuple[Saturation, ...]
     memory: np.ndarray  # [units] the elements that each remembers: 1 / (1 - mean of its memory gate)
     turns: tuple[int, ...]  # the elements whose reading changes the hidden state most, the largest change first
+    filling: int = 0  # of a long text, the elements that fill the state up at the beginning: none of them is a turn
 
     def of(self, name: str) -> np.ndarray:
         """[elements, units] one gate or state."""
@@ -131,7 +133,7 @@ class GatesView(View):
             x_label="units",
         )
 
-    def sentences(self) -> tuple[str, ...]:
+    def _sentences(self) -> tuple[str, ...]:
         said = [f"{each.gate}: {each.shut:.0%} below {SHUT}, {each.open:.0%} above {OPEN}." for each in self.saturation]
         long = self.order[0]
         reads = " The layer reads from the end." if self.backward else ""
@@ -144,17 +146,17 @@ class GatesView(View):
 
     def _turns_said(self) -> str:
         places = ", ".join(f"“{self.tokens[at - self.start]}” ({at})" for at in self.turns)
-        return f"The state changes most at {places}; window=(start, stop) shows a part of the text by itself."
+        after = f" once {self.filling} elements have filled it" if self.filling else ""
+        return f"The state changes most at {places}{after}; window=(start, stop) shows a part of the text by itself."
 
-    def to_json(self) -> dict[str, Any]:
+    def told_values(self, *, whole: bool) -> Mapping[str, Any]:
         """The numbers; of a long text means of blocks of elements, and the drawn unit exactly."""
-        if len(self.tokens) <= MEDIUM:
-            return super().to_json()
+        known = super().told_values(whole=whole)
+        if whole or len(self.tokens) <= MEDIUM:
+            return known
         pooled = [_pooled(self.of(name)) for name in self.names]
         small = {"values": np.stack([values for values, _ in pooled]), "elements_in_a_block": pooled[0][1]}
-        kept = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "values"}
-        exact = {"unit_values": self.values[:, :, self.unit]}
-        return {"kind": self.kind, **{name: plain(value) for name, value in (kept | small | exact).items()}}
+        return {**known, **small, "unit_values": self.values[:, :, self.unit]}
 
 
 def gates(
@@ -181,8 +183,10 @@ def gates(
     names, values = remembered(place.module(model).cell, opened, hidden)
     backward = is_backward(model, place.path)
     changes = torch.diff(hidden[0], dim=0, prepend=begun[place.call] if begun else torch.zeros_like(hidden[0, :1]))
+    filling = _filling(hidden[0]) if stop - start > SMALL and not begun else 0
+    sizes = torch.where(torch.arange(len(changes), device=changes.device) < filling, 0.0, changes.float().norm(dim=1))
     if backward:
-        values, changes = values.flip(1), changes.flip(0)
+        values, sizes = values.flip(1), sizes.flip(0)
     numbers = values[:, start:stop].float().cpu().numpy()
     opening = [name for name in names if name not in STATES and name != "new"]
     memory = next(numbers[names.index(name)] for name in opening if name in MEMORY)
@@ -197,7 +201,8 @@ def gates(
         unit=_liveliest(numbers[-1], 1)[0] if unit is None else _known(unit, numbers.shape[2], place.path),
         saturation=tuple(_saturation(name, numbers[names.index(name)]) for name in opening),
         memory=1 / np.maximum(1 - memory.mean(axis=0, dtype=np.float64), 1e-9),
-        turns=_turns(changes[start:stop], start),
+        turns=_turns(sizes[start:stop], start),
+        filling=filling,
     )
 
 
@@ -218,10 +223,18 @@ def _beginning(model: Any, place: Place) -> Iterator[list[Tensor]]:
             handle.remove()
 
 
-def _turns(changes: Tensor, start: int) -> tuple[int, ...]:
-    """The numbers of the elements with the largest changes [T,D] of the state, the largest first."""
-    norms = changes.float().norm(dim=1).cpu().numpy()
-    return tuple(start + int(at) for at in np.argsort(-norms, kind="stable")[:TURNS])
+def _filling(hidden: Tensor) -> int:
+    """How many elements it takes until states [T,D] that begin at zero are as large as they usually are.
+
+    The largest changes are always those away from zero, whatever is read there.
+    """
+    norms = hidden.float().norm(dim=1)
+    return min(SMALL, int((norms >= USUAL * norms.median()).int().argmax()) + 1)
+
+
+def _turns(sizes: Tensor, start: int) -> tuple[int, ...]:
+    """The numbers of the elements with the largest changes [T] of the state, the largest first."""
+    return tuple(start + int(at) for at in np.argsort(-sizes.cpu().numpy(), kind="stable")[:TURNS])
 
 
 def _checked(window: tuple[int, int] | None, count: int) -> tuple[int, int]:

@@ -65,12 +65,15 @@ class GradientsView(View):
 
     def _by_layer(self) -> tuple[Figure, ...]:
         """Layers against elements, with every number while they are few."""
-        values = [[_logarithm(norm) for norm in each.norms] for each in self.totals]
+        logarithms = [[_logarithm(norm) for norm in each.norms] for each in self.totals]
         names = [each.name for each in self.totals]
-        if all(value is None for row in values for value in row):
+        known = [value for row in logarithms for value in row if value is not None]
+        if not known:
             return ()
-        count = len(self.tokens)
-        title, said = "The same by layer", "Decimal logarithm of the norm; hatched where it is zero."
+        count, least = len(self.tokens), min(known)
+        values = [[None if value is None else value - least for value in row] for row in logarithms]
+        title = "The same by layer"
+        said = f"Decimal orders above the smallest norm, {10**least:.2g}; hatched where it is zero."
         if count <= SMALL and len(names) <= SMALL and len(names) * count <= CELLS:
             return (Matrix(title=title, caption=said, values=values, rows=names, columns=self.tokens),)
         return (
@@ -80,11 +83,11 @@ class GradientsView(View):
                 values=values,
                 x_label="element",
                 y_label="layer",
-                value_label="log10 of the norm",
+                value_label="decimal orders above the smallest",
             ),
         )
 
-    def sentences(self) -> tuple[str, ...]:
+    def _sentences(self) -> tuple[str, ...]:
         said = [
             f"In {each.name} what arrives is below what float32 can hold at "
             f"{each.lost:,} of {len(each.norms):,} elements."
@@ -139,7 +142,7 @@ class GradientsComparedView(View):
     def figures(self) -> tuple[Figure, ...]:
         return (flow_drawn(self.flows, "What the last element knows of one so far away"),)
 
-    def sentences(self) -> tuple[str, ...]:
+    def _sentences(self) -> tuple[str, ...]:
         return tuple(f"{flow.layer}: {reach_said(flow)}; {flow.left:.2g} is left at the end." for flow in self.flows)
 
 

@@ -37,6 +37,13 @@ def anything(_subject: Subject, _reading: Reading) -> None:
     """What every model has."""
 
 
+def texts_read(subject: Subject) -> tuple[int, ...]:
+    """How many texts an input of the model may consist of; none where it reads no texts."""
+    if isinstance(subject.model, Embedder):
+        return (1, 2)  # a vector, or two that are compared
+    return {"text": (1,), "words": (1,), "pair": (2,)}.get(subject.task.asked.schema.input, ())
+
+
 def words(subject: Subject, _reading: Reading) -> None:
     """An input of words."""
     if (kind := subject.task.asked.schema.input) in ("vectors", "picture"):
@@ -85,10 +92,11 @@ def alignment(subject: Subject, reading: Reading) -> None:
         raise ConfigError("this model aligns nothing: no layer of a target reads a source by weights")
 
 
-def tried_weights(subject: Subject, reading: Reading) -> None:
-    """Attention whose weights can be tried, with answers that can be compared."""
+def believable(subject: Subject, reading: Reading) -> None:
+    """Answers that can be compared, and attention, or tokens that they can be attributed to."""
     require_distributions(subject)
-    layers_of(subject, reading)
+    if reason(attention, subject, reading) is not None:
+        elements(subject, reading)
 
 
 def gates(subject: Subject, reading: Reading) -> None:

@@ -75,7 +75,7 @@ class HeadLinesView(View):
             ),
         )
 
-    def sentences(self) -> tuple[str, ...]:
+    def _sentences(self) -> tuple[str, ...]:
         if max(len(self.rows), len(self.columns)) > SMALL:
             return ("Of each token the strongest line; row=... pins a token and shows all that it reads.",)
         keys = f"of each row the fewest keys with {NUCLEUS:.0%} of the weight, at most {MOST_KEYS}"
@@ -107,7 +107,7 @@ class PinnedTokenView(View):
         strip = [self._strip()] if len(self.columns) <= MEDIUM else []
         return (*strip, self._map(), *([self._ranked()] if len(self.columns) > SMALL else []))
 
-    def sentences(self) -> tuple[str, ...]:
+    def _sentences(self) -> tuple[str, ...]:
         sizes = [len(keys) for keys in self.nuclei().values()]
         few = sum(size < MOST_KEYS for size in sizes)
         said = f"{few} of {len(sizes)} heads have {NUCLEUS:.0%} of their weight on fewer than {MOST_KEYS} tokens."

@@ -17,6 +17,7 @@ from seqloom.errors import DataError
 from seqloom.figures import Figure, Line, Matrix, Series, Tile, Tiles
 from seqloom.figures.markup import tag
 from seqloom.figures.matrix import LARGEST_SIDE, MOST_CELLS
+from seqloom.figures.page import framed
 from seqloom.figures.tiles import MOST_CELLS as MOST_TILE_CELLS
 from seqloom.inspection.attention_layers import AttentionLayer, heard, layers_of
 from seqloom.inspection.attention_rows import AttentionRows
@@ -61,7 +62,7 @@ class HeadsView(View):
     def figures(self) -> tuple[Figure, ...]:
         return (self._tiles(), *self._tables(), self._measures())
 
-    def sentences(self) -> tuple[str, ...]:
+    def _sentences(self) -> tuple[str, ...]:
         counts: dict[str, list[str]] = {}
         for head in self.heads:
             counts.setdefault(head.kind, []).append(head.name)
@@ -73,7 +74,7 @@ class HeadsView(View):
 
     def html(self) -> str:
         around = [tag("p", sentence) for sentence in self.sentences()]
-        around += [tag("figure", figure.drawn(styled=False)) for figure in self.figures()]
+        around += framed(self.title, self.figures())
         return map_page(self.title, self._sent(), around, label="weight, largest of a block")
 
     def table(self) -> list[dict[str, object]]:

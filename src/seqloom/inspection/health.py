@@ -101,7 +101,7 @@ class HealthView(View):
     def _gradient(self) -> float:
         return _median([layer.gradient for layer in self.layers if layer.gradient is not None])
 
-    def sentences(self) -> tuple[str, ...]:
+    def _sentences(self) -> tuple[str, ...]:
         said = []
         for layer in self.layers:
             for share, what in ((layer.dead, "are dead"), (layer.saturated, "are saturated")):

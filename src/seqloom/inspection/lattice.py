@@ -82,7 +82,7 @@ class LatticeView(View):
             return (self._map(), self._paths(), *self._moves())
         return (self._curve(), self._list(), *self._moves())
 
-    def sentences(self) -> tuple[str, ...]:
+    def _sentences(self) -> tuple[str, ...]:
         return (*self._said_of_paths(), *self._said_of_entities(), *self._said_of_gold())
 
     def _said_of_paths(self) -> tuple[str, ...]:
@@ -145,10 +145,10 @@ class LatticeView(View):
     def _node(self, at: int, tag: int) -> Node:
         scored, mass = self.emissions[at, tag], self.marginals[at, tag]
         note = f"{self.words[at]} / {self.tags[tag]}: emission {scored:.3f}, marginal {mass:.4f}"
-        return Node(at, tag, f"{scored:.2f}", float(mass), note)
+        return Node(at, tag, _short(scored), float(mass), note)
 
     def _move(self, before: int, after: int) -> str:
-        return "" if self.transitions is None else f"{self.transitions[before, after]:.2f}"
+        return "" if self.transitions is None else _short(self.transitions[before, after])
 
     def _tables(self) -> tuple[Figure, ...]:
         pairs = (("Marginals", self.marginals), ("Emissions", self.emissions))
@@ -209,6 +209,10 @@ class LatticeView(View):
         labels = [f"{at} “{self.words[at]}” {self.best[at]}" for at in least_sure]
         values = [float(self.confidence[at]) for at in least_sure]
         return Bars(title="Words the model is least sure of", labels=labels, values=values, x_label="marginal")
+
+
+def _short(score: float) -> str:
+    return f"{round(float(score), 2) + 0.0:.2f}"  # never -0.00
 
 
 def _with_gaps(values: np.ndarray) -> list[list[float | None]]:

@@ -5,6 +5,7 @@ best paths   b_t[j, k] is the k-th best score of a path that ends in tag j at t:
 spans        P(tags y_s..y_e, and no tag at e + 1 that would go on) = Z of the paths that do so / Z of all paths
 """
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -14,7 +15,6 @@ from torch import Tensor
 from seqloom.operators import crf
 
 EXCLUDED = -1e30  # a score that no path can make up for, and whose exponential is zero
-TOGETHER = 64  # spans whose paths are summed up at once
 
 
 class Path(NamedTuple):
@@ -63,24 +63,36 @@ class Span(NamedTuple):
 
 @torch.no_grad()
 def span_probabilities(scores: Tensor, moves: crf.Transitions, spans: Sequence[Span]) -> list[float]:
-    """How likely each span is, exactly so, among all paths through scores [T,K]."""
+    """How likely each span is, exactly so, among all paths through scores [T,K].
+
+    What all paths to an element and all paths from it score is summed up once, whatever the number of spans.
+    """
     wide = scores.double()  # sums over thousands of elements, of which a difference is taken
-    every = _log_partition(wide[None], moves)
-    groups = (spans[at : at + TOGETHER] for at in range(0, len(spans), TOGETHER))
-    found = (torch.stack([_only(wide, span) for span in group]) for group in groups)
-    return [float(one) for rows in found for one in (_log_partition(rows, moves) - every).exp().clamp(max=1.0)]
+    between = moves.filled(EXCLUDED, wide.dtype)
+    before, behind = _sums(wide, between)
+    every = torch.logsumexp(before[-1] + between[2], dim=0)
+    found = [_inside(wide, between[1], before, behind, span) - every for span in spans]
+    return [min(1.0, math.exp(float(one))) for one in found]
 
 
-def _log_partition(rows: Tensor, moves: crf.Transitions) -> Tensor:
-    lengths = torch.full((len(rows),), rows.shape[1], device=rows.device)
-    return crf.log_partition(rows, lengths, moves)
+def _sums(scores: Tensor, moves: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    """[T,K] log of the sum over all paths that end in a tag, itself counted; [T,K] over all that go on behind it."""
+    start, between, end = moves
+    before, behind = [start + scores[0]], [end]
+    for element in scores[1:]:
+        before.append(element + torch.logsumexp(before[-1][:, None] + between, dim=0))
+    for element in scores[1:].flip(0):
+        behind.append(torch.logsumexp(between + (element + behind[-1]), dim=1))
+    return torch.stack(before), torch.stack(behind[::-1])
 
 
-def _only(scores: Tensor, span: Span) -> Tensor:
-    """[T,K] the scores, of which only paths with the span, no longer than it is, have any left."""
-    kept = torch.ones_like(scores, dtype=torch.bool)
-    kept[span.start : span.stop] = False
-    kept[torch.arange(span.start, span.stop), list(span.tags)] = True
-    if span.stop < len(scores):
-        kept[span.stop, list(span.longer)] = False
-    return scores.masked_fill(~kept, EXCLUDED)
+def _inside(scores: Tensor, between: Tensor, before: Tensor, behind: Tensor, span: Span) -> Tensor:
+    """log of the sum over all paths that have the span and do not go on with it."""
+    tags = torch.tensor(span.tags, device=scores.device)
+    places = torch.arange(span.start + 1, span.stop, device=scores.device)
+    way = before[span.start, tags[0]] + (between[tags[:-1], tags[1:]] + scores[places, tags[1:]]).sum()
+    if span.stop == len(scores):
+        return way + behind[-1, tags[-1]]
+    following = between[tags[-1]] + scores[span.stop] + behind[span.stop]
+    following[list(span.longer)] = EXCLUDED
+    return way + torch.logsumexp(following, dim=0)

@@ -13,15 +13,15 @@ import numpy as np
 
 from seqloom.figures.colours import LEVELS, Scale, code
 from seqloom.figures.markup import Markup, tag
-from seqloom.figures.page import document
+from seqloom.figures.page import SHEET, document
 
 STEPS = 65_534  # of a cell between 0 and the largest of its map; 65,535 says that there is no value
 NO_VALUE = 65_535
 MOST_BYTES = 2_000_000  # of a page, about
 RULES = (
-    "main>div,main>p,main>details{margin-left:20px}"
-    "canvas{image-rendering:pixelated;display:block;max-width:100%;margin:8px 0 8px 20px;border:1px solid #8a929c}"
-    "#key{width:320px;height:12px}#said{min-height:3.2em;margin:8px 20px}label,select{margin:0 8px 8px 0}"
+    "canvas{image-rendering:pixelated;display:block;max-width:100%;margin-top:8px;margin-bottom:8px}"
+    "canvas{border:1px solid #8a929c}"
+    "#key{width:320px;height:12px}#said{min-height:3.2em}label,select{margin:0 8px 8px 0}"
     "table{border-collapse:collapse;font-size:12px}td,th{padding:2px 6px;text-align:right}"
 )
 SCRIPT = """
@@ -137,7 +137,7 @@ def map_page(title: str, maps: Sequence[Map], around: Sequence[Markup], *, label
         "sides": [side._asdict() for side in sides],
         "maps": [_sent(each) | {"side": sides.index(each.named)} for each in maps],
     }
-    return document(title, body, RULES, script=SCRIPT, data=data)
+    return document(title, body, SHEET + RULES, script=SCRIPT, data=data)
 
 
 def sent_bytes(values: np.ndarray) -> int:

@@ -80,16 +80,16 @@ class NeighboursView(View):
             ]
         return (*found, self._bars())
 
-    def sentences(self) -> tuple[str, ...]:
+    def _sentences(self) -> tuple[str, ...]:
         said = [
             f"Two places have a cosine of {self.usual:.2f} on average behind {self.layer}, "
             f"and of {self.usual_static:.2f} before all layers."
         ]
         if len(self.occurrences) > 1:
-            apart = float(self.contextual[0, 1:].min())
+            least = 1 + int(self.contextual[0, 1:].argmin())
             said.append(
                 f"“{self.word}” stands in {len(self.occurrences)} places; from the first to the one that is least like "
-                f"it the cosine is {apart:.2f} in context, and 1 without."
+                f"it the cosine is {self.contextual[0, least]:.2f} in context, and {self.static[0, least]:.2f} without."
             )
         return (*said, *(f"{_numbered(each)} {each.context}" for each in self.occurrences[:MOST_OCCURRENCES]))
 

@@ -9,7 +9,7 @@ not listed stands in a tail, whose mass is told; what the model gives to symbols
 are made for a block of rows at a time.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
@@ -85,17 +85,18 @@ class NextSymbolsView(View):
         """The rows with the highest surprisal, the highest first."""
         return tuple(int(row) for row in np.argsort(-self.surprisal, kind="stable")[:WORST])
 
-    def to_json(self) -> dict[str, Any]:
+    def told_values(self, *, whole: bool) -> Mapping[str, Any]:
         known = {name: getattr(self.settings, name) for name in ("temperature", "top_k", "top_p", "min_p")}
-        told = super().to_json() | {"settings": known, "perplexity": self.perplexity.tolist()}
-        del told["logs"]  # of the whole vocabulary: `choices` and `tail` tell it
+        told = {**super().told_values(whole=whole), "settings": known, "perplexity": self.perplexity}
+        if not whole:
+            del told["logs"]  # of the whole vocabulary: `choices` and `tail` tell it
         return told
 
     def figures(self) -> tuple[Figure, ...]:
         text = (self._strip(), self._lines()) if len(self.said) <= MEDIUM else (self._lines(), self._bars_of_worst())
         return (self._before(), self._after(), *text)
 
-    def sentences(self) -> tuple[str, ...]:
+    def _sentences(self) -> tuple[str, ...]:
         row = self.at
         return (
             f"At row {row}, “{self.said[row]}” was said: rank {self.rank[row]}, probability "
@@ -104,10 +105,6 @@ class NextSymbolsView(View):
             f"listed have {sum(one.model for one in self.choices):.4g} of the model's probability, and those that "
             f"are never written have {self.never:.4g}.",
             f"Perplexity of all {len(self.said):,} symbols: {self.perplexity[-1]:.4g}.",
-            *(
-                [f"{self.left_out:,} more symbols of the text are cut off: nothing is told of them."]
-                * bool(self.left_out)
-            ),
         )
 
     def html(self) -> str:

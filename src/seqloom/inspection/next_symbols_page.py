@@ -13,7 +13,7 @@ import numpy as np
 
 from seqloom.config.decoding import SampleConfig
 from seqloom.figures.markup import Markup, tag
-from seqloom.figures.page import document
+from seqloom.figures.page import SHEET, document
 
 SLIDERS: Mapping[str, tuple[float, float, float]] = {  # name: lowest, highest, step
     "temperature": (0.05, 3.0, 0.05),
@@ -22,10 +22,10 @@ SLIDERS: Mapping[str, tuple[float, float, float]] = {  # name: lowest, highest, 
     "min_p": (0.0, 1.0, 0.01),
 }
 RULES = (
-    "main>p{margin:8px 20px}#bars th{text-align:right;padding:0 8px;font-weight:400;white-space:pre}"
+    "#bars th{text-align:right;padding:0 8px;font-weight:400;white-space:pre}"
     "#bars td{padding:1px 6px;font-variant-numeric:tabular-nums}#bars td:nth-child(2){width:460px}"
     ".before,.after{height:7px;}.before{background:#737b87}.after{background:#336d9c}"
-    "main>label{display:inline-block;margin:8px 20px}main>table{margin:8px 20px;border-collapse:collapse}"
+    "main>label{display:inline-block}main>table{border-collapse:collapse}"
 )
 
 
@@ -55,7 +55,7 @@ def page(
         "names": list(names),
         "places": list(places),
     }
-    return document(title, body, RULES, script=script("sampling.js") + script("next_symbols.js"), data=data)
+    return document(title, body, SHEET + RULES, script=script("sampling.js") + script("next_symbols.js"), data=data)
 
 
 def script(name: str) -> str:

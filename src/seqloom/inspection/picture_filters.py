@@ -74,7 +74,7 @@ class MapsView(View):
         )
         return seen, drawn
 
-    def sentences(self) -> tuple[str, ...]:
+    def _sentences(self) -> tuple[str, ...]:
         peaks = self.maps.max(axis=(1, 2))
         silent = int((peaks <= 0).sum())
         loud = ", ".join(f"{number} ({peaks[number]:.3g})" for number in np.argsort(-peaks, kind="stable")[:5])
@@ -106,7 +106,7 @@ class PictureFiltersView(View):
         title = "The patches that fire each filter most"
         return (Tiles(title=title, caption=noted, tiles=tiles, across=across, value_label="brightness"),)
 
-    def sentences(self) -> tuple[str, ...]:
+    def _sentences(self) -> tuple[str, ...]:
         dead = [number for number, patches in enumerate(self.patches) if patches[0].activation <= 0]
         said = f"{len(self.patches)} filters over {self.readings:,} pictures."
         return (said, *([f"Never fired: {', '.join(map(str, dead))}."] if dead else []))

@@ -61,7 +61,7 @@ class PositionsView(View):
     def figures(self) -> tuple[Figure, ...]:
         return (self._map(), self._curves(), *self._wavelengths())
 
-    def sentences(self) -> tuple[str, ...]:
+    def _sentences(self) -> tuple[str, ...]:
         known = f"{self.trained:,} elements" if self.trained else "unknown"
         end = f" The table ends at {self.limit:,}." if self.limit is not None else " There is no last place."
         return (f"Positions are {self.how} ({self.where}). Longest input of training: {known}.{end}",)

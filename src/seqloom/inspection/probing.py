@@ -110,7 +110,7 @@ class ProbeView(View):
         series = [Series(name=name, x=places, y=curve) for name, curve in curves]
         return Line(title=title, caption="Each in its own standard deviations.", series=series, x_label="token")
 
-    def sentences(self) -> tuple[str, ...]:
+    def _sentences(self) -> tuple[str, ...]:
         best = self.units[0]
         return (
             f"Unit {best.unit} goes with {self.tracked} at {best.correlation:.2f} over {self.fitted:,} tokens; "
@@ -134,12 +134,16 @@ def probe(
 
     Whole readings are held out, so that a reader cannot know their tokens from others of the same text.
     """
+    said = name or (tracked if isinstance(tracked, str) else "the property")
+    tracked = _known(tracked)
     if len(readings) < 2:
-        raise DataError(f"a probe needs readings to hold out, found {len(readings)}", fix="give at least 2, better 20")
+        raise DataError(
+            f"a probe needs readings to hold out, found {len(readings)}",
+            fix="give at least 2, better 20: inspect(..., among=[...]), or --data FILE",
+        )
     found = [layer_states(subject, reading, layer=layer, side=side) for reading in readings]
     texts = [tuple(token.text for token in place.tokens) for place, _ in found]
     values = _values(tracked, texts)
-    said = name or (tracked if isinstance(tracked, str) else "the property")
     sample = _Sample.of([states for _, states in found], values)
     train, test = sample.parted(len(readings), seed)
     dealt = sample._replace(values=sample.values[np.random.default_rng(seed).permutation(len(sample.values))])
@@ -227,14 +231,17 @@ class _Sample(NamedTuple):
         return 1 - float(((guess[:, 0] - self.values[test]) ** 2).sum()) / max(float((rest**2).sum()), 1e-12)
 
 
-def _values(
-    tracked: str | Property | Sequence[Sequence[Value]], texts: Sequence[tuple[str, ...]]
-) -> list[Sequence[Value]]:
+def _known(tracked: str | Property | Sequence[Sequence[Value]]) -> Property | Sequence[Sequence[Value]]:
+    """What is tracked, where it has only a name."""
+    if not isinstance(tracked, str):
+        return tracked
+    if tracked not in PROPERTIES:
+        raise ConfigError(f"there is no property '{tracked}'", fix=did_you_mean(tracked, PROPERTIES))
+    return PROPERTIES[tracked]
+
+
+def _values(tracked: Property | Sequence[Sequence[Value]], texts: Sequence[tuple[str, ...]]) -> list[Sequence[Value]]:
     """The property of every token, one row for each reading."""
-    if isinstance(tracked, str):
-        if tracked not in PROPERTIES:
-            raise ConfigError(f"there is no property '{tracked}'", fix=did_you_mean(tracked, PROPERTIES))
-        tracked = PROPERTIES[tracked]
     rows = [tracked(text) for text in texts] if callable(tracked) else list(tracked)
     if len(rows) != len(texts):
         raise DataError(f"{len(rows)} rows of values for {len(texts)} readings", fix="give one row for each")

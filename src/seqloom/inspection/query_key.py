@@ -10,7 +10,7 @@
 Positions that are added to the inputs are inside the query and the key, and cannot be told apart here.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar, NamedTuple
@@ -21,6 +21,7 @@ from torch import Tensor
 
 from seqloom.errors import ConfigError
 from seqloom.figures import Bars, Figure, Matrix
+from seqloom.heads import Pooler
 from seqloom.inspection.attention_layers import (
     AttentionLayer,
     chosen_heads,
@@ -75,7 +76,7 @@ class QueryKeyView(View):
         many = [self._spread()] if len(self.columns) > SMALL else []
         return (self._terms(), self._dimensions(self.keys[0], 0), *many)
 
-    def sentences(self) -> tuple[str, ...]:
+    def _sentences(self) -> tuple[str, ...]:
         best = self.keys[0]
         said = f"'{self.token}' ({self.row}) reads '{self.columns[best]}' ({best}) with {self.weights[best]:.3f}"
         terms = f"{self.content[best]:.3f} of content and {self.position[best]:.3f} of position"
@@ -125,7 +126,7 @@ def query_key(
     side: str | None = None,
 ) -> QueryKeyView:
     """The parts of the logits of one query, the last token's if none is named, with one key or the strongest."""
-    asked = chosen_layer(layers_of(subject, reading, side), layer)
+    asked = _asked(subject, layers_of(subject, reading, side), layer)
     at = chosen_token(asked.queries, -1 if row is None else row)
     only = None if key is None else chosen_token(asked.keys, key)
     relation = getattr(subject.model.get_submodule(asked.path), "relation", None)
@@ -140,6 +141,12 @@ def query_key(
 
     (view,) = heard(subject, reading, [asked], take)
     return view
+
+
+def _asked(subject: Subject, layers: Sequence[AttentionLayer], layer: int | str | None) -> AttentionLayer:
+    """The layer that is meant: numbers count those with keys, for pooling by weights has none."""
+    keyed = [each for each in layers if not isinstance(subject.model.get_submodule(each.path), Pooler)]
+    return chosen_layer(layers if isinstance(layer, str) or not keyed else keyed, layer)
 
 
 def _softmax_parts(rows: SoftmaxRows, head: int, at: int, turned: bool) -> Parts:

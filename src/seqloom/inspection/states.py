@@ -2,11 +2,13 @@
 
 The states h_1..h_T [T,D] of one layer are projected on their two principal components; the share of the variance that
 these two hold says how far the picture may be trusted. A long path is thinned by its own length: a place is kept
-wherever the state has gone another step, so that turns stay and standing still costs nothing.
+wherever the state has gone another step, so that turns stay and standing still costs nothing. Two paths can be compared
+in one plane only: each reading has a plane of its own, unless it is looked at in that of another (`states_beside`).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -20,6 +22,24 @@ COMPONENTS = 2
 NEIGHBOURS = 3  # moves worth looking at that are named
 
 
+class Plane(NamedTuple):
+    """A plane among states: where it is cut, and its two directions, of length one."""
+
+    middle: np.ndarray  # [units]
+    directions: np.ndarray  # [2, units], the second one zero where the states move along a line
+
+    def path(self, states: np.ndarray) -> np.ndarray:
+        """[N,2] where states [N,units] lie in it."""
+        found: np.ndarray = (states - self.middle) @ self.directions.T
+        return found
+
+    def held(self, states: np.ndarray) -> tuple[float, float]:
+        """The share of the variance of states that each of its directions holds."""
+        total = max(float(states.var(axis=0).sum()), 1e-300)
+        first, second = (float(variance) / total for variance in self.path(states).var(axis=0))
+        return first, second
+
+
 @dataclass(frozen=True, kw_only=True)
 class StatesView(View):
     """The path of the states of one layer through the plane of their two largest components."""
@@ -30,6 +50,7 @@ class StatesView(View):
     path: np.ndarray  # [elements, 2]
     held: tuple[float, float]  # the share of the variance that each component holds
     moves: np.ndarray  # [elements] how far the whole state went from the one before; 0 for the first
+    plane: Plane  # that the path lies in
 
     def figures(self) -> tuple[Figure, ...]:
         kept = thinned(self.path, MOST_DRAWN if len(self.tokens) > MEDIUM else len(self.tokens))
@@ -55,7 +76,7 @@ class StatesView(View):
         moves = Series(name="", x=places, y=self.moves.tolist())
         return Line(title="How far the state goes at each element", series=[moves], x_label="element")
 
-    def sentences(self) -> tuple[str, ...]:
+    def _sentences(self) -> tuple[str, ...]:
         first = f"The plane holds {sum(self.held):.0%} of the variance of the states."
         if len(self.tokens) < 2:
             return (first,)
@@ -69,17 +90,26 @@ def states(
 ) -> StatesView:
     """The path of the states of one layer, the last one if none is named; any family with layers has states."""
     place, found = layer_states(subject, reading, layer=layer, side=side)
-    centred = found - found.mean(axis=0)
-    path, held = principal(centred)
+    return _view(place, found, principal(found))
+
+
+def states_beside(subject: Subject, reading: Reading) -> Callable[[Subject, Reading], StatesView]:
+    """A look at the states of the last layer in the plane of this reading, whichever reading is looked at."""
+    plane = principal(layer_states(subject, reading)[1])
+    return lambda asked, other: _view(*layer_states(asked, other), plane)
+
+
+def _view(place: Place, found: np.ndarray, plane: Plane) -> StatesView:
     moves = np.zeros(len(found))
     moves[1:] = np.linalg.norm(np.diff(found, axis=0), axis=1)
     return StatesView(
         title=f"The path of the states of {place.path}",
         layer=place.path,
         tokens=tuple(token.text for token in place.tokens),
-        path=path,
-        held=held,
+        path=plane.path(found),
+        held=plane.held(found),
         moves=moves,
+        plane=plane,
     )
 
 
@@ -94,20 +124,18 @@ def layer_states(
     return place, values.double().cpu().numpy()
 
 
-def principal(centred: np.ndarray) -> tuple[np.ndarray, tuple[float, float]]:
-    """[N,2] the rows along their two largest components, and the share of the variance of each.
+def principal(states: np.ndarray) -> Plane:
+    """The plane of the two largest components of states [N,units].
 
     The sign of a component is free; here its largest entry is positive, so that the same states give the same picture.
     """
-    _, sizes, directions = np.linalg.svd(centred, full_matrices=False)
+    middle = states.mean(axis=0)
+    _, _, directions = np.linalg.svd(states - middle, full_matrices=False)
     kept = directions[:COMPONENTS]
-    kept = kept * np.sign(kept[np.arange(len(kept)), np.abs(kept).argmax(axis=1)])[:, None]
-    path = np.zeros((len(centred), COMPONENTS))
-    path[:, : len(kept)] = centred @ kept.T
-    variance = np.zeros(COMPONENTS)
-    variance[: len(kept)] = sizes[: len(kept)] ** 2
-    total = max(float((sizes**2).sum()), 1e-300)
-    return path, (float(variance[0] / total), float(variance[1] / total))
+    signs = np.sign(kept[np.arange(len(kept)), np.abs(kept).argmax(axis=1)])
+    both = np.zeros((COMPONENTS, states.shape[1]))
+    both[: len(kept)] = kept * signs[:, None]
+    return Plane(middle, both)
 
 
 def thinned(path: np.ndarray, most: int) -> list[int]:

@@ -83,9 +83,9 @@ class Subject(NamedTuple):
 
     def column(self, name: str | int) -> int:
         """The column of a label, a tag or a symbol; DataError for one that there is not."""
-        if isinstance(name, int):
-            return name
         labels = self.task.meaning.schema.labels
+        if isinstance(name, int):
+            return _numbered(name, len(labels) or (self._writes.vocab_size if self._writes is not None else None))
         if name in labels:
             return labels.index(name)
         if labels:
@@ -97,6 +97,13 @@ class Subject(NamedTuple):
         raise DataError(
             f"the answers of this model are numbers, and '{name}' names none", fix="give its number, from 0"
         )
+
+
+def _numbered(column: int, count: int | None) -> int:
+    """The same number; DataError where it is none of so many answers, if it is known how many there are."""
+    if count is not None and not 0 <= column < count:
+        raise DataError(f"there is no answer {column}", fix=f"the answers are numbered from 0 to {count - 1}")
+    return column
 
 
 def _symbol(tokenizer: Tokenizer, name: str) -> int:

@@ -13,12 +13,14 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from seqloom.data.examples import Words
 from seqloom.errors import DataError, did_you_mean
 from seqloom.figures import Bars, Figure, Line, Series, Strip
 from seqloom.figures.markup import Markup, tag
 from seqloom.inspection.asking import read, scores
+from seqloom.inspection.beginnings import scores_of_both
 from seqloom.inspection.curves import blocks_of
 from seqloom.inspection.deciding import decided, likelihoods
 from seqloom.inspection.differences import Axis, DifferenceView, changed, difference, paired, taken
@@ -56,7 +58,7 @@ class ChangeView(View):
         along = [] if len(self.rows) == 1 else [self._strip() if len(self.rows) <= MEDIUM else self._curve()]
         return (*bars, *along, *(figure for one in self.differences for figure in one.figures()))
 
-    def sentences(self) -> tuple[str, ...]:
+    def _sentences(self) -> tuple[str, ...]:
         rows, most = int((~np.isnan(self.distance)).sum()), np.nanmax(self.distance)
         told = [f"{self.what}: {len(self.flipped)} of {rows} answers changed, at most by {most:.4f}."]
         for at in self.flipped[:SHOWN]:
@@ -78,7 +80,7 @@ class ChangeView(View):
         return Strip(title=title, tokens=self.rows, values=values, value_label="distance")
 
     def _curve(self) -> Figure:
-        blocks = blocks_of(np.nan_to_num(self.distance), POINTS)
+        blocks = blocks_of(self.distance, POINTS)
         series = [
             Series(name=f"mean of {blocks.size}", x=blocks.starts, y=blocks.mean),
             Series(name=f"maximum of {blocks.size}", x=blocks.starts, y=blocks.maximum),
@@ -96,9 +98,10 @@ def swap(
     looks: Sequence[Look] = (),
 ) -> ChangeView:
     """What changes when a word is replaced: the answers, and each of the views that `looks` give."""
-    other = _read_again(subject, reading, replaced(reading.given, old, new, at=at))
+    other = read_again(subject, reading, replaced(reading.given, old, new, at=at))
     differences = tuple(changed(lambda one, look=look: look(subject, one), reading, other) for look in looks)  # type: ignore[misc]
-    answers = _answers(subject, reading), _answers(subject, other)
+    before, after = scores_of_both(subject, reading, other)
+    answers = _answered(subject, reading, before), _answered(subject, other, after)
     return _view(subject, f"“{old}” becomes “{new}”", paired(reading.rows, other.rows), answers, differences)
 
 
@@ -119,7 +122,7 @@ def edited(
     return _view(subject, what, paired(reading.rows, reading.rows), (before, after), differences)
 
 
-def _read_again(subject: Subject, reading: Reading, given: Any) -> Reading:
+def read_again(subject: Subject, reading: Reading, given: Any) -> Reading:
     """Another input; of a translation the source, with the target that stood there before: else two things change."""
     if not isinstance(reading.inputs, Pair):
         return read(subject, given)
@@ -139,7 +142,12 @@ class Answers(NamedTuple):
 @torch.no_grad()
 def _answers(subject: Subject, reading: Reading) -> Answers:
     with still(subject.model):
-        found = scores(subject, reading.inputs)[0].double()
+        return _answered(subject, reading, scores(subject, reading.inputs)[0])
+
+
+def _answered(subject: Subject, reading: Reading, found: Tensor) -> Answers:
+    """What scores [R,K] say."""
+    found = found.double()
     exclusive = _exclusive(subject, reading)
     values = likelihoods(subject, found) if exclusive else found
     return Answers(values.cpu().numpy(), tuple(map(subject.name, decided(subject, found))), exclusive)

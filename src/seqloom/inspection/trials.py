@@ -15,15 +15,17 @@ import numpy as np
 from seqloom.errors import ConfigError, did_you_mean
 from seqloom.figures import Figure, Strip
 from seqloom.inspection import having
-from seqloom.inspection.asking import read
 from seqloom.inspection.attention import attention
-from seqloom.inspection.attribution.goals import chosen_goal
-from seqloom.inspection.attribution.single import attribution
+from seqloom.inspection.attribution.goals import Goal, chosen_goal
+from seqloom.inspection.attribution.ground import ground_of
+from seqloom.inspection.attribution.methods import Wishes
+from seqloom.inspection.attribution.single import view_of
+from seqloom.inspection.differences import paired
 from seqloom.inspection.edits import ablated, clamped, patched
 from seqloom.inspection.gates import gates
-from seqloom.inspection.states import states
+from seqloom.inspection.states import states_beside
 from seqloom.inspection.subject import Reading, Subject
-from seqloom.inspection.swapping import ChangeView, Look, edited
+from seqloom.inspection.swapping import ChangeView, Look, edited, read_again
 from seqloom.inspection.swapping import swap as swapped
 from seqloom.inspection.view import View
 
@@ -41,16 +43,22 @@ class GivenView(View):
 
 
 def _attributing(subject: Subject, reading: Reading) -> Look:
-    """A look at attributions of the answer that this reading gets, also where another reading gets another."""
+    """A look at attributions of the answers that this reading gets, also where another reading gets others."""
     goal = chosen_goal(subject, reading)
-    column = goal.answers[0].column if len(goal.answers) == 1 else None
 
     def look(asked: Subject, other: Reading) -> View:
-        found = attribution(asked, other, answer=column)
+        found = view_of(ground_of(asked, other), _moved(goal, reading, other), METHOD, Wishes())
         tokens = tuple(text for part in found.parts for text in part.texts)
         return GivenView(title=found.title, tokens=tokens, values=np.concatenate([part.values for part in found.parts]))
 
     return look
+
+
+def _moved(goal: Goal, before: Reading, after: Reading) -> Goal:
+    """The same answers where their rows stand in another reading; those whose rows are not there are left out."""
+    rows = dict(paired(before.rows, after.rows).pairs)
+    places = [(answer, rows.get(answer.row)) for answer in goal.answers]
+    return goal._replace(answers=tuple(answer._replace(row=row) for answer, row in places if row is not None))
 
 
 def _always(look: Look) -> Callable[[Subject, Reading], Look]:
@@ -62,9 +70,10 @@ BESIDE: Mapping[str, tuple[Callable[[Subject, Reading], Look], having.Question]]
     "attention": (_always(attention), having.attention),
     "attribution": (_attributing, having.an_answer),
     "gates": (_always(gates), having.gates),
-    "states": (_always(states), having.states),
+    "states": (states_beside, having.states),
 }
 USUAL = ("attention", "attribution")
+METHOD = "integrated"  # of attribution
 
 
 def swap(
@@ -122,8 +131,11 @@ def patch(
     side: str | None = None,
     beside: Sequence[str] = (),
 ) -> ChangeView:
-    """What changes when the vector of a token behind a layer is the one that stands there in another input."""
-    edit = patched(subject, reading, read(subject, other), at=at, layer=layer, side=side)
+    """What changes when the vector of a token behind a layer is the one that stands there in another input.
+
+    Of a translation the other input is another source, read with the same target.
+    """
+    edit = patched(subject, reading, read_again(subject, reading, other), at=at, layer=layer, side=side)
     return _tried(subject, reading, edit, f"the vector at {at!r} came from the other input", beside)
 
 

@@ -18,8 +18,8 @@ from seqloom.errors import DataError, SeqloomError
 from seqloom.inspection.asking import read
 from seqloom.inspection.attribution.methods import method_of
 from seqloom.inspection.attribution.single import AttributionView, attribution
+from seqloom.inspection.plain_values import plain
 from seqloom.inspection.subject import Subject
-from seqloom.inspection.view import plain
 
 Progress = Callable[[int], None]  # (how many are done)
 

@@ -27,7 +27,8 @@ class Goal(NamedTuple):
 
     def of(self, found: Tensor) -> Tensor:
         """[N] the number, of scores [N,R,K]."""
-        return torch.stack([answer.of(found) for answer in self.answers]).sum(dim=0)
+        first, *others = (answer.of(found) for answer in self.answers)
+        return torch.stack([first, *others]).sum(dim=0) if others else first
 
     @property
     def rows(self) -> tuple[int, ...]:

@@ -54,7 +54,7 @@ class NgramsView(View):
             ),
         )
 
-    def sentences(self) -> tuple[str, ...]:
+    def _sentences(self) -> tuple[str, ...]:
         total = self.rest + sum(each.value for each in self.ngrams)
         return (f"The n-grams and the bias come to {total:.4g}; the score of {self.answer} is {self.score:.4g}.",)
 

@@ -27,6 +27,7 @@ from seqloom.figures.matrix import MOST_CELLS
 from seqloom.inspection.attribution.ground import Ground, at_work, ground_of
 from seqloom.inspection.attribution.path import Way, completed
 from seqloom.inspection.attribution.stretches import merged
+from seqloom.inspection.pace import work
 from seqloom.inspection.subject import Reading, Subject
 from seqloom.inspection.tokens import Token
 from seqloom.inspection.view import MEDIUM, SMALL, View
@@ -58,7 +59,7 @@ class SimilarityPairsView(View):
         small = max(self.values.shape) <= SMALL and self.values.size <= MOST_CELLS
         return (self._matrix() if small else self._map(), self._strongest())
 
-    def sentences(self) -> tuple[str, ...]:
+    def _sentences(self) -> tuple[str, ...]:
         said = [f"The similarity is {self.similarity:.4f}; baseline: {self.baseline}."]
         if self.error is None:
             return (*said, "What pairs lose by occlusion adds up to no score: compare it with one another only.")
@@ -122,7 +123,7 @@ def similarity_pairs(
         )
     ground = ground_of(subject, reading, baseline)
     with at_work(ground), torch.no_grad():
-        first, second = (MEASURES[method](ground, at) for at in (0, 1))
+        first, second = _measured(ground, method)
         ends = [_units(ground, at, torch.stack([ground.here[at], ground.base[at]])).double() for at in (0, 1)]
     values = (first @ second.T).numpy()
     values[~ground.free(0)], values[:, ~ground.free(1)] = np.nan, np.nan
@@ -140,6 +141,16 @@ def similarity_pairs(
         expected=expected,
         error=None if method == "occlusion" else abs(total - expected) / max(abs(expected), 1e-12),
     )
+
+
+def _measured(ground: Ground, method: str) -> list[Tensor]:
+    """[E,D] of each of the two texts."""
+    found = list[Tensor]()
+    with work("texts", 2) as moved:
+        for at in (0, 1):
+            found.append(MEASURES[method](ground, at))
+            moved(1)
+    return found
 
 
 def _names(tokens: Sequence[Token], words: bool) -> tuple[tuple[str, ...], tuple[int, ...]]:
@@ -177,12 +188,18 @@ def _integrated(ground: Ground, place: int) -> Tensor:
         return _units(ground, place, base + steps * (here - base)).double().cpu().numpy()
 
     rise = np.linalg.norm(np.diff(value([0.0, 1.0]), axis=0)) + 1e-12
-    way = Way(
-        lambda shares: np.stack([_jacobian(ground, place, float(share)) for share in shares]),
-        value,
-        lambda missing: np.linalg.norm(missing, axis=1) / (COMPLETE * rise),
-    )
-    return torch.from_numpy(completed(way, min(MOST_STEPS, MOST_ELEMENTS // (2 * len(here) ** 2)))[0])
+    most = min(MOST_STEPS, MOST_ELEMENTS // (2 * len(here) ** 2))
+    with work("steps at most", most) as moved:
+
+        def slope(shares: np.ndarray) -> np.ndarray:
+            found = list[np.ndarray]()
+            for share in shares:
+                found.append(_jacobian(ground, place, float(share)))
+                moved(1)
+            return np.stack(found)
+
+        way = Way(slope, value, lambda missing: np.linalg.norm(missing, axis=1) / (COMPLETE * rise))
+        return torch.from_numpy(completed(way, most)[0])
 
 
 def _jacobian(ground: Ground, place: int, share: float) -> np.ndarray:

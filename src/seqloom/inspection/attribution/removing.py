@@ -19,9 +19,10 @@ from seqloom.inspection.asking import scores
 from seqloom.inspection.attribution.goals import Goal
 from seqloom.inspection.attribution.ground import Ground, Place, at_work
 from seqloom.inspection.attribution.sloped import Measured
+from seqloom.inspection.pace import work
 from seqloom.inspection.subject import repeated
 from seqloom.inspection.view import MEDIUM
-from seqloom.types import Padded
+from seqloom.types import Padded, Spelled, Subwords
 
 MOST_GROUPS = 100  # that a long input is taken away in: a hundredth of it at a time
 SQUARES = 14  # of a picture, along its shorter side
@@ -90,28 +91,39 @@ def _occluded(ground: Ground, number: int, groups: Sequence[Group]) -> list[Tens
 
 def leave_one_out(ground: Ground, goals: Sequence[Goal], groups: Groups) -> Measured:
     """What the score loses when a group is not there; NaN for a place that answers stand at, one for each element."""
-    may = [_may_leave(ground, place) for place in ground.places]
-    if not any(may):
+    pairs = list(zip(ground.places, groups.of, strict=True))
+    reasons = [_reason_to_stay(ground, place, of_place) for place, of_place in pairs]
+    if all(reason is not None for reason in reasons):
         raise ConfigError(
-            "each answer of this model stands at an element, or its input has only one: none can be left out",
+            f"nothing can be left out here: {'; '.join(dict.fromkeys(filter(None, reasons)))}",
             fix="choose the method occlusion, which keeps every element in its place",
         )
     whole = _goals(goals, _asked(ground, ground.reading.inputs))
     found, steps = [], 1
-    for place, of_place, free in zip(ground.places, groups.of, may, strict=True):
-        some_at_once = _some(of_place if free else [], ground.rows_at_once)
+    for (place, of_place), reason in zip(pairs, reasons, strict=True):
+        leaving = of_place if reason is None else []
+        some_at_once = _some(leaving, ground.rows_at_once)
         losses = [whole - _goals(goals, _asked(ground, _shorter(ground, place, some))) for some in some_at_once]
-        found.append(_shared([whole[:, :0], *losses], of_place if free else [], len(place.tokens)))
-        steps += len(of_place) if free else 0
+        found.append(_shared([whole[:, :0], *losses], leaving, len(place.tokens)))
+        steps += len(leaving)
     return Measured(tuple(found), steps, groups.largest)
 
 
-def _may_leave(ground: Ground, place: Place) -> bool:
-    """Whether the answers are the same ones without an element: not those of a tagger, nor of a running text."""
-    if not isinstance(place.raw, Padded) or len(place.tokens) < 2:
-        return False
-    found = _asked(ground, _shorter(ground, place, [np.array([0])]))
-    return found.shape[1] == len(ground.reading.rows)
+def _reason_to_stay(ground: Ground, place: Place, groups: Sequence[Group]) -> str | None:
+    """Why no element of a place can be left out; None where the answers are the same ones without it."""
+    if place.shape is not None:
+        return "a picture is read as a whole"
+    if isinstance(place.raw, Spelled):
+        return "words that are read by their letters are not taken apart"
+    if max(map(len, groups), default=0) == len(place.tokens):
+        return f"there is one element in the {place.side.name}, and without it none"
+    if isinstance(place.raw, Subwords) or _answers_without_first(ground, place) != len(ground.reading.rows):
+        return "each answer stands at an element"  # of a tagger, of a running text
+    return None
+
+
+def _answers_without_first(ground: Ground, place: Place) -> int:
+    return _asked(ground, _shorter(ground, place, [np.array([0])])).shape[1]
 
 
 def _shorter(ground: Ground, place: Place, groups: Sequence[Group]) -> Any:
@@ -124,7 +136,10 @@ def _shorter(ground: Ground, place: Place, groups: Sequence[Group]) -> Any:
 
 
 def _some(groups: Sequence[Group], at_once: int) -> Iterator[Sequence[Group]]:
-    return (groups[start : start + at_once] for start in range(0, len(groups), at_once))
+    with work("parts taken away", len(groups)) as moved:
+        for start in range(0, len(groups), at_once):
+            yield groups[start : start + at_once]
+            moved(at_once)
 
 
 def _scored(ground: Ground, values: Sequence[Tensor]) -> Tensor:

@@ -101,7 +101,7 @@ def _read(rows: AttentionRows, shares: np.ndarray) -> np.ndarray:
     for start in range(0, rows.num_queries, ROWS_AT_ONCE):
         asked = slice(start, min(start + ROWS_AT_ONCE, rows.num_queries))
         if shares[asked].any():
-            for head in range(rows.num_heads):  # NaN where its mask forbids, which may differ from head to head
+            for head in range(rows.num_heads):  # NaN where the mask forbids, which is the same for all of them
                 weights = rows.weights(head, asked).nan_to_num().double().cpu().numpy()
                 total += shares[asked] @ weights / rows.num_heads
     return total

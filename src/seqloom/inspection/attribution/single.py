@@ -12,7 +12,7 @@ import numpy as np
 
 from seqloom.figures import Bars, Figure, HeatMap, Strip
 from seqloom.figures.markup import tag
-from seqloom.figures.page import document
+from seqloom.figures.page import SHEET, document
 from seqloom.inspection.attribution.goals import Goal, chosen_goal, label_of
 from seqloom.inspection.attribution.ground import Ground, ground_of
 from seqloom.inspection.attribution.methods import METHODS, Wishes, method_of, outcome
@@ -72,7 +72,7 @@ class AttributionView(View):
             return [self._strip(part), self._strongest(part), *several]
         return [*several, self._map(part), self._strongest(part)]
 
-    def sentences(self) -> tuple[str, ...]:
+    def _sentences(self) -> tuple[str, ...]:
         before = " and ".join(f"{score:.4g}" for score in self.baseline_scores)
         apart = ", one text at a time" if len(self.baseline_scores) > 1 else ""
         said = [
@@ -140,9 +140,9 @@ class AttributionView(View):
     def _map(self, part: Part) -> Figure:
         """The whole text as two rows of cells: a sum hides a sharp token, and a maximum a crowd of weak ones."""
         across = -(-len(part.tokens) // MAP_CELLS)
-        known, starts = np.nan_to_num(part.values), np.arange(0, len(part.tokens), across)
-        sums = np.add.reduceat(known, starts)
-        ups, downs = np.maximum.reduceat(known, starts), np.minimum.reduceat(known, starts)
+        starts = np.arange(0, len(part.tokens), across)
+        ups, downs = np.fmax.reduceat(part.values, starts), np.fmin.reduceat(part.values, starts)
+        sums = np.where(np.isnan(ups), np.nan, np.add.reduceat(np.nan_to_num(part.values), starts))
         return HeatMap(
             title=self._title(part, ": the whole of it"),
             caption=f"Row 0: the sum over {across} tokens. Row 1: the strongest single one of them.",
@@ -171,7 +171,7 @@ class AttributionView(View):
         if not long:
             return super().html()
         opened = [opening(self._title(part, ": every sentence"), part, self.span) for part in long]
-        return document(self.title, [tag("h1", self.title), *self.body(), *opened], RULES)
+        return document(self.title, [tag("h1", self.title), *self.body(), *opened], SHEET + RULES)
 
 
 def attribution(

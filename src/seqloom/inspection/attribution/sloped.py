@@ -18,11 +18,12 @@ from seqloom.errors import ConfigError
 from seqloom.inspection.attribution.goals import Goal
 from seqloom.inspection.attribution.ground import Ground, at_work
 from seqloom.inspection.attribution.path import Way, completed, told
+from seqloom.inspection.pace import Moved, work
 
 MOST_STEPS = 1024
 MOST_ELEMENTS = 2**20  # that are read on the way of a long input, if no steps are asked for
-MOST_BACK = 2**21  # answers x elements x steps: each answer goes back through every element at each step
-FEWEST_STEPS = 32  # below which several answers are not worth their time: so 65,536 of answers x elements at most
+MOST_BACK = 2**20  # answers x elements x steps: each answer goes back through every element at each step
+FEWEST_STEPS = 16  # below which several answers are not worth their time: so 65,536 of answers x elements at most
 COMPLETE = 0.005  # of s(x) - s(b): half of what is promised
 ROUNDING = 1e-5  # of the scores themselves: a difference below it is none
 
@@ -43,7 +44,9 @@ def gradient(ground: Ground, goals: Sequence[Goal]) -> Measured:
 
 def gradient_x_input(ground: Ground, goals: Sequence[Goal]) -> Measured:
     """The slope at each element times its way from the baseline."""
-    return _without_held(ground, Measured(tuple(each[:, 0] for each in _rises(ground, goals, torch.ones(1)))))
+    with work("steps", 1) as moved:
+        rises = _rises(ground, goals, torch.ones(1), moved)
+    return _without_held(ground, Measured(tuple(each[:, 0] for each in rises)))
 
 
 def integrated(ground: Ground, goals: Sequence[Goal], steps: int | None = None) -> Measured:
@@ -53,8 +56,9 @@ def integrated(ground: Ground, goals: Sequence[Goal], steps: int | None = None) 
     sizes = [len(each) for each in ground.here]
     _require_affordable(len(goals), sum(sizes), steps or FEWEST_STEPS)
     most = min(MOST_STEPS, MOST_ELEMENTS // sum(sizes), MOST_BACK // (sum(sizes) * len(goals)))
-    way = _way(ground, goals)
-    found, taken = completed(way, most) if steps is None else (told(way, steps), steps)
+    with work("steps at most" if steps is None else "steps", most if steps is None else steps) as moved:
+        way = _way(ground, goals, moved)
+        found, taken = completed(way, most) if steps is None else (told(way, steps), steps)
     return _without_held(ground, Measured(tuple(np.split(found.T, np.cumsum(sizes)[:-1], axis=1)), taken))
 
 
@@ -74,12 +78,13 @@ def ends(ground: Ground, goals: Sequence[Goal]) -> tuple[np.ndarray, np.ndarray]
     return last, first
 
 
-def _way(ground: Ground, goals: Sequence[Goal]) -> Way:
+def _way(ground: Ground, goals: Sequence[Goal], moved: Moved) -> Way:
     last, first = ends(ground, goals)
     allowed = np.maximum(COMPLETE * np.abs(last - first), ROUNDING * (np.abs(last) + np.abs(first))).clip(min=1e-30)
 
     def slope(shares: np.ndarray) -> np.ndarray:
-        return np.concatenate(_rises(ground, goals, torch.from_numpy(shares)), axis=2).transpose(1, 2, 0)
+        rises = _rises(ground, goals, torch.from_numpy(shares), moved)
+        return np.concatenate(rises, axis=2).transpose(1, 2, 0)
 
     def badness(missing: np.ndarray) -> np.ndarray:
         found: np.ndarray = (np.abs(missing) / allowed).max(axis=1)
@@ -98,13 +103,14 @@ def _at(ground: Ground, goals: Sequence[Goal], shares: Sequence[float]) -> np.nd
     return torch.cat(found).cpu().numpy()
 
 
-def _rises(ground: Ground, goals: Sequence[Goal], shares: Tensor) -> tuple[np.ndarray, ...]:
+def _rises(ground: Ground, goals: Sequence[Goal], shares: Tensor, moved: Moved) -> tuple[np.ndarray, ...]:
     """[G,N,E] of each place: the slope times the whole way, at each share of it."""
     found = []
     ways = [here - base for here, base in zip(ground.here, ground.base, strict=True)]
     for some in torch.split(shares, ground.rows_at_once):
         rises = _told(ground, goals, some, lambda at, slope: (slope * ways[at]).double().sum(dim=-1))
         found.append([each.cpu().numpy() for each in rises])
+        moved(len(some))
     return tuple(np.concatenate(each, axis=1) for each in zip(*found, strict=True))
 
 

@@ -22,6 +22,7 @@ from seqloom.inspection.view import MEDIUM, SMALL, View
 
 LARGEST_PICTURE = 256
 STRONGEST = 16
+USUAL_CELLS = 2**14  # answers x tokens of integrated gradients, if no rows are asked for
 
 
 class TablePart(NamedTuple):
@@ -43,6 +44,7 @@ class AttributionTableView(View):
     first_row: int
     score: tuple[float, ...]
     error: tuple[float, ...] | None  # of completeness, of each row
+    num_answers: int  # of the input, of which the rows are some
     parts: tuple[TablePart, ...]
 
     def figures(self) -> tuple[Figure, ...]:
@@ -50,8 +52,14 @@ class AttributionTableView(View):
         large = max(len(self.rows), *(len(part.columns) for part in self.parts)) > SMALL
         return (*found, *([self._strongest()] if large else []))
 
-    def sentences(self) -> tuple[str, ...]:
+    def _sentences(self) -> tuple[str, ...]:
         said = [f"{METHODS[self.method].title.capitalize()} of {len(self.rows)} answers; baseline: {self.baseline}."]
+        if len(self.rows) < self.num_answers:
+            last = self.first_row + len(self.rows)
+            said.append(
+                f"These are the answers {self.first_row:,} to {last - 1:,} of {self.num_answers:,}: "
+                f"rows=(start, stop) shows others."
+            )
         if self.error is None:
             said.append("The numbers of this method add up to no score.")
         else:
@@ -163,10 +171,11 @@ def attribution_table(
 ) -> AttributionTableView:
     """What each token has to do with each answer; of many answers, those from `rows[0]` to before `rows[1]`.
 
-    Integrated gradients go back once for each answer at every step, so answers x tokens are 65,536 of them at most.
+    Integrated gradients go back once for each answer at every step, so answers x tokens are 65,536 of them at most; if
+    no rows are asked for, the first ones, of 16,384 together.
     """
     method_of(method)
-    start, stop = _chosen_rows(reading, rows)
+    start, stop = _chosen_rows(reading, rows or _first_rows(reading, method))
     ground = ground_of(subject, reading, baseline)
     if any(place.shape is not None for place in ground.places):
         raise ConfigError("a table has a column for each token, and a picture has none", fix="look at one answer, at=")
@@ -179,10 +188,17 @@ def attribution_table(
         baseline=ground.baseline,
         rows=tuple(_short(subject, goal.answers[0].column, reading, goal.answers[0].row) for goal in goals),
         first_row=start,
+        num_answers=len(reading.rows),
         score=tuple(found.score.tolist()),
         error=None if found.error is None else tuple(found.error.tolist()),
         parts=tuple(_part(ground, at, each, words=words) for at, each in enumerate(values)),
     )
+
+
+def _first_rows(reading: Reading, method: str) -> tuple[int, int] | None:
+    """The rows that are looked at where all of them would take long; None: all of them."""
+    fitting = max(1, USUAL_CELLS // sum(len(side.tokens) for side in reading.sides))
+    return (0, fitting) if method == "integrated" and fitting < len(reading.rows) <= MEDIUM else None
 
 
 def _chosen_rows(reading: Reading, rows: tuple[int, int] | None) -> tuple[int, int]:

@@ -20,6 +20,7 @@ from seqloom.inspection.attribution.ground import ground_of
 from seqloom.inspection.attribution.methods import METHODS, Wishes, method_of
 from seqloom.inspection.attribution.single import AttributionView, view_of
 from seqloom.inspection.faithfulness.distances import kendall, overlap
+from seqloom.inspection.pace import work
 from seqloom.inspection.subject import Reading, Subject
 from seqloom.inspection.view import SMALL, View
 
@@ -42,7 +43,7 @@ class AttributionsView(View):
         strongest = f"Overlap of the {self.top} strongest tokens"
         return (*self._rows(), self._matrix("Kendall's tau", self.tau), self._matrix(strongest, self.overlap))
 
-    def sentences(self) -> tuple[str, ...]:
+    def _sentences(self) -> tuple[str, ...]:
         errors = [
             f"{METHODS[view.method].title} {'adds up to no score' if view.error is None else f'{view.error:.2%}'}"
             for view in self.views
@@ -62,10 +63,10 @@ class AttributionsView(View):
 
     def _map(self, number: int) -> Figure:
         """One row for each method, each by its own largest value."""
-        values = [np.nan_to_num(view.parts[number].values) for view in self.views]
+        values = [view.parts[number].values for view in self.views]
         across = -(-len(values[0]) // LARGEST_MAP)
         starts = np.arange(0, len(values[0]), across)
-        pooled = [_strongest(each / (np.abs(each).max() or 1.0), starts) for each in values]
+        pooled = [_strongest(each / (np.nanmax(np.abs(each), initial=0.0) or 1.0), starts) for each in values]
         names = "; ".join(f"Row {row}: {METHODS[view.method].title}" for row, view in enumerate(self.views))
         name = self.views[0].parts[number].name
         cell = f"; a cell is the strongest of {across} tokens" if across > 1 else ""
@@ -97,7 +98,7 @@ class AttributionsView(View):
 
 def _strongest(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
     """The value of the largest size in each block, with its sign."""
-    ups, downs = np.maximum.reduceat(values, starts), np.minimum.reduceat(values, starts)
+    ups, downs = np.fmax.reduceat(values, starts), np.fmin.reduceat(values, starts)  # NaN where there is none
     return np.where(ups >= -downs, ups, downs)
 
 
@@ -122,13 +123,15 @@ def attributions_compared(
     ground = ground_of(subject, reading, baseline)
     goal = chosen_goal(subject, reading, answer=answer, against=against, at=at)
     views, left_out = [], []
-    for name in methods or METHODS:
-        try:
-            views.append(view_of(ground, goal, name, Wishes(words=words)))
-        except ConfigError:
-            if methods:
-                raise
-            left_out.append(METHODS[name].title)
+    with work("methods", len(methods or METHODS)) as moved:
+        for name in methods or METHODS:
+            try:
+                views.append(view_of(ground, goal, name, Wishes(words=words)))
+            except ConfigError:
+                if methods:
+                    raise
+                left_out.append(METHODS[name].title)
+            moved(1)
     sizes = _sizes(views)
     count = min(sizes.shape[1], top or max(3, sizes.shape[1] // 10))
     return AttributionsView(

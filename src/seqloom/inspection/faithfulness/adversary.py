@@ -2,8 +2,9 @@
 
     maximise  sum_k JSD(a_k, a) - 500 max(0, d_k - eps)  +  mean_k sum_l JSD(a_k, a_l)        d_k = TVD(p_k, p)
 
-by Adam over the logits of K distributions, from random ones, the model fixed. The largest JSD among those with
-d_k <= eps is reported; the model's own weights, JSD 0, are always among them. A saturated softmax lets much mass move
+by Adam over the logits of K distributions, from random ones, the model fixed. JSD is the mean over heads and over the
+rows that have a choice: a row that may move one weight alone has to stay. The largest among those with d_k <= eps is
+reported; the model's own weights, JSD 0, are always among them. A saturated softmax lets much mass move
 unseen, so the number is to be read beside the confidence of the model and the spread between seeds.
 """
 
@@ -57,12 +58,16 @@ class _Search:
         self.bench = bench
         kept: list[Rows] = []
 
+        chosen: list[Tensor] = []
+
         def keep(rows: Rows, _part: slice) -> Tensor:
             meant = bench.asked[rows.start : rows.stop]
             kept.append(Rows(rows.weights[:, :, meant], bench.movable(rows)[:, :, meant], 0))
+            chosen.append(bench.has_choice(rows)[meant])
             return rows.weights
 
         bench.under(keep, 1)
+        self.choice = torch.cat(chosen)  # [R]
         self.own = torch.cat([rows.weights for rows in kept], dim=2)  # [1,H,R,S]
         self.movable = torch.cat([rows.allowed for rows in kept], dim=2)  # [1,1,R,S]
         self.mass = self.own.masked_fill(~self.movable, 0).sum(dim=-1, keepdim=True)
@@ -80,8 +85,12 @@ class _Search:
         found = self.weights()
         answers = self.bench.under(lambda rows, part: self._put(rows, found[part]), CANDIDATES)
         moved = total_variation(answers, self.bench.own).mean(dim=1)
-        apart = jensen_shannon(found[:, None], found[None]).mean(dim=(-1, -2)).sum(dim=0).mean()
-        return jensen_shannon(found, self.own).mean(dim=(-1, -2)), moved, apart
+        apart = self._over_rows(jensen_shannon(found[:, None], found[None])).sum(dim=0).mean()
+        return self._over_rows(jensen_shannon(found, self.own)), moved, apart
+
+    def _over_rows(self, distances: Tensor) -> Tensor:
+        """The mean of distances [...,H,R] over heads and the rows that have a choice; 0 without any."""
+        return (distances.mean(dim=-2) * self.choice).sum(dim=-1) / self.choice.sum().clamp(min=1)
 
     def _put(self, rows: Rows, found: Tensor) -> Tensor:
         meant = self.bench.asked[rows.start : rows.stop]

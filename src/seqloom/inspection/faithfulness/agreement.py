@@ -30,6 +30,7 @@ from seqloom.types import Padded
 MOST_LEFT_OUT = 128  # tokens of an input of more than 512 that are left out, one by one
 MOST_READ = 2**18  # tokens that are read for it: of a longer input fewer are left out
 CHANCE = 0.05
+BINS = 10  # of a histogram of tau, from -1 to 1
 
 
 class Agreement(NamedTuple):
@@ -53,6 +54,7 @@ class Pair(NamedTuple):
     overlap: float  # of the top tenth, the mean
     inputs: int
     undefined: int  # inputs of fewer than 3 tokens, or with equal numbers throughout
+    histogram: tuple[int, ...]  # how many inputs have a tau in each of ten equal parts of -1 to 1
 
 
 def agreements(scores: dict[str, np.ndarray]) -> tuple[Agreement, ...]:
@@ -84,7 +86,8 @@ def _pair(found: Sequence[Agreement], answer: str | None) -> Pair:
     mean, spread, significant = (float(each) for each in measured) if taus else (None, None, None)
     shared = float(np.mean([each.overlap for each in found]))
     one, other = found[0][:2]
-    return Pair(one, other, answer, mean, spread, significant, shared, len(found), len(found) - len(taus))
+    counts = tuple(int(count) for count in np.histogram(values, bins=BINS, range=(-1, 1))[0])
+    return Pair(one, other, answer, mean, spread, significant, shared, len(found), len(found) - len(taus), counts)
 
 
 def gradient(subject: Subject, reading: Reading, layer: AttentionLayer | None) -> np.ndarray:

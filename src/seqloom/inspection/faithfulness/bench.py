@@ -45,14 +45,22 @@ class Bench(NamedTuple):
         """[N,1,R,S] the weights that may be moved."""
         return rows.allowed & self.free & self.asked[rows.start : rows.stop, None]
 
+    def has_choice(self, rows: Rows) -> Tensor:
+        """[R] the rows that are meant and have two weights or more that may be moved: others have to stay."""
+        return self.movable(rows)[0, 0].sum(dim=-1) > 1
+
     def affordable(self, count: int) -> int:
         """How many of so many variants are tried: all, unless the weights are too many."""
         return min(count, max(FEWEST, MOST_TRIED // max(1, self.cells)))
 
+    @property
+    def at_once(self) -> int:
+        """How many variants one pass reads."""
+        return max(1, MOST_ELEMENTS // max(1, len(self.layer.keys), len(self.layer.queries)))
+
     def under(self, trial: Trial, count: int) -> Tensor:
         """[count,Q,K] the answers under so many variants of the weights; gradients go through."""
-        each = max(1, MOST_ELEMENTS // max(1, len(self.layer.keys), len(self.layer.queries)))
-        parts = (slice(start, min(start + each, count)) for start in range(0, count, each))
+        parts = (slice(start, min(start + self.at_once, count)) for start in range(0, count, self.at_once))
         return torch.cat([self._under(trial, part) for part in parts])
 
     def _under(self, trial: Trial, part: slice) -> Tensor:

@@ -83,6 +83,9 @@ def _until_flipped(bench: Bench, order: np.ndarray) -> float | None:
     """The share of tokens, in this order, without whose weights the decision is another one; None if it stays."""
     steps = bench.affordable(min(MOST_STEPS, len(order)))
     counts = np.unique(np.linspace(1, len(order), steps).round().astype(int))
-    found = bench.under(erasure(bench, [order[:count] for count in counts]), len(counts))
-    over = (flipped(found, decided(bench.own)) >= MOST).cpu().numpy()
-    return float(counts[over.argmax()] / len(order)) if over.any() else None
+    for some in np.split(counts, range(bench.at_once, len(counts), bench.at_once)):  # those behind a flip tell nothing
+        found = bench.under(erasure(bench, [order[:count] for count in some]), len(some))
+        over = (flipped(found, decided(bench.own)) >= MOST).cpu().numpy()
+        if over.any():
+            return float(some[over.argmax()] / len(order))
+    return None

@@ -23,10 +23,22 @@ def held(subject: Subject, reading: Reading, path: str) -> Iterator[None]:
     kept = _before(subject, reading, path)
     with ExitStack() as stack:
         for name, output in kept.items():
-            module = subject.model.get_submodule(name)
-            module.__dict__["forward"] = _again(output)  # in front of the method of its class
-            stack.callback(module.__dict__.pop, "forward")
+            stack.enter_context(_giving(subject.model.get_submodule(name), output))
         yield
+
+
+@contextmanager
+def _giving(module: nn.Module, output: Padded) -> Iterator[None]:
+    """Inside the `with`, the module gives copies of this output; one that gave copies before does so again behind."""
+    before = module.__dict__.get("forward")
+    module.__dict__["forward"] = _again(output)  # in front of the method of its class
+    try:
+        yield
+    finally:
+        if before is None:
+            del module.__dict__["forward"]
+        else:
+            module.__dict__["forward"] = before
 
 
 def _again(output: Padded) -> Callable[..., Padded]:

@@ -16,7 +16,10 @@ from seqloom.inspection.faithfulness.erasing import Erased, erased
 from seqloom.inspection.faithfulness.permuting import Permuted, permuted
 from seqloom.inspection.faithfulness.removing import chosen_removal
 from seqloom.inspection.faithfulness.uniform import Evened, decisions, even, seed_distance
+from seqloom.inspection.pace import work
 from seqloom.inspection.subject import Reading, Subject
+
+TESTS = 4  # kinds of them: weights tried, the explanation made, others made, tokens taken away
 
 Explain = Callable[[Reading], Any]  # -> [T] a number for each token of the first side
 
@@ -26,6 +29,7 @@ class Wishes(NamedTuple):
 
     layer: int | str | None = None
     explain: Explain | None = None
+    explanation: str = "This explanation"  # what it is called
     removal: str | None = None
     permutations: int = 100
     steps: int = 500  # of an adversary
@@ -80,14 +84,14 @@ def layer_of(subject: Subject, reading: Reading, wishes: Wishes) -> AttentionLay
         if wishes.explain is not None and wishes.layer is None:
             return None
         raise ConfigError(
-            error.problem, fix="give explain=, a function from a reading to a number for each token"
+            error.problem, fix="name a method of attribution, method=occlusion, or give explain= in Python"
         ) from None
     found = chosen_layer(layers, wishes.layer)
     if wishes.explain is None and found.keys != reading.sides[0].tokens:
         side = reading.sides[0].name
         raise ConfigError(
             f"{found.path} does not look at the tokens of the {side}, and tokens are taken away from these",
-            fix=f"choose a layer that reads the {side}, or give explain=",
+            fix=f"choose a layer that reads the {side}, or name a method of attribution: method=occlusion",
         )
     return found
 
@@ -95,26 +99,30 @@ def layer_of(subject: Subject, reading: Reading, wishes: Wishes) -> AttentionLay
 def measured(subject: Subject, reading: Reading, wishes: Wishes, draws: Draws, *, search: bool) -> Example:
     """Every test on one input; the adversary only if there shall be a `search` for one."""
     layer, attention, weights = layer_of(subject, reading, wishes), None, None
-    if layer is not None:
-        with at_bench(subject, reading, layer) as bench:
-            attention, weights = _attention(bench, wishes, draws, search=search), bench.weights
-    removal = chosen_removal(subject, reading, wishes.removal)
-    scores = weights if wishes.explain is None else _explained(reading, wishes.explain)
-    assert scores is not None, "layer_of refuses a model without attention that nothing explains"
-    told = {"attention" if wishes.explain is None else "explanation": scores}
-    told |= {} if weights is None or wishes.explain is None else _fitting(weights, scores)
-    told["gradient"] = gradient(subject, reading, layer)
-    told["leave-one-out"] = left_out(subject, reading, removal, draws.numpy)
-    columns = decisions(subject, reading)
-    return Example(
-        reading.sides[0].texts,
-        subject.name(columns[0]) if len(columns) == 1 else None,
-        columns,
-        told,
-        attention,
-        rationale(subject, reading, scores, removal, draws.numpy),
-        agreements(told),
-    )
+    with work("kinds of tests", TESTS) as moved:
+        if layer is not None:
+            with at_bench(subject, reading, layer) as bench:
+                attention, weights = _attention(bench, wishes, draws, search=search), bench.weights
+        moved(1)
+        removal = chosen_removal(subject, reading, wishes.removal)
+        scores = weights if wishes.explain is None else _explained(reading, wishes.explain)
+        assert scores is not None, "layer_of refuses a model without attention that nothing explains"
+        told = {"attention" if wishes.explain is None else "explanation": scores}
+        told |= {} if weights is None or wishes.explain is None else _fitting(weights, scores)
+        moved(1)
+        told["gradient"] = gradient(subject, reading, layer)
+        told["leave-one-out"] = left_out(subject, reading, removal, draws.numpy)
+        moved(1)
+        columns = decisions(subject, reading)
+        return Example(
+            reading.sides[0].texts,
+            subject.name(columns[0]) if len(columns) == 1 else None,
+            columns,
+            told,
+            attention,
+            rationale(subject, reading, scores, removal, draws.numpy),
+            agreements(told),
+        )
 
 
 def _attention(bench: Bench, wishes: Wishes, draws: Draws, *, search: bool) -> Attention:

@@ -40,12 +40,15 @@ def permuted(bench: Bench, draw: torch.Generator, count: int = PERMUTATIONS) -> 
 def shuffled(weights: Tensor, movable: Tensor, draw: torch.Generator) -> Tensor:
     """The weights [N,H,R,S] with the movable ones of each row in a random order, the others where they are."""
     places = torch.arange(weights.shape[-1], device=weights.device)
-    movable = movable.expand_as(weights)
     noise = torch.rand(weights.shape, generator=draw).to(weights.device)
-    # Both orders put the movable places first and the others, in order, behind them: these meet themselves.
-    into = torch.where(movable, -1.0 / (places + 2), places + 2.0).argsort(dim=-1)
+    # Both orders put the movable places first and the others, in order, behind them: these meet themselves. The first
+    # order is the same for all heads, and where all may be moved it is the one that they stand in.
     out_of = torch.where(movable, noise - 2, places + 2.0).argsort(dim=-1)
-    return torch.empty_like(weights).scatter(-1, into, weights.gather(-1, out_of))
+    found = weights.gather(-1, out_of)
+    if bool(movable.all()):
+        return found
+    into = torch.where(movable, -1.0 / (places + 2), places + 2.0).argsort(dim=-1)
+    return torch.empty_like(weights).scatter(-1, into.expand_as(weights), found)
 
 
 def evened(rows: Rows, movable: Tensor) -> Tensor:

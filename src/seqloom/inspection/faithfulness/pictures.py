@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from seqloom.figures import Bars, Figure, HeatMap, Line, Matrix, Series, Strip
-from seqloom.inspection.faithfulness.agreement import Pair
+from seqloom.inspection.faithfulness.agreement import BINS, CHANCE, Pair
 from seqloom.inspection.faithfulness.eraser import POINTS, Curves
 from seqloom.inspection.faithfulness.measuring import Attention, Example
 from seqloom.inspection.faithfulness.summary import Bin, Measure
@@ -13,6 +13,7 @@ from seqloom.inspection.view import MEDIUM
 
 CELLS = 240  # of the overview of a long input
 STRONGEST = 20
+ANSWERS = 20  # of which a histogram has a row each, the most frequent
 LABELS = {
     "attention": "weight",
     "explanation": "given",
@@ -74,6 +75,34 @@ def agreement_table(pairs: Sequence[Pair]) -> Figure:
         values=[[each.tau, each.spread, each.significant, each.overlap] for each in pairs],
         span=(-1.0, 1.0),
     )
+
+
+def tau_histograms(pairs: Sequence[Pair]) -> list[Figure]:
+    """How many inputs have which tau, of each pair of explanations: over all answers, and by the answer."""
+    names = dict.fromkeys((each.one, each.other) for each in pairs)
+    return [_histogram(name, [each for each in pairs if each[:2] == name]) for name in names]
+
+
+def _histogram(name: tuple[str, str], pairs: Sequence[Pair]) -> Figure:
+    every, *by_answer = pairs
+    pairs = [every, *sorted(by_answer, key=lambda each: -each.inputs)[:ANSWERS]]
+    edges = np.linspace(-1, 1, BINS + 1)
+    return Matrix(
+        title=f"Kendall's tau of {name[0]} and {name[1]}",
+        caption=f"Inputs by their tau, in columns from the number above on; {_said_of_chance(pairs)}.",
+        rows=["all answers" if each.answer is None else each.answer for each in pairs],
+        columns=[f"{edge:.1f}" for edge in edges[:-1]],
+        values=[list(each.histogram) for each in pairs],
+        x_label="tau",
+    )
+
+
+def _said_of_chance(pairs: Sequence[Pair]) -> str:
+    """The share of inputs whose tau is hardly chance, and how many have none."""
+    every = pairs[0]
+    if every.significant is None:
+        return "it is undefined for all of them"
+    return f"p ≤ {CHANCE:g} for {every.significant:.0%} of them, undefined for {every.undefined} more"
 
 
 def shuffles(attention: Attention) -> Figure:

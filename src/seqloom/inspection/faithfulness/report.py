@@ -7,7 +7,7 @@ Everything is asked of the model in evaluation mode with h fixed where weights a
 seed: the same call gives the same report.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -16,6 +16,9 @@ import numpy as np
 from seqloom.errors import ConfigError, DataError
 from seqloom.figures import Figure
 from seqloom.inspection.asking import read
+from seqloom.inspection.attention_layers import layers_of
+from seqloom.inspection.attribution.methods import method_of
+from seqloom.inspection.attribution.single import attribution
 from seqloom.inspection.faithfulness import pictures
 from seqloom.inspection.faithfulness.adversary import CANDIDATES, CLOSE, STEPS
 from seqloom.inspection.faithfulness.agreement import Pair, pairs
@@ -26,10 +29,12 @@ from seqloom.inspection.faithfulness.removing import chosen_removal
 from seqloom.inspection.faithfulness.summary import Bin, Measure, bins, evidence, mean_curves, measures
 from seqloom.inspection.faithfulness.uniform import Needed, decisions, needed
 from seqloom.inspection.faithfulness.verdict import Badge, Evidence, Level, level_of, reservations, verdict
+from seqloom.inspection.pace import work
 from seqloom.inspection.subject import Reading, Subject
 from seqloom.inspection.view import View
 
 ADVERSARIES = 20  # inputs that adversarial weights are searched for: half a second each
+USUAL = "integrated"  # attribution of a model without attention
 MOST_PERMUTATIONS, MOST_STEPS = 10_000, 10_000
 
 
@@ -73,10 +78,9 @@ class FaithfulnessView(View):
             raise DataError(f"'{name}' was not measured", fix=f"choose from {', '.join(found)}")
         return found[name]
 
-    def to_json(self) -> dict[str, Any]:
+    def told_values(self, *, whole: bool) -> Mapping[str, Any]:
         """The numbers, with the level and the verdict before them."""
-        known = super().to_json()
-        return {"kind": known.pop("kind"), "level": self.level, "verdict": self.verdict, **known}
+        return {"kind": self.kind, "level": self.level, "verdict": self.verdict, **super().told_values(whole=whole)}
 
     def figures(self) -> tuple[Figure, ...]:
         curves = pictures.removal_curves(
@@ -87,7 +91,8 @@ class FaithfulnessView(View):
         common = [curves, pictures.agreement_table(self.pairs), pictures.overview(self.measures)]
         if len(self.examples) == 1:
             return (*self._of_one(self.examples[0]), *common)
-        return (*common, *([pictures.by_sharpness(self.bins)] if self.bins else []))
+        sharp = [pictures.by_sharpness(self.bins)] if self.bins else []
+        return (*common, *sharp, *pictures.tau_histograms(self.pairs))
 
     @staticmethod
     def _of_one(example: Example) -> list[Figure]:
@@ -98,7 +103,11 @@ class FaithfulnessView(View):
                 found.append(pictures.erasures(example.attention.erased.taken))
         return found
 
-    def sentences(self) -> tuple[str, ...]:
+    def text(self, width: int = 80, *, colour: bool = False) -> str:
+        """The verdict and what is said beside it, then the figures that they rest on."""
+        return "\n\n".join([self.prose(width), *(figure.text(width, colour) for figure in self.figures())])
+
+    def _sentences(self) -> tuple[str, ...]:
         return (self.verdict, *reservations(self.evidence), *self._methods())
 
     def _methods(self) -> list[str]:
@@ -134,6 +143,7 @@ def faithfulness(
     readings: Reading | list[Reading],
     *,
     layer: int | str | None = None,
+    method: str | None = None,
     explain: Explain | None = None,
     removal: str | None = None,
     truths: Sequence[str | int] | None = None,
@@ -145,19 +155,45 @@ def faithfulness(
     close: float = CLOSE,
     seed: int = 0,
 ) -> FaithfulnessView:
-    """How far the attention of a layer, or what `explain` says of each token, may be believed on these inputs.
+    """How far the attention of a layer, or an attribution by `method`, may be believed on these inputs.
 
+    Without `method` it is the attention; of a model that has none, integrated gradients. `explain` gives a number for
+    each token of a reading, for explanations of one's own.
     `uniform` is a model of the same build that learnt with equal weights, `others` are models from other seeds, and
     `truths` are the right answers. `adversaries` is the number of inputs that adversarial weights are searched for.
     """
     given: list[Reading] = [readings] if isinstance(readings, Reading) else list(readings)
-    wishes = Wishes(layer, explain, removal, permutations, steps, close, tuple(others))
+    wishes = Wishes(layer, explain, removal=removal, permutations=permutations, steps=steps, close=close)
+    wishes = _by_method(subject, given, wishes._replace(others=tuple(others)), method)
     _require(subject, given, wishes, truths, adversaries)
-    draws = Draws.seeded(seed)
-    examples = tuple(
-        measured(subject, reading, wishes, draws, search=number < adversaries) for number, reading in enumerate(given)
-    )
+    draws, examples = Draws.seeded(seed), tuple[Example, ...]()
+    with work("inputs", len(given)) as moved:
+        for number, reading in enumerate(given):
+            examples += (measured(subject, reading, wishes, draws, search=number < adversaries),)
+            moved(1)
     return _view(subject, given, wishes, examples, _needed(subject, given, examples, truths, uniform), seed)
+
+
+def _by_method(subject: Subject, given: Sequence[Reading], wishes: Wishes, method: str | None) -> Wishes:
+    """The wishes with an attribution as what is asked about, where one is named or there is no attention."""
+    if method is not None and wishes.explain is not None:
+        raise ConfigError("method and explain are given, and one picture is asked about", fix="leave one of them out")
+    if method is None and (wishes.explain is not None or wishes.layer is not None or _attends(subject, given)):
+        return wishes
+    name = method or USUAL
+    called = f"The attribution by {method_of(name).title}"
+
+    def explain(reading: Reading) -> np.ndarray:
+        return attribution(subject, reading, method=name).parts[0].values
+
+    return wishes._replace(explain=explain, explanation=called)
+
+
+def _attends(subject: Subject, given: Sequence[Reading]) -> bool:
+    try:
+        return not given or bool(layers_of(subject, given[0]))
+    except ConfigError:
+        return False
 
 
 def _view(
@@ -169,7 +205,7 @@ def _view(
     seed: int,
 ) -> FaithfulnessView:
     layer, found = layer_of(subject, given[0], wishes), measures(examples)
-    picture = "This explanation" if wishes.explain is not None or layer is None else f"The attention of {layer.path}"
+    picture = wishes.explanation if wishes.explain is not None or layer is None else f"The attention of {layer.path}"
     return FaithfulnessView(
         title="How far may the picture be believed?",
         picture=picture,

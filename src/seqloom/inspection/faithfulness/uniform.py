@@ -5,8 +5,8 @@ retrained    a model of the same build that learnt with equal weights (pooling "
              does *the task* need them? If it scores as well, none of the other tests says anything about need.
 seeds        models of the same build from other seeds: JSD of their weights from these, the median over the models.
              The furthest weights of an adversary mean something where they lie beyond this, so it is measured as theirs
-             is: row by row and head by head, all keys in, the mean. The heads of another model stand in any order, so
-             each is set beside one that is like it.
+             is: row by row and head by head, all keys in, the mean over rows that have a choice. The heads of another
+             model stand in any order, so each is set beside one that is like it.
 """
 
 from collections.abc import Sequence
@@ -112,13 +112,14 @@ def _read_again(other: Subject, reading: Reading) -> Reading:
 
 
 def _rows(bench: Bench) -> Tensor:
-    """[H,R,S] the model's own weights in the rows that are meant, or in some of them, evenly spread."""
+    """[H,R,S] the model's own weights in the rows that are meant and have a choice, or in some, evenly spread."""
     every = -(-bench.cells // MOST_CELLS)
     meant = bench.asked.nonzero()[::every, 0]
     found: list[Tensor] = []
 
     def keep(rows: Rows, _part: slice) -> Tensor:
         mine = meant[(meant >= rows.start) & (meant < rows.stop)] - rows.start
+        mine = mine[bench.has_choice(rows)[mine]]
         found.append(rows.weights[0, :, mine].double().cpu())
         return rows.weights
 
@@ -133,6 +134,8 @@ def _distance(own: Tensor, others: Tensor) -> float:
             f"{own.shape[1]}",
             fix="compare models of the same build",
         )
+    if not own.shape[1]:
+        return 0.0  # of one word every model makes the same picture
     apart = torch.stack([jensen_shannon(head, others).mean(dim=-1) for head in own])  # [H,H]
     return float(np.mean(_matched(apart.numpy())))
 

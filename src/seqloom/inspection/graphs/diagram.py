@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from seqloom.errors import DataError
-from seqloom.figures.axis import brief
+from seqloom.figures.axis import brief, minus_signed
 from seqloom.figures.colours import Scale, scale_of
 from seqloom.figures.figure import MARGIN, NARROWEST, Block, Figure, Plot
-from seqloom.figures.legend import LEGEND_HEIGHT, drawn_legend, written_legend
+from seqloom.figures.legend import LEGEND_HEIGHT, drawn_legend, legend_width, written_legend
 from seqloom.figures.markup import Markup, filled, hatched, hover, label, look, tag, together, width_of
 from seqloom.figures.words import shortened, visible, wrap
 from seqloom.inspection.graphs.layout import Layout, Place, Size, layered
@@ -74,7 +74,8 @@ class Diagram(Figure):
     def _plot(self) -> Plot:
         sizes = [_size(card) for card in self.cards]
         layout = layered(sizes, [(link.source, link.target) for link in self.links], gap=GAP)
-        width = max(NARROWEST, layout.width + 2 * MARGIN)
+        legend_room = legend_width(self.size_label, gaps=self._has_gaps)
+        width = max(NARROWEST, max(layout.width, legend_room) + 2 * MARGIN)
         scale = self._scale()
         legend = drawn_legend(scale, self.size_label, MARGIN, room=width - 2 * MARGIN, gaps=self._has_gaps)
         shift = f"translate({(width - layout.width) / 2:g} {LEGEND_HEIGHT + 6:g})"
@@ -141,7 +142,7 @@ def _drawn(at: int, card: Card, place: Place, size: Size, scale: Scale) -> Marku
         tag(
             "g",
             label(
-                text,
+                text if kind == "name" else minus_signed(text),
                 left + SIDE + 12,
                 place.y + 18 + LINE * row,
                 size=letters,

@@ -62,8 +62,8 @@ class ExpressionGraph(View):
         return (*self._forward(), *self._backward())
 
     def _drawn(self) -> dict[int, int]:
-        """The number of the card of each node that has one: numbers that were written have none."""
-        seen = [at for at, node in enumerate(self.nodes) if node.operation != "number" or at == self.target]
+        """The number of the card of each node that has one: numbers that were written have none, unless named."""
+        seen = [at for at, node in enumerate(self.nodes) if not _is_bare(node) or at == self.target]
         return {at: card for card, at in enumerate(seen)}
 
     def _forward(self) -> Iterator[Step]:
@@ -80,6 +80,8 @@ class ExpressionGraph(View):
         """The gradient of one node: what each of its readers passes on, and their sum."""
         node, end = self.nodes[at], self.nodes[self.target].name
         whole = f"∂{end}/∂{node.name}"
+        if node.operation == "number" and at != self.target:
+            return f"{node.name} is a number that was written: nothing comes back to it"
         parts = [(reader, edge) for reader in self.nodes for edge in reader.edges if edge.parent == at]
         if at == self.target or not parts:
             why = "where the way back begins" if at == self.target else f"{end} does not depend on it"
@@ -118,21 +120,40 @@ class ExpressionGraph(View):
         ]
         return "\n".join(lines)
 
-    def sentences(self) -> tuple[str, ...]:
+    def _sentences(self) -> tuple[str, ...]:
         """The result, the gradients, and what of it may surprise."""
         end = self.nodes[self.target]
         slopes = ", ".join(f"∂{end.name}/∂{name} = {brief(slope)}" for name, slope in self.gradients.items())
         found = [f"{end.name} = {brief(end.value)}." + (f" {slopes}." if slopes else "")]
+        return (*found, *self._strongest(), *self._without_slope(), *self._by_agreement())
+
+    def _strongest(self) -> Iterator[str]:
+        """The inputs that the result reacts to most, all of them where several do alike."""
+        end = self.nodes[self.target].name
         moving = {name: abs(slope) for name, slope in self.gradients.items() if slope == slope}
-        if len(moving) > 1 and max(moving.values()) > 0:
-            found.append(f"{end.name} reacts most to {max(moving, key=lambda name: moving[name])}.")
+        most = max(moving.values(), default=0.0)
+        first = [name for name, size in moving.items() if math.isclose(size, most, rel_tol=1e-9)]
+        if len(moving) > 1 and most > 0:
+            alike = len(first) == len(moving)
+            yield f"{end} reacts to {_both(first)} alike." if alike else f"{end} reacts most to {_both(first)}."
+
+    def _without_slope(self) -> Iterator[str]:
+        """Where no change comes back, or none that is a number."""
         dead = [name for name, slope in self.gradients.items() if slope == 0]
-        found += [f"Dead: no change comes back to {', '.join(dead)}."] if dead else []
-        lost = [node.name for node in self.nodes if node.gradient != node.gradient]
-        found += [f"The derivative by {', '.join(lost)} is not defined here."] if lost else []
+        lost = [node.name for node in self.nodes if math.isnan(node.gradient)]
+        endless = [node.name for node in self.nodes if math.isinf(node.gradient)]
+        yield from [f"Dead: no change comes back to {', '.join(dead)}."] if dead else []
+        yield from [f"The derivative by {', '.join(lost)} is not defined here."] if lost else []
+        yield from [f"The derivative by {', '.join(endless)} is infinite here: no step follows it."] if endless else []
+
+    def _by_agreement(self) -> Iterator[str]:
+        """Where there is a corner, and a slope was agreed on."""
         if any(node.operation == "relu" and self.nodes[node.parents[0]].value == 0 for node in self.nodes):
-            found.append("The slope of relu at 0 is taken to be 0, as in torch; some lectures print 1.")
-        return tuple(found)
+            yield "The slope of relu at 0 is taken to be 0, as in torch; some lectures print 1."
+        for node in self.nodes:
+            values = [self.nodes[at].value for at in node.parents]
+            if node.operation in ("max", "min") and values.count(node.value) > 1:
+                yield f"Inputs of {node.operation} that are equal share its slope, as in torch: {node.name} has a tie."
 
     def figures(self) -> tuple[Figure, ...]:
         """The diagram; of a very large expression the part of it nearest to the result."""
@@ -158,8 +179,9 @@ class ExpressionGraph(View):
     def _card(self, at: int) -> Card:
         node = self.nodes[at]
         name = node.name if node.written in (node.name, brief(node.value)) else f"{node.name} = {node.written}"
-        size = abs(node.gradient) if abs(node.gradient) < float("inf") else None
-        slope = f"gradient {brief(node.gradient)}"
+        written = node.operation == "number" and at != self.target
+        size = abs(node.gradient) if math.isfinite(node.gradient) and not written else None
+        slope = "" if written else f"gradient {brief(node.gradient)}"
         return Card(
             name, f"value {brief(node.value)}", slope, size, note=self._told_gradient(at), is_input=not node.parents
         )
@@ -171,9 +193,9 @@ class ExpressionGraph(View):
         steps = [step._replace(card=step.card - skipped) for step in self.steps() if step.card >= skipped]
         return walking_page(self.title, [Part("", "", self.sentences(), [replace(drawn, title="")], steps)])
 
-    def to_json(self) -> dict[str, Any]:
-        """The numbers as plain values."""
-        return {**super().to_json(), "result": self.result, "sentences": list(self.sentences())}
+    def told_values(self, *, whole: bool) -> Mapping[str, Any]:
+        """Every number, the result, and what is said about it."""
+        return {**super().told_values(whole=whole), "result": self.result, "sentences": self.sentences()}
 
 
 def expression_graph(text: str, values: Mapping[str, float]) -> ExpressionGraph:
@@ -194,6 +216,15 @@ def _link(source: int, target: int, edges: list[Edge]) -> Link:
     note = "; ".join(f"local derivative {edge.formula} = {brief(edge.local)}" for edge in edges)
     size = abs(passed) if abs(passed) < float("inf") else None
     return Link(source, target, size, f"{note}; passes back {brief(passed)}")
+
+
+def _is_bare(node: Node) -> bool:
+    """Whether it is a number that stands in a formula without a name."""
+    return node.operation == "number" and node.name == node.written
+
+
+def _both(names: list[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _bracketed(value: float) -> str:

@@ -15,7 +15,10 @@ from seqloom.inspection.graphs.expression import ExpressionGraph, expression_gra
 from seqloom.inspection.graphs.model import ModelGraph
 from seqloom.inspection.graphs.recording import Given, recorded, replaced, tensors_in
 from seqloom.inspection.graphs.repeats import with_steps
+from seqloom.inspection.graphs.trace import Trace
 from seqloom.inspection.subject import Reading, Subject
+
+ANSWER = "answer"  # the part of a graph that stands behind the model
 
 
 @overload
@@ -60,8 +63,15 @@ def answer_graph(
         return goal.of(scores(subject, inputs))[0]
 
     with resting(subject.model):
-        trace = with_steps(recorded(run, list(_named("", inputs)), subject.model))
+        trace = with_steps(_answered(recorded(run, list(_named("", inputs)), subject.model)))
     return ModelGraph(title=f"Graph of {goal.name}", trace=trace)
+
+
+def _answered(trace: Trace) -> Trace:
+    """The same with what stands behind the model, how one number is taken out of its scores, as a part of its own."""
+    last = max((at for at, op in enumerate(trace.ops) if op.path), default=len(trace.ops))
+    ops = [op._replace(path=(ANSWER,)) if at > last else op for at, op in enumerate(trace.ops)]
+    return trace._replace(ops=tuple(ops))
 
 
 def _root(of: Any) -> nn.Module | None:

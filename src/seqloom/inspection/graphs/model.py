@@ -1,7 +1,7 @@
 """The graph of a model or of a function of tensors: collapsed to its parts, each of which can be opened."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -15,7 +15,7 @@ from seqloom.inspection.graphs.parts import Box, Inside, inside, path_of
 from seqloom.inspection.graphs.telling import told, told_shape, told_summary
 from seqloom.inspection.graphs.trace import Op, Trace
 from seqloom.inspection.graphs.walking import Part, Step, walking_page
-from seqloom.inspection.view import View, plain
+from seqloom.inspection.view import View
 
 MOST_OPERATIONS = 2_000  # that are told one by one; beyond it parts stay collapsed
 MOST_GRIDS = 3
@@ -126,7 +126,7 @@ class ModelGraph(View):
 
     # --- what is said ------------------------------------------------------------------------------------------------
 
-    def sentences(self) -> tuple[str, ...]:
+    def _sentences(self) -> tuple[str, ...]:
         """How large it is, and where to look: the largest gradient, the first NaN, what is dead."""
         ops = self._ops
         calls = len({op.path for op in ops if len(op.path) > len(self._path)})
@@ -232,28 +232,26 @@ class ModelGraph(View):
         shown = [replace(drawn, title=""), *figures[1:]]
         return Part(self.part, self.part, self.sentences(), shown, steps, [one for one in way if one[1] in known])
 
-    def to_json(self) -> dict[str, Any]:
-        """The boxes that are seen, the weights, and up to 2,000 operations one by one."""
+    def told_values(self, *, whole: bool) -> Mapping[str, Any]:
+        """The boxes that are seen, the weights, and up to 2,000 operations one by one, or all of them."""
         seen = self.inside
         ops = self._ops
-        whole = [plain(op) for op in ops] if len(ops) <= MOST_OPERATIONS else None
-        boxes = [self._box_as_json(box) for box in seen.boxes]
         return {
             "kind": self.kind,
             "title": self.title,
             "part": self.part,
-            "result": plain(self.result),
-            "boxes": boxes,
-            "links": [one._asdict() for one in seen.joints],
-            "operations": whole,
+            "result": self.result,
+            "boxes": [self._box_content(box) for box in seen.boxes],
+            "links": seen.joints,
+            "operations": ops if whole or len(ops) <= MOST_OPERATIONS else None,
             "num_operations": len(ops),
-            "weights": plain(self.trace.weights),
-            "sentences": list(self.sentences()),
+            "weights": self.trace.weights,
+            "sentences": self.sentences(),
         }
 
-    def _box_as_json(self, box: Box) -> dict[str, Any]:
+    def _box_content(self, box: Box) -> dict[str, Any]:
         op = self.trace.ops[box.result]
-        told_of = {"value": plain(op.value), "gradient": plain(op.gradient), "shape": list(op.shape)}
+        told_of = {"value": op.value, "gradient": op.gradient, "shape": list(op.shape)}
         return {"name": self._name(box), "parts": list(box.calls), "num_operations": len(box.ops), **told_of}
 
 

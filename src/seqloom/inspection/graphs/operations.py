@@ -20,6 +20,7 @@ class Operation(NamedTuple):
     slopes: Callable[[Numbers, float], tuple[float, ...]]  # (inputs, result) -> the derivative by each input
     formulas: tuple[str, ...]  # of those, one for each input; the last one serves all further ones
     takes: int | None = 1  # how many inputs; None: two or more
+    tied: str = ""  # the formula of inputs that are chosen together, {ties} of them
 
 
 def _sigmoid(x: float) -> float:
@@ -68,6 +69,7 @@ OPERATIONS: Mapping[str, Operation] = {
         "{x}/{y}", lambda v: v[0] / v[1], lambda v, out: (1 / v[1], -out / v[1]), ("1/{y}", "-{out}/{y}"), 2
     ),
     "pow": Operation("{x}^{y}", lambda v: v[0] ** v[1], _power_slopes, ("{y}*{x}^({y} - 1)", "{out}*log({x})"), 2),
+    "same": Operation("{x}", lambda v: v[0], lambda *_: (1.0,), ("1",)),  # another name: b = a
     "neg": Operation("-{x}", lambda v: -v[0], lambda *_: (-1.0,), ("-1",)),
     "exp": Operation("exp({x})", lambda v: math.exp(v[0]), lambda _, out: (out,), ("{out}",)),
     "log": Operation("log({x})", lambda v: math.log(v[0]), lambda v, _: (1 / v[0],), ("1/{x}",)),
@@ -93,8 +95,22 @@ OPERATIONS: Mapping[str, Operation] = {
     "abs": Operation(
         "abs({x})", lambda v: abs(v[0]), lambda v, _: (float((v[0] > 0) - (v[0] < 0)),), ("the sign of {x}",)
     ),
-    "max": Operation("max({all})", max, _chosen, ("1 if {each} is the largest, else 0",), None),
-    "min": Operation("min({all})", min, _chosen, ("1 if {each} is the smallest, else 0",), None),
+    "max": Operation(
+        "max({all})",
+        max,
+        _chosen,
+        ("1 if {each} is the largest, else 0",),
+        None,
+        "1 shared by the {ties} that are the largest",
+    ),
+    "min": Operation(
+        "min({all})",
+        min,
+        _chosen,
+        ("1 if {each} is the smallest, else 0",),
+        None,
+        "1 shared by the {ties} that are the smallest",
+    ),
     # The share of the first input; `-log(softmax(z1, z2))` is the cross-entropy when the first class is the right one.
     "softmax": Operation(
         "softmax({all})",
@@ -104,5 +120,5 @@ OPERATIONS: Mapping[str, Operation] = {
         None,
     ),
 }
-SIGNS = ("add", "sub", "mul", "div", "pow", "neg")
+SIGNS = ("add", "sub", "mul", "div", "pow", "neg", "same")
 FUNCTIONS: Mapping[str, int | None] = {name: it.takes for name, it in OPERATIONS.items() if name not in SIGNS}

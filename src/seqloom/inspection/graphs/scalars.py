@@ -15,7 +15,7 @@ from typing import NamedTuple
 from seqloom.errors import DataError, did_you_mean
 from seqloom.figures.axis import brief
 from seqloom.inspection.graphs.grammar import Applied, Name, Number, Statement, Term, fault, parse
-from seqloom.inspection.graphs.operations import FUNCTIONS, OPERATIONS
+from seqloom.inspection.graphs.operations import FUNCTIONS, OPERATIONS, Operation
 
 MOST_NODES = 2_000
 LAST = "L"  # the name of the last result, where it has none: a loss, as in the lectures
@@ -110,7 +110,7 @@ class _Builder:
         for statement in statements:
             last = statement is statements[-1]
             name = statement.name or (LAST if last and LAST not in self.taken else None)
-            self.target = self._made(statement.term, name)
+            self.target = self._made(_renamed(statement), name)
             if statement.name is not None:
                 self.place[statement.name] = self.target
 
@@ -140,18 +140,17 @@ class _Builder:
         called = name or self._new_name()
         names = [self.nodes[at].name for at in parents]
         slopes = operation.slopes(inputs, value)
-        formulas = [operation.formulas[min(at, len(operation.formulas) - 1)] for at in range(len(parents))]
+        formulas = _formulas(operation, inputs, value)
         edges = tuple(
             Edge(parent, slope, _filled(formula, names, called, at), 0.0)
             for at, (parent, slope, formula) in enumerate(zip(parents, slopes, formulas, strict=True))
             if self._depends(parent)
         )
-        numbers = [_bracketed(self.nodes[at].value) for at in parents]
         return Node(
             called,
             term.operation,
             _filled(operation.written, names, called),
-            _filled(operation.written, numbers, called),
+            _with_numbers(term, inputs),
             value,
             0.0,
             edges,
@@ -166,9 +165,8 @@ class _Builder:
         except OverflowError:
             value = math.inf
         if isinstance(value, complex) or not math.isfinite(value):
-            written = _filled(OPERATIONS[term.operation].written, [_bracketed(one) for one in inputs], "")
             why = "is too large for a number" if value == math.inf else "is not a number"
-            raise fault(self.text, term.place, f"{written} {why}", "choose other values")
+            raise fault(self.text, term.place, f"{_with_numbers(term, inputs)} {why}", "choose other values")
         return value
 
     def _depends(self, at: int) -> bool:
@@ -183,6 +181,27 @@ class _Builder:
         number = next(n for n in range(1, MOST_NODES + 2) if f"n{n}" not in self.taken)
         self.taken.add(f"n{number}")
         return f"n{number}"
+
+
+def _renamed(statement: Statement) -> Term:
+    """What a statement computes; one that only gives another name to something is a step of its own."""
+    if statement.name is not None and isinstance(statement.term, Name):
+        return Applied("same", (statement.term,), statement.term.place)
+    return statement.term
+
+
+def _formulas(operation: Operation, inputs: list[float], value: float) -> list[str]:
+    """The derivative by each input, written; where several inputs are chosen together, that they share it."""
+    ties = inputs.count(value) if operation.tied else 0
+    usual = [operation.formulas[min(at, len(operation.formulas) - 1)] for at in range(len(inputs))]
+    shared = operation.tied.replace("{ties}", str(ties))
+    return [shared if ties > 1 and one == value else formula for one, formula in zip(inputs, usual, strict=True)]
+
+
+def _with_numbers(term: Applied, inputs: list[float]) -> str:
+    """An operation on numbers, written: below zero in brackets, but where those of a function stand around it."""
+    told = [brief(value) if term.operation in FUNCTIONS else _bracketed(value) for value in inputs]
+    return _filled(OPERATIONS[term.operation].written, told, "")
 
 
 def _bracketed(value: float) -> str:

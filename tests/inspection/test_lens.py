@@ -1,0 +1,140 @@
+"""The layer lens: its last row is the model's own answer, and what it tells of the others is what the head says."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from inspection_common import LINES, SETTINGS, subject_of, task_on
+from seqloom.errors import ConfigError
+from seqloom.inspection.asking import read, scores
+from seqloom.inspection.front import Inspection
+from seqloom.inspection.lens import LensView, lens
+from seqloom.inspection.next_symbols import next_symbols
+from seqloom.inspection.subject import Reading, Subject
+from seqloom.taps import recording
+from seqloom.text.symbols import MASK
+
+TEXT = "the cat sat on a mat"
+
+
+def writer(folder: Path, recipe: str) -> tuple[Subject, Reading]:
+    subject = subject_of(task_on(folder, "lm"), recipe)
+    return subject, read(subject, TEXT)
+
+
+def filler(folder: Path, monkeypatch: pytest.MonkeyPatch, recipe: str) -> tuple[Subject, Reading]:
+    monkeypatch.setitem(LINES, "masked", LINES["lm"])
+    monkeypatch.setitem(SETTINGS, "masked", {"task": "masked"})
+    subject = subject_of(task_on(folder, "masked"), recipe)
+    return subject, read(subject, "the cat [MASK] on a mat")
+
+
+def require_own_answer(subject: Subject, reading: Reading, view: LensView) -> None:
+    with torch.no_grad():
+        own = scores(subject, reading.inputs)[0].double().softmax(dim=-1).numpy()
+    np.testing.assert_allclose(view.probability[-1], own.max(axis=1), atol=1e-6)
+    assert view.symbols[-1] == tuple(subject.name(int(one)) for one in own.argmax(axis=1))
+    np.testing.assert_allclose(view.entropy[-1], -(own * np.log(own)).sum(axis=1), atol=1e-5)
+
+
+@pytest.mark.parametrize("recipe", ["transformer", "lstm", "gru", "linear-attention", "cnn"])
+def test_the_last_row_is_the_answer_of_the_model(tmp_path: Path, recipe: str) -> None:
+    subject, reading = writer(tmp_path, recipe)
+    view = lens(subject, reading)
+    require_own_answer(subject, reading, view)
+    known = next_symbols(subject, reading)
+    np.testing.assert_allclose(view.truth[-1], np.exp(-known.surprisal), atol=1e-6)
+    np.testing.assert_array_equal(view.rank[-1], known.rank)
+    assert view.tokens[:2] == ("BEGIN", "the") and view.said[:2] == ("the", "cat")
+
+
+@pytest.mark.parametrize("recipe", ["encoder", "bilstm"])
+def test_a_masked_model_is_asked_about_the_symbols_that_stand_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recipe: str
+) -> None:
+    subject, reading = filler(tmp_path, monkeypatch, recipe)
+    view = lens(subject, reading)
+    require_own_answer(subject, reading, view)
+    gap = [token.symbol for token in reading.sides[0].tokens].index(MASK)
+    assert view.said[gap] == "?" and view.said[gap - 1] == "cat"
+    assert np.isnan(view.truth[:, gap]).all() and (view.rank[:, gap] == 0).all()
+    assert not np.isnan(np.delete(view.truth, gap, axis=1)).any()
+    assert view.to_json()["truth"][0][gap] is None
+
+
+@pytest.mark.parametrize("recipe", ["transformer", "seq2seq"])
+def test_a_translator_is_read_off_its_decoder(tmp_path: Path, recipe: str) -> None:
+    subject = subject_of(task_on(tmp_path, "translate"), recipe)
+    reading = read(subject, "the big cat", target="le chat")
+    view = lens(subject, reading)
+    require_own_answer(subject, reading, view)
+    assert (view.tokens[0], view.said[0]) == ("BEGIN", "le")
+
+
+def test_a_layer_is_read_through_the_norm_and_the_head_of_the_model(tmp_path: Path) -> None:
+    subject, reading = writer(tmp_path, "transformer")
+    model: Any = subject.model
+    with torch.no_grad(), recording(model, "decoder.layers.0.output") as told:
+        scores(subject, reading.inputs)
+        (states,) = told["decoder.layers.0.output"]
+        norm = model.decoder.exit[0].module
+        own = (norm(states[0]) @ model.head.table.T + model.head.bias).softmax(dim=-1).numpy()
+    view = lens(subject, reading)
+    np.testing.assert_allclose(view.probability[0], own.max(axis=1), atol=1e-6)
+    said = np.array(reading.said)
+    np.testing.assert_allclose(view.truth[0], own[np.arange(len(said)), said], atol=1e-6)
+    order = [1 + int((row > row[one]).sum()) for row, one in zip(own, said, strict=True)]
+    np.testing.assert_array_equal(view.rank[0], order)
+
+
+def test_an_answer_is_decided_where_no_later_layer_says_otherwise() -> None:
+    symbols = (("a", "a", "b"), ("a", "b", "c"), ("a", "a", "c"))
+    numbers = np.full((3, 3), 0.5)
+    view = LensView(
+        title="x",
+        layers=tuple(f"decoder.layers.{at}.output" for at in range(3)),
+        tokens=("1", "2", "3"),
+        said=("a", "a", "a"),
+        first=0,
+        symbols=symbols,
+        probability=numbers,
+        entropy=numbers,
+        rank=np.ones((3, 3), dtype=int),
+        truth=numbers,
+    )
+    assert view.decided.tolist() == [0, 2, 1]
+    assert "1 after layer 0, 1 after layer 1, 1 after layer 2" in view.sentences()[0]
+    assert "[a 0.50]" in view.text()  # framed: it is what truly comes
+
+
+def test_a_window_is_a_part_of_the_whole(tmp_path: Path) -> None:
+    subject = subject_of(task_on(tmp_path, "lm"), "gru")
+    reading = read(subject, " ".join(["the cat sat on a big mat"] * 30))
+    whole, part = lens(subject, reading), lens(subject, reading, window=(150, 160))
+    np.testing.assert_allclose(part.truth, whole.truth[:, 150:160], atol=1e-6)
+    assert part.tokens == whole.tokens[150:160] and part.first == 150
+    assert [figure.kind for figure in part.figures()] == ["matrix", "line"]
+    assert [figure.kind for figure in whole.figures()][:2] == ["heat_map", "heat_map"]
+    with pytest.raises(ConfigError, match=r"from 5 to 500 is not inside the 211"):
+        lens(subject, reading, window=(5, 500))
+
+
+def test_what_has_no_lens_says_why_and_what_there_is(tmp_path: Path) -> None:
+    subject = subject_of(task_on(tmp_path, "classify"), "transformer")
+    with pytest.raises(ConfigError, match=r"classify says no symbols.*states"):
+        lens(subject, read(subject, TEXT))
+    subject = subject_of(task_on(tmp_path, "translate"), "seq2seq-dot")
+    asked = Inspection(subject, "the cat", target="le chat")
+    assert "only 2 of the 3 layers" in asked.missing()["lens"]
+
+
+def test_dropout_and_modes_are_left_alone(tmp_path: Path) -> None:
+    subject, reading = writer(tmp_path, "transformer")
+    still = lens(subject, reading)
+    subject.model.train()
+    again = lens(subject, reading)
+    assert subject.model.training
+    np.testing.assert_array_equal(still.truth, again.truth)
