@@ -26,6 +26,11 @@ class Tap(nn.Module):
     def __deepcopy__(self, memo: dict[int, Any]) -> "Tap":
         return Tap()  # whoever listens to a model does not listen to its copies
 
+    @property
+    def is_heard(self) -> bool:
+        """Whether somebody listens, who may put something else in place."""
+        return bool(self._listeners)
+
     def forward(self, value: Tensor) -> Tensor:
         """The value itself, or what a listener put in its place."""
         for name, listener in self._listeners:

@@ -13,6 +13,7 @@ from seqloom.cli import app
 from seqloom.cli.view_options import only_in_python, options_of, settings, typed
 from seqloom.data.synthetic import NAMES
 from seqloom.errors import ConfigError, SeqloomError
+from seqloom.inspection import plain_values
 from seqloom.inspection.attribution import export
 from seqloom.inspection.attribution.single import AttributionView, attribution
 from seqloom.inspection.front import LOOKS
@@ -49,6 +50,26 @@ def test_a_view_is_that_of_python(run: Path, tmp_path: Path) -> None:
     assert "What moved" in look(run, "a good film", "--view", "attribution", "--answer", "bad")
     look(run, "a good film", "--view", "cutting", "--out", tmp_path / "a.json")
     assert json.loads((tmp_path / "a.json").read_text())["kind"] == "cutting"
+
+
+def test_json_has_every_number_where_the_whole_is_asked_for(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plain_values, "MOST_NUMBERS", 2)
+    asked = [run, "a good film", "--view", "attribution", "--method", "occlusion"]
+    assert "in_blocks" in json.loads(look(*asked, "--json"))
+    view = load(run).inspect("a good film").attribution(method="occlusion")
+    assert json.loads(look(*asked, "--json", "--whole")) == view.to_json(whole=True)
+    look(*asked, "--whole", "--out", tmp_path / "a.json")
+    assert json.loads((tmp_path / "a.json").read_text()) == view.to_json(whole=True)
+
+
+def test_the_command_that_is_advised_for_how_far_to_believe_a_picture_tells_it(run: Path) -> None:
+    asked = [run, "a good film", "--view"]
+    advised = look(*asked, "attribution", "--method", "occlusion").split("Faithfulness not measured; ")[1]
+    assert "--view faithfulness --method NAME" in " ".join(advised.split())
+    quick = ["--set", "permutations=2", "--set", "adversaries=0"]
+    assert "believed" in look(*asked, "faithfulness", "--set", "method=occlusion", *quick)
 
 
 def test_a_file_gives_the_input_and_the_inputs_around_it(run: Path, tmp_path: Path) -> None:
@@ -128,6 +149,9 @@ def test_bad_rows_of_a_file_are_refused_before_any_is_explained(
         (["--data", "pictures"], "'pictures' holds pictures, and the model reads one text"),
         (["a", "--layer", "1"], "layer belongs to a view"),
         (["--view", "cutting"], "nothing to read"),
+        (["a", "--view", "cutting", "--whole"], "--whole belongs to the JSON of a view"),
+        (["a", "--view", "cutting", "--whole", "--out", "a.svg"], "--whole belongs to the JSON of a view"),
+        (["a", "--json", "--whole"], "--whole belongs to the JSON of a view"),
         (["a", "--view", "cutting", "--out", "a.pdf"], "not written as 'a.pdf'.*html"),
         (["a", "--view", "cutting", "--out", "no/where/a.png"], "no folder no/where"),
         (["a", "--view", "attribution", "--out", "a.jsonl"], "a line for each row.*--data FILE"),
@@ -147,10 +171,32 @@ def test_options_are_read_from_the_signatures_of_all_views() -> None:
         assert all(option.said for option in options_of(one.function).values()), name
 
 
+def test_a_label_that_is_a_number_is_asked_about_by_its_name(tmp_path: Path) -> None:
+    rows = "".join(f"a {word} film,{stars}\n" for word, stars in (("bad", 2), ("fair", 3), ("good", 1)) * 4)
+    (tmp_path / "a.csv").write_text(f"text,label\n{rows}")
+    make_run(tmp_path / "run", train=(str(tmp_path / "a.csv"),), task="classify")
+    for label in "123":
+        found = json.loads(look(tmp_path / "run", "a film", "--view", "attribution", "--answer", label, "--json"))
+        assert found["label"] == label
+    with pytest.raises(SeqloomError, match="no answer '4'"):
+        look(tmp_path / "run", "a film", "--view", "attribution", "--answer", "4")
+
+
+def test_most_says_how_many_rows_of_a_file_are_written(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a good film\nbad\n" * 150)
+    for most, count in (((), 300), (("--most", 3), 3)):
+        look(run, "--data", tmp_path / "a.txt", "--view", "attribution", "--out", tmp_path / "w.jsonl", *most)
+        assert (tmp_path / "w.jsonl").read_text().count("\n") == count
+
+
 def sample(
     subject: object, reading: object, *, a: int | str, b: tuple[int, int] | None = None, c: bool = False
 ) -> None:
     """Options of several kinds."""
+
+
+def called(subject: object, reading: object, *, answer: str | int | None = None) -> None:
+    """What is called by a name."""
 
 
 def listed(subject: object, reading: object, *, names: Sequence[str] | None = None, share: float = 0.5) -> None:
@@ -160,6 +206,7 @@ def listed(subject: object, reading: object, *, names: Sequence[str] | None = No
 def test_a_text_becomes_what_the_function_takes() -> None:
     assert typed("x", sample, {"a": "-1", "b": "3:9", "c": "yes"}) == {"a": -1, "b": (3, 9), "c": True}
     assert typed("x", sample, {"a": "cat"}) == {"a": "cat"}
+    assert typed("x", called, {"answer": "1"}) == {"answer": "1"}
     assert typed("x", listed, {"names": "p,q", "share": "1e-3"}) == {"names": ["p", "q"], "share": 0.001}
     for wrong in ({"a": "1", "b": "3"}, {"a": "1", "c": "maybe"}):
         with pytest.raises(ConfigError, match=r"(b|c) is '(3|maybe)'"):

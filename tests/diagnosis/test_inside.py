@@ -74,5 +74,5 @@ def test_without_the_look_at_learning_a_run_that_is_all_right_would_be_called_il
 def test_the_picture_says_where_a_window_ends_and_how_fast_the_rest_fades() -> None:
     drawn = flow_drawn([Flow("cnn", (5.0, 4.0, 2.0, 0.0, 0.0)), Flow("rnn", tuple(0.5**at for at in range(20)))])
     assert drawn.caption.startswith(
-        "cnn: its window ends 2 elements away, and nothing beyond it is read; rnn: times 0.5"
+        "cnn: it looks through a window: here nothing more than 2 elements away had a part in it; rnn: times 0.5"
     )

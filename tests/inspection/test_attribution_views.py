@@ -146,4 +146,4 @@ def test_pairs_of_long_texts_are_a_map() -> None:
         expected=0.0, error=None,
     )  # fmt: skip
     assert [figure.kind for figure in view.figures()] == ["heat_map", "bars"]
-    assert "adds up to no score" in view.sentences()[1]
+    assert "adds up to no score" in view.sentences()[0]

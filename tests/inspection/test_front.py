@@ -11,6 +11,7 @@ import torch
 import seqloom.inspection
 from inspection_common import subject_of, task_on
 from seqloom.errors import ConfigError, DataError, SeqloomError
+from seqloom.inspection import front
 from seqloom.inspection.asking import scores
 from seqloom.inspection.attribution.single import attribution
 from seqloom.inspection.edits import ablated
@@ -191,3 +192,12 @@ def test_a_text_that_was_cut_is_told_by_every_view_on_every_surface(tmp_path: Pa
     uncut = Inspection(whole, given, target=target)
     assert not uncut.states().notes and not Inspection(whole, given, target=target, among=[given]).health().notes
     assert "2 of 2 inputs were cut" in Inspection(short, given, target=target, among=[given]).health().sentences()[-1]
+
+
+def test_what_was_cut_is_found_out_once_for_all_views(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inspection = Inspection(subject_of(task_on(tmp_path, "classify"), "bag"), "the cat", among=["a dog"] * 3)
+    asked = list[int]()
+    monkeypatch.setattr(front, "cut_said", lambda _subject, readings: (asked.append(len(readings)), ("cut",))[1])
+    for _ in range(2):
+        assert inspection.cutting().notes == inspection.health().notes == ("cut",)
+    assert asked == [1, 4]

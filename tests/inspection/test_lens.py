@@ -9,11 +9,14 @@ import torch
 
 from inspection_common import LINES, SETTINGS, subject_of, task_on
 from seqloom.errors import ConfigError
+from seqloom.figures import Bars, Matrix
+from seqloom.figures.matrix import LARGEST_SIDE
 from seqloom.inspection.asking import read, scores
 from seqloom.inspection.front import Inspection
 from seqloom.inspection.lens import LensView, lens
 from seqloom.inspection.next_symbols import next_symbols
 from seqloom.inspection.subject import Reading, Subject
+from seqloom.inspection.view import MEDIUM, SMALL
 from seqloom.taps import recording
 from seqloom.text.symbols import MASK
 
@@ -138,3 +141,41 @@ def test_dropout_and_modes_are_left_alone(tmp_path: Path) -> None:
     again = lens(subject, reading)
     assert subject.model.training
     np.testing.assert_array_equal(still.truth, again.truth)
+
+
+def hand_made(rank: np.ndarray, truth: np.ndarray) -> LensView:
+    """Layers x positions whose numbers are known."""
+    layers, count = rank.shape
+    return LensView(
+        title="x",
+        layers=tuple(f"decoder.layers.{at}.output" for at in range(layers)),
+        tokens=tuple(f"t{at}" for at in range(count)),
+        said=tuple(f"s{at}" for at in range(count)),
+        first=1_000,
+        symbols=(("a",) * count,) * layers,
+        probability=np.full(rank.shape, 0.5),
+        entropy=np.full(rank.shape, 0.5),
+        rank=rank,
+        truth=truth,
+    )
+
+
+def test_what_truly_comes_is_framed_in_its_cell_of_every_matrix() -> None:
+    rank = np.full((LARGEST_SIDE, SMALL), 2)
+    right = [(0, 1), (3, 0), (5, SMALL - 1), (LARGEST_SIDE - 1, SMALL - 2)]  # layer, position
+    for place in right:
+        rank[place] = 1
+    matrices = [one for one in hand_made(rank, np.full(rank.shape, 0.5)).figures() if isinstance(one, Matrix)]
+    found = [(one.columns[across], one.rows[down]) for one in matrices for down, across in one.framed]
+    assert len(matrices) > 1 and matrices[-1].framed
+    assert sorted(found) == sorted((f"layer {layer}", f"t{at} → s{at}") for layer, at in right)
+
+
+def test_places_worth_looking_at_are_those_where_the_layers_find_most() -> None:
+    first, last = np.full(MEDIUM + 1, 0.5), np.full(MEDIUM + 1, 0.5)
+    last[[7, 300]], first[9], last[11] = (0.8, 0.9), 0.9, np.nan  # found, lost, unknown
+    rank = np.ones((2, MEDIUM + 1), dtype=int)
+    (bars,) = (one for one in hand_made(rank, np.stack([first, last])).figures() if isinstance(one, Bars))
+    assert bars.labels[:2] == ("1300 t300 → s300", "1007 t7 → s7")
+    np.testing.assert_allclose(bars.values[:3], [0.4, 0.3, 0.0])
+    assert not {"1009 t9 → s9", "1011 t11 → s11"} & set(bars.labels)

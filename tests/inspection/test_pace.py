@@ -7,7 +7,7 @@ import pytest
 
 from inspection_common import subject_of, task_on
 from seqloom.inspection.front import Inspection
-from seqloom.inspection.pace import watched, work
+from seqloom.inspection.pace import WHOLE, watched, work
 
 WORK: dict[str, dict[str, Any]] = {
     "attribution": {"steps": 16},
@@ -27,6 +27,56 @@ def test_long_work_tells_how_far_it_is(tmp_path: Path, name: str, capfd: pytest.
     unseen = inspection.view(name, **WORK[name])
     assert seen.to_json() == unseen.to_json()
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("task", "name", "options"),
+    [
+        ("translate", "attributions", {}),
+        ("translate", "attribution", {}),
+        ("translate", "attribution_table", {"method": "integrated"}),
+        ("classify", "swap", {"old": "cat", "new": "dog"}),
+        ("classify", "ablate", {"beside": ["attention", "attribution"]}),
+    ],
+)
+def test_inside_one_view_it_never_goes_back(tmp_path: Path, task: str, name: str, options: dict[str, Any]) -> None:
+    inspection = Inspection(subject_of(task_on(tmp_path, task), "transformer"), "the cat sat")
+    told = list[int]()
+    with watched(lambda _what, done, _total: told.append(done)):
+        inspection.view(name, **options)
+    assert told == sorted(told) and (told[0], told[-1]) == (0, WHOLE)
+    assert told.count(WHOLE) <= 5, "it is not over before it is over"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("task", "given", "method"),
+    [
+        ("translate", "the cat sat", "occlusion"),
+        ("translate", "the cat sat", "leave_one_out"),
+        ("embed", ("the cat", "a dog ran"), "integrated"),
+    ],
+)
+def test_each_of_two_sides_is_half_of_the_work(tmp_path: Path, task: str, given: Any, method: str) -> None:
+    inspection = Inspection(subject_of(task_on(tmp_path, task), "transformer"), given)
+    told = list[int]()
+    with watched(lambda _what, done, _total: told.append(done)):
+        inspection.attribution(method=method)
+    assert WHOLE // 2 in told and told == sorted(told)
+
+
+def test_a_part_of_several_works_never_goes_back_and_the_next_work_begins_anew() -> None:
+    told = list[int]()
+    with watched(lambda _what, done, _total: told.append(done)):
+        for _ in range(2):
+            with work("all", 2) as moved:
+                for _ in range(2):
+                    with work("parts", 2) as stepped:
+                        stepped(2)
+                moved(1)
+    once = [0, 0, WHOLE // 2, WHOLE // 2, WHOLE // 2, WHOLE // 2]
+    assert told == once + once
 
 
 def test_work_that_fails_is_over() -> None:

@@ -2,11 +2,13 @@
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 import pytest
 
+from seqloom.errors import ConfigError
 from seqloom.figures import Bars, Figure
 from seqloom.inspection.plain_values import MOST_BLOCKS, MOST_NUMBERS, blocks, plain
 from seqloom.inspection.view import View
@@ -57,3 +59,16 @@ def test_a_block_without_a_number_is_none() -> None:
     told = blocks(np.full(MOST_NUMBERS, np.nan))
     assert set(told["mean"]) == set(told["maximum"]) == {None}
     assert plain({"a": np.float32(np.nan), "b": (np.int64(2), "x")}) == {"a": None, "b": [2, "x"]}
+
+
+def test_a_truth_of_numpy_is_one_of_python() -> None:
+    told = plain({"one": np.bool_(True), "many": np.array([False]), "part": np.array([True])[0]})
+    assert json.loads(json.dumps(told)) == {"one": True, "many": [False], "part": True} and told["one"] is True
+
+
+def test_a_file_tells_every_number_where_it_is_asked_to(tmp_path: Path) -> None:
+    view = Numbers(title="x", values=np.ones(MOST_NUMBERS + 1))
+    assert json.loads(view.save(tmp_path / "a.json").read_text()) == view.to_json()
+    assert json.loads(view.save(tmp_path / "a.json", whole=True).read_text()) == view.to_json(whole=True)
+    with pytest.raises(ConfigError, match=r"a\.svg has no numbers"):
+        view.save(tmp_path / "a.svg", whole=True)

@@ -37,17 +37,20 @@ def graph(
 ) -> None:
     """Show how an expression is computed, and how its gradient comes back: every value, every local derivative."""
     given = _numbers(values or [])
+    if rate is not None and not math.isfinite(rate):
+        raise DataError(f"the rate is {rate}, which is not a number", fix="write --rate 0.1, for example")
     from seqloom.inspection.graphs.expression import expression_graph
 
     view, screen = expression_graph(expression, given), Screen()
+    after = "" if rate is None else _stepped(view, rate)
     if out is not None:
         view.save(out)
     if json:
         screen.print(msgspec.json.encode(view.to_json()).decode(), markup=False, soft_wrap=True)
         return
     screen.print(Text(view.text(max(NARROWEST, min(WIDEST, screen.width)))), soft_wrap=True)
-    if rate is not None:
-        screen.print(_stepped(view, rate), markup=False, soft_wrap=True)
+    if after:
+        screen.print(after, markup=False, soft_wrap=True)
     if out is not None:
         screen.print(f"\nThe graph is written to {out}", markup=False, soft_wrap=True)
 
@@ -81,4 +84,6 @@ def _stepped(view: "ExpressionGraph", rate: float) -> str:
 
     after, name = view.stepped(rate), view.nodes[view.target].name
     moved = ", ".join(f"{one} = {brief(value)}" for one, value in after.inputs.items())
-    return f"\nOne step at rate {brief(rate)}: {moved}.\n{name} was {brief(view.result)} and is {brief(after.result)}."
+    climbs = ", which climbs since it is below 0" if rate < 0 else ""
+    results = f"{name} was {brief(view.result)} and is {brief(after.result)}."
+    return f"\nOne step at rate {brief(rate)}{climbs}: {moved}.\n{results}"

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from seqloom.loaded import LoadedModel
 
 NARROWEST, WIDEST = 50, 160  # columns
+MOST = 200  # inputs of a file that views of data are of
 LINES = ".jsonl"  # a file of a line for each row
 EXPORTED = "attribution"  # the view that is written so
 
@@ -94,7 +95,10 @@ def inspect(
         Path | None,
         typer.Option(metavar="FILE", help="More inputs, or the name of a set; the first, if no text is given."),
     ] = None,
-    most: Annotated[int, typer.Option(min=1, metavar="COUNT", help="How many of them are read.")] = 200,
+    most: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="COUNT", help="How many of them are read; else 200, and all of them for .jsonl."),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -102,28 +106,33 @@ def inspect(
         ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
+    whole: Annotated[bool, typer.Option("--whole", help="JSON with every number, however many there are.")] = False,
     *,
     shared: InputOptions,
 ) -> None:
     """Look inside a model: attention, gates, gradients, filters, attributions, and whether to believe them."""
     named = {"layer": layer, "head": head, "row": row, "side": side, "answer": answer, "against": against}
     named |= {"at": at, "method": method, "words": "yes" if words else None}
-    asked = {name: value for name, value in named.items() if value is not None} | settings(set_ or ())
+    asked = settings(set_ or (), [(name, value) for name, value in named.items() if value is not None])
     if view is None and (asked or out is not None):
         raise ConfigError(f"{'--out' if out else next(iter(asked))} belongs to a view", fix="name one: --view NAME")
+    if target is not None and not target.strip():
+        raise ConfigError("--target is empty", fix="give the translation to look at, or leave it out")
+    if whole and not (view is not None and (json or (out is not None and out.suffix == ".json"))):
+        raise ConfigError("--whole belongs to the JSON of a view", fix="--view NAME --json, or --out FILE.json")
     options = {} if view is None else _options(view, asked)
     how = shared.reading()
     _require(view, texts or [], data, out)
     loaded = load_on(model, shared.device)
-    rows = Rows(loaded, data, how, shared)
+    rows = Rows(loaded, data, how, shared, most)
     if out is not None and out.suffix == LINES:
         return _export(loaded, rows, out, options)
     with work_bar() as show, watched(show):
         with rows:
-            given, others = _given(loaded, texts or [], iter(rows), most)
+            given, others = _given(loaded, texts or [], islice(rows, most or MOST))
             inspection = loaded.inspect(given, target=target, among=others)
         found = None if view is None else inspection.view(view, **options)
-    return _list(inspection, json) if found is None else _show(found, out, json)
+    return _list(inspection, json) if found is None else _show(found, out, json, whole=whole)
 
 
 def _options(view: str, asked: dict[str, str]) -> dict[str, Any]:
@@ -141,13 +150,15 @@ def _require(view: str | None, texts: list[str], data: Path | None, out: Path | 
         return
     from seqloom.inspection.view import WRITERS
 
-    if out.suffix == LINES and (view != EXPORTED or data is None or texts):
+    by_lines = view == EXPORTED and data is not None and not texts
+    if out.suffix == LINES and not by_lines:
         raise ConfigError(
             f"{out.name} would have a line for each row of a file, and that is asked for otherwise",
             fix=f"seqloom inspect MODEL --data FILE --view {EXPORTED} --out {out.name}",
         )
     if out.suffix not in (*WRITERS, LINES):
-        raise ConfigError(f"a view is not written as '{out.name}'", fix=f"end it in {', '.join([*WRITERS, LINES])}")
+        endings = [*WRITERS, *([LINES] if by_lines else [])]
+        raise ConfigError(f"a view is not written as '{out.name}'", fix=f"end it in {', '.join(endings)}")
     if not out.parent.is_dir():
         raise ConfigError(f"there is no folder {out.parent}", fix="make it first")
 
@@ -155,8 +166,11 @@ def _require(view: str | None, texts: list[str], data: Path | None, out: Path | 
 class Rows:
     """The inputs of a file or a set as `inspect` takes them; what is wrong is told at the end of the `with`."""
 
-    def __init__(self, loaded: "LoadedModel", path: Path | None, how: ReadingConfig, shared: InputOptions) -> None:
-        self.loaded, self.path, self.how, self.shared, self.ledger = loaded, path, how, shared, Ledger()
+    def __init__(
+        self, loaded: "LoadedModel", path: Path | None, how: ReadingConfig, shared: InputOptions, most: int | None
+    ) -> None:
+        self.loaded, self.path, self.how, self.shared, self.most = loaded, path, how, shared, most
+        self.ledger = Ledger()
 
     def __iter__(self) -> Iterator[Any]:
         from seqloom.data.examples import Words
@@ -164,7 +178,8 @@ class Rows:
         if self.path is None:
             return
         named = not self.path.exists() and str(self.path).isidentifier()
-        for example in self._of_set(str(self.path)) if named else self._of_file(self.path):
+        examples = self._of_set(str(self.path)) if named else self._of_file(self.path)
+        for example in islice(examples, self.most):
             yield example.input.words() if isinstance(example.input, Words) else example.input
 
     def _of_file(self, path: Path) -> "Iterator[Example]":
@@ -197,7 +212,7 @@ class Rows:
         """How many inputs there are; what is bad among them is refused now, before work that takes long."""
         if self.path is None or self.path.is_fifo():
             return 0  # nobody knows: what is read once is gone
-        again = Rows(self.loaded, self.path, self.how, self.shared)
+        again = Rows(self.loaded, self.path, self.how, self.shared, self.most)
         found = sum(1 for _ in again)
         again.ledger.close()
         return found
@@ -211,18 +226,18 @@ class Rows:
             tell(self.ledger, None)
 
 
-def _given(loaded: "LoadedModel", texts: list[str], rows: Iterator[Any], most: int) -> tuple[Any, list[Any]]:
+def _given(loaded: "LoadedModel", texts: list[str], rows: Iterator[Any]) -> tuple[Any, list[Any]]:
     """What is looked at, and what it is looked at among."""
     kind = loaded.task.asked.schema.input
     if not texts:
-        found = list(islice(rows, most))
+        found = list(rows)
         if not found:
             raise ConfigError("the file has no input", fix="give a text")
         return found[0], found[1:]
     if kind in ("vectors", "picture"):
         raise ConfigError(f"the model reads {kind}, and a text is none", fix="give a file of them: --data FILE")
     _require_count(loaded, texts)
-    others = list(islice(rows, most))
+    others = list(rows)
     if kind == "words":
         return " ".join(texts).split(), others
     return texts[0] if len(texts) == 1 else tuple(texts), others
@@ -236,9 +251,11 @@ def _require_count(loaded: "LoadedModel", texts: list[str]) -> None:
     if not counts or len(texts) in counts or joined:
         return
     reads = " or ".join(("no", "one", "two")[count] for count in counts)
+    quoted = f'put each text in quotes: "{escaped(" ".join(texts))}"' if max(counts) == 1 else "put each in quotes"
+    translates = loaded.task.meaning.schema.target == "text" and len(texts) == 2
     raise ConfigError(
         f"the model reads {reads} {'text' if max(counts) == 1 else 'texts'}, and {len(texts)} are given",
-        fix=f'put each text in quotes: "{escaped(" ".join(texts))}"' if max(counts) == 1 else "put each in quotes",
+        fix=f'the translation to look at is --target "{escaped(texts[1])}"; else {quoted}' if translates else quoted,
     )
 
 
@@ -275,12 +292,12 @@ def _lines(said: dict[str, str]) -> list[str]:
     return [f"  {name:<{width}}  {sentence}" for name, sentence in said.items()]
 
 
-def _show(view: "View", out: Path | None, json: bool) -> None:
+def _show(view: "View", out: Path | None, json: bool, *, whole: bool) -> None:
     screen = Screen()
     if out is not None:
-        view.save(out)
+        view.save(out, whole=whole and out.suffix == ".json")
     if json:
-        return screen.print(msgspec.json.encode(view.to_json()).decode(), markup=False, soft_wrap=True)
+        return screen.print(msgspec.json.encode(view.to_json(whole=whole)).decode(), markup=False, soft_wrap=True)
     if out is None:
         coloured = screen.color_system is not None and not screen.no_color
         drawn = view.text(max(NARROWEST, min(WIDEST, screen.width)), colour=coloured)

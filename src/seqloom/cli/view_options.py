@@ -3,7 +3,8 @@
     --layer 2   --row cat   --set top_k=5   --set window=100:200   --set beside=attention,gates
 
 What a view takes is read from its signature, so that no option is written down twice. A number is a number wherever one
-fits: `--row 3` is the fourth token, whatever it reads.
+fits, `int | str`: `--row 3` is the fourth token, whatever it reads. What is called by a name is `str | int` there, and
+typed it always is a name: `--answer 3` is the label "3", as labels of stars are called, and not the fourth label.
 """
 
 import inspect
@@ -66,13 +67,13 @@ def typed(view: str, function: Callable[..., Any], given: Mapping[str, str]) -> 
     return {name: _value(name, text, known[name]) for name, text in given.items()}
 
 
-def settings(texts: Iterable[str]) -> dict[str, str]:
-    """What `--set NAME=VALUE` says, by name.
+def settings(texts: Iterable[str], flags: Iterable[tuple[str, str]] = ()) -> dict[str, str]:
+    """What `--set NAME=VALUE` says, by name, behind what flags of their own say.
 
     >>> settings(["top_k=5", "word= left"])
     {'top_k': '5', 'word': ' left'}
     """
-    found = dict[str, str]()
+    found = dict(flags)
     for text in texts:
         name, mark, value = text.partition("=")
         if not mark or not name.isidentifier():
@@ -102,7 +103,10 @@ def _plain(kind: Any) -> Any:
 
 
 def _value(name: str, text: str, option: Option) -> Any:
-    for kind in sorted(map(_plain, option.kinds), key=list(WORDS).index):
+    kinds = [_plain(kind) for kind in option.kinds]
+    if kinds[0] is str:
+        return text
+    for kind in sorted(kinds, key=list(WORDS).index):
         try:
             return READERS[kind](text)
         except ValueError:
@@ -133,7 +137,7 @@ def _texts(text: str) -> list[str]:
 WORDS: Mapping[Any, str] = {
     bool: "yes or no",
     int: "a number",
-    float: "a fraction",
+    float: "a number, such as 0.5",
     tuple[int, int]: "two numbers, START:STOP",
     Sequence[int]: "numbers with commas between them",
     Sequence[str]: "names with commas between them",

@@ -19,6 +19,8 @@ def work_bar() -> Iterator[Show]:
         work = bar.add_task("", total=None)
 
         def show(what: str, done: int, total: int) -> None:
+            if done < bar.tasks[0].completed:  # other work: the time of what is done says nothing about it
+                bar.reset(work)
             bar.update(work, description=what, completed=min(done, total), total=total or None)
 
         yield show

@@ -5,8 +5,10 @@ a beam wrote is read once more as it stands in the answer, so that no row can be
 
     coverage_j = sum_t a_tj        what a source token got of all target tokens; T / S of them on average
 
-Links that are known to be right are between words, so with them pieces are put together. A target word is linked to the
-source word that it looked at most; one that looked at a special symbol most is linked to nothing.
+Links that are known to be right are between words, so with them pieces are put together. Words are those between
+spaces, numbered as `text.split()` numbers them whatever the tokeniser cuts: a mark belongs to the word that it stands
+at, a space to the word behind it. A target word is linked to the source word that it looked at most; one that looked at
+a special symbol most is linked to nothing.
 """
 
 from collections.abc import Sequence
@@ -18,10 +20,12 @@ import numpy as np
 from seqloom.errors import ConfigError
 from seqloom.figures import Figure, Matrix, Strip
 from seqloom.inspection.attention import AttentionView, attention
-from seqloom.inspection.attention_layers import AttentionLayer, chosen_layer, layers_of
-from seqloom.inspection.attention_tables import units
+from seqloom.inspection.attention_layers import AttentionLayer, chosen_heads, chosen_layer, heard, layers_of
+from seqloom.inspection.attention_rows import AttentionRows
+from seqloom.inspection.attention_tables import Asked, blocks, units
 from seqloom.inspection.gold_links import Fit, Gold, WordPair, fit_of, gold_links, require_inside
 from seqloom.inspection.subject import Reading, Subject
+from seqloom.inspection.tokens import NO_WORD, Token
 from seqloom.inspection.view import MEDIUM, SMALL, View
 
 LITTLE, MUCH = 0.25, 2.5  # of the average coverage: below the one a token is uncovered, above the other over-covered
@@ -37,7 +41,7 @@ class AlignmentView(View):
     coverage: np.ndarray  # [S]
     uncovered: tuple[int, ...]  # numbers of source tokens
     over_covered: tuple[int, ...]
-    links: tuple[WordPair, ...]  # source and target: of each target token what it looked at most; none beyond 512
+    links: tuple[WordPair, ...]  # source and target: what each target token looked at most; beyond 512 with gold alone
     gold: Gold | None  # the links that were given, by the numbers of what is shown
     fit: Fit | None  # of the links of the weights to those
 
@@ -128,21 +132,18 @@ def alignment(
     """The weights from target to source, of the last layer that looks at it and the mean of its heads if not told.
 
     `gold` are links that are known to be right, (number of the source word, number of the target word) or a text of
-    them, `0-0 1-2 3?4`, of which those with ? are possible. They are between words, which are shown then.
+    them, `0-0 1-2 3?4`, of which those with ? are possible. They are between words as `text.split()` gives them, from
+    0, which are shown then.
     """
-    target = reading.sides[-1]
-    crossing = [each for each in layers_of(subject, reading) if not each.same and each.queries == target.tokens]
-    if len(reading.sides) < 2 or not crossing:
-        raise ConfigError(
-            "this model aligns nothing: no layer of a target reads a source by weights",
-            fix="choose a translator with attention, such as transformer or seq2seq-dot",
-        )
-    chosen = chosen_layer(crossing, layer)
     known = gold_links(gold)
-    by_word = words or bool(known.every)
+    if known.every:
+        reading, words = _by_spaces(reading), True
+    chosen = chosen_layer(_crossing(subject, reading), layer)
     shown = _shown(known, chosen) if known.every else None
-    weights = attention(subject, reading, layer=chosen.path, head=head, words=by_word, exclude_special=exclude_special)
-    links = () if weights.values is None else _strongest(weights.values)
+    weights = attention(subject, reading, layer=chosen.path, head=head, words=words, exclude_special=exclude_special)
+    links = () if weights.values is None else _strongest([weights.values])
+    if weights.values is None and shown is not None:
+        links = _links(subject, reading, chosen, head, exclude_special)
     usual = np.nanmean(weights.mass)
     return AlignmentView(
         title=f"Alignment by {chosen.path}",
@@ -152,31 +153,67 @@ def alignment(
         over_covered=tuple(int(at) for at in np.flatnonzero(weights.mass > MUCH * usual)),
         links=links,
         gold=shown,
-        fit=None if shown is None or not links else fit_of(_between_words(links, chosen), shown),
+        fit=None if shown is None else fit_of(_between_words(links, chosen), shown),
     )
 
 
-def _words_of(layer: AttentionLayer) -> tuple[list[int], list[int]]:
-    """Where the words of the source and of the target stand among what is shown."""
-    sides = units(layer.keys, words=True), units(layer.queries, words=True)
-    source, target = ([int(at) for at in np.flatnonzero(~side.special)] for side in sides)
-    return source, target
+def _crossing(subject: Subject, reading: Reading) -> list[AttentionLayer]:
+    """The layers that read the source from the target; ConfigError for a model that has none."""
+    target = reading.sides[-1]
+    found = [each for each in layers_of(subject, reading) if not each.same and each.queries == target.tokens]
+    if len(reading.sides) < 2 or not found:
+        raise ConfigError(
+            "this model aligns nothing: no layer of a target reads a source by weights",
+            fix="choose a translator with attention, such as transformer or seq2seq-dot",
+        )
+    return found
+
+
+def _by_spaces(reading: Reading) -> Reading:
+    """The same reading, the words of which are those between spaces."""
+    sides = tuple(
+        side._replace(tokens=tuple(token._replace(word=token.spaced) for token in side.tokens))
+        for side in reading.sides
+    )
+    return reading._replace(sides=sides)
+
+
+def _words_of(tokens: Sequence[Token]) -> dict[int, int]:
+    """Where each word, by its number, stands among what is shown."""
+    firsts = [tokens[start] for start in units(tokens, words=True).starts[:-1]]
+    return {token.word: at for at, token in enumerate(firsts) if token.word != NO_WORD}
 
 
 def _shown(gold: Gold, layer: AttentionLayer) -> Gold:
     """Links between words by the numbers of what is shown, where special symbols stand too."""
-    source, target = _words_of(layer)
-    require_inside(gold, len(source), len(target))
+    source, target = _words_of(layer.keys), _words_of(layer.queries)
+    require_inside(gold, source, target)
     sure, possible = (tuple((source[one], target[other]) for one, other in links) for links in gold)
     return Gold(sure, possible)
 
 
 def _between_words(links: Sequence[WordPair], layer: AttentionLayer) -> list[WordPair]:
     """The links of which neither end is a special symbol."""
-    source, target = map(set, _words_of(layer))
+    source, target = (set(_words_of(tokens).values()) for tokens in (layer.keys, layer.queries))
     return [(one, other) for one, other in links if one in source and other in target]
 
 
-def _strongest(values: np.ndarray) -> tuple[WordPair, ...]:
-    known = np.nan_to_num(values, nan=-1.0)
-    return tuple((int(best), row) for row, best in enumerate(known.argmax(axis=1)))
+def _links(
+    subject: Subject, reading: Reading, layer: AttentionLayer, head: int | None, exclude_special: bool
+) -> tuple[WordPair, ...]:
+    """The links of a table that is too large to be held, some rows at a time."""
+    rows, columns = units(layer.queries, words=True), units(layer.keys, words=True)
+    left_out = np.array([exclude_special and token.is_special for token in layer.keys], dtype=bool)
+
+    def take(_: AttentionLayer, given: AttentionRows) -> tuple[WordPair, ...]:
+        asked = Asked(chosen_heads(layer, given.num_heads, head), rows, columns, left_out)
+        return _strongest([block.values for block in blocks(given, asked)])
+
+    (found,) = heard(subject, reading, [layer], take)
+    return found
+
+
+def _strongest(tables: Sequence[np.ndarray]) -> tuple[WordPair, ...]:
+    """Of each target word, in tables of some of them each, the source word with the most weight."""
+    best = np.concatenate([np.nan_to_num(values, nan=-1.0).argmax(axis=1) for values in tables])
+    return tuple((int(source), target) for target, source in enumerate(best))

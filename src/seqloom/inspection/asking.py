@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from seqloom.data.examples import TextPair, Words
 from seqloom.errors import ConfigError, DataError
 from seqloom.inspection.subject import Reading, Side, Subject
-from seqloom.inspection.tokens import NO_WORD, Token, numbered, symbol_tokens, text_tokens
+from seqloom.inspection.tokens import NO_WORD, Token, numbered, symbol_tokens, text_tokens, written_tokens
 from seqloom.models import ElementModel, Embedder, EncoderDecoder, LanguageModel, SequenceModel
 from seqloom.tasks.continuing import begun
 from seqloom.tasks.reading import sequences
@@ -114,7 +114,7 @@ def _read_pair(subject: Subject, given: Any, target: str | None) -> Reading:
     said = (*(symbol for symbol in written if symbol != END), END)
     device = subject.device
     inputs = Pair(source, Padded.of(torch.tensor([[BEGIN, *said[:-1]]], device=device)))
-    known = symbol_tokens(task.tokenizer, said) if target is None else _target_tokens(task, target)
+    known = written_tokens(task.tokenizer, said) if target is None else _target_tokens(task, target)
     sides = Side("source", _tokens(subject, given, source), "encoder"), Side("target", known, "decoder")
     return Reading(given, inputs, sides, tuple(token.text for token in known), said)
 
@@ -186,7 +186,9 @@ def _word_tokens(tokenizer: Any, words: Words) -> tuple[Token, ...]:
     for number, (start, stop) in enumerate(words.spans):
         for token in text_tokens(tokenizer, words.text[start:stop]):
             if not token.is_special:
-                found.append(token._replace(start=start + token.start, stop=start + token.stop, word=number))
+                found.append(
+                    token._replace(start=start + token.start, stop=start + token.stop, word=number, spaced=number)
+                )
     return tuple(found)
 
 

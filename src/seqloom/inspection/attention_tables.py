@@ -44,13 +44,20 @@ def units(tokens: Sequence[Token], *, words: bool) -> Units:
     joined = [words and at > 0 and _goes_on(tokens[at - 1], token) for at, token in enumerate(tokens)]
     starts = [at for at, joins in enumerate(joined) if not joins]
     ends = [*starts[1:], len(tokens)]
-    names = tuple("".join(token.text for token in tokens[a:b]) for a, b in zip(starts, ends, strict=True))
+    names = tuple(_name(tokens[a:b]) for a, b in zip(starts, ends, strict=True))
     special = np.array([tokens[at].is_special for at in starts], dtype=bool)
     return Units(names, (*starts, len(tokens)), special)
 
 
 def _goes_on(before: Token, token: Token) -> bool:
     return token.word != NO_WORD and token.word == before.word
+
+
+def _name(tokens: Sequence[Token]) -> str:
+    """The text of tokens, a letter of which each byte is a token once."""
+    spans = [(token.start, token.stop) if token.start < token.stop else None for token in tokens]
+    again = [span is not None and span == before for before, span in zip([None, *spans], spans, strict=False)]
+    return "".join(token.text for token, seen in zip(tokens, again, strict=True) if not seen)
 
 
 class Asked(NamedTuple):

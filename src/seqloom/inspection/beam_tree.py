@@ -4,26 +4,27 @@
         BEGIN ───┤      └ dog                              dropped at step 2
                  └ a ──── cat                              given up: no better answer could come of it
 
-The search itself is watched (`seqloom.decoding.beam.search` takes the class of its hunts), so the tree is what happened
-and not a second telling of it. A candidate that was looked at is a node; one that was never looked at is none.
+The search itself is watched (`beam_watching`), so the tree is what happened and not a second telling of it. A candidate
+that was looked at is a node; one that was never looked at is none.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from seqloom.config.decoding import BeamConfig
-from seqloom.decoding.beam import Candidate, Hunt, search
-from seqloom.decoding.drafts import Stops, Written, ended
+from seqloom.decoding.beam import Hunt, search
+from seqloom.decoding.drafts import Stops, Written
 from seqloom.decoding.stepping import NEVER, begins, positions_of, room
 from seqloom.errors import ConfigError, DataError
 from seqloom.figures import Bars, Figure, Line, Series
 from seqloom.figures.network import Edge, Network, Node
 from seqloom.figures.words import fit, shortened, visible
+from seqloom.inspection.beam_watching import FATES, Fate, Looked, WatchedHunt
 from seqloom.inspection.flow import still
 from seqloom.inspection.subject import Reading, Subject
 from seqloom.inspection.view import View
@@ -31,7 +32,6 @@ from seqloom.models import EncoderDecoder, LanguageModel
 from seqloom.text.symbols import END
 from seqloom.types import Padded
 
-Fate = Literal["went on", "answer", "dropped", "given up"]
 MOST_DRAWN, MOST_STEPS = 400, 24  # nodes and steps of a drawn tree: of a larger one the winner's path is shown
 LONGEST = 16  # symbols that go on with a text, unless more are asked for
 MOST_ANSWERS = 10  # that are drawn
@@ -131,9 +131,6 @@ class BeamTreeView(View):
         return Bars(title="The answers", labels=labels, values=values, x_label="log P with its penalties")
 
 
-FATES: tuple[Fate, ...] = ("went on", "answer", "dropped", "given up")
-
-
 def beam_tree(
     subject: Subject,
     reading: Reading,
@@ -206,46 +203,6 @@ STARTS: Mapping[type[nn.Module], Callable[[Subject, Reading, BeamConfig], Start]
     LanguageModel: _go_on,
     EncoderDecoder: _translate,
 }
-
-
-class Looked(NamedTuple):
-    """A candidate, and what became of it."""
-
-    symbols: tuple[int, ...]
-    log: float
-    score: float | None
-    fate: Fate
-
-
-class WatchedHunt(Hunt):
-    """A hunt that remembers every candidate it looked at."""
-
-    def __init__(self, *asked: Any) -> None:
-        super().__init__(*asked)
-        self.rounds: list[list[Looked]] = []
-
-    def go_on(self, candidates: Iterable[Candidate], cost_of: Callable[[int], float]) -> None:
-        """Keep the likeliest, as ever, and remember all."""
-        seen: list[Candidate] = []
-        before = len(self.found)
-        super().go_on(_remembered(candidates, seen), cost_of)
-        scores = iter(self.found[before:])
-        self.rounds.append([self._looked(rank, one, scores) for rank, one in enumerate(seen)])
-
-    def _looked(self, rank: int, one: Candidate, scores: Iterator[Written]) -> Looked:
-        symbols = (*one.parent.symbols, one.symbol)
-        ends = ended(one.symbol, self.before, list(symbols), self.most, self.stops) is not None
-        if ends and rank < self.how.width:
-            return Looked(symbols, one.log, next(scores).score, "answer")
-        if tuple(symbols) in {tuple(kept.symbols) for kept in self.beam}:
-            return Looked(symbols, one.log, None, "went on")
-        return Looked(symbols, one.log, None, "given up" if not self.beam and not ends else "dropped")
-
-
-def _remembered(candidates: Iterable[Candidate], seen: list[Candidate]) -> Iterator[Candidate]:
-    for one in candidates:
-        seen.append(one)
-        yield one
 
 
 def _branches(rounds: list[list[Looked]], best: Written, subject: Subject) -> tuple[Branch, ...]:

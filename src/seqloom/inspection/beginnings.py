@@ -3,17 +3,21 @@
     beginning ──step──▶ state ──step──▶ the rest of one        rows of the beginning are the same for both
                           └────step──▶ the rest of the other
 
-A swap at the end of a long text so costs hardly more than reading it once. A state is a value, so both go on from it.
-Attention reads a text faster at once than in two steps, so the rest must be short for it to pay.
+The answers to a swap at the end of a long text so cost hardly more than reading it once; views beside them cost what
+they cost. A state is a value, so both go on from it. Attention reads a text faster at once than in two steps, so the
+rest must be short for it to pay. An edit counts positions from the start of a pass, and whoever listens hears a whole
+text: while anybody has a hand in the model, both are read whole.
 """
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from seqloom.inspection.asking import scores
 from seqloom.inspection.flow import still
 from seqloom.inspection.subject import Reading, Subject
 from seqloom.models import LanguageModel
+from seqloom.operators.kernels import OPERATORS, named
+from seqloom.taps import Tap
 from seqloom.types import Padded
 
 LEAST = 256  # symbols of a text that is worth the steps
@@ -24,9 +28,21 @@ SHORT = 0.25  # of the text: a longer rest is read as fast with all that stands 
 def scores_of_both(subject: Subject, one: Reading, other: Reading) -> tuple[Tensor, Tensor]:
     """[R,K] of each of two readings."""
     with still(subject.model):
-        if isinstance(subject.model, LanguageModel) and (start := _worth(one.inputs, other.inputs)):
-            return _continued(subject.model, one.inputs, other.inputs, start)
+        model = subject.model
+        if isinstance(model, LanguageModel) and not is_touched(model) and (start := _worth(one.inputs, other.inputs)):
+            return _continued(model, one.inputs, other.inputs, start)
         return scores(subject, one.inputs)[0], scores(subject, other.inputs)[0]
+
+
+def is_touched(model: nn.Module) -> bool:
+    """Whether somebody may act inside the model: by a tap, by a hook of torch, or by a kernel that is named.
+
+    The last is how edits inside a recurrence reach between two elements.
+    """
+    modules = list(model.modules())
+    heard = any(isinstance(module, Tap) and module.is_heard for module in modules)
+    hooked = any(module._forward_hooks or module._forward_pre_hooks for module in modules)
+    return heard or hooked or any(named(operator) is not None for operator in OPERATORS)
 
 
 def _worth(one: Padded, other: Padded) -> int:

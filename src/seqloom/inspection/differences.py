@@ -17,6 +17,7 @@ from seqloom.errors import ConfigError
 from seqloom.figures import Bars, Figure, HeatMap, Line, Matrix, Series, Strip
 from seqloom.figures.matrix import MOST_CELLS
 from seqloom.inspection.curves import blocks_of
+from seqloom.inspection.pace import work
 from seqloom.inspection.view import MEDIUM, SMALL, View
 
 # of each kind of view the arrays that can be subtracted, and which field names each of their axes; None: numbers that
@@ -74,7 +75,9 @@ class DifferenceView(View):
         return tuple(drawn) or (self._bars(),)
 
     def _sentences(self) -> tuple[str, ...]:
-        return tuple(f"Largest change of {name}: {value:.4g}." for name, value in self.largest.items())
+        return tuple(
+            f"In {self.of}, the largest change of {name}: {value:.4g}." for name, value in self.largest.items()
+        )
 
     def _bars(self) -> Figure:
         labels, values = list(self.largest) or ["nothing"], list(self.largest.values()) or [0.0]
@@ -107,7 +110,12 @@ class DifferenceView(View):
 
 def changed(look: Callable[[Asked], View], before: Asked, after: Asked) -> DifferenceView:
     """How a view of one thing differs from that of another: of two readings, two layers, two models."""
-    return difference(look(before), look(after))
+    with work("views", 2) as moved:
+        one = look(before)
+        moved(1)
+        other = look(after)
+        moved(1)
+    return difference(one, other)
 
 
 def difference(before: View, after: View) -> DifferenceView:

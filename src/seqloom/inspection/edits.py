@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from seqloom.data.problems import counted
 from seqloom.errors import ConfigError, DataError
 from seqloom.inspection.attention_layers import chosen_heads, chosen_layer, chosen_token, layers_of
 from seqloom.inspection.faithfulness.imposing import Rows, imposed
@@ -26,17 +27,19 @@ from seqloom.taps import listening, taps
 __all__ = ["ablated", "attending", "carried", "clamped", "patched"]
 
 LEAST_SUM = 1e-9
+MIXED = ".mixed"  # the tap of what the heads of a layer found, behind the path of the layer
 
 
 @contextmanager
 def ablated(subject: Subject, *, layer: int | str | None = None, head: int | None = None) -> Iterator[str]:
     """Inside the `with`, a head of a layer (all of them if none is named) finds nothing: zeros; gives its tap."""
     name = _mixing(subject, layer)
-    heads: Any = getattr(subject.model.get_submodule(name.removesuffix(".mixed")), "heads", None)
+    heads: Any = getattr(subject.model.get_submodule(name.removesuffix(MIXED)), "heads", None)
     count = 1 if heads is None else int(heads.num_heads)  # an alignment is one head
     if head is not None and not 0 <= head < count:
         raise ConfigError(
-            f"there is no head {head}: {name} has {count} heads, 0 to {count - 1}", fix="choose one of them"
+            f"there is no head {head}: {name.removesuffix(MIXED)} has {counted(count, 'head')}, 0 to {count - 1}",
+            fix="choose one of them",
         )
 
     def silence(_: str, mixed: Tensor) -> Tensor:  # [B,H,T,D/H]
@@ -49,9 +52,10 @@ def ablated(subject: Subject, *, layer: int | str | None = None, head: int | Non
 
 
 def _mixing(subject: Subject, layer: int | str | None) -> str:
-    names = [name for name in taps(subject.model) if name.endswith(".mixed")]
+    names = [name for name in taps(subject.model) if name.endswith(MIXED)]
     found = required(names, subject.model, "heads", "no layer of it is attention")
-    return chosen({name: name for name in found}, layer, "layers with heads")
+    asked = layer.removesuffix(MIXED) if isinstance(layer, str) else layer
+    return chosen({name.removesuffix(MIXED): name for name in found}, asked, "layers with heads")
 
 
 @contextmanager
@@ -79,6 +83,11 @@ def attending(
         if not is_mine or not rows.start <= at < rows.stop:
             return rows.weights
         mine = chosen_heads(asked, rows.weights.shape[1], head)
+        if rows.weights.shape[-1] != len(wanted):
+            raise DataError(
+                f"{len(wanted)} weights were given, and the text that is read has {rows.weights.shape[-1]} keys",
+                fix="read texts of the same length inside this edit",
+            )
         if bool((wanted > 0).logical_and(~rows.allowed[0, 0, at - rows.start]).any()):
             raise DataError(f"token {at} was told to read what it may not see", fix="give such tokens the weight 0")
         changed = rows.weights.clone()
@@ -142,6 +151,11 @@ def patched(
     def replace(_: str, values: Tensor) -> Tensor:
         if not turns.next():
             return values
+        if token >= values.shape[1]:
+            raise DataError(
+                f"token {token} is patched, and the text that is read has {values.shape[1]} tokens",
+                fix="read texts that are as long inside this edit",
+            )
         changed = values.clone()
         changed[:, token] = vectors[0, token]
         return changed

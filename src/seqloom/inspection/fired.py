@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from seqloom.data.problems import counted
 from seqloom.figures import Bars, Figure, HeatMap, Matrix, Strip
 from seqloom.inspection.asking import scores
 from seqloom.inspection.attribution.goals import Goal, chosen_goal
@@ -37,6 +38,11 @@ class Fired(NamedTuple):
     activation: float
     gift: float
 
+    @property
+    def is_silent(self) -> bool:
+        """Whether it found nothing here and gave nothing."""
+        return self.activation == 0 and self.gift == 0
+
 
 @dataclass(frozen=True, kw_only=True)
 class FiredView(View):
@@ -56,11 +62,11 @@ class FiredView(View):
         return sum(each.gift for each in self.fired)
 
     def figures(self) -> tuple[Figure, ...]:
-        best = self.fired[:DRAWN]
+        best = [each for each in self.fired if not each.is_silent][:DRAWN] or self.fired[:1]
         bars = Bars(
             title=f"What filters gave to {self.answer}",
-            labels=[f"{each.filter}: {' '.join(each.tokens)} ({each.at})" for each in best],
-            caption="The number of a filter, its winning n-gram, and where that stands.",
+            labels=[f"{each.filter}: {_called(each)}" for each in best],
+            caption="The number of a filter, its winning n-gram, and where that begins.",
             values=[each.gift for each in best],
             x_label="part of the score",
         )
@@ -94,10 +100,18 @@ class FiredView(View):
 
     def _sentences(self) -> tuple[str, ...]:
         said = [
-            f"Filter {each.filter} gave {each.gift:+.3g} for “{' '.join(each.tokens)}” at {each.at}."
+            f"Filter {each.filter} gave {each.gift:+.3g} for “{' '.join(each.tokens)}” at {each.places[0]}."
             for each in self.fired[:3]
+            if not each.is_silent
         ]
-        return (f"The score is {self.score:.3g}; the filters of this layer make {self.total:.3g} of it.", *said)
+        silent = sum(each.is_silent for each in self.fired)
+        rest = [f"{silent:,} of {counted(len(self.fired), 'filter')} {'is' if silent == 1 else 'are'} silent here."]
+        made = f"The score is {self.score:.3g}; the filters of this layer make {self.total:.3g} of it."
+        return (made, *said, *(rest if silent else []))
+
+
+def _called(one: Fired) -> str:
+    return "silent" if one.is_silent else f"{' '.join(one.tokens)} ({one.places[0]})"
 
 
 def fired(

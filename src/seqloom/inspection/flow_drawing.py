@@ -5,6 +5,7 @@ A factor for each element in between is a straight line there; a window is a cur
 
 from collections.abc import Sequence
 
+from seqloom.data.problems import counted
 from seqloom.figures import Line, Series
 from seqloom.inspection.flow import Flow
 
@@ -36,5 +37,6 @@ def flow_drawn(found: Sequence[Flow], title: str = "How far gradients reach") ->
 def reach_said(flow: Flow) -> str:
     """What distance does to a gradient, in words: a window cuts it off, everything else multiplies it."""
     if flow.has_window:
-        return f"its window ends {flow.norms.index(0) - 1} elements away, and nothing beyond it is read"
+        seen = counted(flow.norms.index(0) - 1, "element")  # fewer than it reads, where its widest filters are silent
+        return f"it looks through a window: here nothing more than {seen} away had a part in it"
     return f"times {flow.factor:.3g} for each element"

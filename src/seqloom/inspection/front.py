@@ -12,10 +12,13 @@ data are given this input and those that it is looked at among.
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from inspect import signature
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
+from torch import Tensor
+
+from seqloom.data.problems import counted
 from seqloom.errors import ConfigError, did_you_mean
 from seqloom.figures.markup import tag
 from seqloom.inspection import having, trials
@@ -28,7 +31,7 @@ from seqloom.inspection.attribution.single import attribution
 from seqloom.inspection.attribution.table import attribution_table
 from seqloom.inspection.attribution.together import attributions_compared
 from seqloom.inspection.beam_tree import beam_tree
-from seqloom.inspection.believing import Beliefs
+from seqloom.inspection.believing import Beliefs, shown
 from seqloom.inspection.cutting import cutting
 from seqloom.inspection.faithfulness.report import faithfulness
 from seqloom.inspection.filters import filters
@@ -43,6 +46,7 @@ from seqloom.inspection.lattice import lattice
 from seqloom.inspection.lens import lens, lens_places
 from seqloom.inspection.neighbours import neighbours
 from seqloom.inspection.next_symbols import next_symbols
+from seqloom.inspection.options import checked
 from seqloom.inspection.pace import work
 from seqloom.inspection.picture_filters import activation_maps, picture_filters
 from seqloom.inspection.positions_view import positions
@@ -65,7 +69,7 @@ class Method(partial[Any]):
     noted: Callable[[View], tuple[str, ...]]  # what the inspection has to say about a view
 
     def __call__(self, /, *given: Any, **options: Any) -> Any:
-        """What the function gives; ConfigError for options that are not its own."""
+        """What the function gives; ConfigError for options that are not its own, or not of their kind."""
         known = signature(self).parameters
         for name in options:
             if name not in known:
@@ -78,10 +82,11 @@ class Method(partial[Any]):
             if one.default is one.empty and name not in bound:
                 said = (self.__doc__ or "").splitlines()[0].rstrip(".")
                 raise ConfigError(f"the view {self.__name__} needs '{name}'", fix=f"give {name}=...; it shows: {said}")
-        view: View = super().__call__(*given, **options)
-        subject, about = self.args
-        cut = cut_said(subject, [about] if isinstance(about, Reading) else about)
-        return replace(view, notes=(*cut, *self.noted(view)))
+        asked = checked(self.__name__, self.func, bound)
+        with work("views", 1) as moved:
+            view: View = super().__call__(**asked)
+            moved(1)
+        return replace(view, notes=(*view.notes, *self.noted(view)))
 
 
 class Look(Generic[Given, P, V]):
@@ -120,6 +125,10 @@ class Look(Generic[Given, P, V]):
         """What of the inspection the function is about."""
         raise NotImplementedError
 
+    def cut(self, inspection: "Inspection") -> tuple[str, ...]:
+        """That some of it was cut, in a sentence."""
+        raise NotImplementedError
+
 
 class OfOne(Look[Reading, P, V]):
     """A view of the input alone."""
@@ -127,6 +136,10 @@ class OfOne(Look[Reading, P, V]):
     def given(self, inspection: "Inspection") -> Reading:
         """The input."""
         return inspection.reading
+
+    def cut(self, inspection: "Inspection") -> tuple[str, ...]:
+        """That the input was cut."""
+        return inspection.cut
 
 
 class OfAll(Look[list[Reading], P, V]):
@@ -136,6 +149,10 @@ class OfAll(Look[list[Reading], P, V]):
         """All of them, the input first."""
         return [inspection.reading, *inspection.among]
 
+    def cut(self, inspection: "Inspection") -> tuple[str, ...]:
+        """How many of them were cut."""
+        return inspection.all_cut
+
 
 class Inspection:
     """One input of a model, and every view of it: `views()` says which there are."""
@@ -144,7 +161,7 @@ class Inspection:
         self.subject = subject
         self.reading = read(subject, given, target=target)
         self.among = _read_all(subject, list(among))
-        self._beliefs = Beliefs()
+        self._beliefs = Beliefs(subject.model)
 
     attention = OfOne(attention, "which tokens each token reads, and how much", having.attention)
     heads = OfAll(heads, "what kind of head each one is: previous token, first token, same word", having.attention)
@@ -188,7 +205,7 @@ class Inspection:
         """The views that it has not, each with the reason."""
         return {look.name: reason for look in LOOKS.values() if (reason := self._reason(look)) is not None}
 
-    def view(self, name: str, **options: Any) -> View:
+    def view(self, name: str, /, **options: Any) -> View:
         """The view of this name: what a method of that name gives."""
         if name not in LOOKS:
             raise ConfigError(f"there is no view '{name}'", fix=did_you_mean(name, LOOKS))
@@ -198,10 +215,26 @@ class Inspection:
     def _reason(self, look: Look[Any, Any, Any]) -> str | None:
         return having.reason(look.needs, self.subject, self.reading)
 
+    @cached_property
+    def cut(self) -> tuple[str, ...]:
+        """That the input was cut, in a sentence; none where the model reads all of it."""
+        return cut_said(self.subject, [self.reading])
+
+    @cached_property
+    def all_cut(self) -> tuple[str, ...]:
+        """How many of the inputs were cut, found out once: all of them are tokenised for it."""
+        return cut_said(self.subject, [self.reading, *self.among])
+
     def noted(self, name: str, view: View) -> tuple[str, ...]:
-        """How far a picture of attention, or an attribution, may be believed, as far as that was asked before."""
+        """What is to be known about a view: that its inputs were cut, and how far a picture may be believed.
+
+        A picture of attention, or an attribution, says what `faithfulness` found if it was asked before: so the same
+        call says more after a report than before it.
+        """
         self._beliefs.learn(view)
-        return self._beliefs.badge(name, self._reason(LOOKS["faithfulness"]))
+        missing = self._reason(LOOKS["faithfulness"])
+        badges = (said for picture in shown(name, view) for said in self._beliefs.badge(picture, missing))
+        return (*LOOKS[name].cut(self), *dict.fromkeys(badges))
 
     def text(self) -> str:
         """What is looked into, and what there is to see, as lines."""
@@ -221,8 +254,8 @@ class Inspection:
 
     def told(self) -> str:
         """What is looked into, in few words."""
-        sides = ", ".join(f"{side.name} of {len(side.tokens):,} tokens" for side in self.reading.sides)
-        return f"{self.subject.task.name}: {sides}"
+        sides = ", ".join(f"{side.name} of {counted(len(side.tokens), 'token')}" for side in self.reading.sides)
+        return f"{self.subject.task.name}: {'a picture' if isinstance(self.reading.inputs, Tensor) else sides}"
 
     def _repr_html_(self) -> str:
         rows = (tag("tr", tag("td", tag("code", name)), tag("td", asks)) for name, asks in self.views().items())

@@ -1,6 +1,6 @@
 """Links between the words of two sentences that are known to be right, and how well others fit them.
 
-    "0-0 1-2 3?4"    source word - target word, from 0; a link with ? is possible, the others are sure
+    "0-0 1-2 3?4"    source word - target word, as text.split() numbers them; one with ? is possible, others are sure
 
     A found    S sure    P sure or possible
     precision = |A n P| / |A|      recall = |A n S| / |S|      AER = 1 - (|A n S| + |A n P|) / (|A| + |S|)
@@ -10,7 +10,8 @@ The alignment error rate is that of Och and Ney (2003): a possible link is neith
 
 import re
 from collections.abc import Collection, Iterable, Sequence
-from typing import NamedTuple
+from operator import index
+from typing import NamedTuple, SupportsIndex
 
 from seqloom.errors import DataError
 
@@ -49,9 +50,9 @@ def gold_links(given: str | Sequence[WordPair] | Gold) -> Gold:
     Gold(sure=((0, 0), (1, 2)), possible=((3, 4),))
     """
     if isinstance(given, Gold):
-        return given
+        return Gold(*(tuple(map(_pair, links)) for links in given))
     if not isinstance(given, str):
-        return Gold(tuple(_pair(each) for each in given))
+        return Gold(tuple(map(_pair, given)))
     parts = [_part(text) for text in given.split()]
     sure = {pair: None for mark, pair in parts if mark == "-"}  # in their order, each once
     possible = {pair: None for mark, pair in parts if mark == "?" and pair not in sure}
@@ -65,20 +66,25 @@ def _part(text: str) -> tuple[str, WordPair]:
     return found[2], (int(found[1]), int(found[3]))
 
 
-def _pair(given: Iterable[int]) -> WordPair:
-    numbers = tuple(given)
-    if len(numbers) != 2 or not all(isinstance(one, int) for one in numbers):
-        raise DataError(f"{given!r} is no link", fix="give (number of the source word, number of the target word)")
-    return numbers[0], numbers[1]
+def _pair(given: Iterable[SupportsIndex]) -> WordPair:
+    """Two whole numbers, which numpy may have made; a truth is none."""
+    try:
+        one, other = given
+        if isinstance(one, bool) or isinstance(other, bool):
+            raise TypeError
+        return index(one), index(other)
+    except (TypeError, ValueError):
+        fix = "give (number of the source word, number of the target word)"
+        raise DataError(f"{given!r} is no link", fix=fix) from None
 
 
-def require_inside(gold: Gold, source: int, target: int) -> None:
-    """Raise DataError for a link to a word that there is not."""
+def require_inside(gold: Gold, source: Collection[int], target: Collection[int]) -> None:
+    """Raise DataError for a link to a word that there is not: these are the numbers of those that there are."""
     for one, other in gold.every:
-        if not (0 <= one < source and 0 <= other < target):
+        if one not in source or other not in target:
             raise DataError(
-                f"the link {one}-{other} leads outside {source} source and {target} target words",
-                fix="give (number of the source word, number of the target word), from 0",
+                f"the link {one}-{other} leads outside {len(source)} source and {len(target)} target words",
+                fix="words are those between spaces: give (number of the source word, of the target word), from 0",
             )
 
 

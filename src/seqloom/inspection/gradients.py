@@ -56,7 +56,9 @@ class GradientsView(View):
             series.append(Series(name="float32 ends", x=ends, y=[UNDERFLOW] * 2))
         return Line(
             title=f"What {self.answer} sends back to each element",
-            caption="; ".join(f"{each.name}: times {each.factor:.3g} for each element" for each in shown[:6]),
+            caption="; ".join(
+                f"{each.name}: times {each.factor:.3g} for each element" for each in shown[:6] if len(each.norms) > 1
+            ),
             series=series,
             x_label="element",
             y_label="norm of the gradient",
@@ -96,7 +98,9 @@ class GradientsView(View):
         ]
         if len(self.tokens) > LONGEST and any(len(flow.norms) == LONGEST for flow in self.flows):
             said.append(f"Layers by themselves are measured on the first {LONGEST:,} of {len(self.tokens):,} elements.")
-        return (*said, *(f"{flow.layer}: {reach_said(flow)}." for flow in self.flows))
+        if len(self.tokens) < 2:
+            said.append("There is one element alone: a gradient has no way to go.")
+        return (*said, *(f"{flow.layer}: {reach_said(flow)}." for flow in self.flows if len(flow.norms) > 1))
 
 
 def gradients(

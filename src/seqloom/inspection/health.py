@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from seqloom.data.problems import counted
 from seqloom.errors import DataError
 from seqloom.figures import Bars, Figure, HeatMap, Matrix
 from seqloom.inspection.asking import scores
@@ -114,7 +115,7 @@ class HealthView(View):
                 orders = _orders(value, median)
                 if orders is not None and abs(orders) >= FAR:
                     said.append(f"{layer.name}: {what.lower()} {10**orders:.2g} times those of the median layer.")
-        return tuple(said) or (f"No layer stands out over {self.readings:,} readings.",)
+        return tuple(said) or (f"No layer stands out over {counted(self.readings, 'reading')}.",)
 
 
 def health(subject: Subject, readings: Sequence[Reading]) -> HealthView:

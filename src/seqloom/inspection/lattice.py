@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from seqloom.data.problems import counted
 from seqloom.data.tags import Span as TagSpan
 from seqloom.data.tags import spans
 from seqloom.errors import ConfigError, DataError, did_you_mean
@@ -83,7 +84,7 @@ class LatticeView(View):
         return (self._curve(), self._list(), *self._moves())
 
     def _sentences(self) -> tuple[str, ...]:
-        return (*self._said_of_paths(), *self._said_of_entities(), *self._said_of_gold())
+        return (*self._said_of_gold(), *self._said_of_paths(), *self._said_of_entities())
 
     def _said_of_paths(self) -> tuple[str, ...]:
         if len(self.paths) < 2:
@@ -109,7 +110,8 @@ class LatticeView(View):
             return ()
         wrong = [at for at, pair in enumerate(zip(self.paths[0].tags, self.gold, strict=True)) if pair[0] != pair[1]]
         told = ", ".join(f"“{self.words[at]}” ({at}) should be {self.tags[self.gold[at]]}" for at in wrong[:12])
-        return (f"{len(wrong)} of {len(self.words)} tags are wrong{': ' + told if told else ''}.",)
+        whole = counted(len(self.words), "tag")
+        return (f"{len(wrong)} of {whole} are wrong{': ' + told if told else ''}.",)
 
     def _lattice(self) -> Figure:
         """Words as columns, tags as rows: nodes coloured by their marginals, lines for the paths."""
@@ -155,7 +157,11 @@ class LatticeView(View):
         if self.emissions.size > MOST_CELLS or len(self.tags) > SMALL:
             return (self._map(), *self._moves())
         rows = [f"{word} / {tag}" for word, tag in zip(self.words, self.best, strict=True)]
-        tables = [Matrix(title=name, rows=rows, columns=self.tags, values=values.tolist()) for name, values in pairs]
+        caption = "A row is a word / the tag that the model says."
+        tables = [
+            Matrix(title=name, rows=rows, columns=self.tags, values=values.tolist(), caption=caption)
+            for name, values in pairs
+        ]
         return (*tables, *self._moves())
 
     def _moves(self) -> tuple[Figure, ...]:
@@ -220,8 +226,11 @@ def _with_gaps(values: np.ndarray) -> list[list[float | None]]:
 
 
 @torch.no_grad()
-def lattice(subject: Subject, reading: Reading, *, gold: Sequence[str] | None = None) -> LatticeView:
-    """The lattice of a sentence, with the tags that it should have where they are given."""
+def lattice(subject: Subject, reading: Reading, *, gold: str | Sequence[str] | None = None) -> LatticeView:
+    """The lattice of a sentence, with the tags that it should have where they are given.
+
+    `gold` is a tag for each word, or a text of them with spaces or commas between: `O B-X I-X`.
+    """
     task, model = subject.task, subject.model
     if not isinstance(task, Tag):
         raise ConfigError(f"a model for {task.name} gives no tags", fix="choose a model for tag")
@@ -281,11 +290,16 @@ def _entities(words: tuple[str, ...], marked: Sequence[TagSpan], sure: Sequence[
     )
 
 
-def _numbers(task: Tag, gold: Sequence[str], count: int) -> tuple[int, ...]:
+def _numbers(task: Tag, gold: str | Sequence[str], count: int) -> tuple[int, ...]:
     labels = task.meaning.schema.labels
-    if len(gold) != count:
-        raise DataError(f"{len(gold)} gold tags for {count} words", fix="give one for each word")
-    for tag in gold:
+    parts = gold.split(",") if isinstance(gold, str) else gold
+    tags = [tag for part in parts for tag in ([part] if part in labels else part.split())]  # a tag may have a space
+    if len(tags) != count:
+        raise DataError(
+            f"{counted(len(tags), 'gold tag')} for {counted(count, 'word')}",
+            fix="give one for each word, with spaces or commas between them",
+        )
+    for tag in tags:
         if tag not in labels:
             raise DataError(f"the model has no tag '{tag}'", fix=did_you_mean(tag, labels))
-    return tuple(labels.index(tag) for tag in gold)
+    return tuple(labels.index(tag) for tag in tags)

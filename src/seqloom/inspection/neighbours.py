@@ -180,6 +180,8 @@ def _place(occurrences: Sequence[Occurrence], sentence: int, word: str | int) ->
             raise DataError(f"there is no word {word} in the sentence", fix=f"it has the words 0 to {len(mine) - 1}")
         return mine[word]
     fitting = [at for at in mine if _alike(occurrences[at].text, word)]
+    if not fitting and word.isdecimal():  # as it is typed
+        return _place(occurrences, sentence, int(word))
     if not fitting:
         raise DataError(
             f"no word of sentence {sentence} reads '{word}'",

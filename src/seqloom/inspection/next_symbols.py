@@ -243,4 +243,4 @@ def _of_rows(scores: Tensor, said: Tensor) -> tuple[Tensor, ...]:
 def _written(how: SampleConfig) -> str:
     known = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
     changed = [f"{name} {getattr(how, name):g}" for name, usual in known.items() if getattr(how, name) != usual]
-    return ", ".join(changed) or "nothing changed"
+    return ", ".join(changed) or "no setting changed, without symbols that are never written"

@@ -23,6 +23,7 @@ SLIDERS: Mapping[str, tuple[float, float, float]] = {  # name: lowest, highest, 
 }
 RULES = (
     "#bars th{text-align:right;padding:0 8px;font-weight:400;white-space:pre}"
+    "thead th{text-align:left;padding:0 6px;font-weight:400}thead .after,thead .before{height:4px}"
     "#bars td{padding:1px 6px;font-variant-numeric:tabular-nums}#bars td:nth-child(2){width:460px}"
     ".before,.after{height:7px;}.before{background:#737b87}.after{background:#336d9c}"
     "main>label{display:inline-block}main>table{border-collapse:collapse}"
@@ -45,7 +46,7 @@ def page(
         tag(
             "p", "The distribution as the model has it (grey) and as it is drawn (blue).", id="kept", aria_live="polite"
         ),
-        tag("table", tag("tbody", " ", id="bars")),
+        tag("table", tag("thead", _head()), tag("tbody", " ", id="bars")),
         tag("label", "The likeliest at row ", tag("select", *(options or [tag("option", "none")]), id="place")),
         tag("p", " ", id="likeliest", aria_live="polite"),
         *below,
@@ -56,6 +57,13 @@ def page(
         "places": list(places),
     }
     return document(title, body, SHEET + RULES, script=script("sampling.js") + script("next_symbols.js"), data=data)
+
+
+def _head() -> Markup:
+    """What each column is, with the colour of its bar."""
+    names = {"before": "as the model has it", "after": "as it is drawn"}
+    columns = (tag("th", tag("div", " ", class_=kind), name, scope="col") for kind, name in names.items())
+    return tag("tr", tag("th", "symbol", scope="col"), tag("th", "probability", scope="col"), *columns)
 
 
 def script(name: str) -> str:

@@ -4,7 +4,8 @@
         inspection.faithfulness()
 
 Work says what it consists of, however deep it lies, and a part may be work of parts itself: half of the third of four
-inputs is 2.5 of 4. Nobody watching costs nothing.
+inputs is 2.5 of 4. What was told is never taken back before all of the work is over, also where a part turns out to be
+several pieces of work one after the other. Nobody watching costs nothing.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,13 +30,26 @@ class _Watch:
 
     def __init__(self, show: Show) -> None:
         self.show, self.works = show, list[_Work]()
+        self.what, self.share = "", 0.0  # as it was told last
 
     def tell(self) -> None:
         share, part = 0.0, 1.0
         for work in self.works:
             share, part = share + part * min(1.0, work.done / work.total), part / work.total
         if (first := next((work for work in self.works if work.total > 1), None)) is not None:
-            self.show(f"{first.done:,} of {first.total:,} {first.parts}", round(WHOLE * min(1.0, share)), WHOLE)
+            self.what = f"{first.done:,} of {first.total:,} {first.parts}"
+        if self.what:
+            self.share = max(self.share, min(1.0, share))
+            self.show(self.what, round(WHOLE * self.share), WHOLE)
+
+    def begin(self, own: _Work) -> None:
+        self.works.append(own)
+        self.tell()
+
+    def end(self, own: _Work) -> None:
+        self.works.remove(own)
+        if not self.works:
+            self.what, self.share = "", 0.0
 
 
 _WATCH: ContextVar[_Watch | None] = ContextVar("seqloom_inspection_watch", default=None)
@@ -74,12 +88,11 @@ def work(parts: str, total: int) -> Iterator[Moved]:
         own.done += count
         watch.tell()
 
-    watch.works.append(own)
-    watch.tell()
+    watch.begin(own)
     try:
         yield moved
     finally:
-        watch.works.remove(own)
+        watch.end(own)
 
 
 def _unseen(_count: int) -> None:

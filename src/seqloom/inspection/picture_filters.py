@@ -15,6 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from torch import Tensor, nn
 
+from seqloom.data.problems import counted
 from seqloom.errors import ConfigError, DataError
 from seqloom.figures import Figure, HeatMap, Tile, Tiles
 from seqloom.inspection.layers import PICTURE_MAPS, chosen, heard, required
@@ -66,7 +67,7 @@ class MapsView(View):
         seen = HeatMap(title="The picture", values=self.picture.tolist())
         noted = f"{len(shown)} of {len(self.maps)} filters; a place stands for {self.side} x {self.side} pixels."
         drawn = Tiles(
-            title="Activation maps",
+            title=f"Activation maps of {self.layer}",
             caption=noted,
             tiles=tiles,
             across=min(ACROSS, len(tiles)),
@@ -77,8 +78,10 @@ class MapsView(View):
     def _sentences(self) -> tuple[str, ...]:
         peaks = self.maps.max(axis=(1, 2))
         silent = int((peaks <= 0).sum())
-        loud = ", ".join(f"{number} ({peaks[number]:.3g})" for number in np.argsort(-peaks, kind="stable")[:5])
-        return (f"Loudest filters: {loud}.", *([f"{silent} filters are silent here."] if silent else []))
+        order = [number for number in np.argsort(-peaks, kind="stable")[:5] if peaks[number] > 0]
+        loud = ", ".join(f"{number} ({peaks[number]:.3g})" for number in order) or "none"
+        still = f"{counted(silent, 'filter')} {'is' if silent == 1 else 'are'} silent here."
+        return (f"Loudest filters of {self.layer}: {loud}.", *([still] if silent else []))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +95,9 @@ class PictureFiltersView(View):
 
     def figures(self) -> tuple[Figure, ...]:
         size = self.patches[0][0].pixels.size * len(self.patches[0])
-        shown = _loudest(np.array([patches[0].activation for patches in self.patches]), size)
+        peaks = np.array([patches[0].activation for patches in self.patches])
+        loudest = _loudest(peaks, size)
+        shown = [number for number in loudest if peaks[number] > 0] or loudest[:1]
         tiles = [
             Tile(f"{number}: {patch.activation:.3g}", patch.pixels.tolist())
             for number in shown
@@ -108,7 +113,7 @@ class PictureFiltersView(View):
 
     def _sentences(self) -> tuple[str, ...]:
         dead = [number for number, patches in enumerate(self.patches) if patches[0].activation <= 0]
-        said = f"{len(self.patches)} filters over {self.readings:,} pictures."
+        said = f"{counted(len(self.patches), 'filter')} over {counted(self.readings, 'picture')}."
         return (said, *([f"Never fired: {', '.join(map(str, dead))}."] if dead else []))
 
 

@@ -46,8 +46,8 @@ class Telling:
             return self._array(value, name)
         if isinstance(value, float | np.floating):
             return float(value) if math.isfinite(value) else None
-        if isinstance(value, np.integer):
-            return int(value)
+        if isinstance(value, np.integer | np.bool_):
+            return value.item()
         if isinstance(value, Teller):
             return self._named(value.told_values(whole=self.whole), name)
         if hasattr(value, "_asdict"):

@@ -131,14 +131,18 @@ def carried(
             f"the other text has {len(known)} tokens, and token {token} was asked for", fix="choose another"
         )
     module = place.module(subject.model)
-    offset, total = _steps(reading, place)
+    clock = _Clock(sum(each.stack == reading.side(place.side).stack for each in reading.sides))
 
-    def exchange(time: int, state: Memory) -> Memory:
-        asked = time == offset + step
+    def exchange(state: Memory) -> Memory:
+        asked = clock.tick() == (place.call, step)
         return tuple(part.expand_as(mine) for part, mine in zip(known[step], state, strict=True)) if asked else state
 
-    with _reading_with(module, _counting(module.cell, total, exchange)):
-        yield place.path
+    handle = subject.model.register_forward_pre_hook(clock.begin)
+    try:
+        with _reading_with(module, _changing(module.cell, exchange)):
+            yield place.path
+    finally:
+        handle.remove()
 
 
 @torch.no_grad()
@@ -146,31 +150,41 @@ def _states(subject: Subject, reading: Reading, place: Place) -> list[Memory]:
     """What a layer remembers after each element that it reads, in its own order."""
     module, seen = place.module(subject.model), []
 
-    def keep(_: int, state: Memory) -> Memory:
+    def keep(state: Memory) -> Memory:
         seen.append(state)
         return state
 
-    with still(subject.model), _reading_with(module, _counting(module.cell, 1, keep)):
+    with still(subject.model), _reading_with(module, _changing(module.cell, keep)):
         scores(subject, reading.inputs)
-    offset, _ = _steps(reading, place)
-    return seen[offset : offset + len(reading.side(place.side).tokens)]
-
-
-def _steps(reading: Reading, place: Place) -> tuple[int, int]:
-    """How many elements a layer has read in one pass before this side, and how many it reads in all."""
     side = reading.side(place.side)
     mine = [len(each.tokens) for each in reading.sides if each.stack == side.stack]
-    return sum(mine[: place.call]), sum(mine)
+    offset = sum(mine[: place.call])
+    return seen[offset : offset + len(side.tokens)]
 
 
-def _counting(cell: Cell, length: int, change: Callable[[int, Memory], Memory]) -> Cell:
-    """The same recurrence, whose states `change` may exchange, told their numbers, which begin anew at `length`."""
-    count = 0
+class _Clock:
+    """Which element a layer reads: of which of the texts that are read in turn, and its number there.
+
+    Each use of the model is one text, of whatever length, so it may be another one than the edit was made for.
+    """
+
+    def __init__(self, texts: int) -> None:
+        self.texts, self.uses, self.time = texts, -1, -1
+
+    def begin(self, *_: object) -> None:
+        """Nothing; a text begins."""
+        self.uses, self.time = self.uses + 1, -1
+
+    def tick(self) -> tuple[int, int]:
+        """The text and the element that comes now."""
+        self.time += 1
+        return self.uses % self.texts, self.time
+
+
+def _changing(cell: Cell, change: Callable[[Memory], Memory]) -> Cell:
+    """The same recurrence, whose states `change` may exchange, one after the other."""
 
     def update(fed: Tensor, kept: Tensor, state: Memory) -> Memory:
-        nonlocal count
-        after = change(count % length, cell.update(fed, kept, state))
-        count += 1
-        return after
+        return change(cell.update(fed, kept, state))
 
     return cell._replace(update=update)

@@ -61,8 +61,8 @@ class StatesView(View):
             x=self.path[kept, 0].tolist(),
             y=self.path[kept, 1].tolist(),
             numbers=[float(at) for at in kept],
-            x_label=f"first component, {self.held[0]:.0%} of the variance",
-            y_label=f"second component, {self.held[1]:.0%}",
+            x_label="first component" + (f", {self.held[0]:.0%} of the variance" if len(self.tokens) > 1 else ""),
+            y_label="second component" + (f", {self.held[1]:.0%}" if len(self.tokens) > 1 else ""),
             value_label="element",
         )
         return (way,) if len(self.tokens) <= SMALL else (way, self._speed())
@@ -77,9 +77,9 @@ class StatesView(View):
         return Line(title="How far the state goes at each element", series=[moves], x_label="element")
 
     def _sentences(self) -> tuple[str, ...]:
-        first = f"The plane holds {sum(self.held):.0%} of the variance of the states."
         if len(self.tokens) < 2:
-            return (first,)
+            return ("There is one state alone, and so no path.",)
+        first = f"The plane holds {sum(self.held):.0%} of the variance of the states."
         farthest = np.argsort(-self.moves, kind="stable")[:NEIGHBOURS]
         named = ", ".join(f"“{self.tokens[at]}” ({at})" for at in farthest)
         return (first, f"The state goes farthest at {named}.")

@@ -8,7 +8,9 @@ the change, as its views are (`seqloom.inspection.differences`); a translation h
 import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import zip_longest
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -16,6 +18,7 @@ import torch
 from torch import Tensor
 
 from seqloom.data.examples import Words
+from seqloom.data.problems import counted
 from seqloom.errors import DataError, did_you_mean
 from seqloom.figures import Bars, Figure, Line, Series, Strip
 from seqloom.figures.markup import Markup, tag
@@ -25,8 +28,10 @@ from seqloom.inspection.curves import blocks_of
 from seqloom.inspection.deciding import decided, likelihoods
 from seqloom.inspection.differences import Axis, DifferenceView, changed, difference, paired, taken
 from seqloom.inspection.flow import still
+from seqloom.inspection.pace import work
 from seqloom.inspection.subject import Reading, Subject
 from seqloom.inspection.view import MEDIUM, View
+from seqloom.text.symbols import UNKNOWN
 from seqloom.types import Pair
 
 Look = Callable[[Subject, Reading], View]
@@ -46,6 +51,7 @@ class ChangeView(View):
     row: int  # the row that is shown in full: the one that changed most
     answers: tuple[tuple[str, float, float], ...]  # of that row, those that changed most
     differences: tuple[DifferenceView, ...]
+    remark: str = ""  # that nothing could change, and why
 
     @property
     def flipped(self) -> tuple[int, ...]:
@@ -60,7 +66,9 @@ class ChangeView(View):
 
     def _sentences(self) -> tuple[str, ...]:
         rows, most = int((~np.isnan(self.distance)).sum()), np.nanmax(self.distance)
-        told = [f"{self.what}: {len(self.flipped)} of {rows} answers changed, at most by {most:.4f}."]
+        because = f": {self.remark}" if self.remark else ""
+        moved = f"{len(self.flipped)} of {counted(rows, 'answer')} changed, at most by {most:.4f}{because}"
+        told = [f"{self.what}: {moved}."]
         for at in self.flipped[:SHOWN]:
             told.append(f"“{self.rows[at]}” ({at}): {self.said[at][0]} became {self.said[at][1]}.")
         return (*told, *(sentence for one in self.differences for sentence in one.sentences()))
@@ -98,11 +106,19 @@ def swap(
     looks: Sequence[Look] = (),
 ) -> ChangeView:
     """What changes when a word is replaced: the answers, and each of the views that `looks` give."""
+    if old == new:
+        raise DataError(f"'{old}' is swapped for itself", fix="give another word")
     other = read_again(subject, reading, replaced(reading.given, old, new, at=at))
-    differences = tuple(changed(lambda one, look=look: look(subject, one), reading, other) for look in looks)  # type: ignore[misc]
+    differences = list[DifferenceView]()
+    with work("views beside it", len(looks)) as moved:
+        for look in looks:
+            differences.append(changed(partial(look, subject), reading, other))
+            moved(1)
     before, after = scores_of_both(subject, reading, other)
     answers = _answered(subject, reading, before), _answered(subject, other, after)
-    return _view(subject, f"“{old}” becomes “{new}”", paired(reading.rows, other.rows), answers, differences)
+    rows = paired(reading.rows, other.rows)
+    found = _view(subject, f"“{old}” becomes “{new}”", rows, answers, tuple(differences))
+    return with_remark(found, reading, other)
 
 
 def edited(
@@ -114,12 +130,42 @@ def edited(
     looks: Sequence[Look] = (),
 ) -> ChangeView:
     """What changes while an edit lasts: the answers, and each of the views that `looks` give."""
-    before, views = _answers(subject, reading), [look(subject, reading) for look in looks]
-    with edit:
-        after = _answers(subject, reading)
-        others = [look(subject, reading) for look in looks]
+    before = _answers(subject, reading)
+    with work("answers", 2) as moved:
+        views = _seen(subject, reading, looks)
+        moved(1)
+        with edit:
+            after = _answers(subject, reading)
+            others = _seen(subject, reading, looks)
+        moved(1)
     differences = tuple(map(difference, views, others))
     return _view(subject, what, paired(reading.rows, reading.rows), (before, after), differences)
+
+
+def _seen(subject: Subject, reading: Reading, looks: Sequence[Look]) -> list[View]:
+    found = list[View]()
+    with work("looks", len(looks)) as moved:
+        for look in looks:
+            found.append(look(subject, reading))
+            moved(1)
+    return found
+
+
+def with_remark(view: ChangeView, before: Reading, after: Reading) -> ChangeView:
+    """The view, and where nothing changed since two inputs are the same to the model, that they are.
+
+    To a model that reads letters an unknown word is more than its symbol: so the answers are looked at too.
+    """
+    both = [list(zip_longest(*(side.tokens for side in pair))) for pair in zip(before.sides, after.sides, strict=True)]
+    pairs = [pair for side in both for pair in side]
+    if view.distance.any() or any(None in pair or pair[0].symbol != pair[1].symbol for pair in pairs):
+        return view
+    others = [token for pair in pairs if pair[0].text != pair[1].text for token in pair]
+    if not others or any(token.symbol is None for token in others):
+        return view
+    words = [f"“{token.text}”" for token in others if token.symbol == UNKNOWN]
+    why = f", since {' and '.join(words[:2])} are unknown to the vocabulary" if words else ""
+    return replace(view, remark=f"the model reads the same symbols both times{why}")
 
 
 def read_again(subject: Subject, reading: Reading, given: Any) -> Reading:

@@ -7,7 +7,7 @@ Each tries one thing and shows what it changes: the answers, and the views that 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,9 +25,9 @@ from seqloom.inspection.edits import ablated, clamped, patched
 from seqloom.inspection.gates import gates
 from seqloom.inspection.states import states_beside
 from seqloom.inspection.subject import Reading, Subject
-from seqloom.inspection.swapping import ChangeView, Look, edited, read_again
+from seqloom.inspection.swapping import ChangeView, Look, edited, read_again, with_remark
 from seqloom.inspection.swapping import swap as swapped
-from seqloom.inspection.view import View
+from seqloom.inspection.view import MEDIUM, View
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +74,7 @@ BESIDE: Mapping[str, tuple[Callable[[Subject, Reading], Look], having.Question]]
 }
 USUAL = ("attention", "attribution")
 METHOD = "integrated"  # of attribution
+DEAR = "attribution"  # two paths of gradients over a text, minutes where it is long
 
 
 def swap(
@@ -88,8 +89,19 @@ def swap(
     """What changes when the word `old` is `new`, with attention (if there is any) and attribution beside the answers.
 
     Of a word that stands in several places, `at` is the number of one of them, from 0; `beside` names other views.
+    Where it names none, attribution stands beside texts of up to 512 tokens alone: it takes long.
     """
-    return swapped(subject, reading, old=old, new=new, at=at, looks=_looks(subject, reading, beside))
+    named = _usual(subject, reading) if beside is None else beside
+    left_out = beside is None and DEAR in named and max(len(side.tokens) for side in reading.sides) > MEDIUM
+    looks = _looks(subject, reading, [name for name in named if not (left_out and name == DEAR)])
+    view = swapped(subject, reading, old=old, new=new, at=at, looks=looks)
+    said = f"{DEAR.title()} is left out of more than {MEDIUM} tokens, where it takes long: ask beside={list(named)}."
+    return replace(view, notes=(*view.notes, said)) if left_out else view
+
+
+def _usual(subject: Subject, reading: Reading) -> list[str]:
+    """The usual views that the model has."""
+    return [name for name in USUAL if having.reason(BESIDE[name][1], subject, reading) is None]
 
 
 def ablate(
@@ -135,18 +147,18 @@ def patch(
 
     Of a translation the other input is another source, read with the same target.
     """
-    edit = patched(subject, reading, read_again(subject, reading, other), at=at, layer=layer, side=side)
-    return _tried(subject, reading, edit, f"the vector at {at!r} came from the other input", beside)
+    again = read_again(subject, reading, other)
+    edit = patched(subject, reading, again, at=at, layer=layer, side=side)
+    found = _tried(subject, reading, edit, f"the vector at {at!r} came from the other input", beside)
+    return with_remark(found, reading, again)
 
 
 def _tried(subject: Subject, reading: Reading, edit: Any, what: str, beside: Sequence[str]) -> ChangeView:
     return edited(subject, reading, edit, what=what[0].upper() + what[1:], looks=_looks(subject, reading, beside))
 
 
-def _looks(subject: Subject, reading: Reading, beside: Sequence[str] | None) -> list[Look]:
-    """The views of these names; where none are named, those of the usual ones that the model has."""
-    if beside is None:
-        beside = [name for name in USUAL if having.reason(BESIDE[name][1], subject, reading) is None]
+def _looks(subject: Subject, reading: Reading, beside: Sequence[str]) -> list[Look]:
+    """The views of these names."""
     for name in beside:
         if name not in BESIDE:
             raise ConfigError(f"the view '{name}' does not stand beside an edit", fix=did_you_mean(name, BESIDE))

@@ -27,6 +27,7 @@ from seqloom.figures.words import visible, wrap
 from seqloom.inspection.plain_values import Teller, Telling
 
 SMALL, MEDIUM = 64, 512  # tokens: up to the first every label is shown, up to the second every cell
+JSON = ".json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,15 +90,20 @@ class View(Teller, ABC):
         said = [tag("p", sentence) for sentence in self.sentences()]
         return [*said, *framed(self.title, self.figures())]
 
-    def save(self, path: str | Path) -> Path:
-        """The file that was written, of the kind that its ending says; a file that is there is replaced at once."""
+    def save(self, path: str | Path, *, whole: bool = False) -> Path:
+        """The file that was written, of the kind that its ending says; a file that is there is replaced at once.
+
+        With `whole` a file of JSON tells every number, as `to_json(whole=True)` does.
+        """
         place = Path(path)
         if place.suffix not in WRITERS:
             raise ConfigError(
                 f"'{place.name}' has the ending of no kind of file that a view is saved as",
                 fix=did_you_mean(place.suffix, WRITERS),
             )
-        write_file(place, WRITERS[place.suffix](self))
+        if whole and place.suffix != JSON:
+            raise ConfigError(f"{place.name} has no numbers that could be whole", fix=f"end it in {JSON}")
+        write_file(place, _json(self, whole=True) if whole else WRITERS[place.suffix](self))
         return place
 
     def show(self) -> None:
@@ -116,11 +122,15 @@ def _ended(sentence: str) -> str:
     return sentence if sentence[-1] in ".?!" else f"{sentence}."
 
 
+def _json(view: View, *, whole: bool) -> bytes:
+    return (json.dumps(view.to_json(whole=whole), ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
 WRITERS: Mapping[str, Callable[[View], bytes]] = {
     ".html": lambda view: view.html().encode(),
     ".svg": lambda view: view.svg().encode(),
     ".png": lambda view: png(view.svg()),
-    ".json": lambda view: (json.dumps(view.to_json(), ensure_ascii=False, allow_nan=False) + "\n").encode(),
+    JSON: lambda view: _json(view, whole=False),
     ".txt": lambda view: (view.text(100) + "\n").encode(),
 }
 

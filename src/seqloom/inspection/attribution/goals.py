@@ -54,7 +54,7 @@ def chosen_goal(
     other = None if against is None else subject.column(against)
     answers = tuple(_answer(subject, found, Answer(row, said[row], other)) for row in rows)
     if len(answers) > 1:
-        return Goal(answers, f"all {len(answers)} answers together")
+        return Goal(answers, _together(subject, answers, one_name=answer is not None))
     return Goal(answers, named(subject, reading, answers[0]))
 
 
@@ -79,6 +79,15 @@ def named(subject: Subject, reading: Reading, answer: Answer) -> str:
     after = "after" if len(reading.sides) == 1 else "as"
     where = f"“{reading.rows[answer.row]}” ({answer.row})" if len(reading.sides) == 1 else f"symbol {answer.row}"
     return f"{said}{less} {after} {where}"
+
+
+def _together(subject: Subject, answers: Sequence[Answer], *, one_name: bool) -> str:
+    """Several answers in words: what the model says in each row, or everywhere the one that was asked for."""
+    count = "both" if len(answers) == 2 else f"all {len(answers):,}"
+    less = "" if answers[0].against is None else f" rather than {_quoted(subject, answers[0].against)}"
+    if not one_name:
+        return f"{count} answers{less} together"
+    return f"{_quoted(subject, answers[0].column)}{less} in {count} rows together"
 
 
 def label_of(subject: Subject, reading: Reading, goal: Goal) -> str | None:

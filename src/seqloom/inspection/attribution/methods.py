@@ -11,6 +11,7 @@ from seqloom.inspection.attribution.ground import Ground
 from seqloom.inspection.attribution.removing import groups_of, leave_one_out, occlusion
 from seqloom.inspection.attribution.rollout import rollout
 from seqloom.inspection.attribution.sloped import Measured, ends, gradient, gradient_x_input, integrated
+from seqloom.inspection.pace import work
 
 
 class Wishes(NamedTuple):
@@ -82,7 +83,11 @@ def outcome(ground: Ground, goals: Sequence[Goal], name: str, wishes: Wishes) ->
     if wishes.steps is not None and name != "integrated":
         raise ConfigError(f"steps belong to integrated gradients, and the method is {name}", fix="leave them out")
     moves = ground.moves()
-    found = [method.measure(each, goals, wishes) for each in moves]
+    found = list[Measured]()
+    with work("sides", len(moves)) as moved:
+        for each in moves:
+            found.append(method.measure(each, goals, wishes))
+            moved(1)
     values = tuple(_of_mover(moves, found, at) for at in range(len(ground.places)))
     scores = [ends(each, goals) for each in moves]
     before = np.stack([end for _, end in scores])

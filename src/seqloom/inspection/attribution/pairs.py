@@ -39,6 +39,7 @@ MOST_ELEMENTS = 2**22  # tokens that are read on the way of one text: minutes fo
 LONGEST = {"integrated": 256, "occlusion": MEDIUM}  # tokens: each is moved alone, at every step or once
 COMPLETE = 0.003  # of the way of each of the two vectors
 STRONGEST = 16
+PART = "part of what the texts share beyond their baselines"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,14 +61,13 @@ class SimilarityPairsView(View):
         return (self._matrix() if small else self._map(), self._strongest())
 
     def _sentences(self) -> tuple[str, ...]:
-        said = [f"The similarity is {self.similarity:.4f}; baseline: {self.baseline}."]
+        said = f"The similarity is {self.similarity:.4f}; baseline: {self.baseline}"
         if self.error is None:
-            return (*said, "What pairs lose by occlusion adds up to no score: compare it with one another only.")
-        said.append(
-            f"All pairs come to {np.nansum(self.values):.4f}; the texts less their baselines multiply to "
-            f"{self.expected:.4f}: completeness error {self.error:.2%}."
+            return (f"{said}; what pairs lose by occlusion adds up to no score: compare it with one another only.",)
+        return (
+            f"{said}; all pairs come to {np.nansum(self.values):.4f}, since they share out what the texts less their "
+            f"baselines multiply to, {self.expected:.4f}, and not the similarity: completeness error {self.error:.2%}.",
         )
-        return tuple(said)
 
     def _matrix(self) -> Figure:
         return Matrix(
@@ -85,7 +85,7 @@ class SimilarityPairsView(View):
             values=_cells(self.values),
             x_label="token of the second",
             y_label="token of the first",
-            value_label="part of the similarity",
+            value_label=PART,
         )
 
     def _strongest(self) -> Figure:
@@ -95,7 +95,7 @@ class SimilarityPairsView(View):
             title="The strongest pairs",
             labels=[f"{row} {self.rows[row]} – {column} {self.columns[column]}" for row, column in chosen],
             values=[float(np.nan_to_num(self.values[pair])) for pair in chosen],
-            x_label="part of the similarity",
+            x_label=PART,
         )
 
 

@@ -68,13 +68,15 @@ def occlusion(ground: Ground, goals: Sequence[Goal], groups: Groups) -> Measured
     """What the score loses when the baseline stands in the place of a group."""
     whole = _goals(goals, _scored(ground, [each[None] for each in ground.here]))
     found, steps = [], 1
-    for number, of_place in enumerate(groups.of):
-        losses = [
-            whole - _goals(goals, _scored(ground, _occluded(ground, number, some)))
-            for some in _some(of_place, ground.rows_at_once)
-        ]
-        found.append(_shared([whole[:, :0], *losses], of_place, len(ground.here[number])))
-        steps += len(of_place)
+    with work("sides", len(groups.of)) as moved:
+        for number, of_place in enumerate(groups.of):
+            losses = [
+                whole - _goals(goals, _scored(ground, _occluded(ground, number, some)))
+                for some in _some(of_place, ground.rows_at_once)
+            ]
+            found.append(_shared([whole[:, :0], *losses], of_place, len(ground.here[number])))
+            steps += len(of_place)
+            moved(1)
     return Measured(tuple(found), steps, groups.largest)
 
 
@@ -100,12 +102,14 @@ def leave_one_out(ground: Ground, goals: Sequence[Goal], groups: Groups) -> Meas
         )
     whole = _goals(goals, _asked(ground, ground.reading.inputs))
     found, steps = [], 1
-    for (place, of_place), reason in zip(pairs, reasons, strict=True):
-        leaving = of_place if reason is None else []
-        some_at_once = _some(leaving, ground.rows_at_once)
-        losses = [whole - _goals(goals, _asked(ground, _shorter(ground, place, some))) for some in some_at_once]
-        found.append(_shared([whole[:, :0], *losses], leaving, len(place.tokens)))
-        steps += len(leaving)
+    with work("sides", len(pairs)) as moved:
+        for (place, of_place), reason in zip(pairs, reasons, strict=True):
+            leaving = of_place if reason is None else []
+            some_at_once = _some(leaving, ground.rows_at_once)
+            losses = [whole - _goals(goals, _asked(ground, _shorter(ground, place, some))) for some in some_at_once]
+            found.append(_shared([whole[:, :0], *losses], leaving, len(place.tokens)))
+            steps += len(leaving)
+            moved(1)
     return Measured(tuple(found), steps, groups.largest)
 
 

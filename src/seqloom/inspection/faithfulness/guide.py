@@ -3,14 +3,17 @@
     h_t = tanh(W e_t + b)      z = sum_t a_t h_t      scores = U z + c         a_t imposed, all else learnt from scratch
 
 The same small model learns the task with weights that are equal, that it learns itself, that the model looked into has,
-and with any others, such as those of an adversary; it is judged on inputs that it did not learn from. If the model's
-weights beat equal ones and the adversary's do not, the weights carry what single tokens mean for the answer.
+and with any others, such as those of an adversary. It does so three times, from other first weights and with another
+quarter of the inputs held out, on which it is judged. If the model's weights beat equal ones by more than twice the
+standard error of the difference, input by input, and the adversary's do not, the weights carry what single tokens mean
+for the answer. Where equal weights do as well as learnt ones there is nothing to gain, and nothing can be told.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -23,13 +26,28 @@ from seqloom.inspection.faithfulness.answers import require_distributions
 from seqloom.inspection.faithfulness.bench import at_bench
 from seqloom.inspection.faithfulness.measuring import Wishes, layer_of
 from seqloom.inspection.subject import Reading, Subject
+from seqloom.inspection.tokens import Token
 from seqloom.inspection.view import View
 
 UNIFORM, LEARNT, MODEL = "equal weights", "weights that it learns", "weights of the model"
 WIDTH, STEPS, RATE = 32, 100, 0.02
-LEAST = 20  # inputs, a quarter of which are held out
+LEAST = 20  # inputs
+PARTS, TIMES = 4, 3  # of the inputs, and how many of these parts are held out, one each time
+ERRORS = 2  # standard errors that a difference has to be larger than
 
 NO_OTHERS: Mapping[str, Sequence[np.ndarray]] = MappingProxyType({})
+
+
+class Difference(NamedTuple):
+    """By how much one kind of weights beats another."""
+
+    value: float  # of the accuracies
+    margin: float  # what it could be by chance: two standard errors, over inputs
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether it is more than chance."""
+        return self.value > self.margin
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,23 +55,50 @@ class GuideView(View):
     """How well a model without context learns the task with each kind of weights."""
 
     kind: ClassVar[str] = "guide"
-    accuracy: Mapping[str, float]  # on the inputs held out, by the kind of weights
-    learnt_from: int
-    held_out: int
+    right: Mapping[str, np.ndarray]  # by the kind of weights: of each input held out, 1 where it was answered right
+    learnt_from: int  # inputs, each time
     seed: int
+
+    @property
+    def accuracy(self) -> dict[str, float]:
+        """On the inputs held out, by the kind of weights."""
+        return {name: float(each.mean()) for name, each in self.right.items()}
+
+    @property
+    def held_out(self) -> int:
+        """How many inputs it was judged on, all times together."""
+        return len(self.right[MODEL])
+
+    def difference(self, one: str, other: str) -> Difference:
+        """By how much one kind of weights beats another."""
+        each = self.right[one] - self.right[other]
+        return Difference(float(each.mean()), ERRORS * float(each.std(ddof=1)) / math.sqrt(len(each)))
+
+    def told_values(self, *, whole: bool) -> Mapping[str, Any]:
+        """The numbers, with the accuracies before them."""
+        found = {"accuracy": self.accuracy, "held_out": self.held_out}
+        return {"kind": self.kind, **found, **super().told_values(whole=whole)}
 
     def figures(self) -> tuple[Figure, ...]:
         names, values = list(self.accuracy), list(self.accuracy.values())
         return (Bars(title=self.title, labels=names, values=values, x_label="accuracy on inputs held out"),)
 
     def _sentences(self) -> tuple[str, ...]:
-        mine, even = self.accuracy[MODEL], self.accuracy[UNIFORM]
-        does = "carry" if mine > even + 1 / self.held_out else "do not carry"
+        mine, even, gain = self.accuracy[MODEL], self.accuracy[UNIFORM], self.difference(MODEL, UNIFORM)
         return (
-            f"The weights {does} what single tokens mean for the answer: a model of single tokens scores {mine:.3f} "
-            f"with them and {even:.3f} with equal ones, on {self.held_out} inputs held out of "
-            f"{self.held_out + self.learnt_from}.",
+            f"{self._verdict(gain)}: a model of single tokens scores {mine:.3f} with them and {even:.3f} with equal "
+            f"ones, on {self.held_out} inputs held out (two standard errors of the difference: {gain.margin:.3f}).",
         )
+
+    def _verdict(self, gain: Difference) -> str:
+        what = "what single tokens mean for the answer"
+        if gain.is_clear:
+            return f"The weights carry {what}"
+        could = self.difference(LEARNT, UNIFORM).is_clear
+        if self.difference(UNIFORM, MODEL).is_clear or (could and self.difference(LEARNT, MODEL).is_clear):
+            return f"The weights do not carry {what}"
+        why = "the difference is within the noise" if could else "equal weights do as well as those that it learns"
+        return f"It cannot be told whether the weights carry {what}, because {why}"
 
 
 class _Data(NamedTuple):
@@ -84,12 +129,15 @@ def guide(
     data = _padded(readings, [subject.column(truth) for truth in truths])
     given = {MODEL: [_weights_of(subject, reading, layer) for reading in readings], **others}
     imposed: dict[str, Tensor | None] = {UNIFORM: _shares(data.real.double(), data.real), LEARNT: None}
-    imposed |= {name: _imposed(rows, readings, data.real) for name, rows in given.items()}
+    imposed |= {name: _imposed(rows, data.real) for name, rows in given.items()}
     order = torch.randperm(len(readings), generator=torch.Generator().manual_seed(seed))
-    held, kept = order[: len(order) // 4], order[len(order) // 4 :]
-    found = {name: _accuracy(data, weights, kept, held, seed) for name, weights in imposed.items()}
+    size = len(order) // PARTS
+    found = dict[str, np.ndarray]()
+    for name, weights in imposed.items():
+        times = [_right(data, weights, order.roll(-size * time), size, seed + time) for time in range(TIMES)]
+        found[name] = torch.cat(times).numpy()
     title = "Do the weights teach a model of single tokens?"
-    return GuideView(title=title, accuracy=found, learnt_from=len(kept), held_out=len(held), seed=seed)
+    return GuideView(title=title, right=found, learnt_from=len(order) - size, seed=seed)
 
 
 def _require(
@@ -98,11 +146,44 @@ def _require(
     require_distributions(subject)
     if any(len(reading.rows) != 1 for reading in readings):
         raise DataError("a guide learns one answer for each input, and these have several", fix="take a classifier")
+    if any(token.symbol is None for reading in readings for token in reading.sides[0].tokens):
+        raise DataError(
+            "a guide learns what each symbol means, and these inputs have no symbols: they are vectors or pictures",
+            fix="take a model that reads text",
+        )
     if len(readings) < LEAST:
         raise DataError(f"{len(readings)} inputs are too few to learn from", fix=f"give {LEAST} at least")
-    for name, rows in {"truths": truths, **others}.items():
-        if len(rows) != len(readings):
-            raise DataError(f"{len(rows)} {name} for {len(readings)} inputs", fix="give one for each")
+    if len(truths) != len(readings):
+        raise DataError(f"{len(truths)} truths for {len(readings)} inputs", fix="give one for each")
+    for name, rows in others.items():
+        _require_weights(name, rows, readings)
+
+
+def _require_weights(name: str, rows: Sequence[np.ndarray], readings: Sequence[Reading]) -> None:
+    """Nothing; DataError for a name that is taken, or what is not a weight for each token of each input."""
+    if name in (UNIFORM, LEARNT, MODEL):
+        raise DataError(f"the name '{name}' is taken", fix="give these weights another name")
+    if len(rows) != len(readings):
+        raise DataError(f"{len(rows)} of '{name}' for {len(readings)} inputs", fix="give one for each")
+    for number, (row, reading) in enumerate(zip(rows, readings, strict=True)):
+        if (wrong := _wrong(row, reading.sides[0].tokens)) is not None:
+            raise DataError(f"'{name}' of input {number} {wrong}", fix="give each token one weight, 0 or more")
+
+
+def _wrong(row: Any, tokens: Sequence[Token]) -> str | None:
+    """What is wrong with the weights of one input; None for nothing. Those of special symbols do not count."""
+    try:
+        values = np.asarray(row, dtype=float)
+    except (TypeError, ValueError):
+        return "has weights that are no numbers"
+    if values.shape != (len(tokens),):
+        return f"has the shape {list(values.shape)}, and the input has {len(tokens)} tokens"
+    counted = values[[not token.is_special for token in tokens]]
+    if not np.isfinite(counted).all():
+        return "has weights that are not finite"
+    if (counted < 0).any():
+        return "has weights below zero"
+    return None if counted.any() else "has weights that are all of them zero"
 
 
 def _weights_of(subject: Subject, reading: Reading, layer: int | str | None) -> np.ndarray:
@@ -118,17 +199,15 @@ def _padded(readings: Sequence[Reading], columns: Sequence[int]) -> _Data:
     symbols = torch.zeros(len(rows), max(map(len, rows)), dtype=torch.int64)
     real = torch.zeros(symbols.shape, dtype=torch.bool)
     for number, tokens in enumerate(rows):
-        symbols[number, : len(tokens)] = torch.tensor([token.symbol or 0 for token in tokens])
+        symbols[number, : len(tokens)] = torch.tensor([token.symbol for token in tokens])
         real[number, : len(tokens)] = torch.tensor([not token.is_special for token in tokens])
     return _Data(symbols, real, torch.tensor(columns))
 
 
-def _imposed(rows: Sequence[np.ndarray], readings: Sequence[Reading], real: Tensor) -> Tensor:
+def _imposed(rows: Sequence[np.ndarray], real: Tensor) -> Tensor:
     """[N,T] the weights of each input, those of real tokens alone, made to add up to 1."""
     found = torch.zeros(real.shape, dtype=torch.float64)
-    for number, (row, reading) in enumerate(zip(rows, readings, strict=True)):
-        if np.shape(row) != (len(reading.sides[0].tokens),):
-            raise DataError(f"input {number} has {len(reading.sides[0].tokens)} tokens", fix="give each one weight")
+    for number, row in enumerate(rows):
         found[number, : len(row)] = torch.from_numpy(np.nan_to_num(np.asarray(row, dtype=float)))
     return _shares(found, real)
 
@@ -138,8 +217,9 @@ def _shares(weights: Tensor, real: Tensor) -> Tensor:
     return (kept / kept.sum(dim=1, keepdim=True).clamp(min=torch.finfo(kept.dtype).tiny)).float()
 
 
-def _accuracy(data: _Data, weights: Tensor | None, kept: Tensor, held: Tensor, seed: int) -> float:
-    """Of a model that learnt from the rows `kept` on the rows `held`."""
+def _right(data: _Data, weights: Tensor | None, order: Tensor, size: int, seed: int) -> Tensor:
+    """[size] 1 where a model that learnt from all other inputs is right on the first ones of the order."""
+    held, kept = order[:size], order[size:]
     model = _TokenModel(int(data.symbols.max()) + 1, int(data.classes.max()) + 1, seed)
     optimiser = torch.optim.Adam(model.weights, lr=RATE)
     mine, rest = (None, None) if weights is None else (weights[kept], weights[held])
@@ -152,7 +232,7 @@ def _accuracy(data: _Data, weights: Tensor | None, kept: Tensor, held: Tensor, s
         optimiser.step()
     with torch.no_grad():
         right = model.scores(data.part(held), rest).argmax(dim=1) == data.classes[held]
-    return float(right.double().mean())
+    return right.double()
 
 
 class _TokenModel:

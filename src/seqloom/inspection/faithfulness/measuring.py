@@ -21,6 +21,7 @@ from seqloom.inspection.subject import Reading, Subject
 
 TESTS = 4  # kinds of them: weights tried, the explanation made, others made, tokens taken away
 
+OWN = "This explanation"  # what one that the caller gives is called
 Explain = Callable[[Reading], Any]  # -> [T] a number for each token of the first side
 
 
@@ -29,7 +30,7 @@ class Wishes(NamedTuple):
 
     layer: int | str | None = None
     explain: Explain | None = None
-    explanation: str = "This explanation"  # what it is called
+    explanation: str = OWN  # what it is called
     removal: str | None = None
     permutations: int = 100
     steps: int = 500  # of an adversary

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from torch import Tensor
 
 from seqloom.errors import ConfigError, DataError
 from seqloom.figures import Figure
@@ -67,6 +68,8 @@ class FaithfulnessView(View):
 
     def badge(self) -> Badge:
         """The small value that other views show."""
+        if self.level == "not measured":
+            return Badge()
         return Badge(
             self.level, self.evidence.comprehensiveness, self.evidence.random_comprehensiveness, self.evidence.inputs
         )
@@ -180,6 +183,11 @@ def _by_method(subject: Subject, given: Sequence[Reading], wishes: Wishes, metho
         raise ConfigError("method and explain are given, and one picture is asked about", fix="leave one of them out")
     if method is None and (wishes.explain is not None or wishes.layer is not None or _attends(subject, given)):
         return wishes
+    if any(isinstance(reading.inputs, Tensor) for reading in given):
+        raise ConfigError(
+            "a picture has no tokens that could be taken away: its attributions are of pixels",
+            fix="look at the attribution itself, or at where filters fire: activation_maps",
+        )
     name = method or USUAL
     called = f"The attribution by {method_of(name).title}"
 
@@ -211,7 +219,9 @@ def _view(
         picture=picture,
         layer=None if layer is None else layer.path,
         removal=examples[0].rationale.removal,
-        evidence=evidence(found, len(examples), found_needed, of_attention=wishes.explain is None),
+        evidence=evidence(found, len(examples), found_needed, of_attention=wishes.explain is None)._replace(
+            alone=sum(int(np.isfinite(each.picture).sum()) < 2 for each in examples)
+        ),
         measures=found,
         bins=() if layer is None else bins(examples),
         pairs=pairs([each.agreements for each in examples], [each.answer for each in examples]),

@@ -6,6 +6,8 @@
     both       the picture may be believed         one      in part, and the sentence says which part
     neither    it may not be believed              carries alone decides for explanations that are not attention
 
+Of inputs of one token nothing can be told: there is no other weight to take, and no other token to compare with.
+
 What else is known is said behind it and does not change the level: that far other weights give the same answers, that
 equal weights would have done, that few inputs were looked at. A test that says "used" and one that says "not needed"
 may both be right, so the numbers stand beside the sentence and are never put together into one score.
@@ -55,10 +57,13 @@ class Evidence(NamedTuple):
     seeds: float | None = None  # JSD between models of other seeds
     score: float | None = None
     uniform_score: float | None = None  # of a model that learnt with equal weights
+    alone: int = 0  # inputs of one token, which there is nothing to shuffle or compare in
 
 
 def level_of(evidence: Evidence) -> Level:
     """How far the picture may be believed."""
+    if evidence.alone and evidence.alone == evidence.inputs:
+        return "not measured"
     passed = [carries(evidence)] + ([moves(evidence)] if evidence.moved is not None else [])
     return "believed" if all(passed) else "in part" if any(passed) else "not believed"
 
@@ -79,6 +84,7 @@ def verdict(evidence: Evidence, picture: str) -> str:
         "believed": f"{picture} may be believed on this model",
         "in part": f"{picture} may be believed in part",
         "not believed": f"{picture} may not be believed on this model",
+        "not measured": f"{picture} could not be put to the test, since every input has one token alone",
     }[level_of(evidence)]
     marked = (
         f"taking away the tokens that it marks costs {_two(evidence.comprehensiveness)} of the answer's probability, "
@@ -95,9 +101,16 @@ def reservations(evidence: Evidence) -> tuple[str, ...]:
     """What else is to be known before the picture is shown to somebody."""
     return tuple(
         sentence
-        for sentence in (_other_weights(evidence), _not_needed(evidence), _few(evidence))
+        for sentence in (_alone(evidence), _other_weights(evidence), _not_needed(evidence), _few(evidence))
         if sentence is not None
     )
+
+
+def _alone(evidence: Evidence) -> str | None:
+    if not 0 < evidence.alone < evidence.inputs:
+        return None
+    has = "has" if evidence.alone == 1 else "have"
+    return f"{evidence.alone} of {_counted(evidence.inputs)} {has} one token alone: nothing can be compared there."
 
 
 def _other_weights(evidence: Evidence) -> str | None:

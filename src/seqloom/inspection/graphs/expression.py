@@ -150,6 +150,8 @@ class ExpressionGraph(View):
         """Where there is a corner, and a slope was agreed on."""
         if any(node.operation == "relu" and self.nodes[node.parents[0]].value == 0 for node in self.nodes):
             yield "The slope of relu at 0 is taken to be 0, as in torch; some lectures print 1."
+        if any(node.operation == "abs" and self.nodes[node.parents[0]].value == 0 for node in self.nodes):
+            yield "The slope of abs at 0 is taken to be 0, as in torch: it has a corner there."
         for node in self.nodes:
             values = [self.nodes[at].value for at in node.parents]
             if node.operation in ("max", "min") and values.count(node.value) > 1:

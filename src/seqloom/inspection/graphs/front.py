@@ -11,9 +11,10 @@ from torch import Tensor, nn
 from seqloom.errors import DataError
 from seqloom.inspection.asking import scores
 from seqloom.inspection.attribution.goals import chosen_goal
+from seqloom.inspection.graphs.calls import replaced, tensors_in
 from seqloom.inspection.graphs.expression import ExpressionGraph, expression_graph
 from seqloom.inspection.graphs.model import ModelGraph
-from seqloom.inspection.graphs.recording import Given, recorded, replaced, tensors_in
+from seqloom.inspection.graphs.recording import Given, recorded
 from seqloom.inspection.graphs.repeats import with_steps
 from seqloom.inspection.graphs.trace import Trace
 from seqloom.inspection.subject import Reading, Subject

@@ -10,7 +10,7 @@ seen from the version that torch counts, whatever the function is called; a chan
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, cast
 
@@ -22,6 +22,7 @@ from torch.utils.hooks import RemovableHandle
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from seqloom.errors import DataError
+from seqloom.inspection.graphs.calls import called, is_among, replaced, tensors_in, version_of, whole_of
 from seqloom.inspection.graphs.trace import GIVEN, INPUT, Op, Summary, Trace, Weight, merged, summary
 
 MOST_OPERATIONS = 100_000
@@ -108,10 +109,10 @@ class Recorder(TorchFunctionMode):
         """What the function returns; heard."""
         given = kwargs or {}
         inputs = list(tensors_in((args, given)))
-        before = [_version(one) for one in inputs]
+        before = [version_of(one) for one in inputs]
         result = func(*args, **given)
-        changed = [one for one, version in zip(inputs, before, strict=True) if _version(one) != version]
-        whole = _whole(changed)
+        changed = [one for one, version in zip(inputs, before, strict=True) if version_of(one) != version]
+        whole = whole_of(changed)
         found = [*whole, *(tensor for tensor in tensors_in(result) if self._is_new(tensor, changed))]
         slopes = [tensor for tensor in found if tensor.requires_grad and tensor.grad_fn is not None]
         if slopes:
@@ -125,12 +126,12 @@ class Recorder(TorchFunctionMode):
         return result
 
     def _is_new(self, tensor: Tensor, changed: list[Tensor]) -> bool:
-        return all(tensor not in known for known in (self._made, self.weights)) and not _among(tensor, changed)
+        return all(tensor not in known for known in (self._made, self.weights)) and not is_among(tensor, changed)
 
     def _keep(self, tensor: Tensor, at: int) -> None:
         """Remember which operation a tensor is of, as it stands now."""
         self._made[tensor] = at
-        self._versions[tensor] = _version(tensor)
+        self._versions[tensor] = version_of(tensor)
         if tensor.grad_fn is not None:
             self._functions[tensor.grad_fn] = at
 
@@ -179,11 +180,11 @@ class Recorder(TorchFunctionMode):
 
     def _maker(self, tensor: Tensor, changed: list[Tensor]) -> int:
         """The operation that made an input; of one that was just changed in place, as it was before."""
-        was_changed = tensor in self._made and _among(tensor, changed)
+        was_changed = tensor in self._made and is_among(tensor, changed)
         return cast(int, self._made[tensor]) if was_changed else self.operation_of(tensor)
 
     def _was_zero(self, tensor: Tensor, changed: list[Tensor]) -> bool:
-        if tensor in self._made and _among(tensor, changed):
+        if tensor in self._made and is_among(tensor, changed):
             return self.ops[cast(int, self._made[tensor])].value.is_zero
         return tensor.is_floating_point() and not bool(tensor.any())
 
@@ -192,7 +193,7 @@ class Recorder(TorchFunctionMode):
 
         So is a tensor that has changed since, because another one that shares its memory was changed.
         """
-        if tensor in self._made and (tensor.grad_fn is None or self._versions[tensor] == _version(tensor)):
+        if tensor in self._made and (tensor.grad_fn is None or self._versions[tensor] == version_of(tensor)):
             return cast(int, self._made[tensor])
         if tensor.grad_fn is None:
             self.strays.append(tensor)
@@ -269,62 +270,6 @@ def _back(recorder: Recorder, number: Tensor, given: Sequence[Given]) -> Trace:
         for (weight, name), slope in zip(used.items(), found, strict=False)
     )
     return Trace(ops, weights, recorder.kinds, target, float(number.detach().reshape(())))
-
-
-def _version(tensor: Tensor) -> int:
-    """How often a tensor, or one that shares its memory, was changed in place."""
-    return 0 if tensor.is_inference() else tensor._version
-
-
-def _base(tensor: Tensor) -> Tensor:
-    return tensor if tensor._base is None else tensor._base
-
-
-def _whole(changed: list[Tensor]) -> list[Tensor]:
-    """The tensors that were changed, or those that they are views of; each once."""
-    return list({id(base): base for base in map(_base, changed)}.values())
-
-
-def _among(tensor: Tensor, tensors: Iterable[Tensor]) -> bool:
-    return any(tensor is one for one in tensors)
-
-
-def called(function: Any) -> str:
-    """The name of a function as people write it: `add` for `Tensor.__radd__`, `mT` for the property."""
-    name: str = getattr(function, "__name__", "operation")
-    if name == "__get__":
-        owner = function.__self__  # a property, written in C or in Python
-        name = getattr(owner, "__name__", "") or getattr(getattr(owner, "fget", None), "__name__", "property")
-    if name.startswith("__") and name.endswith("__"):
-        name = name.strip("_")
-        return name[1:] if name in ("radd", "rsub", "rmul", "rdiv", "rpow", "rtruediv", "rmatmul") else name
-    return name
-
-
-def tensors_in(value: Any) -> Iterator[Tensor]:
-    """Every tensor inside tuples, lists and dictionaries."""
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, Mapping):
-        for inner in value.values():
-            yield from tensors_in(inner)
-    elif isinstance(value, tuple | list):
-        for inner in value:
-            yield from tensors_in(inner)
-
-
-def replaced(value: Any, others: Mapping[Tensor, Tensor]) -> Any:
-    """The same with other tensors in place of some."""
-    if isinstance(value, Tensor):
-        return others.get(value, value)
-    if isinstance(value, Mapping):
-        return {name: replaced(inner, others) for name, inner in value.items()}
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        kind: Any = type(value)
-        return kind(*(replaced(inner, others) for inner in value))
-    if isinstance(value, tuple | list):
-        return type(value)(replaced(inner, others) for inner in value)
-    return value
 
 
 def _place() -> str:
