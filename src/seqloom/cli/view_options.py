@@ -61,7 +61,7 @@ def typed(view: str, function: Callable[..., Any], given: Mapping[str, str]) -> 
             raise ConfigError(f"the view {view} takes no '{name}'", fix=fix)
     for name, option in known.items():
         if option.needed and name not in given:
-            said = (function.__doc__ or "").splitlines()[0]
+            said = (function.__doc__ or "").partition("\n")[0]
             fix = f"--set {name}=VALUE, {option.said}; it shows: {said.rstrip('.')}"
             raise ConfigError(f"the view {view} needs '{name}'", fix=fix)
     return {name: _value(name, text, known[name]) for name, text in given.items()}

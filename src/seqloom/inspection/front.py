@@ -80,7 +80,7 @@ class Method(partial[Any]):
             raise ConfigError(f"the view {self.__name__}: {error}", fix="give each option by its name") from None
         for name, one in known.items():
             if one.default is one.empty and name not in bound:
-                said = (self.__doc__ or "").splitlines()[0].rstrip(".")
+                said = (self.__doc__ or "").partition("\n")[0].rstrip(".")
                 raise ConfigError(f"the view {self.__name__} needs '{name}'", fix=f"give {name}=...; it shows: {said}")
         asked = checked(self.__name__, self.func, bound)
         with work("views", 1) as moved:
