@@ -182,6 +182,7 @@ def test_a_label_that_is_a_number_is_asked_about_by_its_name(tmp_path: Path) -> 
         look(tmp_path / "run", "a film", "--view", "attribution", "--answer", "4")
 
 
+@pytest.mark.slow
 def test_most_says_how_many_rows_of_a_file_are_written(run: Path, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a good film\nbad\n" * 150)
     for most, count in (((), 300), (("--most", 3), 3)):

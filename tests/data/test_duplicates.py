@@ -47,6 +47,7 @@ def similarities(texts: tuple[str, ...]) -> dict[tuple[int, int], float]:
     return {(a, b): jaccard(sets[a], sets[b]) for a, b in itertools.combinations(range(len(texts)), 2)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_nearly_all_pairs_of_similarity_nine_tenths_are_found(seed: int) -> None:
     texts = families(seed)

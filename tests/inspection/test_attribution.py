@@ -410,6 +410,7 @@ def test_a_table_that_would_take_many_minutes_is_refused_with_the_rows_that_fit(
     assert len(attribution_table(subject, reading, method="gradient_x_input").rows) == 4
 
 
+@pytest.mark.slow
 def test_pairs_are_the_same_in_passes_of_any_size_and_long_texts_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

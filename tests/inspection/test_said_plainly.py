@@ -107,6 +107,7 @@ def test_too_few_gold_tags_are_told_how_to_be_written(tagger: Subject) -> None:
         lattice(tagger, read(tagger, WORDS), gold="O")
 
 
+@pytest.mark.slow
 def test_a_picture_of_pairs_says_what_they_come_to(tmp_path: Path) -> None:
     subject = subject_of(task_on(tmp_path, "embed"))
     view = similarity_pairs(subject, read(subject, ("the cat sat", "a dog ran")))
