@@ -18,15 +18,16 @@ from seqloom.decoding.writing import Written, write
 from seqloom.models import EncoderDecoder, LanguageModel
 from seqloom.text.symbols import BEGIN, COUNT
 from seqloom.types import Padded
+from stacks_common import STACKS, blocks, decoder_blocks
 
 VOCABULARY = 20
-QUICK = {"seq2seq-dot", "lstm", "gpt"}  # one family of each kind; the others are slow by their number
+# One family of each kind, and one stack of layers that differ; the others are slow by their number.
+QUICK = {"seq2seq-dot", "lstm", "gpt", "window-full"}
 
 
 def _families(shape: recipes.Shape) -> list[Any]:
-    return [
-        name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in sorted(recipes.names(shape))
-    ]
+    every = [*sorted(recipes.names(shape)), *STACKS]
+    return [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in every]
 
 
 TRANSLATORS, LANGUAGE_MODELS = _families("translator"), _families("language-model")
@@ -45,13 +46,23 @@ def shaken(config: Any, seed: int, size: float = 1.0) -> Any:
 
 @cache
 def translator(name: str, vocabulary: int = VOCABULARY, seed: int = 0, size: float = 1.0) -> EncoderDecoder:
-    source = TokensConfig(vocab_size=VOCABULARY)
-    return shaken(recipes.translator(name, source=source, target_vocab_size=vocabulary, size="tiny"), seed, size)
+    recipe, source = "transformer" if name in STACKS else name, TokensConfig(vocab_size=VOCABULARY)
+    config = recipes.translator(recipe, source=source, target_vocab_size=vocabulary, size="tiny")
+    if name in STACKS:
+        config = replace(config, decoder=_stacked(config.decoder, decoder_blocks(STACKS[name])))
+    return shaken(config, seed, size)
 
 
 @cache
 def language_model(name: str, vocabulary: int = VOCABULARY, seed: int = 3, size: float = 1.0) -> LanguageModel:
-    return shaken(recipes.language_model(name, vocab_size=vocabulary, size="tiny"), seed, size)
+    config = recipes.language_model("gpt" if name in STACKS else name, vocab_size=vocabulary, size="tiny")
+    if name in STACKS:
+        config = replace(config, decoder=_stacked(config.decoder, blocks(STACKS[name])))
+    return shaken(config, seed, size)
+
+
+def _stacked(decoder: Any, layers: tuple[Any, ...]) -> Any:
+    return replace(decoder, layers=layers, repeat=1, position="sinusoidal")
 
 
 def sources(count: int = 6) -> Padded:

@@ -20,6 +20,7 @@ from seqloom.operators.attention_sdpa import SDPA
 from seqloom.operators.masks import Causal, Document, Mask, Padding, Window
 from seqloom.operators.relations import Alibi, Bias, NoBias, rotate, turn, turns
 from seqloom.types import Batch, Padded, Pair, places_of, select_rows
+from stacks_common import FULL, NARROW, blocks
 from tolerances import assert_equal_up_to_rounding
 
 VOCABULARY = 12
@@ -58,6 +59,13 @@ def language_model(depth: int, recipe: str = "gpt") -> nn.Module:
     return msgspec.structs.replace(config, decoder=msgspec.structs.replace(config.decoder, repeat=depth)).build().eval()
 
 
+def alternating(depth: int) -> nn.Module:
+    """A language model in which layers with a window and layers without take turns."""
+    config = recipes.language_model("transformer", vocab_size=VOCABULARY, size="tiny")
+    stack = msgspec.structs.replace(config.decoder, layers=blocks((NARROW, FULL)), repeat=depth)
+    return msgspec.structs.replace(config, decoder=stack).build().eval()
+
+
 def tagger(depth: int) -> nn.Module:
     config = recipes.tagger("encoder", inputs=TokensConfig(vocab_size=VOCABULARY), num_tags=3, size="tiny")
     return msgspec.structs.replace(config, encoder=msgspec.structs.replace(config.encoder, repeat=depth)).build().eval()
@@ -92,6 +100,7 @@ def stepping(model: nn.Module) -> Counter[str]:
         (translator, stepping),
         (language_model, stepping),
         (partial(language_model, recipe="window"), stepping),
+        (alternating, stepping),
     ],
 )
 def test_a_further_layer_makes_no_mask_position_or_table_again(

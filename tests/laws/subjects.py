@@ -18,9 +18,11 @@ from seqloom.config.base import Config, _fields
 from seqloom.config.blocks import AnyConditioned, BlockConfig, FeedForwardConfig
 from seqloom.config.combinations import RELATIVE, Position
 from seqloom.config.inputs import NgramsConfig, TokensConfig, VectorsConfig
-from seqloom.config.mixers import AnyMixer, MixerConfig
-from seqloom.config.models import DecoderConfig
+from seqloom.config.mixers import AnyMixer, MixerConfig, OneWay
+from seqloom.config.models import ConditionedDecoderConfig, DecoderConfig
 from seqloom.errors import ConfigError
+from stacks_common import STACKS, decoder_blocks
+from stacks_common import blocks as blocks_of
 
 WIDTH = 8
 VOCABULARY = 11
@@ -186,11 +188,33 @@ def models() -> Iterator[Subject]:
         yield Subject(f"tagger-{name}", config.build, symbols=True, keeps_width=False)
 
 
+def stacks() -> Iterator[Subject]:
+    """Layers that remember different things, one after another, in a decoder and in one that reads a memory."""
+    for name, layers in STACKS.items():
+        yield stack(f"stack-{name}", layers, "none")
+        yield stack(f"memory-stack-{name}", layers, "none", conditioned=True)
+        if all(fits(mixer, "rotary") for mixer in layers):
+            yield stack(f"stack-{name}-rotary", layers, "rotary")
+
+
+def stack(name: str, layers: tuple[OneWay, ...], position: Position, *, conditioned: bool = False) -> Subject:
+    """The decoder of these mixers."""
+    vectors = VectorsConfig(size=WIDTH)
+    config: DecoderConfig | ConditionedDecoderConfig
+    if conditioned:
+        config = ConditionedDecoderConfig(
+            input=vectors, width=WIDTH, layers=decoder_blocks(layers), position=position, final_norm="layer"
+        )
+    else:
+        config = DecoderConfig(input=vectors, width=WIDTH, layers=blocks_of(layers), position=position)
+    return Subject(name, config.build, causal=True)
+
+
 def _unique(subjects: Iterator[Subject]) -> list[Subject]:
     found = list(subjects)
     assert len({subject.name for subject in found}) == len(found), "two subjects have one name"
     return found
 
 
-SUBJECTS = _unique(subject for source in (mixers, blocks, conditioned, models) for subject in source())
+SUBJECTS = _unique(subject for source in (mixers, blocks, conditioned, models, stacks) for subject in source())
 CAUSAL = [subject for subject in SUBJECTS if subject.causal]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from laws import laws
-from laws.subjects import CAUSAL, SUBJECTS, Subject, _label, choices, fits, mixer_kinds
+from laws.subjects import CAUSAL, SUBJECTS, Subject, _can_be_causal, _label, choices, fits, mixer_kinds, stack
 from seqloom.config.base import _fields
 from seqloom.config.combinations import RELATIVE
 from seqloom.config.mixers import AttentionConfig, LinearAttentionConfig, MixerConfig, PoolConfig
@@ -99,18 +99,23 @@ def test_a_thousand_steps_in_bfloat16_end_where_one_reading_does(config: MixerCo
 
 
 @st.composite
-def drawn_subjects(draw: st.DrawFn) -> Subject:
-    """Any member of the union with any combination of the values of its fields, in either direction."""
+def drawn_mixers(draw: st.DrawFn) -> MixerConfig:
+    """Any member of the union with any combination of the values of its fields."""
     kind = type(draw(st.sampled_from(mixer_kinds())))
-    config = None
-    while config is None:
+    while True:
         values = {name: draw(st.sampled_from(choices(annotation))) for name, annotation in _fields(kind).items()}
         try:
             config = kind(**values)
         except ConfigError:
             continue
-        if not fits(config, "none"):
-            config = None
+        if fits(config, "none"):
+            return config
+
+
+@st.composite
+def drawn_subjects(draw: st.DrawFn) -> Subject:
+    """Any mixer, in either direction."""
+    config = draw(drawn_mixers())
     position = draw(st.sampled_from([word for word in ("none", *RELATIVE) if fits(config, word)]))
     causal = draw(st.booleans())
 
@@ -131,4 +136,24 @@ SOAKING = os.environ.get("SEQLOOM_SOAK") == "1"
 def test_any_drawn_configuration_obeys_any_law(subject: Subject, seed: int, data: st.DataObject) -> None:
     stepped = hasattr(subject.build(), "step")
     law = data.draw(st.sampled_from(laws.SEQUENCE_LAWS + (laws.CAUSAL_LAWS if stepped else [])))
+    law(subject, torch.float64, seed)
+
+
+PATTERNS = choices(_fields(AttentionConfig)["pattern"])
+
+
+@st.composite
+def drawn_stacks(draw: st.DrawFn) -> Subject:
+    """Two to four layers, about half of them attention with any pattern, with or without a memory."""
+    attending = st.sampled_from([AttentionConfig(num_heads=2, pattern=pattern) for pattern in PATTERNS])
+    mixers = tuple(draw(st.lists(st.one_of(attending, drawn_mixers().filter(_can_be_causal)), min_size=2, max_size=4)))
+    positions = [word for word in ("none", *RELATIVE) if all(fits(mixer, word) for mixer in mixers)]
+    position, conditioned = draw(st.sampled_from(positions)), draw(st.booleans())
+    name = f"{'-'.join(map(_label, mixers))}-{position}-{conditioned}"
+    return stack(name, mixers, position, conditioned=conditioned)
+
+
+@settings(max_examples=2_000 if SOAKING else 60)
+@given(subject=drawn_stacks(), law=st.sampled_from(laws.CAUSAL_LAWS), seed=st.integers(0, 10_000))
+def test_any_drawn_stack_obeys_every_law_of_stepping(subject: Subject, law: laws.Law, seed: int) -> None:
     law(subject, torch.float64, seed)

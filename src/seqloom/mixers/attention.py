@@ -208,7 +208,7 @@ class SelfAttention(_SelfAttending, Mixer):
 
 
 class Read(NamedTuple):
-    """Where the elements stood that were read: the same for all layers of a stack, which share it."""
+    """Where the elements stood that are remembered: all layers of a stack that remember the same share it."""
 
     positions: Tensor  # [B,S] int64
     valid: Tensor  # [B,S] bool: rows of a batch may have read different numbers of elements
@@ -265,9 +265,10 @@ class CausalSelfAttention(_SelfAttending, CausalMixer[Cache]):
 
     def extend(self, x: Padded, inner: Cache) -> tuple[Padded, Cache]:
         layout, first = x.layout, inner.read.valid.shape[1] == 0
-        # An empty cache has read nothing, unless its reach is none: then all layers begin alike.
-        key = "first" if first and self.reach != 0 else inner.read.seen
-        places, read, key_places = layout.once(("read on", key), lambda: _read_on(x, inner.read))
+        # An empty cache has read nothing, unless its reach is none: then all layers begin alike. Else the whole of Read
+        # is the key: a layer that forgot columns has other ones than a layer that has seen just as many elements.
+        key = ("first",) if first and self.reach != 0 else inner.read
+        places, read, key_places = layout.once(("read on", *key), lambda: _read_on(x, inner.read))
         query, further_keys, further_values = self.project(x, places, layout)
         cache = Cache(inner.keys.followed_by(further_keys), inner.values.followed_by(further_values), read)
         vectors = (query, cache.keys.held, cache.values.held)
@@ -280,7 +281,7 @@ class CausalSelfAttention(_SelfAttending, CausalMixer[Cache]):
         reach, read = self.reach, cache.read
         if reach is None or read.valid.shape[1] <= reach:
             return cache
-        order, kept = layout.once(("latest", reach, read.valid), lambda: read.latest(reach))
+        order, kept = layout.once(("latest", reach, *read), lambda: read.latest(reach))
         wide = order[:, None, :, None].expand(-1, cache.keys.held.shape[1], -1, cache.keys.held.shape[3])
         return Cache(Growing([cache.keys.held.gather(2, wide)]), Growing([cache.values.held.gather(2, wide)]), kept)
 

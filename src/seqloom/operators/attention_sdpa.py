@@ -71,11 +71,9 @@ def without_plans(query: Tensor, mask: Tensor | None) -> Iterator[None]:
 
 def _penalties(request: Request) -> Tensor:
     """What the scores lose by the mask, [B,1,T,S] or [B,1,1,S], made once for all layers that share it."""
-    dtype = request.query.dtype
-    make = partial(_penalise, request.mask, request.query_places, request.key_places, dtype)
-    return (
-        make() if request.shared is None else request.shared.once((request.mask, request.key_places.valid, dtype), make)
-    )
+    mask, query, key, dtype = request.mask, request.query_places, request.key_places, request.query.dtype
+    make = partial(_penalise, mask, query, key, dtype)
+    return make() if request.shared is None else request.shared.once((mask, *query, *key, dtype), make)
 
 
 def _penalise(mask: Mask, query: Places, key: Places, dtype: torch.dtype) -> Tensor:
