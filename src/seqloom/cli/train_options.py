@@ -31,7 +31,8 @@ Model = Annotated[
 ]
 SizeName = Annotated[str | None, _option("--size", "NAME", MODEL, f"One of {', '.join(SIZES)}; else small.")]
 Dropout = Annotated[
-    float | None, _option("--dropout", "RATE", MODEL, "The share of units left out of each step; else by the recipe.")
+    float | None,
+    _option("--dropout", "RATE", MODEL, "Dropout wherever the recipe has any, 0 for none; else by the recipe."),
 ]
 Smoothing = Annotated[float | None, _option("--smoothing", "RATE", MODEL, "What each true label gives to the others.")]
 ClassWeights = Annotated[

@@ -16,7 +16,7 @@ import msgspec
 from torch import nn
 
 from seqloom.bundle import built, read_bundle
-from seqloom.config.base import Config
+from seqloom.config.changing import dropouts
 from seqloom.config.training import RunConfig
 from seqloom.data.preparing import Prepared
 from seqloom.data.report.findings import Finding as DataFinding
@@ -88,7 +88,7 @@ def diagnosis(
 ) -> Diagnosis:
     """The findings of all rules together."""
     findings: tuple[Finding, ...] = (
-        *curve_findings(story, config.training, dropout=largest_dropout(config.model)),
+        *curve_findings(story, config.training, dropout=max(dropouts(config.model), default=0.0)),
         *inside_findings(looked.inside, story),
         *label_findings(looked.confusion, warned, weighing=(BALANCED,) if looked.has_weights else ()),
         *cost_findings(story, config.training, looked.lengths),
@@ -130,16 +130,6 @@ def look(folder: RunFolder, config: RunConfig) -> Looked:
 def looked_at(task: Task, model: nn.Module, batches: list[Batch[Any, Any]]) -> Looked:
     """What a model does on some batches."""
     return Looked(look_inside(task, model, batches), evaluate(task, model, batches).confusion)
-
-
-def largest_dropout(config: Any) -> float:
-    """The largest dropout in any part of a configuration."""
-    if isinstance(config, tuple):
-        return max(map(largest_dropout, config), default=0.0)
-    if not isinstance(config, Config):
-        return 0.0
-    parts = [getattr(config, name) for name in config.__struct_fields__]
-    return max(float(getattr(config, "dropout", 0.0)), largest_dropout(tuple(parts)))
 
 
 def _batches(task: Task, prepared: Prepared, config: RunConfig) -> Iterator[Batch[Any, Any]]:

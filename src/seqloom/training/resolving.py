@@ -15,7 +15,7 @@ import numpy as np
 
 from seqloom.bundle import Bundle, read_bundle
 from seqloom.bundle.places import model_folder
-from seqloom.config.changing import with_setting
+from seqloom.config.changing import dropouts, with_dropout, with_setting
 from seqloom.config.data import DataConfig, EncodingConfig
 from seqloom.config.models import AnyModel
 from seqloom.config.objectives import objective_of
@@ -234,9 +234,11 @@ def _model(
     wanted = HeadSettings(wishes.smoothing, weights, kind, wishes.pooling, wishes.objective, wishes.rows_at_once)
     model = task.model(recipe, size, wanted)
     if wishes.dropout is not None:
-        model = with_setting(model, "dropout", wishes.dropout)
+        model = with_dropout(model, wishes.dropout)
     model = reading_words(model, wishes, prepared, width)
     said = () if wishes.model and wishes.size else (f"model: {recipe}, size {size}, {model.parameters():,} parameters",)
+    if wishes.dropout and not any(dropouts(model)):
+        said = (*said, f"dropout: {recipe} has none, so a rate of {wishes.dropout:g} changes nothing")
     return model, recipe, said
 
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from seqloom.config.changing import with_setting
+from seqloom.config.changing import dropouts, with_dropout, with_setting
 from seqloom.config.data import EncodingConfig
 from seqloom.config.heads import HeadKind, Pooling
 from seqloom.config.inputs import Letters
@@ -65,8 +65,11 @@ class Wishes(NamedTuple):
         ):
             return filled
         model = before.model
-        for name in self._said("dropout", "smoothing"):
-            model = with_setting(model, name, getattr(self, name))
+        if self._said("smoothing"):
+            model = with_setting(model, "smoothing", self.smoothing)
+        if self.dropout is not None:  # where there is none, any rate above 0 is another run's
+            there = any(dropouts(model))
+            model = with_dropout(model, self.dropout) if there else with_setting(model, "dropout", self.dropout)
         return filled._replace(model=model)
 
     def _said(self, *names: str) -> tuple[str, ...]:

@@ -4,10 +4,10 @@ What somebody fixed is not searched: a setting of the plan has its say after the
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from seqloom.config.base import Config
+from seqloom.config.changing import dropouts
 from seqloom.config.training import (
     AdamWConfig,
     AnySchedule,
@@ -116,25 +116,14 @@ def used(config: RunConfig, wishes: Wishes, plan: Plan) -> Params:
 
 def _dropout(model: Any) -> float | str:
     """The dropout of a model; of one whose parts differ, all of them."""
-    found = sorted(set(_dropouts(model)))
+    found = sorted(set(dropouts(model)))
     return "/".join(f"{value:g}" for value in found) if len(found) > 1 else next(iter(found), 0.0)
-
-
-def _dropouts(config: Any) -> Iterator[float]:
-    """The dropouts in all parts of a configuration."""
-    if isinstance(config, tuple):
-        for part in config:
-            yield from _dropouts(part)
-    if isinstance(config, Config):
-        if isinstance(value := getattr(config, "dropout", None), float):
-            yield value
-        yield from _dropouts(tuple(getattr(config, name) for name in config.__struct_fields__))
 
 
 def near(config: RunConfig, wishes: Wishes, plan: Plan, ground: Ground) -> Params:
     """The parameters of the space that are nearest to a run: what the search may learn from it."""
     space, training = plan.space, config.training
-    params = used(config, wishes, plan) | {"dropout": max(_dropouts(config.model), default=0.0)}
+    params = used(config, wishes, plan) | {"dropout": max(dropouts(config.model), default=0.0)}
     if "batch" in params:
         params["batch"] = min(space.batch, key=lambda choice: abs(math.log(choice / symbols_of(training.feed))))
     if "schedule" in params:
