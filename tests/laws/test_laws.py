@@ -153,6 +153,7 @@ def drawn_stacks(draw: st.DrawFn) -> Subject:
     return stack(name, mixers, position, conditioned=conditioned)
 
 
+@pytest.mark.slow
 @settings(max_examples=2_000 if SOAKING else 60)
 @given(subject=drawn_stacks(), law=st.sampled_from(laws.CAUSAL_LAWS), seed=st.integers(0, 10_000))
 def test_any_drawn_stack_obeys_every_law_of_stepping(subject: Subject, law: laws.Law, seed: int) -> None:
