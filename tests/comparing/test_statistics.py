@@ -123,6 +123,14 @@ def test_a_model_whose_seeds_lie_far_apart_adds_nothing_to_the_spread_of_the_oth
     assert SeedSpread.pooled(scores).freedom == 6
 
 
+def test_seeds_that_lie_close_by_chance_do_not_look_certain() -> None:
+    """Two seeds with the very same score err on different examples: there are few degrees of freedom all the same."""
+    (one,) = ScoreWorld([0.01], 2, 500).scores(np.random.default_rng(0))
+    equal = Scores(np.full(2, one.mean), one.drawn - one.found + one.mean)
+    assert equal.of_seeds == 0.0 < equal.of_both
+    assert alone(equal).uncertainty.freedom() < 10
+
+
 def test_student_is_that_of_the_tables() -> None:
     for freedom, reach in ((1, 63.657), (2, 9.925), (5, 4.032), (30, 2.750), (1e9, 2.5758)):
         assert student(reach, freedom) == pytest.approx(0.99, abs=2e-5)
