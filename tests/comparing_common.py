@@ -5,13 +5,17 @@ and the example, and a part to the seed and the example, so that seeds of one mo
 answers become judged runs, and the referee itself weighs them, as it does after training.
 """
 
+from collections.abc import Sequence
+from itertools import combinations
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from seqloom.comparing.results import Comparison, Interval, PairResult
+from seqloom.comparing.results import ALPHA, Comparison, Interval, PairResult
 from seqloom.comparing.running import Facts, Judgement
+from seqloom.comparing.significance import holm
+from seqloom.comparing.statistics import Estimate, Scores, SeedSpread, difference
 from seqloom.comparing.weighing import Weighed
 from seqloom.tasks.contract import Metric
 
@@ -105,7 +109,7 @@ class Outcome(NamedTuple):
 
     @property
     def shown(self) -> bool:
-        return self.comparison.verdict("first", "second") != "no difference shown"
+        return self.comparison.verdict("first", "second") in ("better", "worse")
 
     @property
     def won(self) -> bool:
@@ -150,3 +154,52 @@ def _spans(answers: np.ndarray, there: np.ndarray) -> np.ndarray:
 
 def covers(found: Interval, truth: float) -> bool:
     return found.low <= truth <= found.high
+
+
+OF_MODEL, OF_SEED = 0.026, 0.087  # variances of an answer's rightness at 80 % that SHARES make
+
+
+def _hadamard(size: int) -> np.ndarray:
+    """[size,size] of 1 and -1 with orthogonal columns, the first of ones (Sylvester)."""
+    square = np.ones((1, 1))
+    while len(square) < size:
+        square = np.block([[square, square], [square, -square]])
+    return square
+
+
+class ScoreWorld(NamedTuple):
+    """Scores of several models without single answers: a trial costs no resampling.
+
+    What a model and a seed make of the examples is normal, and the resamples are orthogonal columns that have exactly
+    these variances, so what is simulated is how the referee decides, not how it resamples.
+    """
+
+    spreads: Sequence[float | None]  # between the seeds of each model; None: all seeds give the same answers
+    seeds: int
+    rows: int
+    gaps: Sequence[float] = ()  # by how much each model is better than 0.8; nothing: all are equal
+
+    def scores(self, draws: np.random.Generator) -> list[Scores]:
+        """One comparison."""
+        count = len(self.spreads)
+        of_model, of_seed = ((variance / self.rows) ** 0.5 for variance in (OF_MODEL, OF_SEED))
+        columns = _hadamard(1 + count * (1 + self.seeds))
+        found = []
+        for model, (spread, gap) in enumerate(zip(self.spreads, self.gaps or [0.0] * count, strict=True)):
+            own = of_model * draws.standard_normal()
+            noise = 0.0 if spread is None else of_seed
+            each = ((spread or 0.0) ** 2 + noise**2) ** 0.5 * draws.standard_normal(self.seeds)
+            first = 1 + count + model * self.seeds
+            moved = of_model * columns[:, 1 + model, None] + noise * columns[:, first : first + self.seeds]
+            found.append(Scores(0.8 + gap + own + each, 0.8 + gap + own + each + moved))
+        return found
+
+    def differences(self, trial: int) -> list[Estimate]:
+        """The differences of all pairs in one comparison, the first model's with the others first."""
+        scores = self.scores(np.random.default_rng(trial))
+        pool = SeedSpread.pooled(scores)
+        return [difference(one, other, pool) for one, other in combinations(scores, 2)]
+
+    def shown(self, trial: int) -> list[bool]:
+        """Whether each pair's difference is shown, after Holm's correction."""
+        return [p < ALPHA for p in holm([one.p() for one in self.differences(trial)])]

@@ -1,8 +1,15 @@
 """The referee judged: how often it sees what is there, and how often what is not, in simulated comparisons."""
 
+import math
+from collections.abc import Sequence
+
+import numpy as np
 import pytest
 
-from comparing_common import World, compared, compared_spans, covers
+from comparing_common import ScoreWorld, World, compared, compared_spans, covers
+from seqloom.comparing.results import ALPHA
+from seqloom.comparing.significance import more_seeds
+from seqloom.comparing.statistics import Estimate, Scores, SeedSpread, difference
 
 # between seeds, as trained models differ
 NOISE = pytest.mark.parametrize("spread", [pytest.param(0.0, marks=pytest.mark.soak), 0.0075])
@@ -54,3 +61,93 @@ def test_intervals_cover_and_equal_models_are_called_equal_in_every_world(seeds:
     assert covered >= 0.93
     assert covered <= (0.999 if seeds == 2 else 0.985)  # two seeds say little about how far seeds lie apart
     assert sum(not one.shown for one in outcomes) / 400 >= 0.93
+
+
+def said_different(spreads: Sequence[float | None], seeds: int, rows: int, trials: int) -> float:
+    """The share of comparisons of equal models in which any pair is said to differ."""
+    world = ScoreWorld(spreads, seeds, rows)
+    return sum(any(world.shown(trial)) for trial in range(trials)) / trials
+
+
+def within(share: float, nominal: float, trials: int) -> bool:
+    """Whether a share is at most three standard errors above the nominal rate."""
+    return share <= nominal + 3 * math.sqrt(nominal * (1 - nominal) / trials)
+
+
+UNEQUAL = {
+    "equal": lambda count: [0.02] * count,
+    "one that varies": lambda count: [0.02] + [0.0] * (count - 1),
+    "one that does not vary": lambda count: [None] + [0.02] * (count - 1),
+    "half of them": lambda count: [0.02 * (model % 2) for model in range(count)],
+    "ever more": lambda count: np.linspace(0.0, 0.02, count).tolist(),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("seeds", "count"), [(2, 3), (2, 8), (3, 3)])
+def test_equal_models_are_said_to_differ_in_about_one_comparison_of_20(seeds: int, count: int) -> None:
+    """Two seeds of eight models that vary by two points: with the spread of each pair alone it was one of five."""
+    assert within(said_different([0.02] * count, seeds, 2000, 150), ALPHA, 150)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("rows", [200, 2000])
+@pytest.mark.parametrize("seeds", [2, 3, 4, 5])
+@pytest.mark.parametrize("count", [2, 3, 5, 8])
+@pytest.mark.parametrize("spread", [0.0, 0.005, 0.01])
+def test_equal_models_with_equal_spreads_are_rarely_said_to_differ(
+    spread: float, count: int, seeds: int, rows: int
+) -> None:
+    assert within(said_different([spread] * count, seeds, rows, 500), ALPHA, 500)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("rows", [200, 2000])
+@pytest.mark.parametrize("seeds", [2, 3, 4, 5])
+@pytest.mark.parametrize("count", [2, 3, 5, 8])
+@pytest.mark.parametrize("kind", UNEQUAL)
+def test_equal_models_with_unequal_spreads_are_rarely_said_to_differ(
+    kind: str, count: int, seeds: int, rows: int
+) -> None:
+    """Two models of which one alone varies are the worst case: 8 of 100 with two seeds, 7 with three."""
+    assert within(said_different(UNEQUAL[kind](count), seeds, rows, 500), 0.08 if count == 2 else 0.065, 500)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [2, 3, 8])
+def test_90_against_29_with_two_seeds_is_better(count: int) -> None:
+    """Also where the seeds of the worse model lie far apart."""
+    world = ScoreWorld([0.01] * (count - 1) + [0.05], 2, 300, [0.1] + [0.0] * (count - 2) + [-0.51])
+    assert sum(world.shown(trial)[count - 2] for trial in range(100)) >= 97
+
+
+@pytest.mark.slow
+def test_a_model_whose_seeds_lie_far_apart_hides_no_difference_between_the_others() -> None:
+    steady, shaken = (
+        ScoreWorld([0.005, 0.005, last], 3, 1000, [0.05, 0.0, -0.2]) for last in (0.005, 0.2)
+    )  # the third model's seeds are as the others', or collapse now and then
+    found = [sum(world.shown(trial)[0] for trial in range(100)) for world in (steady, shaken)]
+    assert found[0] >= 90
+    assert found[1] >= found[0] - 15
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seeds", [2, 3])
+def test_about_so_many_more_seeds_do_decide_where_there_is_a_difference(seeds: int) -> None:
+    """Five points: who trains as many more as were said is told the difference in most cases."""
+    decided = []
+    for trial in range(120):
+        world = ScoreWorld([0.015, 0.015], seeds + 10, 1000, [0.05, 0.0])
+        scores = world.scores(np.random.default_rng(trial))
+        before = first_seeds(scores, seeds)
+        more = more_seeds([before], [ALPHA / 10], ALPHA)[0]
+        if before.p() >= ALPHA and more is not None:
+            decided.append(first_seeds(scores, seeds + more).p() < ALPHA)
+    assert len(decided) > 20
+    assert np.mean(decided) > 0.7
+
+
+def first_seeds(scores: list[Scores], count: int) -> Estimate:
+    """The difference of two models, of whose seeds only the first are known."""
+    one, other = (Scores(each.found[:count], each.drawn[:, :count]) for each in scores)
+    return difference(one, other, SeedSpread.pooled([one, other]))

@@ -1,5 +1,7 @@
 """The parts of a comparison that need no training: sizes, costs, lengths, leaks, words and refusals."""
 
+import math
+import re
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,8 @@ from seqloom.comparing.plan import Budget, Plan
 from seqloom.comparing.reports import ComparisonBegun
 from seqloom.comparing.results import Comparison
 from seqloom.comparing.scaling import scaled
+from seqloom.comparing.significance import MOST_MORE
+from seqloom.comparing.statistics import SeedSpread, resampled
 from seqloom.comparing.tables import Tables, added
 from seqloom.comparing.weighing import Weighed
 from seqloom.config.data import DataConfig, GivenSplit
@@ -46,11 +50,11 @@ class Ratios(Shares):
         return {"accuracy": np.asarray(sums[..., 0] / (1 + sums[..., 1]))}
 
 
-def weighed(worlds: dict[str, float], *, seeds: int = 3, task: Any = None) -> Comparison:
+def weighed(worlds: dict[str, float], *, seeds: int = 3, spread: float = 0.003, task: Any = None) -> Comparison:
     """A comparison of simulated models whose accuracies differ by these gaps from 0.8."""
     draws = np.random.default_rng(1)
     example = draws.standard_normal(1000)
-    world = World(seeds=seeds, spread=0.003)
+    world = World(seeds=seeds, spread=spread)
     tables = {name: world._model(0.8 + gap, example, draws) for name, gap in worlds.items()}
     return judged(tables, task, np.arange(1000) // 100 + 1)
 
@@ -173,8 +177,71 @@ def test_less_is_better_where_the_metric_says_so() -> None:
     assert found.models[0].name == "small" and found.verdict("small", "large") == "better"
 
 
-def test_one_seed_is_told_as_one() -> None:
-    assert "these weights" in weighed({"small": 0.0, "large": 0.08}, seeds=1).sentence()
+def test_one_seed_gives_no_verdict_anywhere() -> None:
+    found = weighed({"small": 0.0, "large": 0.08, "other": 0.02}, seeds=1)
+    assert {pair.verdict for pair in found.pairs} == {"no verdict"}
+    assert {(pair.p, pair.p_adjusted) for pair in found.pairs} == {(None, None)}
+    assert found.cheapest is None and found.verdict("large", "small") == "no verdict"
+    assert found.sentence().startswith("No verdict from one seed: run with --seeds 3.")
+    page = found.html()
+    for shown in (found.text(100), page[page.index("<main") :], found.to_json()):
+        assert "no verdict" in shown
+        assert not re.search(r"wins|\bbetter\b|worse|cheapest|difference shown|marked", shown)
+
+
+def test_one_seed_shows_scores_with_intervals_over_examples() -> None:
+    found = weighed({"small": 0.0, "large": 0.08}, seeds=1)
+    score = found.model("small").score
+    assert score.high - score.value == pytest.approx(1.96 * math.sqrt(score.value * (1 - score.value) / 1000), rel=0.1)
+    assert all("over examples alone" in shown for shown in (found.text(200), found.html()))
+
+
+def test_what_more_seeds_would_decide_is_undecided_in_text_page_and_json_alike() -> None:
+    found = weighed({"small": 0.0, "large": 0.02}, seeds=2, spread=0.02)
+    (pair,) = found.pairs
+    assert pair.verdict == found.verdict("small", "large") == found.verdict("large", "small") == "undecided"
+    assert pair.more_seeds is not None and 2 <= pair.more_seeds <= MOST_MORE and pair.detectable is None
+    said = f"about {pair.more_seeds} more seeds"
+    assert f"{said} would decide, if the difference and the spread of the seeds stay as found" in found.sentence()
+    assert all(f"undecided, {said}" in shown for shown in (found.text(200), found.html()))
+    assert '"verdict": "undecided"' in found.to_json() and f'"more_seeds": {pair.more_seeds}' in found.to_json()
+
+
+def test_two_seeds_are_enough_for_90_against_29() -> None:
+    """Although the seeds of the worse model lie 14 points apart, and there are three models."""
+    draws = np.random.default_rng(0)
+    of = {"first": (0.9, 0.9), "second": (0.88, 0.89), "third": (0.22, 0.36)}
+    tables = {name: np.stack([right(hit, draws) for hit in hits]) for name, hits in of.items()}
+    found = judged(tables)
+    assert found.verdict("first", "third") == found.verdict("second", "third") == "better"
+    assert "third is shown to be worse than first" in found.sentence()
+
+
+def right(share: float, draws: np.random.Generator) -> np.ndarray:
+    """[300,2] answers of which exactly this share is right, and ones to divide by."""
+    return np.stack([draws.permutation(300) < share * 300, np.ones(300)], axis=1).astype(np.float64)
+
+
+def test_where_no_difference_is_shown_the_smallest_is_named_that_would_have_been() -> None:
+    found = weighed({"small": 0.0, "large": 0.0})
+    (pair,) = found.pairs
+    assert (pair.verdict, pair.more_seeds) == ("no difference shown", None)
+    assert pair.detectable == pytest.approx(pair.difference.high - pair.difference.value)  # of a pair alone
+    said = f"no difference shown (from {pair.detectable:.4g} on)"
+    assert all(said in shown for shown in (found.text(200), found.html()))
+    assert f"from {pair.detectable:.4g} on it would have been" in found.sentence()
+
+
+def test_seeds_that_all_give_the_same_answers_have_no_spread() -> None:
+    """As a convex problem does: other models are not taken to be as sure as it is."""
+    draws = np.random.default_rng(1)
+    first, second = World(seeds=3, spread=0.02).answers(draws)
+    same = np.repeat(first[:1], 3, axis=0)
+    of_both = judged({"linear": same, "second": second}).pairs[0]
+    scores = resampled([same, second], accuracy)
+    assert [one.vary for one in scores] == [False, True]
+    assert SeedSpread.pooled(scores) == SeedSpread.pooled(scores[1:])
+    assert of_both.difference.high - of_both.difference.low > 0
 
 
 def test_mcnemar_is_only_where_answers_are_right_or_wrong() -> None:
@@ -221,7 +288,9 @@ def test_what_each_example_adds_to_the_sums_is_what_they_sum_to(kind: str) -> No
 def test_every_pair_is_corrected_for_all_pairs() -> None:
     found = weighed({"small": 0.0, "a": 0.01, "b": 0.02, "c": 0.03})
     assert len(found.pairs) == 6
-    assert all(pair.p_adjusted >= max(pair.p, pair.p_examples) for pair in found.pairs)
+    for pair in found.pairs:
+        assert pair.p is not None and pair.p_adjusted is not None
+        assert pair.p_adjusted >= max(pair.p, pair.p_examples)
 
 
 def test_what_is_corrected_for_several_pairs_is_told_beside_them() -> None:

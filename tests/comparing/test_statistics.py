@@ -7,9 +7,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from comparing_common import World, accuracy
-from seqloom.comparing.significance import holm, mcnemar, randomisation
-from seqloom.comparing.statistics import Scores, difference, estimate, resampled, student, student_quantile
+from comparing_common import ScoreWorld, World, accuracy
+from seqloom.comparing.significance import holm, mcnemar, more_seeds, randomisation
+from seqloom.comparing.statistics import (
+    Estimate,
+    Scores,
+    SeedSpread,
+    difference,
+    estimate,
+    resampled,
+    student,
+    student_quantile,
+)
+
+
+def alone(scores: Scores) -> Estimate:
+    """The estimate of a model that shares its spread with no other."""
+    return estimate(scores, SeedSpread.pooled([scores]))
+
+
+def apart(one: Scores, other: Scores) -> Estimate:
+    """The difference of two models that are the only ones."""
+    return difference(one, other, SeedSpread.pooled([one, other]))
 
 
 def tables(**world: float) -> list[np.ndarray]:
@@ -21,27 +40,27 @@ def test_the_spread_over_examples_is_that_of_the_formula() -> None:
     table = tables(seeds=1, rows=1000)[:1]
     (scores,) = resampled(table, accuracy, resamples=4000)
     share = scores.mean
-    assert estimate(scores).high - share == pytest.approx(1.96 * math.sqrt(share * (1 - share) / 1000), rel=0.05)
+    assert alone(scores).high - share == pytest.approx(1.96 * math.sqrt(share * (1 - share) / 1000), rel=0.05)
 
 
 def test_every_model_is_resampled_with_the_same_examples() -> None:
     table = tables()[0]
     one, other = resampled([table, table], accuracy, resamples=50)
     assert np.array_equal(one.drawn, other.drawn)
-    assert difference(one, other).value == 0.0
+    assert apart(one, other).value == 0.0
 
 
 def test_two_models_alike_in_every_answer_show_no_difference() -> None:
     table = tables(seeds=1)[0]
-    found = difference(*resampled([table, table], accuracy, resamples=50))
-    assert (found.value, found.p) == (0.0, 1.0)
+    found = apart(*resampled([table, table], accuracy, resamples=50))
+    assert (found.value, found.p()) == (0.0, 1.0)
 
 
 def test_the_first_against_the_second_is_the_second_against_the_first_turned_round() -> None:
     one, other = resampled(tables(gap=0.05), accuracy, resamples=100)
-    there, back = difference(one, other), difference(other, one)
-    assert back[:3] == pytest.approx((-there.value, -there.high, -there.low))
-    assert back.p == pytest.approx(there.p)
+    there, back = apart(one, other), apart(other, one)
+    assert (back.value, back.low, back.high) == pytest.approx((-there.value, -there.high, -there.low))
+    assert back.p() == pytest.approx(there.p())
 
 
 def test_a_block_of_resamples_is_as_good_as_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,9 +73,9 @@ def test_a_block_of_resamples_is_as_good_as_all_at_once(monkeypatch: pytest.Monk
 def test_seeds_that_lie_apart_widen_the_interval_and_leave_few_degrees_of_freedom() -> None:
     drawn = np.random.default_rng(0).normal(0.8, 0.001, (500, 1))
     near, far = (np.array([0.8 - gap, 0.8, 0.8 + gap]) for gap in (0.0001, 0.02))
-    close, wide = (estimate(Scores(found, drawn + found - 0.8)) for found in (near, far))
+    close, wide = (alone(Scores(found, drawn + found - 0.8)) for found in (near, far))
     assert wide.high - wide.low > 10 * (close.high - close.low)
-    assert wide.freedom < 2.5 < 100 < close.freedom
+    assert wide.uncertainty.freedom() < 2.5 < 100 < close.uncertainty.freedom()
     assert wide.high - wide.value == pytest.approx(4.303 * 0.02 / math.sqrt(3), rel=0.02)  # Student's t of 2
 
 
@@ -67,8 +86,49 @@ def test_what_other_examples_alone_would_change_is_not_put_down_to_the_seeds() -
     ]
     apart, both = (np.mean([getattr(one, name) for one in found]) for name in ("of_seeds", "of_both"))
     assert both == pytest.approx(apart, rel=0.35)
-    reach = [(estimate(one).high - one.mean) / one.drawn.mean(axis=1).std() for one in found]
+    reach = [(alone(one).high - one.mean) / one.drawn.mean(axis=1).std() for one in found]
     assert np.median(reach) < 2.15  # of examples alone it would be 1.96, with what is counted twice 2.27
+
+
+def shown_with(found: list[Estimate], more: int) -> list[bool]:
+    return [p < 0.05 for p in holm([one.p(more) for one in found])]
+
+
+def test_so_many_more_seeds_are_the_fewest_that_would_show_the_difference() -> None:
+    world = ScoreWorld([0.02, 0.02, 0.02], 2, 2000, [0.05, 0.025, 0.0])
+    for trial in range(10):
+        found = world.differences(trial)
+        for place, more in enumerate(more_seeds(found, [0.0005] * 3, 0.05)):
+            reached = [seeds for seeds in range(1, 11) if shown_with(found, seeds)[place]]
+            assert more == (reached[0] if reached else None)
+
+
+def test_a_difference_that_moves_with_the_examples_alone_is_not_decided_by_seeds() -> None:
+    """All seeds of each model give the same answers, so more of them say no more."""
+    found = ScoreWorld([None, None], 3, 500, [0.005, 0.0]).differences(0)
+    assert found[0].p(10) == pytest.approx(found[0].p(), rel=0.01) and more_seeds(found, [0.5], 0.05) == [None]
+
+
+def test_the_spread_of_few_seeds_is_that_of_all_models_or_the_larger_own() -> None:
+    scores = ScoreWorld([0.01, 0.01, 0.012], 3, 2000).scores(np.random.default_rng(0))
+    pool = SeedSpread.pooled(scores)
+    assert pool == (pytest.approx(np.mean([one.of_seeds for one in scores])), 6)
+    for one in scores:
+        assert estimate(one, pool).uncertainty.seeds == max(pool.variance, one.of_seeds)
+
+
+def test_a_model_whose_seeds_lie_far_apart_adds_nothing_to_the_spread_of_the_others() -> None:
+    scores = ScoreWorld([0.01, 0.01, 0.3], 3, 2000).scores(np.random.default_rng(0))
+    assert SeedSpread.pooled(scores).variance == SeedSpread.pooled(scores[:2]).variance
+    assert SeedSpread.pooled(scores).freedom == 6
+
+
+def test_seeds_that_lie_close_by_chance_do_not_look_certain() -> None:
+    """Two seeds with the very same score err on different examples: there are few degrees of freedom all the same."""
+    (one,) = ScoreWorld([0.01], 2, 500).scores(np.random.default_rng(0))
+    equal = Scores(np.full(2, one.mean), one.drawn - one.found + one.mean)
+    assert equal.of_seeds == 0.0 < equal.of_both
+    assert alone(equal).uncertainty.freedom() < 10
 
 
 def test_student_is_that_of_the_tables() -> None:

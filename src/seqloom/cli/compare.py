@@ -52,7 +52,7 @@ Parameters = Annotated[
     int | None, option("--parameters", "COUNT", "Each recipe is made so wide that it has about so many.")
 ]
 Seconds = Annotated[float | None, option("--seconds", "COUNT", "Each model trains so long.")]
-Seeds = Annotated[int, option("--seeds", "COUNT", "Runs of each model; fewer than 3 tell little.")]
+Seeds = Annotated[int, option("--seeds", "COUNT", "Runs of each model; one gives no verdict, two tell little.")]
 Jobs = Annotated[int | None, option("--jobs", "COUNT", "Runs at the same time; else as cores allow.")]
 OnTest = Annotated[bool, switch("--on-test", "Judge on the test part; each look is written down. Else on dev.")]
 Far = Annotated[

@@ -23,7 +23,8 @@ def figures_of(found: Comparison) -> list[Figure]:
 
 def _scores(found: Comparison) -> Figure:
     intervals = [(one.score.low, one.score.high) for one in found.models]
-    note = "The mean over seeds; 95 % intervals over seeds and examples."
+    several = "The mean over seeds; 95 % intervals over seeds and examples."
+    note = "One seed; 95 % intervals over examples alone." if found.seeds == 1 else several
     return Bars(
         title=f"{found.metric} on {found.part}",
         labels=[one.name for one in found.models],
@@ -38,21 +39,22 @@ def _paretos(found: Comparison) -> list[Figure]:
 
 
 def _pareto(found: Comparison, name: str, cost: Costing) -> Figure:
-    """Quality against one cost; a filled point has no other that is both better and cheaper."""
+    """Quality against one cost; a filled point has no other that is both better and cheaper. One seed fills none."""
     costs = [cost(one) or 0.0 for one in found.models]
     shared = max(one.together for one in found.models) if name == TRAINING else 1
     front = pareto_front(costs, [one.score.value for one in found.models], found.higher_is_better)
+    filled = "" if found.seeds == 1 else "Filled: no other is both better and cheaper. "
     return Points(
         title=f"{found.metric} against {name}",
         labels=[one.name for one in found.models],
         x=costs,
         y=[one.score.value for one in found.models],
         intervals=[(one.score.low, one.score.high) for one in found.models],
-        marked=front,
+        marked=None if found.seeds == 1 else front,
         x_label=name,
         y_label=found.metric,
         x_axis="log",
-        caption=f"Filled: no other is both better and cheaper.{'' if shared == 1 else f' {AT_ONCE.format(shared)}.'}",
+        caption=(filled + ("" if shared == 1 else f"{AT_ONCE.format(shared)}.")).rstrip(),
     )
 
 

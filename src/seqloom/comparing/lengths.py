@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from seqloom.comparing.statistics import Measure, estimate, resampled
+from seqloom.comparing.statistics import Measure, SeedSpread, estimate, resampled
 
 BINS = 5
 RESAMPLES = 200
@@ -38,7 +38,9 @@ def by_length(tables: Sequence[np.ndarray], lengths: np.ndarray, measure: Measur
 
 def _bin(tables: Sequence[np.ndarray], lengths: np.ndarray, measure: Measure, rows: np.ndarray) -> Binned:
     chosen = [table[:, rows] for table in tables]
-    found = [estimate(scores) for scores in resampled(chosen, measure, resamples=RESAMPLES)]
+    scores = resampled(chosen, measure, resamples=RESAMPLES)
+    pool = SeedSpread.pooled(scores)
+    found = [estimate(one, pool) for one in scores]
     return Binned(
         int(lengths[rows].min()),
         int(lengths[rows].max()),

@@ -3,7 +3,7 @@
 from seqloom.comparing.figures import figures_of
 from seqloom.comparing.leaks import LeakCount
 from seqloom.comparing.results import Comparison, ModelResult, PairResult
-from seqloom.comparing.words import between, corrected, notes, number, probability, sentence, setting, size
+from seqloom.comparing.words import between, corrected, notes, number, probability, sentence, setting, size, verdict
 from seqloom.data.report.page import RULES, isolate
 from seqloom.figures.markup import Markup, tag
 from seqloom.figures.page import document
@@ -76,7 +76,7 @@ def _pairs(found: Comparison) -> list[Markup]:
 def _pair(one: PairResult, mcnemar: bool) -> list[str]:
     gap = one.difference
     row = [f"{one.one} - {one.other}", f"{gap.value:+.4g}", f"{gap.low:+.4g} to {gap.high:+.4g}"]
-    row += [probability(one.p), probability(one.p_examples), probability(one.p_adjusted), one.verdict]
+    row += [probability(one.p), probability(one.p_examples), probability(one.p_adjusted), verdict(one)]
     return [*row, probability(one.p_mcnemar)] if mcnemar else row
 
 

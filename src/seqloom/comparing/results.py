@@ -9,14 +9,13 @@ from seqloom.comparing.leaks import LeakCount
 from seqloom.comparing.lengths import Binned
 from seqloom.training.pages.shown import Shown
 
-LEVEL = 0.95  # of intervals
 ALPHA = 0.05  # of decisions, after Holm's correction
 
-Verdict = Literal["better", "worse", "no difference shown"]
+Verdict = Literal["better", "worse", "undecided", "no difference shown", "no verdict"]
 
 
 class Interval(msgspec.Struct, frozen=True):
-    """A value and where it would lie with other seeds and other examples, in 95 of 100 cases."""
+    """A value and where it would lie with other seeds and other examples, in 95 of 100 cases; of one seed: examples."""
 
     value: float
     low: float
@@ -43,11 +42,13 @@ class PairResult(msgspec.Struct, frozen=True, kw_only=True):
     one: str
     other: str
     difference: Interval
-    p: float  # over seeds and examples: the hierarchical bootstrap
+    p: float | None = None  # over seeds and examples: the hierarchical bootstrap; None with one seed
     p_examples: float  # over examples alone: approximate randomisation
-    p_adjusted: float  # the larger of the two, after Holm's correction over all pairs
+    p_adjusted: float | None = None  # the larger of the two, after Holm's correction over all pairs
     p_mcnemar: float | None  # of the first seed of each alone; None where answers are not right or wrong
-    verdict: Verdict
+    verdict: Verdict = "no verdict"  # which is that of one seed
+    more_seeds: int | None = None  # where undecided: about so many more of each model would decide
+    detectable: float | None = None  # where no difference is shown: from here on it would have been
 
 
 class Comparison(Shown, frozen=True, kw_only=True):
@@ -90,8 +91,10 @@ class Comparison(Shown, frozen=True, kw_only=True):
         return tuple(one for one in self.models if self.verdict(one.name, best.name) != "worse")
 
     @property
-    def cheapest(self) -> ModelResult:
-        """Of the best and its rivals the one that answers fastest; where that was not measured, the smallest."""
+    def cheapest(self) -> ModelResult | None:
+        """Of the best and its rivals the one that answers fastest, unmeasured: the smallest; None with one seed."""
+        if self.seeds == 1:
+            return None
         return min(self.rivals, key=lambda one: one.parameters if one.cost is None else one.cost.latency.median)
 
     def sentence(self) -> str:

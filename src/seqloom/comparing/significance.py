@@ -5,16 +5,19 @@ randomisation   is this difference more than chance would give if each answer mi
                 side by side, the first with the first: it speaks of these trained weights.
 McNemar         one seed of each, and right or wrong answers: do the disagreements go one way? (McNemar 1947, exact)
 Holm            the more pairs are looked at, the smaller each p must be (Holm 1979)
+more seeds      how many would be enough for a pair, if its difference and the spread of the seeds stayed as they are
 """
 
 import math
 from collections.abc import Sequence
+from statistics import NormalDist
 
 import numpy as np
 
-from seqloom.comparing.statistics import CELLS, Measure
+from seqloom.comparing.statistics import CELLS, Estimate, Measure
 
 SHUFFLES = 2000
+MOST_MORE = 10  # seeds that a projection goes on to
 
 
 def randomisation(
@@ -66,3 +69,26 @@ def holm(values: Sequence[float]) -> list[float]:
         least = max(least, min(1.0, (len(values) - rank) * values[place]))
         adjusted[place] = least
     return adjusted
+
+
+def more_seeds(found: Sequence[Estimate], shuffled: Sequence[float], alpha: float) -> list[int | None]:
+    """For each pair how many more seeds would show its difference; None where MOST_MORE would not.
+
+    A projection: differences and spreads as found, all pairs with as many seeds, and Holm's correction over them.
+    `shuffled` are the pairs' p of `randomisation`.
+    """
+    enough: list[int | None] = [None] * len(found)
+    for more in range(1, MOST_MORE + 1):
+        pairs = zip(found, shuffled, strict=True)
+        adjusted = holm([max(one.p(more), _shuffled_with(one, p, more)) for one, p in pairs])
+        enough = [more if had is None and p < alpha else had for had, p in zip(enough, adjusted, strict=True)]
+    return enough
+
+
+def _shuffled_with(found: Estimate, p: float, more: int) -> float:
+    """The p of randomisation with more seeds, whose mean moves less between examples."""
+    before, after = (found.uncertainty.of_examples(seeds) for seeds in (0, more))
+    if p >= 1.0 or after == 0.0:
+        return p
+    normal = NormalDist()
+    return 2 * normal.cdf(normal.inv_cdf(p / 2) * math.sqrt(before / after))

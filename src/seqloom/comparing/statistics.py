@@ -10,36 +10,35 @@ A model's score is the mean over its seeds. It would move with other examples, a
 
 To draw seeds with replacement as well would be simpler and wrong twice: what stands under `both` counts double, and K
 seeds drawn from K spread by (K - 1) / K too little, which is a third for the usual three. So the variance of the seeds
-is the unbiased one, and because few seeds tell it badly, the interval is one of Student's t, whose degrees of freedom
-are those of all parts together (Satterthwaite 1946). With one seed nothing is known about others: the interval then
-speaks of these weights alone. `tests/comparing/test_calibration.py` simulates that the intervals cover as often as
-they say.
+is the unbiased one. Few seeds tell it badly, so it is pooled over all models: each has the pooled variance, or its own
+where that is larger. A model whose seeds lie much farther apart than those of the others would hide every difference
+between these: it adds nothing to the pooled variance. One whose seeds all give the same answers, as a convex problem
+does, has no spread and says nothing about the others. The interval is one of Student's t, whose degrees of freedom
+are those of all parts together (Satterthwaite 1946); there the variance of the seeds is never taken to be less than
+what the examples alone make of it, because seeds that lie close by chance would look certain. With one seed nothing is
+known about others: the interval then speaks of these weights alone.
+`tests/comparing/test_calibration.py` simulates that the intervals cover as often as they say, and how often equal
+models are called different.
 """
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 Measure = Callable[[np.ndarray], np.ndarray]  # a metric of summed statistics: [...,S] to [...]
-LEVEL = 0.95
+LEVEL = 0.95  # of intervals
 RESAMPLES = 1000
 CELLS = 2**22  # counts that are held at once
 MOST_FREEDOM = 10_000.0  # there Student's t is the normal distribution
+OUTLIER = 20.0  # times the variance of the other models with two seeds, 10 with three, ...: chosen by simulation
 
 
-class Estimate(NamedTuple):
-    """A number, the interval around it, and how surprising it would be if the truth were zero."""
-
-    value: float
-    low: float
-    high: float
-    p: float = 1.0
-    freedom: float = MOST_FREEDOM  # degrees of freedom: few where seeds are few and lie apart
-
-
-class Scores(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Scores:
     """The score of each seed of a model, as found and in each resample of the examples."""
 
     found: np.ndarray  # [K]
@@ -50,19 +49,109 @@ class Scores(NamedTuple):
         """The score of the model."""
         return float(self.found.mean())
 
-    @property
-    def of_seeds(self) -> float:
-        """The variance of the mean that comes of the seeds, with what they share with the examples; of one seed 0."""
-        return float(self.found.var(ddof=1) / len(self.found)) if len(self.found) > 1 else 0.0
+    @cached_property
+    def vary(self) -> bool:
+        """Whether the seeds give different answers at all; sums of equal ones may differ by rounding."""
+        apart = max(float(np.ptp(self.found)), float(np.ptp(self.drawn, axis=1).max()))
+        return apart > 1e-9 * float(np.abs(self.found).max())
 
-    @property
+    @cached_property
+    def of_seeds(self) -> float:
+        """The variance between seeds, with what they share with the examples; of one seed 0."""
+        return float(self.found.var(ddof=1)) if self.vary else 0.0
+
+    @cached_property
     def of_both(self) -> float:
         """The share of that which other examples alone would change."""
-        if len(self.found) == 1:
+        if not self.vary:
             return 0.0
         apart, apart_drawn = (values - values.mean(-1, keepdims=True) for values in (self.found, self.drawn))
-        squares = ((apart_drawn - apart) ** 2).sum(axis=1).mean()
-        return float(squares / (len(self.found) - 1) / len(self.found))
+        return float(((apart_drawn - apart) ** 2).sum(axis=1).mean() / (len(self.found) - 1))
+
+
+class SeedSpread(NamedTuple):
+    """The variance between seeds that is pooled over models, and the degrees of freedom of all of them."""
+
+    variance: float
+    freedom: int
+
+    @classmethod
+    def pooled(cls, models: Sequence[Scores]) -> "SeedSpread":
+        """The mean over all models whose seeds differ, without those that lie much farther apart than the others."""
+        ordered = sorted((one for one in models if one.vary), key=lambda one: one.of_seeds)
+        inside = ordered
+        while len(inside) > 1:
+            *others, last = inside
+            usual = float(np.mean([max(one.of_seeds, one.of_both) for one in others]))
+            if last.of_seeds <= OUTLIER / (len(last.found) - 1) * usual:
+                break
+            inside = others
+        variance = float(np.mean([one.of_seeds for one in inside])) if inside else 0.0
+        return cls(variance, sum(len(one.found) - 1 for one in ordered))
+
+
+class Uncertainty(NamedTuple):
+    """What the variance of a score, or of a difference of two scores, is made of."""
+
+    examples: float  # of the mean over seeds
+    both: float = 0.0  # of one seed, as `seeds`
+    seeds: float = 0.0
+    shaky: float = 0.0  # the square of what is known badly, over its degrees of freedom
+    num_seeds: int = 1  # of each model
+
+    @classmethod
+    def of(cls, models: Sequence[Scores], examples: np.ndarray, pool: SeedSpread) -> "Uncertainty":
+        """That of models whose score, or difference, was `examples` [R] in the resamples."""
+        both = [one.of_both for one in models]
+        seeds = [max(one.of_seeds, pool.variance) if one.vary else 0.0 for one in models]
+        shaky = sum(map(max, seeds, both)) ** 2 / max(1, pool.freedom)
+        return cls(float(examples.var()), sum(both), sum(seeds), shaky, len(models[0].found))
+
+    def of_examples(self, more: int = 0) -> float:
+        """The variance that other examples alone would make, with so many more seeds."""
+        seeds = self.num_seeds + more
+        fewer = self.examples - self.both * (1 / self.num_seeds - 1 / seeds)
+        return max(fewer, self.examples * self.num_seeds / seeds)
+
+    def variance(self, more: int = 0) -> float:
+        """The whole variance with so many more seeds, if they lie apart as those that are there."""
+        return self.of_examples(more) + max(0.0, self.seeds - self.both) / (self.num_seeds + more)
+
+    def freedom(self, more: int = 0) -> float:
+        """The degrees of freedom: few where seeds are few and lie apart."""
+        if not self.shaky:
+            return MOST_FREEDOM
+        seeds = self.num_seeds + more
+        shaky = self.shaky / seeds**2 * (self.num_seeds - 1) / (seeds - 1)
+        return min(MOST_FREEDOM, max(1.0, self.variance(more) ** 2 / shaky))
+
+    def reach(self, level: float) -> float:
+        """How far a number lies from the truth at most, in `level` of all cases."""
+        return student_quantile(level, self.freedom()) * math.sqrt(self.variance()) if self.variance() else 0.0
+
+
+class Estimate(NamedTuple):
+    """A number and how sure it is."""
+
+    value: float
+    uncertainty: Uncertainty
+
+    @property
+    def low(self) -> float:
+        """Where its interval begins."""
+        return self.value - self.uncertainty.reach(LEVEL)
+
+    @property
+    def high(self) -> float:
+        """Where its interval ends."""
+        return self.value + self.uncertainty.reach(LEVEL)
+
+    def p(self, more: int = 0) -> float:
+        """How surprising the number would be if the truth were zero; with `more` seeds, if it stayed as it is."""
+        variance = self.uncertainty.variance(more)
+        if variance == 0.0:
+            return 1.0 if self.value == 0.0 else 0.0
+        return max(0.0, 1 - student(abs(self.value) / math.sqrt(variance), self.uncertainty.freedom(more)))
 
 
 def resampled(
@@ -87,27 +176,15 @@ def _counts(draws: np.random.Generator, rows: int, resamples: int) -> np.ndarray
     return np.stack(list(drawn)).astype(np.float64)
 
 
-def estimate(scores: Scores, *, level: float = LEVEL) -> Estimate:
-    """The score of a model, and where it would lie with other seeds and other examples."""
-    return _estimate(scores.mean, [scores], scores.drawn.mean(axis=1), level)
+def estimate(scores: Scores, pool: SeedSpread) -> Estimate:
+    """The score of a model, and how far it would move with other seeds and other examples."""
+    return Estimate(scores.mean, Uncertainty.of([scores], scores.drawn.mean(axis=1), pool))
 
 
-def difference(one: Scores, other: Scores, *, level: float = LEVEL) -> Estimate:
+def difference(one: Scores, other: Scores, pool: SeedSpread) -> Estimate:
     """By how much the first model's score is above the second's; both were resampled together."""
     examples = one.drawn.mean(axis=1) - other.drawn.mean(axis=1)
-    return _estimate(one.mean - other.mean, [one, other], examples, level)
-
-
-def _estimate(value: float, models: Sequence[Scores], examples: np.ndarray, level: float) -> Estimate:
-    seeds = [max(0.0, one.of_seeds - one.of_both) for one in models]
-    variance = float(examples.var()) + sum(seeds)
-    if variance == 0.0:
-        return Estimate(value, value, value, 1.0 if value == 0.0 else 0.0)
-    shaky = sum(one.of_seeds**2 / (len(one.found) - 1) for one in models if len(one.found) > 1)
-    freedom = min(MOST_FREEDOM, max(1.0, variance**2 / shaky)) if shaky else MOST_FREEDOM
-    reach = student_quantile(level, freedom) * math.sqrt(variance)
-    p = max(0.0, 1 - student(abs(value) / math.sqrt(variance), freedom))
-    return Estimate(value, value - reach, value + reach, p, freedom)
+    return Estimate(one.mean - other.mean, Uncertainty.of([one, other], examples, pool))
 
 
 def student(reach: float, freedom: float) -> float:

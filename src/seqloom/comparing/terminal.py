@@ -2,7 +2,7 @@
 
 from seqloom.comparing.figures import figures_of
 from seqloom.comparing.results import Comparison, ModelResult, PairResult
-from seqloom.comparing.words import between, corrected, notes, number, probability, sentence, setting, size
+from seqloom.comparing.words import between, corrected, notes, number, probability, sentence, setting, size, verdict
 from seqloom.figures.words import cell, wrap
 from seqloom.training.pages.words import duration
 
@@ -42,7 +42,7 @@ def _pairs(found: Comparison, width: int) -> list[str]:
 def _pair(one: PairResult) -> list[str]:
     gap = one.difference
     named = f"{one.one} - {one.other}"
-    return [named, f"{gap.value:+.4g}", one.verdict, f"{gap.low:+.4g} to {gap.high:+.4g}", probability(one.p_adjusted)]
+    return [named, f"{gap.value:+.4g}", verdict(one), f"{gap.low:+.4g} to {gap.high:+.4g}", probability(one.p_adjusted)]
 
 
 def _table(rows: list[list[str]], width: int) -> list[str]:

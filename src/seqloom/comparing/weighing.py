@@ -1,20 +1,22 @@
 """From the judged runs of all models to a comparison: scores with intervals, every pair tested, Holm over all pairs.
 
 A difference counts as shown only where both tests see it: the hierarchical bootstrap, which knows of seeds, and
-approximate randomisation, which is right for figures that are no means, such as BLEU and F1.
+approximate randomisation, which is right for figures that are no means, such as BLEU and F1. One seed of each model
+says nothing about other seeds, so it gives no verdict.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
+import msgspec
 import numpy as np
 
 from seqloom.comparing.lengths import by_length
-from seqloom.comparing.results import ALPHA, LEVEL, Comparison, Interval, ModelResult, PairResult, Verdict
+from seqloom.comparing.results import ALPHA, Comparison, Interval, ModelResult, PairResult
 from seqloom.comparing.running import Judgement
-from seqloom.comparing.significance import holm, mcnemar, randomisation
-from seqloom.comparing.statistics import Estimate, Scores, difference, estimate, resampled
+from seqloom.comparing.significance import holm, mcnemar, more_seeds, randomisation
+from seqloom.comparing.statistics import LEVEL, Estimate, Scores, SeedSpread, difference, estimate, resampled
 from seqloom.comparing.tables import Tables
 from seqloom.errors import DataError
 from seqloom.metrics.bootstrap import SHARES
@@ -32,6 +34,7 @@ class Weighed:
         self.tables, self.measure, self._is_mean = made.of, made.measure, made.is_mean
         found = resampled(list(self.tables.values()), self.measure)
         self.scores: dict[str, Scores] = dict(zip(self.tables, found, strict=True))
+        self.pool = SeedSpread.pooled(found)
 
     def comparison(self, lengths: np.ndarray, **facts: object) -> Comparison:
         """The comparison of all models, the best first; `lengths` [N] are those of the judged inputs."""
@@ -70,7 +73,7 @@ class Weighed:
         )
 
     def _score(self, name: str) -> Interval:
-        found = estimate(self.scores[name], level=LEVEL)
+        found = estimate(self.scores[name], self.pool)
         if self.task.metric.name not in SHARES:
             return Interval(found.value, found.low, found.high)
         least = self._rule_of_three if found.low == found.high else 0.0
@@ -78,23 +81,35 @@ class Weighed:
 
     def _pairs(self, order: Sequence[str]) -> tuple[PairResult, ...]:
         names = list(combinations(order, 2))
-        found = [difference(self.scores[one], self.scores[other], level=LEVEL) for one, other in names]
+        found = [difference(self.scores[one], self.scores[other], self.pool) for one, other in names]
         shuffled = [randomisation(self.tables[one], self.tables[other], self.measure) for one, other in names]
-        adjusted = holm([max(each.p, p) for each, p in zip(found, shuffled, strict=True)])
-        pairs = zip(names, found, shuffled, adjusted, strict=True)
-        return tuple(self._pair(one, other, each, p, after) for (one, other), each, p, after in pairs)
+        pairs = [
+            PairResult(
+                one=one,
+                other=other,
+                difference=self._difference(each),
+                p_examples=p,
+                p_mcnemar=self._mcnemar(one, other),
+            )
+            for (one, other), each, p in zip(names, found, shuffled, strict=True)
+        ]
+        if any(len(runs) < 2 for runs in self.judged.values()):
+            return tuple(pairs)
+        adjusted = holm([max(each.p(), p) for each, p in zip(found, shuffled, strict=True)])
+        more = more_seeds(found, shuffled, ALPHA)
+        decided = zip(pairs, found, adjusted, more, strict=True)
+        return tuple(self._decided(pair, each, p, seeds, len(pairs)) for pair, each, p, seeds in decided)
 
-    def _pair(self, one: str, other: str, found: Estimate, shuffled: float, adjusted: float) -> PairResult:
-        return PairResult(
-            one=one,
-            other=other,
-            difference=self._difference(found),
-            p=found.p,
-            p_examples=shuffled,
-            p_adjusted=adjusted,
-            p_mcnemar=self._mcnemar(one, other),
-            verdict=self._verdict(found.value, adjusted),
-        )
+    def _decided(self, pair: PairResult, found: Estimate, adjusted: float, more: int | None, pairs: int) -> PairResult:
+        """The pair with its verdict, and what would have been needed for another one."""
+        known = msgspec.structs.replace(pair, p=found.p(), p_adjusted=adjusted)
+        if adjusted < ALPHA:
+            better = (found.value > 0) == self.task.metric.higher_is_better
+            return msgspec.structs.replace(known, verdict="better" if better else "worse")
+        if more is not None:
+            return msgspec.structs.replace(known, verdict="undecided", more_seeds=more)
+        least = found.uncertainty.reach(1 - ALPHA / pairs)
+        return msgspec.structs.replace(known, verdict="no difference shown", detectable=least or None)
 
     def _difference(self, found: Estimate) -> Interval:
         if self.task.metric.name not in SHARES:
@@ -106,11 +121,6 @@ class Weighed:
     def _rule_of_three(self) -> float:
         """If none of n rows differs, fewer than 3/n of all further rows do, with 95 % confidence."""
         return min(1.0, -math.log(1 - LEVEL) / len(self.ids))
-
-    def _verdict(self, value: float, adjusted: float) -> Verdict:
-        if adjusted >= ALPHA:
-            return "no difference shown"
-        return "better" if (value > 0) == self.task.metric.higher_is_better else "worse"
 
     def _mcnemar(self, one: str, other: str) -> float | None:
         """Of right and wrong answers whose share is the metric: of a macro F1 it would test another figure."""

@@ -4,6 +4,11 @@ from collections.abc import Sequence
 
 from seqloom.comparing.results import Comparison, Interval, ModelResult, PairResult
 
+ONE_SEED = (
+    "No verdict from one seed: run with --seeds 3. The intervals are over examples alone; "
+    "other seeds may turn the order round."
+)
+AS_FOUND = "if the difference and the spread of the seeds stay as found"
 AT_ONCE = "Up to {:,} runs trained at the same time and shared the machine"
 
 
@@ -34,7 +39,9 @@ def sentence(found: Comparison) -> str:
     """Which wins and by how much, or that no difference is shown; and what is the cheapest that will do."""
     if len(found.models) == 1:
         return f"{found.models[0].name}: {_scored(found, found.models[0])}; there is nothing to compare it with."
-    return " ".join(filter(None, [_won(found), _cheapest(found), _one_seed(found)]))
+    if found.seeds == 1:
+        return ONE_SEED
+    return " ".join(filter(None, [_won(found), _cheapest(found)]))
 
 
 def _won(found: Comparison) -> str:
@@ -51,10 +58,28 @@ def _won(found: Comparison) -> str:
     beaten = (
         f" {listed(worse)} {'is' if len(worse) == 1 else 'are'} shown to be worse than {best.name}." if worse else ""
     )
-    return (
-        f"No difference shown between {listed([one.name for one in rivals])} on {found.part}; "
-        f"the best found is {best.name} with {_scored(found, best)}.{beaten}"
-    )
+    return f"{_rivals(found)} The best found on {found.part} is {best.name} with {_scored(found, best)}.{beaten}"
+
+
+def _rivals(found: Comparison) -> str:
+    """What is known of the best and those that are not shown to be worse than it."""
+    best = found.models[0].name
+    pairs = {one.name: _pair(found, best, one.name) for one in found.rivals[1:]}
+    equal = [name for name, pair in pairs.items() if pair.more_seeds is None]
+    undecided = [name for name in pairs if name not in equal]
+    said = []
+    if equal:
+        least = max(pair.detectable or 0.0 for pair in pairs.values())
+        shown = f"; from {number(least)} on it would have been" if least else ""
+        said.append(f"No difference shown between {listed([best, *equal])}{shown}.")
+    if undecided:
+        more = _seeds(max(pair.more_seeds or 0 for pair in pairs.values()))
+        said.append(f"Undecided between {best} and {listed(undecided)}: {more} would decide, {AS_FOUND}.")
+    return " ".join(said)
+
+
+def _seeds(more: int) -> str:
+    return f"about {more} more {'seed' if more == 1 else 'seeds'}"
 
 
 def _scored(found: Comparison, model: ModelResult) -> str:
@@ -67,7 +92,7 @@ def _pair(found: Comparison, one: str, other: str) -> PairResult:
 
 def _cheapest(found: Comparison) -> str:
     cheapest = found.cheapest
-    if len(found.rivals) == 1:
+    if cheapest is None or len(found.rivals) == 1:
         return ""
     cost = f"{cheapest.parameters:,} parameters"
     if cheapest.cost is not None:
@@ -75,10 +100,11 @@ def _cheapest(found: Comparison) -> str:
     return f"The cheapest that is not shown to be worse is {cheapest.name} ({cost})."
 
 
-def _one_seed(found: Comparison) -> str:
-    if found.seeds > 1:
-        return ""
-    return "One seed each: this speaks of these weights; other seeds may turn it round."
+def verdict(pair: PairResult) -> str:
+    """The verdict of a pair with what would have been needed for another one."""
+    if pair.more_seeds is not None:
+        return f"undecided, {_seeds(pair.more_seeds)}"
+    return pair.verdict if pair.detectable is None else f"{pair.verdict} (from {number(pair.detectable)} on)"
 
 
 def setting(found: Comparison) -> str:
@@ -92,6 +118,10 @@ def notes(found: Comparison) -> list[str]:
     told = [*found.said]
     if found.seeds == 2:
         told.append("Two seeds tell badly how far seeds lie apart, so the intervals are wide: take three or more.")
+    if any(pair.more_seeds is not None for pair in found.pairs):
+        told.append(f"How many more seeds would decide is a projection, {AS_FOUND}: differences often shrink.")
+    if any(pair.detectable is not None for pair in found.pairs):
+        told.append("From ... on: so large a difference would have been shown with these seeds and examples.")
     if (most := max(one.together for one in found.models)) > 1:
         told.append(f"{AT_ONCE.format(most)}: alone, each would have been trained sooner.")
     if found.part == "dev":
@@ -105,7 +135,7 @@ def notes(found: Comparison) -> list[str]:
 
 def corrected(found: Comparison) -> str:
     """What is to be known beside the table of pairs: what the correction for several of them is in, and what not."""
-    if len(found.pairs) < 2:
+    if len(found.pairs) < 2 or found.seeds == 1:
         return ""
     return (
         f"p (Holm) and the verdict are corrected for {len(found.pairs)} pairs; each interval is that of its pair alone "
