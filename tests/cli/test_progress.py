@@ -23,7 +23,7 @@ def shown(*samples: Sample, best: bool = True) -> list[str]:
 
 
 def validated(*samples: Sample, best: bool = True) -> Validated:
-    return Validated(20, 1, {"accuracy": 0.5}, best, samples, Pace(1.0, 1.0, 0.0, 1, None))
+    return Validated(20, 1, {"accuracy": 0.5}, best, best, samples, Pace(1.0, 1.0, 0.0, 1, None))
 
 
 def test_samples_are_shown_when_the_best_changes() -> None:

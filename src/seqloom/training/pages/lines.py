@@ -45,6 +45,7 @@ class ValidationLine(msgspec.Struct, frozen=True):
     epoch: int
     metrics: dict[str, float | None]
     best: bool
+    chosen: bool | None = None  # None in the journals of old runs, which shipped the best
     samples: tuple[SampleLine, ...] = ()
 
 
@@ -54,6 +55,7 @@ class EndLine(msgspec.Struct, frozen=True):
     step: int
     why: str
     best_step: int = 0
+    chosen_step: int = 0
     metrics: dict[str, float | None] = {}
 
 
