@@ -31,6 +31,15 @@ def test_samples_are_shown_when_the_best_changes() -> None:
     assert shown(WRONG, best=True) == ["  - a film -> good   true: bad"]
 
 
+def test_a_validation_whose_weights_are_shipped_says_why() -> None:
+    def last_word(best: bool, chosen: bool) -> str:
+        report = validated(best=best)._replace(chosen=chosen)
+        return validation_lines(report, "accuracy", [])[0].plain.split(" · ")[-1]
+
+    assert last_word(True, True) == "best so far" and last_word(False, False) == "dev accuracy 0.5"
+    assert last_word(False, True) == "as good as the best, and later"
+
+
 def test_samples_that_were_shown_just_so_are_not_shown_again() -> None:
     facts = Facts("accuracy")
     better = WRONG._replace(said="bad", right=True)

@@ -439,6 +439,17 @@ def test_the_figures_of_a_calibrated_model_are_told_beside_those_of_the_look_tha
     assert json.loads(capsys.readouterr().out)["calibrated"] == ({"loss": 0.25} if fitted else {})
 
 
+def test_a_run_that_ships_later_weights_than_the_best_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    ended = Ended(48, "done", 24, 36, {"accuracy": 0.75}, pace(), 0)
+    summary(Path("run"), ended, task("text", "label"), json=False)
+    told = capsys.readouterr().out
+    assert "\non the dev part, at step 36: accuracy 0.75\n" in told and "best on the dev part" not in told
+    assert "\n  step 24 scored best, by no more than one standard error: the later weights are shipped\n" in told
+    summary(Path("run"), ended, task("text", "label"), json=True)
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["best_step"], facts["chosen_step"]) == (24, 36)
+
+
 def test_a_slow_run_says_something_every_ten_seconds() -> None:
     told = plain(run(), seconds=4.0)
     moments = [moment for moment, _ in told]

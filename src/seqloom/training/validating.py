@@ -35,7 +35,7 @@ class Look(NamedTuple):
     evaluation: Evaluation | None  # of this rank's share; None if it has none
 
     def value(self, session: Session) -> float:
-        """The metric that decides which weights are the best; NaN without a dev part."""
+        """The metric that decides which weights are shipped; NaN without a dev part."""
         return self.metrics.get(session.task.metric.name, math.nan)
 
     def rows(self, session: Session) -> np.ndarray:

@@ -45,8 +45,8 @@ class ValidationLine(msgspec.Struct, frozen=True):
     epoch: int
     metrics: dict[str, float | None]
     best: bool
-    chosen: bool | None = None  # None in the journals of old runs, which shipped the best
     samples: tuple[SampleLine, ...] = ()
+    chosen: bool | None = None  # None in the journals of old runs, which shipped the best
 
 
 class EndLine(msgspec.Struct, frozen=True):
