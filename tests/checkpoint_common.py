@@ -11,7 +11,7 @@ from torch import Tensor
 
 from seqloom.training.checkpoints import Checkpoint
 from seqloom.training.ranks import Alone
-from seqloom.training.standing import Best, Environment, Machine, Standing
+from seqloom.training.standing import Environment, Machine, Standing, Validation
 
 ALONE = Alone()
 HERE = Environment(
@@ -45,7 +45,7 @@ def tensors_of(seed: int) -> dict[str, dict[str, Tensor]]:
 
 def checkpoint(step: int) -> Checkpoint:
     """A small checkpoint of a step."""
-    best = Best(step=max(0, step - 10), metrics={"loss": 1 / (step + 1)})
+    best = Validation(step=max(0, step - 10), metrics={"loss": 1 / (step + 1)}, rate=0.1)
     standing = Standing(step=step, epoch=1, index=step, seed=5, order="ab" * 32, best=best, scale=65536.0)
     return Checkpoint(standing, Machine(environment=HERE, seconds=float(step)), tensors_of(step))
 

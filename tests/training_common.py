@@ -4,11 +4,17 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pytest
+
 from seqloom.config.data import DataConfig
 from seqloom.config.training import ByLengthConfig, ConstantConfig, StepsConfig
+from seqloom.training import loop, validating
 from seqloom.training.devices import choose_device
 from seqloom.training.front import Resolved, Wishes, resolve, train_run
 from seqloom.training.reports import Ended, Report
+from seqloom.training.session import Session
+from seqloom.training.validating import Look
 
 ROWS = 90
 BASE: dict[str, Any] = {
@@ -61,3 +67,25 @@ def ended(reports: Iterable[Report]) -> Ended:
 
 def only(reports: Iterable[Report], kind: type[Any]) -> list[Any]:
     return [report for report in reports if isinstance(report, kind)]
+
+
+class ScriptedLooks:
+    """Looks at the dev part of a run that classifies, of which a test says how many examples they find wrong."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.left = iter(())
+        monkeypatch.setattr(loop, "look", self.look)
+
+    def says(self, *wrong: int) -> None:
+        """From now on."""
+        self.left = iter(wrong)
+
+    def look(self, session: Session) -> Look:
+        found = validating.look(session)
+        assert found.evaluation is not None
+        rows, wrong = found.evaluation.statistics.copy(), next(self.left)
+        misses = np.arange(len(rows)) < wrong
+        rows[:, 0] = np.where(misses, 1 - rows[:, 1], rows[:, 1])  # said and true, of two labels
+        rows[:, -2] = np.where(misses, 2.0, 0.1)  # the loss
+        metrics = {name: float(value) for name, value in session.task.measure(session.task.summed(rows)).items()}
+        return found._replace(metrics=metrics, evaluation=found.evaluation._replace(statistics=rows, metrics=metrics))

@@ -23,12 +23,21 @@ def shown(*samples: Sample, best: bool = True) -> list[str]:
 
 
 def validated(*samples: Sample, best: bool = True) -> Validated:
-    return Validated(20, 1, {"accuracy": 0.5}, best, samples, Pace(1.0, 1.0, 0.0, 1, None))
+    return Validated(20, 1, {"accuracy": 0.5}, best, best, samples, Pace(1.0, 1.0, 0.0, 1, None))
 
 
 def test_samples_are_shown_when_the_best_changes() -> None:
     assert shown(WRONG, best=False) == []
     assert shown(WRONG, best=True) == ["  - a film -> good   true: bad"]
+
+
+def test_a_validation_whose_weights_are_shipped_says_why() -> None:
+    def last_word(best: bool, chosen: bool) -> str:
+        report = validated(best=best)._replace(chosen=chosen)
+        return validation_lines(report, "accuracy", [])[0].plain.split(" · ")[-1]
+
+    assert last_word(True, True) == "best so far" and last_word(False, False) == "dev accuracy 0.5"
+    assert last_word(False, True) == "as good as the best, and later"
 
 
 def test_samples_that_were_shown_just_so_are_not_shown_again() -> None:

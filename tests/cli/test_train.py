@@ -191,7 +191,9 @@ def test_every_verb_that_reads_data_has_the_options_of_the_data_check() -> None:
 
 
 def test_the_page_tells_what_to_type_next_as_the_command_does(capsys: pytest.CaptureFixture[str]) -> None:
-    summary(Path("runs/reviews-classify-cnn"), Ended(48, "done", 48, {}, pace(), 0), task("text", "label"), json=False)
+    summary(
+        Path("runs/reviews-classify-cnn"), Ended(48, "done", 48, 48, {}, pace(), 0), task("text", "label"), json=False
+    )
     told = capsys.readouterr().out
     page = (ROOT / "docs" / "train.md").read_text(encoding="utf-8")
     assert told[told.index("next:") :] in page
@@ -355,10 +357,10 @@ def run(samples: tuple[Sample, ...] = ()) -> Iterator[Report]:
     for step in range(1, 41):
         yield Stepped(step, step // 20, step / 40, 2 / step, 1e-3, 1.0, 2.0, 0.5, 0, step * 64, 0.03, pace())
         if step % 20 == 0:
-            yield Validated(step, step // 20, {"loss": 0.5, "accuracy": step / 40}, True, samples, pace())
+            yield Validated(step, step // 20, {"loss": 0.5, "accuracy": step / 40}, True, True, samples, pace())
             yield Saved(step, Path("checkpoints"))
     yield Noticed(40, "memory.halved", "half of the rows at a time", "--pieces 2")
-    yield Ended(40, "done", 40, {"accuracy": 1.0}, pace(), 0)
+    yield Ended(40, "done", 40, 40, {"accuracy": 1.0}, pace(), 0)
 
 
 def console(**settings: Any) -> Any:
@@ -401,13 +403,13 @@ def test_how_long_it_will_take_is_told_behind_the_number_of_steps() -> None:
 @pytest.mark.parametrize(("why", "flag"), [("done", "--epochs"), ("patience", "--patience")])
 def test_a_run_that_is_over_says_which_option_goes_on_with_it(why: Any, flag: str) -> None:
     screen, begun = console(width=80), next(iter(run()))
-    followed(iter([begun._replace(step=40), Ended(40, why, 40, {}, pace(), 0)]), screen, "accuracy")
+    followed(iter([begun._replace(step=40), Ended(40, why, 40, 40, {}, pace(), 0)]), screen, "accuracy")
     assert f"a larger {flag}" in screen.file.getvalue()
 
 
 def test_only_a_model_of_text_is_asked_through_the_shell(capsys: pytest.CaptureFixture[str]) -> None:
     for asks in ("text", "words", "picture", "pair"):
-        summary(Path("run"), Ended(48, "done", 48, {}, pace(), 0), task(asks, "label"), json=False)
+        summary(Path("run"), Ended(48, "done", 48, 48, {}, pace(), 0), task(asks, "label"), json=False)
         assert ("seqloom predict run -\n" in capsys.readouterr().out) == (asks in ("text", "words"))
 
 
@@ -418,7 +420,7 @@ def test_only_a_model_of_text_is_asked_through_the_shell(capsys: pytest.CaptureF
 def test_what_to_type_next_is_the_verb_of_the_task(
     asks: Any, answers: Any, verb: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    summary(Path("run"), Ended(48, "done", 48, {}, pace(), 0), task(asks, answers), json=False)
+    summary(Path("run"), Ended(48, "done", 48, 48, {}, pace(), 0), task(asks, answers), json=False)
     told = capsys.readouterr().out
     assert f"seqloom {verb} run" in told and "predict" not in told
 
@@ -430,11 +432,22 @@ def test_the_figures_of_a_calibrated_model_are_told_beside_those_of_the_look_tha
     notes = {"step": 48, "dev": {"accuracy": 0.75, "loss": 0.25}, "cross_fitted": fitted}
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text(json.dumps({"notes": notes}))
-    ended = Ended(48, "done", 48, {"accuracy": 0.75, "loss": 0.5}, pace(), 0)
+    ended = Ended(48, "done", 48, 48, {"accuracy": 0.75, "loss": 0.5}, pace(), 0)
     summary(tmp_path, ended, task("text", "label"), json=False)
     assert ("calibrated, as the model answers now: loss 0.25\n" in capsys.readouterr().out) is fitted
     summary(tmp_path, ended, task("text", "label"), json=True)
     assert json.loads(capsys.readouterr().out)["calibrated"] == ({"loss": 0.25} if fitted else {})
+
+
+def test_a_run_that_ships_later_weights_than_the_best_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    ended = Ended(48, "done", 24, 36, {"accuracy": 0.75}, pace(), 0)
+    summary(Path("run"), ended, task("text", "label"), json=False)
+    told = capsys.readouterr().out
+    assert "\non the dev part, at step 36: accuracy 0.75\n" in told and "best on the dev part" not in told
+    assert "\n  step 24 scored best, by no more than one standard error: the later weights are shipped\n" in told
+    summary(Path("run"), ended, task("text", "label"), json=True)
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["best_step"], facts["chosen_step"]) == (24, 36)
 
 
 def test_a_slow_run_says_something_every_ten_seconds() -> None:

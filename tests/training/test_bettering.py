@@ -18,7 +18,7 @@ def seen(metric: Metric, *looks: tuple[float, float], patience: int = 100) -> tu
     standing, better = Standing(), []
     for step, (value, loss) in enumerate(looks, 1):
         standing.step = step
-        better.append(judge(metric, {metric.name: value, "loss": loss}, standing)[0])
+        better.append(judge(metric, {metric.name: value, "loss": loss}, standing, 0.1)[0])
     return standing, better
 
 
@@ -54,7 +54,7 @@ def test_the_best_is_the_first_of_the_best_by_score_and_then_by_loss(looks: list
 
 def test_without_a_dev_part_the_last_weights_are_the_best() -> None:
     standing = Standing(step=3)
-    assert judge(ACCURACY, {}, standing) == (True, True) and standing.best is not None and standing.best.step == 3
+    assert judge(ACCURACY, {}, standing, 0.1) == (True, True) and standing.best is not None and standing.best.step == 3
 
 
 def test_anything_finite_is_better_than_nothing() -> None:

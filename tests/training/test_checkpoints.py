@@ -247,7 +247,7 @@ def test_a_checkpoint_that_lacks_a_part_is_refused_and_not_passed_over(run: Path
         newest(run, ALONE)
 
 
-@pytest.mark.parametrize("change", [{"format": 0}, {"format": 2}, {"surprise": 1}, {"step": "x"}])
+@pytest.mark.parametrize("change", [{"format": 1}, {"format": 3}, {"surprise": 1}, {"step": "x"}])
 def test_a_checkpoint_of_another_version_is_refused_with_the_cure(run: Path, change: dict) -> None:
     rewritten(run, lambda plain: plain.update(change))
     with pytest.raises(ConfigError, match=r"standing.json.*go on with the Seqloom that wrote it"):

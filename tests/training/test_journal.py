@@ -34,9 +34,9 @@ def run(first: int, last: int, seconds: float) -> Iterator[Report]:
         yield stepped(step, seconds=seconds)
         if step % 10 == 0:
             samples = (Sample("3 may", "05-03", "05-03", True),)
-            yield Validated(step, 0, {"accuracy": step / 100}, True, samples, pace(seconds))
+            yield Validated(step, 0, {"accuracy": step / 100}, True, True, samples, pace(seconds))
             yield Saved(step, Path("checkpoints"))
-    yield Ended(last, "done", last, {"accuracy": 0.9}, pace(seconds), 0)
+    yield Ended(last, "done", last, last, {"accuracy": 0.9}, pace(seconds), 0)
 
 
 def kept(folder: Path, reports: Iterator[Report], lines: int = 0) -> Journal:
@@ -109,14 +109,14 @@ def test_each_kind_of_report_goes_to_its_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_a_number_that_is_not_finite_is_null(tmp_path: Path, value: float) -> None:
-    kept(tmp_path, iter([stepped(1, loss=value), Validated(1, 0, {"loss": value}, False, (), pace(1.0))]))
+    kept(tmp_path, iter([stepped(1, loss=value), Validated(1, 0, {"loss": value}, False, False, (), pace(1.0))]))
     step, validation = (json.loads(line) for line in (tmp_path / METRICS).read_text().splitlines())
     assert step["loss"] is None and validation["metrics"] == {"loss": None}
 
 
 def test_a_sample_of_a_million_characters_or_of_half_a_character_is_still_a_line(tmp_path: Path) -> None:
     samples = (Sample("x" * 1_000_000, "\ud800", "y", False),)
-    kept(tmp_path, iter([Validated(1, 0, {}, False, samples, pace(1.0))]))
+    kept(tmp_path, iter([Validated(1, 0, {}, False, False, samples, pace(1.0))]))
     (sample,) = durable.read_lines(tmp_path / METRICS).records[0]["samples"]
     assert len(sample["input"]) == 500 and sample["said"] == "?"
 

@@ -10,7 +10,15 @@ import torch
 
 from seqloom import durable
 from seqloom.bundle import read_bundle
-from seqloom.config.training import EpochsConfig, PlateauConfig, SecondsConfig, StepsConfig, SymbolsConfig
+from seqloom.config.training import (
+    ConstantConfig,
+    EpochsConfig,
+    LinearConfig,
+    PlateauConfig,
+    SecondsConfig,
+    StepsConfig,
+    SymbolsConfig,
+)
 from seqloom.errors import DurableError
 from seqloom.tasks.classify import Classify
 from seqloom.training import checkpoints, loop
@@ -19,7 +27,7 @@ from seqloom.training.front import train_run
 from seqloom.training.ranks import Alone
 from seqloom.training.reports import Begun, Ended, Noticed, Saved, Stepped, Validated
 from seqloom.types import Loss
-from training_common import ended, only, resolved, run, write_data
+from training_common import ScriptedLooks, ended, only, resolved, run, write_data
 
 
 @pytest.fixture
@@ -57,6 +65,22 @@ def test_the_shipped_model_is_the_best_one(tmp_path: Path, data: Path) -> None:
     assert all(
         torch.equal(there[name], tensor) for name, tensor in read_bundle(tmp_path / "run" / "model").weights.items()
     )
+
+
+def test_of_two_validations_that_noise_cannot_tell_apart_the_later_one_is_shipped_while_the_rate_falls(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = ScriptedLooks(monkeypatch)
+    for name, wrong, schedule, step in (
+        ("later", (2, 3, 12), LinearConfig(warm_up=0), 20),  # of 18 examples, at steps 10, 20 and 30
+        ("overfitted", (2, 8, 12), LinearConfig(warm_up=0), 10),
+        ("constant", (2, 3, 12), ConstantConfig(), 10),
+    ):
+        looks.says(*wrong)
+        run(tmp_path / name, data, keep=9, schedule=schedule)
+        there = checkpoints.read(tmp_path / name / "checkpoints" / f"step-{step:08}", Alone()).tensors["model"]
+        shipped = read_bundle(tmp_path / name / "model").weights
+        assert all(torch.equal(there[key], tensor) for key, tensor in shipped.items()), name
 
 
 @pytest.mark.parametrize(

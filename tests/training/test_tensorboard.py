@@ -24,8 +24,8 @@ def run() -> list[Report]:
     for step in range(1, 301):
         reports.append(stepped(step, 1 / step))
         if step % 100 == 0:
-            reports.append(Validated(step, 0, {"accuracy": step / 1_000, "loss": math.nan}, True, (), PACE))
-    return [*reports, stepped(301, 1e300), Ended(301, "done", 300, {}, PACE, 0)]
+            reports.append(Validated(step, 0, {"accuracy": step / 1_000, "loss": math.nan}, True, True, (), PACE))
+    return [*reports, stepped(301, 1e300), Ended(301, "done", 300, 300, {}, PACE, 0)]
 
 
 def written(folder: Path) -> list[Path]:
@@ -71,6 +71,6 @@ def test_a_full_disk_stops_no_run_and_the_points_come_later(tmp_path: Path, monk
         for report in run()[:101]:
             events.take(report)
     assert list(tmp_path.iterdir()) == []
-    events.take(Ended(100, "done", 100, {}, PACE, 0))
+    events.take(Ended(100, "done", 100, 100, {}, PACE, 0))
     (path,) = tmp_path.iterdir()
     assert path.read_bytes().count(b"train/loss") == 100

@@ -13,6 +13,7 @@ from seqloom.data.front import load_data
 from seqloom.tasks.choosing import task_of
 from seqloom.tasks.contract import HeadSettings, Meaning
 from seqloom.tasks.judging import Evaluation, evaluate
+from seqloom.training.ranks import Alone
 from seqloom.training.session import Session
 from seqloom.training.validating import Look
 
@@ -49,3 +50,12 @@ def test_the_shares_of_two_processes_together_have_every_figure_of_one(tmp_path:
     together = cast(Evaluation, gathered.evaluation)
     assert together.metrics == pytest.approx(whole.metrics) and "spearman" in together.metrics
     assert np.allclose(np.sort(together.statistics, axis=0), np.sort(whole.statistics, axis=0))
+
+    def rows(evaluation: Evaluation, ranks: Any) -> np.ndarray:
+        session: Any = SimpleNamespace(task=task, ranks=ranks)
+        return Look(sums, (), evaluation).rows(cast(Session, session))
+
+    theirs = np.column_stack([np.array(other.ids, float), other.statistics]).tobytes()
+    alone = rows(whole, Alone())
+    assert np.array_equal(rows(mine, TwoRanks([theirs])), alone)
+    assert alone[:, 0].tolist() == sorted(map(int, whole.ids)) == prepared.parts["dev"].tolist()

@@ -89,11 +89,16 @@ def summary(out: Path, ended: Ended, task: "Task", *, json: bool) -> None:
     calibrated = _calibrated(out, ended)
     if json:
         facts = {"run": str(out), "why": ended.why, "step": ended.step, "best_step": ended.best_step}
-        facts |= {"metrics": ended.metrics, "calibrated": calibrated, "seconds": ended.pace.seconds}
+        facts |= {
+            "chosen_step": ended.chosen_step,
+            "metrics": ended.metrics,
+            "calibrated": calibrated,
+            "seconds": ended.pace.seconds,
+        }
         record = facts | {name: str(place) for name, place in places.items()}
         Screen().print(msgspec.json.encode(record).decode(), markup=False, soft_wrap=True)
         return
-    lines = [f"{WHY[ended.why]} after {ended.step:,} steps, {duration(ended.pace.seconds)}", _best(ended, task)]
+    lines = [f"{WHY[ended.why]} after {ended.step:,} steps, {duration(ended.pace.seconds)}", *_chosen(ended, task)]
     lines += [f"  calibrated, as the model answers now: {_scores(calibrated)}"] if calibrated else []
     lines += [f"  {name:7} {place}" for name, place in places.items() if place.exists()]
     for line in (*lines, "next:", *_next(escaped(str(out)), task)):
@@ -101,19 +106,26 @@ def summary(out: Path, ended: Ended, task: "Task", *, json: bool) -> None:
 
 
 def _calibrated(out: Path, ended: Ended) -> dict[str, float]:
-    """The dev figures of RUN/model that its calibration changed since the look that found it best."""
+    """The dev figures of RUN/model that its calibration changed since the look that chose it."""
     shipped = read_scores(out / "model")
-    if shipped is None or not shipped.cross_fitted or shipped.step != ended.best_step:
+    if shipped is None or not shipped.cross_fitted or shipped.step != ended.chosen_step:
         return {}
     known = {name: value for name, value in shipped.dev.items() if value is not None}
     return {name: value for name, value in known.items() if value != ended.metrics.get(name)}
 
 
-def _best(ended: Ended, task: "Task") -> str:
-    """The scores of the best look at the dev part, the deciding one first."""
+def _chosen(ended: Ended, task: "Task") -> list[str]:
+    """The scores of the look at the dev part that chose the weights, the deciding one first; why it is not the best."""
     names = dict.fromkeys((task.metric.name, *ended.metrics))
     found = {name: ended.metrics[name] for name in names if name in ended.metrics}
-    return f"best on the dev part, at step {ended.best_step:,}: {_scores(found)}" if found else "no dev part to score"
+    if not found:
+        return ["no dev part to score"]
+    if ended.chosen_step == ended.best_step:
+        return [f"best on the dev part, at step {ended.best_step:,}: {_scores(found)}"]
+    return [
+        f"on the dev part, at step {ended.chosen_step:,}: {_scores(found)}",
+        f"  step {ended.best_step:,} scored best, by no more than one standard error: the later weights are shipped",
+    ]
 
 
 def _scores(metrics: dict[str, float]) -> str:

@@ -194,10 +194,12 @@ def begun_lines(report: Begun) -> list[Text]:
 
 
 def validation_lines(report: Validated, metric: str, samples: Sequence[Sample]) -> list[Text]:
-    """A line of scores, the deciding one first; where they are the best so far, the samples too."""
+    """A line of scores, the deciding one first, and what it means; where they are the best so far, the samples too."""
     names = [name for name in (metric, *report.metrics) if name in report.metrics]
     scores = GAP.join(score(report.metrics, name) for name in dict.fromkeys(names)) or "no dev part"
     head = Text(f"step {report.step:,}{GAP}epoch {report.epoch}{GAP}dev {scores}")
+    if report.chosen and not report.best:
+        head.append(f"{GAP}as good as the best, and later", style="green")
     if not (report.best and names):
         return [head]  # the same examples again would be no news
     head.append(f"{GAP}best so far", style="green")

@@ -141,7 +141,7 @@ SaveEvery = Annotated[
     int | None, _option("--save-every", "STEPS", RUN, "Write a checkpoint; else after each validation.")
 ]
 Keep = Annotated[
-    int | None, _option("--keep", "COUNT", RUN, "Newest checkpoints to keep, beside the best one; else 2.")
+    int | None, _option("--keep", "COUNT", RUN, "Newest checkpoints to keep, beside the shipped one; else 2.")
 ]
 TensorBoard = Annotated[bool, _switch("--tensorboard", RUN, "Also write curves for TensorBoard into the run folder.")]
 FindRate = Annotated[bool, _switch("--find-lr", RUN, "Train nothing: try rates from small to large, and draw it.")]

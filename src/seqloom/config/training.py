@@ -151,12 +151,12 @@ class TrainingConfig(Config, tag="training", kw_only=True):
     clip: Norm = 1.0  # the largest norm of a gradient; 0: as it is
     pieces: Pieces = 1  # micro-batches of one step: less memory, the same gradient
     validate_every: Steps = 0  # steps; 0: at the end of each epoch
-    metric: Name | None = None  # the figure of the dev part that decides which weights are the best; None: the task's
+    metric: Name | None = None  # the figure of the dev part that decides which weights are shipped; None: the task's
     patience: Steps = 0  # validations in a row without a better metric or a lower loss; then it ends; 0: never
     save_every: Steps = 0  # steps; 0: after each validation
-    keep: Count = 2  # newest checkpoints, beside the best one
+    keep: Count = 2  # newest checkpoints, beside the one that is shipped
     average: Rate = 0.0  # decay of the moving average of the weights that is validated and shipped; 0: none
-    average_last: Count = 1  # the shipped weights are the mean of so many last checkpoints; 1: the best one alone
+    average_last: Count = 1  # the shipped weights are the mean of so many last checkpoints; 1: the chosen one alone
     precision: Literal["float32", "bf16", "fp16"] = "float32"
     compile: bool = False  # only where every batch has one shape
     init: Name | None = None  # a model folder whose weights are the start

@@ -1,4 +1,4 @@
-"""Which weights are the best so far, and whether a run still gets anywhere: one rule for all tasks.
+"""Which validation is the best so far, and whether a run still gets anywhere: one rule for all tasks.
 
 The metric of the task decides; where it is equal, the loss on the dev part does. A metric that counts whole answers
 stays at 0, or at 1, for many validations while the loss tells good weights from better ones. For the same reason
@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 
 from seqloom.tasks.contract import Metric
-from seqloom.training.standing import Best, Standing
+from seqloom.training.standing import Standing, Validation
 
 LOSS = Metric("loss", higher_is_better=False)
 
@@ -26,7 +26,7 @@ def is_better(metric: Metric, found: Mapping[str, float], best: Mapping[str, flo
     return metric.better(value, before)
 
 
-def judge(metric: Metric, found: Mapping[str, float], standing: Standing) -> tuple[bool, bool]:
+def judge(metric: Metric, found: Mapping[str, float], standing: Standing, rate: float) -> tuple[bool, bool]:
     """Whether a look is the best so far, and whether it got anywhere: where the run stands says so from now on."""
     better = is_better(metric, found, standing.best.metrics if standing.best else None)
     better = better or not found  # without a dev part the last one counts
@@ -34,7 +34,12 @@ def judge(metric: Metric, found: Mapping[str, float], standing: Standing) -> tup
     if falls:
         standing.lowest = found["loss"]
     if better:
-        finite = {name: value for name, value in found.items() if math.isfinite(value)}
-        standing.best = Best(step=standing.step, metrics=finite)
+        standing.best = validation(found, standing, rate)
     standing.waited, standing.validated = 0 if better or falls else standing.waited + 1, standing.step
     return better, better or falls
+
+
+def validation(found: Mapping[str, float], standing: Standing, rate: float) -> Validation:
+    """What a run remembers of a look: the figures that are finite."""
+    finite = {name: value for name, value in found.items() if math.isfinite(value)}
+    return Validation(step=standing.step, metrics=finite, rate=rate)

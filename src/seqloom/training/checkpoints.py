@@ -3,6 +3,7 @@
     checkpoints/step-00000020/
       model.safetensors      weights                        average.safetensors   if the run averages them
       optimiser.safetensors  moments                        carried.safetensors   if a state goes on between steps
+      best.safetensors       statistics of each example at the best validation, once there is one
       standing.json          counters, position, seed, best, scale, pieces: equal runs have equal bytes up to here
       machine.json           environment and seconds, which differ
       manifest.json          size and sha256 of each
@@ -37,7 +38,7 @@ _FILE = re.compile(r"(?P<group>[a-z]+)(-(?P<rank>[0-9]{5})-of-(?P<count>[0-9]{5}
 
 
 class Checkpoint(NamedTuple):
-    """Where a run stands, on which machine, and its tensors by group: model, optimiser, perhaps average, carried."""
+    """Where a run stands, on which machine, its tensors by group: model, optimiser, perhaps average, carried, best."""
 
     standing: Standing
     machine: Machine
@@ -213,6 +214,6 @@ def read_machine(path: Path) -> Machine:
     return machine
 
 
-def retain(folder: Path, keep: int, best_step: int | None, *, files: FileLayer = REAL_FILES) -> Pruned:
-    """What was kept and removed: the `keep` newest that verify stay, and the best one; for process 0."""
-    return durable.prune(folder, keep, protect=() if best_step is None else (best_step,), files=files)
+def retain(folder: Path, keep: int, chosen_step: int | None, *, files: FileLayer = REAL_FILES) -> Pruned:
+    """What was kept and removed: the `keep` newest that verify stay, and the one that is shipped; for process 0."""
+    return durable.prune(folder, keep, protect=() if chosen_step is None else (chosen_step,), files=files)

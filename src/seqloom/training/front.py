@@ -143,7 +143,7 @@ class Trained:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """Of the best validation."""
+        """Of the validation whose weights are shipped."""
         return self.ended.metrics
 
 

@@ -92,7 +92,8 @@ def metrics_of(report: Report) -> list[dict[str, Any]]:
         return [{"kind": _KINDS[type(report)], **fields}]
     if isinstance(report, Ended):
         fields = _plain(report)
-        return [{"kind": "end"} | {name: fields[name] for name in ("step", "why", "best_step", "metrics")}]
+        told = ("step", "why", "best_step", "chosen_step", "metrics")
+        return [{"kind": "end"} | {name: fields[name] for name in told}]
     return []
 
 

@@ -1,7 +1,7 @@
 """The loop: one generator of reports for every family and task.
 
     ┌─▶ step ─▶ count ─┬─▶ report?    every `report_every` steps
-    │                  ├─▶ validate?  at the end of an epoch, or every so many steps; the best goes to RUN/model
+    │                  ├─▶ validate?  at the end of an epoch, or every so many steps; what is chosen goes to RUN/model
     │                  ├─▶ save?      after each validation, or every so many steps
     └──────────────────┴─▶ over?      the length is reached, nobody got better, a signal came, numbers went wrong
 
@@ -10,6 +10,7 @@ run that goes on from a checkpoint repeats what was lost, report for report.
 
     telling.py     the reports of how far a run is    saving.py     checkpoints, and what to do when a disk refuses
     validating.py  a look at the dev part             shipping.py   RUN/model
+    bettering.py   which look is the best             choice.py     which weights are shipped
     lengths.py     how far it is                      mending.py    RUN/model made anew from what is kept
 """
 
@@ -29,6 +30,7 @@ from seqloom.training.averaging import mean_of
 from seqloom.training.bad_batches import write_bad_batches
 from seqloom.training.bettering import judge
 from seqloom.training.checkpoints import Checkpoint
+from seqloom.training.choice import CheckpointChoice
 from seqloom.training.clock import Clock
 from seqloom.training.devices import deterministic
 from seqloom.training.dues import save_is_due, validation_is_due
@@ -47,7 +49,7 @@ from seqloom.training.validating import Look, look
 AnyReport = TypeVar("AnyReport", bound=Report)
 MOST_NOT_FINITE = 3  # steps in a row
 NOT_FINITE, DISK = 5, 4  # exit codes
-AT_END = "what was there is whole; it is made anew from the best checkpoint when the run is over"
+AT_END = "what was there is whole; it is made anew from the chosen checkpoint when the run is over"
 
 
 def training(session: Session, resumed: Checkpoint | None, said: tuple[str, ...] = ()) -> Iterator[Report]:
@@ -76,7 +78,8 @@ class _Loop:
         self.standing = self._standing(resumed)
         self.clock = Clock(resumed.machine.seconds if resumed else 0.0, session.device.torch)
         self.journal = Journal(session.folder.path, self.standing.lines) if session.ranks.rank == 0 else Silent()
-        self.saves = Saves(session, self.update, self.journal, self.clock)
+        self.choice = CheckpointChoice(session, resumed)
+        self.saves = Saves(session, self.update, self.choice, self.journal, self.clock)
         self.read_every = 1 if session.device.torch.type == "cpu" else self.config.report_every
         self.recent: deque[tuple[int, tuple[str, ...]]] = deque(maxlen=MOST_NOT_FINITE + self.read_every)
         self.rate = 0.0
@@ -212,21 +215,23 @@ class _Loop:
         yield self._ended("not-finite", NOT_FINITE)
 
     def _validate(self) -> Iterator[Report]:
-        """A look at the dev part; the best weights so far are shipped."""
+        """A look at the dev part; the weights are shipped if they are chosen."""
         reached("validation")
         yield from self._require_finite()
         standing = self.standing
         with self.update.shipped():
-            found = look(self.session)
-            better, got_on = judge(self.session.task.metric, found.metrics, standing)
+            found, share = look(self.session), self._share()
+            rate = rate_at(self.config, standing.step, share, standing.factor)
+            better, got_on = judge(self.session.task.metric, found.metrics, standing, rate)
+            chosen = self.choice.take(found, standing, better, rate)
             plateau(self.config, standing, got_on)
-            pace = self.clock.now(self._share())
-            yield self._told(Validated(standing.step, standing.epoch, found.metrics, better, found.samples, pace))
+            place, pace = (standing.step, standing.epoch), self.clock.now(share)
+            yield self._told(Validated(*place, found.metrics, better, chosen, found.samples, pace))
             value, name = found.value(self.session), self.session.task.metric.name
             if found.metrics and not math.isfinite(value):
                 text = f"{name} on the dev part is not finite"
                 yield self._told(Noticed(standing.step, "validation.not-finite", text, "lower --rate"))
-            if better and (problem := self._ship(standing, found)):
+            if chosen and (problem := self._ship(standing, found)):
                 yield self._told(Noticed(standing.step, "disk.model", f"RUN/model was not replaced: {problem}", AT_END))
 
     def _ship(self, standing: Standing, found: Look) -> str:
@@ -260,7 +265,7 @@ class _Loop:
         yield from self._close(why)
 
     def _average(self) -> Iterator[Report]:
-        """The mean of the last checkpoints takes the place of the best weights if the dev part likes it better."""
+        """The mean of the last checkpoints takes the place of the chosen weights if the dev part likes it better."""
         last = last_weights(self.session, self.standing, self.update.tensors()["model"])
         for problem in last.problems:
             text = f"a checkpoint is not in the mean of the last {self.config.average_last}: {problem}"
@@ -269,7 +274,7 @@ class _Loop:
             yield from self._validate()
 
     def _close(self, why: Why) -> Iterator[Report]:
-        """The end of a run that is over: RUN/model is that of its best validation, made anew if need be."""
+        """The end of a run that is over: RUN/model is that of its chosen validation, made anew if need be."""
         result = mended(self.session, self.update, self.standing, self._ship)
         if result is not None:
             yield self._told(telling.mended_notice(self.standing, result))

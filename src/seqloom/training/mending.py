@@ -1,9 +1,9 @@
-"""RUN/model made anew from what checkpoints keep, when it is not that of the best validation.
+"""RUN/model made anew from what checkpoints keep, when it is not that of the chosen validation.
 
     missing or damaged     somebody removed it, or a disk lost some of it
-    older than the best    the disk was full when better weights were to be shipped
+    older than the chosen  the disk was full when other weights were to be shipped
 
-The weights are those of the best step. Where the run averages its last checkpoints, their mean may have been the best
+The weights are those of the chosen step. Where the run averages its last checkpoints, their mean may have been chosen
 of the last step: the dev part is asked again. Nothing of this is a validation of the run: its log stays as it is.
 """
 
@@ -41,12 +41,12 @@ class Mended(NamedTuple):
 def mended(
     session: Session, update: Update, standing: Standing, ship: Callable[[Standing, Look], str]
 ) -> Mended | None:
-    """What became of a RUN/model that was not that of the best validation; None if it was, or if there is none.
+    """What became of a RUN/model that was not that of the chosen validation; None if it was, or if there is none.
 
     `ship` puts the model's present weights there, and says what kept it from doing so.
     """
     there, metric = shipped_step(session), session.task.metric
-    if standing.best is None or there == standing.best.step:
+    if standing.chosen is None or there == standing.chosen.step:
         return None
     result, best = Mended(there), None
     for kept in _candidates(session, standing, update.tensors(), there):
@@ -58,13 +58,13 @@ def mended(
 
 
 def _candidates(session: Session, standing: Standing, present: Tensors, there: int | None) -> Iterator[Kept]:
-    """What the best weights may be, as far as they are kept; the present ones are better than no model at all."""
-    assert standing.best is not None, "nothing was ever validated"
-    best, ranks = standing.best.step, session.ranks
-    checkpoint, _ = agreed(ranks, lambda: checkpoints.read(path_of(session, best), ranks))
+    """What the chosen weights may be, as far as they are kept; the present ones are better than no model at all."""
+    assert standing.chosen is not None, "nothing was ever validated"
+    chosen, ranks = standing.chosen.step, session.ranks
+    checkpoint, _ = agreed(ranks, lambda: checkpoints.read(path_of(session, chosen), ranks))
     if checkpoint is not None:
         yield Kept(checkpoint.standing, _shippable(checkpoint.tensors))
-    if session.config.training.average_last > 1 and best == standing.step:
+    if session.config.training.average_last > 1 and chosen == standing.step:
         yield Kept(standing, mean_of(last_weights(session, standing, present["model"]).weights))
     elif checkpoint is None and there is None:
         yield Kept(standing, _shippable(present))

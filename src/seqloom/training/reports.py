@@ -69,6 +69,7 @@ class Validated(NamedTuple):
     epoch: int
     metrics: dict[str, float]
     best: bool
+    chosen: bool  # its weights are shipped: it is the best, or later than it and as good
     samples: tuple[Sample, ...]
     pace: Pace
 
@@ -99,7 +100,8 @@ class Ended(NamedTuple):
     step: int
     why: Why
     best_step: int
-    metrics: dict[str, float]  # of the best validation
+    chosen_step: int  # whose weights are shipped: the best one, or a later one that is as good
+    metrics: dict[str, float]  # of the chosen validation
     pace: Pace
     exit_code: int  # 0, 128 + signal, 4 for a disk, 5 for numbers that are not finite
 

@@ -9,6 +9,7 @@ from seqloom.durable import remove_folder
 from seqloom.training import checkpoints
 from seqloom.training.agreeing import agreed
 from seqloom.training.checkpoints import Checkpoint
+from seqloom.training.choice import CheckpointChoice
 from seqloom.training.clock import Clock
 from seqloom.training.devices import environment
 from seqloom.training.dues import in_between, save_is_due
@@ -23,8 +24,10 @@ MOST_FAILED = 3  # in a row
 class Saves:
     """Writes the checkpoints of a run; `failed` says how many in a row could not be written."""
 
-    def __init__(self, session: Session, update: Update, journal: AnyJournal, clock: Clock) -> None:
-        self.session, self.update, self.journal, self.clock = session, update, journal, clock
+    def __init__(
+        self, session: Session, update: Update, choice: CheckpointChoice, journal: AnyJournal, clock: Clock
+    ) -> None:
+        self.session, self.update, self.choice, self.journal, self.clock = session, update, choice, journal, clock
         self.failed = 0
 
     def write(self, standing: Standing) -> tuple[Path, str]:
@@ -44,7 +47,7 @@ class Saves:
     def _saved(self, standing: Standing) -> Path:
         session = self.session
         machine = Machine(environment=environment(session.device, session.ranks), seconds=self.clock.seconds)
-        checkpoint = Checkpoint(standing, machine, self.update.tensors())
+        checkpoint = Checkpoint(standing, machine, self.update.tensors() | self.choice.tensors())
         path = checkpoints.save(session.folder.checkpoints, checkpoint, session.ranks)
         if session.ranks.rank == 0 and (save_is_due(session.config.training, standing) or standing.ended):
             self._retain(path, standing)
@@ -56,5 +59,5 @@ class Saves:
         for path in in_between(folder, config):
             if path != newest:
                 remove_folder(path)
-        best = standing.best.step if standing.best else None
-        checkpoints.retain(folder, max(config.keep, config.average_last), best)
+        chosen = standing.chosen.step if standing.chosen else None
+        checkpoints.retain(folder, max(config.keep, config.average_last), chosen)

@@ -1,4 +1,4 @@
-"""RUN/model: the best weights so far as a bundle, replaced as a whole whenever better ones are found.
+"""RUN/model: the chosen weights as a bundle, replaced as a whole whenever others are chosen.
 
 At its end a run may also look at the mean of its last checkpoints, whose weights are read here.
 """

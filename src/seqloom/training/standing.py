@@ -8,7 +8,7 @@ import msgspec
 
 from seqloom.errors import ConfigError
 
-FORMAT = 1
+FORMAT = 2
 
 
 class Environment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -45,11 +45,12 @@ class Sums(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     symbols: int = 0  # without
 
 
-class Best(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The best validation so far."""
+class Validation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A validation that the run remembers."""
 
     step: int
     metrics: dict[str, float]
+    rate: float  # the learning rate to which the schedule had come
 
 
 class Standing(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -71,7 +72,8 @@ class Standing(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     plateau: int = 0  # validations in a row that were not better, for the schedule
     waited: int = 0  # the same for patience
     validated: int = -1  # the step of the last validation: none is looked at twice
-    best: Best | None = None
+    best: Validation | None = None
+    chosen: Validation | None = None  # whose weights are shipped: the best one, or a later one that is as good
     lowest: float | None = None  # loss on the dev part
     scale: float = 0.0  # of the losses in fp16; 0: not scaled
     grown: int = 0  # steps since the scale last changed

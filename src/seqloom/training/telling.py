@@ -18,6 +18,7 @@ ROOM = 2.2  # checkpoints that must fit on the disk at the start: one stays whil
 def begun(session: Session, update: Update, standing: Standing, plan: Plan[Any], said: tuple[str, ...]) -> Begun:
     """The first report; DurableError if the disk has no room for two checkpoints."""
     weights, size = list(session.model.parameters()), checkpoints.estimated_bytes(update.tensors())
+    size += 8 * len(session.prepared.parts["dev"]) * (1 + session.task.statistics)  # rows of the best validation
     require_free_space(session.folder.path, int(ROOM * size))
     symbols = int(sum(session.prepared.columns["input"].lengths[session.prepared.parts["train"]]))
     return Begun(
@@ -68,12 +69,13 @@ def stepped(standing: Standing, share: float, rate: float, pace: Pace) -> Steppe
 
 def ended(standing: Standing, why: Why, code: int, pace: Pace) -> Ended:
     """The last report."""
-    best = standing.best
+    best, chosen = standing.best, standing.chosen
     return Ended(
         step=standing.step,
         why=why,
         best_step=best.step if best else 0,
-        metrics=best.metrics if best else {},
+        chosen_step=chosen.step if chosen else 0,
+        metrics=chosen.metrics if chosen else {},
         pace=pace,
         exit_code=code,
     )
@@ -86,12 +88,12 @@ def halved(standing: Standing) -> Noticed:
 
 
 def mended_notice(standing: Standing, result: Mended) -> Noticed:
-    """What people should know about a RUN/model that was not that of the best validation."""
-    best = standing.best.step if standing.best else 0
-    text = f"RUN/model was not that of the best step, {best}"
+    """What people should know about a RUN/model that was not that of the chosen validation."""
+    chosen = standing.chosen.step if standing.chosen else 0
+    text = f"RUN/model was not that of the chosen step, {chosen}"
     if result.problem:
         return Noticed(standing.step, "disk.model", f"{text}, and cannot be: {result.problem}", "start again then")
-    if result.step == best:
+    if result.step == chosen:
         return Noticed(standing.step, "model.mended", f"{text}: it was made anew from the checkpoint")
     return Noticed(
         standing.step, "model.other", f"{text}, whose weights are not kept: it is that of step {result.step}"

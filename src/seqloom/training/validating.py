@@ -1,7 +1,7 @@
 """A look at the dev part: metrics over all ranks, and a few examples of what the model says.
 
-Each rank judges its share, and only sums travel. What is shipped says more - intervals, and what was taken for what -
-and needs the rows of all: they are gathered when weights turn out to be the best.
+Each rank judges its share, and only sums travel. Which weights are shipped may depend on the rows of all, and what is
+shipped says more - intervals, and what was taken for what: rows are gathered when they are asked for.
 """
 
 import json
@@ -35,8 +35,21 @@ class Look(NamedTuple):
     evaluation: Evaluation | None  # of this rank's share; None if it has none
 
     def value(self, session: Session) -> float:
-        """The metric that decides which weights are the best; NaN without a dev part."""
+        """The metric that decides which weights are shipped; NaN without a dev part."""
         return self.metrics.get(session.task.metric.name, math.nan)
+
+    def rows(self, session: Session) -> np.ndarray:
+        """[N,1+S] the id and the statistics of each example of all ranks, in the order of ids, on all of them alike."""
+        task, mine = session.task, self.evaluation
+        table = np.empty((0, 1 + task.statistics))
+        if mine is not None:
+            table = np.column_stack([np.array(mine.ids, np.float64), mine.statistics])
+        if not session.ranks.sharded:
+            shares = session.ranks.gather(table.tobytes())
+            table = np.frombuffer(b"".join(shares)).reshape(-1, 1 + task.statistics)
+        table = table[np.argsort(table[:, 0], kind="stable")]
+        table[:, 1:] = task.agreed(table[:, 1:], table[:, 1:])
+        return table
 
     def gathered(self, session: Session) -> "Look":
         """The same with the evaluation of all ranks together, on all of them."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from seqloom.data.report.excerpts import excerpt
 from seqloom.training.pages.naming import layers_said
-from seqloom.training.pages.words import alike_said, metrics_said, value
+from seqloom.training.pages.words import alike_said, choice_said, metrics_said, value
 
 if TYPE_CHECKING:
     from seqloom.training.pages.summary import RunSummary
@@ -62,7 +62,7 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def _scores(summary: "RunSummary") -> list[str]:
-    scores = summary.best_scores
+    scores = summary.chosen_scores
     if scores is None:
         return ["No validation yet."]
     rows = [[name, value(number), _ends(scores.intervals, name)] for name, number in scores.dev.items()]
@@ -71,6 +71,7 @@ def _scores(summary: "RunSummary") -> list[str]:
         f"On {scores.dev_rows:,} rows of dev, with {weights}:",
         "",
         *_table(["metric", "value", "95 % confidence interval"], rows),
+        *_note(choice_said(summary)),
         *_note(alike_said(scores.dev, scores.dev_rows) if scores.intervals else ""),
         *_note(CROSS_FITTED if scores.cross_fitted else ""),
     ]
@@ -123,7 +124,7 @@ def _model(summary: "RunSummary") -> list[str]:
         rows += [["made with", f"seqloom {begun.environment.seqloom}, torch {begun.environment.torch}"]]
     rows += [["optimiser", code(training.optimiser.kind())], ["rate", f"{training.rate:g}"]]
     rows += [["seed", f"{training.seed}"]]
-    rows += [["weights", f"of step {summary.best.step:,}"]] if summary.best is not None else []
+    rows += [["weights", f"of step {summary.chosen.step:,}"]] if summary.chosen is not None else []
     return _table(["", ""], [*rows, ["the run", _progress(summary)]])
 
 
@@ -155,7 +156,7 @@ def _use(summary: "RunSummary") -> list[str]:
 def _limits(summary: "RunSummary") -> list[str]:
     encoding = summary.config.encoding
     rule = "cut" if encoding.too_long == "cut" else "refused"
-    scores = summary.best_scores
+    scores = summary.chosen_scores
     said = [
         "It knows only what stands in its training data; on texts of another kind, time or language its scores say "
         "nothing.",

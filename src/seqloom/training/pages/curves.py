@@ -42,13 +42,14 @@ def _loss(summary: "RunSummary") -> Figure | None:
 
 
 def _metric(summary: "RunSummary") -> Figure | None:
-    metric, best = summary.metric, summary.best
+    metric, best, chosen = summary.metric, summary.best, summary.chosen
     if metric.name == "loss":
         return None
     points = [(one.step, one.metrics.get(metric.name)) for one in summary.validations]
     order = "higher is better" if metric.higher_is_better else "lower is better"
-    chosen = f"; the best is at step {best.step:,}" if best is not None else ""
-    return _line(f"Dev {metric.name}", [_series(metric.name, points)], f"{order}{chosen}.".capitalize())
+    told = f"; the best is at step {best.step:,}" if best is not None else ""
+    told += f", and step {chosen.step:,} is shipped" if best and chosen and chosen.step != best.step else ""
+    return _line(f"Dev {metric.name}", [_series(metric.name, points)], f"{order}{told}.".capitalize())
 
 
 def _rate(summary: "RunSummary") -> Figure | None:

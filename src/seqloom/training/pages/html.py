@@ -10,7 +10,7 @@ from seqloom.figures.page import document
 from seqloom.training.pages.curves import learning_curves, speed_curves
 from seqloom.training.pages.lines import SampleLine
 from seqloom.training.pages.samples import followed
-from seqloom.training.pages.words import ENDINGS, alike_said, duration, metrics_said, share, size, value
+from seqloom.training.pages.words import ENDINGS, alike_said, choice_said, duration, metrics_said, share, size, value
 
 if TYPE_CHECKING:
     from seqloom.training.pages.scores import Confused, Scores
@@ -50,7 +50,7 @@ def _body(summary: "RunSummary") -> list[Markup]:
         tag("div", *_cards(summary), class_="cards"),
         *_section("Scores on dev", _scores(summary)),
         *_section("Notices", _notices(summary)),
-        *_section("What was taken for what", _confusion(summary.best_scores)),
+        *_section("What was taken for what", _confusion(summary.chosen_scores)),
         *_section("Answers over time", _answers(summary)),
         *_section("Looks at the test set", _looks(summary)),
         *_section("Curves", _drawn(learning_curves(summary))),
@@ -96,7 +96,7 @@ def _verdict(summary: "RunSummary") -> Markup:
 
 
 def _cards(summary: "RunSummary") -> list[Markup]:
-    scores, name = summary.best_scores, summary.metric.name
+    scores, name = summary.chosen_scores, summary.metric.name
     paces = [one.symbols_per_second for one in summary.paces if one.symbols_per_second]
     cards = []
     if scores is not None:
@@ -137,7 +137,7 @@ def _fix(fix: str) -> list[Markup]:
 
 
 def _scores(summary: "RunSummary") -> list[Markup]:
-    scores = summary.best_scores
+    scores = summary.chosen_scores
     if scores is None:
         return []
     rows = [[name, value(number), _ends(scores.intervals.get(name))] for name, number in scores.dev.items()]
@@ -146,6 +146,7 @@ def _scores(summary: "RunSummary") -> list[Markup]:
     return [
         _table(["metric", "value", "95 % interval"], rows, ["name", "number", "wide"]),
         *_softly(alike_said(scores.dev, scores.dev_rows) if scores.intervals else ""),
+        *_softly(choice_said(summary)),
         *_softly(note),
     ]
 

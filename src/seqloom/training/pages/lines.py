@@ -46,6 +46,7 @@ class ValidationLine(msgspec.Struct, frozen=True):
     metrics: dict[str, float | None]
     best: bool
     samples: tuple[SampleLine, ...] = ()
+    chosen: bool | None = None  # None in the journals of old runs, which shipped the best
 
 
 class EndLine(msgspec.Struct, frozen=True):
@@ -54,6 +55,7 @@ class EndLine(msgspec.Struct, frozen=True):
     step: int
     why: str
     best_step: int = 0
+    chosen_step: int = 0
     metrics: dict[str, float | None] = {}
 
 

@@ -58,7 +58,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     config: RunConfig
     model: str  # its recipe and size, or its layers
-    metric: Metric  # the one that decides which weights are the best
+    metric: Metric  # the one that decides which weights are shipped
     asking: str  # the command that answers a file; RUN stands for the folder
     data: DataSummary
     begun: BegunLine | None
@@ -75,8 +75,14 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def best(self) -> ValidationLine | None:
-        """The validation whose weights are shipped."""
+        """The validation with the best score."""
         return next((one for one in reversed(self.validations) if one.best), None)
+
+    @property
+    def chosen(self) -> ValidationLine | None:
+        """The validation whose weights are shipped: the best one, or a later one that is as good."""
+        looks = reversed(self.validations)
+        return next((one for one in looks if (one.best if one.chosen is None else one.chosen)), None)
 
     @property
     def reached(self) -> int:
@@ -85,13 +91,13 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
         return max((one.step for one in (*self.steps, *self.validations, *ends)), default=0)
 
     @property
-    def best_scores(self) -> Scores | None:
-        """The metrics of the best weights: with intervals where the shipped ones are those, else of the validation."""
-        if self.best is None:
+    def chosen_scores(self) -> Scores | None:
+        """The metrics of the chosen weights: with intervals where the shipped ones are those, else of the look."""
+        if self.chosen is None:
             return None
-        if self.scores is not None and self.scores.step == self.best.step:
+        if self.scores is not None and self.scores.step == self.chosen.step:
             return self.scores
-        return Scores(step=self.best.step, dev=self.best.metrics, dev_rows=self.data.rows.get("dev", 0))
+        return Scores(step=self.chosen.step, dev=self.chosen.metrics, dev_rows=self.data.rows.get("dev", 0))
 
     def to_json(self) -> str:
         """The summary as JSON text."""

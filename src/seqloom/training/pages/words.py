@@ -1,9 +1,13 @@
 """How the page and the card put numbers: scores with intervals, bytes, seconds, shares."""
 
 from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
 
 from seqloom.figures.axis import brief
 from seqloom.metrics.bootstrap import SHARES, is_extreme
+
+if TYPE_CHECKING:
+    from seqloom.training.pages.summary import RunSummary
 
 Interval = tuple[float | None, float | None]
 THREE = 3  # rows of n further ones that may differ where none of n did
@@ -37,6 +41,17 @@ def with_interval(number: float | None, interval: Interval | None) -> str:
 def metrics_said(metrics: Mapping[str, float | None], intervals: Mapping[str, Interval]) -> str:
     """All metrics in one line."""
     return ", ".join(f"{name} {with_interval(number, intervals.get(name))}" for name, number in metrics.items())
+
+
+def choice_said(summary: "RunSummary") -> str:
+    """Why the shipped weights are not those with the best score; empty where they are."""
+    best, chosen, name = summary.best, summary.chosen, summary.metric.name
+    if best is None or chosen is None or best.step == chosen.step:
+        return ""
+    return (
+        f"Step {best.step:,} scored best, with {name} {value(best.metrics.get(name))} against "
+        f"{value(chosen.metrics.get(name))}: no more than one standard error, so the later weights were chosen."
+    )
 
 
 def alike_said(
