@@ -203,6 +203,8 @@ def test_a_tagger_answers_for_each_word_and_its_score_is_the_metric_of_the_task(
     fitted = SeqloomTagger(rate=0.02, **QUICK | {"steps": 60}).fit(sentences, tags)
     assert fitted.predict(sentences[:2]) == tags[:2] and fitted.score(sentences, tags) == 1.0
     assert {"B-city", "O"} <= set(fitted.classes_)
+    assert fitted.model_.config.encoder.input.kind() == "spelled"  # as every tagger of words
+    assert fitted.predict([np.array(sentence) for sentence in sentences[:2]]) == tags[:2]
     assert len(cross_val_score(SeqloomTagger(**QUICK | {"steps": 2}), sentences, tags, cv=2)) == 2
 
 
