@@ -63,6 +63,19 @@ def test_every_row_is_in_one_batch_of_at_most_the_budget(lengths, budget) -> Non
     assert all(len(rows) == 1 or len(rows) * max(lengths[row] for row in rows) <= budget for rows in found)
 
 
+class Named(str):
+    __slots__ = ()
+
+
+@pytest.mark.parametrize("kind", [np.array, lambda texts: np.array(texts, object), lambda texts: map(np.str_, texts)])
+def test_texts_of_numpy_are_answered_as_those_of_python(model, kind) -> None:
+    wanted = [one.to_json() for one in model.predict(TEXTS)]
+    assert [one.to_json() for one in model.predict(kind(TEXTS))] == wanted
+    assert [one.to_json() for one in model.predict(map(Named, TEXTS))] == wanted
+    np.testing.assert_array_equal(model.embed(kind(TEXTS)), model.embed(TEXTS))
+    assert model.inspect(np.str_(TEXTS[1])).reading.given == TEXTS[1]
+
+
 def test_predicting_draws_nothing_and_leaves_no_gradient(model) -> None:
     before = torch.get_rng_state()
     model.predict(TEXTS)

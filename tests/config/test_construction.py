@@ -25,6 +25,7 @@ from seqloom.config.mixers import (
     WindowConfig,
 )
 from seqloom.config.models import DecoderConfig, EncoderConfig, SequenceModelConfig
+from seqloom.config.text import WordsConfig
 from seqloom.errors import ConfigError
 from seqloom.operators.crf import legal_transitions
 
@@ -43,8 +44,8 @@ REFUSED: list[tuple[type[Config], dict[str, Any], str]] = [
     (AttentionConfig, {"num_heads": None}, f"attention.num_heads: {HEADS}, found null. Fix: give a whole number."),
     (
         AttentionConfig,
-        {"num_heads": np.int64(4)},
-        f"attention.num_heads: {HEADS}, found something of type int64. Fix: give a whole number.",
+        {"num_heads": np.array([4])},
+        f"attention.num_heads: {HEADS}, found something of type ndarray. Fix: give a whole number.",
     ),
     (AttentionConfig, {"dropout": 1}, f"attention.dropout: {RATE}, found 1. Fix: take less than 1.0."),
     (
@@ -157,6 +158,9 @@ def test_lists_and_plain_data_are_held_as_a_file_would_give_them() -> None:
     whole = FeedForwardConfig(dropout=0)
     assert type(whole.dropout) is float
     assert type(AttentionConfig(dropout=np.float64(0.5)).dropout) is float
+    given = WordsConfig(limit=np.int64(100), unicode=np.str_("nfc"))  # type: ignore[arg-type]
+    assert given.to_toml() == WordsConfig(limit=100, unicode="nfc").to_toml()
+    assert AttentionConfig(dropout=np.float32(0.5)).to_json() == AttentionConfig(dropout=0.5).to_json()
 
 
 def test_the_numbers_that_a_message_proposes_are_legal() -> None:

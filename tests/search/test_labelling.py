@@ -46,7 +46,7 @@ def answered(work: Labelling, truth: np.ndarray, count: int) -> list[int]:
     for _ in range(count):
         question = work.next()
         assert question is not None
-        work.label(question, str(truth[question.row]))
+        work.label(question, np.str_(truth[question.row]))
         asked.append(question.row)
     return asked
 

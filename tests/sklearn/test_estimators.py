@@ -74,6 +74,38 @@ def test_a_clone_has_the_parameters_and_nothing_learnt(fitted: SeqloomClassifier
         other.predict(TEXTS)
 
 
+class Series:
+    """What pandas gives: values that come as an array of objects."""
+
+    def __init__(self, values: list[Any]) -> None:
+        self.values = values
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def to_numpy(self) -> np.ndarray:
+        return np.array([np.str_(one) for one in self.values], object)
+
+
+@pytest.mark.parametrize("kind", [np.array, lambda texts: [np.str_(text) for text in texts], Series])
+def test_texts_of_numpy_are_texts(fitted: SeqloomClassifier, kind: Any) -> None:
+    np.testing.assert_array_equal(fitted.predict_proba(kind(TEXTS)), fitted.predict_proba(TEXTS))
+    assert Inputs.of(kind(TEXTS)) == Inputs.of(TEXTS)
+    data = [np.array(text.split()) for text in TEXTS]
+    assert Inputs.of(data) == Inputs.of([text.split() for text in TEXTS])
+
+
+@pytest.mark.slow
+def test_an_estimator_learns_from_texts_labels_and_settings_of_numpy() -> None:
+    quick = QUICK | {"steps": np.int64(3), "seed": np.int32(1), "dropout": np.float32(0.5), "size": np.str_("tiny")}
+    plain = QUICK | {"steps": 3, "seed": 1, "dropout": 0.5}
+    given = [np.str_(text) for text in TEXTS], np.array([np.str_(label) for label in LABELS], object)
+    found = SeqloomClassifier(np.str_("bag"), **quick).fit(*given).bundle_
+    assert (
+        found["model.safetensors"] == SeqloomClassifier("bag", **plain).fit(TEXTS, LABELS).bundle_["model.safetensors"]
+    )
+
+
 @pytest.mark.slow
 def test_the_same_seed_gives_the_same_bits() -> None:
     first, second = (SeqloomClassifier("bag", **QUICK | {"steps": 3}).fit(TEXTS, LABELS).bundle_ for _ in range(2))
@@ -171,6 +203,8 @@ def test_a_tagger_answers_for_each_word_and_its_score_is_the_metric_of_the_task(
     fitted = SeqloomTagger(rate=0.02, **QUICK | {"steps": 60}).fit(sentences, tags)
     assert fitted.predict(sentences[:2]) == tags[:2] and fitted.score(sentences, tags) == 1.0
     assert {"B-city", "O"} <= set(fitted.classes_)
+    assert fitted.model_.config.encoder.input.kind() == "spelled"  # as every tagger of words
+    assert fitted.predict([np.array(sentence) for sentence in sentences[:2]]) == tags[:2]
     assert len(cross_val_score(SeqloomTagger(**QUICK | {"steps": 2}), sentences, tags, cv=2)) == 2
 
 

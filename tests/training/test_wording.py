@@ -18,13 +18,14 @@ from seqloom.tasks.reading import with_words_input
 from seqloom.text.symbols import UNKNOWN
 from seqloom.text.vectors import known_words
 from seqloom.training.devices import choose_device
-from seqloom.training.front import Resolved, Wishes, built_model, resolve
+from seqloom.training.front import Resolved, Wishes, built_model, resolve, train_run
 from seqloom.training.places import Home
 from seqloom.training.wording import first_rare
 from seqloom.types import Spelled
 from training_common import BASE, write_data
 
 HERE = choose_device("cpu", "float32")
+BPE = EncodingConfig(tokenizer=BpeConfig())
 ENDINGS = {"ing": "VERB", "ness": "NOUN", "ly": "ADV"}
 
 
@@ -140,13 +141,13 @@ def test_a_run_goes_on_without_the_file_and_ends_as_if_it_had_not_been_stopped(t
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("letters", ["cnn", "lstm"])
+@pytest.mark.parametrize("letters", [None, "cnn", "lstm"])
 def test_letters_tell_the_tags_of_words_that_were_never_seen(letters: Any, tmp_path: Path) -> None:
     data = write_tags(tmp_path)
     settings: Any = {"size": "tiny", "device": "cpu", "epochs": 8, "rate": 0.02, "patience": 0}
     settings |= {"feed": ByLengthConfig(budget=40), "dropout": 0.0, "split": RandomSplit(dev=0.2, test=0.0)}
     spelled = seqloom.train(data, out=tmp_path / "spelled", letters=letters, **settings)
-    words = seqloom.train(data, out=tmp_path / "words", **settings)
+    words = seqloom.train(data, out=tmp_path / "words", letters="none", **settings)
     assert spelled.metrics["accuracy"] > 0.95 and words.metrics["accuracy"] < 0.6
     loaded = seqloom.load(spelled.folder)
     assert loaded.evaluate().metrics["accuracy"] == pytest.approx(spelled.metrics["accuracy"])
@@ -196,7 +197,39 @@ def test_a_model_of_ones_own_that_reads_letters_gets_them(tmp_path: Path) -> Non
     data = write_tags(tmp_path, 12)
     made = wanting(data, letters="lstm", model="bilstm").config.model
     found = wanting(data, model=made, size=None)
-    assert found.config.model == made and found.config.encoding.tokenizer == WordsConfig(split="space", letters=True)
+    spelled = WordsConfig(split="space", letters=True, least=1)
+    assert found.config.model == made and found.config.encoding.tokenizer == spelled
+
+
+@pytest.mark.parametrize("model", ["bilstm", "transformer", "cnn", None])
+def test_a_tagger_of_words_reads_their_letters_unless_told_otherwise(model: str | None, tmp_path: Path) -> None:
+    data = write_tags(tmp_path, 12)
+    usual, asked, without = (wanting(data, model=model, letters=letters) for letters in (None, "cnn", "none"))
+    assert usual.config == asked.config and isinstance(words_input(usual), SpelledConfig)
+    assert words_input(usual).letters == "cnn" and "letters = true" in usual.config.to_toml()
+    told = "letters: read beside each word; --letters none reads words alone"
+    assert told in usual.said and told not in asked.said and told not in without.said
+    assert isinstance(words_input(without), TokensConfig)
+    assert without.config.encoding.tokenizer == WordsConfig(least=1)
+
+
+def test_letters_are_left_out_where_pieces_or_a_model_of_ones_own_are_read(tmp_path: Path) -> None:
+    data = write_tags(tmp_path, 12)
+    assert isinstance(words_input(wanting(data, model="bilstm", encoding=BPE)), TokensConfig)
+    made = wanting(data, model="bilstm", letters="none").config.model
+    found = wanting(data, model=made, size=None)
+    assert found.config.model == made and found.config.encoding.tokenizer == WordsConfig(least=1)
+    text = wanting(write_data(tmp_path))
+    assert isinstance(words_input(text), TokensConfig)
+
+
+def test_a_run_that_began_without_letters_goes_on_without_them(tmp_path: Path) -> None:
+    data, folder = write_tags(tmp_path, 12), tmp_path / "run"
+    began = wanting(data, model="bilstm", letters="none", training={"length": StepsConfig(count=1)})
+    for _ in train_run(folder, began, device=HERE, workers=0):
+        pass
+    again = wanting(data, Home(folder), model="bilstm", training={"length": StepsConfig(count=1)})
+    assert again.config == began.config
 
 
 def test_letters_and_vectors_go_together(tmp_path: Path) -> None:
@@ -210,8 +243,6 @@ def test_letters_and_vectors_go_together(tmp_path: Path) -> None:
 
 
 # What makes no sense
-
-BPE = EncodingConfig(tokenizer=BpeConfig())
 
 
 @pytest.mark.parametrize(
@@ -231,7 +262,7 @@ def test_what_makes_no_sense_is_refused_with_the_reason(
 ) -> None:
     data, file = (write_tags if tags else write_data)(tmp_path), write_vectors(tmp_path, FEW)
     if settings.get("model") is TokensConfig:
-        settings = settings | {"model": wanting(data, model="bilstm").config.model, "size": None}
+        settings = settings | {"model": wanting(data, model="bilstm", letters="none").config.model, "size": None}
     if settings.get("vectors"):
         settings = settings | {"vectors": file}
     with pytest.raises(Exception, match=said) as caught:

@@ -54,7 +54,8 @@ RowsAtOnce = Annotated[
     _option("--rows-at-once", "COUNT", MODEL, "Texts computed at a time (embed): the memory of few, the step of all."),
 ]
 LettersName = Annotated[
-    str | None, _option("--letters", "NAME", MODEL, "Read words with their letters: cnn or lstm; of lists of words.")
+    str | None,
+    _option("--letters", "NAME", MODEL, "What reads the letters of words: cnn, lstm or none; cnn for taggers."),
 ]
 VectorFile = Annotated[
     str | None,

@@ -43,7 +43,7 @@ LENGTHS: dict[str, type[AnyLength]] = {
     "seconds": SecondsConfig,
 }
 POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
-LETTERS: tuple[str, ...] = get_args(Letters)
+LETTERS: tuple[str, ...] = (*get_args(Letters), "none")
 BALANCED = "balanced"
 HEADS: tuple[HeadKind, ...] = get_args(HeadKind)
 DEVICES, PRECISIONS = ("auto", "cpu", "cuda", "mps"), ("auto", "float32", "bf16", "fp16")

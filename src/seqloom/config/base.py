@@ -12,6 +12,7 @@ import re
 import types
 from collections.abc import Iterable
 from functools import cache
+from numbers import Integral, Real
 from typing import Annotated, Any, Literal, Union, dataclass_transform, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -113,6 +114,8 @@ def taken(value: Any, annotation: Any, place: str) -> Any:
 
 
 def _number(value: Any, base: type, meta: Meta, place: str) -> int | float:
+    if not isinstance(value, int | float):  # numpy's numbers are Integral and Real
+        value = int(value) if isinstance(value, Integral) else float(value) if isinstance(value, Real) else value
     low, high = meta.ge, meta.le if meta.lt is None else meta.lt
     assert low is not None and high is not None, "every size and rate has a range"
     what = "a whole number" if base is int else "a number"
@@ -143,7 +146,7 @@ def _name(value: Any, names: tuple[str, ...], place: str) -> str:
         raise ConfigError(at(place, f"expected a name, found {found(value)}"), fix=f"choose from {', '.join(names)}")
     if value not in names:
         raise ConfigError(at(place, f"unknown name {quoted(value)}"), fix=did_you_mean(value[:80], names))
-    return value
+    return str.__str__(value)  # of a subclass, such as numpy's, the text itself
 
 
 def _items(value: Any, annotation: Any, meta: Meta, place: str) -> tuple[Any, ...]:
@@ -176,7 +179,7 @@ def _text(value: Any, meta: Meta, place: str) -> str:
         raise ConfigError(at(place, problem), fix="take a shorter name")
     if any("\ud800" <= character <= "\udfff" for character in value):
         raise ConfigError(at(place, f"{quoted(value)} holds half of a surrogate pair"), fix="write the whole character")
-    return value
+    return str.__str__(value)
 
 
 def _record(value: Any, kinds: tuple[type[Config], ...], place: str) -> Config:

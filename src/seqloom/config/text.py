@@ -50,7 +50,7 @@ class WordsConfig(TokenizerConfig, tag="words", kw_only=True):
     """Words and marks of punctuation; with `split = "space"`, whatever stands between white space."""
 
     limit: WordLimit = 50_000
-    least: Count = 1  # how often a word must occur
+    least: Count | None = None  # how often a word must occur; None: once, or as training chooses for its task
     split: Literal["punctuation", "space"] = "punctuation"
     or_lower: bool = False  # a word that is not in the vocabulary is looked up in lower case before it is unknown
     letters: bool = False  # of data that is cut into words: each is one symbol, and its letters are kept beside it

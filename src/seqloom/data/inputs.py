@@ -25,6 +25,7 @@ from seqloom.data.roles import ARRAYS, IDS, PAIRS, SOURCES, TEXTS, WORDS, Roles
 from seqloom.data.schema import InputKind, Schema
 from seqloom.data.sequences import in_sequences
 from seqloom.data.tables import Record, Table
+from seqloom.data.values import plain
 from seqloom.errors import ConfigError, did_you_mean
 
 NAMES: dict[InputKind, tuple[str, ...]] = {
@@ -89,7 +90,7 @@ def _steps(table: Table, kind: InputKind, columns: Columns) -> DataConfig | None
 def given_inputs(values: Iterable[Any], kind: InputKind, ledger: Ledger) -> Iterator[Example]:
     """The same values as inputs; the n-th one's place is `inputs:n`, counted from 1."""
     paired = kind == "pair"
-    rows = enumerate(values, 1)
+    rows = enumerate(map(plain, values), 1)
     records = (Record(_two(value) if paired else (value,), "inputs", number) for number, value in rows)
     columns = ("first", "second") if paired else ("input",)
     return made_of(Table(columns, _counted(records, ledger)), kind, tuple(range(len(columns))), ledger)

@@ -63,6 +63,23 @@ def content_of(value: Any) -> Content:
     return "nothing"
 
 
+def plain(value: Any) -> Any:
+    """A value from Python as a file would give it: texts and numbers of a subclass or of numpy's become Python's own.
+
+    >>> plain(np.str_("a")), plain(np.int64(3)), plain(np.array(["a", "b"])), plain((np.str_("a"), "b"))
+    ('a', 3, ['a', 'b'], ('a', 'b'))
+    """
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray) and value.dtype.kind in "UOT":  # texts, or objects
+        value = value.tolist()
+    if type(value) in LISTS and value and isinstance(value[0], str):
+        return type(value)(map(plain, value))
+    return value
+
+
 def shown(value: Any) -> str:
     """A value in a message: short, in quotes, on one line."""
     text = str(value)

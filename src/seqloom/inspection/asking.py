@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqloom.data.examples import TextPair, Words
+from seqloom.data.values import plain
 from seqloom.errors import ConfigError, DataError
 from seqloom.inspection.subject import Reading, Side, Subject
 from seqloom.inspection.tokens import NO_WORD, Token, numbered, symbol_tokens, text_tokens, written_tokens
@@ -43,7 +44,7 @@ def read(subject: Subject, given: Any, *, target: str | None = None) -> Reading:
     shape = _shape(subject.model)
     if target is not None and shape is not SHAPES[EncoderDecoder]:
         raise ConfigError(f"a target belongs to a translation, and the task is {subject.task.name}", fix="leave it out")
-    return shape.read(subject, given, target)
+    return shape.read(subject, plain(given), target)
 
 
 def scores(subject: Subject, inputs: Any) -> Tensor:

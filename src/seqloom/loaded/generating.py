@@ -115,4 +115,4 @@ def _required(text: Any, number: int) -> str:
     if not isinstance(text, str):
         raise ConfigError(f"prompt {number:,} is no text but {type(text).__name__}", fix="give str only")
     require_whole(text, f"prompt {number:,}")
-    return text
+    return str.__str__(text)

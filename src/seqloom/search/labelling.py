@@ -61,7 +61,7 @@ class Labelling:
     ) -> None:
         self.given, self.vectors, self.decisions, self.examples, self.how = given, vectors, decisions, examples, how
         logged = (decided.label for decided in decisions.labelled.values() if decided.label is not None)
-        self.labels = list(dict.fromkeys([*labels, *examples.labels, *logged]))
+        self.labels = list(dict.fromkeys(map(str, [*labels, *examples.labels, *logged])))
         self.rows = {name: row for row, name in enumerate(given.names)}
         known = {folded(text) for text in examples.texts}
         self.open = np.array([bool(text) and folded(text) not in known for text in given.texts], bool)
@@ -123,7 +123,7 @@ class Labelling:
         """Nothing; the row has this label, on the disk."""
         if label not in self.labels:
             raise ConfigError(f"there is no label {label!r}", fix=did_you_mean(label, self.labels))
-        self._take(question, label)
+        self._take(question, str(label))
 
     def skip(self, question: Question) -> None:
         """Nothing; the row is not asked about again, on the disk."""

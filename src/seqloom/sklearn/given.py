@@ -20,6 +20,7 @@ import numpy as np
 from seqloom.data.inputs import given_inputs
 from seqloom.data.problems import counted
 from seqloom.data.schema import InputKind
+from seqloom.data.values import plain
 from seqloom.durable import write_file
 from seqloom.errors import ConfigError, SeqloomError, did_you_mean
 from seqloom.loaded.predicting import Given
@@ -45,7 +46,7 @@ class Inputs(NamedTuple):
             raise BadValueError(f"kind={kind!r}", fix=did_you_mean(kind, ["auto", *get_args(InputKind)]))
         if isinstance(given, str) or not hasattr(given, "__len__"):
             raise BadValueError(f"X is a list or an array, found {type(given).__name__}", fix="one value per example")
-        values = list(given.tolist() if _is_text(given) else getattr(given, "to_numpy", lambda: given)())
+        values = [plain(value) for value in getattr(given, "to_numpy", lambda: given)()]
         if not values:
             raise BadValueError("X holds no example", fix="give at least one")
         found = kind if kind != "auto" else _kind_of(values[0])
@@ -84,12 +85,7 @@ def is_table(given: Any) -> bool:
     if not hasattr(given, "__array__"):
         return hasattr(given, "toarray")  # sparse, which they refuse
     array = np.asarray(given)
-    return array.ndim <= 2 and array.dtype.kind not in "UOS"
-
-
-def _is_text(given: Any) -> bool:
-    """Whether this is an array of texts or of anything, whose values are plain objects then."""
-    return isinstance(given, np.ndarray) and given.dtype.kind in "UO"
+    return array.ndim <= 2 and array.dtype.kind not in "UOST"
 
 
 def _kind_of(value: Any) -> InputKind:
@@ -136,8 +132,8 @@ def _write_pictures(path: Path, inputs: Inputs, targets: Sequence[Any], name: st
     if name not in ("label", "numbers"):
         raise ConfigError("pictures have one label or numbers here", fix="one label for each picture")
     pictures = np.stack(inputs.values)
-    plain = pictures if pictures.dtype == np.uint8 else pictures.astype(np.float32)
-    write_file(path, [_archive({"pictures": plain, name: np.array(targets)})])
+    kept = pictures if pictures.dtype == np.uint8 else pictures.astype(np.float32)
+    write_file(path, [_archive({"pictures": kept, name: np.array(targets)})])
     return path
 
 

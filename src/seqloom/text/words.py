@@ -133,7 +133,7 @@ def fit_words(config: WordsConfig, texts: Iterator[Sequence[str]]) -> tuple[Word
         counts.update(chain.from_iterable(pattern.findall(text) for text in block))
         if len(counts) > most:
             forgotten += forget_rare(counts, most // 2)
-    words = most_frequent(counts, config.limit - COUNT, config.least)
+    words = most_frequent(counts, config.limit - COUNT, config.least or 1)
     return WordCutter(config, WordsData(words)), forgotten + len(counts) - len(words)
 
 

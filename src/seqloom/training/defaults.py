@@ -6,8 +6,10 @@ They are rules of thumb, written into `config.toml` like everything else, and `s
 
 from typing import Any
 
+import msgspec
+
 from seqloom.config.data import EncodingConfig, Task
-from seqloom.config.text import BpeConfig, WordsConfig
+from seqloom.config.text import BpeConfig, FittedTokenizer, WordsConfig
 from seqloom.config.training import (
     AnyFeed,
     AnyLength,
@@ -22,9 +24,10 @@ from seqloom.config.training import (
     TrainingConfig,
 )
 from seqloom.data.preparing import Prepared
-from seqloom.data.schema import RUNNING
+from seqloom.data.schema import RUNNING, Schema
 from seqloom.data.sizes import sizes_of, usual_budget
 from seqloom.recipes import Size
+from seqloom.training.wishes import Wishes
 
 STEPS = 2_000  # in all, for data of middling size: minutes on a processor for a small model
 FEWEST, MOST = 3, 60  # epochs
@@ -40,6 +43,31 @@ _FASTER = {"linear": 10.0, "bag": 3.0, "mlp": 1.0, "lstm": 2.0, "gru": 2.0, "rnn
 def default_encoding(task: Task | None) -> EncodingConfig:
     """Subwords where new words must be written, words elsewhere."""
     return EncodingConfig(tokenizer=BpeConfig() if task == "translate" else WordsConfig())
+
+
+def default_counts(encoding: EncodingConfig, schema: Schema) -> EncodingConfig:
+    """The encoding with how often words must occur, where it does not say so.
+
+    Where words are said, in running text or as an answer, those that occur once are UNKNOWN: so the model learns how
+    likely a new word is. With every word in the vocabulary UNKNOWN would never be said in training, and a new word
+    would cost more than any other.
+    """
+    first, second = encoding.tokenizer, encoding.target_tokenizer
+    said = schema.target in RUNNING or (schema.target == "text" and second is None)
+    first, second = _counted(first, 2 if said else 1), second if second is None else _counted(second, 2)
+    return msgspec.structs.replace(encoding, tokenizer=first, target_tokenizer=second)
+
+
+def _counted(tokenizer: FittedTokenizer, least: int) -> FittedTokenizer:
+    unsaid = isinstance(tokenizer, WordsConfig) and tokenizer.least is None
+    return msgspec.structs.replace(tokenizer, least=least) if unsaid else tokenizer
+
+
+def default_letters(wishes: Wishes, tokenizer: FittedTokenizer, schema: Schema) -> bool:
+    """Whether a recipe reads the letters of words where nobody says so: taggers do, who meet many new words."""
+    recipe = wishes.model is None or isinstance(wishes.model, str)
+    tagging = schema.input == "words" and schema.target == "tags" and isinstance(tokenizer, WordsConfig)
+    return recipe and tagging and not wishes.training.get("init")
 
 
 def default_rate(recipe: str, size: Size) -> float:

@@ -35,7 +35,7 @@ from seqloom.training.folder import DataFacts, RunFolder
 from seqloom.training.places import Home
 from seqloom.training.starting import unknown_said
 from seqloom.training.wishes import Wishes
-from seqloom.training.wording import reading_words, require_one_start, require_width, vector_width, worded
+from seqloom.training.wording import reading_words, require_one_start, require_width, vector_width, worded, words_said
 
 SHOWN = 5  # labels in a sentence
 SYMBOLS = {
@@ -91,7 +91,8 @@ def resolve(
     start, ledger = _start(wishes, home), Ledger(bad_rows)
     dataset = open_sealed(data, ledger)
     _require_of_task(wishes, dataset.schema)
-    encoding = worded(wishes.encoding or _usual_encoding(dataset.schema, start), wishes, dataset.schema)
+    plain = wishes.encoding or _usual_encoding(dataset.schema, start)
+    encoding = worded(plain, wishes, dataset.schema)
     width = vector_width(encoding, before)
     given = _given(start.meaning, dataset.schema) if start is not None else _own_words(before, home)
     place = cache if cache is not None else cache_folder() / "prepared"
@@ -107,7 +108,7 @@ def resolve(
     config = RunConfig(
         task=task.name, data=dataset.config, encoding=encoding, model=model, training=TrainingConfig(**settings)
     )
-    unknown = unknown_said(prepared) if start is not None else ()
+    unknown = unknown_said(prepared) if start is not None else tuple(words_said(wishes, plain, encoding, prepared))
     said = (*dataset.said, *_labels_said(prepared.schema), *said, *unknown, told(config.training))
     facts, bundle = DataFacts.of(dataset, prepared), start.bundle if start else None
     file = None if encoding.vectors is None else encoding.vectors.path

@@ -9,9 +9,10 @@ import msgspec
 from seqloom.config.changing import dropouts, with_dropout, with_setting
 from seqloom.config.data import EncodingConfig
 from seqloom.config.heads import HeadKind, Pooling
-from seqloom.config.inputs import Letters
+from seqloom.config.inputs import LettersWish, SpelledConfig
 from seqloom.config.models import AnyModel
 from seqloom.config.objectives import AnyObjective
+from seqloom.config.text import WordsConfig
 from seqloom.config.training import RunConfig
 from seqloom.recipes import Size
 
@@ -33,7 +34,7 @@ class Wishes(NamedTuple):
     rows_at_once: int | None = None  # texts whose inner values a step holds in memory; None: all
     training: dict[str, Any] = {}  # noqa: RUF012  # settings of `TrainingConfig` that were named
     encoding: EncodingConfig | None = None
-    letters: Letters | None = None  # words are read with their letters
+    letters: LettersWish | None = None  # what reads the letters of words; None: as is usual for the task
     vectors: str | Path | None = None  # a file of pretrained vectors that those of words start from
     vector_words: int | None = None  # how many of its first words join the vocabulary
 
@@ -56,10 +57,11 @@ class Wishes(NamedTuple):
         A model that is named, or whose size or start is, is made anew, and compared with the one that is there.
         """
         training = {name: getattr(before.training, name) for name in before.training.__struct_fields__}
-        encoding = self.encoding or before.encoding
+        encoding = _with_least(self.encoding or before.encoding, before.encoding)
         if self.vectors is None:
             encoding = msgspec.structs.replace(encoding, vectors=before.encoding.vectors)
-        filled = self._replace(training=training | self.training, encoding=encoding)
+        letters = self.letters or _letters(before.model)
+        filled = self._replace(training=training | self.training, encoding=encoding, letters=letters)
         if self._said("model", "size", "class_weights", "head", "letters", "vectors", *OF_VECTORS) or self.training.get(
             "init"
         ):
@@ -75,6 +77,20 @@ class Wishes(NamedTuple):
     def _said(self, *names: str) -> tuple[str, ...]:
         """Those of the names that are not left open."""
         return tuple(name for name in names if getattr(self, name) != self._field_defaults[name])
+
+
+def _with_least(encoding: EncodingConfig, before: EncodingConfig) -> EncodingConfig:
+    """The encoding, words counted as before where it does not say how often they must occur."""
+    now, then = encoding.tokenizer, before.tokenizer
+    if not isinstance(now, WordsConfig) or not isinstance(then, WordsConfig) or now.least is not None:
+        return encoding
+    return msgspec.structs.replace(encoding, tokenizer=msgspec.structs.replace(now, least=then.least))
+
+
+def _letters(model: AnyModel) -> LettersWish:
+    """What reads the letters of words in a model."""
+    given = getattr(getattr(model, "encoder", None), "input", None)
+    return given.letters if isinstance(given, SpelledConfig) else "none"
 
 
 def frozen(patterns: Iterable[str], *, vectors: bool) -> tuple[str, ...]:

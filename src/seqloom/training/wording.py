@@ -1,12 +1,14 @@
-"""Letters and pretrained vectors: what these wishes mean for how words become numbers, and for the model.
+"""Letters, counts and pretrained vectors: what these wishes mean for how words become numbers, and for the model.
 
     --letters cnn      the data keeps the letters of its words, and the model reads them beside the words
+    --least 2          words that occur less often are UNKNOWN
     --vectors FILE     the file's first words join the vocabulary, and the model's vectors of words start from the file
 
-Both are written into the configuration. A run that has begun has its vocabulary in its folder and its vectors in its
-weights, so it goes on without the file.
+All are written into the configuration, wished or chosen. A run that has begun has its vocabulary in its folder and its
+vectors in its weights, so it goes on without the file.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -14,18 +16,21 @@ import numpy as np
 
 from seqloom.config.data import EncodingConfig, VectorFileConfig
 from seqloom.config.models import AnyModel
+from seqloom.config.text import WordsConfig
 from seqloom.config.training import RunConfig
 from seqloom.data.preparing import Prepared
 from seqloom.data.schema import Schema
 from seqloom.errors import ConfigError
 from seqloom.tasks.reading import reads_letters, require_letters, require_vectors, with_words_input, word_vectors_of
-from seqloom.text.symbols import COUNT
+from seqloom.text.symbols import COUNT, UNKNOWN
 from seqloom.text.vectors import width_of
+from seqloom.training.defaults import default_counts, default_letters
+from seqloom.training.starting import MUCH
 from seqloom.training.wishes import Wishes
 
 
 def worded(encoding: EncodingConfig, wishes: Wishes, schema: Schema) -> EncodingConfig:
-    """The encoding with the letters and vectors that are wanted; ConfigError with the reason where they make no sense.
+    """The encoding with the letters, counts and vectors that are wanted or usual; ConfigError where they make no sense.
 
     With letters a word is one symbol, cut where the data cuts.
     """
@@ -33,7 +38,10 @@ def worded(encoding: EncodingConfig, wishes: Wishes, schema: Schema) -> Encoding
         raise ConfigError("vector_words says how many words of a file are taken, and no file is named", fix="--vectors")
     own = wishes.model is not None and not isinstance(wishes.model, str) and reads_letters(wishes.model)
     changed: dict[str, Any] = {}
-    if wishes.letters is not None or own:
+    usual = wishes.letters is None and default_letters(wishes, encoding.tokenizer, schema)
+    if wishes.letters == "none" and isinstance(encoding.tokenizer, WordsConfig):
+        changed["tokenizer"] = msgspec.structs.replace(encoding.tokenizer, letters=False)
+    elif wishes.letters not in (None, "none") or own or usual:
         tokenizer = require_letters(schema, encoding.tokenizer)
         changed["tokenizer"] = msgspec.structs.replace(tokenizer, letters=True, split="space")
     if wishes.vectors is not None:
@@ -42,7 +50,7 @@ def worded(encoding: EncodingConfig, wishes: Wishes, schema: Schema) -> Encoding
     encoding = msgspec.structs.replace(encoding, **changed)
     if encoding.vectors is not None:
         require_vectors(schema, encoding.tokenizer)
-    return encoding
+    return default_counts(encoding, schema)
 
 
 def require_one_start(wishes: Wishes) -> None:
@@ -62,10 +70,27 @@ def vector_width(encoding: EncodingConfig, before: RunConfig | None) -> int | No
 def reading_words(model: AnyModel, wishes: Wishes, prepared: Prepared, width: int | None) -> AnyModel:
     """The model of a recipe, its input as letters and vectors of this width want it."""
     if reads_letters(model):
-        model = with_words_input(model, letters=wishes.letters or "cnn", rare_from=first_rare(prepared))
+        said = {} if wishes.letters in (None, "none") else {"letters": wishes.letters}
+        model = with_words_input(model, rare_from=first_rare(prepared), **said)
     if width is not None and word_vectors_of(model) != width:
         model = with_words_input(model, size=width)
     return model
+
+
+def words_said(wishes: Wishes, asked: EncodingConfig, chosen: EncodingConfig, prepared: Prepared) -> Iterator[str]:
+    """What was chosen about words where nobody said it: that letters are read, and that some words are unknown."""
+    if wishes.letters is None and default_letters(wishes, chosen.tokenizer, prepared.schema):
+        yield "letters: read beside each word; --letters none reads words alone"
+    to_text = prepared.schema.target == "text"
+    before, now = ((one.target_tokenizer if to_text else None) or one.tokenizer for one in (asked, chosen))
+    if isinstance(before, WordsConfig) and isinstance(now, WordsConfig) and before.least is None and now.least != 1:
+        said = prepared.columns["target" if to_text else "input"].select(prepared.parts["train"]).values
+        if share := float((said == UNKNOWN).mean()):
+            cure = "; there is too little text for words: --tokenizer characters or bpe" if share >= MUCH else ""
+            least = f"words that occur once are unknown, {max(share, 0.001):.1%} of the training text".replace(
+                "%", " %"
+            )
+            yield f"{least}; --least 1 keeps them{cure}"
 
 
 def require_width(model: AnyModel, width: int | None) -> None:
