@@ -52,6 +52,15 @@ def test_row_25_absolute_positions_are_added_or_concatenated(position: str) -> N
     assert_close(beside(Padded.of(symbols)).values, both @ join.weight.T + join.bias, **ROUNDING)
 
 
+@pytest.mark.parametrize("join", ["add", "concatenate"])
+def test_row_25_sinusoids_are_as_large_as_the_configuration_asks(join: str) -> None:
+    plain, scaled = (stack("sinusoidal", position_join=join, position_scale=scale).build() for scale in (1.0, 0.25))
+    scaled.load_state_dict(plain.state_dict())
+    nothing = Padded.of(torch.zeros(2, 6, 4))
+    bias = plain.entry[0].join.bias if join == "concatenate" else 0
+    assert_close(scaled.entry[0](nothing).values, 0.25 * (plain.entry[0](nothing).values - bias) + bias, **ROUNDING)
+
+
 def test_row_25_learned_positions_beyond_the_last_are_refused() -> None:
     decoder = stack("learned", max_length=4).build()
     symbols = Padded.of(torch.zeros(2, 5, dtype=torch.int64))

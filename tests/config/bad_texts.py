@@ -100,7 +100,7 @@ CASES: list[Case] = [
         CLASSIFIER,
         {"encoder.auto_map": {"AutoModel": "evil.Model"}},
         "encoder: unknown key 'auto_map'. Fix: choose from dropout, dropout_mask, entry_norm, final_norm, input, "
-        "layers, max_length, norm_epsilon, position, position_join, repeat, width.",
+        "layers, max_length, norm_epsilon, position, position_join, position_scale, repeat, width.",
     ),
     Case(
         "yaml-object",
@@ -146,7 +146,7 @@ CASES: list[Case] = [
         CLASSIFIER,
         {"encoder.zzz": 1},
         "encoder: unknown key 'zzz'. Fix: choose from dropout, dropout_mask, entry_norm, final_norm, input, layers, "
-        "max_length, norm_epsilon, position, position_join, repeat, width.",
+        "max_length, norm_epsilon, position, position_join, position_scale, repeat, width.",
     ),
     case(
         "key-of-a-kind-without-settings",

@@ -1,6 +1,8 @@
 """Encoders and decoders: an input, a kind of position, and layers."""
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from msgspec import Meta
 
 from seqloom.config.base import Config, Depth, Length, Rate, Width, require_affordable
 from seqloom.config.blocks import (
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from seqloom.stacks import ConditionedDecoder, Decoder, Encoder
 
 MAX_LAYERS = 1_024
+PositionScale = Annotated[float, Meta(ge=1e-4, le=1e4, examples=[1.0, 0.25])]
 
 
 class StackConfig(Config, kw_only=True):
@@ -30,6 +33,7 @@ class StackConfig(Config, kw_only=True):
     width: Width
     position: Position = "none"
     position_join: Literal["add", "concatenate"] = "add"
+    position_scale: PositionScale = 1.0  # sinusoids are multiplied by it; the others learn their size
     max_length: Length = 1024  # of learned positions alone: the others have no limit
     repeat: Depth = 1
     entry_norm: Norm | None = None  # of the inputs with their positions, before dropout (Devlin et al. 2019)

@@ -88,10 +88,8 @@ def masked_model(name: str, *, inputs: TokensConfig, size: Size = "small") -> El
 
 def language_model(name: str, *, vocab_size: int, size: Size = "small") -> LanguageModelConfig:
     """A model that gives a probability to each next symbol; it reads with the vectors that it writes with."""
-    body = body_of(name, "language-model", size)
+    body, inputs = body_of(name, "language-model", size), TokensConfig(vocab_size=vocab_size)
     return LanguageModelConfig(
-        decoder=DecoderConfig(
-            input=TokensConfig(vocab_size=vocab_size), layers=body.layers, repeat=body.repeat, **around(body)
-        ),
+        decoder=DecoderConfig(input=inputs, layers=body.layers, repeat=body.repeat, **around(body, inputs)),
         head=NextTokenHeadConfig(vocab_size=vocab_size),
     )

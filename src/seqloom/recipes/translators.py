@@ -17,11 +17,10 @@ def translator(name: str, *, source: AnyInput, target_vocab_size: int, size: Siz
     recipe = recipe_of(name, "translator", size)
     body = bilstm(size) if recipe.body is None else recipe.body(size)
     layers, repeat = (_seq2seq(name), 1) if recipe.body is None else (_decoder_layers(body, size), body.repeat)
+    target = TokensConfig(vocab_size=target_vocab_size)
     return EncoderDecoderConfig(
         encoder=encode(body, source),
-        decoder=ConditionedDecoderConfig(
-            input=TokensConfig(vocab_size=target_vocab_size), layers=layers, repeat=repeat, **around(body)
-        ),
+        decoder=ConditionedDecoderConfig(input=target, layers=layers, repeat=repeat, **around(body, target)),
         head=NextTokenHeadConfig(vocab_size=target_vocab_size),
     )
 
