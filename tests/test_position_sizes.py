@@ -70,7 +70,8 @@ def _size(values: torch.Tensor) -> float:
 def test_positions_and_what_they_are_added_to_are_of_one_size(name: str) -> None:
     stack = ADDED[name]
     inputs: Padded = stack.source().build(stack.width)(_drawn(stack))
-    ratio = _size(Positions(stack)(inputs).values - inputs.values) / _size(inputs.values)
+    scaled = stack.input_scale * inputs.values
+    ratio = _size(Positions(stack)(inputs).values - scaled) / _size(scaled)
     plain_tokens = isinstance(stack.source(), TokensConfig) and stack.source().size is None
     most = 2.0 if plain_tokens else 4.0
     assert ratio < most, f"{ratio:.2f} of positions for 1 of inputs"

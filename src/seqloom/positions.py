@@ -1,10 +1,10 @@
 """Positions that enter with the inputs: a vector for each place, added to what stands there or concatenated with it.
 
     learned     p_t = row t of a learned table; nothing beyond its last row
-    sinusoidal  p_t[2i] = c sin(t / 10000^(2i/D)),  p_t[2i+1] = c cos(t / 10000^(2i/D))    Vaswani et al. 2017
+    sinusoidal  p_t[2i] = sin(t / 10000^(2i/D)),  p_t[2i+1] = cos(t / 10000^(2i/D))        Vaswani et al. 2017
 
-The scale c sets the size of sinusoids against what they are added to: unscaled, they are 0.71 in root mean square.
-Vectors of tokens start at D^-1/2; Vaswani et al. multiply those by D^1/2 and leave c = 1.
+What comes out is a x_t + p_t. Sinusoids have a root mean square of 0.71 and vectors of tokens start at D^-1/2, so
+without the scale a of the inputs positions would drown tokens; Vaswani et al. take a = D^1/2.
 
 Positions that act between two places (Shaw, ALiBi, rotary, T5) live with attention: seqloom.operators.relations.
 """
@@ -32,7 +32,7 @@ class Positions(CausalMixer[tuple[Tensor]]):
 
     def __init__(self, config: StackConfig) -> None:
         super().__init__()
-        self.width, self.scale = config.width, config.position_scale
+        self.width, self.input_scale = config.width, config.input_scale
         self.learned, self.concatenated = config.position == "learned", config.position_join == "concatenate"
         self.register_buffer("place", torch.zeros((), dtype=torch.int64), persistent=False)  # follows the device
         if self.learned:
@@ -64,10 +64,11 @@ class Positions(CausalMixer[tuple[Tensor]]):
             # the clamp is for padding alone: real elements have been checked
             vectors = self.table[positions.clamp(max=len(self.table) - 1)]
         else:
-            vectors = (self.scale * sinusoids(positions, self.width)).to(x.values.dtype)
+            vectors = sinusoids(positions, self.width).to(x.values.dtype)
+        inputs = self.input_scale * x.values
         if self.concatenated:
-            return x.with_values(self.join(torch.cat([x.values, vectors], dim=-1)))
-        return x.with_values(x.values + vectors)
+            return x.with_values(self.join(torch.cat([inputs, vectors], dim=-1)))
+        return x.with_values(inputs + vectors)
 
     def _require_room(self, needed: Tensor) -> None:
         if (longest := int(needed.max())) > len(self.table):

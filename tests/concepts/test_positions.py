@@ -14,7 +14,7 @@ from seqloom.config.blocks import BlockConfig
 from seqloom.config.inputs import TokensConfig
 from seqloom.config.mixers import SHAW_RADIUS, T5_BUCKETS, T5_FARTHEST, AttentionConfig
 from seqloom.config.models import DecoderConfig
-from seqloom.errors import DataError
+from seqloom.errors import ConfigError, DataError
 from seqloom.models import count_parameters
 from seqloom.operators.attention import Request
 from seqloom.operators.relations import bucket
@@ -53,12 +53,16 @@ def test_row_25_absolute_positions_are_added_or_concatenated(position: str) -> N
 
 
 @pytest.mark.parametrize("join", ["add", "concatenate"])
-def test_row_25_sinusoids_are_as_large_as_the_configuration_asks(join: str) -> None:
-    plain, scaled = (stack("sinusoidal", position_join=join, position_scale=scale).build() for scale in (1.0, 0.25))
+def test_row_25_inputs_are_as_large_as_the_configuration_asks_when_positions_are_added(join: str) -> None:
+    plain, scaled = (stack("sinusoidal", position_join=join, input_scale=scale).build() for scale in (1.0, 8.0))
     scaled.load_state_dict(plain.state_dict())
-    nothing = Padded.of(torch.zeros(2, 6, 4))
-    bias = plain.entry[0].join.bias if join == "concatenate" else 0
-    assert_close(scaled.entry[0](nothing).values, 0.25 * (plain.entry[0](nothing).values - bias) + bias, **ROUNDING)
+    x = torch.randn(2, 6, 4)
+    assert_close(scaled.entry[0](Padded.of(x)).values, plain.entry[0](Padded.of(8 * x)).values, **ROUNDING)
+
+
+def test_row_25_a_scale_of_inputs_without_positions_to_add_is_refused() -> None:
+    with pytest.raises(ConfigError, match="position is 'rotary'"):
+        stack("rotary", input_scale=8.0)
 
 
 def test_row_25_learned_positions_beyond_the_last_are_refused() -> None:

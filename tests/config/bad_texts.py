@@ -100,7 +100,7 @@ CASES: list[Case] = [
         CLASSIFIER,
         {"encoder.auto_map": {"AutoModel": "evil.Model"}},
         "encoder: unknown key 'auto_map'. Fix: choose from dropout, dropout_mask, entry_norm, final_norm, input, "
-        "layers, max_length, norm_epsilon, position, position_join, position_scale, repeat, width.",
+        "input_scale, layers, max_length, norm_epsilon, position, position_join, repeat, width.",
     ),
     Case(
         "yaml-object",
@@ -145,8 +145,8 @@ CASES: list[Case] = [
         "unknown-key-nothing-near",
         CLASSIFIER,
         {"encoder.zzz": 1},
-        "encoder: unknown key 'zzz'. Fix: choose from dropout, dropout_mask, entry_norm, final_norm, input, layers, "
-        "max_length, norm_epsilon, position, position_join, position_scale, repeat, width.",
+        "encoder: unknown key 'zzz'. Fix: choose from dropout, dropout_mask, entry_norm, final_norm, input, "
+        "input_scale, layers, max_length, norm_epsilon, position, position_join, repeat, width.",
     ),
     case(
         "key-of-a-kind-without-settings",

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from seqloom.stacks import ConditionedDecoder, Decoder, Encoder
 
 MAX_LAYERS = 1_024
-PositionScale = Annotated[float, Meta(ge=1e-4, le=1e4, examples=[1.0, 0.25])]
+InputScale = Annotated[float, Meta(ge=1e-4, le=1e4, examples=[1.0, 8.0])]
 
 
 class StackConfig(Config, kw_only=True):
@@ -33,7 +33,7 @@ class StackConfig(Config, kw_only=True):
     width: Width
     position: Position = "none"
     position_join: Literal["add", "concatenate"] = "add"
-    position_scale: PositionScale = 1.0  # sinusoids are multiplied by it; the others learn their size
+    input_scale: InputScale = 1.0  # inputs are multiplied by it before positions are added (Vaswani et al. 2017)
     max_length: Length = 1024  # of learned positions alone: the others have no limit
     repeat: Depth = 1
     entry_norm: Norm | None = None  # of the inputs with their positions, before dropout (Devlin et al. 2019)
@@ -66,6 +66,11 @@ class StackConfig(Config, kw_only=True):
             raise ConfigError(
                 f"position '{self.position}' puts nothing beside the inputs that could be concatenated",
                 fix="choose position 'sinusoidal' or 'learned', or leave position_join out",
+            )
+        if self.input_scale != 1.0 and not self.absolute():
+            raise ConfigError(
+                f"input_scale sets inputs against positions that are added to them, and position is '{self.position}'",
+                fix="choose position 'sinusoidal' or 'learned', or leave input_scale out",
             )
         if self.position == "learned" and isinstance(source, PictureConfig) and source.length() > self.max_length:
             raise ConfigError(

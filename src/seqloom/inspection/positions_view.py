@@ -193,7 +193,7 @@ def _head_width(model: nn.Module, path: str) -> int:
 
 
 def _sinusoidal(module: Positions, length: int, _: int) -> Told:
-    return _of_table(module.scale * sinusoids(torch.arange(length), module.width), wavelengths(module.width))
+    return _of_table(sinusoids(torch.arange(length), module.width), wavelengths(module.width))
 
 
 def _learned(module: Positions, length: int, _: int) -> Told:

@@ -13,20 +13,21 @@ def around(body: Body, inputs: AnyInput) -> dict[str, Any]:
     return {
         "width": body.width,
         "position": body.position,
-        "position_scale": _position_scale(body, inputs),
+        "input_scale": _input_scale(body, inputs),
         "final_norm": body.final_norm,
         "dropout": body.dropout,
     } | ({} if body.max_length is None else {"max_length": body.max_length})
 
 
-def _position_scale(body: Body, inputs: AnyInput) -> float:
-    """What makes sinusoids as large as the inputs that they are added to, at the start of training.
+def _input_scale(body: Body, inputs: AnyInput) -> float:
+    """What makes inputs as large as the sinusoids that are added to them, at the start of training.
 
-    A table of vectors starts at width^-1/2, and sinusoids have a root mean square of 2^-1/2: unscaled they would drown
-    tokens. Numbers and pixels are mapped to about the size of sinusoids.
+    A table of vectors starts at width^-1/2, and sinusoids have a root mean square of 2^-1/2. Shrinking the sinusoids
+    instead was measured too: scores of attention then start near zero, and order is learned late (docs/why-scale.md).
+    Numbers and pixels are mapped to about the size of sinusoids.
     """
     looked_up = isinstance(inputs, TokensConfig | NgramsConfig | SpelledConfig)
-    return round((2 / body.width) ** 0.5, 4) if body.position == "sinusoidal" and looked_up else 1.0
+    return round((body.width / 2) ** 0.5, 4) if body.position == "sinusoidal" and looked_up else 1.0
 
 
 def encode(body: Body, inputs: AnyInput) -> EncoderConfig:
