@@ -98,8 +98,8 @@ FIGURES: dict[str, Figure] = {
         "bilstm",
         "accuracy",
         96,
-        f"{ATIS} --input 2 --target 1 --task classify --model bilstm --dropout 0.5 --smoothing 0.1 --epochs 10"
-        " --patience 0",
+        f"{ATIS} --input 2 --target 1 --task classify --model bilstm --dropout 0.5 --smoothing 0.1 --epochs 30"
+        " --patience 0 --least 2",
         times=100,
     ),
     "ewt-upos": Figure(
