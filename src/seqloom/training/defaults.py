@@ -32,7 +32,7 @@ STEPS = 2_000  # in all, for data of middling size: minutes on a processor for a
 FEWEST, MOST = 3, 60  # epochs
 ROW = 256  # symbols of a row of packed documents
 PATIENCE = 5  # validations
-SOLVED_PATIENCE = 2  # strengths
+SOLVED_PATIENCE, SOLVED_BATCH = 2, 32_768  # strengths, and symbols that are read at a time: no step depends on them
 WARM_UP = 100  # steps, or a tenth of all
 
 # The wider a model, the smaller its rate; attention wants less than recurrence, and counting wants more.
@@ -78,9 +78,8 @@ def _solving(prepared: Prepared, optimiser: NewtonConfig) -> dict[str, Any]:
     """Every strength once, until the dev part likes none better; without one, the strength that is usual."""
     if not len(prepared.parts["dev"]):
         optimiser = NewtonConfig(strengths=(1.0,))
-    symbols = int(sizes_of(prepared.schema, prepared.columns)[prepared.parts["train"]].sum())
     return {
-        "feed": ByLengthConfig(budget=usual_budget(symbols)),
+        "feed": ByLengthConfig(budget=SOLVED_BATCH),
         "length": EpochsConfig(count=len(optimiser.strengths)),
         "optimiser": optimiser,
         "rate": 1.0,  # whole steps; the objective decides whether to halve one
