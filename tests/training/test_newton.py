@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 import torch
@@ -15,7 +14,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from seqloom.bundle import read_bundle
 from seqloom.config.data import DataConfig
 from seqloom.config.heads import ClassHeadConfig, LabelsHeadConfig, MappedHead, NumberHeadConfig
-from seqloom.config.inputs import TfidfConfig, TokensConfig
+from seqloom.config.inputs import NgramsConfig, TfidfConfig, TokensConfig
 from seqloom.config.training import AdamWConfig, EpochsConfig, NewtonConfig, TrainingConfig
 from seqloom.diagnosis.front import OF_STEPS, diagnose
 from seqloom.diagnosis.range_test import range_test
@@ -25,6 +24,7 @@ from seqloom.models import SequenceModel
 from seqloom.recipes import sequence_model
 from seqloom.training.defaults import default_training
 from seqloom.training.devices import choose_device
+from seqloom.training.folder import RunFolder
 from seqloom.training.front import Resolved, Wishes, resolve, train_run
 from seqloom.training.newton import Point, Problem, Scored, Texts, newton_step
 from seqloom.training.ranks import Alone
@@ -47,11 +47,8 @@ def padded(texts: list[list[int]]) -> Padded:
 
 def sklearn_features(texts: list[list[int]]) -> Any:
     """What TfidfVectorizer makes of the same symbols, a column for each symbol."""
-    weigh = TfidfVectorizer(
-        sublinear_tf=True,
-        analyzer=lambda text: [str(symbol) for symbol in text],
-        vocabulary=map(str, range(VOCABULARY)),
-    )
+    known = [str(symbol) for symbol in range(VOCABULARY)]
+    weigh = TfidfVectorizer(sublinear_tf=True, analyzer=lambda text: list(map(str, text)), vocabulary=known)
     return weigh.fit_transform(texts)
 
 
@@ -84,9 +81,7 @@ def test_a_text_is_of_length_one_whatever_stands_beside_it_and_unknown_ngrams_co
     values = source(packed).values[0]
     torch.testing.assert_close(values[: len(texts[3])].sum(dim=0), together[3])
     torch.testing.assert_close(values[len(texts[3]) :].sum(dim=0), together[4])
-    assert (
-        0 not in torch.tensor(texts) if False else source(padded([[2, 2]])).values[0, :, :VOCABULARY].abs().max() == 0
-    )
+    assert not source(padded([[2, 2]])).values[..., :VOCABULARY].any(), "2 stands in no text"
 
 
 class Answered:
@@ -125,6 +120,14 @@ def test_classes_are_solved_as_scikit_learn_solves_them(strength: float, balance
     model = LogisticRegression(C=1 / strength, tol=1e-9, max_iter=10_000, class_weight="balanced" if balanced else None)
     model.fit(sklearn_features(texts), targets.numpy())
     assert slope < TOLERANCE
+    sizes = np.array(share if balanced else [1.0] * CLASSES)[targets]
+
+    def objective(weights: np.ndarray, bias: np.ndarray) -> float:
+        scores = torch.from_numpy(sklearn_features(texts) @ weights + bias)
+        losses = torch.nn.functional.cross_entropy(scores, targets, reduction="none").numpy()
+        return float(sizes @ losses + strength / 2 * (weights**2).sum())
+
+    assert objective(weights, bias) <= objective(model.coef_.T, model.intercept_) * (1 + 1e-6)
     np.testing.assert_allclose(weights, model.coef_.T, atol=2e-3 / strength**0.5)
     np.testing.assert_allclose(bias - bias.mean(), model.intercept_ - model.intercept_.mean(), atol=5e-3)
 
@@ -147,7 +150,7 @@ def test_numbers_are_solved_as_ridge_regression() -> None:
     model = Ridge(alpha=1.0).fit(sklearn_features(texts), targets.numpy())
     assert slope < 1e-4
     np.testing.assert_allclose(weights, model.coef_.T, rtol=1e-3, atol=1e-3)
-    np.testing.assert_allclose(bias, model.intercept_, rtol=1e-4)
+    np.testing.assert_allclose(bias, model.intercept_, rtol=1e-3)
 
 
 def topics(rows: int, seed: int) -> list[tuple[str, str]]:
@@ -162,9 +165,8 @@ def topics(rows: int, seed: int) -> list[tuple[str, str]]:
             elif draw.random() < 0.12:
                 words.append(f"of{topic}w{int(40 * draw.random() ** 2)}")
             else:
-                words.append(
-                    f"any{int(3_000 * draw.random() ** 3)}" if draw.random() < 0.8 else f"of{draw.randrange(6)}w1"
-                )
+                common = f"any{int(3_000 * draw.random() ** 3)}"
+                words.append(common if draw.random() < 0.8 else f"of{draw.randrange(6)}w1")
         texts.append((" ".join(words), f"topic{topic}"))
     return texts
 
@@ -183,15 +185,15 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> DataConfig:
 
 
 def resolved(data: DataConfig, model: str = "linear", **training: Any) -> Resolved:
-    return resolve(
-        data, Wishes(model=model, size="tiny", training=training), cache=Path(data.train[0]).parent / "cache"
-    )
+    wishes = Wishes(model=model, size="tiny", training=training)
+    return resolve(data, wishes, cache=Path(data.train[0]).parent / "cache")
 
 
 def reports_of(out: Path, found: Resolved) -> list[Any]:
     return list(train_run(out, found, device=choose_device("cpu", "float32"), workers=0))
 
 
+@pytest.mark.slow
 def test_linear_is_as_good_as_scikit_learn_on_long_texts(data: DataConfig, tmp_path: Path) -> None:
     """Raw counts and steps by batches were 20 points worse: words that are said again drown the others."""
     reports = reports_of(tmp_path / "run", resolved(data))
@@ -208,15 +210,14 @@ def test_linear_is_as_good_as_scikit_learn_on_long_texts(data: DataConfig, tmp_p
     assert len(looks) == 7 and ours == max(looks), "the best strength of all is shipped"
 
 
+@pytest.mark.slow
 def test_its_idf_and_its_strengths_are_kept_with_the_model(data: DataConfig, tmp_path: Path) -> None:
-    found = resolved(data)
-    reports_of(tmp_path / "run", found)
-    bundle = read_bundle(tmp_path / "run" / "model")
-    assert float(bundle.weights["encoder.input.idf"].max()) > 2
-    assert isinstance(bundle.model.encoder.input, TfidfConfig) and bundle.model.encoder.input.order == 2  # type: ignore[union-attr]
-    assert isinstance(found.config.training.optimiser, NewtonConfig)
+    reports_of(tmp_path / "run", resolved(data))
+    assert float(read_bundle(tmp_path / "run" / "model").weights["encoder.input.idf"].max()) > 2
+    assert isinstance(RunFolder(tmp_path / "run").config().training.optimiser, NewtonConfig)
 
 
+@pytest.mark.slow
 def test_every_seed_gives_the_same_weights(data: DataConfig, tmp_path: Path) -> None:
     for seed in (0, 1):
         reports_of(tmp_path / str(seed), resolved(data, seed=seed, length=EpochsConfig(count=2)))
@@ -224,6 +225,7 @@ def test_every_seed_gives_the_same_weights(data: DataConfig, tmp_path: Path) -> 
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
+@pytest.mark.slow
 def test_a_run_that_was_stopped_between_two_steps_ends_with_the_same_bytes(data: DataConfig, tmp_path: Path) -> None:
     found = resolved(data, save_every=1, length=EpochsConfig(count=3))
     reports_of(tmp_path / "whole", found)
@@ -243,6 +245,7 @@ def test_a_strength_ends_where_the_objective_is_flat(data: DataConfig, tmp_path:
     assert 2 <= len(norms) < 20 and norms[-1] < norms[0] / 10
 
 
+@pytest.mark.slow
 def test_settings_of_steps_take_steps(data: DataConfig, tmp_path: Path) -> None:
     for named in ({"rate": 0.05}, {"optimiser": AdamWConfig()}):
         assert isinstance(resolved(data, **named).config.training.optimiser, AdamWConfig)
@@ -253,18 +256,15 @@ def test_settings_of_steps_take_steps(data: DataConfig, tmp_path: Path) -> None:
 
 def test_without_a_dev_part_the_usual_strength_is_solved(data: DataConfig) -> None:
     prepared = resolved(data).prepared
-    bare = (
-        msgspec.structs.replace
-        if False
-        else prepared._replace(parts=prepared.parts | {"dev": prepared.parts["dev"][:0]})
-    )
+    bare = prepared._replace(parts=prepared.parts | {"dev": prepared.parts["dev"][:0]})
     assert default_training(bare, "linear", "tiny", {})["optimiser"].strengths == (1.0,)
 
 
 def test_pairs_of_words_are_for_short_texts(data: DataConfig, tmp_path: Path) -> None:
-    texts = [(f"{text} {text}", label) for text, label in topics(40, 0)]
-    long = resolved(DataConfig(train=(written(tmp_path, texts, "a.csv"),), dev=data.dev))
-    assert [one.config.model.encoder.input.order for one in (resolved(data), long)] == [2, 1]  # type: ignore[union-attr]
+    texts = [(" ".join(text.split()[:30]), label) for text, label in topics(60, 0)]
+    short = resolved(DataConfig(train=(written(tmp_path, texts, "short.csv"),), dev=data.dev))
+    orders = [one.config.model.encoder.input.order for one in (short, resolved(data))]  # type: ignore[union-attr]
+    assert orders == [2, 1]
 
 
 @pytest.mark.parametrize(
@@ -292,6 +292,7 @@ def test_several_processes_are_refused_in_one_sentence(data: DataConfig, tmp_pat
         list(train_run(tmp_path / "run", resolved(data), ranks=Two(), device=choose_device("cpu", "float32")))
 
 
+@pytest.mark.slow
 def test_nobody_is_told_to_change_the_rate_of_what_is_solved(data: DataConfig, tmp_path: Path) -> None:
     found = resolved(data)
     reports_of(tmp_path / "run", found)
@@ -306,8 +307,6 @@ def test_a_model_folder_of_counts_keeps_its_numbers() -> None:
     """A configuration of before has no TF-IDF in it, and reads as it did."""
     config = sequence_model("linear", inputs=TokensConfig(vocab_size=9), head=ClassHeadConfig(num_classes=2))
     assert isinstance(config.encoder.input, TfidfConfig)
-    from seqloom.config.inputs import NgramsConfig
-
     counted = NgramsConfig(vocab_size=9)
     old = sequence_model("linear", inputs=counted, head=ClassHeadConfig(num_classes=2))
     assert old.encoder.input == counted
