@@ -41,6 +41,7 @@ bench: $(VENV)/.developing
 	$(BIN)/python benchmarks/labelling.py
 	$(BIN)/python benchmarks/searching.py
 	$(BIN)/python benchmarks/training.py
+	$(BIN)/python benchmarks/linear.py
 	$(BIN)/python benchmarks/inspecting.py
 
 docs: $(VENV)/.developing

@@ -28,6 +28,7 @@ SMALL: dict[str, tuple[dict[str, Any], list[list[str]], str]] = {
         '"looking"',
     ),
     "layers": ({"ROUNDS": 1, "BATCH": 2, "TIME": 8, "WIDTH": 16, "VOCABULARY": 50}, [], "lm loss"),
+    "linear": ({"ROWS": (60, 30, 30), "CLASSES": 2, "VOCABULARY": 1_000}, [["long"]], "chosen"),
     "long_sequences": ({}, [["window", "64"]], "peak_mib"),
     "operators": ({"ROUNDS": 1, "DEPTH": 1}, [], "a written symbol"),
     "reading": ({"ROUNDS": 1}, [["200", "0"]], "second"),

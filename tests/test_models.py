@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from seqloom import recipes
 from seqloom.config.blocks import BlockConfig
 from seqloom.config.heads import CrfHeadConfig, LabelsHeadConfig, NumberHeadConfig, Pooling, VectorHeadConfig
-from seqloom.config.inputs import FiltersConfig, PatchesConfig, TokensConfig, VectorsConfig
+from seqloom.config.inputs import FiltersConfig, NgramsConfig, PatchesConfig, TokensConfig, VectorsConfig
 from seqloom.config.mixers import GruConfig
 from seqloom.config.models import (
     ElementModelConfig,
@@ -229,8 +229,8 @@ def test_a_caption_model_writes_while_looking_at_a_picture() -> None:
     assert_equal_up_to_rounding(torch.cat(pieces, dim=1), whole.values, "one word at a time")
 
 
-def test_the_linear_recipe_is_weights_times_counts() -> None:
-    config = recipes.classifier("linear", inputs=SYMBOLS, num_classes=3)
+def test_counted_ngrams_are_weights_times_counts() -> None:
+    config = recipes.classifier("linear", inputs=NgramsConfig(vocab_size=SYMBOLS.vocab_size), num_classes=3)
     model = _drawn(config.build())
     assert isinstance(model, SequenceModel)
     document = torch.tensor([4, 4, 7])

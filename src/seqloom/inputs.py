@@ -1,7 +1,8 @@
 """Inputs: modules that turn symbols, vectors and pictures into sequences of vectors."""
 
+from collections.abc import Iterable
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +16,7 @@ from seqloom.config.inputs import (
     PatchesConfig,
     PictureConfig,
     SpelledConfig,
+    TfidfConfig,
     TokensConfig,
     VectorsConfig,
 )
@@ -24,9 +26,12 @@ from seqloom.mixers.contract import CausalMixer, Stateless
 from seqloom.mixers.recurrent import Recurrent
 from seqloom.operators.convolution import convolve, convolve_2d
 from seqloom.operators.pooling import maximum
+from seqloom.packing import by_document
 from seqloom.taps import Tap
 from seqloom.text.symbols import UNKNOWN
 from seqloom.types import Padded, Spelled, require_padded
+
+LONGER = 0.5  # what n-grams of two symbols and more count in TF-IDF
 
 
 class Input(nn.Module):
@@ -109,11 +114,112 @@ class Ngrams(CausalMixer[tuple[Tensor]]):
         rows, known = [code], [torch.ones_like(code, dtype=torch.bool)]
         for back in range(1, self.order):
             earlier = symbols[:, reach - back : reach - back + time]
-            # a multiplicative hash: neighbours in either symbol fall into distant buckets
-            code = (code * 1_000_003 + earlier + 1) % 2**31 * 0x5BD1E995 % 2**31
+            code = _joined(code, earlier)
             rows.append(self.vocab_size + code % self.buckets)
             known.append(known[-1] & (earlier >= 0))
         return torch.stack(rows, dim=2), torch.stack(known, dim=2)
+
+    def occurrences(self, x: Padded) -> tuple[Tensor, Tensor]:
+        """[B,T,n] the row of each n-gram that ends at each element, and its weight: 1, or 0 where it is not whole."""
+        symbols = torch.cat([self.begin(len(x.lengths))[0], x.values.masked_fill(~x.valid, 0)], dim=1)
+        rows, known = self.features(symbols, x.values.shape[1])
+        return rows, (known & x.valid[..., None]).to(self.table.dtype)
+
+
+def _joined(code: Tensor, earlier: Tensor) -> Tensor:
+    """The code of n-grams with one more symbol before them.
+
+    A multiplicative hash: neighbours in either symbol fall into distant buckets.
+    """
+    return (code * 1_000_003 + earlier + 1) % 2**31 * 0x5BD1E995 % 2**31
+
+
+class Bags(NamedTuple):
+    """The n-grams of texts, each text's different ones once, ordered by text and row; M of them in all."""
+
+    texts: Tensor  # [M] the number of the text
+    rows: Tensor  # [M] the row of the n-gram
+    counts: Tensor  # [M] how often it stands there
+    values: Tensor  # [M] phi, what it weighs
+
+
+class Tfidf(Input):
+    """phi(x): sublinear TF-IDF of the n-grams of a text, of order 1 to n (Salton and Buckley 1988).
+
+        phi_g(x) = (1 + log c_g) idf_g / norm        c_g: how often n-gram g stands in the text
+        idf_g = 1 + log((1 + N) / (1 + n_g))         in n_g of the N texts of the training set; 0 where it is in none
+
+    What g gives to the scores, phi_g w_g, is spread evenly over the places where it stands. So the sum over a text is
+    W phi(x), and what each element gives can be told. Symbols have a row each; longer n-grams share `buckets` rows
+    through a hash and count half: there are many, most of them rare, and else they would make up most of the norm.
+    """
+
+    idf: Tensor
+
+    def __init__(self, config: TfidfConfig, width: int) -> None:
+        super().__init__()
+        self.vocab_size, self.order, self.buckets = config.vocab_size, config.order, config.buckets
+        rows = config.parameters(1)
+        self.table = nn.Parameter(torch.zeros(rows, width))
+        self.register_buffer("idf", torch.ones(rows))
+
+    def forward(self, raw: Padded) -> Padded:
+        return by_document(self._weighted, raw)
+
+    def _weighted(self, x: Padded) -> Padded:
+        rows, weights = self.occurrences(x)
+        vectors = nn.functional.embedding(rows, self.table)  # [B,T,n,D]
+        return x.with_values(torch.einsum("btn,btnd->btd", weights, vectors))
+
+    def occurrences(self, x: Padded) -> tuple[Tensor, Tensor]:
+        """[B,T,n] the row of each n-gram that ends at each element, and its share in phi(x); every row is one text."""
+        rows, known = self._features(x)
+        bags, places = self._counted(rows, known)
+        weights = torch.zeros(rows.shape, dtype=self.idf.dtype, device=rows.device)
+        weights[known] = (bags.values / bags.counts)[places]
+        return rows, weights
+
+    def bags(self, x: Padded) -> Bags:
+        """The n-grams of each text with their weights; every row is one text."""
+        return self._counted(*self._features(x))[0]
+
+    def fit(self, texts: Iterable[Padded]) -> None:
+        """Nothing; `idf` is that of these texts, which must be the training set; every row is one text."""
+        total, containing = 0, torch.zeros_like(self.idf, dtype=torch.int64)
+        for x in texts:
+            total += len(x.lengths)
+            containing += torch.bincount(self.bags(x).rows, minlength=len(containing))
+        idf = 1 + torch.log((1 + total) / (1 + containing.double()))
+        idf[self.vocab_size :] *= LONGER
+        self.idf.copy_(idf.masked_fill(containing == 0, 0))
+
+    def _features(self, x: Padded) -> tuple[Tensor, Tensor]:
+        """[B,T,n] the row of each n-gram that ends at each element, and whether it is whole."""
+        _require_symbols(x, self.vocab_size)
+        code = x.values.masked_fill(~x.valid, 0).long()
+        symbols, rows, known = code, [code], [x.valid]
+        for back in range(1, self.order):
+            code = _joined(code, _later(symbols, back))
+            rows.append(self.vocab_size + code % self.buckets)
+            known.append(x.valid & (torch.arange(x.values.shape[1], device=code.device) >= back))
+        return torch.stack(rows, dim=2), torch.stack(known, dim=2)
+
+    def _counted(self, rows: Tensor, known: Tensor) -> tuple[Bags, Tensor]:
+        """The n-grams of each text, and for each occurrence which of them it is."""
+        text = torch.arange(len(rows), device=rows.device)[:, None, None].expand_as(rows)
+        keys, places, counts = torch.unique(
+            text[known] * len(self.idf) + rows[known], return_inverse=True, return_counts=True
+        )
+        texts, found, counts = keys // len(self.idf), keys % len(self.idf), counts.to(self.idf.dtype)
+        values = (1 + counts.log()) * self.idf[found]
+        norms = self.idf.new_zeros(len(rows)).index_add_(0, texts, values.square()).sqrt()
+        values = values / norms[texts].clamp(min=torch.finfo(values.dtype).tiny)
+        return Bags(texts, found, counts, values), places
+
+
+def _later(symbols: Tensor, steps: int) -> Tensor:
+    """[B,T] each row moved to the right by so many elements."""
+    return nn.functional.pad(symbols, (steps, 0))[:, : symbols.shape[1]]
 
 
 class Vectors(Stateless):

@@ -12,6 +12,7 @@ from seqloom.config.training import (
     ConstantConfig,
     CosineConfig,
     EpochsConfig,
+    NewtonConfig,
     PlateauConfig,
     SgdConfig,
     StreamsConfig,
@@ -58,6 +59,11 @@ CASES = {
         "lstm",
         {"feed": StreamsConfig(rows=4, length=12), "schedule": PlateauConfig(factor=0.5, patience=1)}
         | {"optimiser": SgdConfig(momentum=0.9), "rate": 0.5},
+    ),
+    "linear": Case(
+        {"train": ("labels.csv",), "split": ColumnSplit(column="split")},
+        "linear",
+        {"optimiser": NewtonConfig(strengths=(1.0, 0.1), tolerance=0.0)},  # 100 steps each
     ),
 }
 

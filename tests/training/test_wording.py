@@ -251,7 +251,7 @@ def test_letters_and_vectors_go_together(tmp_path: Path) -> None:
         (False, {"letters": "cnn"}, "letters are of words that the data has one by one, and it has text"),
         (True, {"letters": "cnn", "encoding": BPE}, "letters belong to whole words, and the tokeniser cuts bpe"),
         (False, {"vectors": True, "encoding": BPE}, "vectors are of whole words, and the tokeniser cuts bpe"),
-        (False, {"vectors": True, "model": "linear"}, "reads ngrams, and vectors are of words"),
+        (False, {"vectors": True, "model": "linear"}, "reads tfidf, and vectors are of words"),
         (False, {"vectors": True, "training": {"init": "elsewhere"}, "model": None, "size": None}, "both say where"),
         (False, {"vector_words": 5}, "no file is named"),
         (True, {"letters": "cnn", "model": TokensConfig}, "letters would change the given model"),

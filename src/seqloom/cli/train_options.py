@@ -98,10 +98,11 @@ Pieces = Annotated[
 
 Rate = Annotated[
     float | None,
-    _option("--rate", "NUMBER", OPTIMISER, "The learning rate; else by model and size, 0.001 or so; see --find-lr."),
+    _option("--rate", "NUMBER", OPTIMISER, "The learning rate; else by model and size, 0.001 or so; none for newton."),
 ]
 Optimiser = Annotated[
-    str | None, _option("--optimiser", "NAME", OPTIMISER, f"One of {', '.join(OPTIMISERS)}; else adamw.")
+    str | None,
+    _option("--optimiser", "NAME", OPTIMISER, f"One of {', '.join(OPTIMISERS)}; else adamw, and newton for linear."),
 ]
 Momentum = Annotated[float | None, _option("--momentum", "RATE", OPTIMISER, "Of sgd.")]
 Decay = Annotated[

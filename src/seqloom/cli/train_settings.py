@@ -23,6 +23,7 @@ from seqloom.config.training import (
     AnySchedule,
     ByLengthConfig,
     EpochsConfig,
+    NewtonConfig,
     PacksConfig,
     SecondsConfig,
     StepsConfig,
@@ -158,6 +159,8 @@ def optimiser(name: str | None, momentum: float | None, decay: float | None) -> 
     settings = {"momentum": momentum, "decay": decay}
     given = {setting: value for setting, value in settings.items() if value is not None}
     kind = OPTIMISERS[name] if name is not None else AdamWConfig
+    if kind is NewtonConfig and decay is not None:
+        raise ConfigError("--decay beside newton, which tries strengths of its own", fix="leave one of them out")
     return _made(kind, "--momentum" if "momentum" in given else "--decay", **given)
 
 

@@ -73,6 +73,22 @@ class NgramsConfig(SteppedInputConfig, tag="ngrams", kw_only=True):
         return Ngrams(self, width)
 
 
+class TfidfConfig(InputConfig, tag="tfidf", kw_only=True):
+    """The same symbols and n-grams, weighted by TF-IDF over the whole text: (1 + log count) idf, of length one."""
+
+    vocab_size: Symbols
+    order: Taps = 2
+    buckets: Symbols = 2**16
+
+    def parameters(self, width: int) -> int:
+        return NgramsConfig(vocab_size=self.vocab_size, order=self.order, buckets=self.buckets).parameters(width)
+
+    def build(self, width: int) -> "Input":
+        from seqloom.inputs import Tfidf
+
+        return Tfidf(self, width)
+
+
 class VectorsConfig(SteppedInputConfig, tag="vectors", kw_only=True):
     """Numeric vectors (frames, sensors), mapped linearly to the model's width."""
 
@@ -220,5 +236,5 @@ class FiltersConfig(PictureConfig, tag="filters", kw_only=True):
 
 
 SteppedInput = TokensConfig | NgramsConfig | VectorsConfig
-SequenceInput = SteppedInput | SpelledConfig  # what is no picture
+SequenceInput = SteppedInput | SpelledConfig | TfidfConfig  # what is no picture
 AnyInput = SequenceInput | FlatConfig | PatchesConfig | FiltersConfig

@@ -17,6 +17,8 @@ Steps = Annotated[int, Meta(ge=0, le=2**40, examples=[0])]
 Seconds = Annotated[float, Meta(ge=0.0, le=1e9, examples=[1.0])]
 Pieces = Annotated[int, Meta(ge=1, le=65_536, examples=[1])]
 Share = Annotated[float, Meta(ge=0.0, le=1.0, examples=[0.1])]
+Strength = Annotated[float, Meta(ge=0.0, le=1e9, examples=[1.0])]
+Strengths = Annotated[tuple[Strength, ...], Meta(min_length=1, max_length=100, examples=[(1.0,), (1.0, 0.1)])]
 
 
 class SgdConfig(Config, tag="sgd", kw_only=True):
@@ -49,7 +51,22 @@ class AdamWConfig(Config, tag="adamw", kw_only=True):
     decay: Decay = 0.01
 
 
-AnyOptimiser = SgdConfig | AdamConfig | AdamWConfig
+class NewtonConfig(Config, tag="newton", kw_only=True):
+    """Newton steps on the whole training set, for linear models: one strength of L2 after another, solved.
+
+    An epoch is a strength s: the sum of losses + s/2 |w|^2 is made as small as it gets, from the solution before it.
+    """
+
+    strengths: Strengths = (3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003)
+    tolerance: Annotated[float, Meta(ge=0.0, le=1.0)] = 1e-5  # the largest slope of the mean objective at its end
+
+    @property
+    def decay(self) -> float:
+        """None beside the strengths."""
+        return 0.0
+
+
+AnyOptimiser = SgdConfig | AdamConfig | AdamWConfig | NewtonConfig
 
 
 class ScheduleConfig(Config, kw_only=True):
@@ -169,6 +186,18 @@ class TrainingConfig(Config, tag="training", kw_only=True):
         if self.average and self.average_last > 1:
             raise ConfigError(
                 "average and average_last both say which weights are shipped", fix="leave one of them out"
+            )
+        if isinstance(self.optimiser, NewtonConfig):
+            self._require_solving()
+
+    def _require_solving(self) -> None:
+        """Refuse what is for steps by batches: it would change nothing, and nobody would notice."""
+        others = {name: getattr(self, name) for name in ("average", "compile", "freeze") if getattr(self, name)}
+        if self.average_last > 1:
+            others["average_last"] = self.average_last
+        if others:
+            raise ConfigError(
+                f"{', '.join(others)}: newton solves for all weights at once", fix="leave it out, or take adamw"
             )
 
 

@@ -17,7 +17,7 @@ from torch import nn
 
 from seqloom.bundle import built, read_bundle
 from seqloom.config.changing import dropouts
-from seqloom.config.training import RunConfig
+from seqloom.config.training import NewtonConfig, RunConfig
 from seqloom.data.preparing import Prepared
 from seqloom.data.report.findings import Finding as DataFinding
 from seqloom.diagnosis.costs import cost_findings
@@ -36,6 +36,7 @@ from seqloom.tasks.judging import evaluate
 from seqloom.training.folder import CONFIG, DATA, RunFolder
 from seqloom.types import Batch
 
+OF_STEPS = ("--find-lr", "--rate", "--schedule", "--warm-up", "--clip", "--batch", "--decay")
 BATCHES = 8  # of the dev part: enough to see whether units ever wake, and little to wait for
 
 
@@ -55,7 +56,7 @@ def diagnose(run: str | Path) -> Diagnosis:
         fix = f"give the folder of a run; {near_name(folder.path)}" if not folder.path.exists() else "give a run folder"
         raise ConfigError(f"{folder.path} is not the folder of a run: it has no {CONFIG}", fix=fix)
     config, story = folder.config(), told(folder.metrics(), folder.events())
-    said = [] if story.is_long_enough else [_too_short(story)]
+    said = [] if story.is_long_enough or is_solved(config) else [_too_short(story)]
     looked, warned = Looked(), tuple[DataFinding, ...]()
     try:
         warned = data_findings(folder)
@@ -87,15 +88,28 @@ def diagnosis(
     said: tuple[str, ...] = (),
 ) -> Diagnosis:
     """The findings of all rules together."""
+    solved = is_solved(config)
     findings: tuple[Finding, ...] = (
-        *curve_findings(story, config.training, dropout=max(dropouts(config.model), default=0.0)),
+        *(() if solved else curve_findings(story, config.training, dropout=max(dropouts(config.model), default=0.0))),
         *inside_findings(looked.inside, story),
         *label_findings(looked.confusion, warned, weighing=(BALANCED,) if looked.has_weights else ()),
-        *cost_findings(story, config.training, looked.lengths),
+        *(() if solved else cost_findings(story, config.training, looked.lengths)),
     )
+    if solved:
+        findings = tuple(without_steps(finding) for finding in findings)
     curves: tuple[Figure, ...] = (losses_drawn(story, "Loss"),) if story.blocks else ()
     findings, figures = drawn_once(findings, (*curves, *inside_figures(looked.inside)))
-    return Diagnosis(name=name, findings=findings, figures=figures, said=said, judged=story.is_long_enough)
+    return Diagnosis(name=name, findings=findings, figures=figures, said=said, judged=solved or story.is_long_enough)
+
+
+def is_solved(config: RunConfig) -> bool:
+    """Whether a run solves for its weights: its curve goes along strengths, and is no descent to be judged."""
+    return isinstance(config.training.optimiser, NewtonConfig)
+
+
+def without_steps(finding: Finding) -> Finding:
+    """The same without advice about steps by batches, which a model that is solved does not take."""
+    return finding._replace(advice=tuple(advice for advice in finding.advice if advice.flag not in OF_STEPS))
 
 
 def drawn_once(

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from seqloom.errors import ConfigError, SeqloomError
 from seqloom.heads import Pooler
-from seqloom.inputs import Ngrams
+from seqloom.inputs import Ngrams, Tfidf
 from seqloom.inspection.attention_layers import layers_of
 from seqloom.inspection.convolutions import KINDS
 from seqloom.inspection.faithfulness.answers import require_distributions
@@ -144,7 +144,7 @@ def two_texts(_subject: Subject, reading: Reading) -> None:
 
 def ngrams(subject: Subject, _reading: Reading) -> None:
     """A linear model of n-grams."""
-    if not any(isinstance(module, Ngrams) for module in subject.model.modules()):
+    if not any(isinstance(module, Ngrams | Tfidf) for module in subject.model.modules()):
         raise ConfigError("only a linear model reads n-grams")
 
 

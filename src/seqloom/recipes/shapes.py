@@ -8,7 +8,7 @@ from seqloom.config.heads import (
     UnmappedHead,
     VectorHeadConfig,
 )
-from seqloom.config.inputs import NgramsConfig, SequenceInput, SpelledConfig, TokensConfig
+from seqloom.config.inputs import NgramsConfig, SequenceInput, SpelledConfig, TfidfConfig, TokensConfig
 from seqloom.config.mixers import PoolConfig
 from seqloom.config.models import (
     DecoderConfig,
@@ -38,16 +38,16 @@ def sequence_model(name: str, *, inputs: SequenceInput, head: MappedHead, size: 
 
 
 def _linear(inputs: SequenceInput, head: UnmappedHead) -> SequenceModelConfig:
-    """scores = W phi(x) + b, with phi the counts of symbols and of pairs of symbols."""
+    """scores = W phi(x) + b, with phi the TF-IDF of symbols and of pairs of symbols."""
     if isinstance(inputs, SpelledConfig):
         raise ConfigError("'linear' counts symbols, and letters have no part in it", fix="leave --letters out")
-    if not isinstance(inputs, TokensConfig | NgramsConfig):
+    if not isinstance(inputs, TokensConfig | NgramsConfig | TfidfConfig):
         raise ConfigError("'linear' counts symbols, and vectors have none", fix="choose 'mlp' for vectors")
-    counted = NgramsConfig(vocab_size=inputs.vocab_size) if isinstance(inputs, TokensConfig) else inputs
+    counted = TfidfConfig(vocab_size=inputs.vocab_size) if isinstance(inputs, TokensConfig) else inputs
+    # squared errors of long sums of counts leap; TF-IDF is of length one
+    mean = isinstance(head, NumberScoresHeadConfig) and isinstance(counted, NgramsConfig)
     return SequenceModelConfig(
-        encoder=EncoderConfig(input=counted, width=head.answers),
-        pooling="mean" if isinstance(head, NumberScoresHeadConfig) else "sum",  # squared errors of long sums leap
-        head=head,
+        encoder=EncoderConfig(input=counted, width=head.answers), pooling="mean" if mean else "sum", head=head
     )
 
 

@@ -13,6 +13,7 @@ from seqloom.config.inputs import (
     PictureConfig,
     SequenceInput,
     SpelledConfig,
+    TfidfConfig,
     TokensConfig,
     VectorsConfig,
 )
@@ -56,7 +57,7 @@ def require_input(meaning: Meaning, given: InputConfig) -> None:
 
 def _reads(given: InputConfig) -> str:
     """What an input reads, in words; two inputs with the same words read the same data."""
-    if isinstance(given, TokensConfig | NgramsConfig):
+    if isinstance(given, TokensConfig | NgramsConfig | TfidfConfig):
         return f"{given.vocab_size:,} symbols"
     if isinstance(given, SpelledConfig):
         return f"{given.vocab_size:,} symbols with their letters"
@@ -69,6 +70,12 @@ def _reads(given: InputConfig) -> str:
 def reads_letters(model: AnyModel) -> bool:
     """Whether a model reads words with their letters."""
     return isinstance(_words_input(model), SpelledConfig)
+
+
+def counts_pairs(model: AnyModel) -> bool:
+    """Whether a model weighs pairs of symbols beside the symbols."""
+    given = _words_input(model)
+    return isinstance(given, TfidfConfig) and given.order > 1
 
 
 def word_vectors_of(model: AnyModel) -> int:

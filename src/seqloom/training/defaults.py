@@ -4,6 +4,7 @@ They are rules of thumb, written into `config.toml` like everything else, and `s
 `seqloom tune` go on from them.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ from seqloom.config.training import (
     ConstantConfig,
     EpochsConfig,
     LinearConfig,
+    NewtonConfig,
     PacksConfig,
     SecondsConfig,
     StepsConfig,
@@ -33,6 +35,7 @@ STEPS = 2_000  # in all, for data of middling size: minutes on a processor for a
 FEWEST, MOST = 3, 60  # epochs
 ROW = 256  # symbols of a row of packed documents
 PATIENCE = 5  # validations
+SOLVED_PATIENCE, SOLVED_BATCH = 2, 32_768  # strengths, and symbols that are read at a time: no step depends on them
 WARM_UP = 100  # steps, or a tenth of all
 
 # The wider a model, the smaller its rate; attention wants less than recurrence, and counting wants more.
@@ -75,13 +78,19 @@ def default_rate(recipe: str, size: Size) -> float:
     return _RATES[size] * _FASTER.get(recipe, 1.0)
 
 
-def default_training(prepared: Prepared, recipe: str, size: Size, length: AnyLength | None = None) -> dict[str, Any]:
-    """The settings of `TrainingConfig` that depend on the data, the model, and the length if one was said."""
+def default_training(prepared: Prepared, recipe: str, size: Size, named: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of `TrainingConfig` that depend on the data, the model, and those that were named.
+
+    `linear` is solved, unless a setting of steps by batches is named.
+    """
+    optimiser, by_steps = named.get("optimiser"), {"optimiser", "rate", "schedule"} & named.keys()
+    if isinstance(optimiser, NewtonConfig) or (recipe == "linear" and not by_steps):
+        return _solving(prepared, optimiser or NewtonConfig())
     symbols = int(sizes_of(prepared.schema, prepared.columns)[prepared.parts["train"]].sum())
     budget = usual_budget(symbols)
     steps = max(1, symbols // budget)
     epochs = max(FEWEST, min(MOST, round(STEPS / steps)))
-    length = length or EpochsConfig(count=epochs)
+    length = named.get("length") or EpochsConfig(count=epochs)
     rate = default_rate(recipe, size)
     schedule = ConstantConfig() if recipe == "linear" else LinearConfig(warm_up=_warm_up(length, steps, budget))
     return {
@@ -93,6 +102,22 @@ def default_training(prepared: Prepared, recipe: str, size: Size, length: AnyLen
     }
 
 
+def _solving(prepared: Prepared, optimiser: NewtonConfig) -> dict[str, Any]:
+    """Every strength once, until the dev part likes none better; without one, the strength that is usual."""
+    if not len(prepared.parts["dev"]):
+        optimiser = NewtonConfig(strengths=(1.0,))
+    return {
+        "feed": ByLengthConfig(budget=SOLVED_BATCH),
+        "length": EpochsConfig(count=len(optimiser.strengths)),
+        "optimiser": optimiser,
+        "rate": 1.0,  # whole steps; the objective decides whether to halve one
+        "schedule": ConstantConfig(),
+        "clip": 0.0,
+        "patience": SOLVED_PATIENCE,
+        "report_every": 1,
+    }
+
+
 def told(settings: TrainingConfig) -> str:
     """How long, by which batches and at which rate a run learns, in one line.
 
@@ -100,11 +125,14 @@ def told(settings: TrainingConfig) -> str:
     'training: 10 epochs, batches of 4,096 symbols, rate 0.001 (adamw, linear, warm-up 100), patience 5'
     """
     length, feed, schedule = settings.length, settings.feed, settings.schedule
+    patience = f"patience {settings.patience}" if settings.patience else "no end before that"
+    if isinstance(settings.optimiser, NewtonConfig):
+        strengths = ", ".join(f"{strength:g}" for strength in settings.optimiser.strengths)
+        return f"training: solved by newton for {length.count:,} {length.kind()}, L2 strengths {strengths}, {patience}"
     size = f"{feed.budget:,}" if isinstance(feed, ByLengthConfig) else f"{feed.rows:,} x {feed.length:,}"
     kind = "" if isinstance(feed, ByLengthConfig) else f" in {feed.kind()}"
     rises = f", warm-up {schedule.warm_up:,}" if schedule.warm_up else ""
     rate = f"rate {settings.rate:g} ({settings.optimiser.kind()}, {schedule.kind()}{rises})"
-    patience = f"patience {settings.patience}" if settings.patience else "no end before that"
     return f"training: {length.count:,} {length.kind()}, batches of {size} symbols{kind}, {rate}, {patience}"
 
 

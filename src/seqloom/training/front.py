@@ -34,7 +34,7 @@ from seqloom.training.resolving import Resolved, init_bundle, resolve
 from seqloom.training.run_changes import OtherRunError, changed, has_patience, out_of_patience
 from seqloom.training.session import Session
 from seqloom.training.signals import Stopping
-from seqloom.training.starting import freeze, start_from, start_from_vectors
+from seqloom.training.starting import fit_input, freeze, start_from, start_from_vectors, training_texts
 from seqloom.training.wishes import Wishes
 
 __all__ = ["Resolved", "Trained", "Wishes", "built_model", "resolve", "train", "train_run"]
@@ -127,6 +127,7 @@ def _drawn(resolved: Resolved) -> nn.Module:
 
 def _prepared(model: nn.Module, resolved: Resolved, device: Device) -> tuple[nn.Module, tuple[str, ...]]:
     """The model on its device, some weights taken from another one or from a file of vectors, some held fast."""
+    fit_input(model, training_texts(resolved.task, resolved.prepared, resolved.config.training.feed))
     said = start_from(model, resolved.init) if resolved.init is not None else ()
     if resolved.vectors is not None:
         said = (*said, start_from_vectors(model, resolved.vectors, resolved.prepared, resolved.config.training.seed))

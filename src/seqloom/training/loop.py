@@ -21,7 +21,8 @@ from collections.abc import Iterator
 from contextlib import closing, suppress
 from typing import Any, TypeVar
 
-from seqloom.data.loader import Position, Step
+from seqloom.config.training import NewtonConfig
+from seqloom.data.loader import Loader, Position, Step
 from seqloom.durable.failing import reached
 from seqloom.errors import DurableError
 from seqloom.training import lengths, memory, telling
@@ -42,6 +43,7 @@ from seqloom.training.saving import MOST_FAILED, Saves
 from seqloom.training.schedules import plateau, rate_at
 from seqloom.training.session import Session
 from seqloom.training.shipping import last_weights, ship
+from seqloom.training.solving import Path, Solver
 from seqloom.training.standing import Standing, require_plan
 from seqloom.training.update import Update
 from seqloom.training.validating import Look, look
@@ -58,14 +60,22 @@ def training(session: Session, resumed: Checkpoint | None, said: tuple[str, ...]
         yield from _Loop(session, resumed, said).run()
 
 
+def changing(session: Session, loader: Loader[Any, Any]) -> tuple[Update, Loader[Any, Any] | Path]:
+    """What changes the weights, and what it reads: batch after batch, or all texts at once."""
+    config = session.config.training
+    if isinstance(config.optimiser, NewtonConfig):
+        solver = Solver(session)
+        return solver, Path(loader, solver)
+    return Update(session.task, session.model, config, session.ranks, session.device), loader
+
+
 class _Loop:
     """A run on its way."""
 
     def __init__(self, session: Session, resumed: Checkpoint | None, said: tuple[str, ...]) -> None:
         self.session, self.config, self.said = session, session.config.training, said
         self.ranks, self.alone = session.ranks, session.ranks.count == 1
-        self.update = Update(session.task, session.model, self.config, session.ranks, session.device)
-        self.loader = session.task.loader(
+        loader = session.task.loader(
             session.prepared,
             "train",
             self.config.feed,
@@ -74,6 +84,7 @@ class _Loop:
             rank=session.ranks.rank,
             ranks=session.ranks.count,
         )
+        self.update, self.loader = changing(session, loader)
         self.plan = self.loader.plan
         self.standing = self._standing(resumed)
         self.clock = Clock(resumed.machine.seconds if resumed else 0.0, session.device.torch)
@@ -149,7 +160,8 @@ class _Loop:
         return lengths.share_done(self.config.length, self.standing, self.plan, self.clock.agreed)
 
     def _is_over(self) -> bool:
-        return lengths.is_over(self.config.length, self.standing, self.clock.agreed)
+        reached_end = lengths.is_over(self.config.length, self.standing, self.clock.agreed)
+        return reached_end or self.update.is_done(self.standing)
 
     def _after(self) -> Iterator[Report]:
         """What follows a step."""

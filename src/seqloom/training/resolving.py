@@ -33,6 +33,7 @@ from seqloom.tasks.reading import ENCODING
 from seqloom.training.defaults import default_encoding, default_training, told
 from seqloom.training.folder import DataFacts, RunFolder
 from seqloom.training.places import Home
+from seqloom.training.solving import require_solvable
 from seqloom.training.starting import unknown_said
 from seqloom.training.wishes import Wishes
 from seqloom.training.wording import reading_words, require_one_start, require_width, vector_width, worded, words_said
@@ -102,12 +103,13 @@ def resolve(
     if before is None and _begun(folder) is not None:  # a home that nobody named, and a run is there
         return resolve(data, asked, home=Home(folder), bad_rows=bad_rows, cache=cache, watch=watch)
     model, recipe, said = _model(task, wishes, prepared, start, before, width)
-    settings = default_training(prepared, recipe, wishes.size or "small", wishes.training.get("length"))
+    settings = default_training(prepared, recipe, wishes.size or "small", wishes.training)
     settings["rate"] = min(settings["rate"], _learned_at(start))
     settings |= wishes.training
     config = RunConfig(
         task=task.name, data=dataset.config, encoding=encoding, model=model, training=TrainingConfig(**settings)
     )
+    require_solvable(config.model, config.training)
     unknown = unknown_said(prepared) if start is not None else tuple(words_said(wishes, plain, encoding, prepared))
     said = (*dataset.said, *_labels_said(prepared.schema), *said, *unknown, told(config.training))
     facts, bundle = DataFacts.of(dataset, prepared), start.bundle if start else None

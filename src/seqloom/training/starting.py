@@ -8,21 +8,28 @@ A fine-tuned model usually has another head than the one it starts from. That is
 """
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from seqloom.bundle import Bundle
+from seqloom.config.training import AnyFeed
 from seqloom.data.preparing import Prepared
 from seqloom.errors import ConfigError
+from seqloom.inputs import Tfidf
+from seqloom.tasks.contract import Task
+from seqloom.tasks.reading import sequences
 from seqloom.text.symbols import COUNT, UNKNOWN
 from seqloom.text.vectors import VectorTable, read_vectors, wanted_words
 from seqloom.training.keeping import put, weights_of
 from seqloom.training.wishes import WORD_VECTORS
+from seqloom.types import Batch
 
+AnyBatch = Batch[Any, Any]
 SHOWN = 3  # names in a sentence
 MUCH = 0.1  # of the symbols of a training part: what cannot be read cannot be learnt from
 
@@ -41,6 +48,20 @@ def start_from(model: nn.Module, bundle: Bundle) -> tuple[str, ...]:
     if fresh := [name for name in mine if name not in fitting]:
         said.append(f"fresh: {_some([_why(name, mine[name].shape, bundle) for name in fresh])}")
     return tuple(said)
+
+
+def training_texts(task: Task, prepared: Prepared, feed: AnyFeed) -> Iterator[AnyBatch]:
+    """The batches of the training part once, in an order that no seed changes."""
+    loader = task.loader(prepared, "train", feed, seed=0, workers=0)
+    batches = (step.batch for step in loader.steps(until=1) if step.batch is not None)
+    return (batch._replace(inputs=sequences(batch.inputs)) for batch in batches)
+
+
+def fit_input(model: nn.Module, texts: Iterable[AnyBatch]) -> None:
+    """Nothing; an input that weighs n-grams knows in how many texts of the training part each stands."""
+    for module in model.modules():
+        if isinstance(module, Tfidf):
+            module.fit(batch.inputs for batch in texts)
 
 
 def unknown_said(prepared: Prepared) -> tuple[str, ...]:

@@ -106,6 +106,10 @@ class Update:
             self._average.follow(standing.step, hold)
         self._carried = self._kept(hold, state, summed.state)
 
+    def is_done(self, standing: Standing) -> bool:
+        """Whether nothing is left to be changed, however long the run may last: never, where steps go by batches."""
+        return False
+
     def read(self) -> Tally:
         """What happened since the last call: the only place where the host waits for the device."""
         scale, grown = (0.0, 0) if self._scale is None else self._scale.read()

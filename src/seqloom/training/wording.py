@@ -21,12 +21,21 @@ from seqloom.config.training import RunConfig
 from seqloom.data.preparing import Prepared
 from seqloom.data.schema import Schema
 from seqloom.errors import ConfigError
-from seqloom.tasks.reading import reads_letters, require_letters, require_vectors, with_words_input, word_vectors_of
+from seqloom.tasks.reading import (
+    counts_pairs,
+    reads_letters,
+    require_letters,
+    require_vectors,
+    with_words_input,
+    word_vectors_of,
+)
 from seqloom.text.symbols import COUNT, UNKNOWN
 from seqloom.text.vectors import width_of
 from seqloom.training.defaults import default_counts, default_letters
 from seqloom.training.starting import MUCH
 from seqloom.training.wishes import Wishes
+
+LONG = 100  # symbols of a text, in the mean: there pairs of words say little beside the words, and cost the most
 
 
 def worded(encoding: EncodingConfig, wishes: Wishes, schema: Schema) -> EncodingConfig:
@@ -68,12 +77,14 @@ def vector_width(encoding: EncodingConfig, before: RunConfig | None) -> int | No
 
 
 def reading_words(model: AnyModel, wishes: Wishes, prepared: Prepared, width: int | None) -> AnyModel:
-    """The model of a recipe, its input as letters and vectors of this width want it."""
+    """The model of a recipe, its input as letters, vectors of this width and the length of the texts want it."""
     if reads_letters(model):
         said = {} if wishes.letters in (None, "none") else {"letters": wishes.letters}
         model = with_words_input(model, rare_from=first_rare(prepared), **said)
     if width is not None and word_vectors_of(model) != width:
         model = with_words_input(model, size=width)
+    if counts_pairs(model) and float(prepared.columns["input"].lengths[prepared.parts["train"]].mean()) > LONG:
+        model = with_words_input(model, order=1)
     return model
 
 

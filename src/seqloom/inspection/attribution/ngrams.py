@@ -1,24 +1,26 @@
 """A linear model of n-grams, exactly: the score is the sum of the weights of the n-grams that stand in the text.
 
-    s = b + sum over n-grams g of the text of w_g       nothing is approximated, and nothing is left over
+    s = b + sum over n-grams g of the text of phi_g w_g       nothing is approximated, and nothing is left over
+
+with phi_g = 1 where n-grams are counted, and their share in TF-IDF where that weighs them.
 
 Longer n-grams share rows through a hash, so one that was never trained on may have a weight: that of another.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, cast
+from typing import ClassVar, NamedTuple
 
-import numpy as np
 import torch
 
 from seqloom.errors import ConfigError
 from seqloom.figures import Bars, Figure
-from seqloom.inputs import Ngrams
+from seqloom.inputs import Ngrams, Tfidf
 from seqloom.inspection.attribution.goals import chosen_goal
 from seqloom.inspection.attribution.ground import ground_of
 from seqloom.inspection.attribution.sloped import ends, slopes
 from seqloom.inspection.subject import Reading, Subject
 from seqloom.inspection.view import View
+from seqloom.types import Padded
 
 STRONGEST = 30
 
@@ -64,13 +66,13 @@ def ngram_contributions(
 ) -> NgramsView:
     """What each n-gram gives to an answer of a linear model; ConfigError for a model of another kind."""
     source = getattr(getattr(subject.model, "encoder", None), "input", None)
-    if not isinstance(source, Ngrams):
+    if not isinstance(source, Ngrams | Tfidf):
         raise ConfigError("only a linear model reads n-grams", fix="look at attribution, which every model has")
     ground = ground_of(subject, reading, "zero")
     goal = chosen_goal(subject, reading, answer=answer, against=against)
     slope = slopes(ground, [goal], torch.ones(1))[0][0, 0]  # [T,D], the same everywhere: the model is linear
     score, rest = ends(ground, [goal])
-    found = _weighed(source, cast(torch.Tensor, ground.places[0].raw.values), slope.double())
+    found = _weighed(source, ground.places[0].raw, slope.double())
     texts = ground.places[0].side.texts
     ngrams = [Ngram(" ".join(texts[stop - size : stop]), stop - size, stop, value) for stop, size, value in found]
     return NgramsView(
@@ -83,10 +85,9 @@ def ngram_contributions(
 
 
 @torch.no_grad()
-def _weighed(source: Ngrams, symbols: torch.Tensor, slope: torch.Tensor) -> list[tuple[int, int, float]]:
+def _weighed(source: Ngrams | Tfidf, text: Padded, slope: torch.Tensor) -> list[tuple[int, int, float]]:
     """(stop, size, value) of every n-gram."""
-    time = symbols.shape[1]
-    rows, known = source.features(torch.cat([source.begin(1)[0], symbols], dim=1), time)  # [1,T,n]
-    values = torch.einsum("td,tnd->tn", slope, source.table[rows[0]].double()).cpu().numpy()
-    real = known[0].cpu().numpy()
-    return [(int(at) + 1, int(size) + 1, float(values[at, size])) for at, size in np.argwhere(real)]
+    rows, weights = (one[0] for one in source.occurrences(text))  # [T,n]
+    values = weights.double() * torch.einsum("td,tnd->tn", slope, source.table[rows].double())
+    places = ((at, size) for at in range(len(rows)) for size in range(min(at + 1, rows.shape[1])))
+    return [(at + 1, size + 1, float(values[at, size])) for at, size in places]
