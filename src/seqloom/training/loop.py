@@ -153,7 +153,7 @@ class _Loop:
         standing, config = self.standing, self.config
         validates, saves = validation_is_due(config, standing), save_is_due(config, standing)
         if self.halved:
-            yield self._told(telling.halved(standing))
+            yield self._told(telling.halved(self.session, standing))
         if self._meets() or validates or saves:
             yield from self._read()
         over = self._is_over()  # asked once: time goes on, and no step is looked at twice
