@@ -21,6 +21,7 @@ from seqloom import recipes
 from seqloom.config.inputs import TokensConfig
 from seqloom.config.training import AdamWConfig, LinearConfig, TrainingConfig
 from seqloom.recipes import Size
+from seqloom.tasks.contract import Division
 from seqloom.training.devices import choose_device
 from seqloom.training.pieces import moved
 from seqloom.training.ranks import Alone
@@ -40,6 +41,10 @@ AnyBatch = Batch[Any, Any]
 
 class Classified(NamedTuple):
     """As much of a task as a step asks for."""
+
+    def divided(self, model: nn.Module, pieces: int) -> Division:
+        """Batches are cut."""
+        return Division(self, pieces)  # type: ignore[arg-type]  # as much of a task as a step asks for
 
     def loss(self, model: nn.Module, batch: AnyBatch, state: None) -> tuple[Loss, None]:
         """The loss of a batch; nothing is carried."""

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
+from seqloom.tasks.contract import Division
 from seqloom.types import Batch, Loss
 
 STEPS = 400
@@ -50,6 +51,9 @@ def falling(share: float) -> float:
 
 class BareTask:
     """As much of a task as is needed to look into a model that has a loss."""
+
+    def divided(self, model: nn.Module, pieces: int) -> Division:
+        return Division(self, pieces)
 
     def loss(self, model: nn.Module, batch: Batch[Any, Any], state: Any) -> tuple[Loss, Any]:
         return model.loss(batch), None

@@ -13,6 +13,7 @@ from seqloom.config.inputs import TokensConfig, VectorsConfig
 from seqloom.config.mixers import GruConfig
 from seqloom.config.models import ElementModelConfig, EncoderConfig, SequenceModelConfig
 from seqloom.config.training import AdamWConfig, AnyFeed, ByLengthConfig, ConstantConfig, TrainingConfig
+from seqloom.tasks.contract import Division
 from seqloom.training.devices import Device
 from seqloom.training.ranks import Alone, Ranks
 from seqloom.training.standing import Standing
@@ -30,6 +31,9 @@ class Asked:
 
     def has_one_shape(self, feed: AnyFeed) -> bool:
         return not isinstance(feed, ByLengthConfig)
+
+    def divided(self, model: nn.Module, pieces: int) -> Division:
+        return Division(self, pieces)
 
     def loss(self, model: nn.Module, batch: AnyBatch, state: Any) -> tuple[Loss, Any]:
         return model.loss(batch), None

@@ -1,5 +1,6 @@
 """Models: embed, mix, read. Each gives scores, a summed loss, and the best answer."""
 
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -230,20 +231,24 @@ class Embedder(nn.Module):
         vectors: Tensor = self.head(self.dropout(self.pooler(self.encoder(inputs))))
         return vectors
 
-    def read(self, texts: Padded) -> Tensor:
-        """The same; while gradients are wanted, in chunks whose inner values are thrown away and computed again."""
-        rows, size = len(texts.lengths), self.config.rows_at_once
-        if size is None or rows <= size or not torch.is_grad_enabled():
+    def read(self, texts: Padded, *, chunks: int = 1) -> Tensor:
+        """The same; while gradients are wanted, in chunks whose inner values are thrown away and computed again.
+
+        There are so many chunks, or more: none has more rows than `rows_at_once` of the configuration.
+        """
+        rows = len(texts.lengths)
+        size = min(self.config.rows_at_once or rows, -(-rows // chunks))
+        if rows <= size or not torch.is_grad_enabled():
             vectors: Tensor = self(texts)
             return vectors
-        chunks = torch.split(torch.arange(rows, device=texts.lengths.device), size)
+        parts = torch.split(torch.arange(rows, device=texts.lengths.device), size)
         # dropout draws the same again: the generators' states are kept beside each chunk
-        return torch.cat([checkpoint(self, texts.select(chunk), use_reentrant=False) for chunk in chunks])
+        return torch.cat([checkpoint(self, texts.select(part), use_reentrant=False) for part in parts])
 
-    def loss(self, batch: Batch[Any, Tensor]) -> Loss:
+    def loss(self, batch: Batch[Any, Tensor], *, chunks: int = 1) -> Loss:
         """The loss of its objective, summed over the rows; inputs are Padded, Both or Triple, targets scores [B]."""
         _require_batch(batch)
-        return self.objective(self.read, batch.inputs, batch.targets).loss
+        return self.objective(partial(self.read, chunks=chunks), batch.inputs, batch.targets).loss
 
 
 def _table(source: nn.Module, head: NextTokenHeadConfig) -> nn.Parameter | None:

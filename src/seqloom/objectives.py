@@ -44,6 +44,10 @@ class Objective(ABC):
         """What came of the texts of a batch; scores [B] are of scored pairs alone."""
 
 
+class RowObjective(Objective):
+    """One whose loss of a row depends on that row alone: the losses of the pieces of a batch add up to its own."""
+
+
 class Contrast(Objective):
     """(l(x,y) + l(y,x)) / 2, with l the cross-entropy of finding the text that belongs to each."""
 
@@ -82,7 +86,7 @@ class Views(Contrast):
         return self.of((read(texts), read(second)), (texts, texts))
 
 
-class ScoredCosine(Objective):
+class ScoredCosine(RowObjective):
     """(cos(x,y) - score)^2."""
 
     def __call__(self, read: Read, texts: Together, scores: Tensor) -> Found:

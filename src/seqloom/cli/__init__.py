@@ -32,6 +32,7 @@ from seqloom.cli import (
 from seqloom.cli.exits import exit_code_of
 from seqloom.cli.panels import Panels, TwoPanels
 from seqloom.errors import RejectedError, SeqloomError
+from seqloom.training.kernel_caches import few_kernels
 from seqloom.version import __version__
 
 STOPPED = 130  # what shells expect of a command that was stopped from the keyboard
@@ -119,7 +120,8 @@ def main() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal without our characters shows question marks
     try:
-        app()
+        with few_kernels():  # from here on, as the trial before a run makes some
+            app()
     except OSError as error:
         _say(f"error: {error.strerror or error}")
         sys.exit(exit_code_of(error))

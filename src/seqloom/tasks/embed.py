@@ -12,6 +12,7 @@ What a batch is compared with is the batch: `accuracy` of pairs and `loss` depen
 models with the same --batch. A text alone is judged by a second reading, and decides itself what is left out of it.
 """
 
+import copy
 from collections.abc import Sequence
 from typing import Any, cast
 from zlib import crc32
@@ -40,9 +41,9 @@ from seqloom.metrics.correlation import correlation, correlation_statistics
 from seqloom.metrics.figures import ratio
 from seqloom.metrics.ranks import spearman
 from seqloom.models import Embedder
-from seqloom.objectives import Contrast, Found, Objective, thinned
+from seqloom.objectives import Contrast, Found, Objective, RowObjective, thinned
 from seqloom.recipes import Size
-from seqloom.tasks.contract import Asking, Graded, HeadSettings, Judged, Meaning, Metric, Task
+from seqloom.tasks.contract import Asking, Division, Graded, HeadSettings, Judged, Meaning, Metric, Task
 from seqloom.tasks.predictions import VectorPrediction, numbers_shown
 from seqloom.tasks.reading import encoder_in, require_input, stepped_input_of, wrong_shape
 from seqloom.types import Batch, Loss, Padded
@@ -75,6 +76,7 @@ class Embed(Task):
         ("seqloom index RUN FILE --out INDEX", 'seqloom search INDEX "some words"'),
     )
     statistics = 3  # right ones, loss, weight
+    chunks = 1  # in which the vectors of a batch are computed in training
 
     @property
     def asked(self) -> Meaning:
@@ -150,7 +152,20 @@ class Embed(Task):
 
     def loss(self, model: nn.Module, batch: Batch[Any, Tensor], state: Any) -> tuple[Loss, Any]:
         """The summed loss; nothing is carried."""
-        return cast(Embedder, model).loss(batch._replace(targets=self.scaled(batch.targets))), None
+        scaled = batch._replace(targets=self.scaled(batch.targets))
+        return cast(Embedder, model).loss(scaled, chunks=self.chunks), None
+
+    def divided(self, model: nn.Module, pieces: int) -> Division:
+        """The batch cut where the objective asks each row by itself, else its vectors computed in chunks.
+
+        A batch that was cut would lose the negatives in its other pieces (gradient caching, Gao et al. 2021).
+        """
+        if pieces == 1 or isinstance(cast(Embedder, model).objective, RowObjective):
+            return super().divided(model, pieces)
+        whole = copy.copy(self)
+        whole.chunks = pieces
+        said = f"the vectors of a batch are computed in {pieces} chunks, each twice, and compared over the whole batch"
+        return Division(whole, 1, said)
 
     def scaled(self, targets: Tensor) -> Tensor:
         """Targets as they are learned."""

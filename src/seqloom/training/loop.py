@@ -36,6 +36,7 @@ from seqloom.training.clock import Clock
 from seqloom.training.devices import deterministic
 from seqloom.training.dues import save_is_due, validation_is_due
 from seqloom.training.journal import Journal, Silent
+from seqloom.training.kernel_caches import few_kernels
 from seqloom.training.mending import mended
 from seqloom.training.pieces import elements_of
 from seqloom.training.reports import Ended, Noticed, Report, Saved, Validated, Why
@@ -56,7 +57,7 @@ AT_END = "what was there is whole; it is made anew from the chosen checkpoint wh
 
 def training(session: Session, resumed: Checkpoint | None, said: tuple[str, ...] = ()) -> Iterator[Report]:
     """The reports of a run, from its beginning or from a checkpoint on."""
-    with memory.remembering(session.folder.path):
+    with few_kernels(), memory.remembering(session.folder.path):
         yield from _Loop(session, resumed, said).run()
 
 
@@ -168,7 +169,7 @@ class _Loop:
         standing, config = self.standing, self.config
         validates, saves = validation_is_due(config, standing), save_is_due(config, standing)
         if self.halved:
-            yield self._told(telling.halved(standing))
+            yield self._told(telling.halved(self.session, standing))
         if self._meets() or validates or saves:
             yield from self._read()
         over = self._is_over()  # asked once: time goes on, and no step is looked at twice

@@ -29,7 +29,7 @@ def begun(session: Session, update: Update, standing: Standing, plan: Plan[Any],
         steps=lengths.expected_steps(session.config.training.length, plan, symbols),
         checkpoint_bytes=size,
         environment=environment(session.device, session.ranks),
-        said=(*session.said, *said),
+        said=(*session.said, *said, *divided(session, standing)),
     )
 
 
@@ -81,9 +81,16 @@ def ended(standing: Standing, why: Why, code: int, pace: Pace) -> Ended:
     )
 
 
-def halved(standing: Standing) -> Noticed:
+def divided(session: Session, standing: Standing) -> tuple[str, ...]:
+    """What people should know about how the steps of a run are computed in less memory."""
+    said = session.task.divided(session.model, standing.pieces).said
+    return (said,) if said else ()
+
+
+def halved(session: Session, standing: Standing) -> Noticed:
     """What people should know when memory ran out."""
-    text = f"memory ran out: each step is now computed in {standing.pieces} pieces; the gradient is the same"
+    ran_out = f"memory ran out: each step is now computed in {standing.pieces} pieces; the gradient is the same"
+    text = ": ".join((ran_out, *divided(session, standing)))
     return Noticed(standing.step, "memory.halved", text, f"--pieces {standing.pieces} from the start")
 
 

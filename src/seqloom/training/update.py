@@ -49,11 +49,11 @@ Tensors = dict[str, Tensor]
 class LossOf(nn.Module):
     """The loss of a task as a module, so that whatever wraps modules (DDP, sharding, compilation) can wrap it."""
 
-    def __init__(self, task: Task, model: nn.Module, device: Device) -> None:
+    def __init__(self, model: nn.Module, device: Device) -> None:
         super().__init__()
-        self.task, self.model, self.device = task, model, device
+        self.model, self.device = model, device
 
-    def forward(self, batch: AnyBatch | None, state: Any) -> tuple[Tensor, Tensor, Any]:
+    def forward(self, task: Task, batch: AnyBatch | None, state: Any) -> tuple[Tensor, Tensor, Any]:
         """The summed loss, its weight, and the state to go on from, cut off from the gradient.
 
         A rank that has nothing to read takes part with a loss of zero over all weights.
@@ -62,7 +62,7 @@ class LossOf(nn.Module):
             total = torch.stack([weight.sum() * 0 for weight in self.model.parameters() if weight.requires_grad]).sum()
             return total, total.detach(), state
         with self.device.mixed():
-            loss, after = self.task.loss(self.model, batch, state)
+            loss, after = task.loss(self.model, batch, state)
         return loss.total, loss.weight.detach(), None if after is None else map_state(Tensor.detach, after)
 
 
@@ -78,8 +78,8 @@ class Update:
     """Takes the steps of a run, and keeps all its tensors."""
 
     def __init__(self, task: Task, model: nn.Module, config: TrainingConfig, ranks: Ranks, device: Device) -> None:
-        self._model, self._config, self._ranks, self._device = model, config, ranks, device
-        loss = LossOf(task, model, device)
+        self._task, self._model, self._config, self._ranks, self._device = task, model, config, ranks, device
+        loss = LossOf(model, device)
         if config.compile:
             _require_one_shape(task, config)
             loss.compile(backend=COMPILER)
@@ -171,12 +171,13 @@ class Update:
 
     def _backward(self, batch: AnyBatch | None, state: Any, standing: Standing) -> _Summed:
         device, done = self._device.torch, []
-        pieces = [None] if batch is None else cut(moved(batch, device), standing.pieces)
-        parts = [state] if batch is None else cut_state(state, spans(rows_of(batch), standing.pieces))
+        division = self._task.divided(self._model, standing.pieces)
+        pieces = [None] if batch is None else cut(moved(batch, device), division.pieces)
+        parts = [state] if batch is None else cut_state(state, spans(rows_of(batch), division.pieces))
         for number, (piece, part) in enumerate(zip(pieces, parts, strict=True)):
             apart = nullcontext() if number + 1 == len(pieces) else self._ranks.apart(self._loss)
             with apart, drawing(standing.seed, standing.step, number, self._ranks.rank, device):
-                total, weight, after = self._loss(piece, part)
+                total, weight, after = self._loss(division.task, piece, part)
                 self._scaled(total).backward()  # type: ignore[no-untyped-call]
             done.append(_Summed(total.detach(), weight, after))
         totals, weights, states = zip(*done, strict=True)
@@ -250,7 +251,7 @@ class Update:
         if standing.pieces >= rows:
             raise OutOfMemoryError(
                 f"memory ran out in step {standing.step + 1} with one row at a time",
-                fix="take a smaller model, shorter sequences, or --precision bf16",
+                fix="take a smaller model, shorter sequences, a smaller --batch, or --precision bf16",
             )
         if self._ranks.count > 1:  # the others are in the middle of the same step, and cannot go back
             raise HalvedError(f"memory ran out in step {standing.step + 1} on rank {self._ranks.rank}", pieces=pieces)

@@ -11,7 +11,18 @@ ranks, are made of all rows at once (`measure_rows`), and decide nothing during 
 """
 
 from seqloom.tasks.contract.meaning import Meaning
-from seqloom.tasks.contract.task import Graded, Task, require_by_length
+from seqloom.tasks.contract.task import Division, Graded, Task, require_by_length
 from seqloom.tasks.contract.values import Asking, HeadSettings, Judged, Metric, Prediction
 
-__all__ = ["Asking", "Graded", "HeadSettings", "Judged", "Meaning", "Metric", "Prediction", "Task", "require_by_length"]
+__all__ = [
+    "Asking",
+    "Division",
+    "Graded",
+    "HeadSettings",
+    "Judged",
+    "Meaning",
+    "Metric",
+    "Prediction",
+    "Task",
+    "require_by_length",
+]

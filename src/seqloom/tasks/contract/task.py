@@ -4,7 +4,7 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, NamedTuple, Self, cast
 
 import numpy as np
 from torch import nn
@@ -34,6 +34,14 @@ def require_by_length(task: TaskName, feed: AnyFeed) -> ByLengthConfig:
             f"'{feed.kind()}' feeds running text, and the task is {task}", fix=f"leave --{feed.kind()} out"
         )
     return feed
+
+
+class Division(NamedTuple):
+    """How a step is computed in less memory; its gradient stays that of the whole batch."""
+
+    task: "Task"  # whose loss is taken of each piece
+    pieces: int  # into which the batch is cut
+    said: str = ""  # what else people should know about it
 
 
 class Task(Abilities, ABC):
@@ -140,6 +148,14 @@ class Task(Abilities, ABC):
     def loss(self, model: nn.Module, batch: Batch[Any, Any], state: Any) -> tuple[Loss, Any]:
         """The summed loss, and the state that the next step goes on from: None where nothing is carried."""
         return cast(Any, model).loss(batch), None
+
+    def divided(self, model: nn.Module, pieces: int) -> Division:
+        """How a step of this model is computed in so many pieces.
+
+        The loss of most tasks is a sum over rows, and a batch may be cut. One that compares the rows of a batch with
+        each other must see them all: it computes what it compares in chunks instead.
+        """
+        return Division(self, pieces)
 
     @abstractmethod
     def judge(self, model: nn.Module, batch: Batch[Any, Any]) -> list[Judged]:
