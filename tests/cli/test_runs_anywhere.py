@@ -4,12 +4,13 @@ import itertools
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import Result
+from PIL import Image
 from typer.testing import CliRunner
 
 import seqloom
@@ -163,6 +164,68 @@ def test_a_run_that_goes_on_from_elsewhere_ends_with_the_same_bytes(
     fine("train", "data/reviews.csv", "--test", "data/test.csv", *TOLD, *SHORT[:2], "--out", "run", "--steps", 9)
     assert sums(project / "run") == sums(tmp_path / "other/run")
     assert 'train = [\n    "data/reviews.csv",\n]' in (project / "run/config.toml").read_text()
+
+
+def folder_of_classes(project: Path) -> list[str]:
+    for label, word in (("good", "red"), ("bad", "blue")):
+        (project / "texts" / label).mkdir(parents=True)
+        for number in range(10):
+            (project / "texts" / label / f"{number}.txt").write_text(f"{word} old {WORDS[number % 6]}")
+    return ["./texts/", *SHORT]
+
+
+def pictures_in_a_table(project: Path) -> list[str]:
+    (project / "pictures").mkdir()
+    rows = ["picture,label"]
+    for number in range(20):
+        Image.new("L", (4, 4), 255 * (number % 2)).save(project / f"pictures/{number}.png")
+        rows.append(f"pictures/{number}.png,{'light' if number % 2 else 'dark'}")
+    (project / "table.csv").write_text("\n".join([*rows, ""]))
+    return ["table.csv", "--model", "mlp", *SHORT[2:]]
+
+
+def parallel_text(project: Path) -> list[str]:
+    (project / "a.en").write_text("red old\nblue new\n" * 10)
+    (project / "a.de").write_text("rot alt\nblau neu\n" * 10)
+    return ["a.en", "a.de", "--size", "tiny", *SHORT[2:]]
+
+
+def word_vectors(project: Path) -> list[str]:
+    (project / "a.csv").write_text("text,label\n" + "red old,good\nblue new,bad\n" * 10)
+    (project / "vectors.txt").write_text("red 1 2\nblue 2 1\nold 1 1\nsky 0 1\n")
+    return ["a.csv", "--vectors", "vectors.txt", "--model", "bag", *SHORT[2:]]
+
+
+def another_model(project: Path) -> list[str]:
+    (project / "a.csv").write_text("text,label\n" + "red old,good\nblue new,bad\n" * 10)
+    fine("train", "a.csv", "--model", "bag", *SHORT[2:], "--out", "start")
+    return ["a.csv", "--init", "start", *SHORT[2:]]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "made",
+    [folder_of_classes, pictures_in_a_table, parallel_text, word_vectors, another_model],
+    ids=lambda one: one.__name__,
+)
+def test_data_of_every_kind_is_found_from_anywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: Callable[[Path], list[str]]
+) -> None:
+    project, moved = tmp_path / "project", tmp_path / "moved"
+    project.mkdir()
+    monkeypatch.chdir(project)
+    command = ["train", *made(project)]
+    begun = [*command, "--save-every", 2]
+    assert stopped(monkeypatch, "first-batch:raise", *begun, "--out", "early")
+    fine(*command, "--out", "run")
+    project.rename(moved)
+    monkeypatch.chdir("/")
+    elsewhere = [str(moved / one) if (moved / one).exists() else one for one in command[1:]]
+    assert "done after 4 steps" in fine("train", "--out", moved / "early")
+    assert "done after 6 steps" in fine("train", "--out", moved / "run", "--steps", 6)
+    at = elsewhere.index("4")
+    assert "done after 8 steps" in fine("train", *elsewhere[:at], "8", *elsewhere[at + 1 :], "--out", moved / "run")
+    assert "examples of the dev part" in fine("evaluate", moved / "run")
 
 
 def test_a_run_that_read_its_data_elsewhere_knows_the_new_place(project: Path, tmp_path: Path) -> None:
