@@ -34,6 +34,11 @@ class SeqloomError(Exception):
         self.fix = fix
         super().__init__(f"{problem}. Fix: {fix}{'' if fix.endswith('?') else '.'}" if fix else f"{problem}.")
 
+    @property
+    def in_brief(self) -> str:
+        """The same in one line, for a report."""
+        return str(self)
+
 
 class ConfigError(SeqloomError):
     """A configuration that is unknown, out of range, contradictory or too large; found before anything is allocated."""
@@ -68,6 +73,12 @@ class RejectedError(DataError):
         count = [f"{total:,} problems in all{named}{shown}."] if total > 1 else []
         self.problem, self.fix = "\n".join([*lines, *count, *([verdict] if verdict else [])]), ""
         Exception.__init__(self, self.problem)
+
+    @property
+    def in_brief(self) -> str:
+        """The first problem in one line, and how many there are."""
+        first = self.problem.partition("\n")[0]
+        return first if self.total <= 1 else f"{first} It is the first of {self.total:,} problems."
 
 
 class KernelError(SeqloomError):

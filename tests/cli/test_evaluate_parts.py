@@ -181,7 +181,7 @@ def test_where_no_answer_is_wrong_none_is_called_the_worst(shelf: Path, tmp_path
     (answer,) = seqloom.load(shelf / "run").predict(["a film"])
     (tmp_path / "right.csv").write_text(f"text,label\na film,{answer.to_json()['label']}\n")
     done = evaluate(shelf / "run", tmp_path / "right.csv", "--errors", tmp_path / "worst.csv")
-    assert done.stderr.startswith("no answer is wrong: 1 right one, the least likely first, written to")
+    assert "\nno answer is wrong: 1 right one, the least likely first, written to" in done.stderr
 
 
 def _id(line: dict[str, Any]) -> str:

@@ -150,7 +150,7 @@ def test_without_data_a_run_that_is_written_down_is_wanted_and_nothing_beside_it
     arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "model").mkdir(parents=True)
     (tmp_path / "run" / "config.toml").touch()
     run = CliRunner().invoke(app, ["train", *arguments])
     assert isinstance(run.exception, SeqloomError)
@@ -308,6 +308,7 @@ def test_a_refusal_keeps_what_is_no_setting_and_counts_what_has_no_flag() -> Non
 
 def test_a_run_in_a_named_folder_is_compared_before_data_is_read(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text(_run_config().to_toml())
+    (tmp_path / "model").mkdir()
     run = CliRunner().invoke(app, ["train", "nowhere.csv", "--out", str(tmp_path), "--rate", "0.5", "--patience", "3"])
     assert "--rate was 0.001 and is now 0.5" in str(run.exception) and "patience" not in run.exception.problem
     run = CliRunner().invoke(app, ["train", "nowhere.csv", "--out", str(tmp_path), "--patience", "3"])
@@ -332,7 +333,7 @@ for arguments in (["nowhere.csv"], ["a.csv", "--input", "none"], ["a.csv", "--ou
 
 
 def test_what_can_be_refused_without_torch_does_not_wait_for_it(tmp_path: Path) -> None:
-    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "model").mkdir(parents=True)
     (tmp_path / "run" / "config.toml").write_text(_run_config().to_toml())
     (tmp_path / "a.csv").write_text("text,label\na,b\nc,d\n")
     subprocess.run([sys.executable, "-c", QUICK], cwd=tmp_path, check=True)

@@ -140,9 +140,10 @@ def test_rows_that_training_skipped_end_no_comparison(
     train, dev = (str(tmp_path / f"{part}.jsonl") for part in ("train", "dev"))
     asked = msgspec.structs.replace(
         plan(tmp_path, tmp_path / "out", models=(model,), seeds=1, budget=Budget(amount=200)),
-        data=DataConfig(train=(train,), dev=(dev,), task=task, split=GivenSplit()),
+        data=DataConfig(
+            train=(train,), dev=(dev,), task=task, split=GivenSplit(), bad_rows=BadRows(skip=True, share=1.0)
+        ),
         encoding=EncodingConfig(longest=5, too_long="refuse"),
-        bad_rows=BadRows(skip=True, share=1.0),
     )
     found = Done(asked).comparison
     assert found.rows == judged

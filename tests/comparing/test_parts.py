@@ -33,7 +33,6 @@ from seqloom.comparing.weighing import Weighed
 from seqloom.config.data import DataConfig, GivenSplit
 from seqloom.config.inputs import TokensConfig
 from seqloom.config.models import AnyModel
-from seqloom.data.problems import BadRows
 from seqloom.data.schema import Schema
 from seqloom.errors import ConfigError, DataError
 from seqloom.tasks.classify import Classify
@@ -336,7 +335,7 @@ def test_rows_of_dev_that_are_in_train_are_counted(tmp_path: Path) -> None:
     for part, rows in (("train", ["one two three", "four five six"]), ("dev", ["One  two three", "seven eight"])):
         (tmp_path / f"{part}.csv").write_text("text,label\n" + "".join(f"{row},x\n" for row in rows))
     data = DataConfig(train=(str(tmp_path / "train.csv"),), dev=(str(tmp_path / "dev.csv"),), split=GivenSplit())
-    found = count_leaks(data, "dev", BadRows())
+    found = count_leaks(data, "dev")
     assert found is not None
     assert (found.exact, found.rows) == (1, 2)
     assert found.said().startswith("1 of 2 dev rows is in the training part")

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from seqloom.durable.failing import NAMES
+from seqloom.training.places import has_kept
+from survival.cases import sums
 from survival.following import JOB, Whole, differences, unverified, whole
 from survival.forking import Runs
 
@@ -36,3 +38,21 @@ def test_a_run_that_is_killed_at_a_place_ends_with_the_same_bytes(
     assert unverified(tmp_path / "run") == []
     runs.answers(JOB, 1, asked)
     assert differences(tmp_path / "run", unkilled) == []
+
+
+# Before the first checkpoint, which is saved in step 7, and before the configuration of the run is written.
+EARLY = ["file-50:1", "manifest-half:1", "vocabulary-half:1", "before-rename:1", "after-rename:2", "file-synced:5"]
+EARLY += ["after-rename:3", "first-batch:1", "metrics-half:1", "between-update-and-count:6", "manifest-half:2"]
+
+
+@pytest.mark.parametrize("place", EARLY)
+def test_a_run_that_is_killed_before_its_first_checkpoint_leaves_its_folder_to_another(
+    runs: Runs, data: Path, tmp_path: Path, place: str
+) -> None:
+    asked = {"data": str(data), "out": str(tmp_path / "run"), **HOW}
+    name, time = place.split(":")
+    assert runs.run(JOB, 1, {**asked, "fail": f"{name}:kill:{time}", "eager": True})[0].code == -9
+    assert not has_kept(tmp_path / "run")
+    other = {"case": "lstm", "steps": 20}
+    runs.answers(JOB, 1, {"data": str(data), "out": str(tmp_path / "run"), **other})
+    assert sums(tmp_path / "run") == whole(runs, data, tmp_path / "whole", **other).sums

@@ -1,6 +1,7 @@
 """R11: a run goes on only if it is the same one; whatever changed is refused by name, or said aloud."""
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import torch
 from checkpoint_common import ALONE, HERE, checkpoint
 from durable_common import QUICK, listing
 from seqloom import durable, recipes
-from seqloom.config.data import DataConfig, EncodingConfig
+from seqloom.config.data import BadRows, DataConfig, EncodingConfig
 from seqloom.config.inputs import TokensConfig
 from seqloom.config.text import CharactersConfig
 from seqloom.config.training import (
@@ -64,6 +65,13 @@ def run(tmp_path: Path) -> RunFolder:
     begun = RunFolder(tmp_path / "run")
     start(begun)
     return begun
+
+
+@pytest.fixture
+def kept(run: RunFolder) -> RunFolder:
+    """A run that has been begun and has kept a model."""
+    run.model.mkdir()
+    return run
 
 
 def trained(**settings: Any) -> RunConfig:
@@ -130,7 +138,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_another_run_is_refused_with_both_values_and_a_free_folder(run: RunFolder, name: str) -> None:
+def test_another_run_is_refused_with_both_values_and_a_free_folder(kept: RunFolder, name: str) -> None:
+    run = kept
     run.path.with_name("run-2").mkdir()
     before = (run.path / "config.toml").read_bytes()
     changes, message = REFUSED[name]
@@ -140,10 +149,22 @@ def test_another_run_is_refused_with_both_values_and_a_free_folder(run: RunFolde
     assert (run.path / "config.toml").read_bytes() == before
 
 
-def test_all_that_changed_is_told_at_once(run: RunFolder) -> None:
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_run_that_kept_nothing_leaves_its_folder_to_another_one_which_says_what_changed(
+    run: RunFolder, name: str
+) -> None:
+    changes, message = REFUSED[name]
+    (said,) = start(run, **changes)
+    assert re.search(rf"had kept nothing, and this one begins in its place: .*{message}", said)
+    assert start(run, **changes) == ()
+    assert (run.config(), run.data()) == (changes.get("config", CONFIG), changes.get("facts", FACTS))
+    assert run.meaning().schema == changes.get("meaning", MEANING).schema
+
+
+def test_all_that_changed_is_told_at_once(kept: RunFolder) -> None:
     changes = REFUSED["a changed data file"][0] | REFUSED["another rate"][0] | REFUSED["other labels"][0]
     with pytest.raises(ConfigError, match=r"train.csv was .*training.rate was .*labels.json was "):
-        start(run, **changes)
+        start(kept, **changes)
 
 
 def test_twin_without_the_comparison_another_rate_goes_on_silently(
@@ -168,7 +189,8 @@ def test_a_longer_run_of_a_constant_rate_has_nothing_to_say_about_it(tmp_path: P
     assert said == "the run goes on to 11 epochs; it was begun for 10"
 
 
-def test_a_step_may_be_cut_finer_with_a_word_but_not_coarser(run: RunFolder) -> None:
+def test_a_step_may_be_cut_finer_with_a_word_but_not_coarser(kept: RunFolder) -> None:
+    run = kept
     (said,) = start(run, trained(pieces=4))
     assert said.startswith("each step is computed in 4 pieces, before in 1: less memory, the same gradient")
     assert run.config().training.pieces == 4
@@ -190,10 +212,16 @@ def test_patience_may_change_with_a_word(run: RunFolder, patience: int, said: st
     assert back.startswith("the run ends early after 2 validations")
 
 
-def test_twin_a_patience_that_counts_as_a_change_is_refused(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_twin_a_patience_that_counts_as_a_change_is_refused(kept: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_changes, "FREE", {"training.keep"})
     with pytest.raises(ConfigError, match=r"training\.patience was 0 and is now 9"):
-        start(run, trained(patience=9))
+        start(kept, trained(patience=9))
+
+
+def test_the_rule_for_bad_rows_may_change_for_it_decides_nothing_about_rows_that_are_read(kept: RunFolder) -> None:
+    data = msgspec.structs.replace(CONFIG.data, bad_rows=BadRows(skip=True, share=0.5))
+    lenient = msgspec.structs.replace(CONFIG, data=data)
+    assert start(kept, lenient) == () and kept.config() == lenient
 
 
 def test_how_many_checkpoints_are_kept_may_change(run: RunFolder) -> None:

@@ -13,9 +13,9 @@ from seqloom.cli.data_options import DataOptions
 from seqloom.config.data import DataConfig, EncodingConfig
 from seqloom.config.reading import read
 from seqloom.config.training import RunConfig
-from seqloom.data.problems import BadRows
+from seqloom.data.run_files import located
 from seqloom.errors import ConfigError
-from seqloom.training.places import CONFIG
+from seqloom.training.places import CONFIG, Home
 
 # Beside a run that is written down: where, how long, and what does not decide which weights come out.
 FREE = {"out", "config", *train_settings.LENGTHS, "patience", "pieces", "keep", "bad_rows", "max_bad"}
@@ -29,7 +29,6 @@ class Asked(msgspec.Struct, frozen=True):
     encoding: EncodingConfig | None  # None: by the task
     model: dict[str, Any]  # by the names of `Wishes`
     training: dict[str, Any]  # by the names of `TrainingConfig`
-    bad_rows: BadRows
 
 
 def asked_for(values: dict[str, Any], reading: DataOptions, given: list[str]) -> Asked:
@@ -38,9 +37,12 @@ def asked_for(values: dict[str, Any], reading: DataOptions, given: list[str]) ->
     written = _written(values, given)
     if written is not None:
         training = msgspec.structs.asdict(written.training) | train_settings.training_settings(values)
-        return Asked(written.data, written.encoding, {"model": written.model}, training, reading.rule())
+        data = reading.data(list(written.data.train), written.data)
+        return Asked(data, written.encoding, {"model": written.model}, training)
     model, training = train_settings.model_wishes(values), train_settings.training_settings(values)
-    return Asked(reading.data(values["data"]), reading.encoded(given), model, training, reading.rule())
+    home = Home(None if values["find_lr"] else values["out"])
+    data = reading.data(values["data"], home.own_data(values["data"]))
+    return Asked(data, reading.encoded(given), model, training)
 
 
 def _written(values: dict[str, Any], given: list[str]) -> RunConfig | None:
@@ -58,4 +60,4 @@ def _written(values: dict[str, Any], given: list[str]) -> RunConfig | None:
         flags = ", ".join("the data" if name == "data" else f"--{name.strip('_').replace('_', '-')}" for name in others)
         raise ConfigError(f"{path} says everything, and so would {flags}", fix="leave one out, or change the file")
     config: RunConfig = read(path, RunConfig)
-    return config
+    return located(path.parent, config).config

@@ -114,7 +114,6 @@ def _plan(values: dict[str, Any], reading: DataOptions, given: Collection[str]) 
         size=size,
         settings=_settings(values),
         encoding=reading.encoded(given),
-        bad_rows=reading.rule(),
         device=values["device"],
     )
 

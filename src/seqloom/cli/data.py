@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
@@ -13,6 +13,8 @@ from rich.text import Text
 from seqloom.cli import data_options as options
 from seqloom.cli.data_sources import get_source, list_sources
 from seqloom.cli.screen import Screen
+from seqloom.cli.sharing import shares
+from seqloom.config.data import DataConfig, EncodingConfig
 from seqloom.data.opening.files import require_writable
 from seqloom.data.problems import Ledger, counted
 from seqloom.errors import RejectedError
@@ -29,63 +31,25 @@ app.command("get")(get_source)
 
 
 @app.command("check")
+@shares(options.DataOptions)
 def check(
     data: options.Data,
-    dev: options.Dev = None,
-    test: options.Test = None,
-    task: options.TaskName = None,
-    input_: options.Input = None,
-    target: options.Target = None,
-    id_: options.Id = None,
-    label_separator: options.LabelSeparator = None,
-    sequence: options.Sequence = None,
-    format_: options.FormatName = None,
-    encoding: options.Encoding = "utf-8",
-    delimiter: options.Delimiter = None,
-    header: options.Header = True,
-    template: options.Template = None,
-    unit: options.UnitName = "line",
-    split_column: options.SplitColumn = None,
-    shares: options.Shares = None,
-    fold: options.Folds = None,
-    group: options.Group = None,
-    split_seed: options.Seed = 0,
-    bad_rows: options.BadRowsRule = "strict",
-    max_bad: options.MaxBad = "0.1%",
-    tokenizer: options.Tokeniser = "words",
-    vocabulary: options.Vocabulary = None,
-    least: options.Least = None,
-    word_split: options.WordSplit = "punctuation",
-    lower: options.Lower = False,
-    unicode: options.Unicode = "as-is",
-    longest: options.Longest = 2**20,
-    too_long: options.TooLong = "cut",
     budget: Annotated[
         int | None, typer.Option(min=1, metavar="COUNT", help="Symbols in one batch; else as many as training chooses.")
     ] = None,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the report to this HTML file.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+    *,
+    shared: options.DataOptions,
 ) -> None:
     """Read data as training would, and say what is in it and what looks wrong."""
+    config = shared.data(data)
     with options.flags_named():
-        config = options.data_config(
-            train=data,
-            dev=dev,
-            test=test,
-            reading=options.reading(format_, encoding, delimiter, header, template, unit),
-            task=task,
-            input=input_,
-            target=target,
-            id=id_,
-            label_separator=label_separator,
-            sequence=sequence,
-            split=options.split(split_column, shares, fold, group, split_seed),
-        )
-        how = options.encoding_config(tokenizer, vocabulary, least, word_split, lower, unicode, longest, too_long)
+        how = options.encoding_config(*(getattr(shared, name) for name in options.ENCODING))
     with _refusals(json):
         if html is not None:
-            require_writable(html, map(Path, (*data, *(dev or ()), *(test or ()))), Ledger())
-        report = _report(config, how, options.bad_rows(bad_rows, max_bad), budget)
+            require_writable(html, map(Path, (*data, *config.dev, *config.test)), Ledger())
+        report = _report(config, how, budget)
     _show(report, html, json)
 
 
@@ -104,7 +68,7 @@ def _print_json(value: object) -> None:
     Screen().print(msgspec.json.encode(value).decode(), markup=False, soft_wrap=True)
 
 
-def _report(config: Any, how: Any, rule: Any, budget: int | None) -> "DataReport":
+def _report(config: DataConfig, how: EncodingConfig, budget: int | None) -> "DataReport":
     from seqloom.data.report.looking import look
 
     screen = Screen(stderr=True)
@@ -123,7 +87,7 @@ def _report(config: Any, how: Any, rule: Any, budget: int | None) -> "DataReport
             rows = counted(progress.rows, "row")
             bar.update(work, description=progress.stage, rows=rows, total=total, completed=progress.share)
 
-        return look(config, how, Ledger(rule), budget=budget, watch=show)
+        return look(config, how, Ledger(config.bad_rows), budget=budget, watch=show)
 
 
 def _show(report: "DataReport", html: Path | None, json: bool) -> None:

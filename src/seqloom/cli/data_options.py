@@ -6,8 +6,9 @@ What was not given is left to be inferred; `DataOptions` turns the rest into typ
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
-from typing import Annotated, Any, NamedTuple, cast, get_args
+from typing import Annotated, Any, NamedTuple, Protocol, cast, get_args
 
+import msgspec
 import typer
 
 from seqloom.config.data import (
@@ -55,14 +56,19 @@ FormatName = Annotated[
     str | None,
     typer.Option("--format", metavar="NAME", help=f"One of {', '.join(get_args(Format))}; else by the extension."),
 ]
-Encoding = Annotated[str, typer.Option("--encoding", metavar="NAME", help="How characters are stored.")]
+Encoding = Annotated[
+    str | None, typer.Option("--encoding", metavar="NAME", help="How characters are stored; else utf-8.")
+]
 Delimiter = Annotated[str | None, typer.Option("--delimiter", metavar="MARK", help="What stands between columns.")]
-Header = Annotated[bool, typer.Option("--header/--no-header", help="Whether the first row names the columns.")]
+Header = Annotated[
+    bool | None, typer.Option("--header/--no-header", help="Whether the first row names the columns; else it does.")
+]
 Template = Annotated[
     str | None, typer.Option("--template", metavar="TEXT", help='How lines of text are cut: "{label} {text}".')
 ]
 UnitName = Annotated[
-    str, typer.Option("--unit", metavar="NAME", help=f"What one row of text is: {', '.join(get_args(Unit))}.")
+    str | None,
+    typer.Option("--unit", metavar="NAME", help=f"What one row of text is: {', '.join(get_args(Unit))}; else a line."),
 ]
 SplitColumn = Annotated[
     str | None, typer.Option("--split-column", metavar="COLUMN", help="A column that says train, dev or test.")
@@ -77,8 +83,15 @@ Group = Annotated[
     str | None, typer.Option("--group", metavar="COLUMN", help="Rows that share this column stay in one part.")
 ]
 Seed = Annotated[int, typer.Option("--split-seed", metavar="NUMBER", help="The seed of the drawn parts.")]
-BadRowsRule = Annotated[str, typer.Option("--bad-rows", metavar="RULE", help="strict, or skip to read over bad rows.")]
-MaxBad = Annotated[str, typer.Option("--max-bad", metavar="SHARE", help="The share of bad rows that may be skipped.")]
+BadRowsRule = Annotated[
+    str | None,
+    typer.Option(
+        "--bad-rows", metavar="RULE", help="strict, or skip to read over bad rows; else the run's rule, or strict."
+    ),
+]
+MaxBad = Annotated[
+    str | None, typer.Option("--max-bad", metavar="SHARE", help="The share of bad rows that may be skipped; else 0.1%.")
+]
 Tokeniser = Annotated[
     str, typer.Option("--tokenizer", metavar="KIND", help="words, characters, bytes, bpe or unigram.")
 ]
@@ -133,11 +146,14 @@ def share(text: str, flag: str) -> float:
     return number
 
 
-def bad_rows(rule: str, most: str) -> BadRows:
-    """How bad rows are treated."""
-    if rule not in ("strict", "skip"):
+def bad_rows(rule: str | None, most: str | None, usual: BadRows = BadRows()) -> BadRows:  # noqa: B008  # frozen
+    """How bad rows are treated: as is said, else as usual."""
+    if rule not in (None, "strict", "skip"):
         raise ConfigError(f"--bad-rows {rule!r}", fix="choose from strict, skip")
-    return BadRows(skip=rule == "skip", share=share(most, "--max-bad"))
+    return BadRows(
+        skip=usual.skip if rule is None else rule == "skip",
+        share=usual.share if most is None else share(most, "--max-bad"),
+    )
 
 
 def split(column: str | None, shares: str | None, fold: str | None, group: str | None, seed: int) -> AnySplit | None:
@@ -159,25 +175,31 @@ def split(column: str | None, shares: str | None, fold: str | None, group: str |
     return RandomSplit(dev=share(dev, "--shares"), test=share(test or "0", "--shares"), seed=seed, group=group)
 
 
-def reading(
-    format_: str | None, encoding: str, delimiter: str | None, header: bool, template: str | None, unit: str
-) -> ReadingConfig:
-    """How files are read."""
-    return ReadingConfig(
-        format=cast(Any, format_),
-        encoding=encoding,
-        delimiter=unescaped(delimiter),
-        header=header,
-        template=unescaped(template),
-        unit=cast(Any, unit),
-    )
+class ReadingOptions(Protocol):
+    """The options about how files are read, which several verbs have; what was not given is None."""
+
+    @property
+    def format_(self) -> str | None: ...
+    @property
+    def encoding(self) -> str | None: ...
+    @property
+    def delimiter(self) -> str | None: ...
+    @property
+    def header(self) -> bool | None: ...
+    @property
+    def template(self) -> str | None: ...
+    @property
+    def unit(self) -> str | None: ...
 
 
-def data_config(**settings: Any) -> DataConfig:
-    """What the data is; options that were not given are left to be inferred."""
-    lists = ("train", "dev", "test", "input", "target")
-    given: Any = {name: tuple(value or ()) if name in lists else value for name, value in settings.items()}
-    return DataConfig(**given)
+def reading_settings(options: ReadingOptions) -> dict[str, Any]:
+    """The settings of `ReadingConfig` that were given, checked."""
+    settings = {"format": options.format_, "encoding": options.encoding, "header": options.header, "unit": options.unit}
+    settings |= {"delimiter": unescaped(options.delimiter), "template": unescaped(options.template)}
+    given: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
+    with flags_named():
+        ReadingConfig(**given)
+    return given
 
 
 def encoding_config(
@@ -226,18 +248,18 @@ class DataOptions(NamedTuple):
     label_separator: LabelSeparator = None
     sequence: Sequence = None
     format_: FormatName = None
-    encoding: Encoding = "utf-8"
+    encoding: Encoding = None
     delimiter: Delimiter = None
-    header: Header = True
+    header: Header = None
     template: Template = None
-    unit: UnitName = "line"
+    unit: UnitName = None
     split_column: SplitColumn = None
     shares: Shares = None
     fold: Folds = None
     group: Group = None
     split_seed: Seed = 0
-    bad_rows: BadRowsRule = "strict"
-    max_bad: MaxBad = "0.1%"
+    bad_rows: BadRowsRule = None
+    max_bad: MaxBad = None
     tokenizer: Tokeniser = "words"
     vocabulary: Vocabulary = None
     least: Least = None
@@ -247,22 +269,25 @@ class DataOptions(NamedTuple):
     longest: Longest = 2**20
     too_long: TooLong = "cut"
 
-    def data(self, train: list[str]) -> DataConfig:
-        """What the data in these files is, and how it is divided."""
+    def data(self, train: list[str], before: DataConfig | None = None) -> DataConfig:
+        """What the data in these files is, and how it is divided; what was not given is as it was `before`."""
+        usual = DataConfig(train=tuple(train)) if before is None else before
+        reading = msgspec.structs.replace(usual.reading, **reading_settings(self))
         with flags_named():
-            return data_config(
-                train=train,
-                dev=self.dev,
-                test=self.test,
-                reading=reading(self.format_, self.encoding, self.delimiter, self.header, self.template, self.unit),
-                task=self.task,
-                input=self.input_,
-                target=self.target,
-                id=self.id_,
-                label_separator=self.label_separator,
-                sequence=self.sequence,
-                split=split(self.split_column, self.shares, self.fold, self.group, self.split_seed),
-            )
+            settings: dict[str, Any] = {
+                "dev": self.dev,
+                "test": self.test,
+                "task": self.task,
+                "input": self.input_,
+                "target": self.target,
+                "id": self.id_,
+                "label_separator": self.label_separator,
+                "sequence": self.sequence,
+                "split": split(self.split_column, self.shares, self.fold, self.group, self.split_seed),
+                "bad_rows": bad_rows(self.bad_rows, self.max_bad, usual.bad_rows),
+            }
+            given = {name: value for name, value in settings.items() if value is not None}
+            return msgspec.structs.replace(usual, train=tuple(train), reading=reading, **given)
 
     def encoded(self, given: Collection[str]) -> EncodingConfig | None:
         """How examples become numbers; None, which is by the task, where no option about it was given."""
@@ -270,25 +295,20 @@ class DataOptions(NamedTuple):
             how = encoding_config(*(getattr(self, name) for name in ENCODING))
         return how if set(ENCODING) & set(given) else None
 
-    def rule(self) -> BadRows:
-        """How bad rows are treated."""
-        return bad_rows(self.bad_rows, self.max_bad)
-
 
 class FileOptions(NamedTuple):
     """What a verb that asks a model is told about one file, and about the machine."""
 
     input_: Input = None
     format_: FormatName = None
-    encoding: Encoding = "utf-8"
+    encoding: Encoding = None
     delimiter: Delimiter = None
-    header: Header = True
+    header: Header = None
     template: Template = None
-    unit: UnitName = "line"
+    unit: UnitName = None
     budget: Annotated[int | None, typer.Option("--budget", min=1, metavar="COUNT", help="Symbols in one batch.")] = None
     device: Annotated[str, typer.Option("--device", metavar="NAME", help="auto, cpu, cuda or mps.")] = "auto"
 
     def reading(self) -> ReadingConfig:
         """How the file is read."""
-        with flags_named():
-            return reading(self.format_, self.encoding, self.delimiter, self.header, self.template, self.unit)
+        return ReadingConfig(**reading_settings(self))

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from seqloom.cli.data_options import BadRowsRule, FileOptions, bad_rows
+from seqloom.cli.data_options import BadRowsRule, FileOptions, bad_rows, reading_settings
 from seqloom.cli.exits import SOME_BAD
-from seqloom.cli.predict import STANDARD_INPUT, Model, load_on
+from seqloom.cli.predict import STANDARD_INPUT, Model, load_on, reading_of
 from seqloom.cli.sharing import shares
 from seqloom.cli.work_bar import work_bar
 from seqloom.data.problems import counted
@@ -40,7 +40,7 @@ def embed(
     engine: Annotated[
         Literal["local", "ray"], typer.Option(help="Where: in this process, or on a Ray cluster.")
     ] = "local",
-    bad_rows_: BadRowsRule = "strict",
+    bad_rows_: BadRowsRule = None,
     *,
     shared: FileOptions,
 ) -> None:
@@ -50,8 +50,10 @@ def embed(
     from seqloom.embedding.outputs import form_of
 
     form_of(out)
-    reading, skip, where = shared.reading(), bad_rows(bad_rows_, "100%").skip, _engine(engine)
+    told, where = reading_settings(shared), _engine(engine)
+    bad_rows(bad_rows_, None)  # refused before the model is read
     loaded = load_on(model, shared.device)
+    reading, skip = reading_of(loaded, source, told), bad_rows(bad_rows_, None, loaded.bad_rows).skip
     columns = Columns(tuple(shared.input_ or ()), loaded.columns)
     with _file(source) as (path, stream):
         given = Source(path, columns, reading, skip, stream)

@@ -6,14 +6,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from seqloom.cli.data_options import FileOptions, LabelSeparator, Target
+from seqloom.cli.data_options import (
+    BadRowsRule,
+    FileOptions,
+    LabelSeparator,
+    MaxBad,
+    Target,
+    bad_rows,
+    reading_settings,
+)
 from seqloom.cli.decoding_options import Beam, LengthPenalty, require_beam, way_to_write
 from seqloom.cli.figure_tables import Figure, figure_lines
 from seqloom.cli.label_tables import confusion_lines, label_lines
 from seqloom.cli.predict import Deterministic, Model, exact, load_on
 from seqloom.cli.screen import Screen
 from seqloom.cli.sharing import shares
-from seqloom.config.data import ReadingConfig
 from seqloom.data.problems import counted, escaped
 from seqloom.errors import ConfigError
 
@@ -43,6 +50,8 @@ def evaluate(
         Path | None, typer.Option("--errors", metavar="FILE", help="Write the worst answers here, .jsonl or .csv.")
     ] = None,
     most: Annotated[int | None, typer.Option("--most", metavar="COUNT", help="How many of them; else 1000.")] = None,
+    bad_rows_: BadRowsRule = None,
+    max_bad: MaxBad = None,
     beam: Beam = None,
     length_penalty: LengthPenalty = None,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
@@ -51,13 +60,18 @@ def evaluate(
     shared: FileOptions,
 ) -> None:
     """Judge a model on the dev part of its run, on its test part, or on data of your own."""
-    wishes: dict[str, Any] = {"input": shared.input_, "reading": shared.reading()}
+    wishes: dict[str, Any] = {"input": shared.input_, "reading": reading_settings(shared)}
     wishes |= {"target": target, "label_separator": label_separator}
-    settings: dict[str, Any] = {name: value for name, value in wishes.items() if value not in (None, ReadingConfig())}
+    settings: dict[str, Any] = {name: value for name, value in wishes.items() if value}
     settings |= _extras(by, errors, most) | _decoding(beam, length_penalty)
+    bad_rows(bad_rows_, max_bad)  # refused before the model is read
     loaded = load_on(model, shared.device)
+    if bad_rows_ is not None or max_bad is not None:
+        settings["bad_rows"] = bad_rows(bad_rows_, max_bad, loaded.bad_rows)
     with exact(deterministic):
         evaluation = loaded.evaluate(*(data or ()), part="test" if test else "dev", budget=shared.budget, **settings)
+    for sentence in evaluation.said:
+        typer.echo(sentence, err=True)
     found = _result(loaded, evaluation, test)
     if test and loaded.folder is not None:  # its report and its card tell of this look too
         from seqloom.training.pages.writing import write_pages

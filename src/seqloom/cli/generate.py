@@ -15,10 +15,9 @@ from seqloom.cli.answers import ERROR, Form, Line, form_of, refused
 from seqloom.cli.data_options import BadRowsRule, bad_rows
 from seqloom.cli.decoding_options import BEAM, Beam, LengthPenalty, require_beam, way_to_write
 from seqloom.cli.exits import SOME_BAD
-from seqloom.cli.predict import STANDARD_INPUT, TOGETHER, Asked, Model, load_on, tell, write_lines
+from seqloom.cli.predict import STANDARD_INPUT, TOGETHER, Model, load_on, require_another, tell, write_lines
 from seqloom.cli.screen import Screen
 from seqloom.cli.work_bar import work_bar
-from seqloom.config.data import ReadingConfig
 from seqloom.data.problems import Ledger, Place, counted
 from seqloom.data.written import rounded
 from seqloom.errors import ConfigError, near_name
@@ -72,13 +71,13 @@ def generate(
     as_: Annotated[
         str | None, typer.Option("--as", metavar="FORM", help="text, jsonl or csv; else by the name of --out, or text.")
     ] = None,
-    bad_rows_: BadRowsRule = "strict",
+    bad_rows_: BadRowsRule = None,
     device: Annotated[str, typer.Option("--device", metavar="NAME", help="auto, cpu, cuda or mps.")] = "auto",
 ) -> None:
     """Go on with texts: prompts from the command line, a file, or the lines of standard input."""
-    asked = Asked(str(file or STANDARD_INPUT), (), None, ReadingConfig(), bad_rows(bad_rows_, "100%").skip)
+    skip = bad_rows(bad_rows_, None).skip
     form = form_of(as_, out) if as_ is not None or (out is not None and out.suffix) else "text"
-    asked.require_another(out)
+    require_another(str(file or STANDARD_INPUT), out)
     require_beam(beam, length_penalty)
     if prompts and file is not None:
         raise ConfigError(f"prompts on the command line and in {file}", fix="leave the one or the other out")
@@ -87,7 +86,7 @@ def generate(
     settings |= {"stop": tuple(MARKS.get(text, text) for text in stop) if stop else None}
     settings |= {"longest": longest, "seed": seed, "count" if beam is None else "best": count}
     how = way_to_write(settings, FLAGS)
-    ledger = _ledger(asked.skip)
+    ledger = _ledger(skip)
     given = _prompts(prompts, file, ledger)
     loaded, screen = load_on(model, device), Screen()
     if screen.is_terminal and form == "text" and out is None and len(given) == how.abreast == 1:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seqloom.cli.data_options import BadRowsRule, FileOptions, Id, bad_rows
-from seqloom.cli.predict import load_on
+from seqloom.cli.data_options import BadRowsRule, FileOptions, Id, bad_rows, reading_settings
+from seqloom.cli.predict import load_on, reading_of
 from seqloom.cli.sharing import shares
 from seqloom.cli.work_bar import work_bar
 from seqloom.data.problems import counted
@@ -45,7 +45,7 @@ def index(
         bool | None,
         typer.Option("--exact/--graph", help="Never a graph, or one where passages are many; the index remembers it."),
     ] = None,
-    bad_rows_: BadRowsRule = "strict",
+    bad_rows_: BadRowsRule = None,
     *,
     shared: FileOptions,
 ) -> None:
@@ -61,12 +61,14 @@ def index(
     from seqloom.search import Collection, ModelEmbeds, add_to_index, build_index
     from seqloom.search.places import open_store
 
-    rule = bad_rows(bad_rows_, "100%")
+    told = reading_settings(shared)
+    bad_rows(bad_rows_, "100%")  # refused before the model is read
     if add:
         open_store(out)  # what is no index is told before any work
     loaded = load_on(model, shared.device)
     usual = loaded.columns if len(loaded.columns) == 1 else ()
-    documents = Collection(file, tuple(shared.input_ or ()), id_, usual, shared.reading(), rule)
+    reading, rule = reading_of(loaded, str(file), told), bad_rows(bad_rows_, "100%", loaded.bad_rows)
+    documents = Collection(file, tuple(shared.input_ or ()), id_, usual, reading, rule)
     steps = (add_to_index if add else build_index)(out, ModelEmbeds(loaded), documents, passage=passage, exact=exact)
     return _tell(_follow(steps, file.name))
 

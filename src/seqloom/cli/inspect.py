@@ -19,10 +19,9 @@ from seqloom.cli.data_options import (
     Sequence,
     Template,
     UnitName,
-    flags_named,
-    reading,
+    reading_settings,
 )
-from seqloom.cli.predict import Model, load_on, tell
+from seqloom.cli.predict import Model, load_on, reading_of, tell_warnings
 from seqloom.cli.screen import Screen
 from seqloom.cli.sharing import shares
 from seqloom.cli.view_options import chosen, only_in_python, settings, typed
@@ -51,17 +50,12 @@ class InputOptions(NamedTuple):
     input_: Input = None
     sequence: Sequence = None
     format_: FormatName = None
-    encoding: Encoding = "utf-8"
+    encoding: Encoding = None
     delimiter: Delimiter = None
-    header: Header = True
+    header: Header = None
     template: Template = None
-    unit: UnitName = "line"
+    unit: UnitName = None
     device: Annotated[str, typer.Option("--device", metavar="NAME", help="auto, cpu, cuda or mps.")] = "auto"
-
-    def reading(self) -> ReadingConfig:
-        """How the file is read."""
-        with flags_named():
-            return reading(self.format_, self.encoding, self.delimiter, self.header, self.template, self.unit)
 
 
 @shares(InputOptions)
@@ -121,9 +115,10 @@ def inspect(
     if whole and not (view is not None and (json or (out is not None and out.suffix == ".json"))):
         raise ConfigError("--whole belongs to the JSON of a view", fix="--view NAME --json, or --out FILE.json")
     options = {} if view is None else _options(view, asked)
-    how = shared.reading()
+    told = reading_settings(shared)
     _require(view, texts or [], data, out)
     loaded = load_on(model, shared.device)
+    how = ReadingConfig(**told) if data is None or _is_set(data) else reading_of(loaded, str(data), told)
     rows = Rows(loaded, data, how, shared, most)
     if out is not None and out.suffix == LINES:
         return _export(loaded, rows, out, options)
@@ -163,6 +158,11 @@ def _require(view: str | None, texts: list[str], data: Path | None, out: Path | 
         raise ConfigError(f"there is no folder {out.parent}", fix="make it first")
 
 
+def _is_set(path: Path) -> bool:
+    """Whether a name is that of a known set, and of no file."""
+    return not path.exists() and str(path).isidentifier()
+
+
 class Rows:
     """The inputs of a file or a set as `inspect` takes them; what is wrong is told at the end of the `with`."""
 
@@ -170,15 +170,14 @@ class Rows:
         self, loaded: "LoadedModel", path: Path | None, how: ReadingConfig, shared: InputOptions, most: int | None
     ) -> None:
         self.loaded, self.path, self.how, self.shared, self.most = loaded, path, how, shared, most
-        self.ledger = Ledger()
+        self.ledger = Ledger(loaded.bad_rows)
 
     def __iter__(self) -> Iterator[Any]:
         from seqloom.data.examples import Words
 
         if self.path is None:
             return
-        named = not self.path.exists() and str(self.path).isidentifier()
-        examples = self._of_set(str(self.path)) if named else self._of_file(self.path)
+        examples = self._of_set(str(self.path)) if _is_set(self.path) else self._of_file(self.path)
         for example in islice(examples, self.most):
             yield example.input.words() if isinstance(example.input, Words) else example.input
 
@@ -223,7 +222,9 @@ class Rows:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             self.ledger.close()
-            tell(self.ledger, None)
+            tell_warnings(self.ledger)
+            if self.ledger.skipped:
+                typer.echo(f"{counted(self.ledger.skipped, 'bad row')} skipped, as in training", err=True)
 
 
 def _given(loaded: "LoadedModel", texts: list[str], rows: Iterator[Any]) -> tuple[Any, list[Any]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 import typer
 
 from seqloom.cli.answers import ERROR, Form, Line, answered, form_of, refused, written
-from seqloom.cli.data_options import BadRowsRule, FileOptions, Sequence, bad_rows
+from seqloom.cli.data_options import BadRowsRule, FileOptions, Sequence, bad_rows, reading_settings
 from seqloom.cli.exits import SOME_BAD
 from seqloom.cli.screen import Screen
 from seqloom.cli.sharing import shares
@@ -49,19 +49,38 @@ def predict(
     ] = None,
     with_input: Annotated[bool, typer.Option("--with-input", help="Repeat the input beside its answer.")] = False,
     sequence: Sequence = None,
-    bad_rows_: BadRowsRule = "strict",
+    bad_rows_: BadRowsRule = None,
     deterministic: Deterministic = False,
     *,
     shared: FileOptions,
 ) -> None:
     """Answer every input of a file: a line for each, in their order."""
-    reading, skip = shared.reading(), bad_rows(bad_rows_, "100%").skip
-    asked = Asked(source, tuple(shared.input_ or ()), sequence, reading, skip)
-    wanted = Wanted(form_of(as_, out), out, with_input)
-    asked.require_another(out)
+    told, wanted = reading_settings(shared), Wanted(form_of(as_, out), out, with_input)
+    bad_rows(bad_rows_, None)  # refused before the model is read
+    require_another(source, out)
     loaded = load_on(model, shared.device)
+    reading, skip = reading_of(loaded, source, told), bad_rows(bad_rows_, None, loaded.bad_rows).skip
+    asked = Asked(source, tuple(shared.input_ or ()), sequence, reading, skip)
     with exact(deterministic):
         answer(loaded, asked, wanted, shared.budget)
+
+
+def require_another(source: str, out: Path | None) -> None:
+    """Refuse a file for the answers that is the input."""
+    if out is not None and source != STANDARD_INPUT and out.absolute() == Path(source).absolute():
+        raise ConfigError(f"--out {out} is the input itself, which the answers would replace", fix="another name")
+
+
+def reading_of(loaded: "LoadedModel", source: str, told: dict[str, Any]) -> ReadingConfig:
+    """How a file of inputs is read: as is told, else as in training, which is said; a stream only as is told."""
+    from seqloom.loaded.as_trained import inputs_as_trained
+
+    if source == STANDARD_INPUT:
+        return ReadingConfig(**told)
+    read = inputs_as_trained(loaded.run, Path(source), told)
+    for sentence in read.said:
+        typer.echo(sentence, err=True)
+    return read.config
 
 
 class Wanted(NamedTuple):
@@ -128,11 +147,6 @@ class Asked(NamedTuple):
     sequence: str | None
     reading: ReadingConfig
     skip: bool  # whether bad rows are told and the rest answered
-
-    def require_another(self, out: Path | None) -> None:
-        """Refuse a file for the answers that is the input."""
-        if out is not None and self.source != STANDARD_INPUT and out.absolute() == Path(self.source).absolute():
-            raise ConfigError(f"--out {out} is the input itself, which the answers would replace", fix="another name")
 
     def windows(self, loaded: "LoadedModel", ledger: Ledger) -> "Iterable[list[Example]]":
         """The inputs, some at a time: of a stream, whatever has arrived."""
@@ -201,13 +215,18 @@ def _progress(source: str, ledger: Ledger) -> Iterator[Any]:
 
 def tell(ledger: Ledger, out: Path | None) -> None:
     """Say what was cut, passed over or could not be answered, and where the answers are."""
-    for _, count, samples in ledger.warnings():
-        typer.echo(_first_of(count, samples[0]), err=True)
+    tell_warnings(ledger)
     if out is not None:
         typer.echo(f"{counted(ledger.rows, 'answer')} written to {out}", err=True)
     if ledger.skipped:
         kinds = ", ".join(f"{code} {count:,}" for code, count in ledger.bad.most_common())
         typer.echo(f"{counted(ledger.skipped, 'row')} could not be answered ({kinds}): see 'error' there", err=True)
+
+
+def tell_warnings(ledger: Ledger) -> None:
+    """Say what was cut or passed over."""
+    for _, count, samples in ledger.warnings():
+        typer.echo(_first_of(count, samples[0]), err=True)
 
 
 def _first_of(count: int, problem: Problem) -> str:

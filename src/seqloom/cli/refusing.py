@@ -15,22 +15,32 @@ from typing import Any
 import msgspec
 
 from seqloom.config.base import Config
-from seqloom.config.reading import read
+from seqloom.config.data import DataConfig
 from seqloom.config.training import ByLengthConfig, RunConfig
+from seqloom.data.run_files import with_known_starts
+from seqloom.data.schema import PARTS
 from seqloom.errors import ConfigError
-from seqloom.training.places import CONFIG, Home, free_name
+from seqloom.training.places import Home, free_name
 from seqloom.training.run_changes import OtherRunError, changed
 
 SHOWN = 4  # changes that have no flag
 KEPT = ("the file ", "of the split,", "of the vocabulary,")  # how changes begin that are none of settings
 
 
-def require_same(home: Home, settings: dict[str, Any]) -> None:
-    """Raise ConfigError for settings of training that a run in a named folder cannot take; nothing else is read."""
-    if home.named is None or not (home.named / CONFIG).is_file():
+def require_same(home: Home, data: DataConfig, settings: dict[str, Any]) -> None:
+    """Raise ConfigError for settings that a run in a named folder cannot take, before its data is read.
+
+    Those of training, and, if it is given its own files, those of reading them; what a split comes to is known later.
+    """
+    run = home.own_run()
+    if run is None or home.named is None:
         return
-    before: RunConfig = read(home.named / CONFIG, RunConfig)
+    before, own = run
     now = msgspec.structs.replace(before, training=msgspec.structs.replace(before.training, **settings))
+    if home.own_data(data.train) is not None:
+        known = {name: getattr(before.data, name) for name in (*PARTS, "split")}
+        now = msgspec.structs.replace(now, data=msgspec.structs.replace(data, **known))
+    now = with_known_starts(now, before, own)
     if changes := list(dict.fromkeys(_flagged(before, now, ()))):
         raise _refusal(home.named, changes)
 

@@ -105,7 +105,7 @@ def _require_room(home: Home, asked: Asked) -> None:
     """Refuse a run folder in which this command may not write, or which holds another run, before anything is read."""
     if os.environ.get("RANK", "0") == "0":  # of several processes the first one holds it
         home.require_room()
-    require_same(home, asked.training)
+    require_same(home, asked.data, asked.training)
 
 
 def _require_data(asked: Asked) -> None:
@@ -113,7 +113,7 @@ def _require_data(asked: Asked) -> None:
     from seqloom.data.problems import Ledger
     from seqloom.data.sealing import open_sealed
 
-    open_sealed(asked.data, Ledger(asked.bad_rows))
+    open_sealed(asked.data, Ledger(asked.data.bad_rows))
 
 
 def _launched(values: dict[str, Any]) -> int:
@@ -136,7 +136,7 @@ def _run(values: dict[str, Any], asked: Asked) -> None:
     wishes = Wishes(training=asked.training, encoding=asked.encoding, **asked.model)
     with reading_bar(screen) as watch:
         place = None if values["find_lr"] else home
-        resolved = resolve(asked.data, wishes, home=place, bad_rows=asked.bad_rows, watch=watch)
+        resolved = resolve(asked.data, wishes, home=place, watch=watch)
     resolved, device = _placed(resolved, values["device"], asked.training.get("precision", values["precision"]))
     if values["find_lr"]:
         return _find_rate(resolved, device, json=values["json"])

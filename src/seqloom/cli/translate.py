@@ -6,9 +6,20 @@ from typing import Annotated, Any
 import typer
 
 from seqloom.cli.answers import ENDINGS, OTHERS, Form, form_of
-from seqloom.cli.data_options import BadRowsRule, FileOptions, Sequence, bad_rows
+from seqloom.cli.data_options import BadRowsRule, FileOptions, Sequence, bad_rows, reading_settings
 from seqloom.cli.decoding_options import Beam, LengthPenalty, way_to_write
-from seqloom.cli.predict import STANDARD_INPUT, Asked, Deterministic, Model, Wanted, answer, exact, load_on
+from seqloom.cli.predict import (
+    STANDARD_INPUT,
+    Asked,
+    Deterministic,
+    Model,
+    Wanted,
+    answer,
+    exact,
+    load_on,
+    reading_of,
+    require_another,
+)
 from seqloom.cli.sharing import shares
 from seqloom.errors import ConfigError
 
@@ -37,7 +48,7 @@ def translate(
     ] = False,
     with_input: Annotated[bool, typer.Option("--with-input", help="Repeat the source beside its text.")] = False,
     sequence: Sequence = None,
-    bad_rows_: BadRowsRule = "strict",
+    bad_rows_: BadRowsRule = None,
     deterministic: Deterministic = False,
     *,
     shared: FileOptions,
@@ -45,14 +56,15 @@ def translate(
     """Translate every source of a file, or of standard input: a line for each, in their order."""
     from seqloom.data.readers import as_lines
 
-    reading = as_lines(Path(source), shared.reading())
-    asked = Asked(source, tuple(shared.input_ or ()), sequence, reading, bad_rows(bad_rows_, "100%").skip)
-    wanted = Wanted(_form(as_, out, best, with_input=with_input), out, with_input)
-    asked.require_another(out)
+    told, wanted = reading_settings(shared), Wanted(_form(as_, out, best, with_input=with_input), out, with_input)
+    bad_rows(bad_rows_, None)  # refused before the model is read
+    require_another(source, out)
     settings: dict[str, Any] = {"width": beam, "best": best, "longest": longest}
     settings |= {"length_penalty": length_penalty, "coverage_penalty": coverage_penalty}
     how = way_to_write(settings)
     loaded = load_on(model, shared.device).translator(how, replace_unknown=replace_unknown)
+    reading, skip = reading_of(loaded, source, told), bad_rows(bad_rows_, None, loaded.bad_rows).skip
+    asked = Asked(source, tuple(shared.input_ or ()), sequence, as_lines(Path(source), reading), skip)
     with exact(deterministic):
         answer(loaded, asked, wanted, shared.budget)
 

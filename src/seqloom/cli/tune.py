@@ -107,7 +107,6 @@ def _plan(values: dict[str, Any], reading: DataOptions, given: Collection[str]) 
         seed=values["search_seed"],
         settings=settings | ({} if length is None else {"length": length}),
         encoding=how,
-        bad_rows=reading.rule(),
         device=values["device"],
     )
 

@@ -71,7 +71,7 @@ def _weigh(opening: Opening) -> Comparison:
     plan = opening.plan
     runs = {name: [_finished(plan, Entry(name, seed)) for seed in range(plan.seeds)] for name in plan.models}
     models = _loaded(plan)
-    prepared = models[plan.models[0]].own_rows(plan.part, bad_rows=plan.bad_rows)
+    prepared = models[plan.models[0]].own_rows(plan.part)
     weighed = Weighed(runs, opening.task)
     comparison = weighed.comparison(
         prepared.columns["input"].lengths[weighed.ids],
@@ -80,7 +80,7 @@ def _weigh(opening: Opening) -> Comparison:
         budget=plan.budget.shown(),
         seeds=plan.seeds,
         baseline=opening.baseline,
-        leak=count_leaks(plan.data, plan.part, plan.bad_rows),
+        leak=count_leaks(plan.data, plan.part),
         said=(*opening.notes, *(said for name in plan.models if (said := _size_said(plan, name)))),
     )
     costs = _costs(plan, models, prepared)

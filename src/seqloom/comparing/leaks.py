@@ -12,7 +12,7 @@ from seqloom.config.data import DataConfig
 from seqloom.data.checks.duplicates import DuplicateSearch
 from seqloom.data.dataset import open_data
 from seqloom.data.examples import Example
-from seqloom.data.problems import BadRows, Ledger
+from seqloom.data.problems import Ledger
 from seqloom.data.schema import Part
 from seqloom.data.sealing import open_sealed
 from seqloom.data.survey import Survey
@@ -55,9 +55,9 @@ class _Looker:
         """Nothing: what was found is asked for afterwards."""
 
 
-def count_leaks(data: DataConfig, part: Part, bad_rows: BadRows) -> LeakCount | None:
+def count_leaks(data: DataConfig, part: Part) -> LeakCount | None:
     """How much of a part is in the training part; None for data without one of them."""
-    ledger = Ledger(bad_rows)
+    ledger = Ledger(data.bad_rows)
     dataset = open_data(data, ledger) if part == "test" else open_sealed(data, ledger)
     looker = _Looker(part)
     for _ in Survey(dataset, ledger, None, looker).blocks():

@@ -31,7 +31,7 @@ class Opening:
 
     def __init__(self, plan: Plan) -> None:
         models = plan.models
-        first = resolve(plan.data, wishes_of(plan, models[0], 0), bad_rows=plan.bad_rows, cache=plan.cache)
+        first = resolve(plan.data, wishes_of(plan, models[0], 0), cache=plan.cache)
         self.task = first.task
         for name in models:  # a recipe that cannot do the task is refused before any training
             self.task.model(name, plan.size, HeadSettings())

@@ -86,7 +86,7 @@ def _length(budget: Budget) -> dict[str, Any]:
 def resolved_run(plan: Plan, entry: Entry) -> tuple[Resolved, str]:
     """The run of an entry with nothing left open, and what is to be known about its size."""
     wishes = wishes_of(plan, entry.model, entry.seed)
-    resolved = resolve(plan.data, wishes, bad_rows=plan.bad_rows, cache=plan.cache)
+    resolved = resolve(plan.data, wishes, cache=plan.cache)
     if plan.budget.kind != "parameters" or plan.budget.amount is None:
         return resolved, ""
     model, said = scaled(resolved.config.model, round(plan.budget.amount))
@@ -126,7 +126,7 @@ def judge(plan: Plan, entry: Entry, ended: Ended, resolved: Resolved, together: 
     """The facts of a trained run; when they come back, they and the statistics are on the disk."""
     device = choose_device(plan.device, resolved.config.training.precision)  # type: ignore[arg-type]
     loaded = load(plan.run_folder(entry), device=device.torch)
-    evaluation = loaded.evaluate(part=plan.part, bad_rows=plan.bad_rows)
+    evaluation = loaded.evaluate(part=plan.part)
     checkpoint, _ = checkpoints.newest(plan.run_folder(entry) / "checkpoints", Alone())
     facts = Facts(
         model=entry.model,

@@ -16,6 +16,7 @@ NameList = Annotated[tuple[Name, ...], Meta(max_length=1_024, examples=[("text",
 Seed = Annotated[int, Meta(ge=0, le=2**63 - 1, examples=[0])]
 Folds = Annotated[int, Meta(ge=2, le=1_000, examples=[5])]
 Fold = Annotated[int, Meta(ge=0, le=999, examples=[0])]
+Share = Annotated[float, Meta(ge=0.0, le=1.0, examples=[0.0])]
 
 
 class ReadingConfig(Config, tag="reading", kw_only=True):
@@ -27,6 +28,13 @@ class ReadingConfig(Config, tag="reading", kw_only=True):
     header: bool = True
     template: Name | None = None  # of text: "{label} {text}" cuts each line at the marks between the names
     unit: Unit = "line"  # of text: what one row is
+
+
+class BadRows(Config, tag="bad-rows", kw_only=True):
+    """How many bad rows are read over: by default not one."""
+
+    skip: bool = False
+    share: Share = 0.001  # of all rows; more than that is refused even when skipping
 
 
 class GivenSplit(Config, tag="given", kw_only=True):
@@ -82,6 +90,7 @@ class DataConfig(Config, tag="data", kw_only=True):
     label_separator: Name | None = None  # of cells that hold several labels: "|"
     sequence: Name | None = None  # a column: neighbouring rows that share its value are the steps of one sequence
     split: AnySplit | None = None
+    bad_rows: BadRows = BadRows()
 
 
 class VectorFileConfig(Config, tag="vector-file", kw_only=True):

@@ -182,7 +182,7 @@ def open_data(config: DataConfig, ledger: Ledger, parts: tuple[Part, ...] = PART
 
 def _require_no_settings(config: DataConfig, source: SyntheticSet) -> None:
     """Refuse to say how an embedded set is read or divided: its seed has decided. Its own task may be named."""
-    own = {"train": config.train, "task": source.task}
+    own = {"train": config.train, "task": source.task, "bad_rows": config.bad_rows}  # none of its rows is bad
     for field in msgspec.structs.fields(config):
         given = getattr(config, field.name)
         if given not in (field.default, own.get(field.name, field.default)):

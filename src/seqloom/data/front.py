@@ -3,10 +3,12 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from seqloom.config.data import DataConfig, EncodingConfig, ReadingConfig
 from seqloom.data.dataset import open_data
 from seqloom.data.preparing import Prepared, prepare
-from seqloom.data.problems import BadRows, Ledger
+from seqloom.data.problems import Ledger
 from seqloom.data.report.looking import look
 from seqloom.data.report.report import DataReport
 from seqloom.errors import ConfigError
@@ -17,15 +19,15 @@ LISTS = ("train", "dev", "test", "input", "target")  # the settings that are one
 def load_data(
     *train: str | Path,
     encoding: EncodingConfig = EncodingConfig(),  # noqa: B008  # frozen
-    bad_rows: BadRows = BadRows(),  # noqa: B008
     cache: str | Path | None = None,
     **settings: Any,
 ) -> Prepared:
     """Data read, checked and encoded: a file, a folder, two files of parallel text, or the name of a set.
 
-    `settings` are those of `DataConfig`: `dev`, `test`, `task`, `input`, `target`, `split`, `reading` and so on.
+    `settings` are those of `DataConfig`: `dev`, `test`, `task`, `input`, `target`, `split`, `reading`, `bad_rows` ...
     """
-    config, ledger = data_config(train, settings), Ledger(_rule(bad_rows))
+    config = data_config(train, settings)
+    ledger = Ledger(config.bad_rows)
     folder = None if cache is None else Path(cache)
     return prepare(open_data(config, ledger), encoding, ledger, cache=folder)
 
@@ -33,30 +35,25 @@ def load_data(
 def check_data(
     *train: str | Path,
     encoding: EncodingConfig = EncodingConfig(),  # noqa: B008
-    bad_rows: BadRows = BadRows(),  # noqa: B008
     budget: int = 8_192,
     **settings: Any,
 ) -> DataReport:
     """The data report, which draws itself in a notebook; `settings` as for `load_data`."""
-    return look(data_config(train, settings), encoding, Ledger(_rule(bad_rows)), budget=budget)
+    config = data_config(train, settings)
+    return look(config, encoding, Ledger(config.bad_rows), budget=budget)
 
 
-def _rule(bad_rows: BadRows) -> BadRows:
-    if not isinstance(bad_rows, BadRows) or not 0 <= bad_rows.share <= 1:
-        raise ConfigError(
-            f"bad_rows: {bad_rows!r} is no rule", fix="BadRows(skip=True, share=0.001) skips one in 1,000"
-        )
-    return bad_rows
-
-
-def data_config(train: tuple[str | Path, ...], settings: dict[str, Any]) -> DataConfig:
-    """What the data is, from files and settings as a call in Python gives them."""
+def data_config(
+    train: tuple[str | Path, ...], settings: dict[str, Any], before: DataConfig | None = None
+) -> DataConfig:
+    """What the data is, from files and settings as a call in Python gives them; all else is as it was `before`."""
     for name in settings:
         if name in ReadingConfig.__struct_fields__:
             fix = f"reading=ReadingConfig({name}=...)"
             raise ConfigError(f"'{name}' says how a file is read, and has a place of its own", fix=fix)
     given = {"train": train} | settings
-    return DataConfig(**{name: _names(value) if name in LISTS else value for name, value in given.items()})
+    named = {name: _names(value) if name in LISTS else value for name, value in given.items()}
+    return DataConfig(**named) if before is None else msgspec.structs.replace(before, **named)
 
 
 def _names(value: Any) -> Any:

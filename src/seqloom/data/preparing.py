@@ -262,7 +262,7 @@ def _cached(
     found, sources and versions, is compared: when it changes, the folder is built anew.
     """
     asked = {"data": msgspec.to_builtins(dataset.config), "encoding": msgspec.to_builtins(encoding)}
-    asked |= {"parts": list(dataset.parts), "bad_rows": list(ledger.bad_rows)} | (
+    asked |= {"parts": list(dataset.parts), "bad_rows": msgspec.to_builtins(ledger.bad_rows)} | (
         {} if given is None else {"given": given.fingerprint()}
     )
     name = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:24]

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Literal, NamedTuple, NoReturn
 
+from seqloom.config.data import BadRows as BadRows  # the rule for all that is counted here
 from seqloom.errors import RejectedError
 
 SHOWN = 20  # of the refusals
@@ -69,13 +70,6 @@ def counted(count: int, one: str, many: str = "") -> str:
     ('1 row', '4,500 rows', '2 classes')
     """
     return f"{count:,} {one if count == 1 else many or f'{one}s'}"
-
-
-class BadRows(NamedTuple):
-    """How many bad rows are read over: by default not one."""
-
-    skip: bool = False
-    share: float = 0.001  # of all rows; more than that is refused even when skipping
 
 
 class Ledger:

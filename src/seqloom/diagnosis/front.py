@@ -20,6 +20,7 @@ from seqloom.config.changing import dropouts
 from seqloom.config.training import NewtonConfig, RunConfig
 from seqloom.data.preparing import Prepared
 from seqloom.data.report.findings import Finding as DataFinding
+from seqloom.data.run_files import located
 from seqloom.diagnosis.costs import cost_findings
 from seqloom.diagnosis.curves import curve_findings
 from seqloom.diagnosis.findings import Diagnosis, Finding
@@ -62,7 +63,7 @@ def diagnose(run: str | Path) -> Diagnosis:
         warned = data_findings(folder)
         looked = look(folder, config)
     except SeqloomError as error:
-        said.append(f"the model was not looked into: {error}")
+        said.append(f"the model was not looked into: {error.in_brief}")
     said += parts_said(warned, len(looked.lengths))
     return diagnosis(folder.path.name, config, story, looked, warned, said=tuple(said))
 
@@ -132,7 +133,8 @@ def look(folder: RunFolder, config: RunConfig) -> Looked:
     """What the model of a run does on its dev part; SeqloomError where model or data are not there any more."""
     bundle = read_bundle(folder.model)
     model, task = built(bundle), task_of(bundle.meaning).deciding_by(config.training.metric)
-    prepared = origin_for(own_data(config, "dev"), "dev", bundle.meaning, config.encoding).prepared
+    origin = origin_for(own_data(located(folder.path, config), "dev"), "dev", bundle.meaning, config.encoding)
+    prepared = origin.prepared
     batches = list(islice(_batches(task, prepared, config), BATCHES))
     if not batches:
         raise ConfigError("the run has no dev part", fix="train with --dev FILE, or --shares 10%,10%")

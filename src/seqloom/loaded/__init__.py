@@ -4,6 +4,7 @@ model.py        LoadedModel and `load`
 predicting.py   inputs in windows, sorted by length, answered, put back in order
 generating.py   prompts in batches, gone on with
 judging.py      which rows of which data a model is judged on
+as_trained.py   how other files are read as training was told
 looks.py        the record of every look at the test part
 """
 

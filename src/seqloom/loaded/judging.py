@@ -21,29 +21,41 @@ from seqloom.data.front import data_config
 from seqloom.data.preparing import Given, prepare
 from seqloom.data.problems import BadRows, Ledger
 from seqloom.data.readers import read_table
+from seqloom.data.run_files import RunData
 from seqloom.data.schema import PARTS, Part
 from seqloom.data.sources import SOURCES, resolve
 from seqloom.data.synthetic import NAMES
 from seqloom.errors import ConfigError, RejectedError
+from seqloom.loaded.as_trained import FileReading, columns_as_trained, columns_said, reading_as_trained
 from seqloom.loaded.origins import Origin
 from seqloom.tasks.choosing import task_of
 from seqloom.tasks.contract import Meaning
 
 Paths = tuple[str | Path, ...]
+EVERY = BadRows(skip=True, share=1.0)
 
 
 class Source(NamedTuple):
-    """Data, and which part of it is looked at."""
+    """Data, which part of it is looked at, and what should be known about how it was found."""
 
     config: DataConfig
     part: Part
+    said: tuple[str, ...] = ()
+
+    def under(self, rule: BadRows | None) -> "Source":
+        """The same data, with another rule for bad rows if one is given."""
+        return self if rule is None else self._replace(config=msgspec.structs.replace(self.config, bad_rows=rule))
 
 
-def own_data(run: RunConfig | None, part: Part) -> Source:
-    """The data that a run was trained on, as far as a part needs it."""
+def own_data(run: RunData | None, part: Part) -> Source:
+    """The data that a run was trained on, as far as a part needs it.
+
+    Where training skipped bad rows, it has decided about all that it read; of a test part nobody has.
+    """
     if run is None:
         raise ConfigError("a model folder alone has no data", fix="give a file with targets, or the run folder")
-    return narrowed(run.data, part)
+    decided = run.config.data.bad_rows.skip and part != "test"
+    return narrowed(run.config.data, part)._replace(said=run.said).under(EVERY if decided else None)
 
 
 def narrowed(config: DataConfig, part: Part) -> Source:
@@ -56,16 +68,23 @@ def narrowed(config: DataConfig, part: Part) -> Source:
 
 
 def given_data(paths: Paths, part: Part, meaning: Meaning, run: RunConfig | None, settings: dict[str, Any]) -> Source:
-    """The data that somebody names: all rows of files, or a part of a known set."""
+    """The data that somebody names: all rows of files, or a part of a known set.
+
+    What the settings leave open about a file is as in training. `reading` is a whole `ReadingConfig`, or a dict of
+    those of its settings that are given.
+    """
     name = str(paths[0])
-    if len(paths) == 1 and not Path(name).exists() and name in NAMES:
+    is_set = len(paths) == 1 and not Path(name).exists() and name in (*NAMES, *SOURCES)
+    if is_set and isinstance(settings.get("reading"), dict):
+        settings = settings | {"reading": ReadingConfig(**settings["reading"])}
+    if is_set and name in NAMES:
         return Source(data_config(paths, settings), part)
     settings = {"task": meaning.schema.task} | settings
-    if len(paths) == 1 and not Path(name).exists() and name in SOURCES:
+    if is_set:
         return narrowed(resolve(data_config(paths, settings)), part)
     _require_unsealed(paths, part, run)
-    usual = _usual(paths, run, settings)
-    return Source(data_config(paths, {"split": GivenSplit()} | usual | settings), "train")
+    usual, said = _usual(paths, run, settings)
+    return Source(data_config(paths, {"split": GivenSplit()} | settings | usual), "train", said)
 
 
 def _require_unsealed(paths: Paths, part: Part, run: RunConfig | None) -> None:
@@ -92,15 +111,16 @@ def _overlap(path: Path, other: Path) -> bool:
     return path.is_relative_to(other) or other.is_relative_to(path)
 
 
-def _usual(paths: Paths, run: RunConfig | None, settings: dict[str, Any]) -> dict[str, Any]:
-    """What training said about its columns, where the file has them and nothing else was said."""
-    if run is None or not run.data.input or settings.keys() & {"input", "target", "reading"}:
-        return {}
-    table = read_table(tuple(map(Path, paths)), ReadingConfig(), Ledger())
-    if not {*run.data.input, *run.data.target} <= set(table.columns):
-        return {}
-    names = ("input", "target", "label_separator", "sequence")
-    return {name: getattr(run.data, name) for name in names}
+def _usual(paths: Paths, run: RunConfig | None, settings: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """What is as in training, and the same in a sentence."""
+    files, given = tuple(map(Path, paths)), settings.get("reading", {})
+    read = FileReading(given) if isinstance(given, ReadingConfig) else reading_as_trained(run, files, given)
+    if run is None:
+        return {"reading": read.config}, ()
+    found = read_table(files, read.config, Ledger(EVERY)).columns if run.data.input else ()
+    columns = columns_as_trained(run, found, settings)
+    read = read._replace(reused=(*columns_said(columns), *read.reused))
+    return {"reading": read.config, "bad_rows": run.data.bad_rows, **columns}, read.said
 
 
 def _opened(config: DataConfig, ledger: Ledger) -> Dataset:
@@ -120,10 +140,9 @@ def origin_for(
     part: Part,
     meaning: Meaning,
     encoding: EncodingConfig,
-    bad_rows: BadRows = BadRows(),  # noqa: B008  # an immutable value
 ) -> Origin:
     """The data in the numbers of the model, what is looked at as the named part of it, and no other part."""
-    ledger = Ledger(bad_rows)
+    ledger = Ledger(source.config.bad_rows)
     dataset = _opened(source.config, ledger)
     asked = task_of(meaning).judging(dataset.schema).meaning.schema
     given = Given(asked.labels, meaning.tokenizer, meaning.target_tokenizer)
@@ -131,4 +150,5 @@ def origin_for(
     if (sizes := Meaning.of(prepared).sizes) != meaning.sizes:
         raise ConfigError(f"the model reads {asked.input} of size {meaning.sizes}, found {sizes}", fix="give such data")
     none = {other: np.empty(0, np.int64) for other in PARTS}
-    return Origin(dataset, prepared._replace(parts=none | {part: prepared.parts[source.part]}), source.part)
+    kept = prepared._replace(parts=none | {part: prepared.parts[source.part]})
+    return Origin(dataset, kept, source.part, source.said)

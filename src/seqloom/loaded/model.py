@@ -193,16 +193,17 @@ class LoadedModel(Opened):
         errors: str | Path | None = None,
         most: int = MOST_ERRORS,
         decoding: AnyDecoding | None = None,
-        bad_rows: BadRows = BadRows(),  # noqa: B008  # an immutable value
+        bad_rows: BadRows | None = None,
         **settings: Any,
     ) -> Evaluation:
         """How well the model does on data, or on the dev or test part of its run's.
 
-        `settings` are those of `DataConfig`, for data that is given. A look at a test part is written down first.
-        Batches are those of training, or of examples of about one length, `budget` symbols together. `by` names
-        columns of the data, or "length": `slices` are then the evaluations of the rows that share their values.
-        `errors` is a file, .jsonl or .csv, for the `most` worst answers, the worst first. Texts are written greedily,
-        as in training, unless `decoding` says how. Rows that cannot be read are refused, unless `bad_rows` skips them.
+        `settings` are those of `DataConfig`, for data that is given; what they leave open is as in training. A look at
+        a test part is written down first. Batches are those of training, or of examples of about one length, `budget`
+        symbols together. `by` names columns of the data, or "length": `slices` are then the evaluations of the rows
+        that share their values. `errors` is a file, .jsonl or .csv, for the `most` worst answers, the worst first.
+        Texts are written greedily, as in training, unless `decoding` says how. Rows that cannot be read are refused,
+        unless `bad_rows` skips them, or the rule of the run does.
         """
         worst = 0 if errors is None else require_errors(Path(errors), most)
         task = self.task if decoding is None else self.task.writing(decoding)
@@ -220,7 +221,8 @@ class LoadedModel(Opened):
         if errors is not None:
             write_errors(Path(errors), task, evaluation, origin)
         unseen = origin.unseen(origin.prepared.parts[part])
-        return evaluation._replace(unseen=unseen, slices=_slices(task, evaluation, origin, part, columns))
+        slices = _slices(task, evaluation, origin, part, columns)
+        return evaluation._replace(unseen=unseen, slices=slices, said=origin.said)
 
     def _cross_fitted(self, task: Task, dev: Iterable[Batch[Any, Any]]) -> Task:
         """The task for rows that found its calibration: each half of them is read as the other asks for."""
@@ -239,15 +241,18 @@ class LoadedModel(Opened):
             tell_too_long(int(lengths[row]), most or 0, origin.prepared.place_of(row), ledger)
         ledger.close()
 
-    def own_rows(self, part: Part, *, bad_rows: BadRows) -> Prepared:
+    def own_rows(self, part: Part) -> Prepared:
         """The rows of a part of its run's data, read as `evaluate` reads them."""
-        return self._origin((), part, {}, bad_rows).prepared
+        return self._origin((), part, {}, None).prepared
 
-    def _origin(self, data: tuple[str | Path, ...], part: Part, settings: dict[str, Any], bad_rows: BadRows) -> Origin:
+    def _origin(
+        self, data: tuple[str | Path, ...], part: Part, settings: dict[str, Any], bad_rows: BadRows | None
+    ) -> Origin:
         if not data and settings:
             raise ConfigError(f"'{next(iter(settings))}' says how data is read, and none is given", fix="give data")
-        source = given_data(data, part, self.meaning, self.run, settings) if data else own_data(self.run, part)
-        return origin_for(source, part, self.meaning, self.reading(), bad_rows)
+        run = None if self.data is None else self.data.config
+        source = given_data(data, part, self.meaning, run, settings) if data else own_data(self.data, part)
+        return origin_for(source.under(bad_rows), part, self.meaning, self.reading())
 
     def _feed(self, budget: int | None) -> AnyFeed:
         """Batches of examples of about one length where a budget is given, else those of training."""

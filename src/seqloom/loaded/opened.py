@@ -1,5 +1,6 @@
 """A trained model that was read from its folder: what it is made of, and what is known of its training."""
 
+from functools import cached_property
 from pathlib import Path
 from typing import cast
 
@@ -8,9 +9,10 @@ import torch
 
 from seqloom.bundle import built, read_bundle
 from seqloom.bundle.places import RUN_CONFIG, run_of
-from seqloom.config.data import EncodingConfig
+from seqloom.config.data import BadRows, EncodingConfig
 from seqloom.config.reading import read
 from seqloom.config.training import RunConfig
+from seqloom.data.run_files import RunData, located
 from seqloom.models import count_parameters
 from seqloom.tasks.choosing import task_of
 
@@ -31,6 +33,11 @@ class Opened:
         self.folder = run_of(path)  # of its run, if it is still in one
         self.run = None if self.folder is None else cast(RunConfig, read(self.folder / RUN_CONFIG, RunConfig))
 
+    @cached_property
+    def data(self) -> RunData | None:
+        """What its run was told, with its files where they lie now; None of a model folder alone."""
+        return None if self.folder is None or self.run is None else located(self.folder, self.run)
+
     def __repr__(self) -> str:
         schema = self.meaning.schema
         answer = f"{len(schema.labels):,} {'tags' if schema.target == 'tags' else 'labels'}" if schema.labels else ""
@@ -50,6 +57,11 @@ class Opened:
     def sequence(self) -> str | None:
         """The column whose value all steps of a sequence share, if training read such a table."""
         return None if self.run is None else self.run.data.sequence
+
+    @property
+    def bad_rows(self) -> BadRows:
+        """The rule for bad rows that training had; of a model folder alone none is read over."""
+        return BadRows() if self.run is None else self.run.data.bad_rows
 
     @property
     def encoding(self) -> EncodingConfig:

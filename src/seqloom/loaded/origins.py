@@ -32,6 +32,7 @@ class Origin(NamedTuple):
     dataset: Dataset
     prepared: Prepared
     part: Part  # of the data set: the one that is looked at
+    said: tuple[str, ...] = ()  # how it was found and read, where that is to be known
 
     def values(self, column: str, rows: Sequence[int]) -> list[Any]:
         """What a column says of some rows, in their order; ConfigError for one that the data does not have."""

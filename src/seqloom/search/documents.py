@@ -63,7 +63,8 @@ class Collection(NamedTuple):
 
     def _sha256(self) -> str:
         """A sum that changes with the bytes of the file and with what is read of them."""
-        read = (fingerprint(self.path).sha256, self.text, self.id, self.usual, self.reading, self.bad_rows)
+        rule = (self.bad_rows.skip, self.bad_rows.share)
+        read = (fingerprint(self.path).sha256, self.text, self.id, self.usual, self.reading, rule)
         return hashlib.sha256(msgspec.json.encode(read)).hexdigest()
 
     def documents(self, ledger: Ledger | None = None) -> Iterator[Document]:

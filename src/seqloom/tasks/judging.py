@@ -54,6 +54,7 @@ class Evaluation(NamedTuple):
     unseen: Unseen = Unseen()
     slices: tuple[Slice, ...] = ()
     judge: Task | None = None  # the task that judged them
+    said: tuple[str, ...] = ()  # where the data was found and how it was read, where that is to be known
 
     def intervals(
         self, task: Task, *, resamples: int = 1000, seed: int = 0, level: float = 0.95

@@ -28,16 +28,20 @@ OF_TRAIN = ("out", "model", "size", "device", "show")  # parameters by their own
 
 
 def settings_of(
-    data: tuple[str | Path, ...], model: str | AnyModel | None, size: Size | None, settings: dict[str, Any]
+    data: tuple[str | Path, ...],
+    model: str | AnyModel | None,
+    size: Size | None,
+    settings: dict[str, Any],
+    before: DataConfig | None = None,
 ) -> tuple[DataConfig, Wishes]:
-    """What the data is, and what is wanted of the run."""
+    """What the data is, as `before` where nothing is said of a run that goes on, and what is wanted of the run."""
     for name in settings:
         _require_known(name)
     training = {**_those(settings, OF_TRAINING), **_length(settings)}
     if settings.get(FREEZE_VECTORS):
         training["freeze"] = frozen(training.get("freeze", ()), vectors=True)
     wishes = Wishes(model=model, size=size, training=training, **_those(settings, OF_WISHES))
-    return data_config(data, _those(settings, OF_DATA)), wishes
+    return data_config(data, _those(settings, OF_DATA), before), wishes
 
 
 def _those(settings: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:

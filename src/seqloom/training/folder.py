@@ -2,11 +2,12 @@
 
     RUN/config.toml    everything that was chosen; written last, so that a folder without it never began
     RUN/data.json      which data it was: sums of the files, the split, what was found
+    RUN/places.json    where its files lie (`data.run_files`)
     RUN/vocabulary/    the tokenisers and labels that were fitted
     RUN/checkpoints/   RUN/model/   RUN/metrics.jsonl   RUN/events.jsonl   RUN/looks.jsonl   RUN/.lock
 
-A run that is asked for again goes on if it is the same one (`run_changes`). Otherwise it is refused with all that
-changed and the name of a folder that is free.
+A run that is asked for again goes on if it is the same one (`run_changes`). Another one is refused, with all that
+changed and the name of a folder that is free, unless the one that is here was stopped before it kept anything.
 """
 
 import json
@@ -29,7 +30,7 @@ from seqloom.tasks.contract import Meaning
 from seqloom.training import checkpoints
 from seqloom.training.devices import Device, environment
 from seqloom.training.journal import EVENTS, METRICS
-from seqloom.training.places import CONFIG, DATA, VOCABULARY, free_name, require_place
+from seqloom.training.places import CONFIG, DATA, LOOKS, VOCABULARY, free_name, has_kept, require_place
 from seqloom.training.ranks import Ranks
 from seqloom.training.run_changes import (
     changed_entries,
@@ -43,7 +44,6 @@ from seqloom.training.vocabulary import meaning_of, vocabulary_of
 
 __all__ = ["CONFIG", "DATA", "DataFacts", "RunFolder"]
 
-LOOKS = "looks.jsonl"
 SHOWN = 6  # changes in one message
 
 Record = TypeVar("Record", Standing, Machine)
@@ -150,15 +150,12 @@ class RunFolder:
         require_place(self.path)
         durable.make_folder(self.path)
         durable.recover(self.path)
-        vocabulary = vocabulary_of(meaning)
-        if not self.has_begun():
+        vocabulary, new = vocabulary_of(meaning), not self.has_begun()
+        if new:
             self._begin(config, facts, vocabulary)
-            said: tuple[str, ...] = ()
-        else:
-            said = self._go_on(config, facts, vocabulary, environment(device, ranks))
         durable.make_folder(self.checkpoints)
         durable.recover(self.checkpoints)
-        return said
+        return () if new else self._go_on(config, facts, vocabulary, environment(device, ranks))
 
     def _begin(self, config: RunConfig, facts: DataFacts, vocabulary: dict[str, bytes]) -> None:
         contents = {name: failing.cut(memoryview(data), failing.VOCABULARY) for name, data in vocabulary.items()}
@@ -176,10 +173,14 @@ class RunFolder:
             *changed_settings(before, config),
             *changed_entries("of the vocabulary,", self.vocabulary(), vocabulary),
         ]
+        more = f"; and {len(changes) - SHOWN} more" if len(changes) > SHOWN else ""
+        told = f"{'; '.join(changes[:SHOWN])}{more}"
+        if changes and not has_kept(self.path):
+            self._begin(config, facts, vocabulary)
+            return (f"the run that was here had kept nothing, and this one begins in its place: {told}",)
         if changes:
-            more = f"; and {len(changes) - SHOWN} more" if len(changes) > SHOWN else ""
             raise ConfigError(
-                f"{self.path} holds another run: {'; '.join(changes[:SHOWN])}{more}",
+                f"{self.path} holds another run: {told}",
                 fix=f"ask for what it was, or train in a new folder: {free_name(self.path)}",
             )
         if before != config:

@@ -18,6 +18,7 @@ import torch
 from torch import nn
 
 from seqloom.config.models import AnyModel
+from seqloom.data.run_files import keep_places
 from seqloom.errors import ConfigError, DurableError, SeqloomError
 from seqloom.recipes import Size
 from seqloom.training import checkpoints
@@ -25,6 +26,7 @@ from seqloom.training.calling import settings_of
 from seqloom.training.checkpoints import Checkpoint
 from seqloom.training.devices import Device, DeviceName, choose_device
 from seqloom.training.folder import RunFolder
+from seqloom.training.known_files import with_known_names
 from seqloom.training.loop import training
 from seqloom.training.pages.writing import write_pages
 from seqloom.training.places import Home
@@ -51,7 +53,7 @@ def train_run(
     """The reports of a run in a folder: a new one, or the one that is there, which goes on."""
     place = device or choose_device("auto", resolved.config.training.precision)
     folder, main = RunFolder(out), ranks.rank == 0
-    drawn = _drawn(resolved)
+    resolved, drawn = with_known_names(folder, resolved), _drawn(resolved)
     resolved.task.require_feed(drawn, resolved.config.training.feed)
     with Stopping() as stopping, folder.held() if main else nullcontext():
         warned = _started(folder, resolved, place, ranks)
@@ -75,6 +77,7 @@ def _started(folder: RunFolder, resolved: Resolved, device: Device, ranks: Ranks
     if ranks.rank == 0:
         try:
             told["warned"] = folder.start(resolved.config, resolved.facts, resolved.task.meaning, device, ranks)
+            keep_places(folder.path, resolved.files)
         except SeqloomError as error:
             if ranks.count == 1:
                 raise _other_run(error, resolved) from error.__cause__
@@ -110,7 +113,9 @@ def _started_from(resolved: Resolved, *, new: bool) -> Resolved:
         return resolved._replace(init=None, vectors=None)
     if not init:
         return resolved._replace(init=None)
-    return resolved if resolved.init is not None else resolved._replace(init=init_bundle(init))
+    return (
+        resolved if resolved.init is not None else resolved._replace(init=init_bundle(resolved.files.get(init, init)))
+    )
 
 
 def built_model(resolved: Resolved, device: Device) -> tuple[nn.Module, tuple[str, ...]]:
@@ -130,7 +135,8 @@ def _prepared(model: nn.Module, resolved: Resolved, device: Device) -> tuple[nn.
     fit_input(model, training_texts(resolved.task, resolved.prepared, resolved.config.training.feed))
     said = start_from(model, resolved.init) if resolved.init is not None else ()
     if resolved.vectors is not None:
-        said = (*said, start_from_vectors(model, resolved.vectors, resolved.prepared, resolved.config.training.seed))
+        file = resolved.files.get(resolved.vectors, resolved.vectors)
+        said = (*said, start_from_vectors(model, file, resolved.prepared, resolved.config.training.seed))
     said = (*said, *freeze(model, resolved.config.training.freeze))
     return model.to(device.torch), said
 
@@ -162,8 +168,8 @@ def train(
     `settings` say how long (epochs, steps, symbols or seconds) and are else those of `DataConfig` (dev, task, input,
     ...), of `TrainingConfig` (rate, seed, patience, ...) and of `Wishes` (dropout, encoding, ...), each by its name.
     """
-    config, wishes = settings_of(data, model, size, settings)
     home = Home(None if out is None else Path(out))
+    config, wishes = settings_of(data, model, size, settings, home.own_data(data))
     home.require_room()
     resolved = resolve(config, wishes, home=home)
     chosen = choose_device(device, resolved.config.training.precision)

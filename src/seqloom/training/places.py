@@ -1,14 +1,22 @@
 """Where a run may be: asked before any work, so that nobody waits for data to be read and is refused then."""
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from seqloom import durable
+from seqloom.config.data import DataConfig
+from seqloom.config.reading import read
+from seqloom.config.training import RunConfig
+from seqloom.data.run_files import located, names_of
 from seqloom.durable.holding import LOCK
 from seqloom.errors import ConfigError, near_name
 
 CONFIG, DATA, VOCABULARY = "config.toml", "data.json", "vocabulary"
+LOOKS, CHECKPOINTS, MODEL = "looks.jsonl", "checkpoints", "model"
 BEFORE_CONFIG = (DATA, VOCABULARY)  # what a start that was interrupted may leave
 RUNS = Path("runs")
 
@@ -26,6 +34,23 @@ class Home(NamedTuple):
         """
         name = Path(data).name.partition(".")[0] or "data"
         return self.named or RUNS / f"{name}-{task}-{model}"
+
+    def own_run(self) -> tuple[RunConfig, RunConfig] | None:
+        """The run that goes on here, as it was told and with its files where they lie now; None where there is none."""
+        if self.named is None or not (self.named / CONFIG).is_file() or not has_kept(self.named):
+            return None
+        before: RunConfig = read(self.named / CONFIG, RunConfig)
+        return before, located(self.named, before).config
+
+    def own_data(self, given: Iterable[str | Path]) -> DataConfig | None:
+        """What the run that goes on here was told about its data; None if other files are given than it knows."""
+        run = self.own_run()
+        if run is None or self.named is None:
+            return None
+        before, own = (config.data for config in run)
+        now = msgspec.structs.replace(own, train=tuple(map(str, given)))
+        known = names_of(self.named, before, own, now)
+        return own if all(path in known for path in now.train) and len(now.train) == len(own.train) else None
 
     def require_room(self) -> None:
         """Raise ConfigError where no run can be, and HeldError where another process is at one."""
@@ -60,6 +85,13 @@ def require_place(path: Path) -> None:
             f"{path} holds {strays[0]} and no {CONFIG}, so it is not the folder of a run",
             fix=f"train in a new folder: {free_name(path)}",
         )
+
+
+def has_kept(path: Path) -> bool:
+    """Whether a run has left something in a folder that another one would take the place of."""
+    inner = (path / CHECKPOINTS).iterdir() if (path / CHECKPOINTS).is_dir() else ()
+    whole = any(not one.name.startswith(".") or ".old-" in one.name for one in inner)  # others are half written
+    return whole or (path / MODEL).exists() or (path / LOOKS).exists()
 
 
 def require_writable(path: Path) -> None:

@@ -6,7 +6,6 @@ from typing import Any
 import msgspec
 
 from seqloom.config.data import DataConfig, EncodingConfig
-from seqloom.data.problems import BadRows
 
 
 class RunsPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -16,7 +15,6 @@ class RunsPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     out: str
     settings: dict[str, Any] = {}  # of `TrainingConfig`, as plain values: the same in every run
     encoding: EncodingConfig | None = None
-    bad_rows: BadRows = BadRows()
     device: str = "auto"
     workers: int = 0  # processes that load data, for each run
 

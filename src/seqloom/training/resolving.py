@@ -21,7 +21,8 @@ from seqloom.config.models import AnyModel
 from seqloom.config.objectives import objective_of
 from seqloom.config.training import RunConfig, TrainingConfig
 from seqloom.data.preparing import Given, Prepared, prepare
-from seqloom.data.problems import BadRows, Ledger, escaped
+from seqloom.data.problems import Ledger, escaped
+from seqloom.data.run_files import is_one, located
 from seqloom.data.schema import RUNNING, Schema
 from seqloom.data.sealing import open_sealed
 from seqloom.data.sources.shelves import cache_folder
@@ -32,7 +33,7 @@ from seqloom.tasks.contract import HeadSettings, Meaning, Task
 from seqloom.tasks.reading import ENCODING
 from seqloom.training.defaults import default_encoding, default_training, told
 from seqloom.training.folder import DataFacts, RunFolder
-from seqloom.training.places import Home
+from seqloom.training.places import Home, has_kept
 from seqloom.training.solving import require_solvable
 from seqloom.training.starting import unknown_said
 from seqloom.training.wishes import Wishes
@@ -60,6 +61,7 @@ class Resolved(NamedTuple):
     folder: Path | None = None  # where it belongs, if it has a home
     before: RunConfig | None = None  # of the run that is there already
     vectors: str | None = None  # the file that a new run's vectors of words start from
+    files: dict[str, str] = {}  # noqa: RUF012  # where each file lies that the configuration names
 
 
 class _Start(NamedTuple):
@@ -76,7 +78,6 @@ def resolve(
     wishes: Wishes,
     *,
     home: Home | None = None,
-    bad_rows: BadRows = BadRows(),  # noqa: B008  # frozen
     cache: Path | None = None,
     watch: Watch | None = None,
 ) -> Resolved:
@@ -86,22 +87,24 @@ def resolve(
     the tokenisers that it started from.
     """
     _require_changeable(wishes)
-    before = _begun(home.named if home is not None else None)
-    asked, wishes = wishes, wishes if before is None else wishes.filled(before)
+    folder = home.named if home is not None else None
+    before, asked = _begun(folder), wishes
+    own = None if folder is None or before is None else located(folder, before).config  # its files where they lie now
+    wishes = wishes if own is None else wishes.filled(own)
     require_one_start(wishes)
-    start, ledger = _start(wishes, home), Ledger(bad_rows)
+    start, ledger = _start(wishes, folder, own), Ledger(data.bad_rows)
     dataset = open_sealed(data, ledger)
     _require_of_task(wishes, dataset.schema)
     plain = wishes.encoding or _usual_encoding(dataset.schema, start)
     encoding = worded(plain, wishes, dataset.schema)
     width = vector_width(encoding, before)
-    given = _given(start.meaning, dataset.schema) if start is not None else _own_words(before, home)
+    given = _given(start.meaning, dataset.schema) if start is not None else _own_words(folder, own)
     place = cache if cache is not None else cache_folder() / "prepared"
     prepared = prepare(dataset, encoding, ledger, cache=place, watch=watch, given=given)
     task = task_of(Meaning.of(prepared)).deciding_by(wishes.training.get("metric"))
     folder = None if home is None else home.folder(dataset.config.train[0], task.name, _name(task, wishes, start))
     if before is None and _begun(folder) is not None:  # a home that nobody named, and a run is there
-        return resolve(data, asked, home=Home(folder), bad_rows=bad_rows, cache=cache, watch=watch)
+        return resolve(data, asked, home=Home(folder), cache=cache, watch=watch)
     model, recipe, said = _model(task, wishes, prepared, start, before, width)
     settings = default_training(prepared, recipe, wishes.size or "small", wishes.training)
     settings["rate"] = min(settings["rate"], _learned_at(start))
@@ -118,8 +121,9 @@ def resolve(
 
 
 def _begun(folder: Path | None) -> RunConfig | None:
-    """The configuration of the run in a folder, if one has begun there."""
-    return RunFolder(folder).config() if folder is not None and RunFolder(folder).has_begun() else None
+    """The configuration of the run in a folder, if one has begun there and kept something; else it starts again."""
+    kept = folder is not None and RunFolder(folder).has_begun() and has_kept(folder)
+    return RunFolder(folder).config() if folder is not None and kept else None
 
 
 def _name(task: Task, wishes: Wishes, start: _Start | None) -> str:
@@ -153,14 +157,14 @@ def init_bundle(name: str) -> Bundle:
     return read_bundle(model_folder(name))
 
 
-def _start(wishes: Wishes, home: Home | None) -> _Start | None:
+def _start(wishes: Wishes, folder: Path | None, own: RunConfig | None) -> _Start | None:
     """What the run starts from; None where that is nothing."""
     name = wishes.training.get("init")
     if not name:
         return None
-    run = None if home is None or home.named is None else RunFolder(home.named)
-    if run is not None and run.has_begun() and (before := run.config()).training.init == name:
-        return _Start(before.model, run.meaning(), None)
+    mine = None if own is None else own.training.init
+    if folder is not None and own is not None and mine and is_one(mine, name):
+        return _Start(own.model, RunFolder(folder).meaning(), None)
     bundle = init_bundle(name)
     return _Start(
         bundle.config,
@@ -194,12 +198,11 @@ def _given(meaning: Meaning, found: Schema) -> Given:
     return Given(None, meaning.tokenizer, meaning.target_tokenizer)
 
 
-def _own_words(before: RunConfig | None, home: Home | None) -> Given | None:
+def _own_words(folder: Path | None, own: RunConfig | None) -> Given | None:
     """The tokenisers of the run itself, if it has begun with words of a file that nobody needs any more."""
-    if before is None or before.encoding.vectors is None:
+    if folder is None or own is None or own.encoding.vectors is None:
         return None
-    assert home is not None and home.named is not None, "a run that has begun has a home"
-    meaning = RunFolder(home.named).meaning()
+    meaning = RunFolder(folder).meaning()
     return Given(None, meaning.tokenizer, meaning.target_tokenizer)
 
 

@@ -5,6 +5,7 @@ a greater length of the same kind              goes on, also behind its end
 a step in more pieces                          goes on: less memory, the same gradient
 another patience                               goes on: it decides when to stop, not what was trained
 `keep`                                         goes on: it decides which checkpoints stay, not what is in them
+another rule for bad rows                      goes on: it decides whether data is refused, not which rows are read
 torch, python, device, threads, processes      goes on and says so: right, but perhaps not to the last bit
 """
 
@@ -18,7 +19,7 @@ from seqloom.config.training import CosineConfig, LinearConfig, RunConfig, Train
 from seqloom.errors import ConfigError
 from seqloom.training.standing import Environment, Standing
 
-FREE = {"training.keep", "training.patience"}
+FREE = {"training.keep", "training.patience", "data.bad_rows.skip", "data.bad_rows.share"}
 LENGTH, PIECES = "training.length.count", "training.pieces"
 
 

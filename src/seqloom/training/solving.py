@@ -104,7 +104,7 @@ class Solver(Update):
             )
         self._session, self._newton = session, config.optimiser
         self._model, self._ranks, self._device = session.model, session.ranks, session.device
-        self._loss, self._average, self._carried = LossOf(session.task, session.model, session.device), None, None
+        self._loss, self._average, self._carried = LossOf(session.model, session.device), None, None
         linear = cast(SequenceModel, session.model)
         self._source = cast(Tfidf, linear.encoder.input)
         self._scored = Scored(copy.deepcopy(linear.head).to("cpu", torch.float64))

@@ -18,8 +18,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from seqloom.config.data import BadRows
 from seqloom.config.training import NewtonConfig, RunConfig, StepsConfig
-from seqloom.data.problems import BadRows
+from seqloom.data.run_files import located
 from seqloom.durable import temporary_folder, write_file
 from seqloom.errors import ConfigError, DurableError, near_name
 from seqloom.training import checkpoints
@@ -104,7 +105,7 @@ def verify_resume(run: str | Path, *, steps: int = STEPS, device: DeviceName = "
     if not (folder / CONFIG).is_file():
         fix = near_name(folder) if not folder.exists() else "name the folder that `seqloom train --out` made"
         raise ConfigError(f"{folder} is no run folder: it has no {CONFIG}", fix=fix)
-    short = shortened(RunFolder(folder).config(), schedule)
+    short = shortened(located(folder, RunFolder(folder).config()).config, schedule)
     choose_device(device, short.training.precision)  # refused here, and not three processes later
     with temporary_folder("verify") as place:
         return _proof(folder, place, short, schedule, _Child(place, device, workers))
@@ -199,7 +200,7 @@ def short_run(config: Path, out: Path, device: DeviceName, workers: int) -> int:
     asked = RunFolder(config.parent).config()
     wishes = Wishes(model=asked.model, training=msgspec.structs.asdict(asked.training), encoding=asked.encoding)
     lenient = BadRows(skip=True, share=1.0)  # the run whose configuration it is has decided about them
-    resolved = resolve(asked.data, wishes, bad_rows=lenient)
+    resolved = resolve(msgspec.structs.replace(asked.data, bad_rows=lenient), wishes)
     place = choose_device(device, asked.training.precision, asked.training.deterministic)
     *_, last = train_run(out, resolved, device=place, workers=workers)
     assert isinstance(last, Ended), "the last report"

@@ -37,15 +37,15 @@ def run_trial(claimed: Claimed, study: Study, plan: Plan, ground: Ground, deadli
         yield TrialBegun(claimed.number, folder, params, claimed.is_default)
         yield from _trained(claimed, study, plan, resolved, deadline)
     except (ConfigError, DataError, KernelError) as error:  # a disk concerns the whole tuning
-        study.failed(claimed.trial, str(error))
-        yield TrialEnded(claimed.number, "failed", None, False, str(error))
+        study.failed(claimed.trial, error.in_brief)
+        yield TrialEnded(claimed.number, "failed", None, False, error.in_brief)
 
 
 def _resolved(claimed: Claimed, plan: Plan, ground: Ground) -> tuple[Params, Resolved]:
     """The run of a trial, and its parameters as they stand in it."""
     params = drawn(claimed.trial, plan)
     wishes = default_wishes(plan) if claimed.is_default else wishes_of(params, plan, ground)
-    resolved = resolve(plan.data, wishes, bad_rows=plan.bad_rows, cache=cache_of(plan))
+    resolved = resolve(plan.data, wishes, cache=cache_of(plan))
     return used(resolved.config, wishes, plan), resolved
 
 

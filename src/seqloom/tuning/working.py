@@ -41,7 +41,7 @@ class Opening:
     def _resolved(self) -> Resolved:
         """The run that nobody tuned: it reads the data once for all."""
         plan = self.plan
-        resolved = resolve(plan.data, default_wishes(plan), bad_rows=plan.bad_rows, cache=cache_of(plan))
+        resolved = resolve(plan.data, default_wishes(plan), cache=cache_of(plan))
         if not len(resolved.prepared.parts["dev"]):
             raise ConfigError("there is no dev part to tune on", fix="give --dev FILE, or --shares 10%,10%")
         return resolved

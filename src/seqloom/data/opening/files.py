@@ -88,7 +88,7 @@ def _obstacles(path: Path, inputs: Iterable[Path]) -> Iterator[tuple[str, str]]:
     folder, page = path.parent, "give the path of a page, such as report.html"
     if is_folder(path):
         yield "this is a folder", page
-    if any(_are_same(path, given) for given in inputs):
+    if any(are_same(path, given) for given in inputs):
         yield "this is the data itself, which the page would replace", page
     if kind := _other_kind(path):
         yield f"this is {kind}, which the page would replace", page
@@ -115,7 +115,8 @@ def _kind(mode: int) -> str:
     return next((name for is_kind, name in KINDS if is_kind(mode)), "something else")
 
 
-def _are_same(one: Path, other: Path) -> bool:
+def are_same(one: Path, other: Path) -> bool:
+    """Whether two paths lead to one file or folder that is there."""
     try:
         return one.samefile(other)
     except (OSError, ValueError):  # one of them is not there, or its name is too strange

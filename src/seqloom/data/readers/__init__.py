@@ -120,7 +120,7 @@ def _format(paths: tuple[Path, ...], reading: ReadingConfig, ledger: Ledger) -> 
 
 def _require_no_table(path: Path, ledger: Ledger) -> None:
     """Refuse a table among the files of parallel text: more likely it is another part."""
-    found = _known_format(path)
+    found = known_format(path)
     if found not in (None, "text"):
         text = f"two files are parallel text, and this is {found}"
         fix = (
@@ -129,7 +129,7 @@ def _require_no_table(path: Path, ledger: Ledger) -> None:
         ledger.bad_file("file.format", text, Place(str(path)), fix)
 
 
-def _known_format(path: Path) -> Format | None:
+def known_format(path: Path) -> Format | None:
     """The format that the extension stands for, if there is one."""
     bare = path.with_suffix("") if path.suffix.lower() in PACKED else path
     found = EXTENSIONS.get(bare.suffix.lower())
@@ -142,14 +142,14 @@ def as_lines(path: Path, reading: ReadingConfig) -> ReadingConfig:
     >>> [as_lines(Path(f"letters{end}"), ReadingConfig()).format for end in (".en", ".csv")]
     ['text', None]
     """
-    named = reading.format is not None or _known_format(path) is not None or is_folder(path)
+    named = reading.format is not None or known_format(path) is not None or is_folder(path)
     other = {".json", *pictures.FORMATS} & {suffix.lower() for suffix in path.suffixes}
     return reading if named or other else msgspec.structs.replace(reading, format="text")
 
 
 def format_of(path: Path, ledger: Ledger) -> Format:
     """The format that the extension stands for; anything else is refused."""
-    found = _known_format(path)
+    found = known_format(path)
     if found is None:
         require_regular(path, ledger)
         require_magic(path, "text", ledger)
@@ -189,7 +189,7 @@ def _names_inside(root: Path, ledger: Ledger) -> Iterator[str]:
 
 def _refuse_flat(root: Path, ledger: Ledger) -> None:
     """Refuse a folder without class folders; if one file of data is in it, that may be what is meant."""
-    files = [path for path in root.iterdir() if not path.name.startswith(".") and _known_format(path) and is_file(path)]
+    files = [path for path in root.iterdir() if not path.name.startswith(".") and known_format(path) and is_file(path)]
     if len(files) == 1:
         text = "this is a folder without class folders"
         ledger.bad_file("file.is_dir", text, Place(str(root)), f"give the file in it: {files[0]}")
