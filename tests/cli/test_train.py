@@ -238,7 +238,7 @@ def test_help_tells_the_run_before_the_model_and_the_data_last() -> None:
         ("--warm-up", f"{defaults.WARM_UP} at most"),
         ("--clip", f"else {TrainingConfig().clip:g};"),
         ("--keep", f"else {TrainingConfig().keep}."),
-        ("--optimiser", f"else {TrainingConfig().optimiser.kind()}."),
+        ("--optimiser", f"else {TrainingConfig().optimiser.kind()},"),
         ("--rate", "else by model and size"),
         ("--dropout", "else by the recipe"),
     ],
