@@ -15,6 +15,7 @@ from seqloom.config.training import (
     NewtonConfig,
     PlateauConfig,
     SgdConfig,
+    StepsConfig,
     StreamsConfig,
 )
 from seqloom.training.front import Resolved, Wishes, resolve
@@ -63,7 +64,7 @@ CASES = {
     "linear": Case(
         {"train": ("labels.csv",), "split": ColumnSplit(column="split")},
         "linear",
-        {"optimiser": NewtonConfig(strengths=(1.0, 0.1), tolerance=0.0)},  # 100 steps each
+        {"length": StepsConfig(count=120), "optimiser": NewtonConfig(strengths=(1.0, 0.1), tolerance=0.0)},
     ),
 }
 

@@ -84,7 +84,8 @@ def _recorded(path: Path, signals: tuple[int, ...], while_saving: bool) -> None:
 
     def recorded(self: Any, step: Any) -> None:
         take(self, step)
-        os.write(handle, f"{self.standing.step} {' '.join(step.batch.ids)}\n".encode())
+        ids = step.batch.ids if step.batch is not None else ()
+        os.write(handle, f"{self.standing.step} {' '.join(ids)}\n".encode())
         if signals and self.standing.step == SIGNALLED:
             _send(signals, while_saving)
 
