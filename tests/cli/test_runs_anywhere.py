@@ -79,6 +79,7 @@ def project(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
 # The rule for bad rows
 
 
+@pytest.mark.slow
 def test_a_run_that_skipped_bad_rows_needs_no_option_again(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(project)
     assert "6 examples of the dev part" in fine("evaluate", "run")
@@ -143,6 +144,7 @@ def test_an_error_inside_a_diagnosis_is_a_plain_sentence(project: Path) -> None:
 # Places
 
 
+@pytest.mark.slow
 def test_a_run_works_from_any_folder(project: Path) -> None:
     run = project / "run"
     assert "6 examples of the dev part" in fine("evaluate", run)
@@ -155,6 +157,7 @@ def test_a_run_works_from_any_folder(project: Path) -> None:
     assert "done after 7 steps" in fine("train", project / "run/../data/reviews.csv", "--out", run, "--steps", 7)
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_from_elsewhere_ends_with_the_same_bytes(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
