@@ -23,7 +23,7 @@ def _input_scale(body: Body, inputs: AnyInput) -> float:
     """What makes inputs as large as the sinusoids that are added to them, at the start of training.
 
     A table of vectors starts at width^-1/2, and sinusoids have a root mean square of 2^-1/2. Shrinking the sinusoids
-    instead was measured too: scores of attention then start near zero, and order is learned late (docs/why-scale.md).
+    instead was measured too: scores of attention then start near zero, and order is learned late (docs/recipes.md).
     Numbers and pixels are mapped to about the size of sinusoids.
     """
     looked_up = isinstance(inputs, TokensConfig | NgramsConfig | SpelledConfig)
