@@ -148,7 +148,9 @@ def evaluated(
         "validate_every": plan.steps,
         "seed": seed,
     }
-    wishes = Wishes(family, "tiny", 0.0, head=head, training=training, encoding=EncodingConfig(tokenizer=WordsConfig()))
+    words = EncodingConfig(tokenizer=WordsConfig())
+    # what a family makes of words: letters, which taggers read by default, would say some of it
+    wishes = Wishes(family, "tiny", 0.0, head=head, training=training, encoding=words, letters="none")
     resolved = resolve(data, wishes, cache=folder.parent / "cache")
     for _ in train_run(folder, resolved, device=choose_device("cpu", "float32"), workers=0):
         pass
