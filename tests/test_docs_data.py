@@ -16,7 +16,7 @@ from seqloom.data.synthetic import NAMES
 
 ROOT = Path(__file__).parents[1]
 CODE = re.compile(r'"([a-z]+\.[a-zA-Z_0-9]+)"')
-NO_CODES = {"facts.json", "meta.json", "a.conll"}  # names of files
+NO_CODES = {"facts.json", "meta.json", "data.json", "places.json", "a.conll"}  # names of files
 
 
 def page(name: str) -> str:

@@ -119,7 +119,7 @@ def _chosen(ended: Ended, task: "Task") -> list[str]:
     names = dict.fromkeys((task.metric.name, *ended.metrics))
     found = {name: ended.metrics[name] for name in names if name in ended.metrics}
     if not found:
-        return ["no dev part to score"]
+        return ["nothing was scored on a dev part"]
     if ended.chosen_step == ended.best_step:
         return [f"best on the dev part, at step {ended.best_step:,}: {_scores(found)}"]
     return [

@@ -48,6 +48,11 @@ def choice_said(summary: "RunSummary") -> str:
     best, chosen, name = summary.best, summary.chosen, summary.metric.name
     if best is None or chosen is None or best.step == chosen.step:
         return ""
+    if best.metrics.get(name) == chosen.metrics.get(name):
+        return (
+            f"Step {best.step:,} has the same {name} and a lower loss. The {name} decides, so the later weights were "
+            "chosen."
+        )
     return (
         f"Step {best.step:,} scored best, with {name} {value(best.metrics.get(name))} against "
         f"{value(chosen.metrics.get(name))}: no more than one standard error, so the later weights were chosen."
