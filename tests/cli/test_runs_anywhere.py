@@ -261,6 +261,12 @@ def test_of_two_files_the_one_that_training_read_is_taken_and_told(project: Path
         shutil.rmtree(trained)
 
 
+def test_a_file_beside_the_run_that_training_never_read_is_told(project: Path) -> None:
+    write_reviews(project / "data/reviews.csv", 30)
+    said = fine("evaluate", project / "run")
+    assert f"data: {project}/data/reviews.csv is not what training read: the contents differ" in said
+
+
 def test_a_run_folder_that_moved_alone_finds_its_data_and_says_where(project: Path, tmp_path: Path) -> None:
     fine("train", "--out", project / "run", "--steps", 5)  # here its data is known by its full path
     (tmp_path / "far/away").mkdir(parents=True)
@@ -421,5 +427,5 @@ def test_a_run_that_was_stopped_before_it_kept_anything_starts_again_with_the_sa
 def test_a_run_that_kept_something_is_not_replaced(project: Path) -> None:
     refused = seqloom_("train", "--out", project / "run", "--steps", 5, "--bad-rows", "skip")
     assert refused.exit_code == 0
-    refused = seqloom_("train", project / "data/reviews.csv", "--out", project / "run", "--rate", 0.5)
-    assert isinstance(refused.exception, ConfigError) and "holds another run: --rate was" in str(refused.exception)
+    refused = seqloom_("train", project / "data/reviews.csv", "--out", project / "run", "--clip", 0.5)
+    assert isinstance(refused.exception, ConfigError) and "holds another run: --clip was" in str(refused.exception)

@@ -14,13 +14,16 @@ import pytest
 
 import seqloom
 from seqloom.comparing import Comparison, Plan, referee
+from seqloom.comparing.opening import usual
 from seqloom.comparing.plan import Budget, Entry
 from seqloom.comparing.reports import ComparisonBegun, ComparisonEnded, ComparisonReport, RunBegun, RunEnded
-from seqloom.comparing.running import judgement
+from seqloom.comparing.running import judgement, resolved_run
 from seqloom.config.data import ColumnSplit, DataConfig, EncodingConfig, GivenSplit
+from seqloom.config.training import EpochsConfig, NewtonConfig
 from seqloom.data.problems import BadRows
 from seqloom.durable import read_lines
 from seqloom.errors import ConfigError
+from seqloom.training.front import Wishes, resolve
 from training_common import write_data
 
 pytestmark = pytest.mark.slow
@@ -65,6 +68,21 @@ class Done:
         return {name: one.statistics for name, one in found.items() if one is not None}
 
 
+def test_the_usual_budget_does_not_depend_on_the_order_of_the_models(data: Path, tmp_path: Path) -> None:
+    amounts = set()
+    for names in (("linear", "bag"), ("bag", "linear")):
+        asked = plan(data, tmp_path, models=names, budget=Budget(kind="symbols", amount=None))
+        amounts.add(usual(asked, resolve(asked.data, Wishes(model=names[0], size="tiny"))))
+    assert len(amounts) == 1
+
+
+def test_a_budget_does_not_end_what_is_solved(data: Path, tmp_path: Path) -> None:
+    found, _ = resolved_run(plan(data, tmp_path, budget=Budget(kind="symbols", amount=1)), Entry("linear", 0))
+    training = found.config.training
+    assert isinstance(training.optimiser, NewtonConfig)
+    assert training.length == EpochsConfig(count=len(training.optimiser.strengths))
+
+
 @pytest.fixture(scope="module")
 def done(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Done:
     return Done(plan(data, tmp_path_factory.mktemp("comparison") / "out"))
@@ -88,7 +106,8 @@ def test_every_run_is_an_ordinary_run_folder_that_read_the_same_symbols(done: Do
     lines = [one for one in read_lines(folder / "results.jsonl").records if one["kind"] == "run"]
     assert len(lines) == 6
     assert {one["ended"] for one in lines} == {"done"}
-    assert all(2000 <= one["symbols"] <= 2500 for one in lines), "the last step may go beyond"
+    budgets = [one["symbols"] for one in lines if one["model"] != "linear"]  # which is solved, and reads as it needs
+    assert len(budgets) == 4 and all(2000 <= symbols <= 2500 for symbols in budgets), "the last step may go beyond"
 
 
 def test_the_score_of_a_model_is_the_mean_of_what_its_runs_evaluate_to(done: Done) -> None:

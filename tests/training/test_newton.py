@@ -15,7 +15,7 @@ from seqloom.bundle import read_bundle
 from seqloom.config.data import DataConfig
 from seqloom.config.heads import ClassHeadConfig, LabelsHeadConfig, MappedHead, NumberHeadConfig
 from seqloom.config.inputs import NgramsConfig, TfidfConfig, TokensConfig
-from seqloom.config.training import AdamWConfig, EpochsConfig, NewtonConfig, TrainingConfig
+from seqloom.config.training import AdamWConfig, CosineConfig, EpochsConfig, NewtonConfig
 from seqloom.diagnosis.front import OF_STEPS, diagnose
 from seqloom.diagnosis.range_test import range_test
 from seqloom.errors import ConfigError
@@ -258,6 +258,10 @@ def test_without_a_dev_part_the_usual_strength_is_solved(data: DataConfig) -> No
     prepared = resolved(data).prepared
     bare = prepared._replace(parts=prepared.parts | {"dev": prepared.parts["dev"][:0]})
     assert default_training(bare, "linear", "tiny", {})["optimiser"].strengths == (1.0,)
+    one = default_training(bare, "linear", "tiny", {"optimiser": NewtonConfig(strengths=(0.1,))})
+    assert one["optimiser"].strengths == (0.1,) and one["length"].count == 1
+    with pytest.raises(ConfigError, match="no dev part to choose among 7 strengths"):
+        default_training(bare, "linear", "tiny", {"optimiser": NewtonConfig()})
 
 
 def test_pairs_of_words_are_for_short_texts(data: DataConfig, tmp_path: Path) -> None:
@@ -271,9 +275,11 @@ def test_pairs_of_words_are_for_short_texts(data: DataConfig, tmp_path: Path) ->
     ("refused", "said"),
     [
         (lambda data: resolved(data, "cnn", optimiser=NewtonConfig()), "newton solves linear models"),
-        (lambda _: TrainingConfig(optimiser=NewtonConfig(), average=0.9), "average: newton solves for all"),
-        (lambda _: TrainingConfig(optimiser=NewtonConfig(), freeze=("*.bias",)), "freeze: newton solves"),
+        (lambda data: resolved(data, average=0.9), "average: newton solves for all"),
+        (lambda data: resolved(data, freeze=("*.bias",)), "freeze: newton solves"),
         (lambda data: resolved(data, average_last=3), "average_last: newton solves"),
+        (lambda data: resolved(data, optimiser=NewtonConfig(), rate=0.1), "rate: newton solves"),
+        (lambda data: resolved(data, optimiser=NewtonConfig(), schedule=CosineConfig()), "schedule: newton solves"),
     ],
 )
 def test_what_newton_cannot_do_is_refused(refused: Callable[[DataConfig], Any], said: str, data: DataConfig) -> None:

@@ -26,6 +26,7 @@ from seqloom.tuning.results import Results, TrialResult
 from seqloom.tuning.space import drawn, near, require_searchable, used, wishes_of
 from seqloom.tuning.storage import NETWORK, file_system, open_storage, require_local, version_said
 from seqloom.tuning.study import Study
+from seqloom.tuning.working import Opening
 
 ONE = RangeConfig(low=0.1, high=0.1)
 PARAMS = {"model": "cnn", "size": "tiny", "dropout": 0.2, "rate": 0.01, "batch": 512, "decay": 0.05}
@@ -53,6 +54,17 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Ground:
     data = DataConfig(train=(str(folder / "train.csv"),), dev=(str(folder / "dev.csv"),))
     wishes = Wishes(model="cnn", size="tiny", training={"length": EpochsConfig(count=30)})
     return Ground(resolve(data, wishes, cache=folder / "cache"))
+
+
+def test_batches_are_searched_around_the_usual_one_whichever_model_comes_first(ground: Ground, tmp_path: Path) -> None:
+    found = set()
+    for names in (("linear", "cnn"), ("cnn", "linear")):
+        out = tmp_path / names[0]
+        out.mkdir()
+        opening = Opening(a_plan(out, data=ground.first.config.data, space=SpaceConfig(models=names)))
+        found.add(opening.plan.space.batch)
+        opening.close()
+    assert len(found) == 1
 
 
 def some_results(count: int, **changes: Any) -> Results:

@@ -11,12 +11,12 @@ import msgspec
 from seqloom.comparing.plan import Budget, Plan
 from seqloom.comparing.running import wishes_of
 from seqloom.config.data import ColumnSplit, DataConfig, RandomSplit
-from seqloom.config.training import EpochsConfig
 from seqloom.data.sizes import sizes_of
 from seqloom.data.synthetic import NAMES
 from seqloom.durable import write_file
 from seqloom.errors import ConfigError
 from seqloom.tasks.contract import HeadSettings, Task
+from seqloom.training.defaults import usual_epochs
 from seqloom.training.front import Resolved, resolve
 
 ASKED = "comparison.json"
@@ -106,9 +106,9 @@ def usual(plan: Plan, first: Resolved) -> float:
         return SECONDS
     if plan.budget.kind == "parameters":
         return float(first.task.model(first.task.recipes()[0], plan.size, HeadSettings()).parameters())
-    prepared, length = first.prepared, first.config.training.length
+    prepared = first.prepared
     symbols = int(sizes_of(prepared.schema, prepared.columns)[prepared.parts["train"]].sum())
-    return float(symbols * (length.count if isinstance(length, EpochsConfig) else 1))
+    return float(symbols * usual_epochs(symbols))
 
 
 def _require_part(plan: Plan, first: Resolved) -> None:

@@ -17,7 +17,7 @@ from safetensors import numpy as safetensors
 from seqloom.comparing.plan import Budget, Entry, Plan
 from seqloom.comparing.reports import RunBegun, RunEnded, Why
 from seqloom.comparing.scaling import scaled
-from seqloom.config.training import SecondsConfig, SymbolsConfig, TrainingConfig
+from seqloom.config.training import EpochsConfig, NewtonConfig, SecondsConfig, SymbolsConfig, TrainingConfig
 from seqloom.durable import commit_folder, make_folder, read_file_of
 from seqloom.errors import ConfigError, DamagedError, DataError, KernelError
 from seqloom.loaded import load
@@ -87,6 +87,11 @@ def resolved_run(plan: Plan, entry: Entry) -> tuple[Resolved, str]:
     """The run of an entry with nothing left open, and what is to be known about its size."""
     wishes = wishes_of(plan, entry.model, entry.seed)
     resolved = resolve(plan.data, wishes, cache=plan.cache)
+    training = resolved.config.training
+    if plan.budget.kind == "symbols" and isinstance(training.optimiser, NewtonConfig):
+        # a budget would end it before it is solved, and what is solved has no use for more
+        solved = msgspec.structs.replace(training, length=EpochsConfig(count=len(training.optimiser.strengths)))
+        return resolved._replace(config=msgspec.structs.replace(resolved.config, training=solved)), ""
     if plan.budget.kind != "parameters" or plan.budget.amount is None:
         return resolved, ""
     model, said = scaled(resolved.config.model, round(plan.budget.amount))

@@ -195,6 +195,10 @@ class TrainingConfig(Config, tag="training", kw_only=True):
         others = {name: getattr(self, name) for name in ("average", "compile", "freeze") if getattr(self, name)}
         if self.average_last > 1:
             others["average_last"] = self.average_last
+        if self.rate != 1.0:
+            others["rate"] = self.rate
+        if self.schedule != ConstantConfig():
+            others["schedule"] = self.schedule.kind()
         if others:
             raise ConfigError(
                 f"{', '.join(others)}: newton solves for all weights at once", fix="leave it out, or take adamw"

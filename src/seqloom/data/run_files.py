@@ -90,6 +90,8 @@ class _Search:
         if not are_same(first, taken):
             why = "holds something else" if first in there else "is not there"
             self.said.append(f"data: {shown}; {first}, its place seen from the run, {why}")
+        if not are_same(absolute, taken) and self.is_other(name, taken):
+            self.said.append(f"data: {shown} is not what training read: the contents differ")
         return shown
 
     def _chosen(self, name: str, there: list[Path]) -> Path:
@@ -98,6 +100,10 @@ class _Search:
         if not others:
             return there[0]
         return next((path for path in (there[0], *others) if self.has_sums(name, path)), there[0])
+
+    def is_other(self, name: str, path: Path) -> bool:
+        """Whether training is known to have read something else by this name."""
+        return bool(dict(_below(self.sums, name))) and not self.has_sums(name, path)
 
     def has_sums(self, name: str, path: Path) -> bool:
         """Whether there is what training read by this name: the file, or every file of a folder."""

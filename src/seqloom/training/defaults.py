@@ -28,6 +28,7 @@ from seqloom.config.training import (
 from seqloom.data.preparing import Prepared
 from seqloom.data.schema import RUNNING, Schema
 from seqloom.data.sizes import sizes_of, usual_budget
+from seqloom.errors import ConfigError
 from seqloom.recipes import Size
 from seqloom.training.wishes import Wishes
 
@@ -85,12 +86,11 @@ def default_training(prepared: Prepared, recipe: str, size: Size, named: Mapping
     """
     optimiser, by_steps = named.get("optimiser"), {"optimiser", "rate", "schedule"} & named.keys()
     if isinstance(optimiser, NewtonConfig) or (recipe == "linear" and not by_steps):
-        return _solving(prepared, optimiser or NewtonConfig())
+        return _solving(prepared, optimiser)
     symbols = int(sizes_of(prepared.schema, prepared.columns)[prepared.parts["train"]].sum())
     budget = usual_budget(symbols)
     steps = max(1, symbols // budget)
-    epochs = max(FEWEST, min(MOST, round(STEPS / steps)))
-    length = named.get("length") or EpochsConfig(count=epochs)
+    length = named.get("length") or EpochsConfig(count=usual_epochs(symbols))
     rate = default_rate(recipe, size)
     schedule = ConstantConfig() if recipe == "linear" else LinearConfig(warm_up=_warm_up(length, steps, budget))
     return {
@@ -102,10 +102,20 @@ def default_training(prepared: Prepared, recipe: str, size: Size, named: Mapping
     }
 
 
-def _solving(prepared: Prepared, optimiser: NewtonConfig) -> dict[str, Any]:
+def usual_epochs(symbols: int) -> int:
+    """How often a training set of so many symbols is usually read."""
+    return max(FEWEST, min(MOST, round(STEPS / max(1, symbols // usual_budget(symbols)))))
+
+
+def _solving(prepared: Prepared, named: NewtonConfig | None) -> dict[str, Any]:
     """Every strength once, until the dev part likes none better; without one, the strength that is usual."""
-    if not len(prepared.parts["dev"]):
-        optimiser = NewtonConfig(strengths=(1.0,))
+    judged = bool(len(prepared.parts["dev"]))
+    if named is not None and not judged and len(named.strengths) > 1:
+        raise ConfigError(
+            f"there is no dev part to choose among {len(named.strengths)} strengths of newton by",
+            fix="give --dev FILE or --shares, or leave --optimiser out: the strength is 1 then",
+        )
+    optimiser = named or (NewtonConfig() if judged else NewtonConfig(strengths=(1.0,)))
     return {
         "feed": ByLengthConfig(budget=SOLVED_BATCH),
         "length": EpochsConfig(count=len(optimiser.strengths)),

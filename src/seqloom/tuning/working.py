@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from seqloom.config.training import AdamWConfig, NewtonConfig
 from seqloom.errors import ConfigError
 from seqloom.training.front import Resolved, resolve
 from seqloom.tuning.ground import Ground
@@ -41,7 +42,11 @@ class Opening:
     def _resolved(self) -> Resolved:
         """The run that nobody tuned: it reads the data once for all."""
         plan = self.plan
-        resolved = resolve(plan.data, default_wishes(plan), cache=cache_of(plan))
+        wishes = default_wishes(plan)
+        resolved = resolve(plan.data, wishes, cache=cache_of(plan))
+        if isinstance(resolved.config.training.optimiser, NewtonConfig):  # searched are steps by batches
+            wishes = wishes._replace(training={**wishes.training, "optimiser": AdamWConfig()})
+            resolved = resolve(plan.data, wishes, cache=cache_of(plan))
         if not len(resolved.prepared.parts["dev"]):
             raise ConfigError("there is no dev part to tune on", fix="give --dev FILE, or --shares 10%,10%")
         return resolved
