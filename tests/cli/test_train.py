@@ -435,7 +435,7 @@ def test_the_figures_of_a_calibrated_model_are_told_beside_those_of_the_look_tha
     (tmp_path / "model" / "config.json").write_text(json.dumps({"notes": notes}))
     ended = Ended(48, "done", 48, 48, {"accuracy": 0.75, "loss": 0.5}, pace(), 0)
     summary(tmp_path, ended, task("text", "label"), json=False)
-    assert ("calibrated, as the model answers now: loss 0.25\n" in capsys.readouterr().out) is fitted
+    assert ("calibrated, each half of dev by the other half: loss 0.25\n" in capsys.readouterr().out) is fitted
     summary(tmp_path, ended, task("text", "label"), json=True)
     assert json.loads(capsys.readouterr().out)["calibrated"] == ({"loss": 0.25} if fitted else {})
 

@@ -99,7 +99,7 @@ def summary(out: Path, ended: Ended, task: "Task", *, json: bool) -> None:
         Screen().print(msgspec.json.encode(record).decode(), markup=False, soft_wrap=True)
         return
     lines = [f"{WHY[ended.why]} after {ended.step:,} steps, {duration(ended.pace.seconds)}", *_chosen(ended, task)]
-    lines += [f"  calibrated, as the model answers now: {_scores(calibrated)}"] if calibrated else []
+    lines += [f"  calibrated, each half of dev by the other half: {_scores(calibrated)}"] if calibrated else []
     lines += [f"  {name:7} {place}" for name, place in places.items() if place.exists()]
     for line in (*lines, "next:", *_next(escaped(str(out)), task)):
         Screen().print(line, markup=False, soft_wrap=True)

@@ -138,7 +138,7 @@ def told(settings: TrainingConfig) -> str:
     patience = f"patience {settings.patience}" if settings.patience else "no end before that"
     if isinstance(settings.optimiser, NewtonConfig):
         strengths = ", ".join(f"{strength:g}" for strength in settings.optimiser.strengths)
-        return f"training: solved by newton for {length.count:,} {length.kind()}, L2 strengths {strengths}, {patience}"
+        return f"training: solved by newton, one epoch for each L2 strength of {strengths}, {patience}"
     size = f"{feed.budget:,}" if isinstance(feed, ByLengthConfig) else f"{feed.rows:,} x {feed.length:,}"
     kind = "" if isinstance(feed, ByLengthConfig) else f" in {feed.kind()}"
     rises = f", warm-up {schedule.warm_up:,}" if schedule.warm_up else ""
