@@ -64,7 +64,7 @@ CASES = {
     "linear": Case(
         {"train": ("labels.csv",), "split": ColumnSplit(column="split")},
         "linear",
-        {"length": StepsConfig(count=120), "optimiser": NewtonConfig(strengths=(1.0, 0.1), tolerance=0.0)},
+        {"length": StepsConfig(count=120), "optimiser": NewtonConfig(strengths=(1.0, 0.1), tolerance=0.0), "rate": 1.0},
     ),
 }
 
