@@ -66,7 +66,7 @@ def test_files_are_read_once_for_a_run_and_not_where_every_word_is_known(
 ) -> None:
     told = Told(tmp_path, ".csv", TRAIN, "text,label\na fine film,good\na bad film,bad\n")
     assert told.shown() == ["a fine film", "a bad film"]
-    monkeypatch.setattr(originals, "open_sealed", None)
+    monkeypatch.setattr(originals, "open_data", None)
     rows = told.prepared.parts["dev"].tolist()
     assert inputs_shown(cast(Session, told), rows) == ["a fine film", "a bad film"]
     originals._texts.cache_clear()

@@ -10,9 +10,10 @@ from functools import lru_cache
 import numpy as np
 
 from seqloom.config.data import DataConfig
+from seqloom.data.dataset import open_data
 from seqloom.data.examples import Input, Words
 from seqloom.data.problems import BadRows, Ledger, Place
-from seqloom.data.sealing import open_sealed
+from seqloom.data.sealing import OPEN
 from seqloom.errors import SeqloomError
 from seqloom.tasks.showing import cut_short, input_shown
 from seqloom.text.symbols import NAMES, SEPARATOR, UNKNOWN
@@ -33,10 +34,10 @@ def inputs_shown(session: Session, rows: Sequence[int]) -> list[str]:
 
 @lru_cache(maxsize=4)  # every look at the dev part shows the same rows
 def _texts(config: DataConfig, places: tuple[Place, ...]) -> dict[Place, str]:
-    """The texts at some places of the data; none where it cannot be read, or not at once."""
+    """The texts at some places of the dev part; none where it cannot be read, or not at once."""
     ledger = Ledger(BadRows(skip=True, share=1.0))  # what is bad was told by the first reading
     try:
-        dataset = open_sealed(config, ledger)
+        dataset = open_data(config, ledger, ("dev",) if config.dev else OPEN)  # drawn, dev stands among train
         inputs = ((Place(*row.place[:2]), row.input) for _, row in dataset.rows(ledger))
         return dict(_first(inputs, set(places))) if 0 < dataset.size() <= MOST else {}
     except (SeqloomError, OSError):
