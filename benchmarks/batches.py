@@ -6,13 +6,12 @@ from itertools import islice
 
 import numpy as np
 
-from seqloom.data.batches import collate, packed_batch, stream_batch
-from seqloom.data.loader import Loader, Plan
+from seqloom.data.batches import collate, packed_batch, sizes_of, stream_batch
+from seqloom.data.loader import BatchPlan, Loader
 from seqloom.data.order import Order
 from seqloom.data.schema import Schema
-from seqloom.data.sizes import sizes_of
 from seqloom.data.streams import Packs, Streams
-from seqloom.ragged import Ragged
+from seqloom.text.ragged import Ragged
 
 BUDGET, STEPS = 8_192, 400
 
@@ -49,7 +48,7 @@ def labels(rows: int) -> Ragged:
     return Ragged(np.arange(rows, dtype=np.int32) % 2, np.arange(rows + 1))
 
 
-def per_second(plan: Plan, make: Callable, workers: int) -> float:
+def per_second(plan: BatchPlan, make: Callable, workers: int) -> float:
     """Batches per second through the loader."""
     steps = Loader(plan, make, workers=workers).steps()
     next(steps)
@@ -58,7 +57,7 @@ def per_second(plan: Plan, make: Callable, workers: int) -> float:
     return count / (time.perf_counter() - began)
 
 
-def show(name: str, plan: Plan, make: Callable, again: str) -> None:
+def show(name: str, plan: BatchPlan, make: Callable, again: str) -> None:
     """One line of the table."""
     began = time.perf_counter()
     plan.count(9)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from seqloom.operators.crf import Transitions, fast_log_likelihood, legal_transitions, log_likelihood
+from seqloom.nn.ops.crf import Transitions, fast_log_likelihood, legal_transitions, log_likelihood
 
 LABELS = ["O", *(f"{position}-{kind}" for kind in ("LOC", "MISC", "ORG", "PER") for position in "BI")]
 BATCH, TIMES, ROUNDS = 32, (32, 128), 60

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 import seqloom
-from seqloom.embedding import computing_in
+from seqloom.search.embedding.packed_linears import computing_in
 
 ROUNDS = 5
 LONGEST = 256  # symbols, what the usual checkpoint is cut at

@@ -19,13 +19,13 @@ from seqloom.config.blocks import BlockConfig, FeedForwardConfig
 from seqloom.config.heads import ClassHeadConfig
 from seqloom.config.inputs import TokensConfig
 from seqloom.config.mixers import AttentionConfig
-from seqloom.config.models import EncoderConfig, SequenceModelConfig
-from seqloom.inspection.asking import scores
-from seqloom.inspection.attention_layers import AttentionLayer, heard, layers_of
-from seqloom.inspection.attention_rows import AttentionRows
-from seqloom.inspection.subject import Reading, Side, Subject
-from seqloom.inspection.tokens import numbered
-from seqloom.types import Padded
+from seqloom.config.models import SequenceModelConfig
+from seqloom.config.stacks import EncoderConfig
+from seqloom.inspect.attention_rows import AttentionLayer, AttentionRows, heard, layers_of
+from seqloom.inspect.readings import scores
+from seqloom.inspect.subject import Reading, Side, Subject
+from seqloom.inspect.tokens import numbered
+from seqloom.nn.types import Padded
 
 LENGTH, LAYERS, HEADS, WIDTH = 4_096, 12, 12, 768
 VOCABULARY = 1_000

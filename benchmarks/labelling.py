@@ -17,13 +17,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from seqloom import load
-from seqloom.durable import temporary_folder
+from seqloom.files.disk import temporary_folder
+from seqloom.inference.model import load
 from seqloom.search.decisions import WritableDecisions
-from seqloom.search.label_examples import Examples
-from seqloom.search.labelling import How, Labelling
-from seqloom.search.rows import Given
-from seqloom.search.suggesting import fit_head
+from seqloom.search.labeling import Examples, How, Labelling
+from seqloom.search.rows import GivenRows
+from seqloom.search.suggestions import fit_head
 from seqloom.search.vectors import unit
 
 SEEDS = 20
@@ -66,7 +65,7 @@ def sst2(folder: Path, model: str) -> Ground:
 def area(ground: Ground, order: str, seed: int, log: Path) -> float:
     """The mean accuracy while labels come in one order."""
     rows = len(ground.truth)
-    given = Given([f"text {row}" for row in range(rows)], [str(row) for row in range(rows)], "")
+    given = GivenRows([f"text {row}" for row in range(rows)], [str(row) for row in range(rows)], "")
     first = np.random.default_rng(seed).choice(rows, FIRST, replace=False)
     examples = Examples(
         [given.texts[row] for row in first], [str(ground.truth[row]) for row in first], ground.vectors[first]

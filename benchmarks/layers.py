@@ -14,8 +14,8 @@ from seqloom import recipes
 from seqloom.config.blocks import BlockConfig, FeedForwardConfig
 from seqloom.config.inputs import VectorsConfig
 from seqloom.config.mixers import AttentionConfig, BidirectionalConfig, GruConfig, LstmConfig, MixerConfig, RnnConfig
-from seqloom.config.models import EncoderConfig
-from seqloom.types import Padded
+from seqloom.config.stacks import EncoderConfig
+from seqloom.nn.types import Padded
 
 BATCH, TIME, WIDTH, HEADS, HIDDEN, DEPTH = 16, 128, 256, 8, 1024, 4
 ROUNDS = 7
@@ -96,7 +96,7 @@ def main() -> None:
         scores = model(symbols).values
         nn.functional.cross_entropy(scores.flatten(0, 1), targets.flatten(), reduction="sum").backward()
 
-    from seqloom.types import Batch
+    from seqloom.nn.types import Batch
 
     compare("lm loss, chunked", lambda: model.loss(Batch(symbols, targets)).total.backward(), whole_logits)
 

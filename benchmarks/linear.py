@@ -128,7 +128,7 @@ def solved(folder: Path, part: str) -> dict[str, float]:
     """The job of seqloom; evaluating the model is not in its seconds."""
     began = time.process_time()
     import seqloom
-    from seqloom.training.front import train
+    from seqloom.training.run import train
 
     loaded = time.process_time()
     out = folder / "run"

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 import torch
 
 from seqloom.config.mixers import AttentionConfig, LinearAttentionConfig, MixerConfig, WindowConfig
-from seqloom.operators.kernels import plainly
-from seqloom.types import Padded
+from seqloom.nn.ops.kernels import plainly
+from seqloom.nn.types import Padded
 
 MIXERS: dict[str, MixerConfig] = {
     "window": AttentionConfig(num_heads=4, pattern=WindowConfig(size=256)),

@@ -31,10 +31,10 @@ from seqloom.config.models import (
     SequenceModelConfig,
     model_from_toml,
 )
-from seqloom.decoding.stepping import begins
-from seqloom.decoding.writing import write
-from seqloom.text.symbols import COUNT
-from seqloom.types import Batch, Loss, Padded, Pair
+from seqloom.decoding.answers import begins
+from seqloom.decoding.decode import write
+from seqloom.nn.types import Batch, Loss, Padded, Pair
+from seqloom.text.special_tokens import COUNT
 from training import bare, ours
 
 TRANSLATOR = Path(__file__).parent / "quality" / "models" / "multi30k-transformer.toml"

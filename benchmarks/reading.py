@@ -21,14 +21,14 @@ import numpy as np
 from tokenising import sentences
 
 from seqloom.config.data import DataConfig, EncodingConfig, GivenSplit, RandomSplit
-from seqloom.config.text import BpeConfig, WordsConfig
+from seqloom.config.tokenizers import BpeConfig, WordsConfig
 from seqloom.data.dataset import open_data
-from seqloom.data.encoding import Encoder
-from seqloom.data.feeding import feed
-from seqloom.data.preparing import Prepared, prepare
+from seqloom.data.encoding import ExampleEncoder
+from seqloom.data.loader import feed
+from seqloom.data.prepared import Prepared, prepare
 from seqloom.data.problems import Ledger
 from seqloom.data.survey import Survey
-from seqloom.ragged import Ragged
+from seqloom.text.ragged import Ragged
 from seqloom.text.tokenizer import Tokenizer
 
 ROUNDS = 5
@@ -54,7 +54,7 @@ def ours(path: Path, tokenizer: Tokenizer) -> int:
     survey = Survey(open_data(config(path), ledger), ledger)
     for _ in survey.blocks():
         pass
-    encoder = Encoder(survey.schema(), ENCODING, tokenizer, None, ledger)
+    encoder = ExampleEncoder(survey.schema(), ENCODING, tokenizer, None, ledger)
     blocks = [encoder.columns(block) for _, block in survey.again()]
     columns = {name: Ragged.joined([block[name] for block in blocks]) for name in blocks[0]}
     rows = {"train": np.arange(columns["input"].rows), "dev": np.empty(0, int), "test": np.empty(0, int)}

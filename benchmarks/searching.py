@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from seqloom.search import changing
-from seqloom.search.changing import WritableIndex, writing
+from seqloom.search import index_writer
 from seqloom.search.index import open_index
+from seqloom.search.index_writer import WritableIndex, writing
 from seqloom.search.lots import DOCUMENTS, as_passages
 from seqloom.search.store import Document, Linked, Lot, Settings
 from seqloom.search.vectors import unit
@@ -113,7 +113,7 @@ def asked(folder: Path, theirs: Any, vectors: np.ndarray, questions: np.ndarray)
 
 def main(arguments: list[str]) -> None:
     rows = int(arguments[0]) if arguments else 100_000
-    changing.GRAPH_FROM = min(rows, changing.GRAPH_FROM)
+    index_writer.GRAPH_FROM = min(rows, index_writer.GRAPH_FROM)
     draws = np.random.default_rng(0)
     centres = draws.standard_normal((CENTRES, WIDTH))
     vectors, questions = drawn(draws, rows, centres), drawn(draws, QUESTIONS, centres)

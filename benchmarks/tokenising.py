@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from seqloom.config.text import AnyTokenizer, BpeConfig, BytesConfig, CharactersConfig, UnigramConfig, WordsConfig
+from seqloom.config.tokenizers import AnyTokenizer, BpeConfig, BytesConfig, CharactersConfig, UnigramConfig, WordsConfig
 from seqloom.text.subwords import SubwordCutter
 from seqloom.text.tokenizer import fit
 

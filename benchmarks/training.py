@@ -20,15 +20,15 @@ from torch import nn
 from seqloom import recipes
 from seqloom.config.inputs import TokensConfig
 from seqloom.config.training import AdamWConfig, LinearConfig, TrainingConfig
-from seqloom.recipes import Size
-from seqloom.tasks.contract import Division
+from seqloom.nn.types import Batch, Loss, Padded
+from seqloom.recipes.bodies import Size
+from seqloom.tasks.task import Division
 from seqloom.training.devices import choose_device
-from seqloom.training.pieces import moved
-from seqloom.training.ranks import Alone
+from seqloom.training.distributed import Alone
+from seqloom.training.micro_batches import moved
 from seqloom.training.schedules import rate_at
-from seqloom.training.standing import Standing
-from seqloom.training.update import Update
-from seqloom.types import Batch, Loss, Padded
+from seqloom.training.state import TrainingState
+from seqloom.training.step import Update
 
 PAIRS, STEPS = 30, 10
 VOCABULARY, CLASSES, ROWS, TIME = 2_000, 4, 32, 32
@@ -73,7 +73,7 @@ def bare(model: nn.Module, batch: AnyBatch, device: torch.device) -> Callable[[]
 def ours(model: nn.Module, batch: AnyBatch, name: str) -> Callable[[], None]:
     """A step as the loop takes it."""
     update = Update(Classified(), model, CONFIG, Alone(), choose_device(name, "float32"))
-    standing, numbers = Standing(), count()
+    standing, numbers = TrainingState(), count()
 
     def step() -> None:
         standing.step = next(numbers)

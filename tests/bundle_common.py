@@ -10,11 +10,11 @@ from seqloom.bundle import Bundle, bundle_files
 from seqloom.config.data import DataConfig, EncodingConfig
 from seqloom.config.training import RunConfig, TrainingConfig
 from seqloom.data.dataset import open_data
-from seqloom.data.preparing import prepare
+from seqloom.data.prepared import prepare
 from seqloom.data.problems import Ledger
-from seqloom.durable import commit_folder
-from seqloom.tasks.choosing import task_of
-from seqloom.tasks.contract import HeadSettings, Meaning
+from seqloom.files.folders import commit_folder
+from seqloom.tasks.registry import task_of
+from seqloom.tasks.task import HeadSettings, Meaning
 
 TRAIN = "text,label\na good film,good\na bad film,bad\ngood,good\nbad bad,bad\n"
 DEV = "text,label\nbad,bad\ngood film,good\na film good,good\n"

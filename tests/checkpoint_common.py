@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seqloom.training.checkpoints import Checkpoint
-from seqloom.training.ranks import Alone
-from seqloom.training.standing import Environment, Machine, Standing, Validation
+from seqloom.training.checkpoint import Checkpoint
+from seqloom.training.distributed import Alone
+from seqloom.training.state import Environment, Machine, TrainingState, Validation
 
 ALONE = Alone()
 HERE = Environment(
@@ -46,7 +46,7 @@ def tensors_of(seed: int) -> dict[str, dict[str, Tensor]]:
 def checkpoint(step: int) -> Checkpoint:
     """A small checkpoint of a step."""
     best = Validation(step=max(0, step - 10), metrics={"loss": 1 / (step + 1)}, rate=0.1)
-    standing = Standing(step=step, epoch=1, index=step, seed=5, order="ab" * 32, best=best, scale=65536.0)
+    standing = TrainingState(step=step, epoch=1, index=step, seed=5, order="ab" * 32, best=best, scale=65536.0)
     return Checkpoint(standing, Machine(environment=HERE, seconds=float(step)), tensors_of(step))
 
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 
-from seqloom.data.checks import Checks, blocks_of
-from seqloom.data.examples import Example
+from seqloom.data.checks.blocks import blocks_of
+from seqloom.data.checks.check import Checks
 from seqloom.data.problems import Ledger
-from seqloom.data.schema import Schema
+from seqloom.data.schema import Example, Schema
 
 
 def check_parts(parts: Mapping[str, Iterable[Example]], schema: Schema, ledger: Ledger) -> None:

@@ -12,12 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from seqloom.comparing.results import ALPHA, Comparison, Interval, PairResult
-from seqloom.comparing.running import Facts, Judgement
-from seqloom.comparing.significance import holm
-from seqloom.comparing.statistics import Estimate, Scores, SeedSpread, difference
-from seqloom.comparing.weighing import Weighed
-from seqloom.tasks.contract import Metric
+from seqloom.experiments.compare.results import ALPHA, Comparison, Interval, PairResult
+from seqloom.experiments.compare.runs import Judgement, RunCosts
+from seqloom.experiments.compare.statistics import Estimate, ModelScores, SeedSpread, difference, holm
+from seqloom.experiments.compare.verdicts import Weighed
+from seqloom.tasks.task import Metric
 
 SHARES = (0.5, 0.2, 0.3)  # of the example, of the model on it, of the seed on it
 FACTS: dict[str, Any] = {"data": "simulated", "part": "dev", "budget": "nothing", "baseline": "small"}
@@ -76,7 +75,7 @@ class Spans(Shares):
 
 
 def judgement(model: str, seed: int, statistics: np.ndarray, metric: str = "accuracy") -> Judgement:
-    facts = Facts(
+    facts = RunCosts(
         model=model,
         seed=seed,
         part="dev",
@@ -179,7 +178,7 @@ class ScoreWorld(NamedTuple):
     rows: int
     gaps: Sequence[float] = ()  # by how much each model is better than 0.8; nothing: all are equal
 
-    def scores(self, draws: np.random.Generator) -> list[Scores]:
+    def scores(self, draws: np.random.Generator) -> list[ModelScores]:
         """One comparison."""
         count = len(self.spreads)
         of_model, of_seed = ((variance / self.rows) ** 0.5 for variance in (OF_MODEL, OF_SEED))
@@ -191,7 +190,7 @@ class ScoreWorld(NamedTuple):
             each = ((spread or 0.0) ** 2 + noise**2) ** 0.5 * draws.standard_normal(self.seeds)
             first = 1 + count + model * self.seeds
             moved = of_model * columns[:, 1 + model, None] + noise * columns[:, first : first + self.seeds]
-            found.append(Scores(0.8 + gap + own + each, 0.8 + gap + own + each + moved))
+            found.append(ModelScores(0.8 + gap + own + each, 0.8 + gap + own + each + moved))
         return found
 
     def differences(self, trial: int) -> list[Estimate]:

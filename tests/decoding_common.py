@@ -13,11 +13,11 @@ from seqloom import recipes
 from seqloom.config.decoding import AnyDecoding
 from seqloom.config.inputs import TokensConfig
 from seqloom.decoding.alignment import looking
-from seqloom.decoding.stepping import NEVER, begins
-from seqloom.decoding.writing import Written, write
-from seqloom.models import EncoderDecoder, LanguageModel
-from seqloom.text.symbols import BEGIN, COUNT
-from seqloom.types import Padded
+from seqloom.decoding.answers import NEVER, Written, begins
+from seqloom.decoding.decode import write
+from seqloom.nn.models import EncoderDecoder, LanguageModel
+from seqloom.nn.types import Padded
+from seqloom.text.special_tokens import BEGIN, COUNT
 from stacks_common import STACKS, blocks, decoder_blocks
 
 VOCABULARY = 20

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from seqloom.tasks.contract import Division
-from seqloom.types import Batch, Loss
+from seqloom.nn.types import Batch, Loss
+from seqloom.tasks.task import Division
 
 STEPS = 400
 

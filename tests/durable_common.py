@@ -1,4 +1,4 @@
-"""What the tests of seqloom.durable share: small checkpoints and records, and how they are damaged and listed."""
+"""What the tests of seqloom.files share: small checkpoints and records, and how they are damaged and listed."""
 
 import random
 from pathlib import Path

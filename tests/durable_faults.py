@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 
-from seqloom.durable import RealFiles
+from seqloom.files.disk import RealFiles
 
 Tree = dict[str, "bytes | Tree"]
 ERRORS = [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS]

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 
 from importing_common import write_checkpoint, write_sentences
-from seqloom.embedding import front, source
-from seqloom.importing import import_model
+from seqloom.importing.models import import_model
+from seqloom.search.embedding import bulk, source
 
 WORDS = ["the", "cat", "sat", "unaffable", "cats", "great", "bad", "film", "filming", "i", "a", "b", "mask", "cafe"]
 
@@ -32,4 +32,4 @@ def write_texts(path: Path, texts: list[str]) -> Path:
 
 def in_small_windows() -> None:
     """Make windows of 8 rows, which are enough for a scale, so that a small file has several."""
-    source.ROWS = front.ENOUGH = 8
+    source.ROWS = bulk.ENOUGH = 8

@@ -9,10 +9,11 @@ import torch
 from inspection_common import subject_with, task_on
 from seqloom.config.heads import ClassHeadConfig, Pooling
 from seqloom.config.inputs import TokensConfig
-from seqloom.config.models import EncoderConfig, SequenceModelConfig
-from seqloom.inspection.asking import read
-from seqloom.inspection.subject import Reading, Subject
-from seqloom.types import Batch, Padded
+from seqloom.config.models import SequenceModelConfig
+from seqloom.config.stacks import EncoderConfig
+from seqloom.inspect.readings import read
+from seqloom.inspect.subject import Reading, Subject
+from seqloom.nn.types import Batch, Padded
 
 VOCABULARY, LENGTH, WIDTH = 60, 20, 32
 WORDS = [f"w{number}" for number in range(VOCABULARY)]  # the first two are the keys: w0 says no, w1 says yes

@@ -22,13 +22,15 @@ from msgspec.structs import replace
 import seqloom
 from seqloom.config.data import DataConfig, EncodingConfig
 from seqloom.config.heads import HeadKind
-from seqloom.config.text import WordsConfig
+from seqloom.config.tokenizers import WordsConfig
 from seqloom.config.training import ByLengthConfig, LinearConfig, StepsConfig
-from seqloom.data.synthetic import NAMES
 from seqloom.data.synthetic.grammar import surprise
-from seqloom.tasks.judging import Evaluation
+from seqloom.data.synthetic.registry import NAMES
+from seqloom.tasks.evaluation import Evaluation
 from seqloom.training.devices import choose_device
-from seqloom.training.front import Wishes, resolve, train_run
+from seqloom.training.resolve import resolve
+from seqloom.training.run import train_run
+from seqloom.training.wishes import Wishes
 
 PARTS = {"train": 2_000, "dev": 200, "test": 500}
 Row = dict[str, Any]

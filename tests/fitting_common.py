@@ -1,6 +1,6 @@
 """What the tests of difficulty share: a vocabulary, batches, and a plain loop that trains a model and scores it.
 
-Words are cut at spaces (characters for translation) and numbered as in `seqloom.text.symbols`.
+Words are cut at spaces (characters for translation) and numbered as in `seqloom.text.special_tokens`.
 """
 
 import math
@@ -15,11 +15,11 @@ from torch import Tensor, nn
 from seqloom import recipes
 from seqloom.config.heads import CrfHeadConfig, NumberHeadConfig
 from seqloom.config.inputs import TokensConfig, VectorsConfig
-from seqloom.data.examples import Example, Words
-from seqloom.data.synthetic import NAMES
+from seqloom.data.schema import Example, Words
 from seqloom.data.synthetic.grammar import surprise
-from seqloom.text.symbols import BEGIN, COUNT, END, UNKNOWN
-from seqloom.types import Batch, Padded, Pair
+from seqloom.data.synthetic.registry import NAMES
+from seqloom.nn.types import Batch, Padded, Pair
+from seqloom.text.special_tokens import BEGIN, COUNT, END, UNKNOWN
 
 Encode = Callable[[Sequence[Example]], Batch[Any, Tensor]]
 Score = Callable[[nn.Module, Batch[Any, Tensor], Sequence[Example]], tuple[float, float]]  # a sum and its weight

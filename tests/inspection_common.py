@@ -6,13 +6,12 @@ from typing import Any
 
 import torch
 
-from seqloom.data.front import load_data
-from seqloom.inspection.encoding import encoding
-from seqloom.inspection.subject import Subject
-from seqloom.models import EncoderDecoder, LanguageModel
-from seqloom.tasks.choosing import task_of
-from seqloom.tasks.contract import HeadSettings, Meaning, Task
-from seqloom.text.symbols import END
+from seqloom.data.check import load_data
+from seqloom.inspect.subject import Subject, encoding
+from seqloom.nn.models import EncoderDecoder, LanguageModel
+from seqloom.tasks.registry import task_of
+from seqloom.tasks.task import HeadSettings, Meaning, Task
+from seqloom.text.special_tokens import END
 
 LINES = {
     "classify": ("a.csv", "text,label\n", ["the cat sat on the mat,yes", "a dog ran to the big house,no"]),

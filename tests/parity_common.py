@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from seqloom.config.inputs import VectorsConfig
-from seqloom.mixers.attention import Heads
-from seqloom.types import Padded
+from seqloom.nn.mixers.attention import Heads
+from seqloom.nn.types import Padded
 
 # Allowed error, as a share of the largest entry of the tensor that torch gives. Measured over tests/parity: at most
 # 2.4e-6 in float32 (a gradient by a norm's shift, two layers deep) and 1.5e-14 in float64 (rotary scores 1,000 places

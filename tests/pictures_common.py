@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import numpy as np
 from PIL import Image
 
-from seqloom.figures.stack import png
+from seqloom.report.figures.stack import png
 
 SVG = "{http://www.w3.org/2000/svg}"
 WHITE = (255, 255, 255)

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import strategies as st
 
-from seqloom.config.data import DataConfig, ReadingConfig
+from seqloom.config.data import BadRows, DataConfig, ReadingConfig
 from seqloom.data.dataset import open_data
-from seqloom.data.problems import BadRows, Ledger, Problem
-from seqloom.data.readers import read_table
-from seqloom.data.tables import Record, Table
+from seqloom.data.problems import Ledger, Problem
+from seqloom.data.readers.registry import read_table
+from seqloom.data.values import Record, Table
 from seqloom.errors import RejectedError
 
 # examples of the laws for any bytes

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from seqloom.search.building import Step, build_index
+from seqloom.search.build import Step, build_index
 from seqloom.search.documents import Collection
 from seqloom.search.index import Index
 from seqloom.search.store import Built, Document, Settings

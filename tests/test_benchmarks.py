@@ -10,7 +10,7 @@ import pytest
 
 from fitting_common import Plan
 from importing_common import write_checkpoint, write_sentences
-from seqloom.importing import import_model
+from seqloom.importing.models import import_model
 
 ROOT = Path(__file__).parents[1]
 BENCHMARKS = sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py"))
@@ -56,7 +56,7 @@ def loaded(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def test_every_benchmark_runs(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("seqloom.search.changing.GRAPH_FROM", 100_000)  # which one of them lowers
+    monkeypatch.setattr("seqloom.search.vectors.GRAPH_FROM", 100_000)  # which one of them lowers
     module = loaded(name, monkeypatch)
     _, arguments, last = SMALL[name]
     if name == "difficulty":

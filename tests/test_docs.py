@@ -158,7 +158,7 @@ def test_links_lead_to_the_file_that_they_name(document: Path) -> None:
 
 
 def test_a_link_to_another_file_than_it_names_is_seen() -> None:
-    link = "[`tests/a.py::test_b`](../tests/c.py) [`types.py`](../src/seqloom/types.py)"
+    link = "[`tests/a.py::test_b`](../tests/c.py) [`types.py`](../src/seqloom/nn/types.py)"
     assert mislabelled_links(ROOT / "docs" / "concepts.md", link) == ["`tests/a.py::test_b` leads to ../tests/c.py"]
 
 

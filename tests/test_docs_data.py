@@ -9,10 +9,10 @@ from typer.testing import CliRunner
 
 from seqloom.cli import app
 from seqloom.config.data import Format, Task
-from seqloom.config.text import AnyTokenizer
-from seqloom.data.readers import EXTENSIONS
-from seqloom.data.sources import SOURCES
-from seqloom.data.synthetic import NAMES
+from seqloom.config.tokenizers import AnyTokenizer
+from seqloom.data.readers.registry import EXTENSIONS
+from seqloom.data.sources.registry import SOURCES
+from seqloom.data.synthetic.registry import NAMES
 
 ROOT = Path(__file__).parents[1]
 CODE = re.compile(r'"([a-z]+\.[a-zA-Z_0-9]+)"')

@@ -15,7 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqloom.errors import DataError
-from seqloom.figures import Bars, Figure, HeatMap, Line, Matrix, Points, Series, Strip, page
+from seqloom.report.figures.bars import Bars
+from seqloom.report.figures.figure import Figure
+from seqloom.report.figures.heatmap import HeatMap
+from seqloom.report.figures.line import Line, Series
+from seqloom.report.figures.matrix import Matrix
+from seqloom.report.figures.page import page
+from seqloom.report.figures.points import Points
+from seqloom.report.figures.strip import Strip
 
 SVG = "{http://www.w3.org/2000/svg}"
 BLOCKS = " ▁▂▃▄▅▆▇█"
@@ -558,6 +565,6 @@ class TestEdges:
         assert all(len(text) < 120 for text in texts(figure))
 
     def test_drawing_needs_neither_arrays_nor_tensors(self) -> None:
-        code = "import sys, seqloom.figures; print({'torch', 'numpy', 'matplotlib'} & set(sys.modules))"
+        code = "import sys, seqloom.report.figures; print({'torch', 'numpy', 'matplotlib'} & set(sys.modules))"
         found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         assert found.stdout.strip() == "set()"

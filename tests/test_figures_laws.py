@@ -12,23 +12,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from seqloom.figures import (
-    Bars,
-    Figure,
-    HeatMap,
-    Line,
-    Link,
-    Links,
-    Matrix,
-    Points,
-    Series,
-    Strip,
-    Tile,
-    Tiles,
-    Trail,
-    page,
-)
-from seqloom.figures.words import visible
+from seqloom.report.figures.bars import Bars
+from seqloom.report.figures.figure import Figure
+from seqloom.report.figures.heatmap import HeatMap
+from seqloom.report.figures.labels import visible
+from seqloom.report.figures.line import Line, Series
+from seqloom.report.figures.links import Link, Links
+from seqloom.report.figures.matrix import Matrix
+from seqloom.report.figures.page import page
+from seqloom.report.figures.points import Points
+from seqloom.report.figures.strip import Strip
+from seqloom.report.figures.tiles import Tile, Tiles
+from seqloom.report.figures.trail import Trail
 
 SVG = "{http://www.w3.org/2000/svg}"
 ELEMENTS = {"svg", "title", "desc", "style", "g", "rect", "path", "text", "line"}

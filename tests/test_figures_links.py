@@ -6,8 +6,9 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from seqloom.errors import DataError
-from seqloom.figures import Link, Links, Tile, Tiles
-from seqloom.figures.colours import code, scale_of
+from seqloom.report.figures.colors import code, scale_of
+from seqloom.report.figures.links import Link, Links
+from seqloom.report.figures.tiles import Tile, Tiles
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from seqloom.errors import DataError
-from seqloom.figures import Matrix
+from seqloom.report.figures.matrix import Matrix
 
 WORDS = [["cat", "<b>"], ["a\u202eb", "猫 and dogs and more"]]
 

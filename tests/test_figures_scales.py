@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqloom.figures.axis import Axis, alike, brief, linear_axis, log_axis, typeset, widened
-from seqloom.figures.colours import (
+from seqloom.report.figures.axis import Axis, alike, brief, linear_axis, log_axis, typeset, widened
+from seqloom.report.figures.colors import (
     LEVELS,
     SHADES,
     SIGNED_SHADES,
+    ColorScale,
     Colour,
-    Scale,
     Shade,
     colour,
     every_shade,
@@ -22,9 +22,9 @@ from seqloom.figures.colours import (
     luminance,
     scale_of,
 )
-from seqloom.figures.figure import ruler
-from seqloom.figures.markup import LINES_DARK, LINES_LIGHT, THEME, tag, together
-from seqloom.figures.words import cell, columns, fit, isolated, reads_right_to_left, shortened, visible, wrap
+from seqloom.report.figures.figure import ruler
+from seqloom.report.figures.labels import cell, columns, fit, isolated, reads_right_to_left, shortened, visible, wrap
+from seqloom.report.figures.markup import LINES_DARK, LINES_LIGHT, THEME, tag, together
 
 QUICK = settings(max_examples=60, deadline=None)
 reals = st.floats(-1e100, 1e100) | st.floats(-10, 10) | st.integers(-100, 100).map(float)
@@ -50,7 +50,7 @@ def lab(value: Colour, vision: str = "normal") -> tuple[float, float, float]:
     return 116 * y - 16, 500 * (x - y), 200 * (y - z)
 
 
-def shades(scale: Scale) -> list[Shade]:
+def shades(scale: ColorScale) -> list[Shade]:
     return [scale.shade(level) for level in range(LEVELS + scale.is_diverging)]
 
 
@@ -143,16 +143,16 @@ class TestAxis:
 
 class TestColour:
     @pytest.mark.parametrize("page", ["light", "dark"])
-    @pytest.mark.parametrize("scale", [Scale(0, 1), Scale(-1, 0)], ids=["positive", "negative"])
-    def test_luminance_moves_away_from_the_ground_with_distance_from_zero(self, page: str, scale: Scale) -> None:
+    @pytest.mark.parametrize("scale", [ColorScale(0, 1), ColorScale(-1, 0)], ids=["positive", "negative"])
+    def test_luminance_moves_away_from_the_ground_with_distance_from_zero(self, page: str, scale: ColorScale) -> None:
         lights = [luminance(getattr(shade, page)) for shade in shades(scale)][:: -1 if scale.is_negative else 1]
         steps = [after - before for before, after in itertools.pairwise(lights)]
         assert all(step < 0 for step in steps) if page == "light" else all(step > 0 for step in steps)
 
     @pytest.mark.parametrize("page", ["light", "dark"])
     @pytest.mark.parametrize("vision", VISION)
-    @pytest.mark.parametrize("scale", [Scale(0, 1), Scale(-1, 0)], ids=["positive", "negative"])
-    def test_lightness_is_even_for_every_kind_of_vision(self, page: str, vision: str, scale: Scale) -> None:
+    @pytest.mark.parametrize("scale", [ColorScale(0, 1), ColorScale(-1, 0)], ids=["positive", "negative"])
+    def test_lightness_is_even_for_every_kind_of_vision(self, page: str, vision: str, scale: ColorScale) -> None:
         lights = [lab(getattr(shade, page), vision)[0] for shade in shades(scale)]
         for index, light in enumerate(lights):
             even = lights[0] + (lights[-1] - lights[0]) * index / (LEVELS - 1)
@@ -161,7 +161,7 @@ class TestColour:
 
     @pytest.mark.parametrize("page", ["light", "dark"])
     def test_diverging_luminance_falls_away_from_zero_on_both_sides(self, page: str) -> None:
-        lights = [luminance(getattr(shade, page)) for shade in shades(Scale(-1, 1))]
+        lights = [luminance(getattr(shade, page)) for shade in shades(ColorScale(-1, 1))]
         sign = 1 if page == "light" else -1
         rising, falling = lights[: LEVELS // 2 + 1], lights[LEVELS // 2 :]
         assert all(sign * (b - a) > 0 for a, b in itertools.pairwise(rising))
@@ -170,7 +170,7 @@ class TestColour:
     @pytest.mark.parametrize("page", ["light", "dark"])
     @pytest.mark.parametrize("vision", VISION)
     def test_opposite_signs_look_different_for_every_kind_of_vision(self, page: str, vision: str) -> None:
-        scale = Scale(-1, 1)
+        scale = ColorScale(-1, 1)
         for size in (0.25, 0.5, 1.0):
             pair = [lab(getattr(scale.shade(scale.level(value)), page), vision) for value in (-size, size)]
             assert math.dist(*pair) > 20
@@ -201,12 +201,12 @@ class TestColour:
         assert scale.glyph(0.0) == " "
 
     def test_scales_start_at_zero_unless_a_span_says_otherwise(self) -> None:
-        assert scale_of([0.4, 0.8]) == Scale(0.0, 0.8)
-        assert scale_of([0.4, 0.8], (0.4, 1.0)) == Scale(0.4, 1.0)
-        assert scale_of([-5.0, -2.0]) == Scale(-5.0, 0.0)
-        assert scale_of([-5.0, -2.0], (-6.0, -1.0)) == Scale(-6.0, -1.0)
-        assert scale_of([-5.0]) == Scale(-5.0, 0.0)
-        assert scale_of([0.0, None]) == scale_of([]) == Scale(0.0, 1.0)
+        assert scale_of([0.4, 0.8]) == ColorScale(0.0, 0.8)
+        assert scale_of([0.4, 0.8], (0.4, 1.0)) == ColorScale(0.4, 1.0)
+        assert scale_of([-5.0, -2.0]) == ColorScale(-5.0, 0.0)
+        assert scale_of([-5.0, -2.0], (-6.0, -1.0)) == ColorScale(-6.0, -1.0)
+        assert scale_of([-5.0]) == ColorScale(-5.0, 0.0)
+        assert scale_of([0.0, None]) == scale_of([]) == ColorScale(0.0, 1.0)
 
     @QUICK
     @given(values=st.lists(reals, min_size=2, max_size=8))
@@ -219,7 +219,7 @@ class TestColour:
         assert levels[0] >= 0 and levels[-1] <= LEVELS - 1 + scale.is_diverging
 
     def test_no_value_has_a_glyph_of_its_own(self) -> None:
-        assert Scale(0, 1).glyph(None) not in SHADES + SIGNED_SHADES
+        assert ColorScale(0, 1).glyph(None) not in SHADES + SIGNED_SHADES
 
     @QUICK
     @given(low=st.floats(-5, 5), width=st.floats(0.1, 5), share=st.floats(0, 1))

@@ -13,11 +13,16 @@ import pytest
 from PIL import Image
 
 from pictures_common import SVG, Drawn, Picture
-from seqloom.figures import Bars, Figure, Line, Link, Links, Matrix, Series, Strip, page
-from seqloom.figures.faces import EAST_ASIAN, FACES, with_faces
-from seqloom.figures.network import Edge, Network, Node
-from seqloom.figures.page import SHEET, framed
-from seqloom.figures.stack import png, stacked
+from seqloom.report.figures.bars import Bars
+from seqloom.report.figures.figure import Figure
+from seqloom.report.figures.fonts import EAST_ASIAN, FACES, with_faces
+from seqloom.report.figures.line import Line, Series
+from seqloom.report.figures.links import Link, Links
+from seqloom.report.figures.matrix import Matrix
+from seqloom.report.figures.network import Edge, Network, Node
+from seqloom.report.figures.page import SHEET, framed, page
+from seqloom.report.figures.stack import png, stacked
+from seqloom.report.figures.strip import Strip
 
 
 def written(svg: str) -> list[str]:

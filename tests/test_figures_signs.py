@@ -7,8 +7,13 @@ from collections.abc import Callable
 import pytest
 
 from pictures_common import Picture
-from seqloom.figures import Bars, Figure, HeatMap, Matrix, Strip, Tile, Tiles
-from seqloom.figures.network import Edge, Network, Node
+from seqloom.report.figures.bars import Bars
+from seqloom.report.figures.figure import Figure
+from seqloom.report.figures.heatmap import HeatMap
+from seqloom.report.figures.matrix import Matrix
+from seqloom.report.figures.network import Edge, Network, Node
+from seqloom.report.figures.strip import Strip
+from seqloom.report.figures.tiles import Tile, Tiles
 
 BLUE, ORANGE = (190, 235), (15, 45)  # degrees of hue
 WITHOUT_SIGN = {"Line", "Points", "Links", "Trail"}  # whose colours name series, groups or the order of places
@@ -50,7 +55,7 @@ def colours_of(kind: str, values: list[float]) -> list[tuple[int, int, int]]:
 
 
 def test_every_kind_of_figure_is_told_here() -> None:
-    kinds = {kind.__name__ for kind in Figure.__subclasses__() if kind.__module__.startswith("seqloom.figures")}
+    kinds = {kind.__name__ for kind in Figure.__subclasses__() if kind.__module__.startswith("seqloom.report.figures")}
     assert kinds == set(SIGNED) | WITHOUT_SIGN
 
 

@@ -62,7 +62,7 @@ ORDER = [
 ]
 FREE_OF_TORCH = ["version", "errors", "config", "durable", "figures", "recipes"]
 WITH_NUMPY = ["ragged", "text", "data"]  # free of torch too, but for the modules that make tensors
-TENSORS = ["seqloom.data.batches", "seqloom.data.feeding"]
+TENSORS = ["seqloom.data.batches", "seqloom.data.loader"]
 
 
 class Import(NamedTuple):
@@ -228,10 +228,10 @@ def test_what_needs_no_torch_does_not_import_it() -> None:
     parts = [module for module in modules() if unit(module) in FREE_OF_TORCH]
     assert "seqloom.config.models" in parts
     found = imported_by(", ".join(["seqloom", *parts]))
-    assert {"torch", "numpy", "seqloom.types"} & found == set()
+    assert {"torch", "numpy", "seqloom.nn.types"} & found == set()
 
 
 def test_reading_and_tokenising_need_no_torch() -> None:
     parts = [module for module in modules() if unit(module) in WITH_NUMPY and module not in TENSORS]
     assert "seqloom.data.survey" in parts
-    assert {"torch", "seqloom.types"} & imported_by(", ".join(parts)) == set()
+    assert {"torch", "seqloom.nn.types"} & imported_by(", ".join(parts)) == set()

@@ -13,13 +13,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from seqloom import recipes
 from seqloom.config.inputs import TokensConfig
-from seqloom.mixers.attention import Heads
-from seqloom.mixers.cross import CrossAttention
-from seqloom.operators.attention import Request, plain
-from seqloom.operators.attention_sdpa import SDPA
-from seqloom.operators.masks import Causal, Document, Mask, Padding, Window
-from seqloom.operators.relations import Alibi, Bias, NoBias, rotate, turn, turns
-from seqloom.types import Batch, Padded, Pair, places_of, select_rows
+from seqloom.nn.mixers.attention import Heads
+from seqloom.nn.mixers.cross import CrossAttention
+from seqloom.nn.ops.attention import Request, plain
+from seqloom.nn.ops.attention_sdpa import SDPA
+from seqloom.nn.ops.masks import Causal, DocumentMask, Mask, Padding, WindowMask
+from seqloom.nn.ops.relations import Alibi, Bias, NoBias, rotate, turn, turns
+from seqloom.nn.types import Batch, Padded, Pair, places_of, select_rows
 from stacks_common import FULL, NARROW, blocks
 from tolerances import assert_equal_up_to_rounding
 
@@ -169,7 +169,7 @@ def test_projections_together_equal_projections_one_by_one() -> None:
         assert_equal_up_to_rounding(one, other, "projection")
 
 
-MASKS: list[Mask] = [Padding(), Causal() & Padding(), Document() & Padding(), Window(2, 1) & Padding()]
+MASKS: list[Mask] = [Padding(), Causal() & Padding(), DocumentMask() & Padding(), WindowMask(2, 1) & Padding()]
 
 
 @pytest.mark.parametrize("bias", [NoBias(), Alibi(torch.tensor([0.5, 0.25], dtype=torch.float64))])

@@ -10,8 +10,8 @@ from seqloom import recipes
 from seqloom.cli.recipes import make
 from seqloom.config.inputs import PatchesConfig, PictureConfig, SpelledConfig, TokensConfig, VectorsConfig
 from seqloom.config.stacks import StackConfig
-from seqloom.positions import Positions
-from seqloom.types import Padded, Spelled
+from seqloom.nn.positions import Positions
+from seqloom.nn.types import Padded, Spelled
 
 ROWS, LENGTH, WORDS = 8, 40, 100
 OTHER_SEQUENCES = {

@@ -6,14 +6,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seqloom.blocks import SequenceDropout
 from seqloom.config.blocks import BlockConfig
 from seqloom.config.heads import NextTokenHeadConfig
 from seqloom.config.inputs import TokensConfig
 from seqloom.config.mixers import GruConfig, LstmConfig, RnnConfig
-from seqloom.config.models import DecoderConfig, LanguageModelConfig
-from seqloom.operators.recurrence import recur
-from seqloom.types import Batch, Padded
+from seqloom.config.models import LanguageModelConfig
+from seqloom.config.stacks import DecoderConfig
+from seqloom.nn.blocks import SequenceDropout
+from seqloom.nn.ops.recurrence import recur
+from seqloom.nn.types import Batch, Padded
 from tolerances import assert_equal_up_to_rounding
 
 WIDTH, VOCABULARY = 8, 11

@@ -18,18 +18,19 @@ from seqloom.config.mixers import (
     PoolConfig,
     WindowConfig,
 )
-from seqloom.config.models import DecoderConfig, ElementModelConfig, EncoderConfig
+from seqloom.config.models import ElementModelConfig
+from seqloom.config.stacks import DecoderConfig, EncoderConfig
 from seqloom.errors import ConfigError, DataError, KernelError
-from seqloom.operators import attention_blocked, linear_attention, pooling
-from seqloom.operators.attention import Request
-from seqloom.operators.attention_fast import attend
-from seqloom.operators.kernels import using
-from seqloom.operators.losses import chunked_linear_cross_entropy
-from seqloom.operators.masks import Causal, Edges, Window
-from seqloom.operators.relations import Buckets, NoBias
-from seqloom.operators.scores import Additive, ScaledDot
-from seqloom.taps import recording
-from seqloom.types import NO_DOCUMENT, Batch, Padded, places_of
+from seqloom.nn.ops import attention_blocked, linear_attention, pooling
+from seqloom.nn.ops.attention import Request
+from seqloom.nn.ops.attention_fast import attend
+from seqloom.nn.ops.kernels import using
+from seqloom.nn.ops.losses import chunked_linear_cross_entropy
+from seqloom.nn.ops.masks import Causal, Edges, WindowMask
+from seqloom.nn.ops.relations import Buckets, NoBias
+from seqloom.nn.ops.scores import Additive, ScaledDot
+from seqloom.nn.taps import recording
+from seqloom.nn.types import NO_DOCUMENT, Batch, Padded, places_of
 from tolerances import assert_equal_up_to_rounding
 
 
@@ -121,7 +122,7 @@ def test_blocked_attention_trains_under_autocast(position: str, score: str) -> N
 def test_blocked_attention_refuses_a_second_derivative() -> None:
     places = places_of(Padded.of(torch.zeros(1, 40, 1)))
     query, key, value = (torch.randn(1, 1, 40, 4, requires_grad=True) for _ in range(3))
-    asked = Request(query, key, value, places, places, mask=Window(3, 0), aligned=True)
+    asked = Request(query, key, value, places, places, mask=WindowMask(3, 0), aligned=True)
     with using(attention="blocked"), pytest.raises(KernelError, match="no second derivative"):
         torch.autograd.grad(attend(asked).square().sum(), value, create_graph=True)
 
@@ -129,7 +130,7 @@ def test_blocked_attention_refuses_a_second_derivative() -> None:
 def test_blocked_attention_keeps_its_tensors_where_checkpointing_can_reach_them() -> None:
     places = places_of(Padded.of(torch.zeros(1, 40, 1)))
     query, key, value = (torch.randn(1, 1, 40, 4, requires_grad=True) for _ in range(3))
-    asked = Request(query, key, value, places, places, mask=Window(3, 0), aligned=True)
+    asked = Request(query, key, value, places, places, mask=WindowMask(3, 0), aligned=True)
     kept: list[int] = []
     with (
         using(attention="blocked"),
@@ -219,7 +220,7 @@ def test_causal_linear_attention_sums_in_float32_under_autocast() -> None:
     torch.manual_seed(0)
     query, key, value = (torch.randn(1, 1, 70_000, 2) + 1 for _ in range(3))
     valid = torch.ones(1, 70_000, dtype=torch.bool)
-    start = linear_attention.Sums(torch.zeros(1, 1, 2, 2), torch.zeros(1, 1, 2))
+    start = linear_attention.AttentionSums(torch.zeros(1, 1, 2, 2), torch.zeros(1, 1, 2))
     expected, _ = linear_attention.causal(query, key, value, valid, start)
     with torch.autocast("cpu", dtype=torch.float16):
         found, _ = linear_attention.causal(query, key, value, valid, start)

@@ -11,14 +11,15 @@ from torch import Tensor, nn
 from seqloom import recipes
 from seqloom.config.heads import ClassHeadConfig
 from seqloom.config.inputs import SpelledConfig
-from seqloom.config.models import ElementModelConfig, EncoderConfig
+from seqloom.config.models import ElementModelConfig
+from seqloom.config.stacks import EncoderConfig
 from seqloom.errors import ConfigError, DataError
-from seqloom.inputs import LetterFilters, LetterReaders, SpelledWords
+from seqloom.nn.inputs import LetterFilters, LetterReaders, SpelledWords
+from seqloom.nn.types import Batch, Padded, Spelled
 from seqloom.tasks.windows import features
-from seqloom.text.letters import letters_of
-from seqloom.text.symbols import COUNT, UNKNOWN
-from seqloom.training.pieces import cut, elements_of, moved
-from seqloom.types import Batch, Padded, Spelled
+from seqloom.text.characters import letters_of
+from seqloom.text.special_tokens import COUNT, UNKNOWN
+from seqloom.training.micro_batches import cut, elements_of, moved
 
 WIDTH, VOCABULARY = 6, 12
 BOTH = pytest.mark.parametrize("letters", ["cnn", "lstm"])

@@ -24,7 +24,7 @@ def _loaded_by(code: str) -> set[str]:
         "import seqloom",
         "import seqloom; dir(seqloom); seqloom.__version__; seqloom.recipes; seqloom.read_model; seqloom.SeqloomError",
         "import seqloom.cli",
-        "import seqloom.durable, seqloom.figures",
+        "import seqloom.files, seqloom.report.figures",
     ],
 )
 def test_nothing_heavy_is_imported(code: str) -> None:

@@ -7,10 +7,10 @@ from seqloom import recipes
 from seqloom.config.inputs import TokensConfig
 from seqloom.config.mixers import AttentionConfig, GruConfig, LstmConfig, RnnConfig
 from seqloom.errors import ConfigError
-from seqloom.operators.attention import weights
-from seqloom.operators.recurrence import GRU, LSTM, plain
-from seqloom.taps import listening, recording, taps
-from seqloom.types import Padded
+from seqloom.nn.ops.attention import weights
+from seqloom.nn.ops.recurrence import GRU, LSTM, plain
+from seqloom.nn.taps import listening, recording, taps
+from seqloom.nn.types import Padded
 from tolerances import assert_equal_up_to_rounding
 
 
@@ -31,7 +31,7 @@ def test_listening_to_everything_changes_nothing(name: str) -> None:
 
 
 def test_nothing_is_made_when_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
-    from seqloom.mixers import recurrent
+    from seqloom.nn.mixers import recurrent
 
     made: list[object] = []
     monkeypatch.setattr(recurrent, "gates", lambda *asked: made.append(asked))

@@ -9,12 +9,14 @@ import pytest
 
 from seqloom.config.data import DataConfig
 from seqloom.config.training import ByLengthConfig, ConstantConfig, StepsConfig
-from seqloom.training import loop, validating
+from seqloom.training import loop, validation
 from seqloom.training.devices import choose_device
-from seqloom.training.front import Resolved, Wishes, resolve, train_run
-from seqloom.training.reports import Ended, Report
+from seqloom.training.events import Ended, Report
+from seqloom.training.resolve import Resolved, resolve
+from seqloom.training.run import train_run
 from seqloom.training.session import Session
-from seqloom.training.validating import Look
+from seqloom.training.validation import Validation
+from seqloom.training.wishes import Wishes
 
 ROWS = 90
 BASE: dict[str, Any] = {
@@ -80,8 +82,8 @@ class ScriptedLooks:
         """From now on."""
         self.left = iter(wrong)
 
-    def look(self, session: Session) -> Look:
-        found = validating.look(session)
+    def look(self, session: Session) -> Validation:
+        found = validation.look(session)
         assert found.evaluation is not None
         rows, wrong = found.evaluation.statistics.copy(), next(self.left)
         misses = np.arange(len(rows)) < wrong

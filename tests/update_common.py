@@ -11,14 +11,15 @@ from seqloom.config.blocks import BlockConfig
 from seqloom.config.heads import CrfHeadConfig, LabelsHeadConfig, NumberHeadConfig
 from seqloom.config.inputs import TokensConfig, VectorsConfig
 from seqloom.config.mixers import GruConfig
-from seqloom.config.models import ElementModelConfig, EncoderConfig, SequenceModelConfig
+from seqloom.config.models import ElementModelConfig, SequenceModelConfig
+from seqloom.config.stacks import EncoderConfig
 from seqloom.config.training import AdamWConfig, AnyFeed, ByLengthConfig, ConstantConfig, TrainingConfig
-from seqloom.tasks.contract import Division
+from seqloom.nn.types import Batch, Loss, Padded, Pair
+from seqloom.tasks.task import Division
 from seqloom.training.devices import Device
-from seqloom.training.ranks import Alone, Ranks
-from seqloom.training.standing import Standing
-from seqloom.training.update import Update
-from seqloom.types import Batch, Loss, Padded, Pair
+from seqloom.training.distributed import Alone, Ranks
+from seqloom.training.state import TrainingState
+from seqloom.training.step import Update
 
 AnyBatch = Batch[Any, Any]
 SYMBOLS = 11
@@ -140,7 +141,7 @@ def updating(
 
 
 def take(
-    update: Update, batch: AnyBatch | None, standing: Standing, *, rate: float = 0.01, carried: bool = False
+    update: Update, batch: AnyBatch | None, standing: TrainingState, *, rate: float = 0.01, carried: bool = False
 ) -> None:
     """One step, counted as the loop counts it."""
     update.step(batch, carried=carried, standing=standing, rate=rate)

@@ -9,17 +9,18 @@ from seqloom.version import __version__
 
 if TYPE_CHECKING:
     from seqloom import recipes
-    from seqloom.comparing import Comparison, compare
     from seqloom.config.models import model_from_json, model_from_toml, read_model
-    from seqloom.data.front import check_data, load_data
-    from seqloom.embedding import embed_file
+    from seqloom.data.check import check_data, load_data
     from seqloom.errors import SeqloomError
-    from seqloom.importing import import_model
-    from seqloom.loaded import LoadedModel, load
-    from seqloom.operators.kernels import using
-    from seqloom.taps import recording
-    from seqloom.training.front import Trained, train
-    from seqloom.types import Batch, Loss, Padded, Pair
+    from seqloom.experiments.compare.comparison import compare
+    from seqloom.experiments.compare.results import Comparison
+    from seqloom.importing.models import import_model
+    from seqloom.inference.model import LoadedModel, load
+    from seqloom.nn.ops.kernels import using
+    from seqloom.nn.taps import recording
+    from seqloom.nn.types import Batch, Loss, Padded, Pair
+    from seqloom.search.embedding.bulk import embed_file
+    from seqloom.training.run import Trained, train
 
 __all__ = [
     "Batch",
@@ -57,15 +58,15 @@ def __getattr__(name: str) -> Any:
 
         return getattr(models, name)
     if name in ("check_data", "load_data"):
-        from seqloom.data import front
+        from seqloom.data import check
 
-        return getattr(front, name)
+        return getattr(check, name)
     if name in ("LoadedModel", "load"):
-        from seqloom import loaded
+        from seqloom import inference
 
-        return getattr(loaded, name)
+        return getattr(inference, name)
     if name == "embed_file":
-        from seqloom import embedding
+        from seqloom.search import embedding
 
         return embedding.embed_file
     if name == "import_model":
@@ -73,11 +74,11 @@ def __getattr__(name: str) -> Any:
 
         return importing.import_model
     if name in ("Comparison", "compare"):
-        from seqloom import comparing
+        from seqloom.experiments import compare
 
-        return getattr(comparing, name)
+        return getattr(compare, name)
     if name in ("Trained", "train"):
-        from seqloom.training import front as training
+        from seqloom.training import run as training
 
         return getattr(training, name)
     if name == "SeqloomError":
@@ -85,15 +86,15 @@ def __getattr__(name: str) -> Any:
 
         return errors.SeqloomError
     if name == "using":
-        from seqloom.operators import kernels
+        from seqloom.nn.ops import kernels
 
         return kernels.using
     if name == "recording":
-        from seqloom import taps
+        from seqloom.nn import taps
 
         return taps.recording
     if name in ("Batch", "Loss", "Padded", "Pair"):
-        from seqloom import types
+        from seqloom.nn import types
 
         return getattr(types, name)
     raise AttributeError(f"module 'seqloom' has no attribute '{name}'")

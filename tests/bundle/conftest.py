@@ -9,11 +9,12 @@ import torch
 from seqloom.bundle import Bundle, bundle_files
 from seqloom.config.heads import ClassHeadConfig
 from seqloom.config.inputs import TokensConfig
-from seqloom.config.models import EncoderConfig, SequenceModelConfig
-from seqloom.config.text import WordsConfig
+from seqloom.config.models import SequenceModelConfig
+from seqloom.config.stacks import EncoderConfig
+from seqloom.config.tokenizers import WordsConfig
 from seqloom.data.schema import Schema
-from seqloom.durable import commit_folder
-from seqloom.tasks.contract import Meaning
+from seqloom.files.folders import commit_folder
+from seqloom.tasks.task import Meaning
 from seqloom.text.tokenizer import fit
 
 Write = Callable[..., Path]

@@ -10,8 +10,10 @@ from sklearn.metrics import log_loss
 import seqloom
 from seqloom.config.data import ColumnSplit, DataConfig
 from seqloom.training.devices import choose_device
-from seqloom.training.front import Wishes, resolve, train_run
-from seqloom.training.reports import Begun, Report, Validated
+from seqloom.training.events import Begun, Report, Validated
+from seqloom.training.resolve import resolve
+from seqloom.training.run import train_run
+from seqloom.training.wishes import Wishes
 from training_common import BASE, only, run, write_data
 
 

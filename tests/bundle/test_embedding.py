@@ -9,7 +9,7 @@ import torch
 
 from bundle_common import make_reviews, make_run
 from seqloom.errors import ConfigError, RejectedError
-from seqloom.loaded import load
+from seqloom.inference.model import load
 
 TEXTS = ["a film", "good", "bad bad film of the year", "a good film", "x"] * 3
 PAIRS = "sentence1,sentence2,score\na film,a good film,4.5\nbad,good,0.5\na film,bad film,2.5\n"

@@ -9,17 +9,18 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqloom.bundle import Bundle, built, bundle_files, folder, read_bundle
-from seqloom.bundle.folder import FORMAT
+from seqloom import bundle as folder
+from seqloom.bundle import FORMAT, Bundle, built, bundle_files, read_bundle
 from seqloom.cli.recipes import make
 from seqloom.config.heads import CrfHeadConfig
 from seqloom.config.inputs import TokensConfig
-from seqloom.config.models import ElementModelConfig, EncoderConfig
-from seqloom.config.text import CharactersConfig, WordsConfig
+from seqloom.config.models import ElementModelConfig
+from seqloom.config.stacks import EncoderConfig
+from seqloom.config.tokenizers import CharactersConfig, WordsConfig
 from seqloom.data.schema import Schema, TargetKind
-from seqloom.durable import commit_folder
 from seqloom.errors import ConfigError, DamagedError, DataError, SeqloomError
-from seqloom.tasks.contract import Meaning
+from seqloom.files.folders import commit_folder
+from seqloom.tasks.task import Meaning
 from seqloom.text.tokenizer import fit
 
 FILES = ("model.safetensors", "config.json", "tokenizer.json", "labels.json", "card.md", "manifest.json")

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from golden.write import TEMPERATURE, logits
-from seqloom.bundle import read_bundle
-from seqloom.bundle.folder import FORMAT
+from seqloom.bundle import FORMAT, read_bundle
 from seqloom.metrics.calibration import Calibration
 
 GOLDEN = Path(__file__).parents[1] / "golden"

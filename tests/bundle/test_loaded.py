@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 import seqloom
 from bundle_common import TEST, make_reviews, make_run
 from seqloom.config.data import ColumnSplit, RandomSplit
-from seqloom.durable import read_lines
 from seqloom.errors import ConfigError, DurableError, RejectedError
-from seqloom.loaded import LoadedModel, judging, looks
-from seqloom.loaded.predicting import batches
+from seqloom.files.jsonl import read_lines
+from seqloom.inference import evaluation
+from seqloom.inference.model import LoadedModel
+from seqloom.inference.prediction import batches
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +161,7 @@ def test_a_look_that_cannot_be_written_down_is_not_had(run) -> None:
 
 
 def test_without_the_record_the_look_goes_unseen(run, monkeypatch) -> None:
-    monkeypatch.setattr(looks.Looks, "record", lambda *_, **__: None)
+    monkeypatch.setattr(evaluation.Looks, "record", lambda *_, **__: None)
     seqloom.load(run).evaluate(part="test")
     assert not (run / "looks.jsonl").exists()
 
@@ -212,11 +213,11 @@ def test_a_training_file_without_test_rows_may_be_judged(tmp_path) -> None:
 
 def test_a_part_of_a_folder_with_test_rows_is_as_sealed_as_the_folder() -> None:
     for path, other, together in (("/a/b", "/a", True), ("/a", "/a/b", True), ("/a/b", "/a/c", False)):
-        assert judging._overlap(Path(path), Path(other)) == together
+        assert evaluation._overlap(Path(path), Path(other)) == together
 
 
 def test_without_the_guard_the_test_file_is_looked_at_unseen(run, shelf, monkeypatch) -> None:
-    monkeypatch.setattr(judging, "_require_unsealed", lambda *_: None)
+    monkeypatch.setattr(evaluation, "_require_unsealed", lambda *_: None)
     assert seqloom.load(run).evaluate(shelf / "test.csv").rows == 2
     assert not (run / "looks.jsonl").exists()
 

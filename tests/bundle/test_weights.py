@@ -9,9 +9,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqloom.bundle import weights
-from seqloom.bundle.weights import from_bytes, read_header, to_bytes
 from seqloom.errors import DamagedError
+from seqloom.files import tensors as weights
+from seqloom.files.tensors import from_bytes, read_header, to_bytes
 
 ONE = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
 

@@ -13,8 +13,8 @@ from seqloom import recipes
 from seqloom.cli import app, main
 from seqloom.cli.recipes import make
 from seqloom.config.models import model_from_toml
-from seqloom.diagnosis.range_test import RangeTest
 from seqloom.errors import near_name
+from seqloom.experiments.doctor.range_test import RangeTest
 
 
 def _seqloom(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -93,7 +93,7 @@ def test_a_narrow_terminal_gets_the_narrowest_report(tmp_path: Path) -> None:
 def test_a_check_that_is_stopped_from_the_keyboard_says_one_word(tmp_path: Path) -> None:
     code = """
 import os, signal, sys
-import seqloom.data.report.looking as looking
+import seqloom.data.check as looking
 looking.open_data = lambda *_: os.kill(os.getpid(), signal.SIGINT)
 sys.argv = ["seqloom", "data", "check", sys.argv[1]]
 import seqloom.cli

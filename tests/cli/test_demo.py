@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from seqloom.cli import app
 from seqloom.cli.demo import TASKS
 from seqloom.data.synthetic.grammar import worth
-from seqloom.demonstration import SHOWS
+from seqloom.demo import SHOWS
 from seqloom.errors import ConfigError
 
 

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from seqloom.cli import app
 from seqloom.config.objectives import RankConfig, TripletConfig
-from seqloom.loaded import load
+from seqloom.inference.model import load
 
 WORDS = ["dog", "cat", "bird", "fish", "horse", "cow"]
 TABLES = {

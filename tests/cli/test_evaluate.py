@@ -12,12 +12,14 @@ from bundle_common import make_reviews
 from seqloom.cli import app
 from seqloom.config.data import DataConfig
 from seqloom.config.training import StepsConfig
-from seqloom.durable import read_lines
 from seqloom.errors import ConfigError
-from seqloom.loaded import LoadedModel, load
-from seqloom.tasks.judging import Evaluation
+from seqloom.files.jsonl import read_lines
+from seqloom.inference.model import LoadedModel, load
+from seqloom.tasks.evaluation import Evaluation
 from seqloom.training.devices import choose_device
-from seqloom.training.front import Wishes, resolve, train_run
+from seqloom.training.resolve import resolve
+from seqloom.training.run import train_run
+from seqloom.training.wishes import Wishes
 from training_common import BASE
 
 

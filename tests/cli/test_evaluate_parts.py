@@ -16,9 +16,9 @@ from seqloom.cli import app
 from seqloom.cli.evaluate import _unseen_lines
 from seqloom.config.data import RandomSplit
 from seqloom.errors import ConfigError
-from seqloom.loaded import LoadedModel
-from seqloom.loaded.errors import OWN
-from seqloom.tasks.judging import Unseen
+from seqloom.inference.evaluation import OWN
+from seqloom.inference.model import LoadedModel
+from seqloom.tasks.evaluation import Unseen
 
 ROWS = [
     ("good film", "good", "web", 3),

@@ -15,11 +15,9 @@ from typer.testing import CliRunner
 from bundle_common import make_reviews, make_run
 from seqloom.cli import app
 from seqloom.cli import generate as verb
-from seqloom.cli.exits import SOME_BAD
-from seqloom.cli.screen import Screen
-from seqloom.cli.work_bar import work_bar
+from seqloom.cli.terminal import SOME_BAD, Screen, work_bar
 from seqloom.errors import ConfigError, RejectedError
-from seqloom.loaded import load
+from seqloom.inference.model import load
 
 LINES = "once upon a time there was a cat\nthe cat sat on the mat\n"
 
@@ -141,7 +139,7 @@ def test_people_see_how_many_prompts_are_answered(run: Path, monkeypatch: pytest
 def test_a_bar_tells_the_answers_and_the_time_that_is_left(whole: int, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = io.StringIO()
     terminal = Console(file=seen, force_terminal=True, width=80)
-    monkeypatch.setattr("seqloom.cli.work_bar.Screen", lambda **_: terminal)
+    monkeypatch.setattr("seqloom.cli.terminal.Screen", lambda **_: terminal)
     with work_bar() as show:
         show("2 answers", 2, whole)
     assert "2 answers" in seen.getvalue() and ("-:--:--" in seen.getvalue()) == bool(whole)

@@ -11,13 +11,13 @@ from typer.testing import CliRunner
 from bundle_common import make_reviews, make_run
 from seqloom.cli import app
 from seqloom.cli.view_options import only_in_python, options_of, settings, typed
-from seqloom.data.synthetic import NAMES
+from seqloom.data.synthetic.registry import NAMES
 from seqloom.errors import ConfigError, SeqloomError
-from seqloom.inspection import plain_values
-from seqloom.inspection.attribution import export
-from seqloom.inspection.attribution.single import AttributionView, attribution
-from seqloom.inspection.front import LOOKS
-from seqloom.loaded import load
+from seqloom.inference.model import load
+from seqloom.inspect import view as plain_values
+from seqloom.inspect.attribution import attribution as export
+from seqloom.inspect.attribution.attribution import AttributionView, attribution
+from seqloom.inspect.inspector import LOOKS
 
 
 @pytest.fixture(scope="module")

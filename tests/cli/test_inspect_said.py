@@ -12,7 +12,7 @@ from seqloom.cli import app
 from seqloom.cli.inspect import _require_count
 from seqloom.cli.view_options import typed
 from seqloom.errors import ConfigError, SeqloomError
-from seqloom.inspection.trials import clamp
+from seqloom.inspect.what_if import clamp
 
 
 def called(*arguments: str) -> str:

@@ -11,11 +11,11 @@ from typer.testing import CliRunner, Result
 from bundle_common import make_reviews, make_run
 from seqloom.cli import app
 from seqloom.cli.label import Chosen, Unknown, _answered, _show, answer_of
-from seqloom.cli.screen import Screen
+from seqloom.cli.terminal import Screen
 from seqloom.errors import ConfigError, DurableError
 from seqloom.search.decisions import WritableDecisions
-from seqloom.search.labelling import Labelling, opening
-from seqloom.search.rows import Rows
+from seqloom.search.labeling import Labelling, opening
+from seqloom.search.rows import FileRows
 
 KINDS = {"good": "a fine and good film", "bad": "an awful and bad film"}
 
@@ -93,7 +93,7 @@ def test_commands_are_explained_and_change_nothing(file: Path, tmp_path: Path) -
 def test_a_person_is_told_which_answer_means_nothing(
     file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given = Rows(file).read()
+    given = FileRows(file).read()
     log = WritableDecisions(tmp_path / "log", given.by_name)
     *_, session = opening(given, log, labels=["good", "s"])
     assert isinstance(session, Labelling)
@@ -177,7 +177,7 @@ def test_what_was_decided_is_taken_back_and_written_without_vectors(
 ) -> None:
     label(file, "--out", tmp_path / "log", "--labels", "good,bad", given="good\n")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("seqloom.search.labelling.embedding", None)
+    monkeypatch.setattr("seqloom.search.similar_vectors.embedding", None)
     assert "1" in label(file, "--out", tmp_path / "log", "--model", "no such model", *options).stdout
 
 

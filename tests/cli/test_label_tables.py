@@ -1,6 +1,6 @@
 """Tables of labels for a terminal."""
 
-from seqloom.cli.label_tables import MOST_LABELS, confusion_lines, label_lines
+from seqloom.cli.tables import MOST_LABELS, confusion_lines, label_lines
 
 
 def figures(support: float) -> dict[str, float]:

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from bundle_common import make_reviews, make_run
 from seqloom.cli import app
-from seqloom.cli.exits import exit_code_of
+from seqloom.cli.terminal import exit_code_of
 from seqloom.errors import ConfigError, DamagedError, DurableError, RejectedError, SeqloomError
 
 
@@ -67,7 +67,7 @@ def test_the_output_file_holds_the_same_lines_and_nothing_is_printed(run, tmp_pa
 
 
 def test_many_windows_keep_the_order(run, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("seqloom.loaded.predicting.BLOCK_ROWS", 7)
+    monkeypatch.setattr("seqloom.data.checks.blocks.BLOCK_ROWS", 7)
     texts = ["bad " * (number % 5 + 1) for number in range(50)]
     (tmp_path / "a.txt").write_text("\n".join(texts) + "\n")
     found = predict(run, tmp_path / "a.txt", "--budget", "16")
@@ -128,7 +128,7 @@ def test_no_score_has_more_than_six_digits(run) -> None:
 
 
 def test_without_rounding_a_score_would_have_more_digits(run, monkeypatch) -> None:
-    monkeypatch.setattr("seqloom.cli.answers.rounded", lambda value: value)
+    monkeypatch.setattr("seqloom.data.values.rounded_text", lambda value: value)
     found = predict(run, "-", given="good\nbad film\n")
     assert any(score != float(f"{score:.6g}") for one in found for score in one["scores"].values())
 
@@ -149,7 +149,7 @@ def test_the_code_of_a_warning_is_told_once_and_a_count_only_of_several(run) -> 
 
 @pytest.mark.parametrize(("terminal", "device"), [(False, "auto"), (True, "cpu"), (True, "auto")])
 def test_the_device_is_told_to_people_who_left_its_choice_open(run, monkeypatch, terminal, device) -> None:
-    monkeypatch.setattr("seqloom.cli.predict.Screen.is_terminal", terminal)
+    monkeypatch.setattr("seqloom.cli.terminal.Screen.is_terminal", terminal)
     said = CliRunner().invoke(app, ["evaluate", str(run), "--device", device], env={"TERM": "dumb"}).stderr
     assert ("computing on " in said) == (terminal and device == "auto")
     assert "as asked" not in said

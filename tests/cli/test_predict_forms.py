@@ -17,10 +17,10 @@ from typer.testing import CliRunner
 import seqloom
 from bundle_common import make_reviews, make_run
 from seqloom.cli import app
-from seqloom.cli.exits import SOME_BAD
+from seqloom.cli.terminal import SOME_BAD
 from seqloom.data.problems import Place, Problem
 from seqloom.errors import ConfigError, RejectedError
-from seqloom.loaded.predicting import Told, _merged
+from seqloom.inference.prediction import PredictionNote, _merged
 
 TEXTS = ["good", "a bad film", "bad"]
 
@@ -137,12 +137,12 @@ def test_a_file_without_bad_rows_ends_with_0(run: Path) -> None:
 @settings(max_examples=30)
 @given(st.lists(st.booleans(), max_size=12))
 def test_answers_and_bad_rows_come_in_the_order_of_their_lines(good: list[bool]) -> None:
-    ledger, answered = Told(), []
+    ledger, answered = PredictionNote(), []
     for line, fine in enumerate(good, 1):
         place = Place("a", line)
         if fine:
             ledger.rows += 1
-            answered.append((seqloom.data.examples.Example("x", None, "", place), None))
+            answered.append((seqloom.data.schema.Example("x", None, "", place), None))
         else:
             ledger.bad_row("code", "text", place)
     merged = _merged(answered, ledger, 0)  # type: ignore[arg-type]
@@ -164,7 +164,7 @@ def test_no_row_of_a_file_is_dropped(run: Path, tmp_path_factory: pytest.TempPat
 def test_bad_rows_keep_their_places_over_many_windows(
     run: Path, tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seqloom.loaded.predicting.BLOCK_ROWS", 3)
+    monkeypatch.setattr("seqloom.data.checks.blocks.BLOCK_ROWS", 3)
     texts = ["" if number % 4 == 1 else "bad" for number in range(14)]
     rows = ["id,text", *(f"{number},{text}" for number, text in enumerate(texts))]
     if form == "jsonl":

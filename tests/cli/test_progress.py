@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from seqloom.cli.progress import Facts, sample_lines, validation_lines
-from seqloom.cli.warnings import warnings_said
-from seqloom.data.front import load_data
-from seqloom.data.report.findings import Finding
-from seqloom.data.report.findings import Sample as Case
-from seqloom.training.reports import Pace, Sample, Validated
+from seqloom.cli.progress import RunFacts, sample_lines, validation_lines
+from seqloom.cli.terminal import warnings_said
+from seqloom.data.check import load_data
+from seqloom.data.report.findings import DataFinding
+from seqloom.data.report.findings import FindingSample as Case
+from seqloom.training.events import Pace, Sample, Validated
 
 RIGHT, WRONG = Sample("a fine film", "good", "good", True), Sample("a film", "good", "bad", False)
 BETTER, WORSE = Sample("a fox", "perplexity 4", "a fox", None), Sample("the fox", "perplexity 9", "the fox", None)
@@ -19,7 +19,7 @@ NEAR, FAR = Sample("warm", "21.2", "21.5", None), Sample("cold", "9.1", "2.5", N
 def shown(*samples: Sample, best: bool = True) -> list[str]:
     """The lines under the scores of a validation."""
     report = validated(*samples, best=best)
-    return [line.plain for line in validation_lines(report, "accuracy", Facts("accuracy").news(report))[1:]]
+    return [line.plain for line in validation_lines(report, "accuracy", RunFacts("accuracy").news(report))[1:]]
 
 
 def validated(*samples: Sample, best: bool = True) -> Validated:
@@ -41,7 +41,7 @@ def test_a_validation_whose_weights_are_shipped_says_why() -> None:
 
 
 def test_samples_that_were_shown_just_so_are_not_shown_again() -> None:
-    facts = Facts("accuracy")
+    facts = RunFacts("accuracy")
     better = WRONG._replace(said="bad", right=True)
     told = [facts.news(validated(RIGHT, one)) for one in (WRONG, WRONG, better, better, WRONG)]
     assert told == [[WRONG, RIGHT], [], [RIGHT, better], [], [WRONG, RIGHT]]
@@ -87,6 +87,6 @@ def test_a_warning_of_prepared_data_is_told_with_its_code_its_place_and_its_coun
 
 def test_only_warnings_are_told_and_no_word_of_the_data_can_steer_the_terminal() -> None:
     evil = Case("a\x1b[2J.csv:3", "the label '\u202e' has one row?", "")
-    findings = [Finding("warn", "label.rare", 1, (evil,)), Finding("note", "text.blank", 3, (evil,))]
+    findings = [DataFinding("warn", "label.rare", 1, (evil,)), DataFinding("note", "text.blank", 3, (evil,))]
     assert warnings_said(findings) == [r"warning: label.rare: a\x1b[2J.csv:3: the label '\u202e' has one row?"]
-    assert warnings_said([Finding("warn", "data.few", 0, ())]) == ["warning: data.few"]
+    assert warnings_said([DataFinding("warn", "data.few", 0, ())]) == ["warning: data.few"]

@@ -17,9 +17,9 @@ import seqloom
 from seqloom.cli import app
 from seqloom.config.data import BadRows
 from seqloom.data.run_files import PLACES
-from seqloom.durable import failing
 from seqloom.errors import ConfigError, RejectedError
-from seqloom.training.places import has_kept
+from seqloom.files import disk
+from seqloom.training.run_folder import has_kept
 from survival.cases import sums
 
 WORDS = ("red", "green", "blue", "old", "new", "tall")
@@ -394,10 +394,10 @@ def stopped(monkeypatch: pytest.MonkeyPatch, place: str, *arguments: Any) -> boo
     """Whether a command came to a place, at which it died."""
     with monkeypatch.context() as patched:
         patched.setenv("SEQLOOM_FAIL", place)
-        failing._asked.cache_clear()
+        disk._asked.cache_clear()
         done = seqloom_(*arguments)
-    failing._asked.cache_clear()
-    return isinstance(done.exception, failing.InjectedError)
+    disk._asked.cache_clear()
+    return isinstance(done.exception, disk.InjectedError)
 
 
 @pytest.mark.slow

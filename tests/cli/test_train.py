@@ -18,15 +18,15 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from seqloom import recipes
-from seqloom.cli import app, progress, refusing
-from seqloom.cli.following import followed, summary
+from seqloom.cli import app, progress, refusals
+from seqloom.cli.follow import followed, summary
 from seqloom.cli.progress import LiveLines, PlainLines, display, packed
-from seqloom.cli.refusing import told_in_flags
+from seqloom.cli.refusals import told_in_flags
 from seqloom.cli.train_settings import training_settings
-from seqloom.config.changing import with_setting
+from seqloom.config.changes import with_setting
 from seqloom.config.data import DataConfig, EncodingConfig
 from seqloom.config.inputs import TokensConfig
-from seqloom.config.text import WordsConfig
+from seqloom.config.tokenizers import WordsConfig
 from seqloom.config.training import (
     AdamWConfig,
     ByLengthConfig,
@@ -39,17 +39,17 @@ from seqloom.config.training import (
     StreamsConfig,
     TrainingConfig,
 )
-from seqloom.data import sizes
+from seqloom.data import batches
 from seqloom.data.schema import Schema
-from seqloom.durable import hold
 from seqloom.errors import HeldError, SeqloomError
-from seqloom.tasks.choosing import task_of
-from seqloom.tasks.contract import Meaning, Task
+from seqloom.files.lock import hold
+from seqloom.tasks.registry import task_of
+from seqloom.tasks.task import Meaning, Task
 from seqloom.text.tokenizer import fit
 from seqloom.training import defaults
-from seqloom.training.reports import Begun, Ended, Noticed, Pace, Report, Sample, Saved, Stepped, Validated
-from seqloom.training.run_changes import OtherRunError
-from seqloom.training.standing import Environment
+from seqloom.training.changes import OtherRunError
+from seqloom.training.events import Begun, Ended, Noticed, Pace, Report, Sample, Saved, Stepped, Validated
+from seqloom.training.state import Environment
 
 ROOT = Path(__file__).parents[2]
 NOTHING: dict[str, Any] = dict.fromkeys(
@@ -234,7 +234,7 @@ def test_help_tells_the_run_before_the_model_and_the_data_last() -> None:
     [
         ("--epochs", f"else {defaults.FEWEST} to {defaults.MOST} times"),
         ("--patience", f"else {defaults.PATIENCE};"),
-        ("--batch", f"else {sizes.SMALLEST_BATCH} to {sizes.LARGEST_BATCH:,},"),
+        ("--batch", f"else {batches.SMALLEST_BATCH} to {batches.LARGEST_BATCH:,},"),
         ("--warm-up", f"{defaults.WARM_UP} at most"),
         ("--clip", f"else {TrainingConfig().clip:g};"),
         ("--keep", f"else {TrainingConfig().keep}."),
@@ -303,7 +303,7 @@ def test_a_refusal_keeps_what_is_no_setting_and_counts_what_has_no_flag() -> Non
     error = OtherRunError(text, fix="", before=_run_config(), now=_run_config(size="big"))
     told = told_in_flags(error, ["size"]).problem
     assert "another run: the file a.csv was 1 and is now 2; --size: that is another model; model." in told
-    assert told.count(" is now ") <= 1 + refusing.SHOWN
+    assert told.count(" is now ") <= 1 + refusals.SHOWN
 
 
 def test_a_run_in_a_named_folder_is_compared_before_data_is_read(tmp_path: Path) -> None:

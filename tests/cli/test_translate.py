@@ -8,10 +8,10 @@ import pytest
 from typer.testing import CliRunner
 
 from bundle_common import make_reviews, make_run
-from seqloom import load
 from seqloom.cli import app
 from seqloom.config.decoding import BeamConfig, GreedyConfig, SampleConfig
 from seqloom.errors import ConfigError, RejectedError
+from seqloom.inference.model import load
 
 SOURCES = ["one two", "three, four", "two"]
 PAIRS = "source\ttarget\n" + "one two\tEins zwei.\nthree, four\tDrei, vier!\ntwo\tZwei\n" * 3
@@ -97,7 +97,7 @@ def test_figures_of_drawn_texts_do_not_depend_on_batches(run: Path) -> None:
 
 
 def test_unknown_words_are_copied_from_the_source(run: Path) -> None:
-    from seqloom.text.symbols import UNKNOWN
+    from seqloom.text.special_tokens import UNKNOWN
 
     model = load(run)
     model.model.head.bias.data[UNKNOWN] = 99.0  # it says nothing else

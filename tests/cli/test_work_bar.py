@@ -3,8 +3,8 @@
 import pytest
 from rich.progress import Progress
 
-from seqloom.cli import work_bar as module
-from seqloom.cli.work_bar import work_bar
+from seqloom.cli import terminal as module
+from seqloom.cli.terminal import work_bar
 
 
 def test_work_behind_work_that_is_done_has_time_left(monkeypatch: pytest.MonkeyPatch) -> None:

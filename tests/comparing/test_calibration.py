@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from comparing_common import ScoreWorld, World, compared, compared_spans, covers
-from seqloom.comparing.results import ALPHA
-from seqloom.comparing.significance import more_seeds
-from seqloom.comparing.statistics import Estimate, Scores, SeedSpread, difference
+from seqloom.experiments.compare.results import ALPHA
+from seqloom.experiments.compare.statistics import Estimate, ModelScores, SeedSpread, difference, more_seeds
 
 # between seeds, as trained models differ
 NOISE = pytest.mark.parametrize("spread", [pytest.param(0.0, marks=pytest.mark.soak), 0.0075])
@@ -147,7 +146,7 @@ def test_about_so_many_more_seeds_do_decide_where_there_is_a_difference(seeds: i
     assert np.mean(decided) > 0.7
 
 
-def first_seeds(scores: list[Scores], count: int) -> Estimate:
+def first_seeds(scores: list[ModelScores], count: int) -> Estimate:
     """The difference of two models, of whose seeds only the first are known."""
-    one, other = (Scores(each.found[:count], each.drawn[:, :count]) for each in scores)
+    one, other = (ModelScores(each.found[:count], each.drawn[:, :count]) for each in scores)
     return difference(one, other, SeedSpread.pooled([one, other]))

@@ -13,23 +13,23 @@ import numpy as np
 import pytest
 
 import seqloom
-from seqloom.comparing import Comparison, Plan, referee
-from seqloom.comparing.opening import usual
-from seqloom.comparing.plan import Budget, Entry
-from seqloom.comparing.reports import ComparisonBegun, ComparisonEnded, ComparisonReport, RunBegun, RunEnded
-from seqloom.comparing.running import judgement, resolved_run
-from seqloom.config.data import ColumnSplit, DataConfig, EncodingConfig, GivenSplit
+from seqloom.config.data import BadRows, ColumnSplit, DataConfig, EncodingConfig, GivenSplit
 from seqloom.config.training import EpochsConfig, NewtonConfig
-from seqloom.data.problems import BadRows
-from seqloom.durable import read_lines
 from seqloom.errors import ConfigError
-from seqloom.training.front import Wishes, resolve
+from seqloom.experiments.compare.comparison import referee, usual
+from seqloom.experiments.compare.events import ComparisonBegun, ComparisonEnded, ComparisonReport, RunBegun, RunEnded
+from seqloom.experiments.compare.plan import Budget, ComparisonPlan, PlannedModel
+from seqloom.experiments.compare.results import Comparison
+from seqloom.experiments.compare.runs import judgement, resolved_run
+from seqloom.files.jsonl import read_lines
+from seqloom.training.resolve import resolve
+from seqloom.training.wishes import Wishes
 from training_common import write_data
 
 pytestmark = pytest.mark.slow
 
 
-def plan(data: Path, out: Path, **changes: Any) -> Plan:
+def plan(data: Path, out: Path, **changes: Any) -> ComparisonPlan:
     """Two small models and the baseline on a file whose last word says the label."""
     given: dict[str, Any] = {
         "data": DataConfig(train=(str(data),), split=ColumnSplit(column="split")),
@@ -41,7 +41,7 @@ def plan(data: Path, out: Path, **changes: Any) -> Plan:
         "settings": {"validate_every": 2},
         "device": "cpu",
     }
-    return Plan(**(given | changes))
+    return ComparisonPlan(**(given | changes))
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Done:
     """A finished comparison with all that was told."""
 
-    def __init__(self, plan: Plan, jobs: int = 1) -> None:
+    def __init__(self, plan: ComparisonPlan, jobs: int = 1) -> None:
         self.plan, self.reports = plan, list[ComparisonReport](referee(plan, jobs))
         last = self.reports[-1]
         assert isinstance(last, ComparisonEnded) and last.comparison is not None
@@ -63,7 +63,7 @@ class Done:
 
     def statistics(self) -> dict[str, np.ndarray]:
         """Of every run, by its name."""
-        entries = [Entry(name, seed) for name in ("linear", "bag", "cnn") for seed in range(self.plan.seeds)]
+        entries = [PlannedModel(name, seed) for name in ("linear", "bag", "cnn") for seed in range(self.plan.seeds)]
         found = {entry.name: judgement(self.plan, entry) for entry in entries}
         return {name: one.statistics for name, one in found.items() if one is not None}
 
@@ -77,7 +77,7 @@ def test_the_usual_budget_does_not_depend_on_the_order_of_the_models(data: Path,
 
 
 def test_a_budget_does_not_end_what_is_solved(data: Path, tmp_path: Path) -> None:
-    found, _ = resolved_run(plan(data, tmp_path, budget=Budget(kind="symbols", amount=1)), Entry("linear", 0))
+    found, _ = resolved_run(plan(data, tmp_path, budget=Budget(kind="symbols", amount=1)), PlannedModel("linear", 0))
     training = found.config.training
     assert isinstance(training.optimiser, NewtonConfig)
     assert training.length == EpochsConfig(count=len(training.optimiser.strengths))
@@ -229,7 +229,7 @@ def test_a_failing_run_ends_the_comparison_with_its_reason(
     def refuse(*_: Any, **__: Any) -> Any:
         raise ConfigError("no such luck")
 
-    monkeypatch.setattr("seqloom.comparing.running.load", refuse)
+    monkeypatch.setattr("seqloom.inference.model.load", refuse)
     with pytest.raises(ConfigError, match=r"linear-0: .*no such luck"):
         list(referee(plan(data, tmp_path / "out", seeds=1)))
 

@@ -10,17 +10,17 @@ from typer.testing import CliRunner
 
 from comparing_common import World, judged
 from seqloom.cli import app
-from seqloom.comparing.costs import Cost, Spread
-from seqloom.comparing.distances import Distances, _written, far_set, referee_distances
-from seqloom.comparing.plan import Budget, Plan
-from seqloom.comparing.reports import RunBegun
 from seqloom.config.data import DataConfig
-from seqloom.data.front import load_data
+from seqloom.data.check import load_data
 from seqloom.errors import ConfigError
-from seqloom.figures import Line
+from seqloom.experiments.compare.costs import Cost, Spread
+from seqloom.experiments.compare.distances import Distances, _written, far_set, referee_distances
+from seqloom.experiments.compare.events import RunBegun
+from seqloom.experiments.compare.plan import Budget, ComparisonPlan
+from seqloom.report.figures.line import Line
 
 
-def plan(out: Path, name: str = "copy", **changes: Any) -> Plan:
+def plan(out: Path, name: str = "copy", **changes: Any) -> ComparisonPlan:
     given: dict[str, Any] = {
         "data": DataConfig(train=(name,)),
         "out": str(out),
@@ -30,7 +30,7 @@ def plan(out: Path, name: str = "copy", **changes: Any) -> Plan:
         "size": "tiny",
         "device": "cpu",
     }
-    return Plan(**(given | changes))
+    return ComparisonPlan(**(given | changes))
 
 
 @pytest.mark.parametrize("name", ["reviews", "data.csv"])

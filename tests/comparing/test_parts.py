@@ -17,27 +17,23 @@ from comparing_common import Shares, World, accuracy, judged, judgement
 from seqloom import recipes
 from seqloom.cli import app
 from seqloom.cli.compare import _lines
-from seqloom.comparing.costs import Cost, Spread, _Counting
-from seqloom.comparing.figures import figures_of
-from seqloom.comparing.leaks import count_leaks
-from seqloom.comparing.lengths import by_length
-from seqloom.comparing.opening import baseline_of, changes
-from seqloom.comparing.plan import Budget, Plan
-from seqloom.comparing.reports import ComparisonBegun
-from seqloom.comparing.results import Comparison
-from seqloom.comparing.scaling import scaled
-from seqloom.comparing.significance import MOST_MORE
-from seqloom.comparing.statistics import SeedSpread, resampled
-from seqloom.comparing.tables import Tables, added
-from seqloom.comparing.weighing import Weighed
 from seqloom.config.data import DataConfig, GivenSplit
 from seqloom.config.inputs import TokensConfig
 from seqloom.config.models import AnyModel
 from seqloom.data.schema import Schema
 from seqloom.errors import ConfigError, DataError
+from seqloom.experiments.compare.comparison import baseline_of, changes
+from seqloom.experiments.compare.costs import Cost, Spread, _Counting
+from seqloom.experiments.compare.events import ComparisonBegun
+from seqloom.experiments.compare.figures import figures_of
+from seqloom.experiments.compare.leaks import count_leaks
+from seqloom.experiments.compare.plan import Budget, ComparisonPlan, scaled
+from seqloom.experiments.compare.results import Comparison, by_length
+from seqloom.experiments.compare.statistics import MOST_MORE, SeedSpread, Tables, added, resampled
+from seqloom.experiments.compare.verdicts import Weighed
 from seqloom.tasks.classify import Classify
-from seqloom.tasks.contract import Meaning, Metric
-from seqloom.tasks.several import ClassifySeveral
+from seqloom.tasks.labels import ClassifySeveral
+from seqloom.tasks.task import Meaning, Metric
 
 TOKENS = TokensConfig(vocab_size=500)
 
@@ -363,8 +359,8 @@ def test_a_plan_that_means_nothing_is_refused(make: Any, words: str) -> None:
         make()
 
 
-def _plan(**changes: Any) -> Plan:
-    return Plan(**({"data": DataConfig(train=("x.csv",)), "out": "o", "models": ("cnn",)} | changes))
+def _plan(**changes: Any) -> ComparisonPlan:
+    return ComparisonPlan(**({"data": DataConfig(train=("x.csv",)), "out": "o", "models": ("cnn",)} | changes))
 
 
 @pytest.mark.parametrize(

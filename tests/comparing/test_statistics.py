@@ -8,25 +8,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from comparing_common import ScoreWorld, World, accuracy
-from seqloom.comparing.significance import holm, mcnemar, more_seeds, randomisation
-from seqloom.comparing.statistics import (
+from seqloom.experiments.compare.statistics import (
     Estimate,
-    Scores,
+    ModelScores,
     SeedSpread,
     difference,
     estimate,
+    holm,
+    mcnemar,
+    more_seeds,
+    randomisation,
     resampled,
     student,
     student_quantile,
 )
 
 
-def alone(scores: Scores) -> Estimate:
+def alone(scores: ModelScores) -> Estimate:
     """The estimate of a model that shares its spread with no other."""
     return estimate(scores, SeedSpread.pooled([scores]))
 
 
-def apart(one: Scores, other: Scores) -> Estimate:
+def apart(one: ModelScores, other: ModelScores) -> Estimate:
     """The difference of two models that are the only ones."""
     return difference(one, other, SeedSpread.pooled([one, other]))
 
@@ -65,7 +68,7 @@ def test_the_first_against_the_second_is_the_second_against_the_first_turned_rou
 
 def test_a_block_of_resamples_is_as_good_as_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = resampled(tables(), accuracy, resamples=30)
-    monkeypatch.setattr("seqloom.comparing.statistics.CELLS", 4000)
+    monkeypatch.setattr("seqloom.experiments.compare.statistics.CELLS", 4000)
     for one, other in zip(whole, resampled(tables(), accuracy, resamples=30), strict=True):
         np.testing.assert_allclose(one.drawn, other.drawn)
 
@@ -73,7 +76,7 @@ def test_a_block_of_resamples_is_as_good_as_all_at_once(monkeypatch: pytest.Monk
 def test_seeds_that_lie_apart_widen_the_interval_and_leave_few_degrees_of_freedom() -> None:
     drawn = np.random.default_rng(0).normal(0.8, 0.001, (500, 1))
     near, far = (np.array([0.8 - gap, 0.8, 0.8 + gap]) for gap in (0.0001, 0.02))
-    close, wide = (alone(Scores(found, drawn + found - 0.8)) for found in (near, far))
+    close, wide = (alone(ModelScores(found, drawn + found - 0.8)) for found in (near, far))
     assert wide.high - wide.low > 10 * (close.high - close.low)
     assert wide.uncertainty.freedom() < 2.5 < 100 < close.uncertainty.freedom()
     assert wide.high - wide.value == pytest.approx(4.303 * 0.02 / math.sqrt(3), rel=0.02)  # Student's t of 2
@@ -126,7 +129,7 @@ def test_a_model_whose_seeds_lie_far_apart_adds_nothing_to_the_spread_of_the_oth
 def test_seeds_that_lie_close_by_chance_do_not_look_certain() -> None:
     """Two seeds with the very same score err on different examples: there are few degrees of freedom all the same."""
     (one,) = ScoreWorld([0.01], 2, 500).scores(np.random.default_rng(0))
-    equal = Scores(np.full(2, one.mean), one.drawn - one.found + one.mean)
+    equal = ModelScores(np.full(2, one.mean), one.drawn - one.found + one.mean)
     assert equal.of_seeds == 0.0 < equal.of_both
     assert alone(equal).uncertainty.freedom() < 10
 

@@ -16,13 +16,12 @@ from seqloom import recipes
 from seqloom.config.inputs import TokensConfig
 from seqloom.config.mixers import RnnConfig
 from seqloom.config.training import TrainingConfig
-from seqloom.data.synthetic import NAMES
-from seqloom.diagnosis.curves import curve_findings
-from seqloom.diagnosis.inside import Inside, inside_findings
-from seqloom.diagnosis.story import told
-from seqloom.inspection.flow import Flow, flow, flows
-from seqloom.inspection.flow_drawing import flow_drawn
-from seqloom.types import Padded
+from seqloom.data.synthetic.registry import NAMES
+from seqloom.experiments.doctor.curves import curve_findings
+from seqloom.experiments.doctor.history import told
+from seqloom.experiments.doctor.inside import ModelInside, inside_findings
+from seqloom.inspect.flow import Flow, flow, flow_drawn, flows
+from seqloom.nn.types import Padded
 
 # --- 7: what a curve says --------------------------------------------------------------------------------------------
 
@@ -90,12 +89,12 @@ def test_row_14_a_radius_of_a_half_vanishes_one_and_a_half_explodes_and_the_view
     assert measured.radius == pytest.approx(radius)
     assert measured.factor == pytest.approx(radius, rel=0.1)
     assert f"spectral radius {radius:.2f}" in flow_drawn([measured]).text(80)
-    (finding,) = inside_findings(Inside(flows=(measured,)), told(steps(lambda _: 2.0)))
+    (finding,) = inside_findings(ModelInside(flows=(measured,)), told(steps(lambda _: 2.0)))
     assert finding.code == code and finding.evidence["spectral radius"] == pytest.approx(radius)
 
 
 def test_row_14_the_norm_is_that_of_a_product_of_jacobians(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqloom.inspection.flow.DIRECTIONS", 200)
+    monkeypatch.setattr("seqloom.inspect.flow.DIRECTIONS", 200)
     layer, x = elman(0.9).requires_grad_(False), torch.randn(1, 6, 12)
     slopes = [torch.diag(1 - state**2) for state in layer(Padded.of(x)).values[0]]
     product = slopes[-1]

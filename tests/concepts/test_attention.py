@@ -14,15 +14,15 @@ from seqloom.config.blocks import AlignmentConfig, BlockConfig
 from seqloom.config.combinations import SCORES
 from seqloom.config.inputs import VectorsConfig
 from seqloom.config.mixers import AttentionConfig
-from seqloom.config.models import EncoderConfig
-from seqloom.mixers.attention import Matcher
-from seqloom.operators.attention import weights
-from seqloom.operators.attention_fast import attend
-from seqloom.operators.kernels import using
-from seqloom.operators.masks import Causal
-from seqloom.operators.scores import Dot, ScaledDot, score
-from seqloom.taps import recording
-from seqloom.types import Padded
+from seqloom.config.stacks import EncoderConfig
+from seqloom.nn.mixers.attention import Matcher
+from seqloom.nn.ops.attention import weights
+from seqloom.nn.ops.attention_fast import attend
+from seqloom.nn.ops.kernels import using
+from seqloom.nn.ops.masks import Causal
+from seqloom.nn.ops.scores import Dot, ScaledDot, score
+from seqloom.nn.taps import recording
+from seqloom.nn.types import Padded
 
 # --- 19: scores and alignment ----------------------------------------------------------------------------------------
 

@@ -13,14 +13,13 @@ import torch
 from msgspec.structs import replace
 from torch import nn
 
-from seqloom.config.changing import with_setting
+from seqloom.config.changes import with_setting
 from seqloom.config.training import ByLengthConfig
-from seqloom.data.front import load_data
-from seqloom.data.preparing import Prepared
-from seqloom.tasks.choosing import task_of
-from seqloom.tasks.contract import HeadSettings, Meaning, Task
-from seqloom.tasks.judging import evaluate
-from seqloom.tasks.slicing import sliced
+from seqloom.data.check import load_data
+from seqloom.data.prepared import Prepared
+from seqloom.tasks.evaluation import evaluate, sliced
+from seqloom.tasks.registry import task_of
+from seqloom.tasks.task import HeadSettings, Meaning, Task
 
 LONGEST, STEPS, RATE, WIDTH = 8, 500, 0.02, 32
 

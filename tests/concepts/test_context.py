@@ -16,8 +16,8 @@ from torch import Tensor
 
 import seqloom
 from seqloom.data.synthetic.homographs import HOMOGRAPHS
-from seqloom.loaded import LoadedModel
-from seqloom.types import Padded
+from seqloom.inference.model import LoadedModel
+from seqloom.nn.types import Padded
 
 WORDS = ("bank", "bat", "light", "spring", "seal", "note", "شیر")
 Senses = dict[str, list[Tensor]]  # the vectors of a word, by sense

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from seqloom.comparing.distances import Distances, referee_distances
-from seqloom.comparing.plan import Budget, Plan
 from seqloom.config.data import DataConfig
+from seqloom.experiments.compare.distances import Distances, referee_distances
+from seqloom.experiments.compare.plan import Budget, ComparisonPlan
 
 CHANCE = 1 / 8  # there are eight symbols
 ROWS, STEPS, BATCH, RATE = 3_000, 300, 1_000, 0.01  # tried with seeds 1 and 2; the referee's first seed is 0
@@ -20,7 +20,7 @@ ROWS, STEPS, BATCH, RATE = 3_000, 300, 1_000, 0.01  # tried with seeds 1 and 2; 
 def refereed(out: Path, *distances: int) -> Distances:
     """The comparison at each distance."""
     torch.set_default_dtype(torch.float32)
-    plan = Plan(
+    plan = ComparisonPlan(
         data=DataConfig(train=("copy",)),
         out=str(out),
         models=("rnn", "transformer"),

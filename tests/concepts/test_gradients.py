@@ -11,15 +11,16 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from concepts_common import ROUNDING
-from seqloom.blocks import FeedForward
 from seqloom.config.blocks import BlockConfig, DecoderBlockConfig, FeedForwardConfig
 from seqloom.config.heads import ClassHeadConfig, LabelsHeadConfig, NextTokenHeadConfig, NumberHeadConfig
 from seqloom.config.inputs import TokensConfig, VectorsConfig
 from seqloom.config.mixers import AttentionConfig, LstmConfig
-from seqloom.config.models import ConditionedDecoderConfig, EncoderConfig, EncoderDecoderConfig, SequenceModelConfig
-from seqloom.models import SequenceModel
-from seqloom.operators.losses import binary_cross_entropy, cross_entropy, squared_error
-from seqloom.types import Batch, Padded, Pair
+from seqloom.config.models import EncoderDecoderConfig, SequenceModelConfig
+from seqloom.config.stacks import ConditionedDecoderConfig, EncoderConfig
+from seqloom.nn.blocks import FeedForward
+from seqloom.nn.models import SequenceModel
+from seqloom.nn.ops.losses import binary_cross_entropy, cross_entropy, squared_error
+from seqloom.nn.types import Batch, Padded, Pair
 
 SLOPES = {"rtol": 1e-7, "atol": 1e-8}  # float64, central differences
 

@@ -13,14 +13,14 @@ from concepts_common import ROUNDING
 from seqloom.config.blocks import BlockConfig
 from seqloom.config.inputs import TokensConfig
 from seqloom.config.mixers import SHAW_RADIUS, T5_BUCKETS, T5_FARTHEST, AttentionConfig
-from seqloom.config.models import DecoderConfig
+from seqloom.config.stacks import DecoderConfig
 from seqloom.errors import ConfigError, DataError
-from seqloom.models import count_parameters
-from seqloom.operators.attention import Request
-from seqloom.operators.relations import bucket
-from seqloom.positions import sinusoids
-from seqloom.taps import recording
-from seqloom.types import Padded
+from seqloom.nn.models import count_parameters
+from seqloom.nn.ops.attention import Request
+from seqloom.nn.ops.relations import bucket
+from seqloom.nn.positions import sinusoids
+from seqloom.nn.taps import recording
+from seqloom.nn.types import Padded
 
 
 @pytest.mark.parametrize("width", [6, 7], ids=["even", "odd"])

@@ -13,12 +13,13 @@ from seqloom.config.blocks import AlignmentConfig, SeededConfig
 from seqloom.config.heads import NextTokenHeadConfig, NumberHeadConfig
 from seqloom.config.inputs import TokensConfig
 from seqloom.config.mixers import GruConfig, LstmConfig, RnnConfig
-from seqloom.config.models import ConditionedDecoderConfig, EncoderConfig, EncoderDecoderConfig
-from seqloom.mixers.contract import Standing
-from seqloom.operators import recurrence
-from seqloom.operators.kernels import using
-from seqloom.taps import recording
-from seqloom.types import Padded
+from seqloom.config.models import EncoderDecoderConfig
+from seqloom.config.stacks import ConditionedDecoderConfig, EncoderConfig
+from seqloom.nn.mixers.contract import StateStanding
+from seqloom.nn.ops import recurrence
+from seqloom.nn.ops.kernels import using
+from seqloom.nn.taps import recording
+from seqloom.nn.types import Padded
 
 # --- 11: the Elman network -------------------------------------------------------------------------------------------
 
@@ -39,7 +40,7 @@ def test_row_11_the_worked_example_of_deck_c(kernel: str) -> None:
     hidden, _ = recurrence.KERNELS[kernel](recurrence.ELMAN_TANH, x, (before,), mixer.weights)
     assert_close(hidden[:, 0], expected, **ROUNDING)
     with using(recurrence=kernel):
-        y, state = mixer.step(x, Standing(torch.zeros(1, dtype=torch.int64), (before,)))
+        y, state = mixer.step(x, StateStanding(torch.zeros(1, dtype=torch.int64), (before,)))
     assert_close(y.values[:, 0], expected, **ROUNDING)
     assert_close(state.inner[0], expected, **ROUNDING)
     answer = head(y).values.item()
@@ -60,7 +61,7 @@ def test_row_15_an_lstm_that_forgets_nothing_and_writes_nothing_keeps_its_cell(k
         forget.fill_(1e4)
     x, before = Padded.of(torch.randn(2, 6, 3)), (torch.randn(2, 3), torch.randn(2, 3))
     with using(recurrence=kernel), recording(mixer, "gates") as heard:
-        y, state = mixer.step(x, Standing(torch.zeros(2, dtype=torch.int64), before))
+        y, state = mixer.step(x, StateStanding(torch.zeros(2, dtype=torch.int64), before))
     (gates,) = heard["gates"]
     assert gates.names == ("write", "forget", "new", "show")
     written, kept, _, shown = gates.values.unbind(dim=2)

@@ -8,13 +8,14 @@ from torch.testing import assert_close
 from concepts_common import ROUNDING
 from seqloom.config.heads import NumberHeadConfig
 from seqloom.config.inputs import VectorsConfig
-from seqloom.config.models import EncoderConfig, SequenceModelConfig
+from seqloom.config.models import SequenceModelConfig
+from seqloom.config.stacks import EncoderConfig
 from seqloom.config.training import AdamConfig, AdamWConfig, AnyOptimiser, ConstantConfig, SgdConfig, TrainingConfig
+from seqloom.nn.types import Batch, Loss, Padded
 from seqloom.training.devices import Device
-from seqloom.training.ranks import Alone
-from seqloom.training.standing import Standing
-from seqloom.training.update import Update
-from seqloom.types import Batch, Loss, Padded
+from seqloom.training.distributed import Alone
+from seqloom.training.state import TrainingState
+from seqloom.training.step import Update
 from update_common import HERE, Asked
 
 FLOAT32 = {"rtol": 1e-5, "atol": 1e-6}  # a step divides by a number of float32, whatever the weights are
@@ -44,7 +45,7 @@ class Vector(nn.Module):
 
 def stepped(model: nn.Module, optimiser: AnyOptimiser, batches: list[Batch], *, rate: float, clip: float = 0.0) -> None:
     config = TrainingConfig(optimiser=optimiser, schedule=ConstantConfig(), rate=rate, clip=clip)
-    update, standing = Update(Asked(), model, config, Alone(), Device(HERE)), Standing()
+    update, standing = Update(Asked(), model, config, Alone(), Device(HERE)), TrainingState()
     for batch in batches:
         update.step(batch, carried=False, standing=standing, rate=rate)
         standing.step += 1
@@ -166,7 +167,7 @@ def test_row_13_the_truncated_gradient_of_a_recurrence_equals_the_hand_unrolled_
     config = TrainingConfig(optimiser=SgdConfig(momentum=0.0), clip=0.0)
     update = Update(Reading(), model, config, Alone(), Device(HERE))
     for number, batch in enumerate(slopes([1.0, 2.0], [3.0, 4.0])):
-        update.step(batch, carried=number > 0, standing=Standing(), rate=0.0)
+        update.step(batch, carried=number > 0, standing=TrainingState(), rate=0.0)
     h1 = 1.0
     h2 = 0.5 * h1 + 2.0
     h3 = 0.5 * h2 + 3.0

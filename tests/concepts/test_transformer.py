@@ -10,19 +10,21 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from concepts_common import ROUNDING, request, triple
-from seqloom.blocks import build_norm
 from seqloom.config.blocks import BlockConfig, DecoderBlockConfig, FeedForwardConfig
 from seqloom.config.heads import NextTokenHeadConfig
 from seqloom.config.inputs import TokensConfig
 from seqloom.config.mixers import AttentionConfig, SparseConfig, WindowConfig
-from seqloom.config.models import ConditionedDecoderConfig, EncoderConfig, EncoderDecoderConfig
-from seqloom.models import count_parameters
-from seqloom.operators.attention import Request
-from seqloom.operators.attention_fast import EDGES, KERNELS, attend, choose
-from seqloom.operators.kernels import using
-from seqloom.operators.masks import Causal, Edges, Everything, Mask, Padding, Window
-from seqloom.taps import recording
-from seqloom.types import Padded
+from seqloom.config.models import EncoderDecoderConfig
+from seqloom.config.stacks import ConditionedDecoderConfig, EncoderConfig
+from seqloom.nn.blocks import build_norm
+from seqloom.nn.models import count_parameters
+from seqloom.nn.ops.attention import Request
+from seqloom.nn.ops.attention_edges import EDGES
+from seqloom.nn.ops.attention_fast import KERNELS, attend, choose
+from seqloom.nn.ops.kernels import using
+from seqloom.nn.ops.masks import Causal, Edges, Everything, Mask, Padding, WindowMask
+from seqloom.nn.taps import recording
+from seqloom.nn.types import Padded
 
 # --- 27: blocks ------------------------------------------------------------------------------------------------------
 
@@ -132,7 +134,7 @@ def full_under(asked: Request, allowed: Tensor) -> Tensor:
 def test_row_29_window_attention_is_full_attention_under_the_window_mask(causal: bool, kernel: str | None) -> None:
     time, size = 600, 7  # long enough for several blocks of queries
     query, key, value = triple(batch=1, time=time)
-    mask = Window(size - 1, 0 if causal else size - 1)
+    mask = WindowMask(size - 1, 0 if causal else size - 1)
     asked = request(query, key, value, mask=mask)
     away = torch.arange(time)[:, None] - torch.arange(time)
     allowed = (away.abs() < size) & ((away >= 0) | torch.tensor(not causal))

@@ -6,8 +6,8 @@ from torch.testing import assert_close
 
 from concepts_common import ROUNDING
 from seqloom import recipes
-from seqloom.models import LanguageModel
-from seqloom.types import Batch, Padded
+from seqloom.nn.models import LanguageModel
+from seqloom.nn.types import Batch, Padded
 
 SYMBOLS = torch.tensor([[3, 1, 4, 1, 5, 2, 6], [2, 7, 1, 8, 2, 8, 1]])
 

@@ -20,17 +20,15 @@ from seqloom.config.inputs import AnyInput, PictureConfig, SpelledConfig, Steppe
 from seqloom.config.mixers import AnyMixer, OneWay
 from seqloom.config.models import (
     AnyModel,
-    ConditionedDecoderConfig,
-    DecoderConfig,
     ElementModelConfig,
     EmbedderConfig,
-    EncoderConfig,
     EncoderDecoderConfig,
     LanguageModelConfig,
     SequenceModelConfig,
 )
+from seqloom.config.stacks import ConditionedDecoderConfig, DecoderConfig, EncoderConfig
 from seqloom.errors import ConfigError
-from seqloom.types import Padded, Spelled
+from seqloom.nn.types import Padded, Spelled
 
 SYMBOLS = TokensConfig(vocab_size=11)
 

@@ -31,15 +31,10 @@ from seqloom.config.inputs import (
     VectorsConfig,
 )
 from seqloom.config.mixers import AttentionConfig
-from seqloom.config.models import (
-    DecoderConfig,
-    ElementModelConfig,
-    EncoderConfig,
-    LanguageModelConfig,
-    SequenceModelConfig,
-)
+from seqloom.config.models import ElementModelConfig, LanguageModelConfig, SequenceModelConfig
+from seqloom.config.stacks import DecoderConfig, EncoderConfig
 from seqloom.errors import ConfigError, DataError
-from seqloom.types import Batch, Padded, Pair
+from seqloom.nn.types import Batch, Padded, Pair
 
 pytestmark = pytest.mark.skipif(
     os.environ.get("SEQLOOM_TEST_DEVICE", "cpu") != "cpu", reason="values are looked at on the CPU only"

@@ -24,10 +24,11 @@ from seqloom.config.mixers import (
     LstmConfig,
     WindowConfig,
 )
-from seqloom.config.models import DecoderConfig, EncoderConfig, SequenceModelConfig
-from seqloom.config.text import WordsConfig
+from seqloom.config.models import SequenceModelConfig
+from seqloom.config.stacks import DecoderConfig, EncoderConfig
+from seqloom.config.tokenizers import WordsConfig
 from seqloom.errors import ConfigError
-from seqloom.operators.crf import legal_transitions
+from seqloom.nn.ops.crf import legal_transitions
 
 HEADS = "expected a whole number from 1 to 1,024"
 RATE = "expected a number of at least 0 and below 1"

@@ -9,10 +9,10 @@ from torch import nn
 from seqloom.config.blocks import BlockConfig, DecoderBlockConfig
 from seqloom.config.inputs import TokensConfig
 from seqloom.config.mixers import AttentionConfig
-from seqloom.config.models import ConditionedDecoderConfig, EncoderConfig
+from seqloom.config.stacks import ConditionedDecoderConfig, EncoderConfig
 from seqloom.errors import ConfigError
-from seqloom.models import count_parameters
-from seqloom.types import Padded
+from seqloom.nn.models import count_parameters
+from seqloom.nn.types import Padded
 
 SYMBOLS = TokensConfig(vocab_size=11)
 USUAL = {"layer": 1e-5, "rms": 1e-6}

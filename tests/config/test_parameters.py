@@ -22,17 +22,15 @@ from seqloom.config.heads import (
 from seqloom.config.inputs import AnyInput, FiltersConfig, FlatConfig, PatchesConfig, PictureConfig
 from seqloom.config.mixers import AnyMixer, AttentionConfig
 from seqloom.config.models import (
-    ConditionedDecoderConfig,
-    DecoderConfig,
     ElementModelConfig,
     EmbedderConfig,
-    EncoderConfig,
     EncoderDecoderConfig,
     LanguageModelConfig,
     SequenceModelConfig,
 )
+from seqloom.config.stacks import ConditionedDecoderConfig, DecoderConfig, EncoderConfig
 from seqloom.errors import ConfigError
-from seqloom.models import count_parameters
+from seqloom.nn.models import count_parameters
 
 WIDTH = 8
 PLAIN = EncoderConfig(input=SYMBOLS, width=WIDTH)

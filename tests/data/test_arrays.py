@@ -15,8 +15,8 @@ from hypothesis.extra import numpy as arrays_of
 from numpy.lib import format as npy
 
 from reading_common import MANY, SOME, any_bytes, read, refused, require_records_or_a_place, write
-from seqloom.config.data import ReadingConfig
-from seqloom.data.problems import BadRows, Ledger
+from seqloom.config.data import BadRows, ReadingConfig
+from seqloom.data.problems import Ledger
 from seqloom.data.readers import arrays
 
 GRID = np.arange(2 * 3 * 4, dtype=np.float32).reshape(2, 3, 4)

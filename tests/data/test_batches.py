@@ -12,13 +12,12 @@ from torch import Tensor, nn
 
 from seqloom import recipes
 from seqloom.config.inputs import TokensConfig
-from seqloom.data.batches import INPUTS, TARGETS, collate, unseen_labels
+from seqloom.data.batches import INPUTS, TARGETS, collate, sizes_of, unseen_labels
 from seqloom.data.schema import InputKind, Schema, TargetKind
-from seqloom.data.sizes import sizes_of
 from seqloom.errors import DataError
-from seqloom.ragged import Ragged
-from seqloom.text.symbols import BEGIN, END
-from seqloom.types import Batch, Padded, Subwords
+from seqloom.nn.types import Batch, Padded, Subwords
+from seqloom.text.ragged import Ragged
+from seqloom.text.special_tokens import BEGIN, END
 from tolerances import assert_equal_up_to_rounding
 
 rows_of_symbols = st.lists(st.lists(st.integers(6, 90), max_size=7), min_size=1, max_size=9)

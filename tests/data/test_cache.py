@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-import seqloom.data.preparing as preparing
+import seqloom.data.prepared as preparing
 import seqloom.data.survey as survey
 from data_settings import BY_NAME, save_picture
-from seqloom.config.data import DataConfig, EncodingConfig, RandomSplit
-from seqloom.config.text import BytesConfig, CharactersConfig
+from seqloom.config.data import BadRows, DataConfig, EncodingConfig, RandomSplit
+from seqloom.config.tokenizers import BytesConfig, CharactersConfig
 from seqloom.data.dataset import open_data
-from seqloom.data.preparing import Prepared, prepare
-from seqloom.data.problems import BadRows, Ledger
+from seqloom.data.prepared import Prepared, prepare
+from seqloom.data.problems import Ledger
 from seqloom.data.survey import Progress
 from seqloom.errors import RejectedError
 
@@ -230,7 +230,7 @@ RACER = """if True:
     from pathlib import Path
     from seqloom.config.data import DataConfig, EncodingConfig
     from seqloom.data.dataset import open_data
-    from seqloom.data.preparing import prepare
+    from seqloom.data.prepared import prepare
     from seqloom.data.problems import BadRows, Ledger
     folder, rule = Path(sys.argv[1]), BadRows(skip=sys.argv[2] == "skip", share=0.5)
     print("ready", flush=True)

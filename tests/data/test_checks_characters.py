@@ -8,11 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checks_common import check_parts
-from seqloom.data.checks import Checks
 from seqloom.data.checks import characters as module
-from seqloom.data.examples import Example, TextPair
+from seqloom.data.checks.check import Checks
 from seqloom.data.problems import Ledger, Place
-from seqloom.data.schema import Schema
+from seqloom.data.schema import Example, Schema, TextPair
 
 
 def checked(*texts: str) -> Ledger:

@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checks_common import check_parts
-from seqloom.data.checks.spellings import LONGEST_SHOWN, LONGEST_TYPO, is_slip
-from seqloom.data.examples import Example, Target, Words
+from seqloom.data.checks.labels import LONGEST_SHOWN, LONGEST_TYPO, is_slip
 from seqloom.data.problems import Ledger, Place
-from seqloom.data.schema import Schema, TargetKind
+from seqloom.data.schema import Example, Schema, Target, TargetKind, Words
 from seqloom.errors import RejectedError
 
 
@@ -222,7 +221,8 @@ def test_exactly_half_of_the_rows_may_have_a_label_of_their_own() -> None:
 def test_counting_ends_at_a_number_that_no_set_of_classes_has(
     kind: TargetKind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from seqloom.data.checks import Checks, labels
+    from seqloom.data.checks import labels
+    from seqloom.data.checks.check import Checks
 
     monkeypatch.setattr(labels, "MOST_LABELS", 30)
     checks, everything = Checks(Schema("text", kind)), examples("train", [(f"name{row}",) for row in range(100)])
@@ -246,7 +246,7 @@ def test_no_flood_of_samples() -> None:
 
 @given(st.lists(st.text(max_size=4), min_size=2, max_size=8), st.integers(1, 9))
 def test_findings_do_not_depend_on_how_the_rows_are_cut_into_blocks(labels: list[str], rows: int) -> None:
-    from seqloom.data.checks import Checks
+    from seqloom.data.checks.check import Checks
 
     def run(size: int) -> Mapping[str, object]:
         ledger, checks = Ledger(), Checks(Schema("text", "labels"))

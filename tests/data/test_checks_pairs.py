@@ -9,9 +9,8 @@ import pytest
 
 from checks_common import check_parts
 from seqloom.data.checks.pairs import Break, find_break
-from seqloom.data.examples import Example
 from seqloom.data.problems import Ledger, Place
-from seqloom.data.schema import Schema
+from seqloom.data.schema import Example, Schema
 
 
 def pairs(rows: int, seed: int = 0) -> list[tuple[str, str]]:

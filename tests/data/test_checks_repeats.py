@@ -6,9 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checks_common import check_parts
-from seqloom.data.examples import Example, Input, TextPair, Words
 from seqloom.data.problems import Ledger, Place
-from seqloom.data.schema import InputKind, Schema
+from seqloom.data.schema import Example, Input, InputKind, Schema, TextPair, Words
 from seqloom.errors import RejectedError
 
 

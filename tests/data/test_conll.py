@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reading_common import MANY, PIECES, SOME, any_bytes, read, refused, require_records_or_a_place, write
-from seqloom.config.data import ReadingConfig
-from seqloom.data.problems import BadRows, Ledger
+from seqloom.config.data import BadRows, ReadingConfig
+from seqloom.data.problems import Ledger
 from seqloom.data.readers import conll
 
 
@@ -79,7 +79,7 @@ def test_documents_and_comments_are_noted(tmp_path: Path) -> None:
 def test_a_bad_line_spoils_its_sentence_alone(tmp_path: Path) -> None:
     path = write(tmp_path / "a.conll", "a O\n\nb O\nc\nd\n\ne O\n")
     ledger = Ledger(BadRows(skip=True, share=0.5))
-    records = list(conll.read((path,), ReadingConfig(), ledger).records)
+    records = list(conll.read_conll((path,), ReadingConfig(), ledger).records)
     assert [(record.line, record.values[0]) for record in records] == [(1, ("a",)), (7, ("e",))]
     assert [problem.place.line for problem in ledger.refused] == [4]
     assert ledger.skipped == 1

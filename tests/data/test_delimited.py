@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reading_common import MANY, SOME, any_bytes, read, refused, require_records_or_a_place, write
-from seqloom.config.data import ReadingConfig
-from seqloom.data.problems import BadRows, Ledger
-from seqloom.data.readers import read_table
+from seqloom.config.data import BadRows, ReadingConfig
+from seqloom.data.problems import Ledger
+from seqloom.data.readers.registry import read_table
 from seqloom.errors import ConfigError, RejectedError
 
 LINES = '"a ""quoted"", text",x\r\nplain,y\r\n"two\nlines",z\r\n'

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqloom.data.checks import minhash
-from seqloom.data.checks.duplicates import Duplicates, DuplicateSearch, digest, folded
+from seqloom.data.checks.duplicates import DuplicateRows, DuplicateSearch, digest, folded
 from seqloom.data.checks.minhash import NEAR, jaccard, near_groups, shingles, signatures
-from seqloom.data.examples import Example, Input, TextPair, Words
 from seqloom.data.problems import Ledger, Place
+from seqloom.data.schema import Example, Input, TextPair, Words
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz    éß词"
 
@@ -127,7 +127,7 @@ def test_digests_are_equal_for_exact_duplicates_only(one: Input, same: Input, ot
     assert digest(one) == digest(same) != digest(other)
 
 
-def search(most_rows: int = 50_000, **parts: list[str]) -> Duplicates:
+def search(most_rows: int = 50_000, **parts: list[str]) -> DuplicateRows:
     found = DuplicateSearch(most_rows)
     for name, texts in parts.items():
         rows = [Example(text, None, "", Place(name, row + 1)) for row, text in enumerate(texts)]
@@ -200,13 +200,13 @@ def test_of_a_large_part_a_seeded_sample_is_compared_nearly_and_every_row_exactl
 
 
 def test_the_reservoir_holds_every_row_with_the_same_probability() -> None:
-    from seqloom.data.checks.duplicates import _Part
+    from seqloom.data.checks.duplicates import _DuplicatePart
 
     hits = np.zeros(40)
     draw = np.random.default_rng(0)
     rows = [Example(str(row), None, "", Place("x", row)) for row in range(40)]
     for _ in range(1000):
-        part = _Part(draw, 10)
+        part = _DuplicatePart(draw, 10)
         part.add(rows[:17])
         part.add(rows[17:])
         hits[[example.place.line for _, example in part.kept]] += 1
@@ -231,7 +231,7 @@ def test_of_wide_rows_only_a_little_is_kept(rows: list[Input]) -> None:
 
 
 def test_nothing_at_all_has_no_duplicates() -> None:
-    assert search() == Duplicates((), (), (), ())
+    assert search() == DuplicateRows((), (), (), ())
     assert search(train=[]).repeats[0].rows == 0
 
 

@@ -5,16 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqloom.config.data import EncodingConfig
-from seqloom.config.text import BytesConfig, WordsConfig
-from seqloom.data.encoding import UNSEEN, Encoder
-from seqloom.data.examples import Example, Input, Target, TextPair, Words
+from seqloom.config.data import BadRows, EncodingConfig
+from seqloom.config.tokenizers import BytesConfig, WordsConfig
+from seqloom.data.encoding import UNSEEN, ExampleEncoder
 from seqloom.data.joining import cut_pairs, cut_words, paired
-from seqloom.data.problems import BadRows, Ledger, Place
-from seqloom.data.schema import Schema
+from seqloom.data.problems import Ledger, Place
+from seqloom.data.schema import Example, Input, Schema, Target, TextPair, Words
 from seqloom.errors import RejectedError
-from seqloom.ragged import Ragged
-from seqloom.text.symbols import SEPARATOR
+from seqloom.text.ragged import Ragged
+from seqloom.text.special_tokens import SEPARATOR
 
 BYTES = BytesConfig().fit([])
 
@@ -24,10 +23,10 @@ def examples(*rows: tuple[Input, Target]) -> list[Example]:
     return [Example(given, target, str(line), Place("a", line)) for line, (given, target) in enumerate(rows, start=1)]
 
 
-def encoder(schema: Schema, ledger: Ledger | None = None, **settings: object) -> Encoder:
+def encoder(schema: Schema, ledger: Ledger | None = None, **settings: object) -> ExampleEncoder:
     """An encoder of bytes, so that lengths are known."""
     config = EncodingConfig(tokenizer=BytesConfig(), **settings)  # type: ignore[arg-type]
-    return Encoder(schema, config, BYTES, BYTES, ledger or Ledger())
+    return ExampleEncoder(schema, config, BYTES, BYTES, ledger or Ledger())
 
 
 def texts(column: Ragged) -> list[str]:
@@ -178,5 +177,5 @@ def test_what_is_too_long_is_a_bad_row_when_the_user_says_so() -> None:
 
 def test_a_word_that_training_never_saw_is_unknown_and_never_lost() -> None:
     tokenizer = WordsConfig().fit(["one two"])
-    ready = Encoder(Schema("text", "nothing"), EncodingConfig(), tokenizer, None, Ledger())
+    ready = ExampleEncoder(Schema("text", "nothing"), EncodingConfig(), tokenizer, None, Ledger())
     assert ready.columns(examples(("one three two", None)))["input"].lengths.tolist() == [3]

@@ -16,17 +16,16 @@ from seqloom import recipes
 from seqloom.config.data import DataConfig, EncodingConfig, FoldSplit, RandomSplit
 from seqloom.config.heads import LabelsHeadConfig, NumberHeadConfig
 from seqloom.config.inputs import AnyInput, PatchesConfig, TokensConfig, VectorsConfig
-from seqloom.data.batches import collate
+from seqloom.data.batches import collate, sizes_of
 from seqloom.data.dataset import open_data
 from seqloom.data.order import Order
-from seqloom.data.preparing import Prepared, prepare
+from seqloom.data.prepared import Prepared, prepare
 from seqloom.data.problems import Ledger
 from seqloom.data.schema import PARTS, Part
-from seqloom.data.sizes import sizes_of
 from seqloom.data.splits import Divided
 from seqloom.data.survey import Progress
 from seqloom.errors import RejectedError
-from seqloom.types import Batch, Padded, Pair, Subwords
+from seqloom.nn.types import Batch, Padded, Pair, Subwords
 
 every_setting = pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
 CSV = BY_NAME["csv"]

@@ -21,18 +21,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from seqloom.cli import data_sources
-from seqloom.cli.screen import Screen
+from seqloom.cli import data as data_sources
+from seqloom.cli.terminal import Screen
 from seqloom.config.data import ReadingConfig
-from seqloom.data.sources import (
-    SOURCES,
-    Shelves,
-    Source,
-    SourceFile,
-)
-from seqloom.data.sources.fetching import CHUNK, Event, Opener, get_source
-from seqloom.data.sources.https import open_https
-from seqloom.data.synthetic import NAMES
+from seqloom.data.sources.download import CHUNK, Event, Opener, Shelves, get_source, open_https
+from seqloom.data.sources.registry import SOURCES
+from seqloom.data.sources.source import NamedSource, SourceFile
+from seqloom.data.synthetic.registry import NAMES
 from seqloom.errors import ConfigError, DataError
 
 TRAIN, DEV = b"1 good\n0 bad\n" * 20, b"1 fine\n"
@@ -42,11 +37,11 @@ def known(path: str, data: bytes, url: str | None = None) -> SourceFile:
     return SourceFile(path, hashlib.sha256(data).hexdigest(), len(data), data.count(b"\n"), url)
 
 
-def toy(**urls: str) -> Source:
+def toy(**urls: str) -> NamedSource:
     files = {"train": (known("toy/train.txt.xz", TRAIN, urls.get("train")),)}
     files |= {"dev": (known("toy/dev.txt", DEV, urls.get("dev")),)}
     reading = ReadingConfig(format="text", template="{label} {text}")
-    return Source("toy", "A toy", "none", "Nobody (2024). A toy", "our own", files, reading, "classify")
+    return NamedSource("toy", "A toy", "none", "Nobody (2024). A toy", "our own", files, reading, "classify")
 
 
 SERVED = toy(train="https://example.org/train.txt.gz", dev="https://example.org/dev.txt")
@@ -80,7 +75,7 @@ def snapshot(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def fetch(source: Source, shelves: Shelves, opener: Opener = refuse) -> list[Event]:
+def fetch(source: NamedSource, shelves: Shelves, opener: Opener = refuse) -> list[Event]:
     return list(get_source(source, shelves, opener))
 
 
@@ -91,7 +86,7 @@ def mirror_of(folder: Path) -> Path:
     return folder
 
 
-def place(folder: Path, source: Source, suffix: str = "") -> None:
+def place(folder: Path, source: NamedSource, suffix: str = "") -> None:
     for file in source.every_file():
         path = folder / f"{file.plain}{suffix}"
         path.parent.mkdir(parents=True, exist_ok=True)

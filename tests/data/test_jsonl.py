@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from reading_common import MANY, PIECES, SOME, any_bytes, read, refused, require_records_or_a_place, write
-from seqloom.config.data import ReadingConfig
-from seqloom.data.problems import BadRows, Ledger
+from seqloom.config.data import BadRows, ReadingConfig
+from seqloom.data.problems import Ledger
 from seqloom.data.readers import jsonl
 from seqloom.data.readers.jsonl import careful
 

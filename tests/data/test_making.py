@@ -10,13 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reading_common import MANY, SOME, near_values, require_examples_or_a_place, write
-from seqloom.config.data import ColumnSplit, DataConfig, RandomSplit, Task
-from seqloom.data.examples import Example, TextPair, Words
-from seqloom.data.making import make_examples
-from seqloom.data.problems import BadRows, Ledger, Place
+from seqloom.config.data import BadRows, ColumnSplit, DataConfig, RandomSplit, Task
+from seqloom.data.parsing import make_examples
+from seqloom.data.problems import Ledger, Place
 from seqloom.data.roles import find_roles
-from seqloom.data.tables import Record, Table
-from seqloom.data.values import LARGEST
+from seqloom.data.schema import Example, TextPair, Words
+from seqloom.data.values import LARGEST, Record, Table
 from seqloom.errors import ConfigError
 
 

@@ -12,12 +12,10 @@ import pytest
 
 from seqloom.config.data import DataConfig
 from seqloom.data.dataset import open_data
-from seqloom.data.examples import Example, TextPair, Words
 from seqloom.data.problems import Ledger
-from seqloom.data.sources import SOURCES, usual_shelves
-from seqloom.data.sources.fetching import unpacked
-from seqloom.data.sources.reading import read_source
-from seqloom.data.splits import Part
+from seqloom.data.schema import Example, Part, TextPair, Words
+from seqloom.data.sources.download import unpacked, usual_shelves
+from seqloom.data.sources.registry import SOURCES, read_source
 
 pytestmark = pytest.mark.skipif("SEQLOOM_DATA" not in os.environ, reason="SEQLOOM_DATA names no folder of sets")
 

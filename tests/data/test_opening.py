@@ -12,11 +12,9 @@ from hypothesis import strategies as st
 
 from reading_common import read, refused, write
 from seqloom.config.data import ReadingConfig
-from seqloom.data.opening.blocks import Block, blocks_of, lines_of
-from seqloom.data.opening.characters import text_of
-from seqloom.data.opening.compressed import CHUNK
-from seqloom.data.opening.files import fingerprint, require_magic, require_writable
 from seqloom.data.problems import Ledger
+from seqloom.data.readers.files import fingerprint, require_magic, require_writable
+from seqloom.data.readers.passages import CHUNK, TextBlock, blocks_of, lines_of, text_of
 from seqloom.errors import RejectedError
 
 UTF8 = ReadingConfig()
@@ -169,7 +167,7 @@ def test_blocks_follow_each_other_without_a_gap(tmp_path: Path) -> None:
 
 def test_an_empty_file_has_no_blocks(tmp_path: Path) -> None:
     assert list(blocks_of(write(tmp_path / "x.txt", b""), UTF8, Ledger())) == []
-    assert list(blocks_of(write(tmp_path / "x.txt", b"\n"), UTF8, Ledger())) == [Block(1, [""])]
+    assert list(blocks_of(write(tmp_path / "x.txt", b"\n"), UTF8, Ledger())) == [TextBlock(1, [""])]
 
 
 def test_a_line_of_a_megabyte_is_read(tmp_path: Path) -> None:

@@ -9,16 +9,16 @@ import pytest
 
 from data_settings import BY_NAME, ROWS, table
 from seqloom.config.data import DataConfig, EncodingConfig, FoldSplit, RandomSplit, ReadingConfig
-from seqloom.config.text import BytesConfig, CharactersConfig, WordsConfig
+from seqloom.config.tokenizers import BytesConfig, CharactersConfig, WordsConfig
+from seqloom.data.check import load_data
 from seqloom.data.checks.blocks import BLOCK_CHARACTERS, BLOCK_ROWS
 from seqloom.data.dataset import Dataset, open_data
-from seqloom.data.examples import Example, Input, TextPair, Words
-from seqloom.data.front import load_data
-from seqloom.data.preparing import Prepared
+from seqloom.data.prepared import Prepared
 from seqloom.data.problems import Ledger, Place
+from seqloom.data.schema import Example, Input, TextPair, Words
 from seqloom.data.survey import Survey, _in_blocks
 from seqloom.errors import ConfigError
-from seqloom.text.symbols import UNKNOWN
+from seqloom.text.special_tokens import UNKNOWN
 
 GIVEN = 7  # rows of a part that is given
 

@@ -7,7 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from seqloom.cli.data_options import share
-from seqloom.data.problems import SAMPLES, SHOWN, BadRows, Ledger, Place
+from seqloom.config.data import BadRows
+from seqloom.data.problems import SAMPLES, SHOWN, Ledger, Place
 from seqloom.errors import RejectedError
 
 FILES = ("b.csv", "a.csv")  # in the order in which they are read

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqloom.data.examples import Example, Input, Target, TextPair, Words
-from seqloom.data.problems import BadRows, Ledger, Place
+from seqloom.config.data import BadRows
+from seqloom.data.problems import Ledger, Place
 from seqloom.data.report.excerpts import excerpt, excerpt_from
-from seqloom.data.report.report import Batching, Columns, DataReport, Reporter
+from seqloom.data.report.report import Batching, DataReport, ReportColumns, Reporter
 from seqloom.data.report.words import bin_names
-from seqloom.data.schema import InputKind, Schema, TargetKind
+from seqloom.data.schema import Example, Input, InputKind, Schema, Target, TargetKind, TextPair, Words
 from seqloom.errors import DataError
-from seqloom.figures.words import columns, visible
+from seqloom.report.figures.labels import columns, visible
 
 FAMILY = "👨‍👩‍👧‍👦"
 HOSTILE = "<script>alert(1)</script>\x1b[31m\u202e\"'&\r\n" + FAMILY
@@ -235,7 +235,7 @@ def test_one_row_is_called_so() -> None:
 
 def test_what_the_caller_knows_is_shown() -> None:
     found = reported(
-        columns=Columns(("sentence",), ("polarity",)),
+        columns=ReportColumns(("sentence",), ("polarity",)),
         inferred=["task classify: 'polarity' holds 2 texts"],
         symbols={"train": np.array([3, 1])},
         batching=Batching(padding=0.031, fill=0.964, batches=1420, again=0.12),
@@ -310,7 +310,7 @@ def test_too_narrow_a_terminal_is_refused() -> None:
 def hostile_report() -> DataReport:
     extra: list[tuple[Input, Target]] = [(HOSTILE, HOSTILE), (f"{HOSTILE}!", HOSTILE), (HOSTILE, f"{HOSTILE} ")]
     parts = {HOSTILE: rows(HOSTILE, labelled(30) + extra), "dev": rows("dev", extra * 2)}
-    options = {"columns": Columns((HOSTILE,), (HOSTILE,)), "inferred": [HOSTILE]}
+    options = {"columns": ReportColumns((HOSTILE,), (HOSTILE,)), "inferred": [HOSTILE]}
     return report(HOSTILE, parts, Schema("text", "label"), Ledger(), **options)  # type: ignore[arg-type]
 
 

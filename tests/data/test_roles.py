@@ -7,9 +7,8 @@ import pytest
 
 from seqloom.config.data import ColumnSplit, DataConfig, Task
 from seqloom.data.problems import Ledger
-from seqloom.data.roles import Roles, find_roles
-from seqloom.data.roles.needs import NEEDS
-from seqloom.data.tables import Record
+from seqloom.data.roles import NEEDS, Roles, find_roles
+from seqloom.data.values import Record
 from seqloom.errors import RejectedError
 
 PICTURE = np.zeros((4, 4, 1), np.uint8)

@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 
 from reading_common import write
-from seqloom.config.data import ColumnSplit, DataConfig, RandomSplit
+from seqloom.config.data import BadRows, ColumnSplit, DataConfig, RandomSplit
 from seqloom.data import sequences
 from seqloom.data.dataset import open_data
-from seqloom.data.examples import Example
-from seqloom.data.problems import BadRows, Ledger
-from seqloom.data.schema import Part
+from seqloom.data.problems import Ledger
+from seqloom.data.schema import Example, Part
 from seqloom.errors import ConfigError, RejectedError
 
 HEADER = "run,x,y,state,who,part\n"

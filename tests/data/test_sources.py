@@ -15,19 +15,10 @@ from seqloom.config.data import DataConfig, FoldSplit, GivenSplit, RandomSplit, 
 from seqloom.config.reading import from_toml
 from seqloom.data.dataset import open_data
 from seqloom.data.problems import Ledger
-from seqloom.data.sources import (
-    SOURCES,
-    Shelves,
-    Source,
-    SourceFile,
-    find_source,
-    resolve,
-    source_config,
-    source_named,
-    usual_shelves,
-)
-from seqloom.data.sources.reading import read_source
-from seqloom.data.synthetic import NAMES
+from seqloom.data.sources.download import Shelves, usual_shelves
+from seqloom.data.sources.registry import SOURCES, find_source, read_source, resolve, source_config, source_named
+from seqloom.data.sources.source import NamedSource, SourceFile
+from seqloom.data.synthetic.registry import NAMES
 from seqloom.errors import ConfigError, DataError, RejectedError
 
 NOTHING = Shelves(None, Path("nowhere"))
@@ -44,7 +35,7 @@ def test_names_are_unique_and_none_is_that_of_an_embedded_set() -> None:
 
 
 @pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
-def test_an_entry_says_whose_it_is_and_what_its_files_hold(source: Source) -> None:
+def test_an_entry_says_whose_it_is_and_what_its_files_hold(source: NamedSource) -> None:
     assert all([source.description, source.licence, source.citation, source.origin])
     assert "." not in source.description[-1:]
     for file in source.every_file():
@@ -60,7 +51,7 @@ def test_a_path_has_one_sum_in_whatever_set_it_stands() -> None:
 
 
 @pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
-def test_an_entry_gives_a_configuration_that_survives_a_file(source: Source) -> None:
+def test_an_entry_gives_a_configuration_that_survives_a_file(source: NamedSource) -> None:
     paths = {part: tuple(Path("sets", file.path) for file in files) for part, files in source.files.items()}
     if source.task is None:
         with pytest.raises(DataError, match="has tables"):
@@ -86,7 +77,7 @@ def test_an_unknown_name_is_told_the_nearest() -> None:
 # Finding
 
 
-def place(folder: Path, source: Source, suffix: str = "") -> None:
+def place(folder: Path, source: NamedSource, suffix: str = "") -> None:
     for file in source.every_file():
         path = folder / f"{file.plain}{suffix}"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -145,7 +136,7 @@ def test_the_environment_names_the_folders(environment: dict[str, str], mirror: 
     assert usual_shelves(environment) == Shelves(mirror, own)
 
 
-def toy(folder: Path, **contents: bytes) -> Source:
+def toy(folder: Path, **contents: bytes) -> NamedSource:
     """A set whose files lie in a folder and have the sums of the registry."""
     files = {}
     for part, content in contents.items():

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqloom.config.data import FoldSplit, RandomSplit
-from seqloom.data.examples import Example
 from seqloom.data.problems import Place
-from seqloom.data.schema import Schema
+from seqloom.data.schema import Example, Schema
 from seqloom.data.splits import RUN, divider, run_length
 
 LABELS = Schema("text", "label")

@@ -14,15 +14,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import seqloom.data.store as store_module
-from seqloom.data.batches import collate
+import seqloom.data.cache as store_module
+from seqloom.data.batches import collate, sizes_of
+from seqloom.data.cache import ColumnStore, Unusable, chunks_of, open_or_build, open_store, write_store
 from seqloom.data.loader import Loader
 from seqloom.data.order import Order
 from seqloom.data.schema import Schema
-from seqloom.data.sizes import sizes_of
-from seqloom.data.store import Store, Unusable, chunks_of, open_or_build, open_store, write_store
 from seqloom.errors import DataError, DurableError
-from seqloom.ragged import Ragged
+from seqloom.text.ragged import Ragged
 
 KEY = {"source": "9f86", "tokenizer": {"limit": 300}, "version": 1}
 
@@ -36,9 +35,9 @@ def columns(rows: int = 40) -> dict[str, Ragged]:
     }
 
 
-def opened(path: Path, key: dict = KEY, *, verify: bool = True) -> Store:
+def opened(path: Path, key: dict = KEY, *, verify: bool = True) -> ColumnStore:
     store = open_store(path, key, verify=verify)
-    assert isinstance(store, Store), store
+    assert isinstance(store, ColumnStore), store
     return store
 
 
@@ -183,8 +182,8 @@ TAKING_TURNS = """if True:
     import sys
     from pathlib import Path
     import numpy as np
-    from seqloom.data.store import open_or_build
-    from seqloom.ragged import Ragged
+    from seqloom.data.cache import open_or_build
+    from seqloom.text.ragged import Ragged
     folder, number = Path(sys.argv[1]), int(sys.argv[2])
     chunk = {"input": Ragged.of([[number] * 5] * 9, np.int32), "target": Ragged.of([[number]] * 9, np.int32)}
     print("ready", flush=True)
@@ -228,8 +227,8 @@ RACER = """if True:
     import sys, time
     from pathlib import Path
     import numpy as np
-    from seqloom.data.store import open_or_build
-    from seqloom.ragged import Ragged
+    from seqloom.data.cache import open_or_build
+    from seqloom.text.ragged import Ragged
     folder, builds = Path(sys.argv[1]), []
 
     def build():
@@ -295,8 +294,8 @@ def test_building_and_reading_a_large_store_takes_little_memory(tmp_path: Path) 
         import resource, sys
         from pathlib import Path
         import numpy as np
-        from seqloom.data.store import open_or_build
-        from seqloom.ragged import Ragged
+        from seqloom.data.cache import open_or_build
+        from seqloom.text.ragged import Ragged
 
         def peak():
             return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10

@@ -13,10 +13,10 @@ from seqloom.data.loader import Loader
 from seqloom.data.schema import Schema
 from seqloom.data.streams import Packs, Streams, rows_of_sizes
 from seqloom.errors import DataError
-from seqloom.operators.losses import cross_entropy
-from seqloom.ragged import Ragged
-from seqloom.text.symbols import BEGIN, END
-from seqloom.types import Batch, Padded
+from seqloom.nn.ops.losses import cross_entropy
+from seqloom.nn.types import Batch, Padded
+from seqloom.text.ragged import Ragged
+from seqloom.text.special_tokens import BEGIN, END
 from tolerances import assert_equal_up_to_rounding
 
 documents = st.lists(st.lists(st.integers(6, 40), max_size=15), min_size=1, max_size=25)

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqloom.data.examples import Example, Words
-from seqloom.data.synthetic import NAMES, PARTS, named, reviews
-from seqloom.data.synthetic.draws import Draws
+from seqloom.data.schema import Example, Words
+from seqloom.data.synthetic import reviews
+from seqloom.data.synthetic.random_draws import PARTS, RandomDraws
+from seqloom.data.synthetic.registry import NAMES, named
 from seqloom.errors import ConfigError, DataError
 
 ALL = pytest.mark.parametrize("name", NAMES)
@@ -69,7 +70,7 @@ def test_another_seed_gives_other_examples(name: str) -> None:
 
 def test_the_stream_of_words_is_the_published_philox() -> None:
     """Known answers of Random123 for philox4x64-10, as numpy counts: the first block is that of counter 1."""
-    draws = Draws("x", "train", 0)
+    draws = RandomDraws("x", "train", 0)
     key = draws._words.state["state"]["key"].tolist()
     assert draws._words.random_raw(4).tolist() == _philox([1, 0, 0, 0], key)
 
@@ -90,18 +91,18 @@ def _philox(counter: list[int], key: list[int]) -> list[int]:
 
 
 def test_every_set_part_and_seed_has_a_stream_of_its_own() -> None:
-    streams = [Draws(*key) for key in (("x", "train", 0), ("y", "train", 0), ("x", "dev", 0), ("x", "train", 1))]
+    streams = [RandomDraws(*key) for key in (("x", "train", 0), ("y", "train", 0), ("x", "dev", 0), ("x", "train", 1))]
     assert len({stream.below(2**60) for stream in streams}) == 4
 
 
 @given(st.integers(1, 10**6), st.integers(0, 100))
 def test_draws_stay_within_their_range(count: int, seed: int) -> None:
-    draws = Draws("range", "train", seed)
+    draws = RandomDraws("range", "train", seed)
     assert all(0 <= draws.below(count) < count for _ in range(20))
 
 
 def test_draws_are_uniform() -> None:
-    draws = Draws("uniform", "dev", 0)
+    draws = RandomDraws("uniform", "dev", 0)
     counts = Counter(draws.below(7) for _ in range(70_000))
     squares = sum((count - 10_000) ** 2 / 10_000 for count in counts.values())
     assert len(counts) == 7 and squares < 22.5  # chi square of 6 degrees, one in a thousand
@@ -133,7 +134,7 @@ KEYS = {  # of the sets that draw two rows together
 
 @pytest.mark.parametrize("name", KEYS)
 def test_the_key_that_decides_the_part_follows_from_either_row_of_a_pair(name: str) -> None:
-    draws = Draws("keys", "train", 0)
+    draws = RandomDraws("keys", "train", 0)
     given = {parameter: bounds.default for parameter, bounds in NAMES[name].parameters.items()}
     for _ in range(300):
         drawn = NAMES[name].draw(draws, **given)

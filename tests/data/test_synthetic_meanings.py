@@ -14,9 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqloom.data.examples import Example
-from seqloom.data.synthetic import NAMES, PARTS, SyntheticSet, grammar, movies, reviews
+from seqloom.data.schema import Example
 from seqloom.data.synthetic import copy as copy_set
+from seqloom.data.synthetic import grammar, movies, reviews
+from seqloom.data.synthetic.random_draws import PARTS
+from seqloom.data.synthetic.registry import NAMES
+from seqloom.data.synthetic.set import SyntheticSet
 
 FIGURES = {"copy": {"distance": 12}, "copy_memory": {"delay": 3}, "adding": {"length": 9}}  # small ones are as telling
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from reading_common import MANY, SOME, any_bytes, read, refused, require_records_or_a_place, write
 from seqloom.data.readers import text as text_reader
-from seqloom.data.readers.templates import NoFit, Template
+from seqloom.data.readers.text import NoFit, Template
 from seqloom.errors import ConfigError
 
 

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from seqloom.config.data import EncodingConfig
 from seqloom.data.batches import collate, cut_apart
-from seqloom.data.front import load_data
+from seqloom.data.check import load_data
 from seqloom.data.joining import cut_texts, longest_texts, paired
 from seqloom.errors import RejectedError
-from seqloom.ragged import Ragged
-from seqloom.text.symbols import SEPARATOR
-from seqloom.types import Both, Padded, Triple
+from seqloom.nn.types import Both, Padded, Triple
+from seqloom.text.ragged import Ragged
+from seqloom.text.special_tokens import SEPARATOR
 
 SYMBOLS = st.lists(st.integers(6, 9), max_size=4)
 

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from reading_common import MANY, SOME, any_bytes, read, refused, require_records_or_a_place, write
 from seqloom.config.data import ReadingConfig
-from seqloom.data.opening.blocks import lines_of
-from seqloom.data.opening.compressed import chunks_of
 from seqloom.data.problems import Ledger
+from seqloom.data.readers.passages import chunks_of, lines_of
 from seqloom.errors import RejectedError
 
 TEXT = "".join(f"row {number * 7919 % 1000}\n" for number in range(1_000)).encode()

@@ -6,8 +6,8 @@ import torch
 from seqloom import recipes
 from seqloom.config.inputs import TokensConfig
 from seqloom.decoding.alignment import alignment
-from seqloom.models import EncoderDecoder
-from seqloom.types import Padded
+from seqloom.nn.models import EncoderDecoder
+from seqloom.nn.types import Padded
 
 SOURCE, TARGET = Padded.of(torch.arange(6, 11)[None]), Padded.of(torch.tensor([[2, 7, 8]]))
 

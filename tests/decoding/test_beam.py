@@ -25,14 +25,13 @@ from decoding_common import (
 )
 from seqloom.config.decoding import BeamConfig, GreedyConfig
 from seqloom.decoding.alignment import alignment, looking
+from seqloom.decoding.answers import Stops, Written, begins
 from seqloom.decoding.beam import Candidate, Hunt, Hypothesis
-from seqloom.decoding.drafts import Stops, Written
-from seqloom.decoding.stepping import begins
-from seqloom.decoding.writing import write
+from seqloom.decoding.decode import write
 from seqloom.errors import ConfigError
-from seqloom.models import EncoderDecoder
-from seqloom.text.symbols import BEGIN, COUNT, END
-from seqloom.types import Padded
+from seqloom.nn.models import EncoderDecoder
+from seqloom.nn.types import Padded
+from seqloom.text.special_tokens import BEGIN, COUNT, END
 
 SMALL = COUNT + 3  # a vocabulary of END and three symbols that a text may hold
 LONGEST = 4

@@ -8,7 +8,7 @@ import pytest
 from bundle_common import make_reviews, make_run
 from seqloom.config.decoding import BeamConfig, GreedyConfig, SampleConfig, decoding
 from seqloom.errors import ConfigError, DataError, RejectedError
-from seqloom.loaded import LoadedModel, load
+from seqloom.inference.model import LoadedModel, load
 
 LINES = "once upon a time there was a cat\nthe cat sat on the mat\nonce more the cat sat\n"
 PROMPTS = ["once upon", "", "the cat sat on the", "once", "once", "a"]

@@ -24,14 +24,12 @@ from decoding_common import (
 )
 from seqloom import recipes
 from seqloom.config.decoding import GreedyConfig
-from seqloom.decoding import rows as decoding
-from seqloom.decoding import stepping
-from seqloom.decoding.scoring import log_probabilities
-from seqloom.decoding.stepping import NEVER, positions_of, room
-from seqloom.decoding.writing import Written
+from seqloom.decoding import answers as stepping
+from seqloom.decoding import sampling as decoding
+from seqloom.decoding.answers import NEVER, Written, log_probabilities, positions_of, room
 from seqloom.errors import DataError
-from seqloom.text.symbols import COUNT, END
-from seqloom.types import Padded, map_state
+from seqloom.nn.types import Padded, map_state
+from seqloom.text.special_tokens import COUNT, END
 
 HOW = GreedyConfig()
 

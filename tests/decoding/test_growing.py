@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from decoding_common import language_model, prompts
-from seqloom.mixers.growing import Growing
-from seqloom.types import Padded, map_state, select_rows
+from seqloom.nn.mixers.growing import Growing
+from seqloom.nn.types import Padded, map_state, select_rows
 
 
 @settings(max_examples=15, deadline=None)

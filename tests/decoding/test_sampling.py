@@ -13,7 +13,7 @@ from decoding_common import LANGUAGE_MODELS, MOST, continued, language_model, pr
 from decoding_common import translator as translator_of
 from seqloom.config.decoding import GreedyConfig, SampleConfig
 from seqloom.decoding.sampling import drawn, filtered, generator, numbers_by_content
-from seqloom.types import Padded
+from seqloom.nn.types import Padded
 
 SCORES = [2.0, 1.0, 0.5, 0.3, -0.5, -1.0, -2.0, -math.inf]
 DRAWS = 4_000

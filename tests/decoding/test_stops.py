@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from decoding_common import continued, language_model, prompts, row_of
 from seqloom.config.decoding import AnyDecoding, BeamConfig, GreedyConfig, SampleConfig
-from seqloom.config.text import BpeConfig, BytesConfig, CharactersConfig, WordsConfig
-from seqloom.decoding.drafts import Draft, Stops
-from seqloom.decoding.writing import stream, write
+from seqloom.config.tokenizers import BpeConfig, BytesConfig, CharactersConfig, WordsConfig
+from seqloom.decoding.answers import Draft, Stops
+from seqloom.decoding.decode import stream, write
 from seqloom.errors import ConfigError
-from seqloom.text.symbols import BEGIN, COUNT, END
+from seqloom.nn.types import Padded
+from seqloom.text.special_tokens import BEGIN, COUNT, END
 from seqloom.text.tokenizer import Tokenizer, fit
-from seqloom.types import Padded
 
 TEXTS = [
     "the cat sat. THE END. naïve café 😀 once more",

@@ -5,21 +5,20 @@ from typing import Any
 import pytest
 
 from diagnosis_common import constant, falling, steps
-from seqloom.diagnosis import inside as inside_module
-from seqloom.diagnosis.inside import Inside, inside_figures, inside_findings
-from seqloom.diagnosis.story import told
-from seqloom.inspection.flow import Depth, Flow
-from seqloom.inspection.flow_drawing import flow_drawn
-from seqloom.inspection.units import Units
+from seqloom.experiments.doctor import inside as inside_module
+from seqloom.experiments.doctor.history import told
+from seqloom.experiments.doctor.inside import ModelInside, inside_figures, inside_findings
+from seqloom.inspect.flow import Depth, Flow, flow_drawn
+from seqloom.inspect.health import UnitHealth
 
 STUCK = told(steps(constant(2.0)))
 LEARNT = told(steps(falling))
-FADING = Inside(flows=(Flow("rnn", tuple(0.5**at for at in range(60)), 0.5),))
-GROWING = Inside(flows=(Flow("rnn", tuple(1.5**at for at in range(60)), 1.5),))
-OPEN = Inside(units=(Units("lstm.gates.forget", 10, 1_000, 0.0, 1.0),))
+FADING = ModelInside(flows=(Flow("rnn", tuple(0.5**at for at in range(60)), 0.5),))
+GROWING = ModelInside(flows=(Flow("rnn", tuple(1.5**at for at in range(60)), 1.5),))
+OPEN = ModelInside(units=(UnitHealth("lstm.gates.forget", 10, 1_000, 0.0, 1.0),))
 
 
-def codes(inside: Inside, story: Any) -> list[str]:
+def codes(inside: ModelInside, story: Any) -> list[str]:
     return [finding.code for finding in inside_findings(inside, story)]
 
 
@@ -40,26 +39,26 @@ def test_growing_gradients_are_always_a_finding() -> None:
 
 
 def test_a_layer_that_lets_gradients_through_is_enough() -> None:
-    both = Inside(flows=(*FADING.flows, Flow("attention", (1.0,) * 60)))
+    both = ModelInside(flows=(*FADING.flows, Flow("attention", (1.0,) * 60)))
     assert codes(both, STUCK) == []
 
 
 def test_a_first_layer_that_gets_no_gradient_is_a_finding() -> None:
-    starved = Inside(depths=(Depth("encoder", ("0", "1"), (1e-6, 1.0)),))
+    starved = ModelInside(depths=(Depth("encoder", ("0", "1"), (1e-6, 1.0)),))
     assert codes(starved, STUCK) == ["gradient.shallow"]
 
 
 def test_few_elements_do_not_make_a_unit_dead() -> None:
-    few = Units("ffn.hidden", 10, 20, 0.9, 0.0)
-    assert codes(Inside(units=(few,)), STUCK) == []
-    assert codes(Inside(units=(few._replace(elements=500),)), STUCK) == ["units.dead"]
+    few = UnitHealth("ffn.hidden", 10, 20, 0.9, 0.0)
+    assert codes(ModelInside(units=(few,)), STUCK) == []
+    assert codes(ModelInside(units=(few._replace(elements=500),)), STUCK) == ["units.dead"]
 
 
 def test_healthy_layers_have_no_finding() -> None:
-    fine = Inside(
+    fine = ModelInside(
         (Flow("lstm", tuple(0.97**at for at in range(60))),),
         (Depth("encoder", ("0", "1"), (0.5, 1.0)),),
-        (Units("ffn.hidden", 10, 1_000, 0.2, 0.1),),
+        (UnitHealth("ffn.hidden", 10, 1_000, 0.2, 0.1),),
     )
     assert codes(fine, STUCK) == []
 

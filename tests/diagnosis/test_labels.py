@@ -1,11 +1,11 @@
 import pytest
 
-from seqloom.data.report.findings import Finding, Sample
-from seqloom.diagnosis import labels
-from seqloom.diagnosis.labels import Confusion, label_findings
+from seqloom.data.report.findings import DataFinding, FindingSample
+from seqloom.experiments.doctor import data as labels
+from seqloom.experiments.doctor.data import Confusion, label_findings
 
 
-def codes(confusion: Confusion, data: tuple[Finding, ...] = ()) -> list[str]:
+def codes(confusion: Confusion, data: tuple[DataFinding, ...] = ()) -> list[str]:
     return [finding.code for finding in label_findings(confusion, data)]
 
 
@@ -48,7 +48,7 @@ def test_weights_are_advised_only_where_they_are_accepted() -> None:
 
 
 def test_what_the_data_check_warned_of_is_told_again() -> None:
-    unseen = Finding("warn", "label.unseen", 12, (Sample("x.csv:3", "label 'x' is new"),))
+    unseen = DataFinding("warn", "label.unseen", 12, (FindingSample("x.csv:3", "label 'x' is new"),))
     (finding,) = label_findings((), (unseen,))
     assert finding.code == "label.data" and finding.evidence == {"label.unseen": 12.0} and "label 'x'" in finding.text
     assert codes((), (unseen._replace(severity="note"), unseen._replace(code="leak.overlap"))) == []

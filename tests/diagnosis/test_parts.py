@@ -4,15 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from seqloom.data.report.findings import Finding as DataFinding
-from seqloom.data.report.findings import Sample
-from seqloom.diagnosis.curves import rounded
-from seqloom.diagnosis.findings import Finding
-from seqloom.diagnosis.front import drawn_once
-from seqloom.diagnosis.parts import FEW, parts_said
-from seqloom.figures import Line, Series
+from seqloom.data.report.findings import DataFinding, FindingSample
+from seqloom.experiments.doctor.curves import rounded
+from seqloom.experiments.doctor.data import FEW, parts_said
+from seqloom.experiments.doctor.diagnosis import drawn_once
+from seqloom.experiments.doctor.findings import Finding
+from seqloom.report.figures.line import Line, Series
 
-LEAK = DataFinding("warn", "leak.overlap", 6, (Sample("dev.csv:3", "6 of 16 rows of dev are in train too"),))
+LEAK = DataFinding("warn", "leak.overlap", 6, (FindingSample("dev.csv:3", "6 of 16 rows of dev are in train too"),))
 
 
 def test_a_leak_that_the_data_check_found_is_told_and_other_warnings_are_not() -> None:

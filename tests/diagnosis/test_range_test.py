@@ -12,10 +12,10 @@ from seqloom import recipes
 from seqloom.config.inputs import TokensConfig
 from seqloom.config.training import AdamWConfig, SgdConfig, TrainingConfig
 from seqloom.data.loader import Step
-from seqloom.diagnosis.range_test import range_test, suggested
 from seqloom.errors import ConfigError, DataError
+from seqloom.experiments.doctor.range_test import range_test, suggested
+from seqloom.nn.types import Batch, Loss, Padded
 from seqloom.training.devices import choose_device
-from seqloom.types import Batch, Loss, Padded
 
 TASK: Any = BareTask()
 CPU = choose_device("cpu")
@@ -97,7 +97,7 @@ def test_a_range_that_is_none_is_refused(lowest: float, highest: float, count: i
 def test_without_the_limit_the_suggestion_could_be_the_blow_up_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     rates, smoothed = (1.0, 2.0, 4.0, 8.0, 16.0), (5.0, 5.0, 5.0, 1.0, 9.0)
     assert suggested(rates, smoothed, 16.0) == pytest.approx(2.0, abs=0.5)
-    monkeypatch.setattr("seqloom.diagnosis.range_test.BELOW", 1.0)
+    monkeypatch.setattr("seqloom.experiments.doctor.range_test.BELOW", 1.0)
     assert suggested(rates, smoothed, 16.0) == 4.0
 
 

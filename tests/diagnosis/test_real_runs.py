@@ -10,9 +10,9 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from seqloom.cli import app
-from seqloom.data.synthetic import NAMES
-from seqloom.diagnosis.front import diagnose
-from seqloom.training.journal import METRICS
+from seqloom.data.synthetic.registry import NAMES
+from seqloom.experiments.doctor.diagnosis import diagnose
+from seqloom.training.log import METRICS
 
 pytestmark = pytest.mark.slow
 

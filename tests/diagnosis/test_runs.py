@@ -12,13 +12,13 @@ from typer.testing import CliRunner
 from seqloom.cli import app
 from seqloom.config.data import Task
 from seqloom.config.training import AdamWConfig, ByLengthConfig, ConstantConfig, EpochsConfig
-from seqloom.data.synthetic import NAMES
-from seqloom.demonstration import SHOWS, resolved
-from seqloom.diagnosis import diagnose
-from seqloom.diagnosis.findings import Advice, Diagnosis
+from seqloom.data.synthetic.registry import NAMES
+from seqloom.demo import SHOWS, resolved
 from seqloom.errors import ConfigError
+from seqloom.experiments.doctor.diagnosis import diagnose
+from seqloom.experiments.doctor.findings import Advice, Diagnosis
 from seqloom.training.devices import choose_device
-from seqloom.training.front import Trained, train, train_run
+from seqloom.training.run import Trained, train, train_run
 
 
 def written(path: Path, rows: list[tuple[str, str]]) -> Path:

@@ -10,9 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from seqloom.training.distributed import Ranks, part_of, put, whole_of
 from seqloom.training.processes import Processes, joined
-from seqloom.training.ranks import Ranks
-from seqloom.training.sharding import part_of, put, whole_of
 
 
 def network(seed: int = 0) -> nn.Module:
@@ -92,10 +91,10 @@ def weights_after(sharded: bool, steps: int) -> list[list[float]]:
 
 def rewrapped(steps: int, settled: bool) -> list[list[float]]:
     """The weights after some steps, the module wrapped anew before each as a run that goes on does."""
-    from seqloom.training import wrapping
+    from seqloom.training import processes
 
     if not settled:
-        wrapping._settle = lambda _: None
+        processes._settle = lambda _: None
     with joined() as ranks:
         model = wide()
         wrapped = ranks.wrap(model)
@@ -191,15 +190,15 @@ def late(seconds: float, timeout: float) -> str:
 
 
 def whole_again(parts_: list[Any]) -> dict[str, Tensor]:
-    from seqloom.training.sharding import Part, Place
+    from seqloom.training.distributed import ShardPart, ShardPlace
 
     made = [
-        Part(
+        ShardPart(
             {
                 name: torch.tensor(value).reshape(-1, *part["places"][name][1][1:])
                 for name, value in part["tensors"].items()
             },
-            {name: Place(first, tuple(shape)) for name, (first, shape) in part["places"].items()},
+            {name: ShardPlace(first, tuple(shape)) for name, (first, shape) in part["places"].items()},
         )
         for part in parts_
     ]

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from distributed.forking import PATHS
-from seqloom.training.launching import MEETING
+from seqloom.training.launcher import MEETING
 
 SURROUNDINGS = {"PYTHONPATH": PATHS, "OMP_NUM_THREADS": "1"}
 FRONT = """
 import sys
-from seqloom.training.launching import launch
+from seqloom.training.launcher import launch
 sys.exit(launch(sys.argv[2:], 2, module=sys.argv[1]))
 """
 
@@ -37,7 +37,7 @@ def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
 
 def play(part: str) -> int:
     """A rank without torch: it ends with codes, one for each start, or goes on until somebody stops it."""
-    from seqloom.training.watching import Watch
+    from seqloom.training.supervisor import Watch
 
     rank, start = int(os.environ["RANK"]), Path(os.environ[MEETING]).name
     Path(sys.argv[2], f"rank-{rank}").write_text(str(os.getpid()))

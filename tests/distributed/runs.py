@@ -15,19 +15,21 @@ from typing import Any
 import torch
 
 from distributed.cases import FAILURES
-from seqloom.cli.exits import exit_code_of
+from seqloom.cli.terminal import exit_code_of
 from seqloom.config.training import ByLengthConfig, StepsConfig
-from seqloom.data.front import data_config
+from seqloom.data.check import data_config
 from seqloom.errors import SeqloomError
 from seqloom.training import memory
 from seqloom.training.devices import choose_device
-from seqloom.training.front import Wishes, resolve, train_run
-from seqloom.training.launching import MEETING
-from seqloom.training.pieces import cut, rows_of
+from seqloom.training.events import Begun, Ended, Stepped
+from seqloom.training.launcher import MEETING
+from seqloom.training.micro_batches import cut, rows_of
 from seqloom.training.processes import joined
-from seqloom.training.reports import Begun, Ended, Stepped
-from seqloom.training.standing import Standing
-from seqloom.training.update import Update
+from seqloom.training.resolve import resolve
+from seqloom.training.run import train_run
+from seqloom.training.state import TrainingState
+from seqloom.training.step import Update
+from seqloom.training.wishes import Wishes
 
 WORDS = ("red", "green", "blue", "tall", "small", "old", "new")
 FAILING_STEP = 8
@@ -100,7 +102,7 @@ def _narrowed(room: int) -> None:
     """Let memory run out where a piece has more rows than there is room for."""
     backward = Update._backward
 
-    def narrow(self: Update, batch: Any, state: Any, standing: Standing) -> Any:
+    def narrow(self: Update, batch: Any, state: Any, standing: TrainingState) -> Any:
         if standing.step + 1 >= FAILING_STEP and max(map(rows_of, cut(batch, standing.pieces))) > room:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
         return backward(self, batch, state, standing)

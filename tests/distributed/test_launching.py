@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from distributed.launched import SURROUNDINGS, children, fronted, wait_for
-from seqloom.cli import exits
+from seqloom.cli import terminal
 from seqloom.errors import ConfigError, RepeatError
-from seqloom.training import supervising
-from seqloom.training.launching import MEETING, _surroundings, first_to_say, launch
+from seqloom.training import supervisor as supervising
+from seqloom.training.launcher import MEETING, _surroundings, first_to_say, launch
 
 MODULE = "distributed.launched"
 
@@ -57,8 +57,8 @@ def test_only_what_may_end_better_is_started_again(
 
 
 def test_the_codes_are_those_of_the_command_line() -> None:
-    assert {exits.BAD_INPUT, exits.DAMAGED, exits.DISK, exits.NOT_FINITE} == supervising.FINAL
-    assert exits.exit_code_of(RepeatError("once more")) == supervising.REPEAT
+    assert {terminal.BAD_INPUT, terminal.DAMAGED, terminal.DISK, terminal.NOT_FINITE} == supervising.FINAL
+    assert terminal.exit_code_of(RepeatError("once more")) == supervising.REPEAT
 
 
 def test_what_all_ranks_find_out_one_of_them_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

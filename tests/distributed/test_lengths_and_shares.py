@@ -10,14 +10,17 @@ import pytest
 from distributed.forking import Forks
 from distributed.runs import write_data
 from seqloom.config.training import ByLengthConfig, SecondsConfig, StepsConfig
-from seqloom.data.front import data_config
-from seqloom.durable import disk
-from seqloom.training import clock, loop, saving
+from seqloom.data.check import data_config
+from seqloom.files import disk
+from seqloom.training import clock, loop
+from seqloom.training import loop as saving
 from seqloom.training.devices import choose_device
-from seqloom.training.front import Wishes, resolve, train_run
-from seqloom.training.pages.scores import Scores, read_scores
+from seqloom.training.events import Ended, Noticed, Saved, Stepped, Validated
+from seqloom.training.pages.scores import RunScores, read_scores
 from seqloom.training.processes import joined
-from seqloom.training.reports import Ended, Noticed, Saved, Stepped, Validated
+from seqloom.training.resolve import resolve
+from seqloom.training.run import train_run
+from seqloom.training.wishes import Wishes
 
 JOB = "distributed.test_lengths_and_shares:job"
 pytestmark = pytest.mark.slow
@@ -117,7 +120,7 @@ def test_the_mean_of_the_last_checkpoints_is_that_of_one_process(
     assert two[0]["metrics"][-1] == pytest.approx(one["metrics"][-1], rel=1e-4)
 
 
-def scores(out: Path) -> Scores:
+def scores(out: Path) -> RunScores:
     found = read_scores(out / "model")
     assert found is not None
     return found

@@ -15,7 +15,7 @@ import pytest
 from distributed.forking import Forks
 from distributed.launched import SURROUNDINGS, children, fronted, wait_for
 from distributed.runs import sums, write_data
-from seqloom.training.launching import launch
+from seqloom.training.launcher import launch
 
 pytestmark = pytest.mark.slow
 RUN = "distributed.runs:run"

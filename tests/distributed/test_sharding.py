@@ -6,15 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqloom.errors import DamagedError
-from seqloom.training.sharding import Part, Place, part_of, put, whole_of
+from seqloom.training.distributed import ShardPart, ShardPlace, part_of, put, whole_of
 
 
-def cut(whole: torch.Tensor, count: int) -> list[Part]:
+def cut(whole: torch.Tensor, count: int) -> list[ShardPart]:
     """The parts that `fully_shard` gives to each process: equal ones, the last smaller or empty."""
     size = -(-len(whole) // count)
     rows = [min(rank * size, len(whole)) for rank in range(count + 1)]
-    places = [Place(first, tuple(whole.shape)) for first in rows]
-    return [Part({"w": whole[rows[rank] : rows[rank + 1]]}, {"w": places[rank]}) for rank in range(count)]
+    places = [ShardPlace(first, tuple(whole.shape)) for first in rows]
+    return [ShardPart({"w": whole[rows[rank] : rows[rank + 1]]}, {"w": places[rank]}) for rank in range(count)]
 
 
 @given(rows=st.integers(0, 9), count=st.integers(1, 5), turned=st.booleans())

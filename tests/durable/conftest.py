@@ -1,11 +1,11 @@
-"""The run of two checkpoints that most tests of seqloom.durable begin with."""
+"""The run of two checkpoints that most tests of seqloom.files begin with."""
 
 from pathlib import Path
 
 import pytest
 
 from durable_common import QUICK, checkpoint
-from seqloom.durable import commit_folder
+from seqloom.files.folders import commit_folder
 
 
 @pytest.fixture

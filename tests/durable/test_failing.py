@@ -11,27 +11,18 @@ from pathlib import Path
 import pytest
 
 from durable_common import QUICK, checkpoint, listing
-from seqloom.durable import (
-    append_lines,
-    commit_folder,
-    failing,
-    grow_folder,
-    newest_verified,
-    prune,
-    read_folder,
-    read_lines,
-    recover,
-    replace_folder,
-    verify_folder,
-)
 from seqloom.errors import ConfigError, DurableError
+from seqloom.files import disk
+from seqloom.files.folders import commit_folder, grow_folder, read_folder, recover, replace_folder, verify_folder
+from seqloom.files.jsonl import append_lines, read_lines
+from seqloom.files.numbered_folders import newest_verified, prune
 
 # One process that comes by every place of this module; it says what it has been promised. Others are in training.
 SCRIPT = """if True:
     import sys
     from pathlib import Path
     from durable_common import QUICK, RECORDS, checkpoint
-    from seqloom.durable import append_lines, commit_folder, grow_folder, prune, replace_folder, write_file
+    from seqloom.files import append_lines, commit_folder, grow_folder, prune, replace_folder, write_file
     root = Path(sys.argv[1])
     for step in (10, 20, 30):
         commit_folder(root / f"step-{step:06d}", checkpoint(step), files=QUICK)
@@ -46,9 +37,7 @@ SCRIPT = """if True:
             folder.append("numbers", bytes(9))
     print("done", flush=True)
 """
-HERE = [
-    name for name in failing.NAMES if name.startswith(("file", "before-r", "after-r", "retention", "index", "metr"))
-]
+HERE = [name for name in disk.NAMES if name.startswith(("file", "before-r", "after-r", "retention", "index", "metr"))]
 HERE += ["before-manifest", "manifest-half", "after-manifest"]
 
 
@@ -65,14 +54,14 @@ def fail_at(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
 
     def ask(text: str) -> None:
         monkeypatch.setenv("SEQLOOM_FAIL", text)
-        failing._asked.cache_clear()
+        disk._asked.cache_clear()
 
     yield ask
     ask("")
 
 
 def test_there_are_24_places_each_with_a_name_of_its_own() -> None:
-    assert len(failing.NAMES) == len(set(failing.NAMES)) == 24
+    assert len(disk.NAMES) == len(set(disk.NAMES)) == 24
     assert len(HERE) == 15
 
 
@@ -109,18 +98,18 @@ def test_twin_a_place_that_is_not_reached_kills_nobody(tmp_path: Path) -> None:
 
 def test_without_the_variable_data_stays_in_one_piece(fail_at: Callable[[str], None]) -> None:
     fail_at("")
-    assert [bytes(part) for part in failing.cut(memoryview(b"abcd"), failing.FILE)] == [b"abcd"]
-    for name in failing.NAMES:
-        failing.reached(name)
+    assert [bytes(part) for part in disk.cut(memoryview(b"abcd"), disk.FILE)] == [b"abcd"]
+    for name in disk.NAMES:
+        disk.reached(name)
 
 
 @pytest.mark.parametrize(("place", "size"), [("file-0", 0), ("file-25", 25), ("file-75", 75), ("file-100", 100)])
 def test_data_is_cut_at_the_share_that_is_asked_for(fail_at: Callable[[str], None], place: str, size: int) -> None:
     fail_at(f"{place}:raise:2")
-    assert [len(part) for part in failing.cut(memoryview(bytes(100)), failing.FILE)] == [size, 100 - size]
-    with pytest.raises(failing.InjectedError, match=place):
-        list(failing.cut(memoryview(bytes(100)), failing.FILE))
-    assert [len(part) for part in failing.cut(memoryview(bytes(100)), failing.MANIFEST)] == [100]
+    assert [len(part) for part in disk.cut(memoryview(bytes(100)), disk.FILE)] == [size, 100 - size]
+    with pytest.raises(disk.InjectedError, match=place):
+        list(disk.cut(memoryview(bytes(100)), disk.FILE))
+    assert [len(part) for part in disk.cut(memoryview(bytes(100)), disk.MANIFEST)] == [100]
 
 
 @pytest.mark.parametrize("place", ["file-new", "file-50", "file-100", "before-rename", "before-manifest"])
@@ -139,7 +128,7 @@ def test_a_disk_that_is_full_from_a_place_on_keeps_what_was_there(
 def test_a_place_that_does_not_exist_is_refused_with_the_nearest(fail_at: Callable[[str], None], text: str) -> None:
     fail_at(text)
     with pytest.raises(ConfigError, match=r"SEQLOOM_FAIL=.*(did you mean 'file-|write name:kill)"):
-        failing.reached("file-new")
+        disk.reached("file-new")
 
 
 def test_the_places_of_logs_retention_and_growing_are_reached(fail_at: Callable[[str], None], run: Path) -> None:

@@ -13,16 +13,9 @@ from hypothesis import strategies as st
 
 from durable_common import QUICK, checkpoint, listing, properties
 from durable_faults import QuickFiles, read_tree
-from seqloom.durable import (
-    commit_folder,
-    make_folder,
-    read_file_of,
-    read_manifest,
-    remove_folder,
-    verify_folder,
-    write_file,
-)
 from seqloom.errors import DurableError
+from seqloom.files.disk import make_folder, write_file
+from seqloom.files.folders import commit_folder, read_file_of, read_manifest, remove_folder, verify_folder
 
 
 def test_views_of_numbers_are_written_as_their_bytes(tmp_path: Path) -> None:

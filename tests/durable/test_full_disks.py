@@ -12,21 +12,12 @@ import pytest
 
 from durable_common import NEW, OLD, QUICK, RECORDS, checkpoint, listing
 from durable_faults import ERRORS, FailingFiles, read_tree
-from seqloom.durable import (
-    append_line,
-    commit_folder,
-    folders,
-    lines,
-    newest_verified,
-    prune,
-    read_lines,
-    require_free_space,
-    sweep,
-    verify_folder,
-    write_file,
-    write_lines,
-)
 from seqloom.errors import DurableError
+from seqloom.files import folders, jsonl
+from seqloom.files.disk import require_free_space, write_file
+from seqloom.files.folders import commit_folder, sweep, verify_folder
+from seqloom.files.jsonl import append_line, read_lines, write_lines
+from seqloom.files.numbered_folders import newest_verified, prune
 
 
 def test_a_disk_without_room_refuses_before_the_first_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +105,7 @@ def test_an_append_adds_one_record_or_fails_and_adds_none(
         assert len(found.records) - 2 == added or (lasting and not added)
         assert list(found.records) == RECORDS[: len(found.records)]
         append_line(log, RECORDS[3], files=QUICK)
-        assert read_lines(log) == lines.Lines((*found.records, RECORDS[3]), torn=False)
+        assert read_lines(log) == jsonl.Lines((*found.records, RECORDS[3]), torn=False)
     assert failures == (4 if torn else 3)  # open, perhaps truncate, write, sync
 
 
@@ -148,7 +139,7 @@ def test_a_really_full_disk_leaves_the_previous_checkpoint(tmp_path: Path) -> No
     script = """if True:
         import os, sys
         from pathlib import Path
-        from seqloom.durable import commit_folder, newest_verified, read_lines, append_line, write_file
+        from seqloom.files import commit_folder, newest_verified, read_lines, append_line, write_file
         from seqloom.errors import DurableError
         run = Path(sys.argv[1])
         commit_folder(run / "step-1", {"a": bytes(6 << 20)})

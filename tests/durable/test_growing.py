@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from durable_common import QUICK, listing, properties
 from durable_faults import ERRORS, FailingFiles, QuickFiles, Recorder, crash_states, read_tree, write_tree
-from seqloom.durable import alone, commit_folder, grow_folder, read_file_of, sweep, verify_folder
 from seqloom.errors import DurableError
+from seqloom.files.folders import alone, commit_folder, grow_folder, read_file_of, sweep, verify_folder
 
 CHUNKS = [("values", b"abcdef"), ("starts", b"01"), ("values", b"ghi"), ("starts", b"2")]
 WHOLE = {"values": b"abcdefghi", "starts": b"012"}
@@ -173,7 +173,7 @@ def test_a_process_that_is_killed_inside_holds_up_nobody(tmp_path: Path) -> None
     program = """if True:
         import os, sys
         from pathlib import Path
-        from seqloom.durable import alone
+        from seqloom.files import alone
         with alone(Path(sys.argv[1])):
             os.kill(os.getpid(), 9)
     """

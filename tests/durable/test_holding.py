@@ -9,9 +9,9 @@ import pytest
 
 from durable_common import QUICK
 from durable_faults import QuickFiles
-from seqloom.durable import holding
-from seqloom.durable.holding import hold, remove_held
 from seqloom.errors import DurableError, HeldError
+from seqloom.files import lock
+from seqloom.files.lock import hold, remove_held
 
 
 @contextmanager
@@ -54,7 +54,7 @@ def test_who_opened_the_lock_of_a_folder_that_goes_holds_the_new_one(
 
 def test_twin_without_the_comparison_a_folder_is_held_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "held"
-    monkeypatch.setattr(holding, "_stands", lambda *_: True)
+    monkeypatch.setattr(lock, "_stands", lambda *_: True)
     with before_the_next_lock(left(path), monkeypatch), hold(path, files=QUICK), hold(path, files=QUICK):
         pass
 

@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 
 from durable_common import QUICK, RECORDS, flipped, properties
 from durable_faults import Recorder
-from seqloom.durable import append_line, append_lines, disk, lines, read_lines, write_lines
 from seqloom.errors import DamagedError, DurableError
+from seqloom.files import disk, jsonl
+from seqloom.files.jsonl import append_line, append_lines, read_lines, write_lines
 
 
 def test_a_line_is_plain_json_that_ends_in_its_sum(tmp_path: Path) -> None:
@@ -29,8 +30,8 @@ def test_a_line_is_plain_json_that_ends_in_its_sum(tmp_path: Path) -> None:
     first, second = (tmp_path / "log").read_text().split("\n")[:2]
     assert json.loads(first) == {"step": 7, "loss": 0.25, "crc": "602dd470"}
     assert list(json.loads(second)) == ["crc"]
-    assert read_lines(tmp_path / "log") == lines.Lines(({"step": 7, "loss": 0.25}, {}), torn=False)
-    assert read_lines(tmp_path / "none") == lines.Lines((), torn=False)
+    assert read_lines(tmp_path / "log") == jsonl.Lines(({"step": 7, "loss": 0.25}, {}), torn=False)
+    assert read_lines(tmp_path / "none") == jsonl.Lines((), torn=False)
 
 
 json_values = st.recursive(
@@ -61,7 +62,7 @@ def test_a_record_that_cannot_come_back_is_refused_and_the_log_stays(tmp_path: P
     append_line(tmp_path / "log", {"a": 1}, files=QUICK)
     with pytest.raises(DurableError, match="a record"):
         append_line(tmp_path / "log", record, files=QUICK)
-    assert read_lines(tmp_path / "log") == lines.Lines(({"a": 1},), torn=False)
+    assert read_lines(tmp_path / "log") == jsonl.Lines(({"a": 1},), torn=False)
 
 
 def whole_lines(text: bytes) -> list[dict]:
@@ -86,7 +87,7 @@ def survives(path: Path, log: bytes, whole: int) -> bool:
     if list(found.records) != expected or found.torn != (whole < len(log)):
         return False
     append_line(path, {"next": 1}, files=QUICK)
-    return read_lines(path) == lines.Lines((*expected, {"next": 1}), torn=False)
+    return read_lines(path) == jsonl.Lines((*expected, {"next": 1}), torn=False)
 
 
 def test_a_log_cut_at_any_byte_keeps_every_whole_record_and_is_repaired(tmp_path: Path) -> None:
@@ -98,9 +99,9 @@ def test_a_log_cut_at_any_byte_keeps_every_whole_record_and_is_repaired(tmp_path
 
 
 def test_twin_without_the_repair_a_torn_line_spoils_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "_whole_size", lambda _handle, size, _path: size)
+    monkeypatch.setattr(jsonl, "_whole_size", lambda _handle, size, _path: size)
     with pytest.raises(DamagedError, match="line 2"):
-        survives(tmp_path / "log", lines._encode({"a": 1}) + b'{"b": ', len(lines._encode({"a": 1})))
+        survives(tmp_path / "log", jsonl._encode({"a": 1}) + b'{"b": ', len(jsonl._encode({"a": 1})))
 
 
 def test_a_flipped_bit_of_a_log_never_gives_a_wrong_record(tmp_path: Path) -> None:
@@ -114,7 +115,7 @@ def test_a_flipped_bit_of_a_log_never_gives_a_wrong_record(tmp_path: Path) -> No
         except DamagedError as error:
             messages.append(str(error))
     assert all(re.search(r"log: expected .* found .* line \d", message) for message in messages)
-    assert all(reading == lines.Lines(tuple(RECORDS[:-1]), torn=True) for reading in readings)
+    assert all(reading == jsonl.Lines(tuple(RECORDS[:-1]), torn=True) for reading in readings)
     assert len(messages) > 0.9 * 8 * len(text)
 
 
@@ -123,7 +124,7 @@ def test_twin_without_the_sum_a_flipped_bit_gives_a_wrong_record(
 ) -> None:
     write_lines(tmp_path / "log", RECORDS)
     (tmp_path / "log").write_bytes((tmp_path / "log").read_bytes().replace(b'"step": 1', b'"step": 0'))
-    monkeypatch.setattr(lines, "_decode", lambda line: json.loads(line))
+    monkeypatch.setattr(jsonl, "_decode", lambda line: json.loads(line))
     assert [record["step"] for record in read_lines(tmp_path / "log").records] == [0, 0, 2, 3]
 
 
@@ -166,7 +167,7 @@ def test_long_lines_are_repaired_like_short_ones(tmp_path: Path) -> None:
     text = (tmp_path / "log").read_bytes()
     (tmp_path / "log").write_bytes(text[:-5])
     append_line(tmp_path / "log", {"a": 1}, files=QUICK)
-    assert read_lines(tmp_path / "log") == lines.Lines((*long[:2], {"a": 1}), torn=False)
+    assert read_lines(tmp_path / "log") == jsonl.Lines((*long[:2], {"a": 1}), torn=False)
 
 
 def test_two_writers_of_a_log_take_turns(tmp_path: Path) -> None:
@@ -184,7 +185,7 @@ def test_two_writers_of_a_log_take_turns(tmp_path: Path) -> None:
 WRITER = """if True:
     import sys
     from pathlib import Path
-    from seqloom.durable import append_line
+    from seqloom.files import append_line
     for i in range(int(sys.argv[3])):
         append_line(Path(sys.argv[1]), {"writer": int(sys.argv[2]), "i": i})
         print(i, flush=True)
@@ -238,11 +239,11 @@ def test_a_group_of_lines_has_the_bytes_of_single_ones_and_one_sync(tmp_path: Pa
 
 
 def test_a_group_is_never_longer_than_a_line_may_be_so_that_its_tear_is_found(tmp_path: Path) -> None:
-    log, big = tmp_path / "log", {"text": "x" * (lines.LINE_LIMIT // 3)}
+    log, big = tmp_path / "log", {"text": "x" * (jsonl.LINE_LIMIT // 3)}
     recorder = Recorder(lambda *_: False)
     append_lines(log, [big] * 7, files=recorder)
     sizes = [len(entry[2]) for entry in recorder.trace if entry[0] == "write"]
-    assert len(sizes) == 4 and max(sizes) <= lines.LINE_LIMIT
+    assert len(sizes) == 4 and max(sizes) <= jsonl.LINE_LIMIT
     whole = log.read_bytes()
     for torn in (whole[:-1], whole[: -sizes[-1]] + bytes(sizes[-1]), whole[: -sizes[-1] + 9]):
         log.write_bytes(torn)

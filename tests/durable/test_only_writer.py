@@ -1,4 +1,4 @@
-"""Claims about who writes: no module but seqloom.durable, which needs next to nothing itself."""
+"""Claims about who writes: no module but seqloom.files, which needs next to nothing itself."""
 
 import ast
 import sys
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import seqloom
-from seqloom.durable import disk
+from seqloom.files import disk
 
 WRITING_METHODS = {
     *("write_text", "write_bytes", "touch", "mkdir", "makedirs", "symlink_to", "hardlink_to", "rename", "renames"),
@@ -124,7 +124,7 @@ def test_a_reading_line_is_not_taken_for_a_writing_one(program: str) -> None:
 
 
 def test_the_writer_needs_nothing_but_the_standard_library_and_msgspec() -> None:
-    allowed = set(sys.stdlib_module_names) | {"msgspec", "seqloom.errors", "seqloom.durable"}
+    allowed = set(sys.stdlib_module_names) | {"msgspec", "seqloom.errors", "seqloom.files"}
     for path in Path(disk.__file__).parent.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             modules = [a.name for a in node.names] if isinstance(node, ast.Import) else []

@@ -8,7 +8,9 @@ import pytest
 
 from durable_common import QUICK, checkpoint, listing
 from durable_faults import ERRORS, FailingFiles, QuickFiles, Recorder
-from seqloom.durable import (
+from seqloom.errors import DamagedError, DurableError
+from seqloom.files import folders
+from seqloom.files.folders import (
     begin_shared,
     commit_folder,
     drop_shared,
@@ -16,11 +18,9 @@ from seqloom.durable import (
     read_folder,
     recover,
     replace_folder,
-    replacing,
     seal_shared,
     verify_folder,
 )
-from seqloom.errors import DamagedError, DurableError
 
 OLD, NEW = checkpoint(10), checkpoint(20)
 SOME_ERRORS = [ERRORS[0], *(pytest.param(code, marks=pytest.mark.slow) for code in ERRORS[1:])]
@@ -149,7 +149,7 @@ def test_twin_without_the_way_back_a_refused_rename_takes_the_name_away(
         files.rename(partial, path)
 
     commit_folder(tmp_path / "model", OLD, files=QUICK)
-    monkeypatch.setattr(replacing, "take_name", one_way)
+    monkeypatch.setattr(folders, "take_name", one_way)
     with pytest.raises(OSError, match="refused"):
         replace_folder(tmp_path / "model", NEW, files=RefusingFiles())
     assert listing(tmp_path) == [".model.old-0123456789abcdef"]

@@ -20,7 +20,7 @@ os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 def embed(folder: Path, name: str) -> None:
     from embedding_common import in_small_windows
-    from seqloom.embedding import embed_file
+    from seqloom.search.embedding.bulk import embed_file
 
     in_small_windows()
     embed_file(folder / "model", folder / "a.txt", folder / name, kept_as="int8")
@@ -56,7 +56,7 @@ def timed(folder: Path, seed: int) -> list[int]:
 
 def main() -> None:
     folder, given = Path(sys.argv[1]), sys.argv[2:]
-    import seqloom.embedding  # noqa: F401
+    import seqloom.search.embedding  # noqa: F401
 
     if given[0].isdecimal():
         codes = timed(folder, int(given[0]))

@@ -9,14 +9,16 @@ import pytest
 from typer.testing import CliRunner
 
 from embedding_common import small_model, some_texts, write_texts
-from seqloom import load
 from seqloom.cli import app
-from seqloom.embedding import Embedded, Source, embed_file, embedding, front, linears, source, windows
-from seqloom.embedding.numbers import KINDS, Numbers
-from seqloom.embedding.windows import Worker, here
 from seqloom.errors import ConfigError, HeldError, MissingExtraError, RejectedError
-from seqloom.importing import import_model
+from seqloom.importing.models import import_model
+from seqloom.inference.model import load
 from seqloom.search.embedders import ModelEmbeds, require_same, settings_of
+from seqloom.search.embedding import bulk, packed_linears, source, windows
+from seqloom.search.embedding.bulk import EmbeddedFile, embed_file, embedding
+from seqloom.search.embedding.quantization import KINDS, Numbers
+from seqloom.search.embedding.source import InputSource
+from seqloom.search.embedding.windows import WindowWorker, here
 
 TEXTS = some_texts(45)
 
@@ -29,7 +31,7 @@ def model(tmp_path_factory) -> Path:
 @pytest.fixture(autouse=True)
 def small_windows(monkeypatch) -> None:
     monkeypatch.setattr(source, "ROWS", 8)
-    monkeypatch.setattr(front, "ENOUGH", 8)
+    monkeypatch.setattr(bulk, "ENOUGH", 8)
 
 
 def embed(*arguments: object, given: str | bytes | None = None, code: int = 0) -> str:
@@ -109,7 +111,7 @@ def stopping_after(count: int):
         for number, work in enumerate(works):
             if number == count:
                 raise StoppedError
-            yield Worker(setup, loaded).made(work)
+            yield WindowWorker(setup, loaded).made(work)
 
     return engine
 
@@ -119,17 +121,17 @@ def test_who_stops_it_learns_what_is_kept_and_then_what_goes_on_and_that_it_is_d
     model, tmp_path, monkeypatch
 ) -> None:
     file, out = write_texts(tmp_path / "a.txt", TEXTS), tmp_path / "v.npy"
-    whole = Worker.made
+    whole = WindowWorker.made
 
     def stopped(worker, work):
         if work.start == 24:
             raise KeyboardInterrupt
         return whole(worker, work)
 
-    monkeypatch.setattr(Worker, "made", stopped)
+    monkeypatch.setattr(WindowWorker, "made", stopped)
     said = embed(model, file, "-o", out, code=130)
     assert said.splitlines()[-2:] == ["24 of 45 rows are kept in v.npy.work; the same command goes on", "stopped"]
-    monkeypatch.setattr(Worker, "made", whole)
+    monkeypatch.setattr(WindowWorker, "made", whole)
     assert "going on: 24 of 45 rows are done" in embed(model, file, "-o", out)
     again = embed(model, file, "-o", out).splitlines()
     assert again[0] == "nothing to do: this very command has been done before"
@@ -141,15 +143,15 @@ def test_other_threads_do_not_go_on_with_what_was_begun_and_what_is_done_stays_d
     model, tmp_path, monkeypatch
 ) -> None:
     loaded, file, out = load(model), write_texts(tmp_path / "a.txt", TEXTS), tmp_path / "v.npy"
-    monkeypatch.setattr(front, "threads", lambda: 3)
+    monkeypatch.setattr(bulk, "threads", lambda: 3)
     with pytest.raises(StoppedError):
         embed_file(loaded, file, out, engine=stopping_after(1))
-    monkeypatch.setattr(front, "threads", lambda: 1)
+    monkeypatch.setattr(bulk, "threads", lambda: 1)
     with pytest.raises(ConfigError, match="another number of threads, then OMP_NUM_THREADS=3"):
         embed_file(loaded, file, out)
-    monkeypatch.setattr(front, "threads", lambda: 3)
+    monkeypatch.setattr(bulk, "threads", lambda: 3)
     finished = embed_file(loaded, file, out)
-    monkeypatch.setattr(front, "threads", lambda: 1)
+    monkeypatch.setattr(bulk, "threads", lambda: 1)
     assert embed_file(loaded, file, out, engine=stopping_after(0)) == finished
 
 
@@ -167,8 +169,8 @@ def test_a_precision_is_checked_without_a_copy_of_the_model(model, tmp_path, mon
     loaded, file = load(model), write_texts(tmp_path / "a.txt", TEXTS[:3])
     copies = []
     monkeypatch.setattr(windows, "computing_in", lambda one, precision: copies.append(precision) or one)
-    steps = embedding(loaded, Source(file), tmp_path / "v.npy", precision="int8")
-    monkeypatch.setattr(linears.copy, "deepcopy", lambda *_: pytest.fail("the model was copied"))
+    steps = embedding(loaded, InputSource(file), tmp_path / "v.npy", precision="int8")
+    monkeypatch.setattr(packed_linears.copy, "deepcopy", lambda *_: pytest.fail("the model was copied"))
     list(steps)
     assert copies == ["float32", "int8"]
 
@@ -208,8 +210,8 @@ def test_a_damaged_segment_and_all_behind_it_are_made_again(model, tmp_path) -> 
         embed_file(loaded, file, out, engine=stopping_after(4))
     damaged = tmp_path / "v.npy.work" / "rows-000000000008" / "vectors.bin"
     damaged.write_bytes(bytes(len(damaged.read_bytes())))
-    steps = list(embedding(loaded, Source(file), out))
-    assert next(step for step in steps if isinstance(step, Embedded)) == Embedded(8, 45)
+    steps = list(embedding(loaded, InputSource(file), out))
+    assert next(step for step in steps if isinstance(step, EmbeddedFile)) == EmbeddedFile(8, 45)
     assert out.read_bytes() == (tmp_path / "whole.npy").read_bytes()
 
 
@@ -286,7 +288,7 @@ def test_a_card_of_another_version_is_told_as_one_and_stays(model, tmp_path) -> 
 
 
 def test_a_first_window_of_one_row_does_not_decide_the_scale(model, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(front, "ENOUGH", 30)
+    monkeypatch.setattr(bulk, "ENOUGH", 30)
     monkeypatch.setattr(source, "CHARACTERS", 400)
     texts = ["cat " * 200, *TEXTS[1:]]
     embed_file(model, write_texts(tmp_path / "a.txt", texts), tmp_path / "v.npy", kept_as="int8")
@@ -298,7 +300,7 @@ def test_a_first_window_of_one_row_does_not_decide_the_scale(model, tmp_path, mo
 @pytest.mark.slow
 def test_two_processes_do_not_fill_one_folder(model, tmp_path) -> None:
     loaded, file, out = load(model), write_texts(tmp_path / "a.txt", TEXTS), tmp_path / "v.npy"
-    first = embedding(loaded, Source(file), out)
+    first = embedding(loaded, InputSource(file), out)
     next(first), next(first)
     with pytest.raises(HeldError):
         embed_file(loaded, file, out)

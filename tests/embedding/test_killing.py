@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from embedding_common import small_model, some_texts, write_texts
-from seqloom.embedding import embed_file, front, source
+from seqloom.search.embedding import bulk, source
+from seqloom.search.embedding.bulk import embed_file
 
 PLACES = [
     *("file-50:kill:3", "manifest-half:kill:2", "before-rename:kill:3", "after-rename:kill:2", "file-synced:kill:6"),
@@ -27,7 +28,7 @@ def killed(folder: Path, monkeypatch, rows: int, *arguments: str) -> list[int]:
     done = subprocess.run(program, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     monkeypatch.setattr(source, "ROWS", 8)
-    monkeypatch.setattr(front, "ENOUGH", 8)
+    monkeypatch.setattr(bulk, "ENOUGH", 8)
     embed_file(folder / "model", file, folder / "whole.npy", kept_as="int8")
     for ending in ("", ".json"):
         assert (folder / f"v.npy{ending}").read_bytes() == (folder / f"whole.npy{ending}").read_bytes()

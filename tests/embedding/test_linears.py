@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 from embedding_common import small_model, some_texts
-from seqloom import load
-from seqloom.embedding.linears import Int8Linear, PackedLinear, computing_in, in_whole_numbers
 from seqloom.errors import ConfigError
+from seqloom.inference.model import load
+from seqloom.search.embedding.packed_linears import Int8Linear, PackedLinear, computing_in, in_whole_numbers
 
 
 @pytest.fixture(scope="module")

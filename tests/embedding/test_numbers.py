@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqloom.embedding.losses import NEAREST, measured, sampled
-from seqloom.embedding.numbers import KINDS, Numbers, require_kind
 from seqloom.errors import ConfigError
+from seqloom.search.embedding.quantization import KINDS, NEAREST, Numbers, measured, require_kind, sampled
 
 
 def drawn(rows: int, width: int, seed: int = 0) -> np.ndarray:

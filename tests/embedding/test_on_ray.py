@@ -9,10 +9,11 @@ from types import SimpleNamespace
 import pytest
 
 from embedding_common import small_model, some_texts, write_texts
-from seqloom.embedding import embed_file, on_ray
-from seqloom.embedding.on_ray import RayWorker, room
-from seqloom.embedding.windows import Setup
 from seqloom.errors import ConfigError, DataError, RepeatError
+from seqloom.search.embedding import ray_cluster
+from seqloom.search.embedding.bulk import embed_file
+from seqloom.search.embedding.ray_cluster import RayWorker, room
+from seqloom.search.embedding.windows import Setup
 
 NEEDS_RAY = pytest.mark.skipif(find_spec("ray") is None, reason="ray is not installed")
 
@@ -87,31 +88,31 @@ class Cluster:
 
 @pytest.fixture
 def no_model(monkeypatch) -> None:
-    monkeypatch.setattr(on_ray, "identity_of", lambda _: "one")
+    monkeypatch.setattr(ray_cluster, "identity_of", lambda _: "one")
 
 
 @pytest.mark.usefixtures("no_model")
 def test_workers_that_get_no_place_are_given_up_and_none_at_all_is_told() -> None:
     cluster = Cluster(3)
-    workers = on_ray._workers(cluster, setup(1))
+    workers = ray_cluster._workers(cluster, setup(1))
     assert (len(workers), cluster.killed) == (3, 5)
-    assert list(on_ray._spread(cluster, workers, range(20))) == list(range(20))
+    assert list(ray_cluster._spread(cluster, workers, range(20))) == list(range(20))
     with pytest.raises(RepeatError, match=r"no worker was ready within 300 seconds"):
-        on_ray._workers(Cluster(0), setup(1))
+        ray_cluster._workers(Cluster(0), setup(1))
 
 
 @pytest.mark.usefixtures("no_model")
 @pytest.mark.parametrize(("free", "most"), [(8.0, 8), (3.0, 3), (0.0, 1)])
 def test_nobody_waits_for_workers_that_have_no_place_now(free, most) -> None:
     cluster = Cluster(5, free=free)
-    assert len(on_ray._workers(cluster, setup(1))) == 5  # those that are ready all the same work too
+    assert len(ray_cluster._workers(cluster, setup(1))) == 5  # those that are ready all the same work too
     assert max(count for count, seconds in cluster.waited if seconds) == most
 
 
 def test_the_environment_is_as_it_was_but_for_what_others_have_set_meanwhile(monkeypatch) -> None:
     monkeypatch.setattr(os, "environ", {"RAY_CHANGED": "mine", "KEPT": "mine"})
-    with on_ray._joined(Cluster(1)):
-        assert os.environ[on_ray.QUIET] == "0"
+    with ray_cluster._joined(Cluster(1)):
+        assert os.environ[ray_cluster.QUIET] == "0"
         os.environ |= {"MINE": "set while the generator was open", "RAY_CONTESTED": "mine"}
     meanwhile = {"MINE": "set while the generator was open", "RAY_CONTESTED": "mine"}
     assert os.environ == {"RAY_CHANGED": "mine", "KEPT": "mine"} | meanwhile
@@ -120,9 +121,11 @@ def test_the_environment_is_as_it_was_but_for_what_others_have_set_meanwhile(mon
 def test_a_password_in_the_address_is_not_shown(monkeypatch) -> None:
     address = "ray://me:sec@ret@127.0.0.1:1"
     monkeypatch.setenv("RAY_ADDRESS", address)
-    monkeypatch.setattr(on_ray, "_require_reachable", lambda _: (_ for _ in ()).throw(ValueError(f"bad {address}")))
+    monkeypatch.setattr(
+        ray_cluster, "_require_reachable", lambda _: (_ for _ in ()).throw(ValueError(f"bad {address}"))
+    )
     with pytest.raises(ConfigError, match=r"Ray cannot join ray://127\.0\.0\.1:1: bad ray://127") as told:
-        on_ray._join(Cluster(1))
+        ray_cluster._join(Cluster(1))
     assert "sec" not in str(told.value) and told.value.__suppress_context__
 
 
@@ -130,15 +133,15 @@ def test_a_password_in_the_address_is_not_shown(monkeypatch) -> None:
 def test_a_cluster_at_which_nobody_listens_is_told_at_once(address, monkeypatch) -> None:
     monkeypatch.setenv("RAY_ADDRESS", address)
     with pytest.raises(ConfigError, match=rf"Ray cannot join {address}: .*refused"):
-        on_ray._join(Cluster(1))
+        ray_cluster._join(Cluster(1))
 
 
 @pytest.mark.usefixtures("no_model")
 def test_a_failure_of_the_cluster_is_an_error_of_ours() -> None:
     cluster = Cluster(1, fails=True)
     told = r"the Ray cluster failed: The actor died\. Fix: .*the same command goes on"
-    with pytest.raises(RepeatError, match=told), on_ray._failures_told(cluster):
-        on_ray._workers(cluster, setup(1))
+    with pytest.raises(RepeatError, match=told), ray_cluster._failures_told(cluster):
+        ray_cluster._workers(cluster, setup(1))
 
 
 @pytest.mark.soak
@@ -163,17 +166,17 @@ def test_what_a_real_cluster_cannot_do_is_told_and_the_environment_stays_as_it_w
 
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     before, there = dict(os.environ), setup(1, model=str(small_model(tmp_path)))
-    with on_ray._joined(ray):
+    with ray_cluster._joined(ray):
         with pytest.raises(ConfigError, match="as many threads as this process, 4,096"):
-            on_ray._workers(ray, there._replace(threads=4_096))
-        monkeypatch.setattr(RayWorker, "ready", lambda _: on_ray.Refused("there is no model", "put it there"))
+            ray_cluster._workers(ray, there._replace(threads=4_096))
+        monkeypatch.setattr(RayWorker, "ready", lambda _: ray_cluster.Refused("there is no model", "put it there"))
         with pytest.raises(DataError, match="there is no model"):
-            on_ray._workers(ray, there)
+            ray_cluster._workers(ray, there)
         monkeypatch.setattr(RayWorker, "ready", lambda _: os._exit(1))
-        with pytest.raises(RepeatError, match="the Ray cluster failed"), on_ray._failures_told(ray):
-            on_ray._workers(ray, there)
+        with pytest.raises(RepeatError, match="the Ray cluster failed"), ray_cluster._failures_told(ray):
+            ray_cluster._workers(ray, there)
         monkeypatch.setattr(RayWorker, "ready", lambda _: __import__("time").sleep(60))
-        monkeypatch.setattr(on_ray, "PATIENCE", 2.0)
+        monkeypatch.setattr(ray_cluster, "PATIENCE", 2.0)
         with pytest.raises(RepeatError, match="no worker was ready"):
-            on_ray._workers(ray, there)
+            ray_cluster._workers(ray, there)
     assert not ray.is_initialized() and dict(os.environ) == before

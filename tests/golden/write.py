@@ -10,15 +10,15 @@ from pathlib import Path
 import torch
 
 from seqloom import recipes
-from seqloom.bundle import Bundle, built, bundle_files, read_bundle
-from seqloom.bundle.folder import FORMAT
+from seqloom.bundle import FORMAT, Bundle, built, bundle_files, read_bundle
 from seqloom.config.inputs import TokensConfig
-from seqloom.config.text import WordsConfig
+from seqloom.config.tokenizers import WordsConfig
 from seqloom.data.batches import INPUTS
 from seqloom.data.schema import Schema
-from seqloom.durable import commit_folder, write_file
+from seqloom.files.disk import write_file
+from seqloom.files.folders import commit_folder
 from seqloom.metrics.calibration import Calibration
-from seqloom.tasks.contract import Meaning
+from seqloom.tasks.task import Meaning
 from seqloom.text.tokenizer import fit
 
 HERE = Path(__file__).parent

@@ -27,9 +27,9 @@ from importing_common import (
 from seqloom.bundle import built, read_bundle
 from seqloom.config.models import EmbedderConfig
 from seqloom.errors import DamagedError
-from seqloom.importing import import_model, imported
+from seqloom.importing.models import import_model, imported
 from seqloom.importing.vocabulary import read_vocabulary
-from seqloom.types import Padded
+from seqloom.nn.types import Padded
 
 EXACT = 1e-5
 

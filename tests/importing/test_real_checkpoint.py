@@ -12,8 +12,8 @@ import pytest
 
 import seqloom
 from importing_common import plain_sentence
-from seqloom.importing import import_model
-from seqloom.metrics.ranks import spearman
+from seqloom.importing.models import import_model
+from seqloom.metrics.correlation import spearman
 
 CHECKPOINT, DATA = (os.environ.get(name, "") for name in ("SEQLOOM_MINILM", "SEQLOOM_DATA"))
 TEXTS = ["A plane is taking off.", "Na\u00efve caf\u00e9s, don't they? \u5317\u4eac", "word " * 400, "x" * 150]

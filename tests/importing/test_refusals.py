@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from importing_common import config, write_checkpoint, write_json, write_sentences
 from seqloom.errors import SeqloomError
-from seqloom.importing import import_model
+from seqloom.importing.models import import_model
 
 Change = Callable[[Path], None]
 

@@ -8,7 +8,7 @@ import pytest
 
 import seqloom
 from seqloom.errors import SeqloomError
-from seqloom.importing import import_model
+from seqloom.importing.models import import_model
 
 WORDS = ["the", "a", "cat", "dog", "sat", "ran", "on", "mat", ".", "Paris"]
 TEXTS = ["The cat sat on the mat.", "a dog ran", "the the the", "Paris .", "a zzz cat", "cat"]

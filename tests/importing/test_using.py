@@ -13,9 +13,11 @@ from seqloom.bundle import read_bundle
 from seqloom.cli import app
 from seqloom.config.data import DataConfig
 from seqloom.errors import ConfigError
-from seqloom.importing import bert, import_model
-from seqloom.text.symbols import END
-from seqloom.training.front import Wishes, resolve
+from seqloom.importing import bert
+from seqloom.importing.models import import_model
+from seqloom.text.special_tokens import END
+from seqloom.training.resolve import resolve
+from seqloom.training.wishes import Wishes
 from training_common import BASE
 
 

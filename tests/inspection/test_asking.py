@@ -7,10 +7,9 @@ import torch
 
 from inspection_common import subject_of, task_on
 from seqloom.errors import ConfigError, DataError
-from seqloom.inspection.asking import left_out, read, scores
-from seqloom.inspection.encoding import encoding
-from seqloom.inspection.subject import repeated
-from seqloom.text.symbols import END, UNKNOWN
+from seqloom.inspect.readings import left_out, read, scores
+from seqloom.inspect.subject import encoding, repeated
+from seqloom.text.special_tokens import END, UNKNOWN
 
 
 @pytest.mark.parametrize(

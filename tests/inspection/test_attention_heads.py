@@ -12,15 +12,14 @@ from inspection_common import subject_of, task_on
 from seqloom.config.blocks import BlockConfig
 from seqloom.config.mixers import ConvolutionConfig
 from seqloom.errors import DataError
-from seqloom.figures import Line
-from seqloom.inspection import heads as heads_module
-from seqloom.inspection.asking import read
-from seqloom.inspection.attention import attention
-from seqloom.inspection.head_kinds import Counting, Rows, Where, masks
-from seqloom.inspection.heads import heads
-from seqloom.inspection.tokens import NO_WORD, Token
-from seqloom.operators.relations import rotate
-from seqloom.text.symbols import BEGIN
+from seqloom.inspect import heads as heads_module
+from seqloom.inspect.attention import attention
+from seqloom.inspect.heads import Counting, HeadRows, Where, heads, masks
+from seqloom.inspect.readings import read
+from seqloom.inspect.tokens import NO_WORD, Token
+from seqloom.nn.ops.relations import rotate
+from seqloom.report.figures.line import Line
+from seqloom.text.special_tokens import BEGIN
 
 TIME = 24
 
@@ -33,7 +32,7 @@ def _tokens() -> list[Token]:
 
 def _kind(weights: np.ndarray, tokens: list[Token]) -> Any:
     counting, rows = Counting(), np.arange(len(tokens))
-    counting.add(weights, Rows(Where(tokens, tokens, same=True), rows, ~np.isnan(weights)))
+    counting.add(weights, HeadRows(Where(tokens, tokens, same=True), rows, ~np.isnan(weights)))
     return counting.numbers()
 
 
@@ -51,7 +50,7 @@ def test_a_head_that_reads_keys_of_a_kind_is_called_after_it(kind: str) -> None:
     reads = mask.any(axis=1)
     weights = _reading_most(mask)[reads]
     counting = Counting()
-    counting.add(weights, Rows(Where(tokens, tokens, same=True), np.arange(TIME)[reads], ~np.isnan(weights)))
+    counting.add(weights, HeadRows(Where(tokens, tokens, same=True), np.arange(TIME)[reads], ~np.isnan(weights)))
     found = counting.numbers()
     assert found.kind == kind
     assert found.shares[kind] >= 0.8 and found.rows == reads.sum()

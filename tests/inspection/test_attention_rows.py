@@ -16,18 +16,17 @@ from inspection_common import subject_of, task_on
 from seqloom.config.combinations import POSITIONS, SCORES, refusal
 from seqloom.config.mixers import AttentionConfig, FullConfig, LinearAttentionConfig, SparseConfig, WindowConfig
 from seqloom.errors import ConfigError, DataError
-from seqloom.inspection import attention_rows
-from seqloom.inspection.asking import read, scores
-from seqloom.inspection.attention_layers import AttentionLayer, chosen_token, heard, layers_of
-from seqloom.inspection.attention_rows import AttentionRows, rows_of
-from seqloom.inspection.tokens import numbered
-from seqloom.operators import masks
-from seqloom.operators.attention import Request, weights
-from seqloom.operators.masks import dense
-from seqloom.operators.relations import Alibi, Bias, Buckets, NoBias, Shaw, alibi_slopes
-from seqloom.operators.scores import Additive, Bilinear, Dot, ScaledDot, Score
-from seqloom.taps import recording
-from seqloom.types import Padded, places_of
+from seqloom.inspect import attention_rows
+from seqloom.inspect.attention_rows import AttentionLayer, AttentionRows, chosen_token, heard, layers_of, rows_of
+from seqloom.inspect.readings import read, scores
+from seqloom.inspect.tokens import numbered
+from seqloom.nn.ops import masks
+from seqloom.nn.ops.attention import Request, weights
+from seqloom.nn.ops.masks import dense
+from seqloom.nn.ops.relations import Alibi, Bias, Buckets, NoBias, Shaw, alibi_slopes
+from seqloom.nn.ops.scores import Additive, Bilinear, Dot, ScaledDot, Score
+from seqloom.nn.taps import recording
+from seqloom.nn.types import Padded, places_of
 
 HEADS, TIME, DEPTH = 3, 11, 4
 PAIRS = torch.tensor([[i, j] for i in range(TIME) for j in range(TIME) if (3 * i + 5 * j) % 4 == 0])
@@ -35,13 +34,13 @@ MASKS: list[masks.Mask] = [
     masks.Everything(),
     masks.Causal(),
     masks.Padding(),
-    masks.Document() & masks.Padding(),
-    masks.Window(2, 3),
+    masks.DocumentMask() & masks.Padding(),
+    masks.WindowMask(2, 3),
     masks.Prefix(3) | masks.Causal(),
     masks.BlockLocal(4),
     masks.Strided(3),
     masks.Edges(PAIRS),
-    masks.Window(0, 0) & masks.Window(-2, 5),  # nothing at all
+    masks.WindowMask(0, 0) & masks.WindowMask(-2, 5),  # nothing at all
 ]
 
 
@@ -65,7 +64,7 @@ def _biases() -> dict[str, Bias]:
 
 
 def _request(mask: masks.Mask, score: Score, bias: Bias) -> Request:
-    segments = (torch.arange(TIME) >= 6).long()[None] if isinstance(mask, masks.Both) else None
+    segments = (torch.arange(TIME) >= 6).long()[None] if isinstance(mask, masks.BothMasks) else None
     places = places_of(Padded.of(torch.zeros(1, TIME, 1), torch.tensor([9]), segments))
     tensors = (torch.randn(1, HEADS, TIME, DEPTH) for _ in range(3))
     return Request(*tensors, places, places, score=score, mask=mask, bias=bias, aligned=True)
@@ -89,7 +88,7 @@ def test_rows_equal_the_plain_operator_for_every_score_mask_and_bias(monkeypatch
 
 def test_every_kind_of_mask_was_tried() -> None:
     def parts(mask: masks.Mask) -> set[type]:
-        inner = [mask.left, mask.right] if isinstance(mask, masks.Both | masks.Either) else []
+        inner = [mask.left, mask.right] if isinstance(mask, masks.BothMasks | masks.Either) else []
         return {type(mask)}.union(*map(parts, inner))
 
     assert set().union(*map(parts, MASKS)) == set(masks.Mask.__subclasses__())

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from seqloom.inspection.attention_rows import AttentionRows
-from seqloom.inspection.attention_tables import Asked, blocks, coarser, entropy_of, pooled, table, units
-from seqloom.inspection.tokens import NO_WORD, Token
-from seqloom.text.symbols import BEGIN
+from seqloom.inspect.attention_rows import AttentionRows
+from seqloom.inspect.attention_tables import AskedWeights, blocks, coarser, entropy_of, pooled, table, units
+from seqloom.inspect.tokens import NO_WORD, Token
+from seqloom.text.special_tokens import BEGIN
 
 
 class Given(AttentionRows):
@@ -40,10 +40,10 @@ def _tokens(words: list[int]) -> list[Token]:
     ]
 
 
-def _asked(tokens: list[Token], heads: int, *, words: bool, without_special: bool = False) -> Asked:
+def _asked(tokens: list[Token], heads: int, *, words: bool, without_special: bool = False) -> AskedWeights:
     left_out = np.array([without_special and token.is_special for token in tokens])
     each = units(tokens, words=words)
-    return Asked(tuple(range(heads)), each, each, left_out)
+    return AskedWeights(tuple(range(heads)), each, each, left_out)
 
 
 @settings(max_examples=40, deadline=None)

@@ -15,21 +15,19 @@ from inspection_common import subject_of, task_on
 from seqloom.config.combinations import POSITIONS, SCORES, refusal
 from seqloom.config.mixers import AttentionConfig
 from seqloom.errors import ConfigError, DataError
-from seqloom.figures import Matrix
-from seqloom.inspection.alignment import alignment
-from seqloom.inspection.asking import read
-from seqloom.inspection.attention import attention
-from seqloom.inspection.attention_layers import layers_of
-from seqloom.inspection.attention_rows import rows_of
-from seqloom.inspection.gold_links import Gold, fit_of, gold_links
-from seqloom.inspection.head_view import HeadLinesView, PinnedTokenView, head_view, nucleus
-from seqloom.inspection.heads import heads
-from seqloom.inspection.map_page import Map, Named, map_page
-from seqloom.inspection.query_key import PARTS, query_key
-from seqloom.inspection.subject import Reading, Subject
-from seqloom.operators.attention import weights
-from seqloom.taps import recording
-from seqloom.types import Padded
+from seqloom.inspect.alignment import Gold, alignment, fit_of, gold_links
+from seqloom.inspect.attention import attention
+from seqloom.inspect.attention_rows import layers_of, rows_of
+from seqloom.inspect.head_view import HeadLinesView, PinnedTokenView, head_view, nucleus
+from seqloom.inspect.heads import heads
+from seqloom.inspect.map_page import Map, Named, map_page
+from seqloom.inspect.query_key import PARTS, query_key
+from seqloom.inspect.readings import read
+from seqloom.inspect.subject import Reading, Subject
+from seqloom.nn.ops.attention import weights
+from seqloom.nn.taps import recording
+from seqloom.nn.types import Padded
+from seqloom.report.figures.matrix import Matrix
 
 WORDS = ("the", "cat", "sat", "on", "the", "mat", "a", "dog", "ran", "to", "the", "big", "house")
 

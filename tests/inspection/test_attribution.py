@@ -11,28 +11,27 @@ import torch
 
 from inspection_common import make_paths_differ, subject_of, subject_with, task_on
 from seqloom.config.data import EncodingConfig
-from seqloom.config.text import BpeConfig
-from seqloom.data.front import load_data
+from seqloom.config.tokenizers import BpeConfig
+from seqloom.data.check import load_data
 from seqloom.errors import ConfigError, DataError
-from seqloom.inspection.asking import read, scores
-from seqloom.inspection.attribution import ground, pairs, path, removing, sloped, table
-from seqloom.inspection.attribution.export import attribute_file
-from seqloom.inspection.attribution.goals import chosen_goal, every_goal
-from seqloom.inspection.attribution.methods import METHODS
-from seqloom.inspection.attribution.ngrams import ngram_contributions
-from seqloom.inspection.attribution.pairs import similarity_pairs
-from seqloom.inspection.attribution.single import AttributionView, attribution
-from seqloom.inspection.attribution.table import attribution_table
-from seqloom.inspection.attribution.together import attributions_compared
-from seqloom.inspection.lattice import lattice
-from seqloom.inspection.subject import Subject
-from seqloom.models import SequenceModel
-from seqloom.operators.attention import weights
-from seqloom.taps import recording
-from seqloom.tasks.choosing import task_of
-from seqloom.tasks.contract import HeadSettings, Meaning
-from seqloom.text.symbols import UNKNOWN
-from seqloom.types import Padded
+from seqloom.inspect.attribution import gradients, ground, pairs, removal, table
+from seqloom.inspect.attribution.agreement import attributions_compared
+from seqloom.inspect.attribution.attribution import AttributionView, attribute_file, attribution
+from seqloom.inspect.attribution.goals import chosen_goal, every_goal
+from seqloom.inspect.attribution.methods import METHODS
+from seqloom.inspect.attribution.ngrams import ngram_contributions
+from seqloom.inspect.attribution.pairs import similarity_pairs
+from seqloom.inspect.attribution.table import attribution_table
+from seqloom.inspect.lattice import lattice
+from seqloom.inspect.readings import read, scores
+from seqloom.inspect.subject import Subject
+from seqloom.nn.models import SequenceModel
+from seqloom.nn.ops.attention import weights
+from seqloom.nn.taps import recording
+from seqloom.nn.types import Padded
+from seqloom.tasks.registry import task_of
+from seqloom.tasks.task import HeadSettings, Meaning
+from seqloom.text.special_tokens import UNKNOWN
 
 GIVEN: dict[str, Any] = {
     "classify": "the cat ran to a mat",
@@ -392,7 +391,9 @@ def test_slopes_of_many_answers_are_held_one_at_a_time(tmp_path: Path, monkeypat
     stacked: list[int] = []
     stack = torch.stack
     monkeypatch.setattr(
-        sloped.torch, "stack", lambda each, *rest, **named: stacked.append(each[0].dim()) or stack(each, *rest, **named)
+        gradients.torch,
+        "stack",
+        lambda each, *rest, **named: stacked.append(each[0].dim()) or stack(each, *rest, **named),
     )
     attribution_table(subject, read(subject, GIVEN["tag"]), steps=2)
     assert max(stacked) == 2, "[N,E] of each answer, never [N,E,D]"
@@ -403,7 +404,7 @@ def test_a_table_that_would_take_many_minutes_is_refused_with_the_rows_that_fit(
 ) -> None:
     subject = subject_of(task_on(tmp_path, "tag"), "rnn")
     reading = read(subject, ["the", "big", "dog", "sat"])
-    monkeypatch.setattr(sloped, "MOST_BACK", 2 * 4 * sloped.FEWEST_STEPS)
+    monkeypatch.setattr(gradients, "MOST_BACK", 2 * 4 * gradients.FEWEST_STEPS)
     with pytest.raises(ConfigError, match=r"4 answers by 4 elements.*at most 2 answers"):
         attribution_table(subject, reading)
     assert len(attribution_table(subject, reading, rows=(1, 3)).rows) == 2
@@ -443,9 +444,9 @@ def test_all_elements_at_once_cannot_be_left_out(tmp_path: Path) -> None:
     subject = subject_of(task_on(tmp_path, "classify"), "lstm")
     found = ground.ground_of(subject, read(subject, "the cat"))
     goals = [chosen_goal(subject, found.reading)]
-    assert np.isfinite(removing.leave_one_out(found, goals, removing.groups_of(found, words=False)).values[0]).all()
+    assert np.isfinite(removal.leave_one_out(found, goals, removal.groups_of(found, words=False)).values[0]).all()
     with pytest.raises(ConfigError, match="without it none"):
-        removing.leave_one_out(found, goals, removing.Groups(([np.arange(2)],), 2))
+        removal.leave_one_out(found, goals, removal.Groups(([np.arange(2)],), 2))
 
 
 def test_a_table_of_many_answers_has_the_first_of_them_and_says_so(
@@ -473,12 +474,15 @@ def test_steps_stand_where_the_way_bends_and_the_sums_are_those_of_many_steps() 
         bent = 1e-7 / (shares**2 + 1e-7) ** 1.5
         return np.stack([bent, np.full_like(shares, 3.0)], axis=1)[:, None]
 
-    way = path.Way(slope, value, lambda missing: (np.abs(missing) / 0.005).max(axis=1))
-    found, steps = path.completed(way, 1024)
+    way = gradients.AttributionPath(slope, value, lambda missing: (np.abs(missing) / 0.005).max(axis=1))
+    found, steps = gradients.completed(way, 1024)
     np.testing.assert_allclose(found[0], value([1.0])[0], atol=0.005)
-    assert steps < 60 and abs(path.told(way, 60)[0, 0] - 1) > 0.005  # as many, but not where it bends
-    known = {share: value([share])[0] for share in path.SHARES}
-    kept = path.edges(known, 99)
+    assert steps < 60 and abs(gradients.told(way, 60)[0, 0] - 1) > 0.005  # as many, but not where it bends
+    known = {share: value([share])[0] for share in gradients.SHARES}
+    kept = gradients.edges(known, 99)
     assert kept[0] == 0 and kept[-1] == 1 and kept[1] < 0.001 and kept == sorted(kept)
-    assert path.edges({share: each[1:] for share, each in known.items()}, 99) == [0, 1]  # a straight way is one part
-    assert len(path.edges(known, 1)) == 2
+    assert gradients.edges({share: each[1:] for share, each in known.items()}, 99) == [
+        0,
+        1,
+    ]  # a straight way is one part
+    assert len(gradients.edges(known, 1)) == 2

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from inspection_common import subject_of, task_on
-from seqloom.inspection.asking import read
-from seqloom.inspection.attribution.single import attribution
-from seqloom.inspection.attribution.together import attributions_compared
-from seqloom.inspection.subject import Subject
-from seqloom.models import SequenceModel
-from seqloom.types import Batch, Padded
+from seqloom.inspect.attribution.agreement import attributions_compared
+from seqloom.inspect.attribution.attribution import attribution
+from seqloom.inspect.readings import read
+from seqloom.inspect.subject import Subject
+from seqloom.nn.models import SequenceModel
+from seqloom.nn.types import Batch, Padded
 
 FILLERS = [f"w{number}" for number in range(12)]
 KEYS = {"good": "yes", "bad": "no"}

@@ -9,14 +9,19 @@ import numpy as np
 import pytest
 
 from inspection_common import subject_of, task_on
-from seqloom.figures import Strip
-from seqloom.inspection.asking import read
-from seqloom.inspection.attribution.pairs import SimilarityPairsView
-from seqloom.inspection.attribution.parts import Part, Stretch
-from seqloom.inspection.attribution.single import AttributionView, attribution
-from seqloom.inspection.attribution.stretches import merged, stretches
-from seqloom.inspection.attribution.table import AttributionTableView, TablePart
-from seqloom.inspection.tokens import Token
+from seqloom.inspect.attribution.attribution import (
+    AttributionPart,
+    AttributionView,
+    Stretch,
+    attribution,
+    merged,
+    stretches,
+)
+from seqloom.inspect.attribution.pairs import SimilarityPairsView
+from seqloom.inspect.attribution.table import AttributionTableView, TablePart
+from seqloom.inspect.readings import read
+from seqloom.inspect.tokens import Token
+from seqloom.report.figures.strip import Strip
 
 
 def view_of(count: int, *, sentences: int = 10, shape: tuple[int, int] | None = None) -> AttributionView:
@@ -36,7 +41,7 @@ def view_of(count: int, *, sentences: int = 10, shape: tuple[int, int] | None = 
         error=0.001,
         steps=16,
         grouped=1,
-        parts=(Part("input", tokens, values, tuple(parts), shape),),
+        parts=(AttributionPart("input", tokens, values, tuple(parts), shape),),
     )
 
 

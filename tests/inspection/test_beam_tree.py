@@ -7,9 +7,9 @@ import pytest
 from inspection_common import subject_of, task_on
 from seqloom.config.decoding import BeamConfig
 from seqloom.errors import ConfigError
-from seqloom.inspection.asking import read, scores
-from seqloom.inspection.beam_tree import BeamTreeView, beam_tree
-from seqloom.inspection.subject import Subject
+from seqloom.inspect.beam_tree import BeamTreeView, beam_tree
+from seqloom.inspect.readings import read, scores
+from seqloom.inspect.subject import Subject
 
 
 @pytest.fixture(scope="module")

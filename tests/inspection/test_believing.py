@@ -12,10 +12,11 @@ from faithfulness_common import planted_subject
 from inspection_common import subject_of, task_on
 from seqloom.config.blocks import BlockConfig
 from seqloom.config.mixers import GruConfig
-from seqloom.inspection.believing import PICTURES
-from seqloom.inspection.edits import ablated, attending, carried, clamped, patched
-from seqloom.inspection.front import LOOKS, Inspection
-from seqloom.inspection.subject import Subject
+from seqloom.inspect.badge import PICTURES
+from seqloom.inspect.edits import ablated, attending, patched
+from seqloom.inspect.inspector import LOOKS, Inspection
+from seqloom.inspect.recurrent_edits import carried, clamped
+from seqloom.inspect.subject import Subject
 
 QUICK = {"permutations": 3, "adversaries": 0}
 

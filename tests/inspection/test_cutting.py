@@ -10,16 +10,15 @@ import torch
 
 from inspection_common import subject_of, task_on
 from seqloom.config.data import EncodingConfig
-from seqloom.config.text import AnyTokenizer, BpeConfig, BytesConfig, CharactersConfig, UnigramConfig, WordsConfig
-from seqloom.data.front import load_data
+from seqloom.config.tokenizers import AnyTokenizer, BpeConfig, BytesConfig, CharactersConfig, UnigramConfig, WordsConfig
+from seqloom.data.check import load_data
 from seqloom.errors import ConfigError
-from seqloom.inspection.asking import read
-from seqloom.inspection.cutting import cutting
-from seqloom.inspection.encoding import encoding
-from seqloom.inspection.subject import Subject
-from seqloom.tasks.choosing import task_of
-from seqloom.tasks.contract import Meaning
-from seqloom.text.symbols import COUNT
+from seqloom.inspect.readings import read
+from seqloom.inspect.segmentation import cutting
+from seqloom.inspect.subject import Subject, encoding
+from seqloom.tasks.registry import task_of
+from seqloom.tasks.task import Meaning
+from seqloom.text.special_tokens import COUNT
 
 TEXT = "the cät  sat\tон 🙂 mat"
 

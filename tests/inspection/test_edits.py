@@ -13,33 +13,33 @@ import pytest
 import torch
 
 from inspection_common import make_paths_differ, subject_of, subject_with, task_on
-from seqloom.data.front import load_data
+from seqloom.data.check import load_data
 from seqloom.errors import ConfigError, DataError
-from seqloom.inspection import trials
-from seqloom.inspection.asking import read, scores
-from seqloom.inspection.attention import AttentionView, attention
-from seqloom.inspection.attribution.goals import chosen_goal
-from seqloom.inspection.attribution.ground import ground_of
-from seqloom.inspection.attribution.methods import Wishes
-from seqloom.inspection.attribution.single import view_of
-from seqloom.inspection.beginnings import scores_of_both
-from seqloom.inspection.differences import AXES, changed, difference
-from seqloom.inspection.edits import ablated, attending, carried, clamped, patched
-from seqloom.inspection.extrapolation import ExtrapolationView
-from seqloom.inspection.front import Inspection
-from seqloom.inspection.gates import gates
-from seqloom.inspection.lattice import lattice
-from seqloom.inspection.next_symbols import next_symbols
-from seqloom.inspection.states import layer_states, principal, states
-from seqloom.inspection.subject import Reading, Subject
-from seqloom.inspection.swapping import edited, replaced, swap
-from seqloom.inspection.view import View
-from seqloom.mixers.recurrent import Recurrent
-from seqloom.operators.attention import weights
-from seqloom.taps import recording
-from seqloom.tasks.choosing import task_of
-from seqloom.tasks.contract import HeadSettings, Meaning, Task
-from seqloom.types import Padded, Pair
+from seqloom.inspect import what_if
+from seqloom.inspect.attention import AttentionView, attention
+from seqloom.inspect.attribution.attribution import view_of
+from seqloom.inspect.attribution.goals import chosen_goal
+from seqloom.inspect.attribution.ground import ground_of
+from seqloom.inspect.attribution.methods import MethodOptions
+from seqloom.inspect.differences import AXES, changed, difference
+from seqloom.inspect.edits import ablated, attending, patched
+from seqloom.inspect.extrapolation import ExtrapolationView
+from seqloom.inspect.gates import gates
+from seqloom.inspect.inspector import Inspection
+from seqloom.inspect.lattice import lattice
+from seqloom.inspect.next_tokens import next_symbols
+from seqloom.inspect.readings import read, scores, scores_of_both
+from seqloom.inspect.recurrent_edits import carried, clamped
+from seqloom.inspect.states import layer_states, principal, states
+from seqloom.inspect.subject import Reading, Subject
+from seqloom.inspect.substitution import edited, replaced, swap
+from seqloom.inspect.view import View
+from seqloom.nn.mixers.recurrent import Recurrent
+from seqloom.nn.ops.attention import weights
+from seqloom.nn.taps import recording
+from seqloom.nn.types import Padded, Pair
+from seqloom.tasks.registry import task_of
+from seqloom.tasks.task import HeadSettings, Meaning, Task
 
 TEXT = "the cat sat on a mat"
 ONE = [0.0, 0.0, 1.0, 0.0, 0.0, 0.0]
@@ -420,11 +420,13 @@ def test_a_swap_explains_the_tags_of_before_on_both_sides(tmp_path: Path) -> Non
         gaps = [scores(subject, read(subject, one).inputs)[0, 1] for one in (given, other)]
         head.linear.bias[first] -= sum(gap[first] - gap[outside] for gap in gaps) / 2
         head.linear.bias[subject.column("I-X")] -= 100
-    view = trials.swap(subject, reading, old="cat", new="house", beside=["attribution"])
+    view = what_if.swap(subject, reading, old="cat", new="house", beside=["attribution"])
     assert 1 in view.flipped
     goal = chosen_goal(subject, reading)
     before, after = (
-        np.concatenate([part.values for part in view_of(ground_of(subject, one), goal, "integrated", Wishes()).parts])
+        np.concatenate(
+            [part.values for part in view_of(ground_of(subject, one), goal, "integrated", MethodOptions()).parts]
+        )
         for one in (reading, read(subject, other))
     )
     np.testing.assert_allclose(view.differences[0].changes["values"], after - before, atol=1e-6)
@@ -438,7 +440,7 @@ def test_a_patch_of_a_translation_holds_the_target(tmp_path: Path) -> None:
     before = scores(subject, reading.inputs).detach()
     with patched(subject, reading, other, at=2, side="target"):
         after = scores(subject, reading.inputs).detach()
-    view = trials.patch(subject, reading, other="a big dog", at=2, side="target")
+    view = what_if.patch(subject, reading, other="a big dog", at=2, side="target")
     moved = (after.softmax(-1) - before.softmax(-1)).abs().sum(-1)[0] / 2
     assert moved.max() > 1e-4
     np.testing.assert_allclose(view.distance, moved.numpy(), atol=1e-6)
@@ -446,7 +448,7 @@ def test_a_patch_of_a_translation_holds_the_target(tmp_path: Path) -> None:
 
 def test_paths_of_states_are_subtracted_in_one_plane_and_in_no_two(reader: Subject) -> None:
     reading, other = read(reader, "the cat sat on the mat"), read(reader, "the dog sat on the mat")
-    view = trials.swap(reader, reading, old="cat", new="dog", beside=["states"])
+    view = what_if.swap(reader, reading, old="cat", new="dog", beside=["states"])
     (_, before), (_, after) = (layer_states(reader, one) for one in (reading, other))
     plane = principal(before)
     np.testing.assert_allclose(view.differences[0].changes["path"], (after - before) @ plane.directions.T, atol=1e-9)

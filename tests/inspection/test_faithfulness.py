@@ -14,26 +14,20 @@ from inspection_common import subject_of, task_on
 from seqloom.config.blocks import BlockConfig
 from seqloom.config.mixers import ConvolutionConfig
 from seqloom.errors import ConfigError, DataError
-from seqloom.figures import Matrix
-from seqloom.inspection.asking import read, scores
-from seqloom.inspection.attention_layers import chosen_layer, layers_of
-from seqloom.inspection.faithfulness import bench as bench_module
-from seqloom.inspection.faithfulness import uniform
-from seqloom.inspection.faithfulness.adversary import _Search, adversary
-from seqloom.inspection.faithfulness.agreement import Agreement, gradient, left_out, pairs
-from seqloom.inspection.faithfulness.answers import probabilities
-from seqloom.inspection.faithfulness.bench import at_bench
-from seqloom.inspection.faithfulness.distances import Tau, jensen_shannon
-from seqloom.inspection.faithfulness.eraser import SHARES, Curves, rationale, removals, top_count
-from seqloom.inspection.faithfulness.erasing import _until_flipped, erased, erasure
-from seqloom.inspection.faithfulness.imposing import Rows, imposed
-from seqloom.inspection.faithfulness.permuting import permuted, shuffled
-from seqloom.inspection.faithfulness.pictures import tau_histograms
-from seqloom.inspection.faithfulness.removing import chosen_removal, without
-from seqloom.inspection.faithfulness.report import faithfulness
-from seqloom.inspection.faithfulness.uniform import even, seed_distance
-from seqloom.inspection.faithfulness.verdict import Badge, Evidence, level_of, reservations, verdict
-from seqloom.inspection.subject import Reading, Subject
+from seqloom.inspect.attention_rows import chosen_layer, layers_of
+from seqloom.inspect.faithfulness import bench as bench_module
+from seqloom.inspect.faithfulness import uniform
+from seqloom.inspect.faithfulness.adversary import _AdversarySearch, adversary
+from seqloom.inspect.faithfulness.agreement import Agreement, Tau, gradient, jensen_shannon, left_out, pairs
+from seqloom.inspect.faithfulness.bench import ImposedRows, at_bench, imposed, probabilities
+from seqloom.inspect.faithfulness.eraser import SHARES, Curves, chosen_removal, rationale, removals, top_count, without
+from seqloom.inspect.faithfulness.erasure import _until_flipped, erased, erasure, permuted, shuffled
+from seqloom.inspect.faithfulness.report import faithfulness, tau_histograms
+from seqloom.inspect.faithfulness.uniform import even, seed_distance
+from seqloom.inspect.faithfulness.verdict import Badge, Evidence, level_of, reservations, verdict
+from seqloom.inspect.readings import read, scores
+from seqloom.inspect.subject import Reading, Subject
+from seqloom.report.figures.matrix import Matrix
 
 GIVEN: dict[str, Any] = {
     "classify": "the cat ran to the big mat",
@@ -409,7 +403,7 @@ def _rows_of(subject: Subject, reading: Reading, number: int = 0) -> torch.Tenso
     """[H,R,S] the weights of a layer, by plain means."""
     kept: list[torch.Tensor] = []
 
-    def keep(rows: Rows) -> torch.Tensor:
+    def keep(rows: ImposedRows) -> torch.Tensor:
         kept.append(rows.weights[0].double())
         return rows.weights
 
@@ -468,7 +462,7 @@ def test_rows_that_have_to_stay_count_for_no_distance(tmp_path: Path) -> None:
     other = subject_of(subject.task, "transformer", seed=2)
     number = next(at for at, layer in enumerate(layers_of(subject, reading)) if layer.same and layer.side == "target")
     with at_bench(subject, reading, layers_of(subject, reading)[number]) as bench:
-        search = _Search(bench, torch.Generator().manual_seed(0))
+        search = _AdversarySearch(bench, torch.Generator().manual_seed(0))
         far, apart = search.measured()[0], seed_distance(bench, [other], number)
     own, theirs = _rows_of(subject, reading, number), _rows_of(other, reading, number)
     moved = jensen_shannon(search.weights().double(), own)  # [K,H,R]

@@ -16,9 +16,9 @@ import pytest
 from faithfulness_common import planted_subject, readings_of, trained
 from seqloom.config.blocks import BlockConfig
 from seqloom.config.mixers import BidirectionalConfig, ConvolutionConfig
-from seqloom.inspection.attribution.single import attribution
-from seqloom.inspection.faithfulness.report import FaithfulnessView, faithfulness
-from seqloom.inspection.subject import Reading, Subject
+from seqloom.inspect.attribution.attribution import attribution
+from seqloom.inspect.faithfulness.report import FaithfulnessView, faithfulness
+from seqloom.inspect.subject import Reading, Subject
 
 pytestmark = pytest.mark.slow
 

@@ -12,15 +12,13 @@ import torch
 from inspection_common import subject_of, subject_with, task_on
 from seqloom.config.mixers import ConvolutionConfig
 from seqloom.errors import ConfigError, DataError
-from seqloom.inspection import filters as filters_module
-from seqloom.inspection.asking import read, scores
-from seqloom.inspection.convolutions import OUTSIDE, banks, convolution_place, reach_before
-from seqloom.inspection.filters import filters
-from seqloom.inspection.fired import fired
-from seqloom.inspection.layers import heard
-from seqloom.inspection.subject import Reading, Subject
-from seqloom.tasks.contract import HeadSettings, Task
-from seqloom.types import Padded
+from seqloom.inspect import filters as filters_module
+from seqloom.inspect.filters import OUTSIDE, banks, convolution_place, filters, fired, reach_before
+from seqloom.inspect.layers import heard
+from seqloom.inspect.readings import read, scores
+from seqloom.inspect.subject import Reading, Subject
+from seqloom.nn.types import Padded
+from seqloom.tasks.task import HeadSettings, Task
 
 WORDS = ("the", "cat", "sat", "on", "mat", "a", "dog", "ran", "to", "big", "house")
 

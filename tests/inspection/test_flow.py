@@ -12,10 +12,10 @@ from diagnosis_common import BareTask
 from seqloom import recipes
 from seqloom.config.inputs import TokensConfig
 from seqloom.config.mixers import ConvolutionConfig, LstmConfig, RnnConfig
-from seqloom.inspection import flow as flow_module
-from seqloom.inspection.flow import Depth, depths, flow, flows
-from seqloom.inspection.units import units
-from seqloom.types import Batch, Padded
+from seqloom.inspect import flow as flow_module
+from seqloom.inspect.flow import Depth, depths, flow, flows
+from seqloom.inspect.health import units
+from seqloom.nn.types import Batch, Padded
 
 TASK: Any = BareTask()
 FAMILIES = ["rnn", "gru", "lstm", "bilstm", "cnn", "transformer", "linear-attention", "window", "bag"]

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 import torch
 
-import seqloom.inspection
+import seqloom.inspect
 from inspection_common import subject_of, task_on
 from seqloom.errors import ConfigError, DataError, SeqloomError
-from seqloom.inspection import front
-from seqloom.inspection.asking import scores
-from seqloom.inspection.attribution.single import attribution
-from seqloom.inspection.edits import ablated
-from seqloom.inspection.encoding import encoding
-from seqloom.inspection.front import LOOKS, Inspection
-from seqloom.inspection.swapping import replaced
-from seqloom.inspection.view import View
+from seqloom.inspect import inspector
+from seqloom.inspect.attribution.attribution import attribution
+from seqloom.inspect.edits import ablated
+from seqloom.inspect.inspector import LOOKS, Inspection
+from seqloom.inspect.readings import scores
+from seqloom.inspect.subject import encoding
+from seqloom.inspect.substitution import replaced
+from seqloom.inspect.view import View
 
 GIVEN: dict[str, Any] = {
     "classify": "the cat sat on a mat",
@@ -167,10 +167,10 @@ def test_trials_leave_the_model_as_it_was(tmp_path: Path) -> None:
 
 
 def test_public_names_are_loaded_one_by_one_and_all_exist() -> None:
-    for name in seqloom.inspection.__all__:
+    for name in seqloom.inspect.__all__:
         assert getattr(seqloom.inspection, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'loom'"):
-        seqloom.inspection.loom  # noqa: B018
+        seqloom.inspect.loom  # noqa: B018
 
 
 @pytest.mark.slow
@@ -197,7 +197,7 @@ def test_a_text_that_was_cut_is_told_by_every_view_on_every_surface(tmp_path: Pa
 def test_what_was_cut_is_found_out_once_for_all_views(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     inspection = Inspection(subject_of(task_on(tmp_path, "classify"), "bag"), "the cat", among=["a dog"] * 3)
     asked = list[int]()
-    monkeypatch.setattr(front, "cut_said", lambda _subject, readings: (asked.append(len(readings)), ("cut",))[1])
+    monkeypatch.setattr(inspector, "cut_said", lambda _subject, readings: (asked.append(len(readings)), ("cut",))[1])
     for _ in range(2):
         assert inspection.cutting().notes == inspection.health().notes == ("cut",)
     assert asked == [1, 4]

@@ -10,15 +10,14 @@ from torch import Tensor, nn
 
 from inspection_common import subject_of, task_on
 from seqloom.errors import ConfigError, DataError
-from seqloom.inspection.asking import read
-from seqloom.inspection.gates import GatesView, gates
-from seqloom.inspection.layers import heard
-from seqloom.inspection.subject import Subject
-from seqloom.inspection.vectors import input_of
-from seqloom.mixers.recurrent import Recurrent, Seeded
-from seqloom.taps import recording
-from seqloom.tasks.contract import Task
-from seqloom.types import Padded
+from seqloom.inspect.gates import GatesView, gates
+from seqloom.inspect.layers import heard, input_of
+from seqloom.inspect.readings import read
+from seqloom.inspect.subject import Subject
+from seqloom.nn.mixers.recurrent import Recurrent, Seeded
+from seqloom.nn.taps import recording
+from seqloom.nn.types import Padded
+from seqloom.tasks.task import Task
 
 TEXT = "the cat sat on the mat"
 

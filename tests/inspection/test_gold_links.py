@@ -10,16 +10,15 @@ import pytest
 
 from inspection_common import subject_of, task_on
 from seqloom.config.data import EncodingConfig
-from seqloom.config.text import BpeConfig, BytesConfig, CharactersConfig, UnigramConfig, WordsConfig
+from seqloom.config.tokenizers import BpeConfig, BytesConfig, CharactersConfig, UnigramConfig, WordsConfig
 from seqloom.errors import DataError
-from seqloom.figures import Matrix
-from seqloom.inspection.alignment import AlignmentView, alignment
-from seqloom.inspection.asking import read
-from seqloom.inspection.attention import attention
-from seqloom.inspection.gold_links import Gold, WordPair, fit_of, gold_links
-from seqloom.inspection.subject import Reading, Subject
-from seqloom.inspection.tokens import Token
-from seqloom.text.symbols import COUNT, END, MASK, NAMES, UNKNOWN
+from seqloom.inspect.alignment import AlignmentView, Gold, WordPair, alignment, fit_of, gold_links
+from seqloom.inspect.attention import attention
+from seqloom.inspect.readings import read
+from seqloom.inspect.subject import Reading, Subject
+from seqloom.inspect.tokens import Token
+from seqloom.report.figures.matrix import Matrix
+from seqloom.text.special_tokens import COUNT, END, MASK, NAMES, UNKNOWN
 
 TOKENISERS: dict[str, Any] = {
     "words": WordsConfig(),

@@ -12,18 +12,17 @@ from torch import Tensor
 
 from inspection_common import subject_of, subject_with, task_on
 from seqloom.errors import DataError
-from seqloom.inspection import flow as flow_module
-from seqloom.inspection import gradients as gradients_module
-from seqloom.inspection.asking import read, scores
-from seqloom.inspection.gradients import gradients, gradients_compared
-from seqloom.inspection.subject import Subject
-from seqloom.inspection.total_gradients import UNDERFLOW, stack_flow
-from seqloom.inspection.unrolling import unrolled
-from seqloom.inspection.vectors import input_of
-from seqloom.taps import recording, taps
-from seqloom.tasks.contract import HeadSettings, Task
-from seqloom.text.symbols import BEGIN
-from seqloom.types import Padded
+from seqloom.inspect import flow as flow_module
+from seqloom.inspect import gradients as gradients_module
+from seqloom.inspect.flow import unrolled
+from seqloom.inspect.gradients import UNDERFLOW, gradients, gradients_compared, stack_flow
+from seqloom.inspect.layers import input_of
+from seqloom.inspect.readings import read, scores
+from seqloom.inspect.subject import Subject
+from seqloom.nn.taps import recording, taps
+from seqloom.nn.types import Padded
+from seqloom.tasks.task import HeadSettings, Task
+from seqloom.text.special_tokens import BEGIN
 
 TEXT = "the cat sat on the mat"
 

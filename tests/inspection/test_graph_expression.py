@@ -17,11 +17,11 @@ from typer.testing import CliRunner
 
 from seqloom.cli import app
 from seqloom.errors import DataError
-from seqloom.figures.markup import width_of
-from seqloom.inspection.graphs.expression import ExpressionGraph, expression_graph
-from seqloom.inspection.graphs.grammar import Applied, Name, Number, parse
-from seqloom.inspection.graphs.layout import Place, Size, layered
-from seqloom.inspection.graphs.operations import FUNCTIONS, OPERATIONS
+from seqloom.inspect.graphs.diagram import BoxPlace, Size, layered
+from seqloom.inspect.graphs.expression import ExpressionGraph, expression_graph
+from seqloom.inspect.graphs.grammar import Applied, Name, Number, parse
+from seqloom.inspect.graphs.scalars import FUNCTIONS, OPERATIONS
+from seqloom.report.figures.markup import width_of
 
 LECTURE = {"a": 3.0, "b": 1.0, "c": -2.0}
 NETWORK = """
@@ -343,7 +343,7 @@ def test_a_derivative_that_is_too_large_for_a_number_is_infinite_as_in_torch(x: 
 # --- pictures --------------------------------------------------------------------------------------------------------
 
 
-def along(start: Place, end: Place) -> list[tuple[float, float]]:
+def along(start: BoxPlace, end: BoxPlace) -> list[tuple[float, float]]:
     """Points of the curve that leaves one place and meets the other straight down."""
     middle, parts = (start.y + end.y) / 2, (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
     weights = [((1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t**2 * (1 - t), t**3) for t in parts]
@@ -361,7 +361,7 @@ def test_boxes_never_touch_and_no_line_passes_through_one() -> None:
         boxes = [
             (p.x - s.width / 2, p.x + s.width / 2, p.y, p.y + s.height) for p, s in zip(plan.boxes, sizes, strict=True)
         ]
-        ends = [(Place(plan.boxes[a].x, boxes[a][3]), plan.boxes[b]) for a, b in edges]
+        ends = [(BoxPlace(plan.boxes[a].x, boxes[a][3]), plan.boxes[b]) for a, b in edges]
         drawn = [
             point
             for (start, end), between in zip(ends, plan.lines, strict=True)

@@ -12,14 +12,12 @@ from torch.testing import assert_close
 
 from inspection_common import subject_of, task_on
 from seqloom.errors import ConfigError, DataError
-from seqloom.inspection.asking import read, scores
-from seqloom.inspection.attribution.goals import chosen_goal
-from seqloom.inspection.graphs.front import answer_graph, graph
-from seqloom.inspection.graphs.grids import grid_of
-from seqloom.inspection.graphs.model import ModelGraph
-from seqloom.inspection.graphs.repeats import Run, runs
-from seqloom.inspection.graphs.trace import summary
-from seqloom.operators.kernels import using
+from seqloom.inspect.attribution.goals import chosen_goal
+from seqloom.inspect.graphs.builder import answer_graph, graph
+from seqloom.inspect.graphs.model import ModelGraph, RepeatRun, grid_of, runs
+from seqloom.inspect.graphs.trace import summary
+from seqloom.inspect.readings import read, scores
+from seqloom.nn.ops.kernels import using
 
 INPUTS = {"embed": ("the cat sat", "a dog ran"), "tag": ["the", "cat"]}
 
@@ -272,15 +270,15 @@ def test_a_loop_becomes_steps_and_a_grid_of_time() -> None:
 @pytest.mark.parametrize(
     ("keys", "found"),
     [
-        ("xababababy", [Run(1, 2, 4)]),
-        ("abcabcabc", [Run(0, 3, 3)]),
+        ("xababababy", [RepeatRun(1, 2, 4)]),
+        ("abcabcabc", [RepeatRun(0, 3, 3)]),
         ("abab", []),  # twice may be chance
         ("aaaaaaa", []),  # one thing again and again is no loop of several
-        ("ababab-cdcdcd", [Run(0, 2, 3), Run(7, 2, 3)]),
+        ("ababab-cdcdcd", [RepeatRun(0, 2, 3), RepeatRun(7, 2, 3)]),
         ("", []),
     ],
 )
-def test_runs_are_found_where_they_are(keys: str, found: list[Run]) -> None:
+def test_runs_are_found_where_they_are(keys: str, found: list[RepeatRun]) -> None:
     assert list(runs(keys)) == found
 
 

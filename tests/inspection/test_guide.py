@@ -11,12 +11,12 @@ from inspection_common import subject_of, task_on
 from seqloom.config.blocks import BlockConfig
 from seqloom.config.mixers import ConvolutionConfig
 from seqloom.errors import DataError
-from seqloom.inspection.asking import read
-from seqloom.inspection.faithfulness import guide as guiding
-from seqloom.inspection.faithfulness.guide import LEARNT, MODEL, UNIFORM, GuideView, guide
-from seqloom.inspection.subject import Reading, Subject
-from seqloom.inspection.tokens import Token, numbered
-from seqloom.text.symbols import END
+from seqloom.inspect.faithfulness import guide as guiding
+from seqloom.inspect.faithfulness.guide import LEARNT, MODEL, UNIFORM, GuideView, guide
+from seqloom.inspect.readings import read
+from seqloom.inspect.subject import Reading, Subject
+from seqloom.inspect.tokens import Token, numbered
+from seqloom.text.special_tokens import END
 
 SAID = "The weights carry", "The weights do not carry", "It cannot be told"
 

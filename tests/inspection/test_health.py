@@ -10,12 +10,12 @@ import torch
 
 from inspection_common import subject_of, task_on
 from seqloom.errors import DataError
-from seqloom.inspection.asking import read, scores
-from seqloom.inspection.health import LayerHealth, health
-from seqloom.inspection.layers import heard
-from seqloom.inspection.subject import Reading, Subject
-from seqloom.taps import taps
-from seqloom.tasks.contract import Task
+from seqloom.inspect.health import LayerHealth, health
+from seqloom.inspect.layers import heard
+from seqloom.inspect.readings import read, scores
+from seqloom.inspect.subject import Reading, Subject
+from seqloom.nn.taps import taps
+from seqloom.tasks.task import Task
 
 TEXTS = ("the cat sat on the mat", "a dog ran", "the big house")
 

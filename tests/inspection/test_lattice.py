@@ -10,11 +10,10 @@ import torch
 from inspection_common import subject_of, task_on
 from seqloom.data.tags import spans
 from seqloom.errors import ConfigError, DataError
-from seqloom.inspection.asking import read
-from seqloom.inspection.lattice import LatticeView, lattice
-from seqloom.inspection.lattice_paths import Span, best_paths, span_probabilities
-from seqloom.inspection.subject import Subject
-from seqloom.operators import crf
+from seqloom.inspect.lattice import LatticeView, SpanScore, best_paths, lattice, span_probabilities
+from seqloom.inspect.readings import read
+from seqloom.inspect.subject import Subject
+from seqloom.nn.ops import crf
 
 WORDS = ["the", "big", "cat", "ran", "on"]
 
@@ -77,7 +76,7 @@ def test_the_confidence_of_a_span_is_the_share_of_paths_that_mark_exactly_it(
         for start, stop, _ in spans([view.tags[tag] for tag in path]):
             shares[start, stop] = shares.get((start, stop), 0.0) + weight / sum(weights.values())
     begin, inside = view.tags.index("B-X"), view.tags.index("I-X")
-    asked = [Span(start, stop, (begin, *[inside] * (stop - start - 1)), (inside,)) for start, stop in shares]
+    asked = [SpanScore(start, stop, (begin, *[inside] * (stop - start - 1)), (inside,)) for start, stop in shares]
     moves = tagger.model.head.transitions  # type: ignore[union-attr]
     found = span_probabilities(torch.tensor(view.emissions), moves, asked)  # type: ignore[arg-type]
     assert found == pytest.approx(list(shares.values()), abs=1e-5)

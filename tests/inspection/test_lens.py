@@ -9,16 +9,16 @@ import torch
 
 from inspection_common import LINES, SETTINGS, subject_of, task_on
 from seqloom.errors import ConfigError
-from seqloom.figures import Bars, Matrix
-from seqloom.figures.matrix import LARGEST_SIDE
-from seqloom.inspection.asking import read, scores
-from seqloom.inspection.front import Inspection
-from seqloom.inspection.lens import LensView, lens
-from seqloom.inspection.next_symbols import next_symbols
-from seqloom.inspection.subject import Reading, Subject
-from seqloom.inspection.view import MEDIUM, SMALL
-from seqloom.taps import recording
-from seqloom.text.symbols import MASK
+from seqloom.inspect.inspector import Inspection
+from seqloom.inspect.lens import LensView, lens
+from seqloom.inspect.next_tokens import next_symbols
+from seqloom.inspect.readings import read, scores
+from seqloom.inspect.subject import Reading, Subject
+from seqloom.inspect.view import MEDIUM, SMALL
+from seqloom.nn.taps import recording
+from seqloom.report.figures.bars import Bars
+from seqloom.report.figures.matrix import LARGEST_SIDE, Matrix
+from seqloom.text.special_tokens import MASK
 
 TEXT = "the cat sat on a mat"
 

@@ -10,17 +10,17 @@ import torch
 from PIL import Image
 
 from inspection_common import subject_of, task_on
-from seqloom.data.front import load_data
+from seqloom.data.check import load_data
 from seqloom.errors import ConfigError, DataError
-from seqloom.figures import Bars
-from seqloom.figures.stack import png
-from seqloom.inspection import having
-from seqloom.inspection.asking import read
-from seqloom.inspection.neighbours import NeighboursView, neighbours
-from seqloom.inspection.subject import Subject
-from seqloom.taps import recording
-from seqloom.tasks.choosing import task_of
-from seqloom.tasks.contract import Meaning
+from seqloom.inspect import requirements
+from seqloom.inspect.neighbors import NeighboursView, neighbours
+from seqloom.inspect.readings import read
+from seqloom.inspect.subject import Subject
+from seqloom.nn.taps import recording
+from seqloom.report.figures.bars import Bars
+from seqloom.report.figures.stack import png
+from seqloom.tasks.registry import task_of
+from seqloom.tasks.task import Meaning
 
 SENTENCES = ("the cat sat on a mat", "a big cat ran to the house", "dog dog cat")
 MIXED = ("שלום עולם טוב 😀", "hello עולם 12 world", "مرحبا بالعالم עולם")
@@ -116,8 +116,8 @@ def test_a_picture_has_no_words(tmp_path: Path) -> None:
     reading = read(subject, pictures[0][:, :, None])
     with pytest.raises(DataError, match="a picture has no words"):
         neighbours(subject, [reading], word=0)
-    for question in (having.contexts, having.answers_by_element):
-        assert "no tokens" in str(having.reason(question, subject, reading))
+    for question in (requirements.contexts, requirements.answers_by_element):
+        assert "no tokens" in str(requirements.reason(question, subject, reading))
 
 
 def test_a_word_in_capitals_has_another_vector_and_its_cosine_is_told(tmp_path: Path) -> None:

@@ -12,16 +12,13 @@ import torch
 
 from inspection_common import subject_of, task_on
 from seqloom.config.decoding import SampleConfig
+from seqloom.decoding.answers import NEVER, log_probabilities
 from seqloom.decoding.sampling import filtered
-from seqloom.decoding.scoring import log_probabilities
-from seqloom.decoding.stepping import NEVER
 from seqloom.errors import ConfigError, DataError
-from seqloom.inspection import next_symbols as next_symbols_module
-from seqloom.inspection.asking import read, scores
-from seqloom.inspection.encoding import encoding
-from seqloom.inspection.next_symbols import next_symbols
-from seqloom.inspection.next_symbols_page import script
-from seqloom.inspection.subject import Subject
+from seqloom.inspect import next_tokens as next_symbols_module
+from seqloom.inspect.next_tokens import next_symbols, script
+from seqloom.inspect.readings import read, scores
+from seqloom.inspect.subject import Subject, encoding
 
 NODE = shutil.which("node")
 GRID = [

@@ -10,10 +10,10 @@ import pytest
 
 from inspection_common import subject_of, task_on
 from seqloom.cli.view_options import options_of
-from seqloom.data.front import load_data
-from seqloom.inspection.front import LOOKS, Inspection
-from seqloom.tasks.choosing import task_of
-from seqloom.tasks.contract import Meaning, Task
+from seqloom.data.check import load_data
+from seqloom.inspect.inspector import LOOKS, Inspection
+from seqloom.tasks.registry import task_of
+from seqloom.tasks.task import Meaning, Task
 
 PAIRS = "first,second,label\n" + "the cat sat,a cat was sitting,yes\na dog ran,the mat,no\n" * 12
 NUMBERS = "text,number\n" + "the cat sat,1.5\na big dog ran,-2.25\n" * 12

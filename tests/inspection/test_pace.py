@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from inspection_common import subject_of, task_on
-from seqloom.inspection.front import Inspection
-from seqloom.inspection.pace import WHOLE, watched, work
+from seqloom.inspect.inspector import Inspection
+from seqloom.inspect.progress import WHOLE, watched, work
 
 WORK: dict[str, dict[str, Any]] = {
     "attribution": {"steps": 16},

@@ -8,14 +8,14 @@ import pytest
 import torch
 
 from inspection_common import subject_of, task_on
-from seqloom.data.front import load_data
+from seqloom.data.check import load_data
 from seqloom.errors import ConfigError, DataError
-from seqloom.inspection.asking import read
-from seqloom.inspection.picture_filters import activation_maps, field, picture_filters
-from seqloom.inspection.subject import Reading, Subject
-from seqloom.taps import recording
-from seqloom.tasks.choosing import task_of
-from seqloom.tasks.contract import Meaning
+from seqloom.inspect.picture_filters import activation_maps, field, picture_filters
+from seqloom.inspect.readings import read
+from seqloom.inspect.subject import Reading, Subject
+from seqloom.nn.taps import recording
+from seqloom.tasks.registry import task_of
+from seqloom.tasks.task import Meaning
 
 CROSS = np.array([[0, 1, 0], [1, 1, 1], [0, 1, 0]], dtype=np.float32)
 PLANTED = 2

@@ -17,13 +17,15 @@ import pytest
 
 from inspection_common import subject_of, task_on
 from pictures_common import SVG, Drawn, Page, Picture
-from seqloom.data.front import load_data
-from seqloom.figures import HeatMap, Strip, Tiles
-from seqloom.inspection.front import LOOKS, Inspection
-from seqloom.inspection.subject import Subject
-from seqloom.inspection.view import View
-from seqloom.tasks.choosing import task_of
-from seqloom.tasks.contract import Meaning
+from seqloom.data.check import load_data
+from seqloom.inspect.inspector import LOOKS, Inspection
+from seqloom.inspect.subject import Subject
+from seqloom.inspect.view import View
+from seqloom.report.figures.heatmap import HeatMap
+from seqloom.report.figures.strip import Strip
+from seqloom.report.figures.tiles import Tiles
+from seqloom.tasks.registry import task_of
+from seqloom.tasks.task import Meaning
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "big", "dog", "ran", "to", "house"]
 MOST_ELEMENTS, MOST_BYTES = 5_000, 2_000_000

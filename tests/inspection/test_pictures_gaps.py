@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from seqloom.figures import Line
-from seqloom.inspection.curves import blocks_of
-from seqloom.inspection.differences import DifferenceView
-from seqloom.inspection.swapping import ChangeView
+from seqloom.inspect.curves import blocks_of
+from seqloom.inspect.differences import DifferenceView
+from seqloom.inspect.substitution import ChangeView
+from seqloom.report.figures.line import Line
 
 LONG = 2_000
 

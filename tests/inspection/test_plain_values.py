@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from seqloom.errors import ConfigError
-from seqloom.figures import Bars, Figure
-from seqloom.inspection.plain_values import MOST_BLOCKS, MOST_NUMBERS, blocks, plain
-from seqloom.inspection.view import View
+from seqloom.inspect.view import MOST_BLOCKS, MOST_NUMBERS, View, blocks, plain
+from seqloom.report.figures.bars import Bars
+from seqloom.report.figures.figure import Figure
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,15 +10,15 @@ import torch
 
 from inspection_common import subject_of, subject_with, task_on
 from seqloom.errors import ConfigError, DataError
-from seqloom.inspection.asking import read, scores
-from seqloom.inspection.extrapolation import extrapolation
-from seqloom.inspection.positions_view import positions
-from seqloom.inspection.subject import Subject
-from seqloom.operators.attention import weights
-from seqloom.operators.relations import rotate
-from seqloom.taps import recording
-from seqloom.tasks.contract import HeadSettings, Task
-from seqloom.types import Padded
+from seqloom.inspect.extrapolation import extrapolation
+from seqloom.inspect.positions import positions
+from seqloom.inspect.readings import read, scores
+from seqloom.inspect.subject import Subject
+from seqloom.nn.ops.attention import weights
+from seqloom.nn.ops.relations import rotate
+from seqloom.nn.taps import recording
+from seqloom.nn.types import Padded
+from seqloom.tasks.task import HeadSettings, Task
 
 HOWS = ("sinusoidal", "learned", "rotary", "alibi", "t5", "shaw")
 

@@ -10,28 +10,27 @@ import torch
 
 from inspection_common import subject_of, task_on
 from seqloom.config.data import EncodingConfig
-from seqloom.config.text import WordsConfig
-from seqloom.data.front import load_data
+from seqloom.config.tokenizers import WordsConfig
+from seqloom.data.check import load_data
 from seqloom.errors import ConfigError, DataError
-from seqloom.inspection import trials
-from seqloom.inspection.asking import read
-from seqloom.inspection.attention import attention
-from seqloom.inspection.attribution.pairs import similarity_pairs
-from seqloom.inspection.attribution.single import attribution
-from seqloom.inspection.convolutions import convolution_place
-from seqloom.inspection.faithfulness.report import faithfulness
-from seqloom.inspection.fired import fired
-from seqloom.inspection.front import Inspection
-from seqloom.inspection.gradients import gradients
-from seqloom.inspection.having import believable, reason
-from seqloom.inspection.health import health
-from seqloom.inspection.lattice import lattice
-from seqloom.inspection.next_symbols import next_symbols
-from seqloom.inspection.picture_filters import activation_maps, picture_filters
-from seqloom.inspection.states import states
-from seqloom.inspection.subject import Subject
-from seqloom.tasks.choosing import task_of
-from seqloom.tasks.contract import Meaning, Task
+from seqloom.inspect import what_if
+from seqloom.inspect.attention import attention
+from seqloom.inspect.attribution.attribution import attribution
+from seqloom.inspect.attribution.pairs import similarity_pairs
+from seqloom.inspect.faithfulness.report import faithfulness
+from seqloom.inspect.filters import convolution_place, fired
+from seqloom.inspect.gradients import gradients
+from seqloom.inspect.health import health
+from seqloom.inspect.inspector import Inspection
+from seqloom.inspect.lattice import lattice
+from seqloom.inspect.next_tokens import next_symbols
+from seqloom.inspect.picture_filters import activation_maps, picture_filters
+from seqloom.inspect.readings import read
+from seqloom.inspect.requirements import believable, reason
+from seqloom.inspect.states import states
+from seqloom.inspect.subject import Subject
+from seqloom.tasks.registry import task_of
+from seqloom.tasks.task import Meaning, Task
 
 WORDS = ["the", "cat", "sat"]
 
@@ -65,26 +64,26 @@ def test_an_attribution_of_pixels_is_not_asked_about_tokens(
 def test_two_words_that_are_read_as_the_same_symbol_are_said_to_be(classify: Task) -> None:
     subject = subject_of(classify, "bag")
     reading = read(subject, "the cat Jane")
-    same = trials.swap(subject, reading, old="Jane", new="Mary", beside=())
+    same = what_if.swap(subject, reading, old="Jane", new="Mary", beside=())
     assert any("reads the same symbols" in one and "unknown to the vocabulary" in one for one in same.sentences())
     assert "unknown to the vocabulary" in same.svg(), "a picture is passed on without its page"
-    other = trials.swap(subject, reading, old="cat", new="dog", beside=())
+    other = what_if.swap(subject, reading, old="cat", new="dog", beside=())
     assert not any("same symbols" in one for one in other.sentences())
 
 
 def test_a_vector_of_an_input_that_is_read_the_same_is_said_to_be(classify: Task) -> None:
     subject = subject_of(classify, "transformer")
     reading = read(subject, "the cat Jane")
-    same = trials.patch(subject, reading, other="the cat Mary", at=1)
+    same = what_if.patch(subject, reading, other="the cat Mary", at=1)
     assert any("reads the same symbols" in one for one in same.sentences())
-    other = trials.patch(subject, reading, other="the dog Jane", at=1)
+    other = what_if.patch(subject, reading, other="the dog Jane", at=1)
     assert not any("same symbols" in one for one in other.sentences())
 
 
 def test_a_word_is_not_swapped_for_itself(classify: Task) -> None:
     subject = subject_of(classify, "bag")
     with pytest.raises(DataError, match="'cat' is swapped for itself"):
-        trials.swap(subject, read(subject, "the cat sat"), old="cat", new="cat")
+        what_if.swap(subject, read(subject, "the cat sat"), old="cat", new="cat")
 
 
 def test_an_answer_that_was_named_is_named_where_it_is_explained_in_all_rows(tagger: Subject) -> None:
@@ -119,7 +118,7 @@ def test_a_picture_of_pairs_says_what_they_come_to(tmp_path: Path) -> None:
 
 def test_each_change_says_in_which_view_it_is(classify: Task) -> None:
     subject = subject_of(classify, "transformer")
-    found = trials.swap(subject, read(subject, "the cat sat"), old="cat", new="dog", beside=("attention", "states"))
+    found = what_if.swap(subject, read(subject, "the cat sat"), old="cat", new="dog", beside=("attention", "states"))
     said = [one for one in found.sentences() if "argest change" in one]
     assert said and {one.split(",")[0] for one in said} == {"In attention", "In states"}
 
@@ -129,10 +128,10 @@ def test_a_layer_of_heads_has_the_name_that_all_views_give_it(classify: Task) ->
     reading = read(subject, "the cat sat")
     path = attention(subject, reading, layer=0).layer
     with pytest.raises(ConfigError, match=rf"{path} has \d heads"):
-        trials.ablate(subject, reading, layer=0, head=99)
+        what_if.ablate(subject, reading, layer=0, head=99)
     with pytest.raises(ConfigError, match=rf"\({path}\)"):
-        trials.ablate(subject, reading, layer=99)
-    whole, by_path = (trials.ablate(subject, reading, layer=one) for one in (0, path))
+        what_if.ablate(subject, reading, layer=99)
+    whole, by_path = (what_if.ablate(subject, reading, layer=one) for one in (0, path))
     assert np.array_equal(whole.distance, by_path.distance)
 
 
@@ -201,7 +200,7 @@ def test_one_is_not_many(tmp_path: Path, classify: Task) -> None:
     reading = read(subject, "cat")
     told = [
         health(subject, [reading]).sentences()[-1],
-        trials.swap(subject, reading, old="cat", new="dog").sentences()[0],
+        what_if.swap(subject, reading, old="cat", new="dog").sentences()[0],
     ]
     told += [Inspection(subject, "cat").told()]
     assert not any(re.search(r"\b1 (readings|answers|tokens)\b", one) for one in told), told

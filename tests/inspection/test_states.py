@@ -15,13 +15,13 @@ from sklearn.linear_model import Ridge
 from inspection_common import subject_of, task_on
 from seqloom.config.mixers import RnnConfig
 from seqloom.errors import ConfigError, DataError
-from seqloom.inspection import probing as probing_module
-from seqloom.inspection.asking import read, scores
-from seqloom.inspection.probing import RIDGE, depth, position, probe
-from seqloom.inspection.states import layer_states, principal, states, thinned
-from seqloom.inspection.subject import Reading, Subject
-from seqloom.tasks.contract import Task
-from seqloom.types import Padded
+from seqloom.inspect import probes as probing_module
+from seqloom.inspect.probes import RIDGE, depth, position, probe
+from seqloom.inspect.readings import read, scores
+from seqloom.inspect.states import layer_states, principal, states, thinned
+from seqloom.inspect.subject import Reading, Subject
+from seqloom.nn.types import Padded
+from seqloom.tasks.task import Task
 
 TEXT = "the cat sat on the mat"
 

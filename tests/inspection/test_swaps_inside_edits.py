@@ -11,14 +11,14 @@ import torch
 
 from inspection_common import subject_of, task_on
 from seqloom.errors import DataError
-from seqloom.inspection.asking import read, scores
-from seqloom.inspection.beginnings import is_touched, scores_of_both
-from seqloom.inspection.edits import ablated, attending, carried, clamped, patched
-from seqloom.inspection.front import Inspection
-from seqloom.inspection.subject import Reading, Subject
-from seqloom.inspection.trials import swap
-from seqloom.operators.kernels import plainly
-from seqloom.taps import recording
+from seqloom.inspect.edits import ablated, attending, patched
+from seqloom.inspect.inspector import Inspection
+from seqloom.inspect.readings import is_touched, read, scores, scores_of_both
+from seqloom.inspect.recurrent_edits import carried, clamped
+from seqloom.inspect.subject import Reading, Subject
+from seqloom.inspect.what_if import swap
+from seqloom.nn.ops.kernels import plainly
+from seqloom.nn.taps import recording
 
 BEGINNING = " ".join(["the cat sat on a big mat"] * 42)
 LAST = 297  # BEGIN, 294 words, and three more

@@ -10,8 +10,8 @@ import pytest
 
 from inspection_common import subject_of, task_on
 from seqloom.errors import ConfigError
-from seqloom.inspection.front import LOOKS, Inspection
-from seqloom.inspection.options import fits, told_kind
+from seqloom.inspect.inspector import LOOKS, Inspection
+from seqloom.inspect.options import fits, told_kind
 
 CASES = [
     (name, option) for name, look in LOOKS.items() for option in [*inspect.signature(look.function).parameters][2:]

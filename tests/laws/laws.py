@@ -12,9 +12,9 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from laws.subjects import VOCABULARY, WIDTH, Subject
-from seqloom.mixers.contract import ConditionedMixer
-from seqloom.operators.kernels import plainly
-from seqloom.types import Padded, map_state, select_rows
+from seqloom.nn.mixers.contract import ConditionedMixer
+from seqloom.nn.ops.kernels import plainly
+from seqloom.nn.types import Padded, map_state, select_rows
 from tolerances import assert_equal_up_to_rounding, largest
 
 Law = Callable[[Subject, torch.dtype, int], None]

@@ -19,7 +19,7 @@ from seqloom.config.blocks import AnyConditioned, BlockConfig, FeedForwardConfig
 from seqloom.config.combinations import RELATIVE, Position
 from seqloom.config.inputs import NgramsConfig, TokensConfig, VectorsConfig
 from seqloom.config.mixers import AnyMixer, MixerConfig, OneWay
-from seqloom.config.models import ConditionedDecoderConfig, DecoderConfig
+from seqloom.config.stacks import ConditionedDecoderConfig, DecoderConfig
 from seqloom.errors import ConfigError
 from stacks_common import STACKS, decoder_blocks
 from stacks_common import blocks as blocks_of

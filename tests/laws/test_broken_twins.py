@@ -18,14 +18,14 @@ from seqloom.config.mixers import (
     PoolConfig,
     WindowConfig,
 )
-from seqloom.mixers.attention import Cache, CausalSelfAttention, SelfAttention
-from seqloom.mixers.contract import Mixer, Standing
-from seqloom.mixers.convolution import CausalConvolution, Convolution
-from seqloom.mixers.linear import CausalLinearAttention
-from seqloom.mixers.pool import RunningPool, Summary
-from seqloom.mixers.recurrent import Recurrent
-from seqloom.operators.masks import Everything
-from seqloom.types import Padded
+from seqloom.nn.mixers.attention import Cache, CausalSelfAttention, SelfAttention
+from seqloom.nn.mixers.contract import Mixer, StateStanding
+from seqloom.nn.mixers.convolution import CausalConvolution, Convolution
+from seqloom.nn.mixers.linear import CausalLinearAttention
+from seqloom.nn.mixers.pool import PoolSummary, RunningPool
+from seqloom.nn.mixers.recurrent import Recurrent
+from seqloom.nn.ops.masks import Everything
+from seqloom.nn.types import Padded
 
 ATTENTION = AttentionConfig(num_heads=2)
 
@@ -138,7 +138,7 @@ class WritesInPlace(RunningPool):
     def __init__(self) -> None:
         super().__init__(PoolConfig(), 8)
 
-    def extend(self, x: Padded, inner: Summary) -> tuple[Padded, Summary]:
+    def extend(self, x: Padded, inner: PoolSummary) -> tuple[Padded, PoolSummary]:
         y, after = super().extend(x, inner)
         inner.value.detach().copy_(after.value.detach())
         return y, after
@@ -240,7 +240,7 @@ def test_the_law_notices(twin: Callable[[], nn.Module], law: laws.Law) -> None:
 
 
 def test_a_wrong_fast_operator_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    from seqloom.operators import convolution
+    from seqloom.nn.ops import convolution
 
     monkeypatch.setitem(
         convolution.KERNELS, "fused", lambda *args, **kwargs: convolution.plain(*args, **kwargs) * 1.001
@@ -276,11 +276,11 @@ def test_a_state_without_its_batch_first_is_noticed() -> None:
             return self._turned(super().initial_state(batch_size))
 
         def step(self, x: Padded, state: Any) -> tuple[Padded, Any]:
-            y, after = super().step(x, Standing(state.segment, (state.inner[0].T,)))
+            y, after = super().step(x, StateStanding(state.segment, (state.inner[0].T,)))
             return y, self._turned(after)
 
         def _turned(self, state: Any) -> Any:
-            return Standing(state.segment, (state.inner[0].T,))
+            return StateStanding(state.segment, (state.inner[0].T,))
 
     with pytest.raises((AssertionError, RuntimeError)):
         laws.selecting_rows_commutes_with_stepping(Subject("sideways", SidewaysState), torch.float64, 3)

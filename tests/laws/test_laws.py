@@ -14,8 +14,8 @@ from seqloom.config.base import _fields
 from seqloom.config.combinations import RELATIVE
 from seqloom.config.mixers import AttentionConfig, LinearAttentionConfig, MixerConfig, PoolConfig
 from seqloom.errors import ConfigError
-from seqloom.operators import attention_blocked, attention_fast
-from seqloom.types import Padded
+from seqloom.nn.ops import attention_blocked, attention_fast
+from seqloom.nn.types import Padded
 from tolerances import assert_equal_up_to_rounding
 
 DTYPES = [

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from laws import laws, subjects
 from seqloom.config.combinations import Position
 from seqloom.config.mixers import AnyMixer, MixerConfig
-from seqloom.mixers.contract import CausalMixer
-from seqloom.types import Padded
+from seqloom.nn.mixers.contract import CausalMixer
+from seqloom.nn.types import Padded
 
 
 class Decay(CausalMixer[tuple[Tensor]]):

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sacrebleu.metrics import BLEU
 
-from seqloom.metrics.bleu import SACREBLEU, STATISTICS, bleu, bleu_signature, bleu_statistics, words_13a
+from seqloom.metrics.text import BLEU_STATISTICS, SACREBLEU, bleu, bleu_signature, bleu_statistics, words_13a
 
 WORDS = st.sampled_from(["a", "b", "the", "cat", "Über", "3.14", "1,000", "x-y", "it's", "(", "dog.", "9-", "&quot;"])
 SENTENCES = st.lists(WORDS, max_size=9).map(" ".join)
@@ -50,7 +50,7 @@ def test_good_and_empty_answers_score_as_sacrebleu_scores_them() -> None:
 
 def test_many_sets_are_scored_at_once_as_each_alone() -> None:
     draw = np.random.default_rng(0)
-    sums = draw.integers(0, 5, size=(4, 50, STATISTICS)).astype(float)
+    sums = draw.integers(0, 5, size=(4, 50, BLEU_STATISTICS)).astype(float)
     assert bleu(sums).shape == (4, 50)
     np.testing.assert_array_equal(bleu(sums)[2, 7], bleu(sums[2, 7]))
 

@@ -7,12 +7,12 @@ import pytest
 
 from seqloom.data.schema import Schema
 from seqloom.metrics.bootstrap import SHARES, intervals, resampled_sums
-from seqloom.metrics.figures import Retrieved
-from seqloom.metrics.ranks import spearman
+from seqloom.metrics.correlation import spearman
+from seqloom.metrics.ratios import Retrieved
 from seqloom.tasks.classify import Classify
-from seqloom.tasks.contract import Meaning
+from seqloom.tasks.labels import ClassifySeveral
 from seqloom.tasks.regress import Regress
-from seqloom.tasks.several import ClassifySeveral
+from seqloom.tasks.task import Meaning
 
 
 def mean(sums: np.ndarray) -> dict[str, np.ndarray]:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sacrebleu.metrics import CHRF
 
-from seqloom.metrics.chrf import STATISTICS, chrf, chrf_signature, chrf_statistics
+from seqloom.metrics.text import CHRF_STATISTICS, chrf, chrf_signature, chrf_statistics
 
 TEXTS = st.text(alphabet="abc é中\t\u00a0", max_size=20) | st.text(max_size=12)
 CORPORA = st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=6)
@@ -32,7 +32,7 @@ def test_empty_and_perfect_answers_score_as_sacrebleu_scores_them() -> None:
 
 
 def test_many_sets_are_scored_at_once_as_each_alone() -> None:
-    sums = np.random.default_rng(0).integers(0, 5, size=(4, 50, STATISTICS)).astype(float)
+    sums = np.random.default_rng(0).integers(0, 5, size=(4, 50, CHRF_STATISTICS)).astype(float)
     np.testing.assert_array_equal(chrf(sums)[3, 9], chrf(sums[3, 9]))
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, f1_score, precision_recall_fscore_support
 
-from seqloom.metrics.classes import Counts, counted, counted_sets, packed, unpacked
+from seqloom.metrics.classification import Counts, counted, counted_sets, packed, unpacked
 
 LABELS = 5
 ONE = st.integers(0, LABELS - 1)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import r2_score
 
-from seqloom.metrics.explained import explained, explained_statistics
+from seqloom.metrics.correlation import explained, explained_statistics
 
 
 def r2(said: np.ndarray, true: np.ndarray, near: float) -> float:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import rankdata, spearmanr
 
-from seqloom.metrics.ranks import ranks, spearman
+from seqloom.metrics.correlation import ranks, spearman
 
 NUMBER = st.one_of(st.integers(-3, 3).map(float), st.floats(-1e6, 1e6))
 PAIRS = st.lists(st.tuples(NUMBER, NUMBER), min_size=2, max_size=30)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqloom.metrics.figures import Retrieved, perplexity, ratio
+from seqloom.metrics.ratios import Retrieved, perplexity, ratio
 
 COUNTS = st.integers(0, 1_000)
 

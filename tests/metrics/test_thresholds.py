@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqloom.metrics import thresholds
-from seqloom.metrics.thresholds import best_thresholds
+from seqloom.metrics import classification
+from seqloom.metrics.classification import best_thresholds
 
 
 def f1(likely: np.ndarray, true: np.ndarray, chosen: tuple[float, ...]) -> float:
@@ -37,7 +37,7 @@ def test_thresholds_never_lower_f1_and_are_the_same_each_time(seed: int, rows: i
 @given(st.integers(0, 2**32 - 1))
 def test_no_thresholds_of_a_whole_grid_are_better(seed: int) -> None:
     likely, true = drawn(seed, 40, 2)
-    if min(true.sum(axis=0).min(), (1 - true).sum(axis=0).min()) < thresholds.FEWEST:
+    if min(true.sum(axis=0).min(), (1 - true).sum(axis=0).min()) < classification.FEWEST:
         return
     best = max(f1(likely, true, pair) for pair in product(np.arange(0.075, 0.95, 0.05), repeat=2))
     assert f1(likely, true, best_thresholds(likely, true)) == pytest.approx(best)

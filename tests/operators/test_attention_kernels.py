@@ -10,27 +10,29 @@ from torch import Tensor
 
 from seqloom.config.combinations import SCORES, refusal
 from seqloom.errors import ConfigError, KernelError
-from seqloom.operators import attention_blocked
-from seqloom.operators.attention import Kernel, Request, plain, weights
-from seqloom.operators.attention_fast import BLOCKED, EDGES, KERNELS, SDPA, attend, choose
-from seqloom.operators.attention_sdpa import without_plans
-from seqloom.operators.kernels import using
-from seqloom.operators.masks import (
+from seqloom.nn.ops import attention_blocked
+from seqloom.nn.ops.attention import Kernel, Request, plain, weights
+from seqloom.nn.ops.attention_blocked import BLOCKED
+from seqloom.nn.ops.attention_edges import EDGES
+from seqloom.nn.ops.attention_fast import KERNELS, attend, choose
+from seqloom.nn.ops.attention_sdpa import SDPA, without_plans
+from seqloom.nn.ops.kernels import using
+from seqloom.nn.ops.masks import (
     BlockLocal,
     Causal,
-    Document,
+    DocumentMask,
     Edges,
     Everything,
     Mask,
     Padding,
     Prefix,
     Strided,
-    Window,
+    WindowMask,
     dense,
 )
-from seqloom.operators.relations import Alibi, Bias, Buckets, NoBias, Shaw, alibi_slopes
-from seqloom.operators.scores import Additive, Bilinear, Dot, ScaledDot, Score
-from seqloom.types import Padded, places_of
+from seqloom.nn.ops.relations import Alibi, Bias, Buckets, NoBias, Shaw, alibi_slopes
+from seqloom.nn.ops.scores import Additive, Bilinear, Dot, ScaledDot, Score
+from seqloom.nn.types import Padded, places_of
 from tolerances import assert_equal_up_to_rounding
 
 BATCH, HEADS, TIME, DEPTH = 2, 2, 13, 4
@@ -40,19 +42,19 @@ MASKS: dict[str, Mask] = {
     "everything": Everything(),
     "causal": Causal(),
     "padding": Padding(),
-    "document": Document(),
-    "window": Window(2, 3),
+    "document": DocumentMask(),
+    "window": WindowMask(2, 3),
     "prefix": Prefix(3),
     "block-local": BlockLocal(4),
     "strided": Strided(3),
     "edges": Edges(PAIRS),
     "edges & padding": Edges(PAIRS) & Padding(),
-    "causal window & padding": Window(4, 0) & Padding(),
-    "causal & document & padding": Causal() & Document() & Padding(),
+    "causal window & padding": WindowMask(4, 0) & Padding(),
+    "causal & document & padding": Causal() & DocumentMask() & Padding(),
     "sparse": Causal() & (BlockLocal(4) | Strided(4)) & Padding(),
     "prefix | causal": (Prefix(3) | Causal()) & Padding(),
     "edges | block-local": Edges(PAIRS) | BlockLocal(3),
-    "nothing": Window(0, 0) & Window(-2, 5),
+    "nothing": WindowMask(0, 0) & WindowMask(-2, 5),
 }
 
 
@@ -85,7 +87,7 @@ LEGAL = [
 
 def request(mask: Mask, score: str, bias: str, *, aligned: bool = True) -> Request:
     torch.manual_seed(0)
-    packed = any(isinstance(part, Document) for part in mask.parts())  # else rows are one document each
+    packed = any(isinstance(part, DocumentMask) for part in mask.parts())  # else rows are one document each
     segments = (torch.arange(TIME) >= 6).long().expand(BATCH, TIME) if packed else None
     places = places_of(Padded.of(_drawn(BATCH, TIME, 1), torch.tensor([TIME, 9]), segments))
     query, key, value = (_drawn(BATCH, HEADS, TIME, DEPTH) for _ in range(3))
@@ -169,7 +171,7 @@ def test_masks_equal_their_definition_cell_by_cell(mask: str) -> None:
 @pytest.mark.parametrize("mask", MASKS)
 def test_the_reach_of_a_mask_covers_all_it_allows(mask: str) -> None:
     asked = request(MASKS[mask], "dot", "none")
-    allowed = dense(asked.mask & Document(), asked.query_places, asked.key_places)[:, 0]
+    allowed = dense(asked.mask & DocumentMask(), asked.query_places, asked.key_places)[:, 0]
     before, after = asked.mask.reach()
     _, i, j = allowed.nonzero().unbind(dim=1)
     if len(i):
@@ -198,8 +200,8 @@ def test_the_choice_is_stated_and_can_be_shown() -> None:
         return Request(tensor, tensor, tensor, places, places, mask=mask, bias=bias, aligned=True)
 
     assert choose(long(Causal(), 4096)) is SDPA
-    assert choose(long(Window(255, 0), 4096)) is BLOCKED
-    assert choose(long(Window(255, 0), 64)) is SDPA
+    assert choose(long(WindowMask(255, 0), 4096)) is BLOCKED
+    assert choose(long(WindowMask(255, 0), 64)) is SDPA
     assert choose(long(Causal(), 4096, bias=Alibi(torch.ones(2)))) is BLOCKED
     assert choose(long(Edges(PAIRS), 16)) is EDGES
 
@@ -227,7 +229,7 @@ def test_dropout_of_weights_keeps_the_expectation() -> None:
 
 def test_blocked_drops_the_same_weights_again_in_the_backward_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attention_blocked, "_BLOCK", 4)
-    asked = request(Window(3, 0), "scaled_dot", "none")._replace(dropout=0.4)
+    asked = request(WindowMask(3, 0), "scaled_dot", "none")._replace(dropout=0.4)
 
     def seeded(*tensors: Tensor) -> Tensor:
         torch.manual_seed(5)

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.testing import assert_close
 
+from seqloom.config.heads import Scheme
 from seqloom.errors import ConfigError, KernelError
-from seqloom.operators.crf import (
-    Scheme,
+from seqloom.nn.ops.crf import (
     Transitions,
     fast_log_likelihood,
     fast_log_partition,

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from seqloom.operators import crf, crf_products
-from seqloom.operators.crf import Transitions
+from seqloom.nn.ops import crf, crf_products
+from seqloom.nn.ops.crf import Transitions
 
 ILLEGAL = -1e30
 

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from seqloom.config.mixers import AttentionConfig, LinearAttentionConfig, MixerConfig, WindowConfig
-from seqloom.operators.kernels import using
-from seqloom.types import Padded
+from seqloom.nn.ops.kernels import using
+from seqloom.nn.types import Padded
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "long_sequences.py"
 MIXERS: dict[str, MixerConfig] = {
@@ -61,6 +61,6 @@ def test_the_plain_operator_is_quadratic_and_says_so() -> None:
     mixer = AttentionConfig(num_heads=4).build_causal(64)
     with using(attention="plain"):
         assert _growth(mixer, 1_024, 5) > 3
-    from seqloom.operators import attention
+    from seqloom.nn.ops import attention
 
     assert "quadratic" in attention.plain.__doc__

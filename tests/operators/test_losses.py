@@ -13,14 +13,14 @@ from torch.testing import assert_close
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from seqloom.errors import KernelError
-from seqloom.operators.losses import (
+from seqloom.nn.ops.losses import (
     binary_cross_entropy,
     chunked_linear_cross_entropy,
     cross_entropy,
     linear_cross_entropy,
     squared_error,
 )
-from seqloom.types import Loss
+from seqloom.nn.types import Loss
 
 EXACT = {"rtol": 0.0, "atol": 1e-15}  # float64, one or two roundings
 FLOAT64 = {"rtol": 1e-11, "atol": 1e-12}

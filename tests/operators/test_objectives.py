@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from seqloom.config.objectives import ContrastConfig, RankConfig, ScoredCosineConfig, TripletConfig, ViewsConfig
-from seqloom.objectives import Contrast, Rank, ScoredCosine, Triplet, equal_texts, related, thinned
-from seqloom.operators import objectives
-from seqloom.types import Both, Padded, Triple
+from seqloom.nn.objectives import Contrast, Rank, ScoredCosine, Triplet, equal_texts, related, thinned
+from seqloom.nn.ops import objectives
+from seqloom.nn.types import Both, Padded, Triple
 
 ROWS, WIDTH = 5, 4
 NO_SCORES = torch.empty(ROWS, 0)

@@ -23,11 +23,11 @@ from parity_common import (
     real,
 )
 from seqloom.config.mixers import AttentionConfig
-from seqloom.mixers.cross import CrossAttention
-from seqloom.operators.attention import weights
-from seqloom.operators.kernels import using
-from seqloom.taps import recording
-from seqloom.types import Padded
+from seqloom.nn.mixers.cross import CrossAttention
+from seqloom.nn.ops.attention import weights
+from seqloom.nn.ops.kernels import using
+from seqloom.nn.taps import recording
+from seqloom.nn.types import Padded
 
 
 @pytest.mark.parametrize("kernel", ["plain", "sdpa", "blocked"])

@@ -23,11 +23,11 @@ from parity_common import (
 )
 from seqloom.config.inputs import FiltersConfig
 from seqloom.config.mixers import ConvolutionConfig
-from seqloom.operators import convolution
-from seqloom.operators.kernels import using
-from seqloom.operators.relations import alibi_slopes, bucket, rotate
-from seqloom.taps import recording
-from seqloom.types import Padded
+from seqloom.nn.ops import convolution
+from seqloom.nn.ops.kernels import using
+from seqloom.nn.ops.relations import alibi_slopes, bucket, rotate
+from seqloom.nn.taps import recording
+from seqloom.nn.types import Padded
 
 # --- convolution -----------------------------------------------------------------------------------------------------
 

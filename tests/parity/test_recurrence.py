@@ -24,10 +24,10 @@ from parity_common import (
 )
 from seqloom.config.blocks import BlockConfig
 from seqloom.config.mixers import BidirectionalConfig, GruConfig, LstmConfig, RecurrentConfig, RnnConfig
-from seqloom.config.models import DecoderConfig, EncoderConfig
-from seqloom.mixers.recurrent import Recurrent
-from seqloom.operators.kernels import using
-from seqloom.types import Padded
+from seqloom.config.stacks import DecoderConfig, EncoderConfig
+from seqloom.nn.mixers.recurrent import Recurrent
+from seqloom.nn.ops.kernels import using
+from seqloom.nn.types import Padded
 
 RECURRENCES: dict[str, tuple[RecurrentConfig, Callable[..., nn.RNNBase]]] = {
     "rnn-tanh": (RnnConfig(), nn.RNN),

@@ -29,12 +29,12 @@ from parity_common import (
     read_as_it_is,
     real,
 )
-from seqloom.blocks import Block, DecoderBlock, FeedForward, build_norm
 from seqloom.config.blocks import BlockConfig, DecoderBlockConfig, FeedForwardConfig
 from seqloom.config.mixers import AttentionConfig
-from seqloom.config.models import ConditionedDecoderConfig, EncoderConfig
-from seqloom.stacks import ConditionedDecoder, Encoder
-from seqloom.types import Padded
+from seqloom.config.stacks import ConditionedDecoderConfig, EncoderConfig
+from seqloom.nn.blocks import Block, DecoderBlock, FeedForward, build_norm
+from seqloom.nn.stacks import ConditionedDecoder, Encoder
+from seqloom.nn.types import Padded
 
 HIDDEN = 20
 

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from search_common import VOCABULARY, some_text
-from seqloom.search.bm25 import K1, B, Keywords, Postings
-from seqloom.search.words import words_of
+from seqloom.search.bm25 import K1, B, Keywords, Postings, words_of
 
 TEXTS = st.lists(st.lists(st.sampled_from(VOCABULARY[:6]), max_size=8).map(" ".join), min_size=1, max_size=8)
 

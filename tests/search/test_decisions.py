@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seqloom.durable import append_line, append_lines
 from seqloom.errors import ConfigError, DamagedError, DurableError, HeldError
-from seqloom.search.decisions import MODEL, PERSON, Choice, Decided, Decisions, WritableDecisions, writing
+from seqloom.files.jsonl import append_line, append_lines
+from seqloom.search.decisions import MODEL, PERSON, Decided, Decision, Decisions, WritableDecisions, writing
 
 TEXTS = {str(row): f"text {row}" for row in range(20)}
 
 
-def choice(row: int, label: str | None, by: str = PERSON) -> Choice:
-    return Choice(str(row), TEXTS[str(row)], label, by)
+def choice(row: int, label: str | None, by: str = PERSON) -> Decision:
+    return Decision(str(row), TEXTS[str(row)], label, by)
 
 
 def test_any_decisions_and_undos_hold_again_when_the_log_is_read_again(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_an_action_that_the_disk_refuses_half_way_holds_nothing_and_keeps_its_nu
         raise OSError("the disk is full")
 
     with monkeypatch.context() as patched:
-        patched.setattr("seqloom.search.decisions.append_lines", half)
+        patched.setattr("seqloom.files.jsonl.append_lines", half)
         with pytest.raises(OSError, match="full"):
             log.take([choice(row, "bad") for row in range(4)])
     log.take([choice(9, "good")])

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqloom.search.fusion import DAMPING, fused
+from seqloom.search.search import DAMPING, fused
 
 ORDERS = st.lists(st.lists(st.sampled_from("abcdefgh"), unique=True), min_size=1, max_size=4)
 

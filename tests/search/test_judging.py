@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import ndcg_score
 
 from seqloom.errors import ConfigError, RejectedError
-from seqloom.search.judging import Judged, judged, ndcg, read_judgements, recall, reciprocal_rank
+from seqloom.search.evaluation import JudgedQuery, judged, ndcg, read_judgements, recall, reciprocal_rank
 
 GAINS = st.lists(st.integers(0, 3), min_size=2, max_size=30).filter(any)
 
@@ -41,7 +41,7 @@ def test_figures_are_means_over_questions_that_have_an_answer() -> None:
     steps = list(judged(lambda _: ["a", "x"], {"1": "one", "2": "two", "3": "three"}, judgements))
     assert steps[:-1] == [1, 2]
     found = steps[-1]
-    assert isinstance(found, Judged) and found.rows == 2
+    assert isinstance(found, JudgedQuery) and found.rows == 2
     assert found.metrics == {"ndcg@10": 0.5, "recall@100": 0.5, "mrr@10": 0.5}
     low, high = found.intervals["ndcg@10"]
     assert low <= 0.5 <= high
@@ -76,5 +76,5 @@ def test_intervals_hold_the_figures() -> None:
     names = [str(number) for number in range(40)]
     judgements = {name: {draws.choice(names): 1} for name in names}
     *_, found = judged(lambda _: names[:20], {name: name for name in names}, judgements)
-    assert isinstance(found, Judged)
+    assert isinstance(found, JudgedQuery)
     assert all(low <= found.metrics[name] <= high for name, (low, high) in found.intervals.items())

@@ -9,14 +9,22 @@ import numpy as np
 import pytest
 
 from seqloom.errors import ConfigError
-from seqloom.search import suggesting
+from seqloom.search import suggestions
 from seqloom.search.decisions import MODEL, PERSON, WritableDecisions
-from seqloom.search.hashed_words import HashedWords
-from seqloom.search.label_examples import NONE, Examples, read_examples
-from seqloom.search.labelling import How, Labelling, exported, opening
-from seqloom.search.ordering import active_order, random_order
-from seqloom.search.rows import Given, Rows
-from seqloom.search.suggesting import STRENGTH, Neighbours, fit_head
+from seqloom.search.embedders import HashedWords
+from seqloom.search.labeling import (
+    NONE,
+    Examples,
+    How,
+    Labelling,
+    active_order,
+    exported,
+    opening,
+    random_order,
+    read_examples,
+)
+from seqloom.search.rows import FileRows, GivenRows
+from seqloom.search.suggestions import STRENGTH, Neighbours, fit_head
 from seqloom.search.vectors import unit
 
 
@@ -31,7 +39,7 @@ def ground(rows: int, seed: int = 0, width: int = 16, apart: float = 2.0) -> tup
 
 def session(folder: Path, vectors: np.ndarray, examples: Examples = NONE, **how: Any) -> Labelling:
     names = [str(row) for row in range(len(vectors))]
-    given = Given([f"text {row}" for row in range(len(vectors))], names, "")
+    given = GivenRows([f"text {row}" for row in range(len(vectors))], names, "")
     decisions = WritableDecisions(folder / "log.jsonl", given.by_name)
     return Labelling(given, vectors, decisions, labels=["0", "1"], examples=examples, how=How(**how))
 
@@ -85,7 +93,7 @@ def test_neighbours_vote_in_blocks_as_they_do_all_at_once_in_little_memory(monke
     vectors, truth = ground(2_000)
     neighbours = Neighbours(vectors[:500], truth[:500], 3)
     at_once, peaks = neighbours.probabilities(vectors), list[int]()
-    monkeypatch.setattr(suggesting, "PRODUCTS", 50_000)
+    monkeypatch.setattr(suggestions, "PRODUCTS", 50_000)
     for rows in (1_000, 2_000):
         tracemalloc.start()
         found = neighbours.probabilities(vectors[:rows])
@@ -160,7 +168,7 @@ def test_every_row_is_asked_about_once_and_then_there_is_no_question(tmp_path: P
 
 
 def test_texts_of_examples_and_rows_without_text_are_not_asked_about(tmp_path: Path) -> None:
-    given = Given(["good film", "", "bad film", "so so"], list("abcd"), "")
+    given = GivenRows(["good film", "", "bad film", "so so"], list("abcd"), "")
     examples = Examples(["GOOD film", "bad  film"], ["good", "bad"], NONE.vectors)
     *_, work = opening(given, WritableDecisions(tmp_path / "log", given.by_name), examples=examples)
     assert isinstance(work, Labelling)
@@ -229,11 +237,11 @@ def test_texts_that_share_rare_words_are_nearer_than_texts_that_share_common_one
 
 def test_examples_are_the_rows_that_have_a_text_and_a_label(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("text,label,other\ngood,1,x\n,0,x\nbad,,x\nfine,1,x\n")
-    found = read_examples(Rows(tmp_path / "a.csv"))
+    found = read_examples(FileRows(tmp_path / "a.csv"))
     assert (found.texts, found.of, found.labels) == (["good", "fine"], ["1", "1"], ["1"])
-    assert read_examples(Rows(tmp_path / "a.csv"), "other").labels == ["x"]
+    assert read_examples(FileRows(tmp_path / "a.csv"), "other").labels == ["x"]
     with pytest.raises(ConfigError, match="did you mean 'label'"):
-        read_examples(Rows(tmp_path / "a.csv"), "lable")
+        read_examples(FileRows(tmp_path / "a.csv"), "lable")
     (tmp_path / "b.csv").write_text("text,what\na,1\n")
     with pytest.raises(ConfigError, match="--target NAME"):
-        read_examples(Rows(tmp_path / "b.csv"))
+        read_examples(FileRows(tmp_path / "b.csv"))

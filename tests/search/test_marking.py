@@ -10,14 +10,13 @@ import pytest
 
 from seqloom.config.data import ReadingConfig
 from seqloom.errors import ConfigError, RejectedError
-from seqloom.search.duplicates import Duplicates
-from seqloom.search.marking import COLUMNS, mark_duplicates
-from seqloom.search.rows import Rows
+from seqloom.search.duplicates import COLUMNS, Duplicates, mark_duplicates
+from seqloom.search.rows import FileRows
 
 TEXTS = ["The cat sat on the mat.", '"No" or go', "the cat sat on teh mat", "", "line one\nline two"]
 
 
-def marked(rows: Rows, out: Path) -> Duplicates:
+def marked(rows: FileRows, out: Path) -> Duplicates:
     *_, found = mark_duplicates(rows, out, threshold=0.6)
     assert isinstance(found, Duplicates)
     return found
@@ -37,9 +36,9 @@ def test_a_marked_table_without_its_marks_is_the_table(tmp_path: Path, delimiter
         delimiter.join((f"d{n}", text, "1")) for n, text in enumerate(quoted)
     ]
     (tmp_path / "a.csv").write_text("\n".join(lines) + "\n")
-    rows = Rows(tmp_path / "a.csv", reading=ReadingConfig(delimiter=None if delimiter == "," else delimiter))
+    rows = FileRows(tmp_path / "a.csv", reading=ReadingConfig(delimiter=None if delimiter == "," else delimiter))
     marked(rows, tmp_path / "b.csv")
-    again = Rows(tmp_path / "b.csv", reading=rows.reading).table()
+    again = FileRows(tmp_path / "b.csv", reading=rows.reading).table()
     assert again.columns == ("id", "text", "n", *COLUMNS)
     found = [record.values for record in again.records]
     assert [values[:3] for values in found] == [record.values for record in rows.table().records]
@@ -49,7 +48,7 @@ def test_a_marked_table_without_its_marks_is_the_table(tmp_path: Path, delimiter
 def test_json_lines_keep_their_values_and_their_types(tmp_path: Path) -> None:
     given = [{"text": text, "n": n, "deep": {"a": [1, None]}, "flag": True} for n, text in enumerate(TEXTS)]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in given))
-    marked(Rows(tmp_path / "a.jsonl"), tmp_path / "b.jsonl")
+    marked(FileRows(tmp_path / "a.jsonl"), tmp_path / "b.jsonl")
     found = records(tmp_path / "b.jsonl")
     assert [{name: row[name] for name in given[0]} for row in found] == given
     assert [row["duplicate_of"] for row in found] == [None, None, "1", None, None]  # by number, for want of ids
@@ -58,7 +57,7 @@ def test_json_lines_keep_their_values_and_their_types(tmp_path: Path) -> None:
 def test_parquet_keeps_its_types_and_the_columns_that_no_reader_reads(tmp_path: Path) -> None:
     given = pyarrow.table({"text": TEXTS, "when": pyarrow.array([1, 2, 3, 4, 5], pyarrow.date32()), "x": [0.5] * 5})
     pyarrow.parquet.write_table(given, tmp_path / "a.parquet")
-    marked(Rows(tmp_path / "a.parquet"), tmp_path / "b.parquet")
+    marked(FileRows(tmp_path / "a.parquet"), tmp_path / "b.parquet")
     found = pyarrow.parquet.read_table(tmp_path / "b.parquet")
     assert found.select(given.column_names).equals(given)
     assert [str(found.schema.field(name).type) for name in COLUMNS] == ["int64", "string", "double"]
@@ -67,33 +66,33 @@ def test_parquet_keeps_its_types_and_the_columns_that_no_reader_reads(tmp_path: 
 
 def test_a_copy_without_any_duplicate_has_the_same_columns_and_types(tmp_path: Path) -> None:
     pyarrow.parquet.write_table(pyarrow.table({"text": ["one", "two"]}), tmp_path / "a.parquet")
-    marked(Rows(tmp_path / "a.parquet"), tmp_path / "b.parquet")
+    marked(FileRows(tmp_path / "a.parquet"), tmp_path / "b.parquet")
     schema = pyarrow.parquet.read_schema(tmp_path / "b.parquet")
     assert [str(schema.field(name).type) for name in COLUMNS] == ["int64", "string", "double"]
 
 
 def test_lines_of_text_become_a_table_and_tsv_stays_tsv(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("the cat sat\nThe cat sat.\nno\n")
-    marked(Rows(tmp_path / "a.txt"), tmp_path / "b.csv")
+    marked(FileRows(tmp_path / "a.txt"), tmp_path / "b.csv")
     assert [row["duplicate_of"] for row in records(tmp_path / "b.csv")] == ["2", "", ""]  # the longest stands for all
     (tmp_path / "a.tsv").write_text('text\tn\nthe "cat" sat\t1\nthe "cat" sat\t2\n')
-    marked(Rows(tmp_path / "a.tsv"), tmp_path / "b.tsv")
+    marked(FileRows(tmp_path / "a.tsv"), tmp_path / "b.tsv")
     assert (tmp_path / "b.tsv").read_text().splitlines()[2] == 'the "cat" sat\t2\t1\t1\t1.0'
 
 
 def test_a_file_without_a_header_gets_none(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("1,the cat\n2,the cat\n")
-    rows = Rows(tmp_path / "a.csv", text=("2",), reading=ReadingConfig(header=False))
+    rows = FileRows(tmp_path / "a.csv", text=("2",), reading=ReadingConfig(header=False))
     marked(rows, tmp_path / "b.csv")
     assert (tmp_path / "b.csv").read_text() == "1,the cat,1,,\n2,the cat,1,1,1.0\n"
 
 
 def test_a_column_of_ids_that_repeat_names_nothing(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("id,text\nx,the cat\nx,the cat\n")
-    marked(Rows(tmp_path / "a.csv"), tmp_path / "b.csv")
+    marked(FileRows(tmp_path / "a.csv"), tmp_path / "b.csv")
     assert records(tmp_path / "b.csv")[1]["duplicate_of"] == "1"
     with pytest.raises(ConfigError, match="--id id: not every row has an id of its own"):
-        marked(Rows(tmp_path / "a.csv", id="id"), tmp_path / "c.csv")
+        marked(FileRows(tmp_path / "a.csv", id="id"), tmp_path / "c.csv")
 
 
 @pytest.mark.parametrize(
@@ -114,7 +113,7 @@ def test_a_copy_that_cannot_be_is_refused_before_anything_is_compared(tmp_path: 
     (tmp_path / "link.csv").hardlink_to(tmp_path / "a.csv")
     (tmp_path / "mine.csv").write_text("mine")
     with pytest.raises(ConfigError, match=match):
-        next(iter(mark_duplicates(Rows(tmp_path / "a.csv"), tmp_path / out)))
+        next(iter(mark_duplicates(FileRows(tmp_path / "a.csv"), tmp_path / out)))
     assert (tmp_path / "a.csv").read_text() == "text\na\nb\n"
     assert (tmp_path / "mine.csv").read_text() == "mine"
 
@@ -122,7 +121,7 @@ def test_a_copy_that_cannot_be_is_refused_before_anything_is_compared(tmp_path: 
 def test_a_file_that_is_marked_already_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("text,cluster\na,1\n")
     with pytest.raises(ConfigError, match="has a column 'cluster' already"):
-        marked(Rows(tmp_path / "a.csv"), tmp_path / "b.csv")
+        marked(FileRows(tmp_path / "a.csv"), tmp_path / "b.csv")
 
 
 @pytest.mark.parametrize(
@@ -138,13 +137,13 @@ def test_bad_rows_are_told_with_their_places_and_nothing_is_written(
 ) -> None:
     (tmp_path / name).write_text(text)
     with pytest.raises(RejectedError, match=match):
-        marked(Rows(tmp_path / name), tmp_path / "b.csv")
+        marked(FileRows(tmp_path / name), tmp_path / "b.csv")
     assert not (tmp_path / "b.csv").exists()
 
 
 def test_a_file_that_changes_meanwhile_gives_no_copy(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("text\nthe cat\nthe cat\n")
-    work = mark_duplicates(Rows(tmp_path / "a.csv"), tmp_path / "b.csv", threshold=0.6)
+    work = mark_duplicates(FileRows(tmp_path / "a.csv"), tmp_path / "b.csv", threshold=0.6)
     next(work)
     (tmp_path / "a.csv").write_text("text\nother\nrows!\n")
     with pytest.raises(RejectedError, match="changed while it was read"):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from seqloom.config.text import BpeConfig, BytesConfig, CharactersConfig, FittedTokenizer, UnigramConfig
+from seqloom.config.tokenizers import BpeConfig, BytesConfig, CharactersConfig, FittedTokenizer, UnigramConfig
 from seqloom.search.passages import passages_of, sentences_of
 from seqloom.text.tokenizer import fit
 

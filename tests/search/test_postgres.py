@@ -13,11 +13,11 @@ import pytest
 from search_common import WordTable, built, last, some_documents, some_text, write_documents
 from seqloom.errors import ConfigError, DurableError, HeldError, RejectedError
 from seqloom.search import postgres
-from seqloom.search.building import add_to_index, build_index
+from seqloom.search.build import add_to_index, build_index
 from seqloom.search.documents import Collection
-from seqloom.search.places import open_store, writing_at
-from seqloom.search.searching import RANKINGS, Searcher
-from seqloom.search.store import Document, Store, remember_exact
+from seqloom.search.locations import open_store, writing_at
+from seqloom.search.search import RANKINGS, Searcher
+from seqloom.search.store import Document, IndexStore, remember_exact
 
 pytestmark = [pytest.mark.soak, pytest.mark.filterwarnings("ignore:XDG_RUNTIME_DIR")]
 QUESTIONS = [some_text(np.random.default_rng(1000 + number), 1) for number in range(5)]
@@ -43,7 +43,7 @@ def url(server: str) -> str:
     return server
 
 
-def answers(store: Store) -> list[dict[str, float]]:
+def answers(store: IndexStore) -> list[dict[str, float]]:
     """All answers to all questions by words and by vectors."""
     asked = [Searcher(store, WordTable(), RANKINGS[name]) for name in ("words", "vectors")]
     orders = [one.ranked(text, count=100, where=where) for one in asked for text in QUESTIONS for where in WHERES]
@@ -51,7 +51,7 @@ def answers(store: Store) -> list[dict[str, float]]:
     return [dict(order) for order in orders]
 
 
-def same_answers(one: Store, other: Store) -> None:
+def same_answers(one: IndexStore, other: IndexStore) -> None:
     for mine, others in zip(answers(one), answers(other), strict=True):
         assert mine == pytest.approx(others, abs=1e-5)
 

@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 from search_common import VOCABULARY, WordTable, built, some_documents, write_documents
 from seqloom.errors import ConfigError, DamagedError
 from seqloom.search import lots
-from seqloom.search.building import build_index
+from seqloom.search.build import build_index
 from seqloom.search.documents import Collection
 from seqloom.search.embedders import require_same
-from seqloom.search.fusion import highest
 from seqloom.search.index import Index, open_index
-from seqloom.search.searching import RANKINGS, ByWords, Question, Searcher
+from seqloom.search.search import RANKINGS, ByWords, Searcher, SearchQuestion, highest
 from seqloom.search.store import Document, Settings
 from seqloom.search.vectors import unit
 
@@ -66,7 +65,7 @@ def test_what_vectors_ranked_higher_is_shown_where_it_is_nearest(tmp_path: Path)
 
 
 def test_a_word_more_outweighs_any_cosine_and_of_equal_ones_the_nearest_is_best() -> None:
-    question, texts = Question("kaba lodo mifi", None), ["kaba", "lodo kaba kaba", "lodo mifi", "nugu"]
+    question, texts = SearchQuestion("kaba lodo mifi", None), ["kaba", "lodo kaba kaba", "lodo mifi", "nugu"]
     for cosines, best in (([1.0, -1.0, -0.9, 1.0], 2), ([1.0, 0.2, 0.1, 1.0], 1)):
         assert int(np.argmax(ByWords().fits(question, texts, np.array(cosines)))) == best
 

@@ -18,8 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 from seqloom.errors import ConfigError, SeqloomError
-from seqloom.sklearn import SeqloomClassifier, SeqloomRegressor, SeqloomTagger
-from seqloom.sklearn.given import Inputs
+from seqloom.sklearn import Inputs, SeqloomClassifier, SeqloomRegressor, SeqloomTagger
 
 WORDS = ["good", "fine", "nice", "bad", "poor", "awful"]
 TEXTS = [f"{WORDS[number % 6]} film {number}" for number in range(36)]
@@ -62,7 +61,7 @@ def test_a_pickle_holds_the_files_of_the_model_and_answers_the_same(fitted: Seql
     again = reading.load()
     assert again.bundle_.keys() >= {"model.safetensors", "config.json", "labels.json"}
     assert {name.partition(".")[0] for name in reading.modules} == {"seqloom", "numpy"}
-    assert {name for name in reading.modules if name.startswith("seqloom")} == {"seqloom.sklearn.estimators"}
+    assert {name for name in reading.modules if name.startswith("seqloom")} == {"seqloom.sklearn"}
     np.testing.assert_array_equal(again.predict_proba(TEXTS), fitted.predict_proba(TEXTS))
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(again)).predict(TEXTS), fitted.predict(TEXTS))  # noqa: S301
 

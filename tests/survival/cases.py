@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from seqloom.config.data import ColumnSplit, DataConfig, EncodingConfig, ReadingConfig
-from seqloom.config.text import CharactersConfig
+from seqloom.config.tokenizers import CharactersConfig
 from seqloom.config.training import (
     ByLengthConfig,
     ConstantConfig,
@@ -18,7 +18,8 @@ from seqloom.config.training import (
     StepsConfig,
     StreamsConfig,
 )
-from seqloom.training.front import Resolved, Wishes, resolve
+from seqloom.training.resolve import Resolved, resolve
+from seqloom.training.wishes import Wishes
 
 SAVE_EVERY = 7
 WORDS = ("red", "green", "blue", "old", "new", "tall", "flat", "warm")

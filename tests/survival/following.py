@@ -4,8 +4,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from seqloom.durable import read_folder
 from seqloom.errors import DamagedError
+from seqloom.files.folders import read_folder
 from survival.cases import SAVE_EVERY, sums
 from survival.forking import Runs
 

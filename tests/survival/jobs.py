@@ -10,11 +10,11 @@ import torch
 
 from seqloom.config.training import ByLengthConfig, StepsConfig
 from seqloom.data.loader import Loader
-from seqloom.durable import failing, folders
-from seqloom.training import journal, loop, verifying
+from seqloom.files import disk, folders
+from seqloom.training import log, loop, verification
 from seqloom.training.devices import choose_device
-from seqloom.training.front import train_run
-from seqloom.training.reports import Begun, Ended, Report
+from seqloom.training.events import Begun, Ended, Report
+from seqloom.training.run import train_run
 from survival.cases import resolved
 from survival.twins import TWINS
 
@@ -46,7 +46,7 @@ def train(
     """
     _prepared(fail, twin)
     if eager:
-        journal.BETWEEN_SYNCS = 0.0
+        log.BETWEEN_SYNCS = 0.0
     Loader.__init__.__kwdefaults__["prefetch"] = prefetch
     _recorded(Path(f"{out}.order"), signals, while_saving)
     reports: list[Report] = []
@@ -67,12 +67,12 @@ def train(
 def short(config: str, out: str, fail: str = "", twin: str = "") -> int:
     """The exit code of one of the runs that `seqloom verify resume` compares."""
     _prepared(fail, twin)
-    return verifying.short_run(Path(config), Path(out), "cpu", 2)
+    return verification.short_run(Path(config), Path(out), "cpu", 2)
 
 
 def _prepared(fail: str, twin: str) -> None:
     os.environ["SEQLOOM_FAIL"] = fail
-    failing._asked.cache_clear()
+    disk._asked.cache_clear()
     if twin:
         TWINS[twin]()
 

@@ -12,13 +12,14 @@ import torch
 from safetensors import safe_open
 from torch import Tensor, nn
 
-from seqloom import durable
+from seqloom import files
 from seqloom.config.training import ByLengthConfig, StepsConfig
+from seqloom.nn.types import Loss
 from seqloom.tasks.classify import Classify
-from seqloom.training import checkpoints, loop, update
-from seqloom.training.front import train_run
-from seqloom.training.reports import Noticed, Report, Saved, Stepped, Validated
-from seqloom.types import Loss
+from seqloom.training import checkpoint, loop
+from seqloom.training import step as update
+from seqloom.training.events import Noticed, Report, Saved, Stepped, Validated
+from seqloom.training.run import train_run
 from survival.cases import resolved
 from training_common import ended, only
 
@@ -172,7 +173,7 @@ def test_three_in_a_row_end_the_run_with_code_5_and_name_the_examples(
     with SOURCES[source](BAD[bad], range(10, 1_000)):
         reports = run(tmp_path / "run", data)
     assert (ended(reports).why, ended(reports).step, ended(reports).exit_code) == ("not-finite", 12, 5)
-    examples = durable.read_lines(tmp_path / "run" / "bad_batch.jsonl").records
+    examples = files.read_lines(tmp_path / "run" / "bad_batch.jsonl").records
     assert {one["step"] for one in examples} >= {10, 11, 12}
     assert only(reports, Saved)[-1].step == 8 and not_finite_in(tmp_path / "run") == []
 
@@ -247,7 +248,7 @@ def test_two_guards_stand_before_a_checkpoint_and_without_both_the_numbers_are_i
     monkeypatch.setattr(loop, "ship", lambda *_: None)  # it has a guard of its own
     reports = run(tmp_path / "run", data)
     assert only(reports, Saved)[1].problem and not_finite_in(tmp_path / "run") == []
-    monkeypatch.setattr(checkpoints, "not_finite", lambda _: [])
+    monkeypatch.setattr(checkpoint, "not_finite", lambda _: [])
     run(tmp_path / "other", data)
     assert not_finite_in(tmp_path / "other")
 

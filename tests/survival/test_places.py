@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from seqloom.durable.failing import NAMES
-from seqloom.training.places import has_kept
+from seqloom.files.disk import NAMES
+from seqloom.training.run_folder import has_kept
 from survival.cases import sums
 from survival.following import JOB, Whole, differences, unverified, whole
 from survival.forking import Runs

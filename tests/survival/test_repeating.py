@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from seqloom.config.training import StepsConfig
-from seqloom.training.front import train_run
-from seqloom.training.reports import Stepped
+from seqloom.training.events import Stepped
+from seqloom.training.run import train_run
 from survival.cases import resolved
 from survival.following import Whole, differences, whole
 from survival.forking import Runs

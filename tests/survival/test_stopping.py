@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from seqloom.training.checkpoints import steps
+from seqloom.training.checkpoint import steps
 from seqloom.training.signals import SIGNALS
 from survival.following import JOB, Whole, differences, unverified, whole
 from survival.forking import Runs

@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 from seqloom.cli import app
 from seqloom.config.training import CosineConfig, RunConfig, StepsConfig
 from seqloom.errors import ConfigError
-from seqloom.training import verifying
-from seqloom.training.front import train_run
-from seqloom.training.verifying import Compared, ResumeProof, Schedule, shortened, verify_resume
+from seqloom.training import verification
+from seqloom.training.run import train_run
+from seqloom.training.verification import ComparedRuns, ResumeProof, Schedule, shortened, verify_resume
 from survival.cases import resolved
 from survival.forking import Runs
 
@@ -62,7 +62,10 @@ def test_too_few_steps_and_a_folder_that_is_no_run_are_refused_before_any_work(t
 
 
 def proof(*, equal: bool, repeats: bool) -> ResumeProof:
-    parts = (Compared("weights", "aa" * 32, ("aa" if equal else "bb") * 32), Compared("metrics", "cc" * 32, "cc" * 32))
+    parts = (
+        ComparedRuns("weights", "aa" * 32, ("aa" if equal else "bb") * 32),
+        ComparedRuns("metrics", "cc" * 32, "cc" * 32),
+    )
     return ResumeProof(Path("runs/one"), 12, 8, 6, parts, repeats, {"torch": "2.13"})
 
 
@@ -74,7 +77,7 @@ def test_the_command_shows_a_table_and_a_verdict_and_its_code_is_the_verdict(
     monkeypatch: pytest.MonkeyPatch, equal: bool, repeats: bool, words: str
 ) -> None:
     found = proof(equal=equal, repeats=repeats)
-    monkeypatch.setattr(verifying, "verify_resume", lambda *_, **__: found)
+    monkeypatch.setattr(verification, "verify_resume", lambda *_, **__: found)
     shown = CliRunner().invoke(app, ["verify", "resume", "runs/one"])
     assert shown.exit_code == (0 if equal else 1)
     assert words in shown.output and "killed in step 8 of 12, resumed from step 6: 2 steps" in shown.output
@@ -88,14 +91,14 @@ def test_the_command_shows_a_table_and_a_verdict_and_its_code_is_the_verdict(
 def forked(runs: Runs, twin: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the processes of a proof come from the server, perhaps without a guard."""
 
-    def started(self: verifying._Child, name: str, *, killed_in: int = 0) -> Path:
-        fail = f"{verifying.PLACE}:kill:{killed_in}" if killed_in else ""
+    def started(self: verification._Child, name: str, *, killed_in: int = 0) -> Path:
+        fail = f"{verification.PLACE}:kill:{killed_in}" if killed_in else ""
         asked = {"config": str(self.place / "config.toml"), "out": str(self.place / name), "fail": fail, "twin": twin}
         (outcome,) = runs.run("survival.jobs:short", 1, asked)
         assert outcome.code == (-9 if killed_in else 0), outcome.stderr
         return self.place / name
 
-    monkeypatch.setattr(verifying._Child, "run", started)
+    monkeypatch.setattr(verification._Child, "run", started)
 
 
 @pytest.mark.slow

@@ -6,11 +6,14 @@ from typing import Any
 
 import torch
 
-from seqloom import durable
+from seqloom import files as durable
 from seqloom.data.loader import Position
-from seqloom.training import checkpoints, journal, loop, saving, shipping, signals, update
-from seqloom.training.checkpoints import Checkpoint
-from seqloom.training.standing import Sums
+from seqloom.training import best_model, log, loop, signals
+from seqloom.training import checkpoint as checkpoints
+from seqloom.training import loop as saving
+from seqloom.training import step as update
+from seqloom.training.checkpoint import Checkpoint
+from seqloom.training.state import LossSums
 
 
 def unseeded() -> None:
@@ -43,7 +46,7 @@ def counted_early() -> None:
 
 def unshortened() -> None:
     """The lines of steps that will be taken again stay in metrics.jsonl."""
-    journal._keep = lambda *_: None  # type: ignore[assignment]
+    log._keep = lambda *_: None  # type: ignore[assignment]
 
 
 def off_by_one() -> None:
@@ -90,7 +93,7 @@ def in_place() -> None:
 
 def in_between_counts() -> None:
     """A checkpoint that a signal asked for is one like all others."""
-    shipping.in_between = saving.in_between = lambda *_: iter(())  # type: ignore[assignment]
+    best_model.in_between = saving.in_between = lambda *_: iter(())  # type: ignore[assignment]
 
 
 def deaf() -> None:
@@ -113,7 +116,7 @@ TWINS = {
     "without average": without("average"),
     "without carried": without("carried"),
     "without factor": forgetting("factor", 1.0),
-    "without sums": forgetting("sums", Sums()),
+    "without sums": forgetting("sums", LossSums()),
     "in place": in_place,
     "in between counts": in_between_counts,
     "deaf": deaf,

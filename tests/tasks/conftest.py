@@ -12,16 +12,16 @@ from torch import nn
 from data_settings import BY_NAME, Setting, objects, one
 from seqloom.config.data import EncodingConfig, RandomSplit
 from seqloom.config.training import AnyFeed, ByLengthConfig
+from seqloom.data.check import load_data
 from seqloom.data.dataset import open_data
-from seqloom.data.front import load_data
-from seqloom.data.preparing import Prepared, prepare
+from seqloom.data.prepared import Prepared, prepare
 from seqloom.data.problems import Ledger
 from seqloom.data.schema import Part
-from seqloom.models import EncoderDecoder, LanguageModel
-from seqloom.tasks.choosing import task_of
-from seqloom.tasks.contract import HeadSettings, Meaning, Task
-from seqloom.text.symbols import END
-from seqloom.types import Batch
+from seqloom.nn.models import EncoderDecoder, LanguageModel
+from seqloom.nn.types import Batch
+from seqloom.tasks.registry import task_of
+from seqloom.tasks.task import HeadSettings, Meaning, Task
+from seqloom.text.special_tokens import END
 
 WORDS = Setting(
     "words with a label",

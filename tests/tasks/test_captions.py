@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seqloom import load
 from seqloom.config.data import DataConfig, EncodingConfig, RandomSplit
 from seqloom.config.training import ByLengthConfig, ConstantConfig, StepsConfig
+from seqloom.inference.model import load
 from seqloom.training.devices import choose_device
-from seqloom.training.front import Wishes, resolve, train_run
+from seqloom.training.resolve import resolve
+from seqloom.training.run import train_run
+from seqloom.training.wishes import Wishes
 
 ROWS = 160
 COLOURS, SIDES = ("red", "green", "blue"), ("left", "right")

@@ -12,9 +12,9 @@ from seqloom.config.heads import ClassHeadConfig, CrfHeadConfig
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.tags import Scheme, TagChecker, fault
 from seqloom.errors import ConfigError
-from seqloom.heads import Head
-from seqloom.tasks.chains import Chain, scheme_of
-from seqloom.types import Padded
+from seqloom.nn.heads import Head
+from seqloom.nn.types import Padded
+from seqloom.tasks.tag import Chain, scheme_of
 
 SETS: dict[Scheme, tuple[str, ...]] = {
     "bio": ("O", "B-LOC", "I-LOC", "B-PER", "I-PER"),

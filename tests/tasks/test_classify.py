@@ -13,11 +13,11 @@ from sklearn.metrics import accuracy_score, classification_report, f1_score, log
 from seqloom.config.heads import ClassHeadConfig, LabelsHeadConfig, ScoresHeadConfig, UnmappedHead
 from seqloom.errors import ConfigError, DataError
 from seqloom.metrics.calibration import Calibration
+from seqloom.nn.types import Batch
 from seqloom.tasks.classify import UNSEEN, Classify, scored, scores_of
-from seqloom.tasks.contract import HeadSettings
-from seqloom.tasks.judging import evaluate
-from seqloom.tasks.several import ClassifySeveral
-from seqloom.types import Batch
+from seqloom.tasks.evaluation import evaluate
+from seqloom.tasks.labels import ClassifySeveral
+from seqloom.tasks.task import HeadSettings
 
 Write = Callable[..., Any]
 
@@ -108,7 +108,7 @@ def test_what_the_loader_does_not_count_is_not_missed(written: Write, monkeypatc
     small = written("a.jsonl", train, lines(["a"], ["b", "z"], ["x", "y", "c"], []))
     model = small.model("bag")
     counted = evaluate(small.task, model, small.batches())
-    monkeypatch.setattr("seqloom.tasks.several.unseen_labels", lambda _, rows: np.zeros(len(rows), np.int64))
+    monkeypatch.setattr("seqloom.data.batches.unseen_labels", lambda _, rows: np.zeros(len(rows), np.int64))
     assert support(small.task, counted) == 6
     assert support(small.task, evaluate(small.task, model, small.batches())) == 3
 

@@ -8,9 +8,9 @@ import torch
 
 from seqloom.config.training import AnyFeed, ByLengthConfig, PacksConfig, StreamsConfig
 from seqloom.errors import ConfigError
-from seqloom.tasks.contract import HeadSettings
-from seqloom.training.resolving import class_weights
-from seqloom.types import Batch
+from seqloom.nn.types import Batch
+from seqloom.tasks.task import HeadSettings
+from seqloom.training.resolve import class_weights
 
 Find = Callable[[str], Any]
 SHORT = ByLengthConfig(budget=16)

@@ -25,11 +25,11 @@ from seqloom.config.training import ByLengthConfig
 from seqloom.data.batches import collate
 from seqloom.data.schema import Schema
 from seqloom.errors import ConfigError
-from seqloom.objectives import related
-from seqloom.tasks.choosing import task_of
-from seqloom.tasks.contract import HeadSettings
+from seqloom.nn.objectives import related
 from seqloom.tasks.embed import EmbedScored
-from seqloom.tasks.judging import evaluate
+from seqloom.tasks.evaluation import evaluate
+from seqloom.tasks.registry import task_of
+from seqloom.tasks.task import HeadSettings
 
 Write = Callable[..., Any]
 ROWS = 24

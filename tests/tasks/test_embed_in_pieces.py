@@ -19,13 +19,15 @@ from seqloom.config.objectives import (
     ViewsConfig,
 )
 from seqloom.config.training import ByLengthConfig, ConstantConfig, StepsConfig
-from seqloom.models import Embedder
-from seqloom.tasks.contract import HeadSettings
+from seqloom.nn.models import Embedder
+from seqloom.tasks.task import HeadSettings
 from seqloom.training.devices import choose_device
-from seqloom.training.front import Wishes, resolve, train_run
+from seqloom.training.events import Begun, Noticed, Report, Saved
 from seqloom.training.memory import OutOfMemoryError
-from seqloom.training.reports import Begun, Noticed, Report, Saved
-from seqloom.training.standing import Standing
+from seqloom.training.resolve import resolve
+from seqloom.training.run import train_run
+from seqloom.training.state import TrainingState
+from seqloom.training.wishes import Wishes
 from update_common import take, updating
 
 Write = Callable[..., Any]
@@ -70,7 +72,7 @@ class Learner:
                 module.p = dropout
         return model
 
-    def gradient(self, standing: Standing, *, room: int = ROWS) -> Tensor:
+    def gradient(self, standing: TrainingState, *, room: int = ROWS) -> Tensor:
         """The gradient of a step for which there is room for so many texts at a time."""
         model = self.model()
         model.encoder.register_forward_pre_hook(narrow(room))
@@ -97,8 +99,8 @@ def assert_one_direction(found: Tensor, whole: Tensor) -> None:
 def test_when_memory_runs_out_the_gradient_is_that_of_the_whole_batch(
     written: Write, kind: str, objective: AnyObjective
 ) -> None:
-    learner, standing = Learner(written, kind, objective), Standing(seed=3)
-    whole = learner.gradient(Standing(seed=3))
+    learner, standing = Learner(written, kind, objective), TrainingState(seed=3)
+    whole = learner.gradient(TrainingState(seed=3))
     assert_one_direction(learner.gradient(standing, room=ROOM), whole)
     assert standing.pieces == 8
 
@@ -108,23 +110,23 @@ def test_pieces_that_are_asked_for_have_the_gradient_of_the_whole_batch(
     written: Write, kind: str, objective: AnyObjective
 ) -> None:
     learner = Learner(written, kind, objective)
-    whole = learner.gradient(Standing(seed=3))
+    whole = learner.gradient(TrainingState(seed=3))
     for pieces in (2, 5, 100):
         room = -(-ROWS // pieces)
-        assert_one_direction(learner.gradient(Standing(seed=3, pieces=pieces), room=room), whole)
+        assert_one_direction(learner.gradient(TrainingState(seed=3, pieces=pieces), room=room), whole)
 
 
 def test_a_batch_that_were_cut_would_learn_something_else(written: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     learner = Learner(written, "pair", ContrastConfig())
-    whole = learner.gradient(Standing())
-    monkeypatch.setattr("seqloom.tasks.embed.RowObjective", object)
-    assert torch.cosine_similarity(learner.gradient(Standing(pieces=8)), whole, dim=0) < 0.95
+    whole = learner.gradient(TrainingState())
+    monkeypatch.setattr("seqloom.nn.objectives.RowObjective", object)
+    assert torch.cosine_similarity(learner.gradient(TrainingState(pieces=8)), whole, dim=0) < 0.95
 
 
 def test_when_one_text_is_too_large_an_error_says_what_to_do(written: Write) -> None:
     learner = Learner(written, "pair", ContrastConfig())
     with pytest.raises(OutOfMemoryError, match=r"one row at a time\. Fix: take a smaller model"):
-        learner.gradient(Standing(), room=0)
+        learner.gradient(TrainingState(), room=0)
 
 
 def test_chunks_draw_the_same_dropout_again(written: Write) -> None:

@@ -10,14 +10,15 @@ from msgspec.structs import replace
 
 from seqloom import recipes
 from seqloom.config.inputs import TokensConfig
-from seqloom.config.models import EmbedderConfig, EncoderConfig
+from seqloom.config.models import EmbedderConfig
+from seqloom.config.stacks import EncoderConfig
 from seqloom.config.training import ByLengthConfig, StreamsConfig
 from seqloom.data.batches import INPUTS, collate
 from seqloom.errors import ConfigError
-from seqloom.tasks.choosing import BY_TARGET, TASKS, task_of
-from seqloom.tasks.contract import HeadSettings, Meaning
-from seqloom.tasks.judging import evaluate
-from seqloom.tasks.showing import input_shown
+from seqloom.tasks.evaluation import evaluate
+from seqloom.tasks.predictions import input_shown
+from seqloom.tasks.registry import BY_TARGET, TASKS, task_of
+from seqloom.tasks.task import HeadSettings, Meaning
 
 FIRST = ["csv", "conll", "text"]
 FURTHER = [

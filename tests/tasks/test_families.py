@@ -22,11 +22,12 @@ from families_common import Plan, bits_above_floor, evaluated, missed, opened, s
 from seqloom.config.data import DataConfig
 from seqloom.config.heads import HeadKind
 from seqloom.errors import ConfigError
-from seqloom.recipes import RECIPES
-from seqloom.tasks.choosing import TASKS
-from seqloom.tasks.contract import HeadSettings, Task
-from seqloom.tasks.judging import Evaluation
-from seqloom.training.front import Wishes, resolve
+from seqloom.recipes.families import RECIPES
+from seqloom.tasks.evaluation import Evaluation
+from seqloom.tasks.registry import TASKS
+from seqloom.tasks.task import HeadSettings, Task
+from seqloom.training.resolve import resolve
+from seqloom.training.wishes import Wishes
 
 SEED = 0
 NO_ORDER = "a mean of vectors does not know which came first"

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from seqloom.errors import DataError
-from seqloom.tasks.judging import answering, evaluate
+from seqloom.tasks.evaluation import answering, evaluate
 
 Find = Callable[[str], Any]
 

@@ -11,14 +11,15 @@ import torch
 import torch.nn.functional as F
 
 from seqloom.config.data import EncodingConfig
-from seqloom.config.text import BpeConfig, BytesConfig, CharactersConfig, WordsConfig
+from seqloom.config.tokenizers import BpeConfig, BytesConfig, CharactersConfig, WordsConfig
 from seqloom.config.training import ByLengthConfig, PacksConfig, StreamsConfig
 from seqloom.errors import ConfigError
-from seqloom.tasks import continuing, lm
-from seqloom.tasks.contract import HeadSettings
-from seqloom.tasks.judging import evaluate
-from seqloom.text.symbols import BEGIN, END
-from seqloom.types import Batch, Padded
+from seqloom.nn.types import Batch, Padded
+from seqloom.tasks import lm
+from seqloom.tasks import lm as continuing
+from seqloom.tasks.evaluation import evaluate
+from seqloom.tasks.task import HeadSettings
+from seqloom.text.special_tokens import BEGIN, END
 
 Find = Callable[[str], Any]
 LINES = "der Bär läuft\nein Bär\n" * 3 + "läuft , läuft und läuft  weiter\n\u4f60\u597d \u4f60\n"

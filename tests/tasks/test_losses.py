@@ -6,7 +6,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from seqloom import heads
 from seqloom.config.heads import (
     ClassHeadConfig,
     CrfHeadConfig,
@@ -18,7 +17,8 @@ from seqloom.config.heads import (
     ScoresHeadConfig,
 )
 from seqloom.errors import ConfigError
-from seqloom.types import Padded
+from seqloom.nn import heads
+from seqloom.nn.types import Padded
 
 LENGTHS = torch.tensor([4, 2, 0])
 

@@ -12,16 +12,15 @@ import pytest
 import torch
 
 import seqloom
-from seqloom.config.text import BpeConfig, CharactersConfig, WordsConfig
+from seqloom.config.tokenizers import BpeConfig, CharactersConfig, WordsConfig
 from seqloom.config.training import ByLengthConfig, PacksConfig, StreamsConfig
 from seqloom.errors import ConfigError
-from seqloom.tasks.contract import HeadSettings
-from seqloom.tasks.judging import evaluate
-from seqloom.tasks.masked import FilledPrediction, Guess
-from seqloom.tasks.masking import drawn, drawn_by_content, hide
+from seqloom.nn.types import Padded
+from seqloom.tasks.evaluation import evaluate
+from seqloom.tasks.masked import FilledPrediction, Guess, drawn, drawn_by_content, hide
+from seqloom.tasks.task import HeadSettings
 from seqloom.text.gaps import GapTokenizer
-from seqloom.text.symbols import COUNT, END, MASK, PAD, SEPARATOR, UNKNOWN
-from seqloom.types import Padded
+from seqloom.text.special_tokens import COUNT, END, MASK, PAD, SEPARATOR, UNKNOWN
 
 LINES = "".join(f"the {word} cat sees a dog\n" for word in ("old", "new", "red", "warm", "tall", "flat") * 5)
 VOCABULARY = 500

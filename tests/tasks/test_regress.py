@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from scipy.stats import spearmanr
 from sklearn.metrics import mean_squared_error, r2_score
 
-from seqloom.tasks.choosing import task_of
-from seqloom.tasks.judging import evaluate
+from seqloom.tasks.evaluation import evaluate
+from seqloom.tasks.registry import task_of
 
 Find = Callable[..., Any]
 

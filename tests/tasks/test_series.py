@@ -11,14 +11,14 @@ import torch
 from scipy.stats import spearmanr
 
 from seqloom.config.data import DataConfig, EncodingConfig, GivenSplit
+from seqloom.data.check import load_data
 from seqloom.data.dataset import open_data
-from seqloom.data.front import load_data
-from seqloom.data.preparing import prepare
+from seqloom.data.prepared import prepare
 from seqloom.data.problems import Ledger
 from seqloom.errors import ConfigError, RejectedError
-from seqloom.tasks.contract import HeadSettings
-from seqloom.tasks.judging import evaluate
+from seqloom.tasks.evaluation import evaluate
 from seqloom.tasks.series import RegressSteps
+from seqloom.tasks.task import HeadSettings
 
 Find = Callable[..., Any]
 KINDS = ["series", "series of words", "steps with numbers", "npz series"]

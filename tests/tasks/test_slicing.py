@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqloom.tasks.judging import evaluate
-from seqloom.tasks.slicing import LEAST_ROWS, MOST_VALUES, NOTHING, OTHERS, QUANTILES, names_of, sliced
+from seqloom.tasks.evaluation import LEAST_ROWS, MOST_VALUES, NOTHING, OTHERS, QUANTILES, evaluate, names_of, sliced
 
 Find = Callable[[str], Any]
 VALUES = st.one_of(st.none(), st.text("ab ", max_size=3), st.integers(-20, 20), st.floats(-9, 9), st.just("0.5"))

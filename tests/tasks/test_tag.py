@@ -13,13 +13,13 @@ from seqeval.metrics import accuracy_score, classification_report
 from seqeval.scheme import IOB2
 
 from seqloom.config.heads import CrfHeadConfig
-from seqloom.data.examples import Words
+from seqloom.data.schema import Words
 from seqloom.errors import ConfigError
 from seqloom.metrics.spans import count_spans
-from seqloom.tasks.contract import HeadSettings
-from seqloom.tasks.judging import evaluate
+from seqloom.nn.types import Padded
+from seqloom.tasks.evaluation import evaluate
 from seqloom.tasks.predictions import TagsPrediction
-from seqloom.types import Padded
+from seqloom.tasks.task import HeadSettings
 
 Find = Callable[[str], Any]
 TAGS = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]

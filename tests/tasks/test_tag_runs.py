@@ -9,10 +9,10 @@ from seqeval.metrics import f1_score
 
 import seqloom
 from seqloom.config.data import EncodingConfig
-from seqloom.config.text import BpeConfig, CharactersConfig
+from seqloom.config.tokenizers import BpeConfig, CharactersConfig
 from seqloom.data.tags import convert, spans
 from seqloom.errors import ConfigError
-from seqloom.loaded import LoadedModel
+from seqloom.inference.model import LoadedModel
 
 LEAST = 0.95  # F1 of the set `movies`, as docs/data-sets.md requires it
 PLAN: dict[str, Any] = {"size": "tiny", "steps": 300, "rate": 0.01, "seed": 0, "device": "cpu", "letters": "none"}

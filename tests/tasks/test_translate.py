@@ -10,16 +10,16 @@ import torch
 
 from seqloom.config.data import EncodingConfig
 from seqloom.config.decoding import BeamConfig, GreedyConfig
-from seqloom.config.text import BytesConfig, CharactersConfig, WordsConfig
+from seqloom.config.tokenizers import BytesConfig, CharactersConfig, WordsConfig
 from seqloom.data.references import REFERENCE
-from seqloom.decoding.writing import Written
+from seqloom.decoding.answers import Written
 from seqloom.errors import ConfigError
-from seqloom.tasks.contract import HeadSettings
-from seqloom.tasks.judging import evaluate
+from seqloom.nn.types import Padded, Pair
+from seqloom.tasks.evaluation import evaluate
+from seqloom.tasks.task import HeadSettings
 from seqloom.tasks.translate import Translate
-from seqloom.text.symbols import END, UNKNOWN
-from seqloom.training.pieces import moved
-from seqloom.types import Padded, Pair
+from seqloom.text.special_tokens import END, UNKNOWN
+from seqloom.training.micro_batches import moved
 
 Find = Callable[[str], Any]
 
@@ -200,7 +200,7 @@ def test_what_is_unknown_is_copied_from_the_word_that_was_looked_at(
     task, tokenizer = found.task.copying(model), found.task.tokenizer
     frau, ruht, stop = (tokenizer.encode([word]).row(0).tolist()[0] for word in ("Frau", "ruht", "."))
     looks = torch.eye(4)  # symbol t of the answer was said while symbol t of the source was looked at
-    monkeypatch.setattr("seqloom.tasks.copying.alignment", lambda *_: looks)
+    monkeypatch.setattr("seqloom.decoding.alignment.alignment", lambda *_: looks)
     answer = [frau, UNKNOWN, ruht, stop]
     monkeypatch.setattr(Translate, "answers", lambda *_: [[Written(answer, -1.0, "end", "Frau ruht.")]])
     source = "Ms Quark sleeps."

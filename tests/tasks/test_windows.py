@@ -8,10 +8,10 @@ from msgspec.structs import replace
 
 from seqloom.config.inputs import TokensConfig, VectorsConfig
 from seqloom.config.models import ElementModelConfig
-from seqloom.models import ElementModel
-from seqloom.recipes import tagger
+from seqloom.nn.models import ElementModel
+from seqloom.nn.types import Padded, Subwords
+from seqloom.recipes.shapes import tagger
 from seqloom.tasks.windows import LEAST, USUAL, features, window_size, windows
-from seqloom.types import Padded, Subwords
 
 VOCABULARY = 30
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from seqloom.config.text import BpeConfig, BytesConfig, CharactersConfig, UnigramConfig, WordsConfig
+from seqloom.config.tokenizers import BpeConfig, BytesConfig, CharactersConfig, UnigramConfig, WordsConfig
 from seqloom.text.tokenizer import Tokenizer, fit
 
 KINDS: dict[str, Any] = {

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqloom.errors import DataError
-from seqloom.ragged import Ragged
 from seqloom.text import alignment
 from seqloom.text import tokenizer as tokenizer_module
 from seqloom.text.alignment import align, encode_words, split_words
-from seqloom.text.contract import BLOCK
-from seqloom.text.symbols import UNKNOWN
+from seqloom.text.cutter import BLOCK
+from seqloom.text.ragged import Ragged
+from seqloom.text.special_tokens import UNKNOWN
 from seqloom.text.tokenizer import Tokenizer
 from text.samples import KINDS, fitted
 

@@ -4,10 +4,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from seqloom.config.text import WordsConfig
-from seqloom.text.detokenising import detokenised
+from seqloom.config.tokenizers import WordsConfig
 from seqloom.text.tokenizer import fit
-from seqloom.text.words import word_pattern
+from seqloom.text.words import detokenised, word_pattern
 
 SENTENCES = [
     "Hello, world!",

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqloom.text.letters import MOST, letters_of
+from seqloom.text.characters import MOST, letters_of
 
 WORDS = st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=50), max_size=8)
 

@@ -11,7 +11,7 @@ from statistics import median
 
 import pytest
 
-from seqloom.config.text import BpeConfig
+from seqloom.config.tokenizers import BpeConfig
 from seqloom.text.tokenizer import fit
 from text.samples import FORMS, KINDS, fitted
 
@@ -114,7 +114,7 @@ def test_a_long_run_is_cut_for_fitting() -> None:
 
 PROGRAM = """
 import resource
-from seqloom.config.text import WordsConfig
+from seqloom.config.tokenizers import WordsConfig
 from seqloom.text.tokenizer import fit
 start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 texts = (" ".join(f"word{number}" for number in range(at, at + 10)) for at in range(0, 1_000_000, 10))

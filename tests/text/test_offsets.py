@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqloom.config.text import CharactersConfig
-from seqloom.text.normalising import Normaliser
+from seqloom.config.tokenizers import CharactersConfig
+from seqloom.text.normalization import Normaliser
 from text.samples import FORMS, KINDS, fitted
 
 FAMILY = "👨\u200d👩\u200d👧\u200d👦"

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqloom.ragged import Ragged
+from seqloom.text.ragged import Ragged
 
 ROWS = st.lists(st.lists(st.integers(-9, 9), max_size=4), max_size=5)
 

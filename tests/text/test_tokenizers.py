@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqloom.config.text import BpeConfig, CharactersConfig, UnigramConfig, WordsConfig
+from seqloom.config.tokenizers import BpeConfig, CharactersConfig, UnigramConfig, WordsConfig
 from seqloom.errors import DataError
-from seqloom.text import contract
-from seqloom.text.symbols import COUNT, NAMES, UNKNOWN
+from seqloom.text import cutter
+from seqloom.text.special_tokens import COUNT, NAMES, UNKNOWN
 from seqloom.text.tokenizer import fit
 from seqloom.text.words import LONGEST
 from text.samples import FORMS, KINDS, fitted, sentences
@@ -45,9 +45,9 @@ def test_every_text_is_encoded_by_itself(kind: str, texts: list[str]) -> None:
 def test_blocks_do_not_change_symbols(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [*sentences(40), "", "x" * 50]
     whole = fitted(kind).encode(texts)
-    monkeypatch.setattr(contract, "BLOCK", 7)
-    monkeypatch.setattr(contract, "BLOCK_CHARACTERS", 100)
-    for block in contract.blocks(texts):
+    monkeypatch.setattr(cutter, "BLOCK", 7)
+    monkeypatch.setattr(cutter, "BLOCK_CHARACTERS", 100)
+    for block in cutter.blocks(texts):
         assert len(block) <= 7 and (len(block) == 1 or sum(map(len, block)) <= 100)
     parts = fitted(kind).encode(texts)
     np.testing.assert_array_equal(whole.values, parts.values)

@@ -13,8 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqloom.text import unigram
-from seqloom.text.lattice import LONGEST_PIECE, LONGEST_WORD, Trie, lattice
-from seqloom.text.unigram import _probabilities, _seeds, count_parts, train_unigram
+from seqloom.text.unigram import (
+    LONGEST_PIECE,
+    LONGEST_WORD,
+    Trie,
+    _probabilities,
+    _seeds,
+    count_parts,
+    lattice,
+    train_unigram,
+)
 
 SINGLES = [bytes([byte]) for byte in range(256)]
 WORDS = st.lists(st.tuples(st.text("abé", min_size=1, max_size=5).map(str.encode), st.integers(1, 9)), min_size=1)

@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqloom.config.text import BytesConfig, WordsConfig
+from seqloom.config.tokenizers import BytesConfig, WordsConfig
 from seqloom.errors import DataError, RejectedError
-from seqloom.text import vector_files
-from seqloom.text.symbols import COUNT, PAD, UNKNOWN
+from seqloom.text import word_vectors
+from seqloom.text.special_tokens import COUNT, PAD, UNKNOWN
 from seqloom.text.tokenizer import Tokenizer, fit
-from seqloom.text.vector_files import MAX_WORD
-from seqloom.text.vectors import (
+from seqloom.text.word_vectors import (
+    MAX_WORD,
     WordVectors,
     first_words,
     known_words,
@@ -245,7 +245,7 @@ def test_binary_rows_are_read_in_blocks_wherever_these_end(width: int, made: Any
     rows = [(f"w{number}" + "x" * (number % 97), [float(number)] * width) for number in range(200)]
     path = made("a.bin", binary(rows))
     for chunk in (MAX_WORD + 4 * width + 2, MAX_WORD + 4 * width + 33):
-        monkeypatch.setattr(vector_files, "CHUNK", chunk)
+        monkeypatch.setattr(word_vectors, "CHUNK", chunk)
         vectors = read_vectors(path)
         assert vectors.words == tuple(word for word, _ in rows)
         np.testing.assert_array_equal(vectors.matrix, np.float32([numbers for _, numbers in rows]))

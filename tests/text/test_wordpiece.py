@@ -13,16 +13,15 @@ from typer.testing import CliRunner
 from importing_common import PIECES, library
 from seqloom.cli import app
 from seqloom.config.data import EncodingConfig
-from seqloom.config.text import WordpieceConfig
-from seqloom.data.encoding import Encoder
-from seqloom.data.examples import Example
+from seqloom.config.tokenizers import WordpieceConfig
+from seqloom.data.encoding import ExampleEncoder
 from seqloom.data.problems import Ledger, Place
-from seqloom.data.schema import Schema
+from seqloom.data.schema import Example, Schema
 from seqloom.errors import ConfigError, DataError
 from seqloom.importing.vocabulary import Vocabulary, read_vocabulary
 from seqloom.text.alignment import align, split_words
 from seqloom.text.gaps import GapTokenizer
-from seqloom.text.symbols import BEGIN, COUNT, END, MASK, SEPARATOR, UNKNOWN
+from seqloom.text.special_tokens import BEGIN, COUNT, END, MASK, SEPARATOR, UNKNOWN
 from seqloom.text.tokenizer import Tokenizer
 from seqloom.text.wordpiece import NO_PIECE, WordpieceCutter, WordpieceData
 
@@ -132,7 +131,7 @@ def test_a_vocabulary_that_is_none_is_refused(pieces: tuple[str, ...]) -> None:
 
 def encoded(schema: Schema, given: object, longest: int, tokenizer: Tokenizer) -> dict[str, list[int]]:
     """The columns of one example."""
-    encoder = Encoder(schema, EncodingConfig(longest=longest), tokenizer, None, Ledger())
+    encoder = ExampleEncoder(schema, EncodingConfig(longest=longest), tokenizer, None, Ledger())
     columns = encoder.columns([Example(given, "x", "", Place("memory", 1))])  # type: ignore[arg-type]
     return {name: column.values.tolist() for name, column in columns.items()}
 

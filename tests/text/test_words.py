@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqloom.config.text import WordsConfig
+from seqloom.config.tokenizers import WordsConfig
 from seqloom.text.alignment import split_words
 from seqloom.text.tokenizer import fit
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 from msgspec.structs import replace
 
-from seqloom.training.averaging import mean_of
-from seqloom.training.standing import Standing
+from seqloom.training.state import TrainingState
+from seqloom.training.weights import mean_of
 from update_common import CASES, PLAIN, assert_same, batch_of, copied, drawn, take, updating
 
 AVERAGED = replace(PLAIN, average=0.6)
@@ -14,7 +14,7 @@ CASE = CASES["classify, cnn"]
 
 def test_the_average_follows_its_recurrence() -> None:
     model = drawn(CASE)
-    update, standing = updating(model, AVERAGED), Standing()
+    update, standing = updating(model, AVERAGED), TrainingState()
     expected = {name: weight.detach().clone() for name, weight in model.named_parameters()}
     for step in range(12):
         take(update, batch_of(CASE, 5, seed=step), standing)
@@ -27,7 +27,7 @@ def test_the_average_follows_its_recurrence() -> None:
 
 def test_the_average_is_shipped_and_the_weights_come_back_bit_for_bit() -> None:
     model = drawn(CASE)
-    update, standing = updating(model, AVERAGED), Standing()
+    update, standing = updating(model, AVERAGED), TrainingState()
     for step in range(3):
         take(update, batch_of(CASE, 5, seed=step), standing)
     before = copied(update)

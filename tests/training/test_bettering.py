@@ -5,17 +5,16 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqloom.tasks.contract import Metric
-from seqloom.training.bettering import is_better, judge
-from seqloom.training.standing import Standing
+from seqloom.tasks.task import Metric
+from seqloom.training.state import TrainingState, is_better, judge
 
 ACCURACY, ERROR = Metric("accuracy"), Metric("mse", higher_is_better=False)
 VALUES = st.floats(0, 1) | st.sampled_from([0.0, 1.0])
 
 
-def seen(metric: Metric, *looks: tuple[float, float], patience: int = 100) -> tuple[Standing, list[bool]]:
+def seen(metric: Metric, *looks: tuple[float, float], patience: int = 100) -> tuple[TrainingState, list[bool]]:
     """Where a run stands after looks with these values and losses, and which of them were the best so far."""
-    standing, better = Standing(), []
+    standing, better = TrainingState(), []
     for step, (value, loss) in enumerate(looks, 1):
         standing.step = step
         better.append(judge(metric, {metric.name: value, "loss": loss}, standing, 0.1)[0])
@@ -53,7 +52,7 @@ def test_the_best_is_the_first_of_the_best_by_score_and_then_by_loss(looks: list
 
 
 def test_without_a_dev_part_the_last_weights_are_the_best() -> None:
-    standing = Standing(step=3)
+    standing = TrainingState(step=3)
     assert judge(ACCURACY, {}, standing, 0.1) == (True, True) and standing.best is not None and standing.best.step == 3
 
 

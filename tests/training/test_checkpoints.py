@@ -18,12 +18,12 @@ from torch import Tensor
 from checkpoint_common import ALONE, Together, checkpoint, in_processes, same
 from durable_common import QUICK, flipped, listing
 from durable_faults import ERRORS, FailingFiles, Recorder, crash_states, read_tree, write_tree
-from seqloom import durable
-from seqloom.durable import folders
+from seqloom import files as durable
 from seqloom.errors import ConfigError, DamagedError, DurableError
-from seqloom.training import checkpoints
-from seqloom.training.checkpoints import Checkpoint, estimated_bytes, newest, read, retain, save
-from seqloom.training.sharding import Part, Place
+from seqloom.files import folders
+from seqloom.training import checkpoint as checkpoints
+from seqloom.training.checkpoint import Checkpoint, estimated_bytes, newest, read, retain, save
+from seqloom.training.distributed import ShardPart, ShardPlace
 
 SOME_ERRORS = [ERRORS[0], *(pytest.param(code, marks=pytest.mark.slow) for code in ERRORS[1:])]
 
@@ -362,10 +362,10 @@ def sharded(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path, int], list]:
     """Saves a checkpoint in so many processes, each with its rows of every tensor that has some."""
     here = threading.local()
 
-    def part_of(tensors: dict[str, Tensor]) -> Part:
+    def part_of(tensors: dict[str, Tensor]) -> ShardPart:
         cut = {name: rows_of(here.ranks, tensor) for name, tensor in tensors.items() if tensor.ndim}
-        places = {name: Place(first, tuple(tensors[name].shape)) for name, (first, _) in cut.items()}
-        return Part({name: cut[name][1] if name in cut else tensors[name] for name in tensors}, places)
+        places = {name: ShardPlace(first, tuple(tensors[name].shape)) for name, (first, _) in cut.items()}
+        return ShardPart({name: cut[name][1] if name in cut else tensors[name] for name in tensors}, places)
 
     def work(folder: Path, step: int, ranks: Together) -> Path:
         here.ranks = ranks

@@ -12,18 +12,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from seqloom.config.training import LinearConfig, PlateauConfig
-from seqloom.tasks.contract import Metric
-from seqloom.tasks.judging import Evaluation
-from seqloom.training.bettering import judge
-from seqloom.training.checkpoints import read_standing, steps
-from seqloom.training.choice import CheckpointChoice, is_as_good
+from seqloom.tasks.evaluation import Evaluation
+from seqloom.tasks.task import Metric
+from seqloom.training.checkpoint import read_standing, steps
 from seqloom.training.devices import choose_device
-from seqloom.training.front import train_run
+from seqloom.training.distributed import Alone
+from seqloom.training.events import Report, Saved, Validated
 from seqloom.training.pages.scores import read_scores
-from seqloom.training.ranks import Alone
-from seqloom.training.reports import Report, Saved, Validated
-from seqloom.training.standing import Standing
-from seqloom.training.validating import Look
+from seqloom.training.run import train_run
+from seqloom.training.state import TrainingState, judge
+from seqloom.training.validation import CheckpointChoice, Validation, is_as_good
 from training_common import ScriptedLooks, ended, only, resolved, run, write_data
 
 
@@ -93,14 +91,14 @@ def test_where_examples_tell_them_apart_the_loss_has_no_say() -> None:
 def chosen(looks: list[list[int]], rates: list[float], of: Any = ACCURACY) -> list[int]:
     """The step that is to be shipped after each look, numbered from 1."""
     session: Any = SimpleNamespace(task=of, ranks=Alone())
-    choice, standing, shipped = CheckpointChoice(session, None), Standing(), []
+    choice, standing, shipped = CheckpointChoice(session, None), TrainingState(), []
     for step, (right, rate) in enumerate(zip(looks, rates, strict=True), 1):
         standing.step = step
         rows = table(right)
         metrics = {name: float(value) for name, value in measure(rows.sum(axis=0)).items()}
         evaluation = Evaluation("classify", metrics, len(rows), rows, (), ids=tuple(map(str, range(len(rows)))))
         better, _ = judge(of.metric, metrics, standing, rate)
-        choice.take(Look(metrics, (), evaluation), standing, better, rate)
+        choice.take(Validation(metrics, (), evaluation), standing, better, rate)
         shipped.append(standing.chosen.step if standing.chosen else 0)
     return shipped
 
@@ -131,9 +129,9 @@ def test_of_a_handful_of_examples_the_best_is_chosen() -> None:
 
 def test_rows_that_are_not_finite_leave_the_choice_to_the_best() -> None:
     session: Any = SimpleNamespace(task=ACCURACY, ranks=Alone())
-    choice, standing = CheckpointChoice(session, None), Standing(step=1)
+    choice, standing = CheckpointChoice(session, None), TrainingState(step=1)
     rows = table(right(30), math.inf)
-    look = Look({"accuracy": 0.75}, (), Evaluation("classify", {}, 40, rows, (), ids=tuple(map(str, range(40)))))
+    look = Validation({"accuracy": 0.75}, (), Evaluation("classify", {}, 40, rows, (), ids=tuple(map(str, range(40)))))
     judge(ACCURACY.metric, look.metrics, standing, 2.0)
     assert choice.take(look, standing, True, 2.0) and not choice.tensors()  # a checkpoint would refuse them
     standing.step = 2
@@ -142,14 +140,14 @@ def test_rows_that_are_not_finite_leave_the_choice_to_the_best() -> None:
 
 def test_of_the_weights_of_a_step_and_a_mean_the_better_one_is_chosen() -> None:
     session: Any = SimpleNamespace(task=ACCURACY, ranks=Alone())
-    choice, standing = CheckpointChoice(session, None), Standing()
+    choice, standing = CheckpointChoice(session, None), TrainingState()
 
     def taken(step: int, count: int, rate: float) -> bool:
         standing.step, rows = step, table(right(count))
         metrics = {"accuracy": count / 40, "loss": 1.0}
         evaluation = Evaluation("classify", metrics, 40, rows, (), ids=tuple(map(str, range(40))))
         better, _ = judge(ACCURACY.metric, metrics, standing, rate)
-        return choice.take(Look(metrics, (), evaluation), standing, better, rate)
+        return choice.take(Validation(metrics, (), evaluation), standing, better, rate)
 
     assert taken(10, 31, 2.0) and taken(20, 30, 1.0)
     assert not taken(20, 30, 1.0) and taken(20, 31, 1.0)  # equal, then better

@@ -11,12 +11,13 @@ from typer.testing import CliRunner
 from seqloom.cli import app
 from seqloom.config.data import DataConfig, EncodingConfig, RandomSplit
 from seqloom.config.training import ByLengthConfig
+from seqloom.data.batches import sizes_of
+from seqloom.data.check import look
 from seqloom.data.order import Order
 from seqloom.data.problems import Ledger
-from seqloom.data.report.looking import look
-from seqloom.data.sizes import sizes_of
-from seqloom.loaded import load
-from seqloom.training.front import Wishes, resolve
+from seqloom.inference.model import load
+from seqloom.training.resolve import resolve
+from seqloom.training.wishes import Wishes
 from training_common import run, write_data
 
 

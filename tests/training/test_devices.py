@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from seqloom.errors import ConfigError
 from seqloom.training.devices import CUBLAS, Device, choose_device, describe, deterministic, environment
-from seqloom.training.ranks import Alone
+from seqloom.training.distributed import Alone
 from update_common import PLAIN
 
 

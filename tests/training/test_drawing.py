@@ -6,9 +6,9 @@ from contextlib import nullcontext
 import pytest
 import torch
 
-from seqloom.training import update as update_module
-from seqloom.training.drawing import drawing, seed_of
-from seqloom.training.standing import Standing
+from seqloom.training import step as update_module
+from seqloom.training.state import TrainingState
+from seqloom.training.step import drawing, seed_of
 from update_common import CASES, HERE, Case, assert_same, batch_of, copied, drawn, take, updating
 
 
@@ -43,7 +43,7 @@ def test_the_callers_generators_are_put_back_even_after_an_error() -> None:
 
 def two_steps(case: Case, disturbed: bool) -> dict[str, dict[str, torch.Tensor]]:
     batch = batch_of(case, 6)
-    update, standing = updating(drawn(case, dropout=0.5)), Standing(pieces=2)
+    update, standing = updating(drawn(case, dropout=0.5)), TrainingState(pieces=2)
     for number in range(2):
         if disturbed:
             torch.rand(number + 5)

@@ -9,13 +9,14 @@ import torch
 
 from seqloom import recipes
 from seqloom.config.blocks import DecoderBlockConfig
-from seqloom.config.changing import dropouts, with_dropout
+from seqloom.config.changes import dropouts, with_dropout
 from seqloom.config.data import DataConfig, RandomSplit
 from seqloom.config.inputs import TokensConfig
 from seqloom.config.models import AnyModel
 from seqloom.config.training import RunConfig
-from seqloom.training.front import Wishes, resolve
-from seqloom.types import Padded
+from seqloom.nn.types import Padded
+from seqloom.training.resolve import resolve
+from seqloom.training.wishes import Wishes
 from training_common import resolved, write_data
 
 VOCABULARY, HEIGHT = 9, 8

@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from seqloom.config.training import EpochsConfig, SecondsConfig, StepsConfig, SymbolsConfig
 from seqloom.errors import ConfigError
 from seqloom.tasks.classify import Classify
-from seqloom.training import checkpoints, loop, telling
+from seqloom.training import checkpoint, loop
+from seqloom.training import loop as telling
 from seqloom.training.clock import Clock
-from seqloom.training.folder import RunFolder
-from seqloom.training.ranks import Alone
-from seqloom.training.standing import Standing, Sums
-from seqloom.training.tallying import Seen, Tallies
+from seqloom.training.distributed import Alone
+from seqloom.training.run_folder import RunFolder
+from seqloom.training.state import LossSums, TrainingState
+from seqloom.training.step import Seen, Tallies
 from training_common import ended, run, write_data
 
 LENGTHS = [StepsConfig(count=4), EpochsConfig(count=1), SymbolsConfig(count=100), SecondsConfig(count=4)]
@@ -114,7 +115,7 @@ def signalled(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
 
 def left(out: Path) -> dict[str, bytes]:
     """What equal runs have in common."""
-    newest = checkpoints.steps(out / "checkpoints")[-1]
+    newest = checkpoint.steps(out / "checkpoints")[-1]
     paths = [out / "metrics.jsonl", out / "model" / "model.safetensors", newest / "standing.json"]
     return {path.name: path.read_bytes() for path in [*paths, *newest.glob("*.safetensors")]}
 
@@ -164,7 +165,7 @@ def another_plan(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def order(out: Path) -> str:
-    found, _ = checkpoints.newest(out / "checkpoints", Alone())
+    found, _ = checkpoint.newest(out / "checkpoints", Alone())
     assert found is not None
     return found.standing.order
 
@@ -200,9 +201,9 @@ def test_what_steps_come_to_does_not_depend_on_when_somebody_looked(
     assert summed(norms, weights, {len(norms)}) == summed(norms, weights, {min(cut, len(norms)), len(norms)})
 
 
-def summed(norms: list[float], weights: list[float], looks: set[int]) -> Sums:
+def summed(norms: list[float], weights: list[float], looks: set[int]) -> LossSums:
     """The sums of a run whose steps have these norms, when somebody looks behind some of them."""
-    tallies, standing = Tallies(1.0, Alone(), torch.device("cpu")), Standing()
+    tallies, standing = Tallies(1.0, Alone(), torch.device("cpu")), TrainingState()
     for number, (norm, weight) in enumerate(zip(norms, weights, strict=False), 1):
         seen = Seen(torch.tensor(norm), torch.tensor(weight), torch.tensor(norm * 3), torch.zeros(()))
         tallies.add(seen, torch.zeros(()), (7, 5), stop=False)

@@ -11,26 +11,21 @@ import torch
 
 from checkpoint_common import ALONE, HERE, checkpoint
 from durable_common import QUICK, listing
-from seqloom import durable, recipes
+from seqloom import files, recipes
 from seqloom.config.data import BadRows, DataConfig, EncodingConfig
 from seqloom.config.inputs import TokensConfig
-from seqloom.config.text import CharactersConfig
-from seqloom.config.training import (
-    ConstantConfig,
-    EpochsConfig,
-    RunConfig,
-    StepsConfig,
-    TrainingConfig,
-)
+from seqloom.config.tokenizers import CharactersConfig
+from seqloom.config.training import ConstantConfig, EpochsConfig, RunConfig, StepsConfig, TrainingConfig
 from seqloom.data.schema import Schema
 from seqloom.errors import ConfigError, DamagedError, DurableError
-from seqloom.tasks.contract import Meaning
-from seqloom.training import checkpoints, folder, run_changes
+from seqloom.tasks.task import Meaning
+from seqloom.training import changes as run_changes
+from seqloom.training import checkpoint as checkpoints
+from seqloom.training import run_folder
+from seqloom.training.changes import changed_environment
 from seqloom.training.devices import Device
-from seqloom.training.folder import DataFacts, RunFolder
-from seqloom.training.places import require_place
-from seqloom.training.run_changes import changed_environment
-from seqloom.training.standing import Environment
+from seqloom.training.run_folder import DataFacts, RunFolder, require_place
+from seqloom.training.state import Environment
 
 CPU = Device(torch.device("cpu"))
 FACTS = DataFacts(
@@ -145,7 +140,7 @@ def test_another_run_is_refused_with_both_values_and_a_free_folder(kept: RunFold
     changes, message = REFUSED[name]
     with pytest.raises(ConfigError, match=rf"run holds another run: .*{message}.*new folder: .*run-3") as raised:
         start(run, **changes)
-    assert "more" in str(raised.value) or str(raised.value).count(" is now ") <= folder.SHOWN
+    assert "more" in str(raised.value) or str(raised.value).count(" is now ") <= run_folder.SHOWN
     assert (run.path / "config.toml").read_bytes() == before
 
 
@@ -170,7 +165,7 @@ def test_all_that_changed_is_told_at_once(kept: RunFolder) -> None:
 def test_twin_without_the_comparison_another_rate_goes_on_silently(
     run: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(folder, "changed_settings", lambda *_: ())
+    monkeypatch.setattr(run_folder, "changed_settings", lambda *_: ())
     assert start(run, trained(rate=0.5)) == ()
 
 
@@ -312,7 +307,7 @@ def test_a_damaged_vocabulary_or_data_file_is_told(run: RunFolder) -> None:
 
 
 def test_leftovers_of_a_crash_are_recovered_at_the_next_start(run: RunFolder) -> None:
-    durable.replace_folder(run.model, {"a": b"1"}, files=QUICK)
+    files.replace_folder(run.model, {"a": b"1"}, files=QUICK)
     run.model.rename(run.path / ".model.old-0123456789abcdef")  # killed between the two renames
     (run.path / ".config.toml.tmp-0123456789abcdef").write_text("half")
     checkpoints.save(run.checkpoints, checkpoint(10), ALONE, files=QUICK)
@@ -320,7 +315,7 @@ def test_leftovers_of_a_crash_are_recovered_at_the_next_start(run: RunFolder) ->
     step.rename(run.checkpoints / ".step-00000010.old-0123456789abcdef")
     (run.checkpoints / ".step-00000020.partial-0123456789abcdef").mkdir()
     start(run)
-    assert durable.verify_folder(run.model) and durable.verify_folder(step)
+    assert files.verify_folder(run.model) and files.verify_folder(step)
     assert not [*run.path.glob(".*"), *run.checkpoints.glob(".*")]
 
 
@@ -363,7 +358,7 @@ def test_twin_a_configuration_written_first_makes_half_a_run_look_whole(
     begin = RunFolder._begin
 
     def config_first(self: RunFolder, config: RunConfig, *others: Any) -> None:
-        durable.write_file(self.path / "config.toml", config.to_toml())
+        files.write_file(self.path / "config.toml", config.to_toml())
         begin(self, config, *others)
 
     with monkeypatch.context() as patched:

@@ -9,23 +9,24 @@ import msgspec
 import pytest
 import torch
 
-from seqloom import durable
+from seqloom import files
 from seqloom.config.data import ColumnSplit, DataConfig, RandomSplit
 from seqloom.config.training import AnyLength, EpochsConfig, LinearConfig, StepsConfig, StreamsConfig, SymbolsConfig
-from seqloom.data import sealing
-from seqloom.data.front import load_data
+from seqloom.data import dataset as sealing
+from seqloom.data.check import load_data
 from seqloom.data.schema import PARTS
 from seqloom.errors import ConfigError, HeldError, RejectedError
-from seqloom.recipes import SIZES
-from seqloom.tasks.choosing import BY_TARGET
-from seqloom.tasks.contract import Task
-from seqloom.training import defaults, front, resolving
-from seqloom.training.calling import LENGTHS, settings_of
-from seqloom.training.folder import RunFolder
-from seqloom.training.front import Resolved, Trained, Wishes, resolve, train
-from seqloom.training.places import Home
-from seqloom.training.resolving import class_weights
-from seqloom.training.run_changes import OtherRunError, changed
+from seqloom.recipes.bodies import SIZES
+from seqloom.tasks.registry import BY_TARGET
+from seqloom.tasks.task import Task
+from seqloom.training import defaults
+from seqloom.training import resolve as resolving
+from seqloom.training import run as front
+from seqloom.training.changes import OtherRunError, changed
+from seqloom.training.resolve import Resolved, class_weights, resolve
+from seqloom.training.run import Trained, train
+from seqloom.training.run_folder import Home, RunFolder
+from seqloom.training.wishes import LENGTHS, Wishes, settings_of
 from training_common import BASE, ended, resolved, run, write_data
 
 NO_DATA = b"\xff\xfe not a table \x00"
@@ -318,7 +319,7 @@ def test_a_run_that_has_ended_is_no_tuple() -> None:
 
 def test_a_folder_in_use_is_refused_before_data_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "run"
-    with durable.hold(out):
+    with files.hold(out):
         with pytest.raises(HeldError, match="in use by process"):
             train("nowhere.csv", out=out)
         monkeypatch.setattr(Home, "require_room", lambda _: None)  # the twin

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from seqloom import durable
+from seqloom import files
 from seqloom.errors import DamagedError, DurableError
-from seqloom.training import journal as journal_module
-from seqloom.training.journal import EVENTS, METRICS, Journal
-from seqloom.training.reports import Begun, Ended, Noticed, Pace, Report, Sample, Saved, Stepped, Validated
-from seqloom.training.standing import Environment
+from seqloom.training import log as journal_module
+from seqloom.training.events import Begun, Ended, Noticed, Pace, Report, Sample, Saved, Stepped, Validated
+from seqloom.training.log import EVENTS, METRICS, Journal
+from seqloom.training.state import Environment
 
 ENVIRONMENT = Environment(
     seqloom="0", torch="2", python="3", device="cpu", capability="AVX2", threads=1, ranks=1, sharded=False
@@ -48,7 +48,7 @@ def kept(folder: Path, reports: Iterator[Report], lines: int = 0) -> Journal:
 
 
 def kinds(path: Path) -> list[str]:
-    return [record["kind"] for record in durable.read_lines(path).records]
+    return [record["kind"] for record in files.read_lines(path).records]
 
 
 def test_equal_runs_on_machines_of_different_speed_leave_equal_metrics(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_without_dropping_the_later_lines_a_resumed_run_would_tell_steps_twice(
     monkeypatch.setattr(journal_module, "_keep", lambda *_: None)
     kept(tmp_path, run(1, 15, 1.0))
     kept(tmp_path, run(11, 30, 1.0), lines=11)
-    steps = [record["step"] for record in durable.read_lines(tmp_path / METRICS).records if record["kind"] == "step"]
+    steps = [record["step"] for record in files.read_lines(tmp_path / METRICS).records if record["kind"] == "step"]
     assert steps.count(12) == 2
 
 
@@ -91,7 +91,7 @@ def test_a_line_that_a_crash_tore_is_dropped(tmp_path: Path) -> None:
     path.write_bytes(whole[:-5])
     journal = kept(tmp_path, iter([stepped(11)]), lines=10)
     assert journal.lines == 11
-    assert not durable.read_lines(path).torn
+    assert not files.read_lines(path).torn
 
 
 def test_each_kind_of_report_goes_to_its_file(tmp_path: Path) -> None:
@@ -99,10 +99,10 @@ def test_each_kind_of_report_goes_to_its_file(tmp_path: Path) -> None:
     kept(tmp_path, iter([*run(10, 10, 1.0), notice]))
     assert kinds(tmp_path / METRICS) == ["step", "validation", "end"]
     assert kinds(tmp_path / EVENTS) == ["begun", "pace", "pace", "saved", "ended", "notice"]
-    begun, *_, last = durable.read_lines(tmp_path / EVENTS).records
+    begun, *_, last = files.read_lines(tmp_path / EVENTS).records
     assert begun["environment"]["device"] == "cpu" and begun["when"].startswith("20")
     assert (last["code"], last["fix"]) == ("memory.halved", "--pieces 2")
-    step = durable.read_lines(tmp_path / METRICS).records[0]
+    step = files.read_lines(tmp_path / METRICS).records[0]
     assert list(step)[:5] == ["kind", "step", "epoch", "share", "loss"]
     assert not {"pace", "when", "seconds"} & set(step)
 
@@ -117,7 +117,7 @@ def test_a_number_that_is_not_finite_is_null(tmp_path: Path, value: float) -> No
 def test_a_sample_of_a_million_characters_or_of_half_a_character_is_still_a_line(tmp_path: Path) -> None:
     samples = (Sample("x" * 1_000_000, "\ud800", "y", False),)
     kept(tmp_path, iter([Validated(1, 0, {}, False, False, samples, pace(1.0))]))
-    (sample,) = durable.read_lines(tmp_path / METRICS).records[0]["samples"]
+    (sample,) = files.read_lines(tmp_path / METRICS).records[0]["samples"]
     assert len(sample["input"]) == 500 and sample["said"] == "?"
 
 
@@ -128,13 +128,13 @@ def test_a_thousand_steps_in_a_second_are_synced_together_and_before_a_checkpoin
     for step in range(2, 1_000):
         hour[0] += 0.001
         journal.take(stepped(step))
-    assert len(durable.read_lines(tmp_path / METRICS).records) == 1 and journal.lines == 999
+    assert len(files.read_lines(tmp_path / METRICS).records) == 1 and journal.lines == 999
     hour[0] -= 3_600  # a clock that is set back holds nothing up
     journal.take(stepped(1_000))
-    assert len(durable.read_lines(tmp_path / METRICS).records) == 1_000
+    assert len(files.read_lines(tmp_path / METRICS).records) == 1_000
     journal.take(stepped(1_001))
     journal.flush()
-    assert len(durable.read_lines(tmp_path / METRICS).records) == 1_001
+    assert len(files.read_lines(tmp_path / METRICS).records) == 1_001
 
 
 def test_a_full_disk_stops_no_step_is_told_at_the_checkpoint_and_loses_no_line(
@@ -151,7 +151,7 @@ def test_a_full_disk_stops_no_step_is_told_at_the_checkpoint_and_loses_no_line(
             journal.flush()
     journal.take(stepped(2))
     journal.flush()
-    assert [record["step"] for record in durable.read_lines(tmp_path / METRICS).records] == [1, 2]
+    assert [record["step"] for record in files.read_lines(tmp_path / METRICS).records] == [1, 2]
 
 
 def test_a_log_shorter_than_its_checkpoint_knew_is_refused(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from seqloom.training.kernel_caches import CAPACITIES, few_kernels
+from seqloom.training.memory import CAPACITIES, few_kernels
 
 STEPS, WARM = 200, 25
 MOST = 14  # MB
@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 import seqloom.cli
 from seqloom.config.training import ByLengthConfig
-from seqloom.training.update import Update
+from seqloom.training.step import Update
 
 def anonymous():
     lines = Path("/proc/self/smaps_rollup").read_text().split("\\n")

@@ -15,13 +15,15 @@ import pytest
 
 from durable_common import QUICK
 from durable_faults import ERRORS, FailingFiles
-from seqloom.durable import FileLayer, hold, holding
 from seqloom.errors import DurableError
+from seqloom.files import lock as holding
+from seqloom.files.disk import FileLayer
+from seqloom.files.lock import hold
 
 HOLDER = """if True:
     import sys, time
     from pathlib import Path
-    from seqloom.durable import hold
+    from seqloom.files import hold
     with hold(Path(sys.argv[1])):
         print("held", flush=True)
         time.sleep(60)
@@ -34,7 +36,7 @@ RACES = """if True:
     from contextlib import nullcontext
     from pathlib import Path
     from durable_common import QUICK
-    from seqloom.durable import append_line, begin_shared, hold, put_shared, read_folder, read_lines, seal_shared
+    from seqloom.files import append_line, begin_shared, hold, put_shared, read_folder, read_lines, seal_shared
     from seqloom.errors import DurableError
 
     def train(run, free):
@@ -147,7 +149,7 @@ def test_a_child_that_outlives_its_parent_does_not_keep_the_lock(tmp_path: Path)
     script = """if True:
         import os, sys, time
         from pathlib import Path
-        from seqloom.durable import hold
+        from seqloom.files import hold
         with hold(Path(sys.argv[1])):
             child = os.fork()
             if child == 0:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from seqloom import durable
+from seqloom import files
 from seqloom.bundle import read_bundle
 from seqloom.config.training import (
     ConstantConfig,
@@ -20,13 +20,13 @@ from seqloom.config.training import (
     SymbolsConfig,
 )
 from seqloom.errors import DurableError
+from seqloom.nn.types import Loss
 from seqloom.tasks.classify import Classify
-from seqloom.training import checkpoints, loop
+from seqloom.training import checkpoint, loop
 from seqloom.training.devices import choose_device
-from seqloom.training.front import train_run
-from seqloom.training.ranks import Alone
-from seqloom.training.reports import Begun, Ended, Noticed, Saved, Stepped, Validated
-from seqloom.types import Loss
+from seqloom.training.distributed import Alone
+from seqloom.training.events import Begun, Ended, Noticed, Saved, Stepped, Validated
+from seqloom.training.run import train_run
 from training_common import ScriptedLooks, ended, only, resolved, run, write_data
 
 
@@ -35,8 +35,8 @@ def data(tmp_path: Path) -> Path:
     return write_data(tmp_path)
 
 
-def newest(out: Path) -> checkpoints.Checkpoint:
-    found, skipped = checkpoints.newest(out / "checkpoints", Alone())
+def newest(out: Path) -> checkpoint.Checkpoint:
+    found, skipped = checkpoint.newest(out / "checkpoints", Alone())
     assert found is not None and not skipped
     return found
 
@@ -58,10 +58,8 @@ def test_the_shipped_model_is_the_best_one(tmp_path: Path, data: Path) -> None:
     looked = {one.step: one.metrics["accuracy"] for one in only(reports, Validated)}
     best = ended(reports).best_step
     assert looked[best] == max(looked.values())
-    path = next(
-        path for path in checkpoints.steps(tmp_path / "run" / "checkpoints") if path.name.endswith(f"{best:08}")
-    )
-    there = checkpoints.read(path, Alone()).tensors["model"]
+    path = next(path for path in checkpoint.steps(tmp_path / "run" / "checkpoints") if path.name.endswith(f"{best:08}"))
+    there = checkpoint.read(path, Alone()).tensors["model"]
     assert all(
         torch.equal(there[name], tensor) for name, tensor in read_bundle(tmp_path / "run" / "model").weights.items()
     )
@@ -78,7 +76,7 @@ def test_of_two_validations_that_noise_cannot_tell_apart_the_later_one_is_shippe
     ):
         looks.says(*wrong)
         run(tmp_path / name, data, keep=9, schedule=schedule)
-        there = checkpoints.read(tmp_path / name / "checkpoints" / f"step-{step:08}", Alone()).tensors["model"]
+        there = checkpoint.read(tmp_path / name / "checkpoints" / f"step-{step:08}", Alone()).tensors["model"]
         shipped = read_bundle(tmp_path / name / "model").weights
         assert all(torch.equal(there[key], tensor) for key, tensor in shipped.items()), name
 
@@ -129,13 +127,13 @@ def test_what_was_reported_is_logged_also_when_nobody_reads_on(tmp_path: Path, d
     reports = train_run(tmp_path / "run", resolved(data), device=choose_device("cpu", "float32"), workers=0)
     seen = [next(reports) for _ in range(4)]
     reports.close()
-    steps = [one for one in durable.read_lines(tmp_path / "run" / "metrics.jsonl").records if one["kind"] == "step"]
+    steps = [one for one in files.read_lines(tmp_path / "run" / "metrics.jsonl").records if one["kind"] == "step"]
     assert [one["step"] for one in steps] == [one.step for one in only(seen, Stepped)] == [5, 10]
 
 
 def test_what_was_reported_is_what_is_logged(tmp_path: Path, data: Path) -> None:
     reports = run(tmp_path / "run", data)
-    records = durable.read_lines(tmp_path / "run" / "metrics.jsonl").records
+    records = files.read_lines(tmp_path / "run" / "metrics.jsonl").records
     steps = [record for record in records if record["kind"] == "step"]
     assert [one["loss"] for one in steps] == [one.loss for one in only(reports, Stepped)]
     looks = [record for record in records if record["kind"] == "validation"]
@@ -175,7 +173,7 @@ def test_three_steps_in_a_row_that_are_not_finite_end_the_run_and_name_the_examp
     Spoiled(monkeypatch, 12, 1_000)
     reports = run(tmp_path / "run", data)
     assert (ended(reports).why, ended(reports).step, ended(reports).exit_code) == ("not-finite", 14, 5)
-    examples = durable.read_lines(tmp_path / "run" / "bad_batch.jsonl").records
+    examples = files.read_lines(tmp_path / "run" / "bad_batch.jsonl").records
     assert {one["step"] for one in examples} >= {12, 13, 14}
     assert all(one["file"].endswith("data.csv") and one["line"] > 1 and one["input"] for one in examples)
     assert newest(tmp_path / "run").standing.step == 10
@@ -200,7 +198,7 @@ def test_weights_that_are_not_finite_are_never_saved(
 def test_a_full_disk_is_told_and_the_third_time_ends_the_run(
     tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    save, tries = checkpoints.save, []
+    save, tries = checkpoint.save, []
 
     def full(*given: Any, **named: Any) -> Path:
         tries.append(1)
@@ -208,7 +206,7 @@ def test_a_full_disk_is_told_and_the_third_time_ends_the_run(
             raise DurableError("cannot write: No space left on device (ENOSPC)", fix="free space")
         return save(*given, **named)
 
-    monkeypatch.setattr(checkpoints, "save", full)
+    monkeypatch.setattr(checkpoint, "save", full)
     reports = run(tmp_path / "run", data, length=StepsConfig(count=100))
     assert (ended(reports).why, ended(reports).exit_code, ended(reports).step) == ("disk", 4, 40)
     assert [bool(one.problem) for one in only(reports, Saved)] == [False, True, True, True]
@@ -216,7 +214,7 @@ def test_a_full_disk_is_told_and_the_third_time_ends_the_run(
 
 
 def test_one_failed_save_does_not_end_a_run(tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    save, tries = checkpoints.save, []
+    save, tries = checkpoint.save, []
 
     def once(*given: Any, **named: Any) -> Path:
         tries.append(1)
@@ -224,7 +222,7 @@ def test_one_failed_save_does_not_end_a_run(tmp_path: Path, data: Path, monkeypa
             raise DurableError("cannot write", fix="free space")
         return save(*given, **named)
 
-    monkeypatch.setattr(checkpoints, "save", once)
+    monkeypatch.setattr(checkpoint, "save", once)
     reports = run(tmp_path / "run", data)
     assert ended(reports).why == "done"
     assert [one.code for one in only(reports, Noticed)] == ["disk.save"]
@@ -256,7 +254,7 @@ def test_the_test_part_is_not_there_while_training(data: Path) -> None:
 
 
 def test_the_configuration_that_is_written_is_the_run(tmp_path: Path, data: Path) -> None:
-    from seqloom.training.folder import RunFolder
+    from seqloom.training.run_folder import RunFolder
 
     found = resolved(data)
     list(train_run(tmp_path / "run", found, workers=0))

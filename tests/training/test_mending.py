@@ -13,12 +13,12 @@ import torch
 
 from seqloom.bundle import read_bundle
 from seqloom.config.training import StepsConfig
-from seqloom.durable import disk
 from seqloom.errors import DamagedError, DurableError
-from seqloom.training import checkpoints, loop, shipping
-from seqloom.training.front import train_run
-from seqloom.training.ranks import Alone
-from seqloom.training.reports import Noticed, Report, Saved, Validated
+from seqloom.files import disk
+from seqloom.training import best_model, checkpoint, loop
+from seqloom.training.distributed import Alone
+from seqloom.training.events import Noticed, Report, Saved, Validated
+from seqloom.training.run import train_run
 from training_common import ended, only, resolved, write_data
 from training_common import run as run_with
 
@@ -65,7 +65,7 @@ def shipped(out: Path) -> dict[str, torch.Tensor]:
 
 def kept(out: Path, step: int) -> dict[str, torch.Tensor]:
     """The weights of a checkpoint that are shipped: averages where it has them."""
-    tensors = checkpoints.read(out / "checkpoints" / f"step-{step:08d}", Alone()).tensors
+    tensors = checkpoint.read(out / "checkpoints" / f"step-{step:08d}", Alone()).tensors
     return tensors["model"] | tensors.get("average", {})
 
 
@@ -122,7 +122,7 @@ def test_a_disk_that_is_full_for_good_lets_three_saves_fail_and_ends_the_run_wit
             )
     assert [bool(one.problem) for one in only(reports, Saved)] == [False, True, True, True]
     assert (ended(reports).why, ended(reports).exit_code, ended(reports).step) == ("disk", 4, 8)
-    found, skipped = checkpoints.newest(tmp_path / "run" / "checkpoints", Alone())
+    found, skipped = checkpoint.newest(tmp_path / "run" / "checkpoints", Alone())
     assert found is not None and found.standing.step == 2 and not skipped
     assert same(shipped(tmp_path / "run"), kept(tmp_path / "run", 2))
 
@@ -222,6 +222,6 @@ def test_a_damaged_checkpoint_is_left_out_of_the_mean_and_named(
 def test_without_the_guard_a_damaged_checkpoint_makes_the_run_unfinishable(
     tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shipping, "agreed", lambda _, work: (work(), ""))
+    monkeypatch.setattr(best_model, "agreed", lambda _, work: (work(), ""))
     with pytest.raises(DamagedError, match="step-00000004"):
         Harmed(going(tmp_path / "run", data, **AVERAGED), tmp_path / "run", step=4, after=6)

@@ -16,20 +16,22 @@ from seqloom.config.data import DataConfig
 from seqloom.config.heads import ClassHeadConfig, LabelsHeadConfig, MappedHead, NumberHeadConfig
 from seqloom.config.inputs import NgramsConfig, TfidfConfig, TokensConfig
 from seqloom.config.training import AdamWConfig, CosineConfig, EpochsConfig, NewtonConfig
-from seqloom.diagnosis.front import OF_STEPS, diagnose
-from seqloom.diagnosis.range_test import range_test
 from seqloom.errors import ConfigError
-from seqloom.inputs import Tfidf
-from seqloom.models import SequenceModel
-from seqloom.recipes import sequence_model
+from seqloom.experiments.doctor.diagnosis import OF_STEPS, diagnose
+from seqloom.experiments.doctor.range_test import range_test
+from seqloom.nn.inputs import Tfidf
+from seqloom.nn.models import SequenceModel
+from seqloom.nn.types import Batch, Loss, Padded
+from seqloom.recipes.shapes import sequence_model
 from seqloom.training.defaults import default_training
 from seqloom.training.devices import choose_device
-from seqloom.training.folder import RunFolder
-from seqloom.training.front import Resolved, Wishes, resolve, train_run
-from seqloom.training.newton import Point, Problem, Scored, Texts, newton_step
-from seqloom.training.ranks import Alone
-from seqloom.training.reports import Ended, Saved, Stepped, Validated
-from seqloom.types import Batch, Loss, Padded
+from seqloom.training.distributed import Alone
+from seqloom.training.events import Ended, Saved, Stepped, Validated
+from seqloom.training.newton import NewtonPoint, NewtonProblem, ScoredTexts, Texts, newton_step
+from seqloom.training.resolve import Resolved, resolve
+from seqloom.training.run import train_run
+from seqloom.training.run_folder import RunFolder
+from seqloom.training.wishes import Wishes
 
 VOCABULARY, TEXTS, CLASSES = 30, 60, 3
 TOLERANCE = 1e-6
@@ -99,9 +101,9 @@ def solved(
     source = fitted_input(texts, width=head.unmapped().answers)
     batch = Batch(padded(texts), targets, tuple(map(str, range(len(texts)))))
     found = Texts.of(source, [batch])
-    problem = Problem(Answered(), Scored(head.unmapped().build(1).double()), found, strength)  # type: ignore[arg-type]
+    problem = NewtonProblem(Answered(), ScoredTexts(head.unmapped().build(1).double()), found, strength)  # type: ignore[arg-type]
     count = head.unmapped().answers
-    place = problem.at(Point(torch.zeros(len(found.rows), count), torch.zeros(count)))
+    place = problem.at(NewtonPoint(torch.zeros(len(found.rows), count), torch.zeros(count)))
     for _ in range(30):
         place = newton_step(problem, place)
     weights = np.zeros((VOCABULARY, count))

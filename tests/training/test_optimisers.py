@@ -10,8 +10,8 @@ from torch.testing import assert_close
 
 from seqloom.config.training import AdamConfig, AdamWConfig, AnyOptimiser, SgdConfig
 from seqloom.errors import ConfigError
-from seqloom.training import optimisers
-from seqloom.training.optimisers import apply, build_optimiser, gradients_of, moments_of
+from seqloom.training import optimizers
+from seqloom.training.optimizers import apply, build_optimiser, gradients_of, moments_of
 from update_common import HERE, PLAIN
 
 ALL: dict[str, AnyOptimiser] = {
@@ -90,8 +90,8 @@ def test_a_step_that_is_held_back_changes_no_bit_even_if_it_is_the_first(name: s
 def test_it_does_not_matter_who_divides_and_who_holds_back(
     name: str, fused: tuple[str, ...], holding: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(optimisers, "FUSED", fused)
-    monkeypatch.setattr(optimisers, "HOLDING", holding)
+    monkeypatch.setattr(optimizers, "FUSED", fused)
+    monkeypatch.setattr(optimizers, "HOLDING", holding)
     test_ten_steps_equal_those_of_torch(name)
     test_a_step_that_is_held_back_changes_no_bit_even_if_it_is_the_first(name, True)
     test_a_step_that_is_held_back_changes_no_bit_even_if_it_is_the_first(name, False)
@@ -101,8 +101,8 @@ def test_without_filled_moments_a_first_step_held_back_would_leave_what_was_in_m
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """torch's SGD allocates its momentum without filling it, and a held back kernel fills nothing."""
-    monkeypatch.setattr(optimisers, "_fill", lambda _: None)
-    monkeypatch.setattr(optimisers, "HOLDING", ("cpu", "cuda"))
+    monkeypatch.setattr(optimizers, "_fill", lambda _: None)
+    monkeypatch.setattr(optimizers, "HOLDING", ("cpu", "cuda"))
     model = network()
     optimiser = build_optimiser(replace(PLAIN, optimiser=ALL["momentum"]), model)
     slopes(model, 0)

@@ -6,11 +6,12 @@ from typing import Any, cast
 import pytest
 
 from seqloom.config.data import DataConfig, EncodingConfig
-from seqloom.config.text import WordsConfig
-from seqloom.training import originals
-from seqloom.training.front import Wishes, resolve
-from seqloom.training.originals import inputs_shown
+from seqloom.config.tokenizers import WordsConfig
+from seqloom.training import validation
+from seqloom.training.resolve import resolve
 from seqloom.training.session import Session
+from seqloom.training.validation import inputs_shown
+from seqloom.training.wishes import Wishes
 
 TRAIN = "text,label\na good film,good\na bad film,bad\n"
 PAIRS = "premise,hypothesis,label\na cat,a pet,yes\na cat,a dog,no\n"
@@ -30,7 +31,7 @@ class Told:
         self.ranks, self.rank = self, rank
 
     def shown(self) -> list[str]:
-        originals._texts.cache_clear()
+        validation._texts.cache_clear()
         return inputs_shown(cast(Session, self), self.prepared.parts["dev"].tolist())
 
 
@@ -54,7 +55,7 @@ def test_where_the_file_is_large_or_gone_the_sample_is_shown_as_the_model_reads_
 ) -> None:
     told = Told(tmp_path, ".csv", TRAIN, "text,label\na fine film,good\n")
     with monkeypatch.context() as small:
-        small.setattr(originals, "MOST", 10)
+        small.setattr(validation, "MOST", 10)
         assert told.shown() == ["a <unknown> film"]
     assert told.shown() == ["a fine film"]
     (tmp_path / "dev.csv").unlink()
@@ -66,8 +67,8 @@ def test_files_are_read_once_for_a_run_and_not_where_every_word_is_known(
 ) -> None:
     told = Told(tmp_path, ".csv", TRAIN, "text,label\na fine film,good\na bad film,bad\n")
     assert told.shown() == ["a fine film", "a bad film"]
-    monkeypatch.setattr(originals, "open_data", None)
+    monkeypatch.setattr(validation, "open_data", None)
     rows = told.prepared.parts["dev"].tolist()
     assert inputs_shown(cast(Session, told), rows) == ["a fine film", "a bad film"]
-    originals._texts.cache_clear()
+    validation._texts.cache_clear()
     assert inputs_shown(cast(Session, told), rows[1:]) == ["a bad film"]

@@ -12,17 +12,18 @@ import msgspec
 import pytest
 
 from seqloom import recipes
-from seqloom.config.changing import with_setting
+from seqloom.config.changes import with_setting
 from seqloom.config.data import DataConfig, EncodingConfig
 from seqloom.config.inputs import TokensConfig
 from seqloom.config.models import AnyModel
-from seqloom.config.text import WordsConfig
+from seqloom.config.tokenizers import WordsConfig
 from seqloom.config.training import RunConfig, TrainingConfig
 from seqloom.data.schema import Schema
-from seqloom.durable import append_line, commit_folder, write_lines
 from seqloom.errors import DamagedError, DataError
-from seqloom.tasks.choosing import task_of
-from seqloom.tasks.contract import HeadSettings, Meaning
+from seqloom.files.folders import commit_folder
+from seqloom.files.jsonl import append_line, write_lines
+from seqloom.tasks.registry import task_of
+from seqloom.tasks.task import HeadSettings, Meaning
 from seqloom.text.tokenizer import fit
 from seqloom.training.pages import html as report_module
 from seqloom.training.pages.card import card_md
@@ -32,7 +33,7 @@ from seqloom.training.pages.paces import paces_of_steps
 from seqloom.training.pages.samples import followed
 from seqloom.training.pages.summary import RunSummary, summary_of
 from seqloom.training.pages.writing import write_pages
-from seqloom.training.vocabulary import vocabulary_of
+from seqloom.training.run_folder import vocabulary_of
 
 LABELS = ["glad", "angry", "שלום"]
 ENVIRONMENT = {

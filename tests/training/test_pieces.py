@@ -6,11 +6,11 @@ from torch import Tensor
 
 from seqloom.data.batches import packed_batch
 from seqloom.data.streams import Packs
-from seqloom.ragged import Ragged
-from seqloom.training import update as update_module
-from seqloom.training.pieces import cut, cut_state, elements_of, join_states, moved, rows_of, spans
-from seqloom.training.standing import Standing
-from seqloom.types import Batch, Loss, Padded, Pair, Subwords
+from seqloom.nn.types import Batch, Loss, Padded, Pair, Subwords
+from seqloom.text.ragged import Ragged
+from seqloom.training import step as update_module
+from seqloom.training.micro_batches import cut, cut_state, elements_of, join_states, moved, rows_of, spans
+from seqloom.training.state import TrainingState
 from update_common import CASES, HERE, PLAIN, Asked, batch_of, drawn, ragged, take, updating
 
 MOST = 1e-5  # relative to the largest entry, float32
@@ -19,7 +19,7 @@ MOST = 1e-5  # relative to the largest entry, float32
 def gradients(name: str, pieces: int, rows: int = 64) -> dict[str, Tensor]:
     case = CASES[name]
     model = drawn(case)
-    take(updating(model), batch_of(case, rows), Standing(pieces=pieces))
+    take(updating(model), batch_of(case, rows), TrainingState(pieces=pieces))
     return {name: weight.grad.clone() for name, weight in model.named_parameters()}
 
 
@@ -109,7 +109,7 @@ def test_a_batch_without_any_weight_changes_nothing_but_the_moments() -> None:
             return Loss(loss.total * 0, loss.weight * 0), None
 
     case = CASES["classify, lstm"]
-    update, standing = updating(drawn(case), task=Weightless()), Standing()
+    update, standing = updating(drawn(case), task=Weightless()), TrainingState()
     take(update, batch_of(case, 4), standing)
     tally = update.read()
     assert (tally.loss, tally.weight, tally.norm, tally.skipped) == (0.0, 0.0, 0.0, 0)

@@ -18,7 +18,7 @@ from seqloom.config.training import (
     TrainingConfig,
 )
 from seqloom.training.schedules import plateau, rate_at
-from seqloom.training.standing import Standing
+from seqloom.training.state import TrainingState
 
 ALL: list[AnySchedule] = [
     ConstantConfig(),
@@ -81,7 +81,7 @@ def test_inverse_root_is_the_schedule_of_the_transformer() -> None:
 
 
 def test_a_plateau_shrinks_the_rate_after_so_many_validations_in_a_row_that_were_not_better() -> None:
-    config, standing = TrainingConfig(rate=1.0, schedule=PlateauConfig(factor=0.5, patience=2)), Standing()
+    config, standing = TrainingConfig(rate=1.0, schedule=PlateauConfig(factor=0.5, patience=2)), TrainingState()
     factors = []
     for better in (True, False, True, False, False, False, False, True):
         plateau(config, standing, better)
@@ -91,7 +91,7 @@ def test_a_plateau_shrinks_the_rate_after_so_many_validations_in_a_row_that_were
 
 
 def test_other_schedules_ignore_plateaus() -> None:
-    standing = Standing()
+    standing = TrainingState()
     for _ in range(9):
         plateau(TrainingConfig(), standing, False)
     assert (standing.factor, standing.plateau) == (1.0, 0)

@@ -7,8 +7,8 @@ from torch import nn
 from seqloom import recipes
 from seqloom.bundle import Bundle
 from seqloom.errors import ConfigError
-from seqloom.training.standing import Standing
-from seqloom.training.starting import freeze, start_from
+from seqloom.training.initialization import freeze, start_from
+from seqloom.training.state import TrainingState
 from update_common import CASES, HERE, TOKENS, batch_of, drawn, take, updating
 
 CASE = CASES["classify, lstm"]
@@ -68,7 +68,7 @@ def test_frozen_weights_are_bit_for_bit_the_same_after_training() -> None:
     model = drawn(CASE)
     (said,) = freeze(model, ["encoder.*"])
     before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
-    update, standing = updating(model), Standing()
+    update, standing = updating(model), TrainingState()
     for seed in range(3):
         take(update, batch_of(CASE, 5, seed=seed), standing)
     changed = {name for name, weight in model.named_parameters() if not torch.equal(weight, before[name])}
@@ -79,7 +79,7 @@ def test_frozen_weights_are_bit_for_bit_the_same_after_training() -> None:
 def test_without_freezing_they_change() -> None:
     model = drawn(CASE)
     before = {name: weight.detach().clone() for name, weight in model.encoder.named_parameters()}
-    take(updating(model), batch_of(CASE, 5), Standing())
+    take(updating(model), batch_of(CASE, 5), TrainingState())
     assert all(not torch.equal(weight, before[name]) for name, weight in model.encoder.named_parameters())
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from seqloom.errors import DurableError
 from seqloom.training import tensorboard as module
-from seqloom.training.reports import Ended, Pace, Report, Stepped, Validated
+from seqloom.training.events import Ended, Pace, Report, Stepped, Validated
 from seqloom.training.tensorboard import Events, crc32c, record
 
 PACE = Pace(1.0, 100.0, 0.0, 1, None)

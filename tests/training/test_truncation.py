@@ -8,10 +8,10 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from seqloom import recipes
-from seqloom.training import update as update_module
-from seqloom.training.pieces import moved
-from seqloom.training.standing import Standing
-from seqloom.types import Batch, Loss, Padded, map_state
+from seqloom.nn.types import Batch, Loss, Padded, map_state
+from seqloom.training import step as update_module
+from seqloom.training.micro_batches import moved
+from seqloom.training.state import TrainingState
 from update_common import CASES, HERE, PLAIN, SYMBOLS, Asked, Case, copied, drawn, take, updating
 
 FAMILIES = ["rnn", "gru", "lstm", "linear-attention"]
@@ -59,7 +59,7 @@ def by_hand(model: nn.Module, *, cut: bool) -> dict[str, Tensor]:
 def carried(family: str, pieces: int, *, carry: bool = True) -> dict[str, Tensor]:
     """The same by three steps that change nothing: their rate is 0."""
     model = drawn(case_of(family))
-    update, standing = updating(model, PLAIN, task=Attached()), Standing(pieces=pieces)
+    update, standing = updating(model, PLAIN, task=Attached()), TrainingState(pieces=pieces)
     for number, batch in enumerate(steps()):
         take(update, batch, standing, rate=0.0, carried=carry and number > 0)
     return gradients(model)
@@ -94,7 +94,7 @@ def test_memory_that_grows_is_kept_and_put_back_as_it_was() -> None:
     """Attention in a window remembers more from step to step, up to its width: no choice between shapes on a device."""
     case = case_of("window")
     model = drawn(case)
-    update, standing = updating(model, PLAIN, task=Attached()), Standing()
+    update, standing = updating(model, PLAIN, task=Attached()), TrainingState()
     batch = steps()[0]
     for number in range(2):
         take(update, batch, standing, carried=number > 0)

@@ -9,12 +9,14 @@ import torch
 
 import seqloom
 from seqloom.config.data import DataConfig, EncodingConfig, RandomSplit, Task
-from seqloom.config.text import BpeConfig, CharactersConfig, FittedTokenizer, WordsConfig
+from seqloom.config.tokenizers import BpeConfig, CharactersConfig, FittedTokenizer, WordsConfig
 from seqloom.config.training import StepsConfig
-from seqloom.text.symbols import UNKNOWN
+from seqloom.text.special_tokens import UNKNOWN
 from seqloom.training.devices import choose_device
-from seqloom.training.front import Resolved, Wishes, resolve, train_run
-from seqloom.training.places import Home
+from seqloom.training.resolve import Resolved, resolve
+from seqloom.training.run import train_run
+from seqloom.training.run_folder import Home
+from seqloom.training.wishes import Wishes
 from training_common import BASE
 
 HERE = choose_device("cpu", "float32")

@@ -14,14 +14,15 @@ from torch.torch_version import TorchVersion
 
 from seqloom.config.training import AdamWConfig, PacksConfig, SgdConfig
 from seqloom.errors import ConfigError, DurableError
-from seqloom.training import scaling, tallying
-from seqloom.training import update as update_module
+from seqloom.nn.types import Batch, Loss, Padded
+from seqloom.training import step as scaling
+from seqloom.training import step as tallying
+from seqloom.training import step as update_module
+from seqloom.training.distributed import Alone
 from seqloom.training.memory import HalvedError, OutOfMemoryError, ran_out
-from seqloom.training.pieces import moved, rows_of
-from seqloom.training.ranks import Alone
-from seqloom.training.standing import Standing
-from seqloom.training.update import Update
-from seqloom.types import Batch, Loss, Padded
+from seqloom.training.micro_batches import moved, rows_of
+from seqloom.training.state import TrainingState
+from seqloom.training.step import Update
 from update_common import CASES, HERE, PLAIN, Asked, Continued, assert_same, batch_of, copied, drawn, take, updating
 
 CASE = CASES["classify, cnn"]
@@ -70,7 +71,7 @@ SPOILT = [lost, endless, one_bad_slope, weightless]
 @pytest.mark.parametrize("clip", [0.0, 0.05])
 def test_ten_steps_equal_a_bare_loop(clip: float) -> None:
     model, bare = drawn(CASE), drawn(CASE)
-    update, standing = updating(model, replace(PLAIN, clip=clip, optimiser=AdamWConfig(decay=0.0))), Standing()
+    update, standing = updating(model, replace(PLAIN, clip=clip, optimiser=AdamWConfig(decay=0.0))), TrainingState()
     optimiser = torch.optim.AdamW(bare.parameters(), weight_decay=0.0, foreach=False)
     for step in range(10):
         batch, rate = batch_of(CASE, 6, seed=step), 0.01 / (step + 1)
@@ -91,8 +92,8 @@ def test_ten_steps_equal_a_bare_loop(clip: float) -> None:
 def test_a_clipped_gradient_has_the_norm_that_is_allowed_and_its_direction() -> None:
     model, free = drawn(CASE), drawn(CASE)
     batch = batch_of(CASE, 6)
-    take(updating(model, replace(PLAIN, clip=0.01)), batch, Standing())
-    take(updating(free), batch, Standing())
+    take(updating(model, replace(PLAIN, clip=0.01)), batch, TrainingState())
+    take(updating(free), batch, TrainingState())
     short, long = (torch.cat([one.grad.flatten() for one in each.parameters()]) for each in (model, free))
     assert short.norm().item() == pytest.approx(0.01, rel=1e-5)
     assert_close(short / short.norm(), long / long.norm())
@@ -100,7 +101,7 @@ def test_a_clipped_gradient_has_the_norm_that_is_allowed_and_its_direction() -> 
 
 def test_a_tally_adds_up_the_steps_since_the_last_look() -> None:
     one, all_ = updating(drawn(CASE)), updating(drawn(CASE))
-    standing, other, seen = Standing(), Standing(), []
+    standing, other, seen = TrainingState(), TrainingState(), []
     for step in range(4):
         batch = batch_of(CASE, 3 + step, seed=step)
         take(one, batch, standing)
@@ -117,7 +118,7 @@ def test_a_tally_adds_up_the_steps_since_the_last_look() -> None:
 
 def test_a_long_time_without_a_look_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def seen() -> Any:
-        update, standing = updating(drawn(CASE)), Standing()
+        update, standing = updating(drawn(CASE)), TrainingState()
         for step in range(7):
             take(update, batch_of(CASE, 3, seed=step), standing)
         return update.read()
@@ -129,17 +130,17 @@ def test_a_long_time_without_a_look_loses_nothing(monkeypatch: pytest.MonkeyPatc
 
 def test_a_wish_to_stop_is_heard_at_the_next_look_and_then_forgotten() -> None:
     update = updating(drawn(CASE))
-    update.step(batch_of(CASE, 2), carried=False, standing=Standing(), rate=0.0, stop=True)
-    update.step(batch_of(CASE, 2), carried=False, standing=Standing(), rate=0.0)
+    update.step(batch_of(CASE, 2), carried=False, standing=TrainingState(), rate=0.0, stop=True)
+    update.step(batch_of(CASE, 2), carried=False, standing=TrainingState(), rate=0.0)
     assert update.read().stop and not update.read().stop
 
 
 # --- not finite ------------------------------------------------------------------------------------------------------
 
 
-def begun(case: Any = CASE, config: Any = EVERYTHING) -> tuple[Update, Spoilt, Standing]:
+def begun(case: Any = CASE, config: Any = EVERYTHING) -> tuple[Update, Spoilt, TrainingState]:
     """A run after two good steps."""
-    task, standing = Spoilt(), Standing()
+    task, standing = Spoilt(), TrainingState()
     update = updating(drawn(case), config, task=task)
     for step in range(2):
         take(update, batch_of(case, 4, seed=step), standing, carried=step > 0)
@@ -178,7 +179,7 @@ def test_without_the_guard_the_weights_would_be_lost(spoil: Any, monkeypatch: py
 
 def test_a_first_step_that_is_not_finite_leaves_a_run_as_if_it_had_not_been() -> None:
     task = Spoilt()
-    update, standing = updating(drawn(READING), EVERYTHING, task=task), Standing()
+    update, standing = updating(drawn(READING), EVERYTHING, task=task), TrainingState()
     before = copied(update)
     task.spoil = lost
     take(update, batch_of(READING, 4), standing)
@@ -189,7 +190,7 @@ def test_a_first_step_that_is_not_finite_leaves_a_run_as_if_it_had_not_been() ->
     task.spoil = None
     clean = updating(drawn(READING), EVERYTHING, task=Spoilt())
     take(update, batch_of(READING, 4), standing, carried=True)
-    take(clean, batch_of(READING, 4), Standing(step=1))
+    take(clean, batch_of(READING, 4), TrainingState(step=1))
     assert_same(copied(update), copied(clean))
 
 
@@ -242,14 +243,14 @@ class Two(Alone):
 @pytest.mark.parametrize(("other", "skipped"), [(1.0, 0), (NAN, 1), (INFINITE, 1)])
 def test_what_is_not_finite_on_one_rank_holds_back_all(other: float, skipped: int) -> None:
     update = updating(drawn(CASE), ranks=Two(other))
-    take(update, batch_of(CASE, 4), Standing())
+    take(update, batch_of(CASE, 4), TrainingState())
     assert update.read().skipped == skipped
 
 
 def test_a_rank_without_a_batch_takes_part_with_gradients_of_zero() -> None:
     model = drawn(CASE)
     update = updating(model)
-    take(update, None, Standing())
+    take(update, None, TrainingState())
     assert all(weight.grad is not None and not weight.grad.any() for weight in model.parameters())
     tally = update.read()
     assert (tally.weight, tally.elements, tally.skipped) == (0, 0, 0) and update.finite() == []
@@ -269,7 +270,7 @@ def test_finite_names_what_is_not() -> None:
 
 def test_a_step_that_is_not_finite_halves_the_scale_and_is_no_error_above_one() -> None:
     task = Spoilt()
-    update, standing = updating(drawn(CASE), task=task, precision="fp16"), Standing(scale=4.0)
+    update, standing = updating(drawn(CASE), task=task, precision="fp16"), TrainingState(scale=4.0)
     update.load(copied(update), standing)
     before = copied(update)
     task.spoil, found = lost, []
@@ -282,12 +283,12 @@ def test_a_step_that_is_not_finite_halves_the_scale_and_is_no_error_above_one() 
 
 
 def test_the_scale_begins_at_65536_doubles_after_2000_good_steps_and_is_kept() -> None:
-    scale, good = scaling.Scale(HERE), torch.zeros(())
+    scale, good = scaling.LossScale(HERE), torch.zeros(())
     assert scale.read() == (65_536.0, 0)
     for _ in range(1_999):
         scale.follow(good)
     assert scale.read() == (65_536.0, 1_999)
-    again = scaling.Scale(HERE)
+    again = scaling.LossScale(HERE)
     again.load(*scale.read())
     again.follow(good)
     assert again.read() == (131_072.0, 0)
@@ -300,7 +301,7 @@ def test_fp16_gives_the_gradients_of_float32_up_to_its_rounding() -> None:
     for precision in ("float32", "fp16", "bf16"):
         model = drawn(CASES["classify, lstm"])
         update = updating(model, precision=precision)
-        take(update, batch_of(CASES["classify, lstm"], 8), Standing(pieces=2))
+        take(update, batch_of(CASES["classify, lstm"], 8), TrainingState(pieces=2))
         assert update.read().skipped == 0
         found[precision] = torch.cat([weight.grad.flatten() for weight in model.parameters()])
     for precision, most in (("fp16", 0.02), ("bf16", 0.1)):
@@ -333,7 +334,7 @@ ERRORS = [
 def test_a_step_redone_in_halves_is_bit_for_bit_the_step_that_began_so(error: Exception) -> None:
     batch, ended = batch_of(CASE, 16), []
     for pieces, most in ((1, 4), (4, 4)):
-        standing = Standing(pieces=pieces)
+        standing = TrainingState(pieces=pieces)
         update = updating(drawn(CASE, dropout=0.5), task=Small(most, error))
         for _ in range(2):
             take(update, batch, standing)
@@ -345,13 +346,13 @@ def test_a_step_redone_in_halves_is_bit_for_bit_the_step_that_began_so(error: Ex
 def test_without_halving_the_run_would_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(update_module, "ran_out", lambda _: False)
     with pytest.raises(torch.OutOfMemoryError):
-        take(updating(drawn(CASE), task=Small(4, ERRORS[0])), batch_of(CASE, 16), Standing())
+        take(updating(drawn(CASE), task=Small(4, ERRORS[0])), batch_of(CASE, 16), TrainingState())
 
 
 def test_other_errors_are_not_about_memory() -> None:
     assert not ran_out(RuntimeError("mat1 and mat2 shapes cannot be multiplied")) and not ran_out(ValueError())
     with pytest.raises(RuntimeError, match="shapes"):
-        take(updating(drawn(CASE), task=Small(4, RuntimeError("shapes"))), batch_of(CASE, 16), Standing())
+        take(updating(drawn(CASE), task=Small(4, RuntimeError("shapes"))), batch_of(CASE, 16), TrainingState())
 
 
 def test_the_hosts_own_allocator_is_understood() -> None:
@@ -361,7 +362,7 @@ def test_the_hosts_own_allocator_is_understood() -> None:
 
 
 def test_when_one_row_is_too_large_an_error_says_what_to_do() -> None:
-    standing = Standing()
+    standing = TrainingState()
     with pytest.raises(OutOfMemoryError, match=r"one row at a time\. Fix: take a smaller model"):
         take(updating(drawn(CASE), task=Small(0, ERRORS[0])), batch_of(CASE, 3), standing)
     assert standing.pieces == 4
@@ -369,7 +370,7 @@ def test_when_one_row_is_too_large_an_error_says_what_to_do() -> None:
 
 def test_with_several_ranks_an_error_says_how_to_go_on() -> None:
     with pytest.raises(HalvedError, match=r"on rank 0\. Fix: repeat the command: it goes on in 2 pieces") as caught:
-        take(updating(drawn(CASE), task=Small(4, ERRORS[0]), ranks=Two(0.0)), batch_of(CASE, 16), Standing())
+        take(updating(drawn(CASE), task=Small(4, ERRORS[0]), ranks=Two(0.0)), batch_of(CASE, 16), TrainingState())
     assert caught.value.pieces == 2
 
 
@@ -379,14 +380,14 @@ def test_with_several_ranks_an_error_says_how_to_go_on() -> None:
 @pytest.mark.parametrize("case", [CASE, READING], ids=["classify", "lm"])
 def test_a_run_taken_up_again_goes_on_bit_for_bit(case: Any) -> None:
     task = Spoilt()
-    update, standing = updating(drawn(case, dropout=0.3), EVERYTHING, task=task), Standing(seed=7, pieces=2)
+    update, standing = updating(drawn(case, dropout=0.3), EVERYTHING, task=task), TrainingState(seed=7, pieces=2)
     for step in range(3):
         take(update, batch_of(case, 4, seed=step), standing, carried=step > 0)
     kept, other = copied(update), updating(drawn(case), EVERYTHING, task=task)
     for module, given in zip(other._model.modules(), update._model.modules(), strict=True):
         if isinstance(module, nn.Dropout) and isinstance(given, nn.Dropout):
             module.p = given.p
-    resumed = Standing(seed=7, pieces=2, step=3)
+    resumed = TrainingState(seed=7, pieces=2, step=3)
     other.load(kept, resumed)
     for one, where in ((update, standing), (other, resumed)):
         for step in range(3, 5):
@@ -401,7 +402,7 @@ def test_a_part_that_is_missing_or_different_is_refused(part: str) -> None:
     name = next(iter(kept[part]))
     for wrong in ({}, kept[part] | {"more": torch.zeros(1)}, kept[part] | {name: torch.zeros(9, 9, 9)}):
         with pytest.raises(DurableError, match=f"the part '{part}' of the checkpoint does not fit"):
-            update.load(kept | {part: wrong}, Standing())
+            update.load(kept | {part: wrong}, TrainingState())
 
 
 # --- compiled --------------------------------------------------------------------------------------------------------
@@ -435,7 +436,7 @@ def test_a_compiled_step_equals_a_plain_one(compiler: str, monkeypatch: pytest.M
     symbols, labels = torch.randint(11, (3, 4, 7)), torch.randint(2, (3, 4, 3)).float()
     for compiled in (False, True):
         config = replace(PLAIN, compile=compiled, feed=PacksConfig())
-        update, standing = updating(drawn(case), config), Standing()
+        update, standing = updating(drawn(case), config), TrainingState()
         for step in range(3):
             take(update, Batch(Padded.of(symbols[step]), labels[step]), standing)
         ended.append([weight.clone() for weight in update.tensors()["model"].values()])
@@ -459,7 +460,10 @@ def refusing_to_wait() -> Iterator[None]:
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 @pytest.mark.parametrize("precision", ["float32", "bf16", "fp16"])
 def test_no_step_waits_for_the_device(precision: str) -> None:
-    update, standing = updating(drawn(READING), EVERYTHING, task=Continued(), precision=precision), Standing(pieces=2)
+    update, standing = (
+        updating(drawn(READING), EVERYTHING, task=Continued(), precision=precision),
+        TrainingState(pieces=2),
+    )
     torch.manual_seed(0)
     symbols = torch.randint(11, (4, 8), device="cpu")
     with torch.device("cpu"):
@@ -476,7 +480,7 @@ def test_no_step_waits_for_the_device(precision: str) -> None:
 @pytest.mark.parametrize("name", [name for name in CASES if "crf" not in name])  # a CRF looks at its gold paths
 @pytest.mark.parametrize("precision", ["float32", "bf16"])
 def test_no_step_over_ragged_rows_waits_for_the_device(name: str, precision: str) -> None:
-    update, standing = updating(drawn(CASES[name]), EVERYTHING, precision=precision), Standing(pieces=2)
+    update, standing = updating(drawn(CASES[name]), EVERYTHING, precision=precision), TrainingState(pieces=2)
     with torch.device("cpu"):
         batch = batch_of(CASES[name], 6)
     take(update, batch, standing)

@@ -11,17 +11,18 @@ import torch
 import seqloom
 from seqloom.config.data import DataConfig, EncodingConfig, RandomSplit
 from seqloom.config.inputs import SpelledConfig, TokensConfig
-from seqloom.config.text import BpeConfig, WordsConfig
+from seqloom.config.tokenizers import BpeConfig, WordsConfig
 from seqloom.config.training import ByLengthConfig, StepsConfig
 from seqloom.errors import ConfigError, RejectedError
-from seqloom.tasks.reading import with_words_input
-from seqloom.text.symbols import UNKNOWN
-from seqloom.text.vectors import known_words
+from seqloom.nn.types import Spelled
+from seqloom.tasks.inputs import with_words_input
+from seqloom.text.special_tokens import UNKNOWN
+from seqloom.text.word_vectors import known_words
 from seqloom.training.devices import choose_device
-from seqloom.training.front import Resolved, Wishes, built_model, resolve, train_run
-from seqloom.training.places import Home
-from seqloom.training.wording import first_rare
-from seqloom.types import Spelled
+from seqloom.training.resolve import Resolved, first_rare, resolve
+from seqloom.training.run import built_model, train_run
+from seqloom.training.run_folder import Home
+from seqloom.training.wishes import Wishes
 from training_common import BASE, write_data
 
 HERE = choose_device("cpu", "float32")

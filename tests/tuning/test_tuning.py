@@ -13,12 +13,14 @@ import seqloom
 from seqloom.config.reading import read
 from seqloom.config.training import EpochsConfig, RunConfig
 from seqloom.config.tuning import RangeConfig, SpaceConfig
-from seqloom.data import sealing
+from seqloom.data import dataset
 from seqloom.data.schema import PARTS
-from seqloom.durable import verify_folder
 from seqloom.errors import SeqloomError
-from seqloom.tuning import trials, tune
-from seqloom.tuning.reports import TrialBegun, TrialEnded, TuningEnded, TuningReport
+from seqloom.experiments.tune import trials
+from seqloom.experiments.tune.events import TrialBegun, TrialEnded, TuningEnded, TuningReport
+from seqloom.experiments.tune.results import Results
+from seqloom.experiments.tune.tuning import tune
+from seqloom.files.folders import verify_folder
 
 WORDS = ["alder", "birch", "cedar", "elm", "fir", "hazel", "larch", "maple"]
 SPACE = SpaceConfig(
@@ -46,7 +48,7 @@ def files(tmp_path: Path) -> dict[str, Path]:
     return {"train": rows(tmp_path / "train.csv", 240, 0), "dev": rows(tmp_path / "dev.csv", 80, 1)}
 
 
-def tuned(files: dict[str, Path], out: Path, **changes: Any) -> tuple[seqloom.tuning.Results, list[TuningReport]]:
+def tuned(files: dict[str, Path], out: Path, **changes: Any) -> tuple[Results, list[TuningReport]]:
     told: list[TuningReport] = []
     given = {
         "models": ("bag",),
@@ -108,7 +110,7 @@ def test_a_test_file_that_is_no_data_does_not_matter(
     assert len(results.done) == 1
     assert read(out / "best.toml", RunConfig).data.test == (str(test),)  # what is trained later may be tested
     # the twin: with the guard removed the file is read, and refused
-    monkeypatch.setattr(sealing, "OPEN", PARTS)
+    monkeypatch.setattr(dataset, "OPEN", PARTS)
     with pytest.raises(SeqloomError, match=r"test\.csv"):
         tuned(files, tmp_path / "unguarded", trials=1, test=test)
 
@@ -150,7 +152,7 @@ def test_two_machines_tune_through_one_postgresql(files: dict[str, Path], tmp_pa
 def _on_machine(number: int, url: str, files: dict[str, Path], tmp_path: Path) -> "subprocess.Popen[bytes]":
     """A worker with a folder of its own that knows the others by the storage only."""
     script = (
-        "from seqloom.tuning import tune\n"
+        "from seqloom.experiments.tune import tune\n"
         "from seqloom.config.training import EpochsConfig\n"
         "from seqloom.config.tuning import RangeConfig, SpaceConfig\n"
         "space = SpaceConfig(sizes=('tiny',), rate=RangeConfig(low=1e-3, high=0.3, log=True), batch=(128, 256))\n"

@@ -13,16 +13,17 @@ import torch
 from seqloom.config.data import ColumnSplit, DataConfig
 from seqloom.config.training import EpochsConfig
 from seqloom.config.tuning import RangeConfig, SpaceConfig
-from seqloom.durable import hold
 from seqloom.errors import ConfigError, RepeatError
-from seqloom.tasks.contract import Metric
-from seqloom.tuning import jobs, trials, tune
-from seqloom.tuning import study as studies
-from seqloom.tuning.keeping import tidy
-from seqloom.tuning.plan import Plan
-from seqloom.tuning.reports import TrialEnded, TuningBegun, TuningReport, WorkerLost
-from seqloom.tuning.storage import open_storage
-from seqloom.tuning.study import Study
+from seqloom.experiments.tune import study as studies
+from seqloom.experiments.tune import trials, workers
+from seqloom.experiments.tune.events import TrialEnded, TuningBegun, TuningReport, WorkerLost
+from seqloom.experiments.tune.folder import tidy
+from seqloom.experiments.tune.plan import TuningPlan
+from seqloom.experiments.tune.storage import open_storage
+from seqloom.experiments.tune.study import Study
+from seqloom.experiments.tune.tuning import tune
+from seqloom.files.lock import hold
+from seqloom.tasks.task import Metric
 
 pytestmark = pytest.mark.slow
 
@@ -47,7 +48,7 @@ def tuned(data: Path, out: Path, **changes: Any) -> Any:
 
 
 def a_study(out: Path, count: int) -> Study:
-    plan = Plan(
+    plan = TuningPlan(
         data=DataConfig(train=("x.csv",)), out=str(out), storage=f"sqlite:///{out / 's.db'}", study="s", trials=count
     )
     return Study(plan, Metric("accuracy"), open_storage(plan.storage))
@@ -117,17 +118,17 @@ def test_a_worker_leaves_the_signals_of_a_terminal_to_the_one_who_watches(monkey
     """A second signal ends a process at once: heard by all and passed on too, Ctrl-C would cut off the saving."""
     heard: list[Any] = []
 
-    def opening(_: Plan) -> NoReturn:
+    def opening(_: TuningPlan) -> NoReturn:
         heard.extend(signal.getsignal(number) for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM))
         raise ConfigError("no such data")
 
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGHUP)}
     words, mouth = multiprocessing.Pipe(duplex=False)
-    monkeypatch.setattr(jobs, "Opening", opening)
+    monkeypatch.setattr(workers, "OpenTuning", opening)
     monkeypatch.setattr(torch, "set_num_threads", lambda _: None)
     try:
         with pytest.raises(SystemExit) as ended, words, mouth:
-            jobs._worker(mouth, '{"data":{"kind":"data","train":["x"]},"out":"o","storage":"s","study":"s"}', 2, 0.0)
+            workers._worker(mouth, '{"data":{"kind":"data","train":["x"]},"out":"o","storage":"s","study":"s"}', 2, 0.0)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -166,7 +167,7 @@ def test_weights_of_a_trial_in_which_somebody_still_writes_wait_for_the_next_tim
     other = 1 - results.best.number
     run = out / "trials" / f"{other:03d}"
     (run / "checkpoints").mkdir()
-    plan = Plan(data=DataConfig(train=("x.csv",)), out=str(out), storage="", study="s")
+    plan = TuningPlan(data=DataConfig(train=("x.csv",)), out=str(out), storage="", study="s")
     with hold(run):
         assert tidy(plan, results) == ()
     assert (run / "checkpoints").is_dir()

@@ -12,21 +12,21 @@ import optuna
 import pytest
 from optuna.trial import FixedTrial
 
-from seqloom.config.changing import with_setting
+from seqloom.config.changes import with_setting
 from seqloom.config.data import DataConfig
 from seqloom.config.reading import from_toml
 from seqloom.config.training import AdamWConfig, ByLengthConfig, ConstantConfig, CosineConfig, EpochsConfig, PacksConfig
 from seqloom.config.tuning import RangeConfig, SpaceConfig
 from seqloom.errors import ConfigError, DurableError, MissingExtraError
-from seqloom.tasks.contract import Metric
-from seqloom.training.front import Wishes, resolve
-from seqloom.tuning.ground import Ground
-from seqloom.tuning.plan import Plan
-from seqloom.tuning.results import Results, TrialResult
-from seqloom.tuning.space import drawn, near, require_searchable, used, wishes_of
-from seqloom.tuning.storage import NETWORK, file_system, open_storage, require_local, version_said
-from seqloom.tuning.study import Study
-from seqloom.tuning.working import Opening
+from seqloom.experiments.tune.plan import DataGround, TuningPlan
+from seqloom.experiments.tune.results import Results, TrialResult
+from seqloom.experiments.tune.space import drawn, near, require_searchable, used, wishes_of
+from seqloom.experiments.tune.storage import NETWORK, file_system, open_storage, require_local, version_said
+from seqloom.experiments.tune.study import Study
+from seqloom.experiments.tune.workers import OpenTuning
+from seqloom.tasks.task import Metric
+from seqloom.training.resolve import resolve
+from seqloom.training.wishes import Wishes
 
 ONE = RangeConfig(low=0.1, high=0.1)
 PARAMS = {"model": "cnn", "size": "tiny", "dropout": 0.2, "rate": 0.01, "batch": 512, "decay": 0.05}
@@ -35,17 +35,17 @@ MODELS = SpaceConfig(models=("cnn", "lstm"), batch=(256, 512))
 HAS_POSTGRES = find_spec("psycopg") is not None  # the extra `postgres` is there for `make soak` only
 
 
-def a_plan(out: Path, **changes: Any) -> Plan:
+def a_plan(out: Path, **changes: Any) -> TuningPlan:
     given = {"data": DataConfig(train=("x.csv",)), "out": str(out), "storage": f"sqlite:///{out / 'study.db'}"}
-    return Plan(**(given | {"study": "s", "trials": 3} | changes))
+    return TuningPlan(**(given | {"study": "s", "trials": 3} | changes))
 
 
-def a_study(plan: Plan, metric: Metric = Metric("accuracy")) -> Study:  # noqa: B008
+def a_study(plan: TuningPlan, metric: Metric = Metric("accuracy")) -> Study:  # noqa: B008
     return Study(plan, metric, open_storage(plan.storage))
 
 
 @pytest.fixture(scope="module")
-def ground(tmp_path_factory: pytest.TempPathFactory) -> Ground:
+def ground(tmp_path_factory: pytest.TempPathFactory) -> DataGround:
     """Forty short rows, thirty epochs of them."""
     folder = tmp_path_factory.mktemp("ground")
     for part in ("train", "dev"):
@@ -53,15 +53,17 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Ground:
         (folder / f"{part}.csv").write_text("\n".join(["text,label", *rows]) + "\n")
     data = DataConfig(train=(str(folder / "train.csv"),), dev=(str(folder / "dev.csv"),))
     wishes = Wishes(model="cnn", size="tiny", training={"length": EpochsConfig(count=30)})
-    return Ground(resolve(data, wishes, cache=folder / "cache"))
+    return DataGround(resolve(data, wishes, cache=folder / "cache"))
 
 
-def test_batches_are_searched_around_the_usual_one_whichever_model_comes_first(ground: Ground, tmp_path: Path) -> None:
+def test_batches_are_searched_around_the_usual_one_whichever_model_comes_first(
+    ground: DataGround, tmp_path: Path
+) -> None:
     found = set()
     for names in (("linear", "cnn"), ("cnn", "linear")):
         out = tmp_path / names[0]
         out.mkdir()
-        opening = Opening(a_plan(out, data=ground.first.config.data, space=SpaceConfig(models=names)))
+        opening = OpenTuning(a_plan(out, data=ground.first.config.data, space=SpaceConfig(models=names)))
         found.add(opening.plan.space.batch)
         opening.close()
     assert len(found) == 1
@@ -88,7 +90,7 @@ def some_results(count: int, **changes: Any) -> Results:
 def test_a_plan_that_was_written_for_a_worker_reads_back() -> None:
     settings = {"length": msgspec.to_builtins(EpochsConfig(count=3)), "patience": 2}
     plan = a_plan(Path("out"), settings=settings, space=SpaceConfig(models=("cnn", "lstm"), rate=ONE))
-    assert msgspec.json.decode(msgspec.json.encode(plan), type=Plan) == plan
+    assert msgspec.json.decode(msgspec.json.encode(plan), type=TuningPlan) == plan
 
 
 @pytest.mark.parametrize("changes", [{"trials": 0}, {"seconds": -1.0}, {"seconds": float("inf")}])
@@ -97,7 +99,7 @@ def test_a_plan_without_trials_or_time_is_refused(changes: dict[str, Any]) -> No
         a_plan(Path("out"), **changes)
 
 
-def test_parameters_become_the_wishes_of_an_ordinary_run(tmp_path: Path, ground: Ground) -> None:
+def test_parameters_become_the_wishes_of_an_ordinary_run(tmp_path: Path, ground: DataGround) -> None:
     plan = a_plan(tmp_path, space=MODELS)
     params = drawn(FixedTrial(PARAMS), plan)  # type: ignore[arg-type]
     assert params == PARAMS
@@ -111,7 +113,7 @@ def test_parameters_become_the_wishes_of_an_ordinary_run(tmp_path: Path, ground:
     }
 
 
-def test_a_warm_up_never_lasts_longer_than_its_share_of_the_steps(tmp_path: Path, ground: Ground) -> None:
+def test_a_warm_up_never_lasts_longer_than_its_share_of_the_steps(tmp_path: Path, ground: DataGround) -> None:
     """Whatever is drawn for however short a run, it reaches its rate."""
     plan = a_plan(tmp_path, space=ground.filled(SpaceConfig()))
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
@@ -122,21 +124,21 @@ def test_a_warm_up_never_lasts_longer_than_its_share_of_the_steps(tmp_path: Path
         SpaceConfig(warm_up=RangeConfig(low=0, high=300)).check()
 
 
-def test_batches_are_drawn_around_what_is_usual_for_the_data(ground: Ground) -> None:
+def test_batches_are_drawn_around_what_is_usual_for_the_data(ground: DataGround) -> None:
     half, usual, twice = ground.filled(SpaceConfig()).batch
     assert (2 * half, usual, twice) == (ground.batch, ground.batch, 2 * ground.batch)
     assert ground.filled(SpaceConfig(batch=(64,))).batch == (64,)  # who names them has them
 
 
-def test_running_text_stays_in_packs_whatever_the_batch(ground: Ground) -> None:
+def test_running_text_stays_in_packs_whatever_the_batch(ground: DataGround) -> None:
     first, packs = ground.first, PacksConfig(rows=4, length=32)
     config = msgspec.structs.replace(first.config, training=msgspec.structs.replace(first.config.training, feed=packs))
-    packed = Ground(first._replace(config=config))
+    packed = DataGround(first._replace(config=config))
     assert packed.batch == 128 and packed.feed(64) == PacksConfig(rows=2, length=32)
 
 
 def test_the_run_that_nobody_tuned_is_shown_with_what_stands_in_its_configuration(
-    tmp_path: Path, ground: Ground
+    tmp_path: Path, ground: DataGround
 ) -> None:
     plan, config = a_plan(tmp_path, space=ground.filled(SpaceConfig(models=("cnn",)))), ground.first.config
     shown = used(config, Wishes(model="cnn", size="tiny"), plan)
@@ -177,7 +179,7 @@ def test_the_first_trials_go_through_each_model_once(tmp_path: Path) -> None:
     assert [one.state for one in study.results().trials] == ["done"] * 3  # none is left waiting
 
 
-def test_what_is_fixed_is_not_searched(tmp_path: Path, ground: Ground) -> None:
+def test_what_is_fixed_is_not_searched(tmp_path: Path, ground: DataGround) -> None:
     fixed = {"rate": 0.5, "schedule": msgspec.to_builtins(ConstantConfig()), "optimiser": {"kind": "sgd"}}
     plan = a_plan(tmp_path, settings=fixed | {"feed": {"kind": "by-length", "budget": 64}}, space=MODELS)
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
@@ -219,7 +221,7 @@ def test_a_space_that_means_nothing_is_refused(text: str, words: str) -> None:
 def test_storages_that_cannot_be_are_refused_without_showing_a_password(
     url: str, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seqloom.tuning.storage.ATTEMPTS", 1)
+    monkeypatch.setattr("seqloom.experiments.tune.storage.ATTEMPTS", 1)
     with pytest.raises((ConfigError, DurableError, MissingExtraError), match=words) as caught:
         open_storage(url)
     assert "secret" not in str(caught.value)
@@ -240,10 +242,10 @@ def test_sqlite_on_a_network_file_system_is_refused_and_a_local_disk_is_not(tmp_
 
 @pytest.mark.slow
 def test_without_the_guard_sqlite_would_be_opened_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqloom.tuning.storage.file_system", lambda *_: "nfs")
+    monkeypatch.setattr("seqloom.experiments.tune.storage.file_system", lambda *_: "nfs")
     with pytest.raises(ConfigError, match="network"):
         open_storage(f"sqlite:///{tmp_path / 'study.db'}")
-    monkeypatch.setattr("seqloom.tuning.storage.NETWORK", set())
+    monkeypatch.setattr("seqloom.experiments.tune.storage.NETWORK", set())
     assert open_storage(f"sqlite:///{tmp_path / 'study.db'}").shown.endswith("study.db")
 
 

@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 
 from seqloom.cli import app
 from seqloom.errors import ConfigError
-from seqloom.tuning.results import Results
-from seqloom.tuning.storage import open_storage
+from seqloom.experiments.tune.results import Results
+from seqloom.experiments.tune.storage import open_storage
 
 SPACE = 'kind = "space"\nsizes = ["tiny"]\nbatch = [128, 256]\n[rate]\nlow = 1e-3\nhigh = 0.3\nlog = true\n'
 
@@ -99,12 +99,12 @@ def saved(place: Path, number: int) -> list[str]:
 
 def results(place: Path) -> Results:
     from seqloom.config.data import DataConfig
-    from seqloom.tasks.contract import Metric
-    from seqloom.tuning.plan import Plan
-    from seqloom.tuning.study import Study
+    from seqloom.experiments.tune.plan import TuningPlan
+    from seqloom.experiments.tune.study import Study
+    from seqloom.tasks.task import Metric
 
     url = f"sqlite:///{place / 'out' / 'study.db'}"
-    plan = Plan(data=DataConfig(train=("x.csv",)), out=str(place / "out"), storage=url, study="out")
+    plan = TuningPlan(data=DataConfig(train=("x.csv",)), out=str(place / "out"), storage=url, study="out")
     return Study(plan, Metric("accuracy"), open_storage(url)).results()
 
 

@@ -29,10 +29,9 @@ from seqloom.cli import (
     tune,
     verify,
 )
-from seqloom.cli.exits import exit_code_of
-from seqloom.cli.panels import Panels, TwoPanels
+from seqloom.cli.terminal import Panels, TwoPanels, exit_code_of
 from seqloom.errors import RejectedError, SeqloomError
-from seqloom.training.kernel_caches import few_kernels
+from seqloom.training.memory import few_kernels
 from seqloom.version import __version__
 
 STOPPED = 130  # what shells expect of a command that was stopped from the keyboard
@@ -116,7 +115,7 @@ def _options(
 
 
 def main() -> None:
-    """Run a command; its exit code is one of those in `seqloom.cli.exits`."""
+    """Run a command; its exit code is one of those in `seqloom.cli.terminal`."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal without our characters shows question marks
     try:
@@ -135,7 +134,7 @@ def main() -> None:
 
 def _say(text: str) -> None:
     """Tell people why a command ends; of several processes that end so, one tells."""
-    from seqloom.training.launching import first_to_say
+    from seqloom.training.launcher import first_to_say
 
     if first_to_say(text):
         typer.echo(text, err=True)

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 import msgspec
 
 from seqloom.data.problems import Problem
-from seqloom.data.written import rounded, row
+from seqloom.data.values import rounded_text, row
 from seqloom.errors import ConfigError
 
 if TYPE_CHECKING:
-    from seqloom.data.examples import Example, Input
-    from seqloom.tasks.contract import Prediction
+    from seqloom.data.schema import Example, Input
+    from seqloom.tasks.task import Prediction
 
 Form = Literal["jsonl", "csv", "text"]
 FORMS: tuple[Form, ...] = ("jsonl", "csv", "text")
@@ -29,7 +29,7 @@ ERROR = "error"  # the name of what is wrong with a row
 OTHERS = (".json", ".tsv", ".parquet", ".npz", ".xlsx")  # names that promise something else
 
 
-class Line(NamedTuple):
+class AnswerLine(NamedTuple):
     """One line of the output: where its input stood, what programs read of the answer, and what people read."""
 
     place: dict[str, Any]
@@ -54,17 +54,19 @@ def form_of(asked: str | None, out: Path | None) -> Form:
     return asked if asked is not None else ENDINGS.get(ending, "jsonl")
 
 
-def answered(example: "Example", prediction: "Prediction", source: str, *, with_input: bool) -> Line:
+def answered(example: "Example", prediction: "Prediction", source: str, *, with_input: bool) -> AnswerLine:
     """The line of an answer, with the name that the data gives its input or the place where that stood."""
     name = {"id": example.id} if example.id else {}
     given = {"input": _repeated(example.input)} if with_input else {}
-    return Line(name | _place(*example.place[:2], source) | given, rounded(prediction.to_json()), prediction.shown())
+    return AnswerLine(
+        name | _place(*example.place[:2], source) | given, rounded_text(prediction.to_json()), prediction.shown()
+    )
 
 
-def refused(problem: Problem, source: str) -> Line:
+def refused(problem: Problem, source: str) -> AnswerLine:
     """The line of a row that cannot be answered."""
     said = f"{problem.code}: {problem.text}"
-    return Line(_place(*problem.place[:2], source), {}, f"(error: {said})", said)
+    return AnswerLine(_place(*problem.place[:2], source), {}, f"(error: {said})", said)
 
 
 def _place(path: str, line: int | None, source: str) -> dict[str, Any]:
@@ -76,17 +78,17 @@ def _repeated(given: "Input") -> Any:
     return getattr(given, "text", given)
 
 
-def written(lines: Iterable[Line], form: Form, last: tuple[str, ...] = ()) -> Iterator[bytes]:
+def written(lines: Iterable[AnswerLine], form: Form, last: tuple[str, ...] = ()) -> Iterator[bytes]:
     """The bytes of the lines in a form, as they come; a table ends with the columns `last`, whether filled or not."""
     if form == "jsonl":
         return (msgspec.json.encode(line.fields()) + b"\n" for line in lines)
     return _table(lines, last) if form == "csv" else (f"{line.shown}\n".encode() for line in lines)
 
 
-def _table(lines: Iterable[Line], last: tuple[str, ...]) -> Iterator[bytes]:
+def _table(lines: Iterable[AnswerLine], last: tuple[str, ...]) -> Iterator[bytes]:
     """A table; its columns are those of the first answer, and `last`. Rows before it that have none wait for it."""
     columns: list[str] = []
-    waiting: list[Line] = []
+    waiting: list[AnswerLine] = []
     for line in lines:
         waiting.append(line)
         if line.error and not columns:
@@ -102,7 +104,7 @@ def _table(lines: Iterable[Line], last: tuple[str, ...]) -> Iterator[bytes]:
         yield from (_cells(one, columns) for one in waiting)
 
 
-def _cells(line: Line, columns: list[str]) -> bytes:
+def _cells(line: AnswerLine, columns: list[str]) -> bytes:
     fields = line.place | flat(line.answer) | ({ERROR: line.error} if line.error else {})
     assert fields.keys() <= set(columns) | {"line", "file"}, "all answers of a task have the same fields"
     return row(fields.get(name) for name in columns)

@@ -12,17 +12,17 @@ from seqloom.cli import train_options as options
 from seqloom.cli import train_settings
 from seqloom.cli.data_options import Data, DataOptions
 from seqloom.cli.progress import duration
-from seqloom.cli.screen import Screen
-from seqloom.cli.sharing import shares
+from seqloom.cli.shared_options import shares
+from seqloom.cli.terminal import Screen
 from seqloom.data.problems import escaped
 from seqloom.errors import ConfigError, did_you_mean
-from seqloom.recipes import SIZES
+from seqloom.recipes.bodies import SIZES
 
 if TYPE_CHECKING:
-    from seqloom.comparing.distances import Distances
-    from seqloom.comparing.plan import Budget, Plan
-    from seqloom.comparing.reports import ComparisonBegun, ComparisonReport
-    from seqloom.comparing.results import Comparison
+    from seqloom.experiments.compare.distances import Distances
+    from seqloom.experiments.compare.events import ComparisonBegun, ComparisonReport
+    from seqloom.experiments.compare.plan import Budget, ComparisonPlan
+    from seqloom.experiments.compare.results import Comparison
 
 NARROWEST, WIDEST = 50, 110  # columns of the results
 BUDGETS = ("symbols", "parameters", "seconds")
@@ -96,15 +96,15 @@ def compare(
     raise typer.Exit(code)
 
 
-def _plan(values: dict[str, Any], reading: DataOptions, given: Collection[str]) -> "Plan":
+def _plan(values: dict[str, Any], reading: DataOptions, given: Collection[str]) -> "ComparisonPlan":
     """The typed form of the options, checked before anything is read."""
     size = values["size"] or "small"
     if size not in SIZES:
         raise ConfigError(f"there is no size '{size}'", fix=did_you_mean(size, SIZES))
     chosen = _budget(values)
-    from seqloom.comparing.plan import Plan
+    from seqloom.experiments.compare.plan import ComparisonPlan
 
-    return Plan(
+    return ComparisonPlan(
         data=reading.data(values["data"]),
         out=str(values["out"]),
         models=tuple(name.strip() for name in values["models"].split(",") if name.strip()),
@@ -137,12 +137,12 @@ def _budget(values: dict[str, Any]) -> "Budget":
         usual = "" if values["budget"] or amounts else " (the usual one)"
         fix = f"leave --epochs out, give --{kind} COUNT instead, or take --budget parameters"
         raise ConfigError(f"--epochs beside --budget {kind}{usual}, which says how long already", fix=fix)
-    from seqloom.comparing.plan import Budget
+    from seqloom.experiments.compare.plan import Budget
 
     return Budget(kind=kind, amount=amounts.get(kind))  # type: ignore[arg-type]  # one of BUDGETS
 
 
-def _usual_jobs(plan: "Plan") -> int:
+def _usual_jobs(plan: "ComparisonPlan") -> int:
     """As many runs at the same time as there are cores for; one where runs would take each other's time."""
     import os
 
@@ -159,17 +159,18 @@ def _numbers(text: str) -> list[int]:
     return [int(word) for word in words]
 
 
-def _reports(plan: "Plan", distances: str | None, jobs: int) -> Iterator[Any]:
+def _reports(plan: "ComparisonPlan", distances: str | None, jobs: int) -> Iterator[Any]:
     """Of one comparison, or of one at each distance."""
-    from seqloom.comparing import referee, referee_distances
+    from seqloom.experiments.compare.comparison import referee
+    from seqloom.experiments.compare.distances import referee_distances
 
     return referee(plan, jobs) if distances is None else referee_distances(plan, _numbers(distances), jobs)
 
 
 def _followed(reports: Iterator[Any], *, quiet: bool) -> tuple["Comparison | Distances | None", str, int]:
     """What came out, why it ended, and the exit code; every report was shown."""
-    from seqloom.comparing.distances import Distances
-    from seqloom.comparing.reports import ComparisonEnded
+    from seqloom.experiments.compare.distances import Distances
+    from seqloom.experiments.compare.events import ComparisonEnded
 
     results: Comparison | Distances | None = None
     screen, why, code = Screen(stderr=True), "done", 0
@@ -185,7 +186,7 @@ def _followed(reports: Iterator[Any], *, quiet: bool) -> tuple["Comparison | Dis
 
 def _lines(report: "ComparisonReport") -> list[str]:
     """A report in words."""
-    from seqloom.comparing.reports import ComparisonBegun, Measuring, RunBegun, RunEnded
+    from seqloom.experiments.compare.events import ComparisonBegun, Measuring, RunBegun, RunEnded
 
     if isinstance(report, ComparisonBegun):
         return [*report.said, f"{report.finished} of {report.wanted} runs are finished", *_preparing(report)]
@@ -208,7 +209,7 @@ def _preparing(report: "ComparisonBegun") -> list[str]:
     return [f"the first of the others is prepared: {alone}" if report.together < 2 else processes]
 
 
-def _show(plan: "Plan", results: "Comparison | Distances | None", why: str, *, json: bool) -> None:
+def _show(plan: "ComparisonPlan", results: "Comparison | Distances | None", why: str, *, json: bool) -> None:
     screen = Screen()
     if results is not None and json:
         screen.print(results.to_json(), markup=False, soft_wrap=True)

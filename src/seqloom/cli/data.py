@@ -1,23 +1,178 @@
 """`seqloom data`: look at data before anything is trained on it, and get known sets."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from textwrap import fill
+from typing import TYPE_CHECKING, Annotated, NamedTuple, get_args
 
 import msgspec
 import typer
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
 from rich.text import Text
 
 from seqloom.cli import data_options as options
-from seqloom.cli.data_sources import get_source, list_sources
-from seqloom.cli.screen import Screen
-from seqloom.cli.sharing import shares
-from seqloom.config.data import DataConfig, EncodingConfig
-from seqloom.data.opening.files import require_writable
+from seqloom.cli.shared_options import shares
+from seqloom.cli.terminal import Screen
+from seqloom.config.data import DataConfig, EncodingConfig, Task
 from seqloom.data.problems import Ledger, counted
-from seqloom.errors import RejectedError
+from seqloom.data.readers.files import require_writable
+from seqloom.data.schema import PARTS
+from seqloom.data.sources.download import Shelves, usual_shelves
+from seqloom.data.sources.registry import SOURCES
+from seqloom.data.sources.source import NamedSource
+from seqloom.errors import ConfigError, RejectedError, did_you_mean
+
+# -----------------------------------------------------------------------------
+# `seqloom data list` and `seqloom data get NAME`: the data sets that are known by name.
+# -----------------------------------------------------------------------------
+
+if TYPE_CHECKING:
+    from seqloom.data.sources.download import Event
+
+SEARCH = "search"  # sets of tables, without a task of their own
+TASKS = (*get_args(Task), SEARCH)
+INDENT = "  "
+
+
+class Listed(NamedTuple):
+    """What is said about a set in the list."""
+
+    name: str
+    task: str
+    rows: dict[str, int]
+    here: str  # yes, no (it can be fetched), by hand (it cannot), embedded (it needs no file)
+    description: str
+    licence: str | None
+
+
+def list_sources(
+    task: Annotated[str | None, typer.Option(help=f"Only sets for this task: {', '.join(TASKS)}.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
+) -> None:
+    """List the known data sets: what each is, how many rows it has, its licence, and whether it is here."""
+    if task is not None and task not in TASKS:
+        raise ConfigError(f"there is no task '{task}'", fix=did_you_mean(task, TASKS))
+    sets = [one for one in (*_known(usual_shelves()), *_embedded()) if task in (None, one.task)]
+    console = Screen()
+    if json:
+        plain = [one._asdict() for one in sets]
+        console.print(msgspec.json.encode(plain).decode(), markup=False, soft_wrap=True)
+    else:
+        _print_list(sets, console)
+
+
+def _print_list(sets: list[Listed], console: Screen) -> None:
+    """A line of columns for each set, and what it is below, so that a narrow terminal shows all of it."""
+    name, task, rows = (max(map(len, column)) for column in zip(*map(_columns, sets), strict=True))
+    console.print(f"[bold]{'name':<{name}}  {'task':<{task}}  {'rows':>{rows}}  here[/bold]")
+    for one in sets:
+        first, second, third = _columns(one)
+        console.print(f"\n[bold]{first:<{name}}[/bold]  {second:<{task}}  {third:>{rows}}  {one.here}")
+        console.print(_indented(one.description, console))
+        if one.licence is not None:
+            console.print(f"[dim]{_indented(f'licence: {one.licence}', console)}[/dim]")
+    console.print(
+        "\n`seqloom data get NAME` brings a set here; for those marked 'by hand' it says which files to put where. "
+        "Embedded ones are written by a seed and need no file. A folder of sets of your own is named by SEQLOOM_DATA."
+    )
+
+
+def _indented(text: str, console: Screen) -> str:
+    return escape(fill(text, console.width, initial_indent=INDENT, subsequent_indent=INDENT))
+
+
+def _columns(one: Listed) -> tuple[str, str, str]:
+    return one.name, one.task, f"{sum(one.rows.values()):,}"
+
+
+def _known(shelves: Shelves) -> Iterator[Listed]:
+    for source in SOURCES.values():
+        here = all(shelves.find(file) for file in source.every_file())
+        state = "yes" if here else "no" if source.has_addresses() else "by hand"
+        yield Listed(source.name, source.task or SEARCH, source.rows(), state, source.description, source.licence)
+
+
+def _embedded() -> Iterator[Listed]:
+    from seqloom.data.synthetic.registry import NAMES  # needs numpy, and `seqloom --help` does not
+
+    for one in NAMES.values():
+        yield Listed(one.name, one.task, dict(zip(PARTS, one.sizes, strict=True)), "embedded", one.description, None)
+
+
+def get_source(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of a set; `seqloom data list` shows them.")],
+) -> None:
+    """Bring a known data set here: copied from SEQLOOM_DATA or downloaded, and verified."""
+    console = Screen()
+    if name in SOURCES:
+        _get(SOURCES[name], console)
+    else:
+        _explain(name, console)
+
+
+def _get(source: NamedSource, console: Screen) -> None:
+    from seqloom.data.sources.download import get_source as fetch  # needs an http client, and `--help` does not
+
+    shelves = usual_shelves()
+    for line in _about(source):
+        console.print(line, markup=False, soft_wrap=True)
+    written = _watch(fetch(source, shelves), console)
+    console.print(f"{_summary(source, written)}: {shelves.own}", markup=False, soft_wrap=True)
+
+
+def _explain(name: str, console: Screen) -> None:
+    from seqloom.data.synthetic.registry import NAMES
+
+    if name not in NAMES:
+        raise ConfigError(f"there is no data set '{name}'", fix=did_you_mean(name, [*SOURCES, *NAMES]))
+    console.print(f"'{name}' is embedded: it is written by a seed and needs no file", markup=False, soft_wrap=True)
+
+
+def _about(source: NamedSource) -> Iterator[str]:
+    yield f"{source.name}: {source.description}"
+    yield "rows:     " + ", ".join(f"{part} {rows:,}" for part, rows in source.rows().items())
+    yield f"licence:  {source.licence}"
+    yield f"cite:     {source.citation}"
+    yield f"origin:   {source.origin}"
+
+
+def _watch(events: "Iterable[Event]", console: Screen) -> int:
+    """How many files were written; downloads are shown with the time that is left."""
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    written = 0
+    silent = not console.is_terminal
+    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True, disable=silent) as progress:
+        bars = {}
+        for event in events:
+            if event.action == "downloading":
+                if event.file not in bars:
+                    bars[event.file] = progress.add_task(event.file.plain, total=event.total)
+                progress.update(bars[event.file], completed=event.done, total=event.total)
+            else:
+                words = {"here": "already here, verified", "copied": "read and verified", "written": "written"}
+                console.print(f"{words[event.action]}: {event.path}", markup=False, soft_wrap=True)
+            written += event.action == "written"
+    return written
+
+
+def _summary(source: NamedSource, written: int) -> str:
+    count = sum(1 for _ in source.every_file())
+    if not written and count == 1:
+        return f"nothing to do, the file of '{source.name}' was here and is verified"
+    if not written:
+        return f"nothing to do, all {count} files of '{source.name}' were here and are verified"
+    return f"'{source.name}' is here, {written} of its {counted(count, 'file')} {'is' if written == 1 else 'are'} new"
+
 
 if TYPE_CHECKING:
     from seqloom.data.report.report import DataReport
@@ -69,7 +224,7 @@ def _print_json(value: object) -> None:
 
 
 def _report(config: DataConfig, how: EncodingConfig, budget: int | None) -> "DataReport":
-    from seqloom.data.report.looking import look
+    from seqloom.data.check import look
 
     screen = Screen(stderr=True)
     columns = (
@@ -93,7 +248,7 @@ def _report(config: DataConfig, how: EncodingConfig, budget: int | None) -> "Dat
 def _show(report: "DataReport", html: Path | None, json: bool) -> None:
     screen = Screen()
     if html is not None:
-        from seqloom.durable import write_file
+        from seqloom.files.disk import write_file
 
         write_file(html, report.html())
     if json:

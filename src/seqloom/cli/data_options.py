@@ -13,6 +13,7 @@ import typer
 
 from seqloom.config.data import (
     AnySplit,
+    BadRows,
     ColumnSplit,
     DataConfig,
     EncodingConfig,
@@ -24,8 +25,7 @@ from seqloom.config.data import (
     Unit,
 )
 from seqloom.config.reading import from_data
-from seqloom.config.text import FittedTokenizer, UnicodeForm
-from seqloom.data.problems import BadRows
+from seqloom.config.tokenizers import FittedTokenizer, UnicodeForm
 from seqloom.errors import ConfigError
 
 Data = Annotated[

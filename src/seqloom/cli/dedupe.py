@@ -8,9 +8,8 @@ from rich.text import Text
 
 from seqloom.cli.data_options import FileOptions, Id
 from seqloom.cli.predict import load_on
-from seqloom.cli.screen import Screen
-from seqloom.cli.sharing import shares
-from seqloom.cli.work_bar import work_bar
+from seqloom.cli.shared_options import shares
+from seqloom.cli.terminal import Screen, work_bar
 from seqloom.data.problems import counted
 from seqloom.errors import ConfigError
 
@@ -19,10 +18,10 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from seqloom.loaded import LoadedModel
+    from seqloom.inference.model import LoadedModel
     from seqloom.search.duplicates import Duplicates
-    from seqloom.search.rows import Given
-    from seqloom.search.similarity import Compared
+    from seqloom.search.rows import GivenRows
+    from seqloom.search.similarity import ComparedPair
 
 NARROWEST, WIDEST = 50, 100  # columns of the picture
 PICTURES = (".html", ".svg")
@@ -55,10 +54,10 @@ def dedupe(
         fix = "leave --model out" if by == "text" else "give the model: --model MODEL"
         raise ConfigError(f"--by {by} and {'a' if model else 'no'} model", fix=fix)
     _require_picture(picture, (file, out))
-    from seqloom.search.marking import mark_duplicates
-    from seqloom.search.rows import Rows
+    from seqloom.search.duplicates import mark_duplicates
+    from seqloom.search.rows import FileRows
 
-    rows = Rows(file, tuple(shared.input_ or ()), id_, reading=shared.reading())
+    rows = FileRows(file, tuple(shared.input_ or ()), id_, reading=shared.reading())
     embedder = None if model is None else embedder_of(model, shared)
     found, gaps = _followed(mark_duplicates(rows, out, model=embedder, threshold=threshold))
     if picture is not None:
@@ -66,7 +65,7 @@ def dedupe(
     _tell(found, gaps, out, chosen=threshold is None)
 
 
-class Embedder(NamedTuple):
+class DedupeEmbedder(NamedTuple):
     """A loaded model that makes vectors with batches of a certain size."""
 
     loaded: "LoadedModel"
@@ -77,11 +76,11 @@ class Embedder(NamedTuple):
         return self.loaded.embed(texts, budget=self.budget)
 
 
-def embedder_of(model: Path, shared: FileOptions) -> Embedder:
+def embedder_of(model: Path, shared: FileOptions) -> DedupeEmbedder:
     """The model on the device, with the batches, that were asked for."""
-    from seqloom.loaded.model import BUDGET
+    from seqloom.inference.model import BUDGET
 
-    return Embedder(load_on(model, shared.device), shared.budget or BUDGET)
+    return DedupeEmbedder(load_on(model, shared.device), shared.budget or BUDGET)
 
 
 def _require_picture(picture: Path | None, others: tuple[Path, ...]) -> None:
@@ -98,17 +97,17 @@ def _require_picture(picture: Path | None, others: tuple[Path, ...]) -> None:
         raise ConfigError(f"--picture {picture}: there is no folder {picture.parent}", fix="make the folder first")
 
 
-def _followed(steps: "Iterable[Given | Compared | Duplicates]") -> tuple["Duplicates", list[str]]:
+def _followed(steps: "Iterable[GivenRows | ComparedPair | Duplicates]") -> tuple["Duplicates", list[str]]:
     """What was found, and what is to be told of rows without text; people at a terminal see how far it is."""
     from seqloom.search.duplicates import Duplicates
-    from seqloom.search.rows import Given
+    from seqloom.search.rows import GivenRows
 
     found, gaps = None, list[str]()
     with work_bar() as show:
         for step in steps:
             if isinstance(step, Duplicates):
                 found = step
-            elif isinstance(step, Given):
+            elif isinstance(step, GivenRows):
                 gaps = step.gaps
             else:
                 show(f"{step.done:,} of {step.total:,} {step.doing}", step.done, step.total)
@@ -117,8 +116,8 @@ def _followed(steps: "Iterable[Given | Compared | Duplicates]") -> tuple["Duplic
 
 
 def _save(found: "Duplicates", picture: Path) -> None:
-    from seqloom.durable import write_file
-    from seqloom.figures import page
+    from seqloom.files.disk import write_file
+    from seqloom.report.figures.page import page
 
     figure = found.histogram.figure(found.threshold)
     write_file(picture, figure.svg() if picture.suffix.lower() == ".svg" else page("Similarities", [figure]))

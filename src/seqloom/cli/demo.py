@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from seqloom.cli.following import followed, summary
+from seqloom.cli.follow import followed, summary
 from seqloom.cli.progress import brief, sample_lines
-from seqloom.cli.screen import Screen
-from seqloom.durable import make_folder
+from seqloom.cli.terminal import Screen
 from seqloom.errors import ConfigError
-from seqloom.training.places import new_name, require_free, require_writable
-from seqloom.training.reports import Report, Sample, Validated
+from seqloom.files.disk import make_folder
+from seqloom.training.events import Report, Sample, Validated
+from seqloom.training.run_folder import new_name, require_free, require_writable
 
 if TYPE_CHECKING:
-    from seqloom.demonstration import Show
+    from seqloom.demo import Show
 
 FOLDER = Path("seqloom-demo")
 NARROWEST, WIDEST = 40, 120  # columns of a figure
@@ -39,8 +39,8 @@ def demo(
     screen = Screen()
     import torch  # a second or two
 
-    from seqloom import demonstration
-    from seqloom.training.front import train_run
+    from seqloom import demo as demonstration
+    from seqloom.training.run import train_run
 
     torch.set_num_threads(1)  # models as small as these only make several threads wait for one another
     show = demonstration.SHOWS[what]  # type: ignore[index]  # one of TASKS
@@ -70,8 +70,8 @@ def _shown(screen: Screen, folder: Path, show: "Show", samples: list[Sample]) ->
     screen.print("\nUnseen examples:")
     for line in sample_lines(samples):
         screen.print(line, soft_wrap=True)
-    from seqloom.demonstration import alignment
-    from seqloom.loaded.model import load
+    from seqloom.demo import alignment
+    from seqloom.inference.model import load
 
     loaded = load(folder)
     if show.asks:

@@ -7,7 +7,7 @@ import msgspec
 import typer
 from rich.text import Text
 
-from seqloom.cli.screen import Screen
+from seqloom.cli.terminal import Screen
 
 NARROWEST, WIDEST = 50, 100  # columns
 
@@ -23,15 +23,15 @@ def doctor(
 ) -> None:
     """Look at a run and say what is wrong: with numbers, a picture, and the flag of seqloom train to change."""
     if html is not None:
-        from seqloom.data.opening.files import require_writable
         from seqloom.data.problems import Ledger
+        from seqloom.data.readers.files import require_writable
 
         require_writable(html, (), Ledger())
-    from seqloom.diagnosis.front import diagnose
+    from seqloom.experiments.doctor.diagnosis import diagnose
 
     found, screen = diagnose(run), Screen()
     if html is not None:
-        from seqloom.durable import write_file
+        from seqloom.files.disk import write_file
 
         write_file(html, found.html())
     if json:

@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from seqloom.cli.data_options import BadRowsRule, FileOptions, bad_rows, reading_settings
-from seqloom.cli.exits import SOME_BAD
 from seqloom.cli.predict import STANDARD_INPUT, Model, load_on, reading_of
-from seqloom.cli.sharing import shares
-from seqloom.cli.work_bar import work_bar
+from seqloom.cli.shared_options import shares
+from seqloom.cli.terminal import SOME_BAD, work_bar
 from seqloom.data.problems import counted
 from seqloom.errors import needing
 
 if TYPE_CHECKING:
-    from seqloom.embedding import Embedded, Finished
-    from seqloom.embedding.front import Engine, Step
+    from seqloom.search.embedding.bulk import EmbeddedFile, Engine, Finished, Step
 
 CHUNK = 1 << 20  # bytes
 SHOWN = 3  # rows without a vector
@@ -45,18 +43,19 @@ def embed(
     shared: FileOptions,
 ) -> None:
     """Make a vector of every row of a file, in order; the same command goes on where one was stopped."""
-    from seqloom.data.inputs import Columns
-    from seqloom.embedding import Source, embedding
-    from seqloom.embedding.outputs import form_of
+    from seqloom.data.inputs import InputColumns
+    from seqloom.search.embedding.bulk import embedding
+    from seqloom.search.embedding.output import form_of
+    from seqloom.search.embedding.source import InputSource
 
     form_of(out)
     told, where = reading_settings(shared), _engine(engine)
     bad_rows(bad_rows_, None)  # refused before the model is read
     loaded = load_on(model, shared.device)
     reading, skip = reading_of(loaded, source, told), bad_rows(bad_rows_, None, loaded.bad_rows).skip
-    columns = Columns(tuple(shared.input_ or ()), loaded.columns)
+    columns = InputColumns(tuple(shared.input_ or ()), loaded.columns)
     with _file(source) as (path, stream):
-        given = Source(path, columns, reading, skip, stream)
+        given = InputSource(path, columns, reading, skip, stream)
         steps = embedding(loaded, given, out, kept_as=as_, precision=precision, budget=shared.budget, engine=where)
         finished = _follow(steps, out)
     _tell(finished)
@@ -67,10 +66,10 @@ def embed(
 def _engine(name: str) -> "Engine":
     """What makes the vectors; what is missing for it is told before any work."""
     if name == "local":
-        from seqloom.embedding.windows import here
+        from seqloom.search.embedding.windows import here
 
         return here
-    from seqloom.embedding.on_ray import on_ray
+    from seqloom.search.embedding.ray_cluster import on_ray
 
     with needing("ray"):
         import ray  # noqa: F401
@@ -83,8 +82,8 @@ def _file(source: str) -> Iterator[tuple[Path, str]]:
     if source != STANDARD_INPUT:
         yield Path(source), ""
         return
-    from seqloom.data.arriving import STANDARD_INPUT as NAMED
-    from seqloom.durable import temporary_folder, write_file
+    from seqloom.data.inputs import STANDARD_INPUT as NAMED
+    from seqloom.files.disk import temporary_folder, write_file
 
     with temporary_folder("embed") as folder:
         copy = folder / "lines"
@@ -94,7 +93,7 @@ def _file(source: str) -> Iterator[tuple[Path, str]]:
 
 def _follow(steps: "Iterable[Step]", out: Path) -> "Finished":
     """What was written; what is kept is told to whoever stops it, and that there was nothing to do."""
-    last: deque[Embedded] = deque(maxlen=1)
+    last: deque[EmbeddedFile] = deque(maxlen=1)
     try:
         finished = _shown(steps, last)
     except KeyboardInterrupt:
@@ -107,18 +106,19 @@ def _follow(steps: "Iterable[Step]", out: Path) -> "Finished":
     return finished
 
 
-def _shown(steps: "Iterable[Step]", last: "deque[Embedded]") -> "Finished":
+def _shown(steps: "Iterable[Step]", last: "deque[EmbeddedFile]") -> "Finished":
     """What was written; people at a terminal see how far it is, and when it will be done."""
-    from seqloom.embedding import Checked, Embedded, Finished
+    from seqloom.search.embedding.bulk import EmbeddedFile, Finished
+    from seqloom.search.embedding.source import CheckedSource
 
     finished = None
     with work_bar() as show:
         for step in steps:
             match step:
-                case Checked(notes=notes):
+                case CheckedSource(notes=notes):
                     for note in notes:
                         typer.echo(note, err=True)
-                case Embedded(done, total):
+                case EmbeddedFile(done, total):
                     if done and not last:
                         typer.echo(f"going on: {done:,} of {counted(total, 'row')} are done", err=True)
                     last.append(step)

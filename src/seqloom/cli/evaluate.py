@@ -16,18 +16,17 @@ from seqloom.cli.data_options import (
     reading_settings,
 )
 from seqloom.cli.decoding_options import Beam, LengthPenalty, require_beam, way_to_write
-from seqloom.cli.figure_tables import Figure, figure_lines
-from seqloom.cli.label_tables import confusion_lines, label_lines
 from seqloom.cli.predict import Deterministic, Model, exact, load_on
-from seqloom.cli.screen import Screen
-from seqloom.cli.sharing import shares
+from seqloom.cli.shared_options import shares
+from seqloom.cli.tables import FigureRow, confusion_lines, figure_lines, label_lines
+from seqloom.cli.terminal import Screen
 from seqloom.data.problems import counted, escaped
 from seqloom.errors import ConfigError
 
 if TYPE_CHECKING:
-    from seqloom.loaded import LoadedModel
-    from seqloom.tasks.contract import Task
-    from seqloom.tasks.judging import Evaluation, Slice, Unseen
+    from seqloom.inference.model import LoadedModel
+    from seqloom.tasks.evaluation import Evaluation, Slice, Unseen
+    from seqloom.tasks.task import Task
 
 LABELS = 8  # that training never saw, which are named
 
@@ -171,7 +170,7 @@ def _table(found: dict[str, Any]) -> list[str]:
     """A line for each metric with its interval."""
     width = max(map(len, found["metrics"]), default=0)
     heads = [f"  {name:<{width}}" for name in found["metrics"]]
-    return figure_lines(heads, [Figure.of(found, name) for name in found["metrics"]])
+    return figure_lines(heads, [FigureRow.of(found, name) for name in found["metrics"]])
 
 
 def _unseen_lines(unseen: "Unseen") -> list[str]:
@@ -189,5 +188,5 @@ def _slice_lines(column: str, slices: dict[str, Any], name: str) -> list[str]:
     """A table of the slices of one column: how many rows, and the metric that decided in training with its interval."""
     width = max(len(escaped(value)) for value in (*slices, f"{column} "))
     heads = [f"  {escaped(value):<{width}}  {part['rows']:>6,}" for value, part in slices.items()]
-    lines = figure_lines(heads, [Figure.of(part, name) for part in slices.values()])
+    lines = figure_lines(heads, [FigureRow.of(part, name) for part in slices.values()])
     return ["", f"{f'by {escaped(column)}':<{width + 2}}  {'rows':>6}  {name}", *lines]

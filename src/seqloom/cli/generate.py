@@ -11,25 +11,23 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from seqloom.cli.answers import ERROR, Form, Line, form_of, refused
+from seqloom.cli.answers import ERROR, AnswerLine, Form, form_of, refused
 from seqloom.cli.data_options import BadRowsRule, bad_rows
 from seqloom.cli.decoding_options import BEAM, Beam, LengthPenalty, require_beam, way_to_write
-from seqloom.cli.exits import SOME_BAD
 from seqloom.cli.predict import STANDARD_INPUT, TOGETHER, Model, load_on, require_another, tell, write_lines
-from seqloom.cli.screen import Screen
-from seqloom.cli.work_bar import work_bar
+from seqloom.cli.terminal import SOME_BAD, Screen, work_bar
 from seqloom.data.problems import Ledger, Place, counted
-from seqloom.data.written import rounded
+from seqloom.data.values import rounded_text
 from seqloom.errors import ConfigError, near_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from seqloom.config.decoding import AnyDecoding
-    from seqloom.loaded import LoadedModel
-    from seqloom.loaded.generating import Answered, Prompt
-    from seqloom.loaded.predicting import Told
-    from seqloom.tasks.contract import Prediction
+    from seqloom.inference.generation import Answered, Prompt
+    from seqloom.inference.model import LoadedModel
+    from seqloom.inference.prediction import PredictionNote
+    from seqloom.tasks.task import Prediction
 
 MARKS = {r"\n": "\n", r"\t": "\t"}  # what a shell cannot easily say
 FLAGS = BEAM | {"best": "--count"}  # one flag for drawn answers and for a beam's best
@@ -95,14 +93,14 @@ def generate(
 
 
 def _ledger(skip: bool) -> Ledger:
-    from seqloom.loaded.predicting import Told
+    from seqloom.inference.prediction import PredictionNote
 
-    return Told() if skip else Ledger()
+    return PredictionNote() if skip else Ledger()
 
 
 def _prompts(named: list[str] | None, file: Path | None, ledger: Ledger) -> "list[Prompt]":
     """The prompts, wherever they are; lines of standard input where none is named."""
-    from seqloom.loaded.generating import Prompt
+    from seqloom.inference.generation import Prompt
 
     if named:
         return [Prompt(text, Place("prompts", number)) for number, text in enumerate(named, 1)]
@@ -120,8 +118,8 @@ def _prompts(named: list[str] | None, file: Path | None, ledger: Ledger) -> "lis
 
 def _lines(stream: io.BufferedReader, name: str, ledger: Ledger) -> "list[Prompt]":
     """One prompt a line; blank lines are passed over, and a bad one is told before any work."""
-    from seqloom.data.arriving import Arriving
-    from seqloom.loaded.generating import Prompt
+    from seqloom.data.inputs import Arriving
+    from seqloom.inference.generation import Prompt
 
     examples = [one for some in Arriving(stream, "text", ledger, name=name).texts() for one in some]
     ledger.close()
@@ -130,7 +128,7 @@ def _lines(stream: io.BufferedReader, name: str, ledger: Ledger) -> "list[Prompt
 
 def _stream(screen: Screen, loaded: "LoadedModel", prompt: "Prompt", how: "AnyDecoding", ledger: Ledger) -> None:
     """Show the prompt, and what follows it as it is written."""
-    from seqloom.loaded.generating import warn_of_unknown
+    from seqloom.inference.generation import warn_of_unknown
 
     pieces = loaded.stream(prompt.text, decoding=how)
     warn_of_unknown(loaded.task, [prompt], ledger)
@@ -145,13 +143,13 @@ def _write(
     loaded: "LoadedModel", given: "list[Prompt]", how: "AnyDecoding", ledger: Ledger, form: Form, out: Path | None
 ) -> None:
     """Write all answers, those to one prompt one after another, and what is wrong with a prompt in its place."""
-    from seqloom.loaded.generating import by_number, warn_of_unknown
-    from seqloom.loaded.predicting import Told
+    from seqloom.inference.generation import by_number, warn_of_unknown
+    from seqloom.inference.prediction import PredictionNote
 
     said = sorted(_watched(loaded, given, how, ledger), key=by_number)
     warn_of_unknown(loaded.task, given, ledger)
     lines = [line for row, answers in said for line in _answers(given[row], answers, numbered=how.abreast > 1)]
-    told, last = (_told(ledger), (ERROR,)) if isinstance(ledger, Told) else ((), ())
+    told, last = (_told(ledger), (ERROR,)) if isinstance(ledger, PredictionNote) else ((), ())
     ordered = iter(sorted([*lines, *told], key=lambda line: line.place["line"]))
     write_lines(ordered, form, out, TOGETHER, last)
     tell(ledger, out)
@@ -161,8 +159,8 @@ def _write(
 
 def _watched(loaded: "LoadedModel", given: "list[Prompt]", how: "AnyDecoding", ledger: Ledger) -> "Iterator[Answered]":
     """The answers as they are written; people at a terminal see how far it is."""
-    from seqloom.loaded.generating import answered
-    from seqloom.loaded.model import BUDGET
+    from seqloom.inference.generation import answered
+    from seqloom.inference.model import BUDGET
 
     with work_bar() as show:
         for done, answer in enumerate(answered(loaded.task, loaded.model, given, how, ledger, budget=BUDGET), 1):
@@ -170,14 +168,14 @@ def _watched(loaded: "LoadedModel", given: "list[Prompt]", how: "AnyDecoding", l
             yield answer
 
 
-def _answers(prompt: "Prompt", answers: "Sequence[Prediction]", *, numbered: bool) -> Iterator[Line]:
+def _answers(prompt: "Prompt", answers: "Sequence[Prediction]", *, numbered: bool) -> Iterator[AnswerLine]:
     """The lines of the answers to a prompt."""
     for number, answer in enumerate(answers, 1):
         place = {"line": prompt.place.line, "prompt": prompt.text} | ({"answer": number} if numbered else {})
-        said = rounded(answer.to_json())
-        yield Line(place, said, prompt.text + said["text"])
+        said = rounded_text(answer.to_json())
+        yield AnswerLine(place, said, prompt.text + said["text"])
 
 
-def _told(ledger: "Told") -> Iterator[Line]:
+def _told(ledger: "PredictionNote") -> Iterator[AnswerLine]:
     """The lines of prompts that cannot be answered."""
     return (refused(problem, problem.place.path) for _, problem in ledger.kept)

@@ -8,11 +8,11 @@ import msgspec
 import typer
 from rich.text import Text
 
-from seqloom.cli.screen import Screen
+from seqloom.cli.terminal import Screen
 from seqloom.errors import DataError
 
 if TYPE_CHECKING:
-    from seqloom.inspection.graphs.expression import ExpressionGraph
+    from seqloom.inspect.graphs.expression import ExpressionGraph
 
 NARROWEST, WIDEST = 50, 120  # columns
 
@@ -39,7 +39,7 @@ def graph(
     given = _numbers(values or [])
     if rate is not None and not math.isfinite(rate):
         raise DataError(f"the rate is {rate}, which is not a number", fix="write --rate 0.1, for example")
-    from seqloom.inspection.graphs.expression import expression_graph
+    from seqloom.inspect.graphs.expression import expression_graph
 
     view, screen = expression_graph(expression, given), Screen()
     after = "" if rate is None else _stepped(view, rate)
@@ -80,7 +80,7 @@ def _number(name: str, numeral: str) -> float:
 
 def _stepped(view: "ExpressionGraph", rate: float) -> str:
     """What one step of gradient descent changes."""
-    from seqloom.figures.axis import brief
+    from seqloom.report.figures.axis import brief
 
     after, name = view.stepped(rate), view.nodes[view.target].name
     moved = ", ".join(f"{one} = {brief(value)}" for one, value in after.inputs.items())

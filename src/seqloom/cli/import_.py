@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from seqloom.cli.screen import Screen
+from seqloom.cli.terminal import Screen
 
 
 def import_(
@@ -34,8 +34,7 @@ def import_(
     No code of the checkpoint is run, and no pickle is opened.
     """
     from seqloom.bundle import read_bundle
-    from seqloom.importing import import_model
-    from seqloom.importing.front import said_of
+    from seqloom.importing.models import import_model, said_of
 
     folder = import_model(source, out, pooling=pooling, weighting=weighting, counts=counts)
     screen = Screen()

@@ -9,13 +9,13 @@ import typer
 
 from seqloom.cli.data_options import BadRowsRule, FileOptions, Id, bad_rows, reading_settings
 from seqloom.cli.predict import load_on, reading_of
-from seqloom.cli.sharing import shares
-from seqloom.cli.work_bar import work_bar
+from seqloom.cli.shared_options import shares
+from seqloom.cli.terminal import work_bar
 from seqloom.data.problems import counted
 from seqloom.errors import ConfigError
 
 if TYPE_CHECKING:
-    from seqloom.search.building import Embedded, Step
+    from seqloom.search.build import EmbeddedDocuments, Step
     from seqloom.search.store import Built, Linked
 
 Exact = Annotated[bool, typer.Option("--exact", help="No graph: compare every passage, however many there are.")]
@@ -58,8 +58,10 @@ def index(
         return _change(out, delete or [], join, exact)
     if model is None or file is None:
         raise ConfigError("an index is made with a model, of a file", fix="seqloom index MODEL FILE --out INDEX")
-    from seqloom.search import Collection, ModelEmbeds, add_to_index, build_index
-    from seqloom.search.places import open_store
+    from seqloom.search.build import add_to_index, build_index
+    from seqloom.search.documents import Collection
+    from seqloom.search.embedders import ModelEmbeds
+    from seqloom.search.locations import open_store
 
     told = reading_settings(shared)
     bad_rows(bad_rows_, "100%")  # refused before the model is read
@@ -75,7 +77,7 @@ def index(
 
 def _change(out: str, ids: list[str], join: bool, exact: bool | None) -> None:
     """Delete documents of an index, or write it anew without what is gone."""
-    from seqloom.search.places import open_store, writing_at
+    from seqloom.search.locations import open_store, writing_at
     from seqloom.search.store import remember_exact
 
     open_store(out)  # what is no index is told before a folder is made
@@ -92,7 +94,7 @@ def _change(out: str, ids: list[str], join: bool, exact: bool | None) -> None:
 
 def _follow(steps: "Iterable[Step]", name: str) -> "Built":
     """What came of it; what is kept is told to whoever stops it, and that there was nothing to do."""
-    last: deque[Embedded | Linked] = deque(maxlen=2)
+    last: deque[EmbeddedDocuments | Linked] = deque(maxlen=2)
     try:
         built = _shown(steps, last)
     except KeyboardInterrupt:
@@ -104,7 +106,7 @@ def _follow(steps: "Iterable[Step]", name: str) -> "Built":
     return built
 
 
-def _kept(step: "Embedded | Linked", name: str) -> str:
+def _kept(step: "EmbeddedDocuments | Linked", name: str) -> str:
     from seqloom.search.store import Linked
 
     if isinstance(step, Linked):
@@ -112,21 +114,21 @@ def _kept(step: "Embedded | Linked", name: str) -> str:
     return f"{step.kept:,} of {counted(step.total, 'document')} of {name} are kept"
 
 
-def _shown(steps: "Iterable[Step]", last: "deque[Embedded | Linked]") -> "Built":
+def _shown(steps: "Iterable[Step]", last: "deque[EmbeddedDocuments | Linked]") -> "Built":
     """What came of it; people at a terminal see how far it is."""
-    from seqloom.search.building import Embedded
-    from seqloom.search.documents import Checked
+    from seqloom.search.build import EmbeddedDocuments
+    from seqloom.search.documents import CheckedDocuments
     from seqloom.search.store import Built, Linked
 
     built = None
     with work_bar() as show:
         for step in steps:
             match step:
-                case Checked(skipped=skipped, bad=bad) if skipped:
+                case CheckedDocuments(skipped=skipped, bad=bad) if skipped:
                     for one in bad:
                         typer.echo(str(one._replace(fix="")), err=True)  # read over, so nothing is to be done
                     typer.echo(f"{counted(skipped, 'bad row')} read over", err=True)
-                case Embedded(done, total):
+                case EmbeddedDocuments(done, total):
                     if 0 < done < total and not last:
                         typer.echo(f"going on: {done:,} of {counted(total, 'document')} are kept", err=True)
                     last.append(step)

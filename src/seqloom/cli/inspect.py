@@ -22,21 +22,20 @@ from seqloom.cli.data_options import (
     reading_settings,
 )
 from seqloom.cli.predict import Model, load_on, reading_of, tell_warnings
-from seqloom.cli.screen import Screen
-from seqloom.cli.sharing import shares
+from seqloom.cli.shared_options import shares
+from seqloom.cli.terminal import Screen, Show, work_bar
 from seqloom.cli.view_options import chosen, only_in_python, settings, typed
-from seqloom.cli.work_bar import Show, work_bar
 from seqloom.config.data import ReadingConfig
 from seqloom.data.problems import Ledger, counted, escaped
 from seqloom.errors import ConfigError
-from seqloom.figures.words import visible
-from seqloom.inspection.pace import watched
+from seqloom.inspect.progress import watched
+from seqloom.report.figures.labels import visible
 
 if TYPE_CHECKING:
-    from seqloom.data.examples import Example
-    from seqloom.inspection.front import Inspection
-    from seqloom.inspection.view import View
-    from seqloom.loaded import LoadedModel
+    from seqloom.data.schema import Example
+    from seqloom.inference.model import LoadedModel
+    from seqloom.inspect.inspector import Inspection
+    from seqloom.inspect.view import View
 
 NARROWEST, WIDEST = 50, 160  # columns
 MOST = 200  # inputs of a file that views of data are of
@@ -119,7 +118,7 @@ def inspect(
     _require(view, texts or [], data, out)
     loaded = load_on(model, shared.device)
     how = ReadingConfig(**told) if data is None or _is_set(data) else reading_of(loaded, str(data), told)
-    rows = Rows(loaded, data, how, shared, most)
+    rows = InspectedRows(loaded, data, how, shared, most)
     if out is not None and out.suffix == LINES:
         return _export(loaded, rows, out, options)
     with work_bar() as show, watched(show):
@@ -132,7 +131,7 @@ def inspect(
 
 def _options(view: str, asked: dict[str, str]) -> dict[str, Any]:
     """The options as the view takes them; wrong ones are told before a model is read."""
-    from seqloom.inspection.front import LOOKS
+    from seqloom.inspect.inspector import LOOKS
 
     look = LOOKS[chosen(view, LOOKS)]
     return typed(view, look.function, asked)
@@ -143,7 +142,7 @@ def _require(view: str | None, texts: list[str], data: Path | None, out: Path | 
         raise ConfigError("there is nothing to read", fix="give a text, or a file with --data FILE")
     if out is None:
         return
-    from seqloom.inspection.view import WRITERS
+    from seqloom.inspect.view import WRITERS
 
     by_lines = view == EXPORTED and data is not None and not texts
     if out.suffix == LINES and not by_lines:
@@ -163,7 +162,7 @@ def _is_set(path: Path) -> bool:
     return not path.exists() and str(path).isidentifier()
 
 
-class Rows:
+class InspectedRows:
     """The inputs of a file or a set as `inspect` takes them; what is wrong is told at the end of the `with`."""
 
     def __init__(
@@ -173,7 +172,7 @@ class Rows:
         self.ledger = Ledger(loaded.bad_rows)
 
     def __iter__(self) -> Iterator[Any]:
-        from seqloom.data.examples import Words
+        from seqloom.data.schema import Words
 
         if self.path is None:
             return
@@ -182,20 +181,20 @@ class Rows:
             yield example.input.words() if isinstance(example.input, Words) else example.input
 
     def _of_file(self, path: Path) -> "Iterator[Example]":
-        from seqloom.data.inputs import Columns, read_inputs
+        from seqloom.data.inputs import InputColumns, read_inputs
 
         named, sequence = tuple(self.shared.input_ or ()), self.shared.sequence
-        columns = Columns(named, self.loaded.columns, sequence, self.loaded.sequence)
+        columns = InputColumns(named, self.loaded.columns, sequence, self.loaded.sequence)
         kind = self.loaded.task.asked.schema.input
         return read_inputs(path, kind, self.ledger, columns=columns, reading=self.how)
 
     def _of_set(self, name: str) -> "Iterator[Example]":
         """The rows of the dev part of a known set, as `evaluate` finds them; the test part stays shut."""
+        from seqloom.data.check import data_config
         from seqloom.data.dataset import open_data
-        from seqloom.data.front import data_config
         from seqloom.data.inputs import wanted
-        from seqloom.data.sources import resolve
-        from seqloom.loaded.judging import narrowed
+        from seqloom.data.sources.registry import resolve
+        from seqloom.inference.evaluation import narrowed
 
         source = narrowed(resolve(data_config((name,), {})), "dev")
         opened = open_data(source.config, self.ledger, (source.part,))
@@ -211,12 +210,12 @@ class Rows:
         """How many inputs there are; what is bad among them is refused now, before work that takes long."""
         if self.path is None or self.path.is_fifo():
             return 0  # nobody knows: what is read once is gone
-        again = Rows(self.loaded, self.path, self.how, self.shared, self.most)
+        again = InspectedRows(self.loaded, self.path, self.how, self.shared, self.most)
         found = sum(1 for _ in again)
         again.ledger.close()
         return found
 
-    def __enter__(self) -> "Rows":
+    def __enter__(self) -> "InspectedRows":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -246,7 +245,7 @@ def _given(loaded: "LoadedModel", texts: list[str], rows: Iterator[Any]) -> tupl
 
 def _require_count(loaded: "LoadedModel", texts: list[str]) -> None:
     """Refuse more or fewer texts than an input has: a text whose quotes were forgotten is several."""
-    from seqloom.inspection.having import texts_read
+    from seqloom.inspect.requirements import texts_read
 
     counts, joined = texts_read(loaded.subject), loaded.task.asked.schema.input == "words"
     if not counts or len(texts) in counts or joined:
@@ -260,9 +259,9 @@ def _require_count(loaded: "LoadedModel", texts: list[str]) -> None:
     )
 
 
-def _export(loaded: "LoadedModel", rows: Rows, out: Path, options: dict[str, Any]) -> None:
+def _export(loaded: "LoadedModel", rows: InspectedRows, out: Path, options: dict[str, Any]) -> None:
     """Write a line for each input of the file."""
-    from seqloom.inspection.attribution.export import attribute_file
+    from seqloom.inspect.attribution.attribution import attribute_file
 
     with rows, work_bar() as show:
         moved = partial(_moved, show, rows.count())
@@ -276,7 +275,7 @@ def _moved(show: Show, total: int, done: int) -> None:
 
 def _list(inspection: "Inspection", json: bool) -> None:
     """Which views there are, and why others are not."""
-    from seqloom.inspection.front import LOOKS
+    from seqloom.inspect.inspector import LOOKS
 
     here = [name for name, look in LOOKS.items() if not only_in_python(look.function)]
     there = {name: said for name, said in inspection.views().items() if name in here}

@@ -9,18 +9,16 @@ import typer
 
 from seqloom.cli.data_options import FileOptions, Id
 from seqloom.cli.dedupe import embedder_of
-from seqloom.cli.screen import Screen
-from seqloom.cli.sharing import shares
-from seqloom.cli.work_bar import work_bar
+from seqloom.cli.shared_options import shares
+from seqloom.cli.terminal import Screen, work_bar
 from seqloom.data.problems import counted, escaped
 from seqloom.errors import ConfigError
 
 if TYPE_CHECKING:
     from seqloom.search.decisions import Decisions, WritableDecisions
-    from seqloom.search.label_examples import Examples
-    from seqloom.search.labelling import Labelling, Question
-    from seqloom.search.rows import Given, Rows
-    from seqloom.search.similarity import Compared
+    from seqloom.search.labeling import Examples, Labelling, LabelQuestion
+    from seqloom.search.rows import FileRows, GivenRows
+    from seqloom.search.similarity import ComparedPair
 
 MOST_SHOWN = 2_000  # characters of a text
 HELP = "Enter accepts the suggestion; a number or a name is another label, +NAME a new one; s skips, u undoes, q ends"
@@ -32,7 +30,7 @@ def label(
     out: Annotated[Path, typer.Option("--out", "-o", metavar="LABELS", help="The log of all decisions; it grows.")],
     labels: Annotated[str | None, typer.Option("--labels", metavar="A,B,C", help="The labels, with commas.")] = None,
     examples: Annotated[
-        Path | None, typer.Option("--examples", metavar="FILE", help="Rows that have a label, to learn from.")
+        Path | None, typer.Option("--examples", metavar="FILE", help="FileRows that have a label, to learn from.")
     ] = None,
     target: Annotated[
         str | None, typer.Option("--target", metavar="NAME", help="The column of labels in --examples.")
@@ -65,10 +63,10 @@ def label(
     """Label the rows of a file; the same command goes on where it was stopped."""
     from seqloom.search.copies import require_copy
     from seqloom.search.decisions import Decisions, writing
-    from seqloom.search.labelling import BY, How, opening
-    from seqloom.search.rows import Rows
+    from seqloom.search.labeling import BY, How, opening
+    from seqloom.search.rows import FileRows
 
-    rows = Rows(file, tuple(shared.input_ or ()), id_, reading=shared.reading())
+    rows = FileRows(file, tuple(shared.input_ or ()), id_, reading=shared.reading())
     _require_out(out, file, examples)
     if export is not None:
         require_copy(export, rows, (column, BY), out)
@@ -91,9 +89,9 @@ def label(
         _export(Decisions(out, given.by_name), given, rows, export, column)
 
 
-def _learnt(rows: "Rows", examples: Path | None, target: str | None) -> "Examples":
+def _learnt(rows: "FileRows", examples: Path | None, target: str | None) -> "Examples":
     """The rows that have a label already."""
-    from seqloom.search.label_examples import NONE, read_examples
+    from seqloom.search.labeling import NONE, read_examples
 
     return NONE if examples is None else read_examples(rows._replace(path=examples, id=None), target)
 
@@ -132,9 +130,9 @@ def _names(labels: str | None) -> list[str]:
     return names
 
 
-def _followed(steps: "Iterable[Compared | Labelling]") -> "Labelling":
+def _followed(steps: "Iterable[ComparedPair | Labelling]") -> "Labelling":
     """The rows ready to be labelled; people at a terminal see how far it is."""
-    from seqloom.search.labelling import Labelling
+    from seqloom.search.labeling import Labelling
 
     session = None
     with work_bar() as show:
@@ -157,9 +155,9 @@ def _accept(session: "Labelling", confidence: float) -> None:
     typer.echo(f"{counted(count, 'suggestion')} accepted; seqloom label ... --undo takes them back")
 
 
-def _export(decisions: "Decisions", given: "Given", rows: "Rows", out: Path, column: str) -> None:
+def _export(decisions: "Decisions", given: "GivenRows", rows: "FileRows", out: Path, column: str) -> None:
     from seqloom.search.copies import write_copy
-    from seqloom.search.labelling import exported
+    from seqloom.search.labeling import exported
 
     added, wanted = exported(decisions, given.names, column)
     write_copy(out, rows, given.state, added, wanted)
@@ -223,7 +221,7 @@ def _review(session: "Labelling") -> None:
     screen.print(f"{labelled} labelled, {left}; {where}", markup=False, soft_wrap=True)
 
 
-def _require_meaning(typed: str, answer: Answer, session: "Labelling", question: "Question") -> None:
+def _require_meaning(typed: str, answer: Answer, session: "Labelling", question: "LabelQuestion") -> None:
     """Refuse an answer from a file that means nothing: asked again, the next line would be for the wrong row."""
     if not isinstance(answer, Unknown) and (answer != "accept" or question.suggested is not None):
         return
@@ -234,7 +232,7 @@ def _require_meaning(typed: str, answer: Answer, session: "Labelling", question:
     )
 
 
-def _show(session: "Labelling", question: "Question", screen: Screen) -> None:
+def _show(session: "Labelling", question: "LabelQuestion", screen: Screen) -> None:
     """The row, what is suggested, and the labels there are."""
     done, left = len(session.decisions.labelled), len(session.free)
     sure = "" if question.suggested is None else f" - {escaped(question.suggested)}? ({question.confidence:.2f})"
@@ -248,7 +246,7 @@ def _show(session: "Labelling", question: "Question", screen: Screen) -> None:
         screen.print(line, markup=False, soft_wrap=True)
 
 
-def _answered(session: "Labelling", question: "Question", answer: Answer, screen: Screen) -> bool:
+def _answered(session: "Labelling", question: "LabelQuestion", answer: Answer, screen: Screen) -> bool:
     """Whether there may be further questions, after this answer was acted on."""
     match answer:
         case Chosen(label, new):

@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 
 import typer
 
-from seqloom.cli.answers import ERROR, Form, Line, answered, form_of, refused, written
+from seqloom.cli.answers import ERROR, AnswerLine, Form, answered, form_of, refused, written
 from seqloom.cli.data_options import BadRowsRule, FileOptions, Sequence, bad_rows, reading_settings
-from seqloom.cli.exits import SOME_BAD
-from seqloom.cli.screen import Screen
-from seqloom.cli.sharing import shares
-from seqloom.cli.work_bar import work_bar
+from seqloom.cli.shared_options import shares
+from seqloom.cli.terminal import SOME_BAD, Screen, work_bar
 from seqloom.config.data import ReadingConfig
 from seqloom.data.problems import Ledger, Problem, counted
 from seqloom.errors import ConfigError
@@ -23,9 +21,9 @@ from seqloom.errors import ConfigError
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from seqloom.data.examples import Example
-    from seqloom.loaded import LoadedModel
-    from seqloom.loaded.predicting import Reply
+    from seqloom.data.schema import Example
+    from seqloom.inference.model import LoadedModel
+    from seqloom.inference.prediction import Reply
 
 STANDARD_INPUT = "-"
 TOGETHER = 256  # lines that are written at once; of a stream each alone, for somebody may wait for it
@@ -60,7 +58,7 @@ def predict(
     require_another(source, out)
     loaded = load_on(model, shared.device)
     reading, skip = reading_of(loaded, source, told), bad_rows(bad_rows_, None, loaded.bad_rows).skip
-    asked = Asked(source, tuple(shared.input_ or ()), sequence, reading, skip)
+    asked = PredictRequest(source, tuple(shared.input_ or ()), sequence, reading, skip)
     with exact(deterministic):
         answer(loaded, asked, wanted, shared.budget)
 
@@ -73,7 +71,7 @@ def require_another(source: str, out: Path | None) -> None:
 
 def reading_of(loaded: "LoadedModel", source: str, told: dict[str, Any]) -> ReadingConfig:
     """How a file of inputs is read: as is told, else as in training, which is said; a stream only as is told."""
-    from seqloom.loaded.as_trained import inputs_as_trained
+    from seqloom.inference.as_trained import inputs_as_trained
 
     if source == STANDARD_INPUT:
         return ReadingConfig(**told)
@@ -91,12 +89,12 @@ class Wanted(NamedTuple):
     with_input: bool
 
 
-def answer(loaded: "LoadedModel", asked: "Asked", wanted: Wanted, budget: int | None) -> None:
+def answer(loaded: "LoadedModel", asked: "PredictRequest", wanted: Wanted, budget: int | None) -> None:
     """Write the answer to every input, in their order; people at a terminal see how far it is."""
-    from seqloom.loaded.model import BUDGET
-    from seqloom.loaded.predicting import Told
+    from seqloom.inference.model import BUDGET
+    from seqloom.inference.prediction import PredictionNote
 
-    ledger = Told() if asked.skip else Ledger()
+    ledger = PredictionNote() if asked.skip else Ledger()
     if wanted.with_input:
         _require_text(loaded)
     source, windows = asked.source, asked.windows(loaded, ledger)
@@ -112,7 +110,7 @@ def answer(loaded: "LoadedModel", asked: "Asked", wanted: Wanted, budget: int | 
 
 def load_on(model: Path, device: str) -> "LoadedModel":
     """The model on the device that was asked for; where it was chosen, people at a terminal read which and why."""
-    from seqloom.loaded import load
+    from seqloom.inference.model import load
     from seqloom.training.devices import choose_device
 
     if device not in ("auto", "cpu", "cuda", "mps"):
@@ -139,7 +137,7 @@ def _require_text(loaded: "LoadedModel") -> None:
         raise ConfigError(f"--with-input repeats texts, and the model reads {kind}", fix="leave it out")
 
 
-class Asked(NamedTuple):
+class PredictRequest(NamedTuple):
     """What is asked of a model: where the inputs stand, and how they are read."""
 
     source: str
@@ -150,12 +148,11 @@ class Asked(NamedTuple):
 
     def windows(self, loaded: "LoadedModel", ledger: Ledger) -> "Iterable[list[Example]]":
         """The inputs, some at a time: of a stream, whatever has arrived."""
-        from seqloom.data.arriving import arriving, lines_of
-        from seqloom.data.inputs import Columns, read_inputs
-        from seqloom.loaded.predicting import windows_of
+        from seqloom.data.inputs import InputColumns, arriving, lines_of, read_inputs
+        from seqloom.inference.prediction import windows_of
 
         kind, path = loaded.task.asked.schema.input, Path(self.source)
-        columns = Columns(self.named, loaded.columns, self.sequence, loaded.sequence)
+        columns = InputColumns(self.named, loaded.columns, self.sequence, loaded.sequence)
         if self.source == STANDARD_INPUT:
             return arriving(cast(io.BufferedReader, sys.stdin.buffer), kind, ledger, self.reading.format, columns)
         if self.skip and self.sequence is None and self._has_lines(path):
@@ -172,9 +169,9 @@ class Asked(NamedTuple):
         return path.is_file() and lined and self.reading == plain
 
 
-def _line(reply: "Reply", source: str, *, with_input: bool) -> Line:
+def _line(reply: "Reply", source: str, *, with_input: bool) -> AnswerLine:
     """The line of an answer, or of a row that has none."""
-    from seqloom.data.arriving import STANDARD_INPUT as NAMED
+    from seqloom.data.inputs import STANDARD_INPUT as NAMED
 
     name = NAMED if source == STANDARD_INPUT else source
     if isinstance(reply, Problem):
@@ -182,13 +179,13 @@ def _line(reply: "Reply", source: str, *, with_input: bool) -> Line:
     return answered(reply[0], reply[1], name, with_input=with_input)
 
 
-def write_lines(lines: Iterator[Line], form: Form, out: Path | None, most: int, last: tuple[str, ...]) -> None:
+def write_lines(lines: Iterator[AnswerLine], form: Form, out: Path | None, most: int, last: tuple[str, ...]) -> None:
     """Nothing; the lines are in a file that is whole or not there, or on standard output as they come.
 
     `last` are columns that a table ends with.
     """
     if out is not None:
-        from seqloom.durable import write_file
+        from seqloom.files.disk import write_file
 
         return write_file(out, written(lines, form, last))
     screen, pieces = Screen(), written(lines, form, last)
@@ -204,7 +201,7 @@ def _progress(source: str, ledger: Ledger) -> Iterator[Any]:
     whole = path.stat().st_size if path.is_file() else 0
     with work_bar() as moved:
 
-        def show(line: Line) -> Line:
+        def show(line: AnswerLine) -> AnswerLine:
             nonlocal done
             done += 1
             moved(counted(done, "answer"), ledger.bytes, whole)

@@ -20,9 +20,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from seqloom.cli.screen import Screen
+from seqloom.cli.terminal import Screen
 from seqloom.data.problems import escaped
-from seqloom.training.reports import Begun, Noticed, Report, Sample, Saved, Stepped, Validated
+from seqloom.training.events import Begun, Noticed, Report, Sample, Saved, Stepped, Validated
 
 LEVELS = "▁▂▃▄▅▆▇█"
 SPARKS = 12  # points of the tiny curve
@@ -53,7 +53,7 @@ class PlainLines:
 
     def __init__(self, screen: Screen, metric: str, clock: Callable[[], float] = time.monotonic) -> None:
         self.screen, self.metric, self.clock = screen, metric, clock
-        self.facts = Facts(metric)
+        self.facts = RunFacts(metric)
         self._last = clock()
 
     def take(self, report: Report) -> None:
@@ -81,7 +81,7 @@ class LiveLines:
 
     def __init__(self, screen: Screen, metric: str, live: Live) -> None:
         self.screen, self.metric, self.live = screen, metric, live
-        self.facts = Facts(metric)
+        self.facts = RunFacts(metric)
 
     def take(self, report: Report) -> None:
         """Show one report."""
@@ -109,7 +109,7 @@ class LiveLines:
         return Group(bar, *packed(self.facts.words(sparks), width))
 
 
-class Facts:
+class RunFacts:
     """The newest of everything that a display tells."""
 
     def __init__(self, metric: str) -> None:

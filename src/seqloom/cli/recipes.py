@@ -7,7 +7,7 @@ import typer
 from rich.table import Table
 
 from seqloom import recipes as library
-from seqloom.cli.screen import Screen
+from seqloom.cli.terminal import Screen
 from seqloom.config.inputs import TokensConfig
 from seqloom.errors import ConfigError, did_you_mean
 

@@ -9,17 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import msgspec
 import typer
 
-from seqloom.cli.figure_tables import Figure, figure_lines
 from seqloom.cli.index import Exact
-from seqloom.cli.screen import Screen
-from seqloom.cli.work_bar import work_bar
+from seqloom.cli.tables import FigureRow, figure_lines
+from seqloom.cli.terminal import Screen, work_bar
 from seqloom.data.problems import counted
 from seqloom.errors import ConfigError, SeqloomError
 
 if TYPE_CHECKING:
-    from seqloom.search import Hit, Searcher
-    from seqloom.search.judging import Judged
-    from seqloom.search.reranking import Reranker
+    from seqloom.search.evaluation import JudgedQuery
+    from seqloom.search.search import Hit, Reranker, Searcher
 
 AROUND = 240  # characters of a passage that are shown around its best sentence
 SHORT = 60  # characters of a column that are shown
@@ -91,8 +89,8 @@ def search(
     if queries is not None and query is not None:
         raise ConfigError("both a query and a file of them are given", fix="leave one out")
     from seqloom.search.conditions import conditions, require_columns
-    from seqloom.search.places import open_store
-    from seqloom.search.searching import searcher
+    from seqloom.search.locations import open_store
+    from seqloom.search.search import searcher
 
     there = open_store(index, exact=exact)
     require_columns(conditions(where or ()), there.columns)
@@ -116,8 +114,8 @@ def _reranker(path: Path | None, label: str | None, device: str) -> "Reranker | 
         if label is not None:
             raise ConfigError("--rerank-label is for a re-ranker", fix="give --rerank MODEL too")
         return None
-    from seqloom.loaded import load
-    from seqloom.search.reranking import Reranker
+    from seqloom.inference.model import load
+    from seqloom.search.search import Reranker
 
     return Reranker(load(path, device=device), label)
 
@@ -206,7 +204,7 @@ def _columns(hit: "Hit") -> list[str]:
 def _judge(answering: Answering, queries: Path, qrels: Path, json: bool) -> None:
     """Show how good the answers are, by judgements of people."""
     from seqloom.search.documents import Collection
-    from seqloom.search.judging import DEEP, Judged, judged, read_judgements, read_questions, unknown
+    from seqloom.search.evaluation import DEEP, JudgedQuery, judged, read_judgements, read_questions, unknown
 
     judgements, questions = read_judgements(qrels), read_questions(Collection(queries))
     if missing := unknown(judgements, answering.searcher.store.holds):
@@ -216,7 +214,7 @@ def _judge(answering: Answering, queries: Path, qrels: Path, json: bool) -> None
     found = None
     with work_bar() as show:
         for step in judged(deep.ids, questions, judgements):
-            if isinstance(step, Judged):
+            if isinstance(step, JudgedQuery):
                 found = step
             else:
                 show(f"{step:,} of {counted(len(judgements), 'question')}", step, len(judgements))
@@ -224,7 +222,7 @@ def _judge(answering: Answering, queries: Path, qrels: Path, json: bool) -> None
     _show_judged(found, json)
 
 
-def _show_judged(found: "Judged", json: bool) -> None:
+def _show_judged(found: "JudgedQuery", json: bool) -> None:
     """The figures and their intervals, and what an interval of a figure of 0 or 1 is."""
     from seqloom.training.pages.words import alike_said
 
@@ -232,7 +230,9 @@ def _show_judged(found: "Judged", json: bool) -> None:
     told["intervals"] = {name: found.intervals.get(name) for name in found.metrics}
     if json:
         return Screen().print(msgspec.json.encode(told).decode(), markup=False, soft_wrap=True)
-    lines = figure_lines([f"  {name:<10}" for name in found.metrics], [Figure.of(told, name) for name in found.metrics])
+    lines = figure_lines(
+        [f"  {name:<10}" for name in found.metrics], [FigureRow.of(told, name) for name in found.metrics]
+    )
     known = {name: found.metrics[name] for name in found.intervals}
     alike = alike_said(known, found.rows, shares=found.intervals, one="question")
     text = "\n".join([counted(found.rows, "question"), "", *lines, *(["", alike] if alike else [])])

@@ -9,19 +9,19 @@ import typer
 from rich.text import Text
 
 from seqloom.cli import train_options as options
-from seqloom.cli.asking import Asked, asked_for
 from seqloom.cli.data_options import DataOptions
-from seqloom.cli.following import drawn, followed, last_of, reading_bar, summary
+from seqloom.cli.follow import drawn, followed, last_of, reading_bar, summary
 from seqloom.cli.progress import duration
-from seqloom.cli.refusing import require_same, told_in_flags, without
-from seqloom.cli.screen import Screen
-from seqloom.cli.sharing import shares
-from seqloom.training.places import Home
-from seqloom.training.run_changes import OtherRunError
+from seqloom.cli.refusals import require_same, told_in_flags, without
+from seqloom.cli.requests import TrainRequest, asked_for
+from seqloom.cli.shared_options import shares
+from seqloom.cli.terminal import Screen
+from seqloom.training.changes import OtherRunError
+from seqloom.training.run_folder import Home
 
 if TYPE_CHECKING:
     from seqloom.training.devices import Device
-    from seqloom.training.front import Resolved
+    from seqloom.training.resolve import Resolved
 
 NARROWEST = 40  # columns of a figure
 
@@ -101,35 +101,37 @@ def train(
         raise told_in_flags(error, options.given(context)) from None
 
 
-def _require_room(home: Home, asked: Asked) -> None:
+def _require_room(home: Home, asked: TrainRequest) -> None:
     """Refuse a run folder in which this command may not write, or which holds another run, before anything is read."""
     if os.environ.get("RANK", "0") == "0":  # of several processes the first one holds it
         home.require_room()
     require_same(home, asked.data, asked.training)
 
 
-def _require_data(asked: Asked) -> None:
+def _require_data(asked: TrainRequest) -> None:
     """Refuse data that is not there or cannot be understood, before torch is loaded: that takes seconds."""
+    from seqloom.data.dataset import open_sealed
     from seqloom.data.problems import Ledger
-    from seqloom.data.sealing import open_sealed
 
     open_sealed(asked.data, Ledger(asked.data.bad_rows))
 
 
 def _launched(values: dict[str, Any]) -> int:
     """The exit code of so many processes, each of which runs this command alone."""
-    from seqloom.training.launching import launch
+    from seqloom.training.launcher import launch
 
     rest = without(sys.argv[1:], "--processes", "--max-restarts")
     return launch(rest, values["processes"], max_restarts=values["max_restarts"])
 
 
-def _run(values: dict[str, Any], asked: Asked) -> None:
+def _run(values: dict[str, Any], asked: TrainRequest) -> None:
     """Read the data, train, and tell how it ended."""
-    from seqloom.cli.warnings import warnings_said
+    from seqloom.cli.terminal import warnings_said
     from seqloom.training.devices import choose_device
-    from seqloom.training.front import Wishes, resolve, train_run
     from seqloom.training.processes import joined
+    from seqloom.training.resolve import resolve
+    from seqloom.training.run import train_run
+    from seqloom.training.wishes import Wishes
 
     screen, home = Screen(stderr=True), Home(values["out"])
     choose_device(values["device"])  # refused before data is read
@@ -168,7 +170,7 @@ def _placed(resolved: "Resolved", name: str, precision: str) -> "tuple[Resolved,
 
 def _estimate(resolved: "Resolved", device: "Device") -> tuple[str, ...]:
     """How long a new run will take, in one line; none where that cannot be known."""
-    from seqloom.training.rehearsing import expected_seconds
+    from seqloom.training.rehearsal import expected_seconds
 
     seconds = expected_seconds(resolved, device)
     return (
@@ -180,8 +182,8 @@ def _estimate(resolved: "Resolved", device: "Device") -> tuple[str, ...]:
 
 def _find_rate(resolved: "Resolved", device: Any, *, json: bool) -> None:
     """Try rates from small to large, and draw what the loss does."""
-    from seqloom.diagnosis.range_test import range_test
-    from seqloom.training.front import built_model
+    from seqloom.experiments.doctor.range_test import range_test
+    from seqloom.training.run import built_model
 
     settings, task = resolved.config.training, resolved.task
     model, _ = built_model(resolved, device)

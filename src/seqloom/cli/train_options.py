@@ -7,7 +7,7 @@ import typer
 
 from seqloom.cli.train_settings import HEADS, OPTIMISERS, POOLINGS, SCHEDULES
 from seqloom.config.objectives import OBJECTIVES
-from seqloom.recipes import SIZES
+from seqloom.recipes.bodies import SIZES
 
 MODEL, LENGTH, BATCHES = "Model", "How long", "Batches"
 OPTIMISER, RUN, MACHINE = "Optimiser", "The run folder, and what is seen", "Machine"

@@ -32,7 +32,8 @@ from seqloom.config.training import (
     TrainingConfig,
 )
 from seqloom.errors import ConfigError, did_you_mean
-from seqloom.recipes import RECIPES, SIZES
+from seqloom.recipes.bodies import SIZES
+from seqloom.recipes.families import RECIPES
 from seqloom.training.wishes import Wishes, frozen
 
 OPTIMISERS: dict[str, type[AnyOptimiser]] = {kind.kind(): kind for kind in get_args(AnyOptimiser)}

@@ -10,9 +10,9 @@ from seqloom.cli.data_options import BadRowsRule, FileOptions, Sequence, bad_row
 from seqloom.cli.decoding_options import Beam, LengthPenalty, way_to_write
 from seqloom.cli.predict import (
     STANDARD_INPUT,
-    Asked,
     Deterministic,
     Model,
+    PredictRequest,
     Wanted,
     answer,
     exact,
@@ -20,7 +20,7 @@ from seqloom.cli.predict import (
     reading_of,
     require_another,
 )
-from seqloom.cli.sharing import shares
+from seqloom.cli.shared_options import shares
 from seqloom.errors import ConfigError
 
 
@@ -54,7 +54,7 @@ def translate(
     shared: FileOptions,
 ) -> None:
     """Translate every source of a file, or of standard input: a line for each, in their order."""
-    from seqloom.data.readers import as_lines
+    from seqloom.data.readers.registry import as_lines
 
     told, wanted = reading_settings(shared), Wanted(_form(as_, out, best, with_input=with_input), out, with_input)
     bad_rows(bad_rows_, None)  # refused before the model is read
@@ -64,7 +64,7 @@ def translate(
     how = way_to_write(settings)
     loaded = load_on(model, shared.device).translator(how, replace_unknown=replace_unknown)
     reading, skip = reading_of(loaded, source, told), bad_rows(bad_rows_, None, loaded.bad_rows).skip
-    asked = Asked(source, tuple(shared.input_ or ()), sequence, as_lines(Path(source), reading), skip)
+    asked = PredictRequest(source, tuple(shared.input_ or ()), sequence, as_lines(Path(source), reading), skip)
     with exact(deterministic):
         answer(loaded, asked, wanted, shared.budget)
 

@@ -12,16 +12,16 @@ from seqloom.cli import train_options as options
 from seqloom.cli import train_settings
 from seqloom.cli.data_options import Data, DataOptions
 from seqloom.cli.progress import duration
-from seqloom.cli.screen import Screen
-from seqloom.cli.sharing import shares
+from seqloom.cli.shared_options import shares
+from seqloom.cli.terminal import Screen
 from seqloom.config.reading import read
 from seqloom.config.tuning import SpaceConfig
 from seqloom.data.problems import escaped
 from seqloom.errors import ConfigError
 
 if TYPE_CHECKING:
-    from seqloom.tuning.plan import Plan
-    from seqloom.tuning.reports import TuningEnded, TuningReport
+    from seqloom.experiments.tune.events import TuningEnded, TuningReport
+    from seqloom.experiments.tune.plan import TuningPlan
 
 NARROWEST, WIDEST = 50, 100  # columns of the results
 PRUNERS = ("median", "hyperband", "none")
@@ -82,7 +82,7 @@ def tune(
     raise typer.Exit(ended.exit_code)
 
 
-def _plan(values: dict[str, Any], reading: DataOptions, given: Collection[str]) -> "Plan":
+def _plan(values: dict[str, Any], reading: DataOptions, given: Collection[str]) -> "TuningPlan":
     """The typed form of the options, checked before anything is read."""
     if values["pruner"] not in PRUNERS:
         raise ConfigError(f"--pruner {values['pruner']!r}", fix=f"choose from {', '.join(PRUNERS)}")
@@ -92,7 +92,7 @@ def _plan(values: dict[str, Any], reading: DataOptions, given: Collection[str]) 
     length = train_settings.length(
         {"epochs": values["epochs"], "steps": values["steps"], "symbols": values["symbols"], "seconds": None}
     )
-    from seqloom.tuning.front import make_plan
+    from seqloom.experiments.tune.tuning import make_plan
 
     return make_plan(
         data,
@@ -111,10 +111,10 @@ def _plan(values: dict[str, Any], reading: DataOptions, given: Collection[str]) 
     )
 
 
-def _followed(plan: "Plan", jobs: int, *, quiet: bool) -> "TuningEnded":
+def _followed(plan: "TuningPlan", jobs: int, *, quiet: bool) -> "TuningEnded":
     """The end of a tuning, every report of which was shown."""
-    from seqloom.tuning.front import search
-    from seqloom.tuning.reports import TuningEnded
+    from seqloom.experiments.tune.events import TuningEnded
+    from seqloom.experiments.tune.tuning import search
 
     screen = Screen(stderr=True)
     for report in search(plan, jobs):
@@ -126,9 +126,9 @@ def _followed(plan: "Plan", jobs: int, *, quiet: bool) -> "TuningEnded":
 
 def _lines(report: "TuningReport") -> list[str]:
     """A report in words; steps of a trial are not told."""
-    from seqloom.training.reports import Validated
-    from seqloom.tuning.reports import TrialBegun, TrialEnded, TrialTold, TuningBegun, WorkerLost
-    from seqloom.tuning.words import shown
+    from seqloom.experiments.tune.events import TrialBegun, TrialEnded, TrialTold, TuningBegun, WorkerLost
+    from seqloom.experiments.tune.words import shown
+    from seqloom.training.events import Validated
 
     if isinstance(report, TuningBegun):
         where = f"study '{report.study}' in {report.storage}: {report.finished} of {report.wanted} trials are finished"
@@ -149,7 +149,7 @@ def _lines(report: "TuningReport") -> list[str]:
     return []
 
 
-def _show(plan: "Plan", ended: "TuningEnded", *, json: bool) -> None:
+def _show(plan: "TuningPlan", ended: "TuningEnded", *, json: bool) -> None:
     screen = Screen()
     if json:
         record = msgspec.json.decode(ended.results.to_json()) | {"why": ended.why}

@@ -7,11 +7,11 @@ import msgspec
 import typer
 from rich.table import Table
 
-from seqloom.cli.screen import Screen
-from seqloom.training.places import CONFIG
+from seqloom.cli.terminal import Screen
+from seqloom.training.run_folder import CONFIG
 
 if TYPE_CHECKING:
-    from seqloom.training.verifying import ResumeProof
+    from seqloom.training.verification import ResumeProof
 
 app = typer.Typer(help="Prove promises on your own configuration.", no_args_is_help=True, rich_markup_mode=None)
 SHOWN = 16  # characters of a sum
@@ -33,7 +33,7 @@ def resume(
 
     The exit code is 0 if they are equal, 1 if not.
     """
-    from seqloom.training.verifying import verify_resume
+    from seqloom.training.verification import verify_resume
 
     if not json and (run / CONFIG).is_file():  # else there is nothing to train, and it is refused
         note = f"training {steps} steps of {run} three times, in a temporary folder: whole, killed, resumed"

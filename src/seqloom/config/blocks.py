@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Meta
 
-from seqloom.config.base import Config, Heads, Rate, Width
+from seqloom.config.base import Config, Heads, Rate, Width, located
 from seqloom.config.combinations import Position, Score, refusal
 from seqloom.config.mixers import (
     AnyMixer,
@@ -16,12 +16,11 @@ from seqloom.config.mixers import (
     require_divisible,
     score_parameters,
 )
-from seqloom.config.words import located
 from seqloom.errors import ConfigError
 
 if TYPE_CHECKING:
-    from seqloom.blocks import Block, CausalBlock
-    from seqloom.mixers.contract import ConditionedMixer
+    from seqloom.nn.blocks import Block, CausalBlock
+    from seqloom.nn.mixers.contract import ConditionedMixer
 
 Norm = Literal["layer", "rms"]
 # What a norm adds to the variance; None: 1e-5 of "layer", 1e-6 of "rms"
@@ -88,13 +87,13 @@ class BlockConfig(Config, tag="block", kw_only=True):
 
     def build(self, width: int, position: Position = "none") -> "Block":
         """The block for whole sequences."""
-        from seqloom.blocks import Block
+        from seqloom.nn.blocks import Block
 
         return Block(self, width, self.mixer.build(width, position))
 
     def build_causal(self, width: int, position: Position = "none") -> "CausalBlock":
         """The block that never looks ahead and can be stepped."""
-        from seqloom.blocks import CausalBlock
+        from seqloom.nn.blocks import CausalBlock
 
         return CausalBlock(self, width, self.mixer.build_causal(width, position))
 
@@ -138,7 +137,7 @@ class DecoderBlockConfig(ConditionedConfig, tag="decoder-block", kw_only=True):
         return self.mixer.parameters(width, position) + cross + self.feed_forward.parameters(width) + norms
 
     def build(self, width: int, position: Position = "none") -> "ConditionedMixer[Any]":
-        from seqloom.blocks import DecoderBlock
+        from seqloom.nn.blocks import DecoderBlock
 
         return DecoderBlock(self, width, position)
 
@@ -157,7 +156,7 @@ class SeededConfig(ConditionedConfig, tag="seeded", kw_only=True):
         return self.mixer.parameters(width, position) + width * width + width
 
     def build(self, width: int, position: Position = "none") -> "ConditionedMixer[Any]":
-        from seqloom.mixers.recurrent import Seeded
+        from seqloom.nn.mixers.recurrent import Seeded
 
         return Seeded(self, width)
 
@@ -180,7 +179,7 @@ class AlignmentConfig(ConditionedConfig, tag="alignment", kw_only=True):
         return 2 * width * width + width + score_parameters(width, 1, self.score)
 
     def build(self, width: int, position: Position = "none") -> "ConditionedMixer[Any]":
-        from seqloom.mixers.cross import Alignment
+        from seqloom.nn.mixers.cross import Alignment
 
         return Alignment(self, width)
 

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from seqloom.config.base import Config, Length, Rate
-from seqloom.config.text import FittedTokenizer, WordsConfig
+from seqloom.config.tokenizers import FittedTokenizer, WordsConfig
 from seqloom.errors import ConfigError
 
 Task = Literal["classify", "regress", "tag", "lm", "masked", "translate", "embed"]

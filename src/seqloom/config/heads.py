@@ -5,14 +5,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from msgspec import Meta
 
-from seqloom.config.base import Config, Names, Rate, Symbols, Width
-from seqloom.config.words import quoted
+from seqloom.config.base import Config, Names, Rate, Symbols, Width, quoted
 from seqloom.errors import ConfigError
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from seqloom.heads import Head, VectorHead
+    from seqloom.nn.heads import Head, VectorHead
 
 Scheme = Literal["none", "bio", "bioes"]
 HeadKind = Literal["class", "crf"]  # what a recipe for tags may end in
@@ -57,7 +56,7 @@ class ClassHeadConfig(HeadConfig, tag="class", kw_only=True):
         return (width + 1) * self.num_classes
 
     def build(self, width: int) -> "Head":
-        from seqloom.heads import ClassHead
+        from seqloom.nn.heads import ClassHead
 
         return ClassHead(self, width)
 
@@ -84,7 +83,7 @@ class ScoresHeadConfig(HeadConfig, tag="scores", kw_only=True):
         return self.num_classes
 
     def build(self, width: int) -> "Head":
-        from seqloom.heads import ScoresHead
+        from seqloom.nn.heads import ScoresHead
 
         return ScoresHead(self)
 
@@ -121,7 +120,7 @@ class LabelsHeadConfig(HeadConfig, tag="labels", kw_only=True):
         return (width + 1) * self.num_labels
 
     def build(self, width: int) -> "Head":
-        from seqloom.heads import LabelsHead
+        from seqloom.nn.heads import LabelsHead
 
         return LabelsHead(self, width)
 
@@ -141,7 +140,7 @@ class LabelScoresHeadConfig(LabelsHeadConfig, tag="label-scores", kw_only=True):
         return self.num_labels
 
     def build(self, width: int) -> "Head":
-        from seqloom.heads import LabelScoresHead
+        from seqloom.nn.heads import LabelScoresHead
 
         return LabelScoresHead(self)
 
@@ -159,7 +158,7 @@ class NumberHeadConfig(HeadConfig, tag="number", kw_only=True):
         return (width + 1) * self.size
 
     def build(self, width: int) -> "Head":
-        from seqloom.heads import NumberHead
+        from seqloom.nn.heads import NumberHead
 
         return NumberHead(self, width)
 
@@ -179,7 +178,7 @@ class NumberScoresHeadConfig(NumberHeadConfig, tag="number-scores", kw_only=True
         return self.size
 
     def build(self, width: int) -> "Head":
-        from seqloom.heads import NumberScoresHead
+        from seqloom.nn.heads import NumberScoresHead
 
         return NumberScoresHead(self)
 
@@ -203,7 +202,7 @@ class CrfHeadConfig(HeadConfig, tag="crf", kw_only=True):
         return (width + 1) * count + count * (count + 2)
 
     def build(self, width: int) -> "Head":
-        from seqloom.heads import CrfHead
+        from seqloom.nn.heads import CrfHead
 
         return CrfHead(self, width)
 
@@ -238,7 +237,7 @@ class NextTokenHeadConfig(HeadConfig, tag="next-token", kw_only=True):
         return self.vocab_size + (0 if self.tied else width * self.vocab_size)
 
     def build(self, width: int, tied_to: "nn.Parameter | None" = None) -> "Head":
-        from seqloom.heads import NextTokenHead
+        from seqloom.nn.heads import NextTokenHead
 
         return NextTokenHead(self, width, tied_to)
 
@@ -255,7 +254,7 @@ class VectorHeadConfig(Config, tag="vector", kw_only=True):
 
     def build(self, width: int) -> "VectorHead":
         """The head."""
-        from seqloom.heads import VectorHead
+        from seqloom.nn.heads import VectorHead
 
         return VectorHead(self, width)
 

@@ -8,8 +8,8 @@ from seqloom.config.base import Config, Pixels, Rate, Symbols, Taps, Width
 from seqloom.errors import ConfigError
 
 if TYPE_CHECKING:
-    from seqloom.inputs import Input
-    from seqloom.mixers.contract import CausalMixer
+    from seqloom.nn.inputs import Input
+    from seqloom.nn.mixers.contract import CausalMixer
 
 Letters = Literal["cnn", "lstm"]
 LettersWish = Letters | Literal["none"]
@@ -52,7 +52,7 @@ class TokensConfig(SteppedInputConfig, tag="tokens", kw_only=True):
         return self.vocab_size * size + (0 if size == width else size * width + width)
 
     def build(self, width: int) -> "CausalMixer[Any]":
-        from seqloom.inputs import Tokens
+        from seqloom.nn.inputs import Tokens
 
         return Tokens(self, width)
 
@@ -68,7 +68,7 @@ class NgramsConfig(SteppedInputConfig, tag="ngrams", kw_only=True):
         return (self.vocab_size + (self.buckets if self.order > 1 else 0)) * width
 
     def build(self, width: int) -> "CausalMixer[Any]":
-        from seqloom.inputs import Ngrams
+        from seqloom.nn.inputs import Ngrams
 
         return Ngrams(self, width)
 
@@ -84,7 +84,7 @@ class TfidfConfig(InputConfig, tag="tfidf", kw_only=True):
         return NgramsConfig(vocab_size=self.vocab_size, order=self.order, buckets=self.buckets).parameters(width)
 
     def build(self, width: int) -> "Input":
-        from seqloom.inputs import Tfidf
+        from seqloom.nn.inputs import Tfidf
 
         return Tfidf(self, width)
 
@@ -98,7 +98,7 @@ class VectorsConfig(SteppedInputConfig, tag="vectors", kw_only=True):
         return self.size * width + width
 
     def build(self, width: int) -> "CausalMixer[Any]":
-        from seqloom.inputs import Vectors
+        from seqloom.nn.inputs import Vectors
 
         return Vectors(self, width)
 
@@ -134,7 +134,7 @@ class SpelledConfig(InputConfig, tag="spelled", kw_only=True):
         return self.vocab_size * size + NUM_LETTERS * letter + reader + (size + spelling) * width + width
 
     def build(self, width: int) -> "Input":
-        from seqloom.inputs import SpelledWords
+        from seqloom.nn.inputs import SpelledWords
 
         return SpelledWords(self, width)
 
@@ -161,7 +161,7 @@ class FlatConfig(PictureConfig, tag="flat", kw_only=True):
         return self.height * self.width * self.channels * width + width
 
     def build(self, width: int) -> "Input":
-        from seqloom.inputs import Flat
+        from seqloom.nn.inputs import Flat
 
         return Flat(self, width)
 
@@ -189,7 +189,7 @@ class PatchesConfig(PictureConfig, tag="patches", kw_only=True):
         return self.patch**2 * self.channels * width + width
 
     def build(self, width: int) -> "Input":
-        from seqloom.inputs import Patches
+        from seqloom.nn.inputs import Patches
 
         return Patches(self, width)
 
@@ -230,9 +230,9 @@ class FiltersConfig(PictureConfig, tag="filters", kw_only=True):
         return convolutions + depths[-1] * width + width
 
     def build(self, width: int) -> "Input":
-        from seqloom.inputs import Filters
+        from seqloom.nn.inputs import PictureFilters
 
-        return Filters(self, width)
+        return PictureFilters(self, width)
 
 
 SteppedInput = TokensConfig | NgramsConfig | VectorsConfig

@@ -7,8 +7,8 @@ from seqloom.config.combinations import Position, Score, refusal
 from seqloom.errors import ConfigError
 
 if TYPE_CHECKING:
-    from seqloom.mixers.contract import CausalMixer, Mixer
-    from seqloom.mixers.recurrent import Recurrent
+    from seqloom.nn.mixers.contract import CausalMixer, Mixer
+    from seqloom.nn.mixers.recurrent import Recurrent
 
 SHAW_RADIUS = 16
 T5_BUCKETS = 32
@@ -53,12 +53,12 @@ class PoolConfig(MixerConfig, tag="pool", kw_only=True):
         return 0
 
     def build(self, width: int, position: Position = "none") -> "Mixer":
-        from seqloom.mixers.pool import Pool
+        from seqloom.nn.mixers.pool import Pool
 
         return Pool(self, width)
 
     def build_causal(self, width: int, position: Position = "none") -> "CausalMixer[Any]":
-        from seqloom.mixers.pool import RunningPool
+        from seqloom.nn.mixers.pool import RunningPool
 
         return RunningPool(self, width)
 
@@ -101,12 +101,12 @@ class ConvolutionConfig(MixerConfig, tag="convolution", kw_only=True):
         return sum(filters * (width * size + 1) for size in self.kernel_sizes)
 
     def build(self, width: int, position: Position = "none") -> "Mixer":
-        from seqloom.mixers.convolution import Convolution
+        from seqloom.nn.mixers.convolution import Convolution
 
         return Convolution(self, width)
 
     def build_causal(self, width: int, position: Position = "none") -> "CausalMixer[Any]":
-        from seqloom.mixers.convolution import CausalConvolution
+        from seqloom.nn.mixers.convolution import CausalConvolution
 
         return CausalConvolution(self, width)
 
@@ -135,7 +135,7 @@ class RecurrentConfig(MixerConfig, kw_only=True):
 
     def build_reading(self, input_width: int, width: int) -> "Recurrent":
         """The layer whose input has another width than its state."""
-        from seqloom.mixers.recurrent import Recurrent
+        from seqloom.nn.mixers.recurrent import Recurrent
 
         return Recurrent(self, input_width, width)
 
@@ -203,12 +203,12 @@ class AttentionConfig(MixerConfig, tag="attention", kw_only=True):
         return heads_parameters(width, self.num_heads, self.score) + tables.get(position, 0)
 
     def build(self, width: int, position: Position = "none") -> "Mixer":
-        from seqloom.mixers.attention import SelfAttention
+        from seqloom.nn.mixers.attention import SelfAttention
 
         return SelfAttention(self, width, position)
 
     def build_causal(self, width: int, position: Position = "none") -> "CausalMixer[Any]":
-        from seqloom.mixers.attention import CausalSelfAttention
+        from seqloom.nn.mixers.attention import CausalSelfAttention
 
         return CausalSelfAttention(self, width, position)
 
@@ -226,12 +226,12 @@ class LinearAttentionConfig(MixerConfig, tag="linear-attention", kw_only=True):
         return heads_parameters(width, self.num_heads, "dot")
 
     def build(self, width: int, position: Position = "none") -> "Mixer":
-        from seqloom.mixers.linear import LinearAttention
+        from seqloom.nn.mixers.linear import LinearAttention
 
         return LinearAttention(self, width)
 
     def build_causal(self, width: int, position: Position = "none") -> "CausalMixer[Any]":
-        from seqloom.mixers.linear import CausalLinearAttention
+        from seqloom.nn.mixers.linear import CausalLinearAttention
 
         return CausalLinearAttention(self, width)
 
@@ -256,7 +256,7 @@ class BidirectionalConfig(MixerConfig, tag="bidirectional", kw_only=True):
         return 2 * self.mixer.parameters_reading(width, width // 2)
 
     def build(self, width: int, position: Position = "none") -> "Mixer":
-        from seqloom.mixers.bidirectional import Bidirectional
+        from seqloom.nn.mixers.bidirectional import Bidirectional
 
         return Bidirectional(self, width)
 

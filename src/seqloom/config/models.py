@@ -19,32 +19,12 @@ from seqloom.config.heads import (
 from seqloom.config.inputs import TokensConfig
 from seqloom.config.objectives import AnyObjective, ContrastConfig
 from seqloom.config.reading import from_json, from_toml, read
-from seqloom.config.stacks import MAX_LAYERS, ConditionedDecoderConfig, DecoderConfig, EncoderConfig, StackConfig
+from seqloom.config.stacks import ConditionedDecoderConfig, DecoderConfig, EncoderConfig, StackConfig
 from seqloom.errors import ConfigError
 
 if TYPE_CHECKING:
-    from seqloom.models import ElementModel, Embedder, EncoderDecoder, LanguageModel, SequenceModel
+    from seqloom.nn.models import ElementModel, Embedder, EncoderDecoder, LanguageModel, SequenceModel
 
-__all__ = [
-    "MAX_LAYERS",
-    "AnyModel",
-    "ConditionedDecoderConfig",
-    "DecoderConfig",
-    "ElementModelConfig",
-    "EmbedderConfig",
-    "EncoderConfig",
-    "EncoderDecoderConfig",
-    "LanguageModelConfig",
-    "ModelConfig",
-    "Penalty",
-    "RowsAtOnce",
-    "SequenceModelConfig",
-    "StackConfig",
-    "model_from_json",
-    "model_from_toml",
-    "read_model",
-    "require_tieable",
-]  # with the stacks that models are made of
 
 RowsAtOnce = Annotated[int, Meta(ge=1, le=2**20, examples=[2])]
 Penalty = Annotated[float, Meta(ge=0.0, le=1e3, examples=[0.0])]
@@ -89,7 +69,7 @@ class SequenceModelConfig(ModelConfig, tag="sequence-model", kw_only=True):
 
     def build(self) -> "SequenceModel":
         """The model, with fresh weights drawn from torch's generator."""
-        from seqloom.models import SequenceModel
+        from seqloom.nn.models import SequenceModel
 
         return SequenceModel(self)
 
@@ -111,7 +91,7 @@ class ElementModelConfig(ModelConfig, tag="element-model", kw_only=True):
 
     def build(self) -> "ElementModel":
         """The model, with fresh weights drawn from torch's generator."""
-        from seqloom.models import ElementModel
+        from seqloom.nn.models import ElementModel
 
         return ElementModel(self)
 
@@ -136,7 +116,7 @@ class LanguageModelConfig(ModelConfig, tag="language-model", kw_only=True):
 
     def build(self) -> "LanguageModel":
         """The model, with fresh weights drawn from torch's generator."""
-        from seqloom.models import LanguageModel
+        from seqloom.nn.models import LanguageModel
 
         return LanguageModel(self)
 
@@ -181,7 +161,7 @@ class EncoderDecoderConfig(ModelConfig, tag="encoder-decoder", kw_only=True):
 
     def build(self) -> "EncoderDecoder":
         """The model, with fresh weights drawn from torch's generator."""
-        from seqloom.models import EncoderDecoder
+        from seqloom.nn.models import EncoderDecoder
 
         return EncoderDecoder(self)
 
@@ -209,7 +189,7 @@ class EmbedderConfig(ModelConfig, tag="embedder", kw_only=True):
 
     def build(self) -> "Embedder":
         """The model, with fresh weights drawn from torch's generator."""
-        from seqloom.models import Embedder
+        from seqloom.nn.models import Embedder
 
         return Embedder(self)
 

@@ -17,7 +17,7 @@ from seqloom.config.base import Config, Rate
 from seqloom.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
-    from seqloom.objectives import Objective
+    from seqloom.nn.objectives import Objective
 
 Temperature = Annotated[float, Meta(ge=1e-4, le=100.0, examples=[0.05])]
 Margin = Annotated[float, Meta(ge=0.0, le=2.0, examples=[0.2])]
@@ -50,7 +50,7 @@ class ContrastConfig(ObjectiveConfig, tag="contrast", kw_only=True):
         return ("pair", "triple", "text")
 
     def build(self) -> "Objective":
-        from seqloom.objectives import Contrast
+        from seqloom.nn.objectives import Contrast
 
         return Contrast(self)
 
@@ -63,7 +63,7 @@ class ScoredCosineConfig(ObjectiveConfig, tag="cosine-score", kw_only=True):
         return ("scored",)
 
     def build(self) -> "Objective":
-        from seqloom.objectives import ScoredCosine
+        from seqloom.nn.objectives import ScoredCosine
 
         return ScoredCosine()
 
@@ -78,7 +78,7 @@ class RankConfig(ObjectiveConfig, tag="rank", kw_only=True):
         return ("scored",)
 
     def build(self) -> "Objective":
-        from seqloom.objectives import Rank
+        from seqloom.nn.objectives import Rank
 
         return Rank(self)
 
@@ -93,7 +93,7 @@ class TripletConfig(ObjectiveConfig, tag="triplet", kw_only=True):
         return ("triple",)
 
     def build(self) -> "Objective":
-        from seqloom.objectives import Triplet
+        from seqloom.nn.objectives import Triplet
 
         return Triplet(self)
 
@@ -109,7 +109,7 @@ class ViewsConfig(ObjectiveConfig, tag="views", kw_only=True):
         return ("text",)
 
     def build(self) -> "Objective":
-        from seqloom.objectives import Views
+        from seqloom.nn.objectives import Views
 
         return Views(self)
 

@@ -8,8 +8,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from seqloom.config.base import taken
-from seqloom.config.words import quoted
+from seqloom.config.base import quoted, taken
 from seqloom.errors import ConfigError, did_you_mean
 
 MAX_FILE_BYTES = 2**18  # the largest recipe has 2,000; ten thousand labels of a tagger fit

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from msgspec import Meta
 
-from seqloom.config.base import Config, Depth, Length, Rate, Width, require_affordable
+from seqloom.config.base import Config, Depth, Length, Rate, Width, located, require_affordable
 from seqloom.config.blocks import (
     AnyConditioned,
     BlockConfig,
@@ -17,11 +17,10 @@ from seqloom.config.blocks import (
 )
 from seqloom.config.combinations import RELATIVE, Position
 from seqloom.config.inputs import AnyInput, InputConfig, PictureConfig, SteppedInput
-from seqloom.config.words import located
 from seqloom.errors import ConfigError
 
 if TYPE_CHECKING:
-    from seqloom.stacks import ConditionedDecoder, Decoder, Encoder
+    from seqloom.nn.stacks import ConditionedDecoder, Decoder, Encoder
 
 MAX_LAYERS = 1_024
 InputScale = Annotated[float, Meta(ge=1e-4, le=1e4, examples=[1.0, 8.0])]
@@ -121,7 +120,7 @@ class EncoderConfig(StackConfig, tag="encoder", kw_only=True):
 
     def build(self) -> "Encoder":
         """The encoder."""
-        from seqloom.stacks import Encoder
+        from seqloom.nn.stacks import Encoder
 
         return Encoder(self)
 
@@ -146,7 +145,7 @@ class DecoderConfig(StackConfig, tag="decoder", kw_only=True):
 
     def build(self) -> "Decoder":
         """The decoder."""
-        from seqloom.stacks import Decoder
+        from seqloom.nn.stacks import Decoder
 
         return Decoder(self)
 
@@ -169,6 +168,6 @@ class ConditionedDecoderConfig(StackConfig, tag="conditioned-decoder", kw_only=T
 
     def build(self) -> "ConditionedDecoder":
         """The decoder."""
-        from seqloom.stacks import ConditionedDecoder
+        from seqloom.nn.stacks import ConditionedDecoder
 
         return ConditionedDecoder(self)

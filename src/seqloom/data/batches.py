@@ -23,15 +23,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqloom.data.encoding import LETTERS
-from seqloom.data.originals import BYTES, dealt
+from seqloom.data.encoding import BYTES, LETTERS, dealt
 from seqloom.data.references import REFERENCE, References
 from seqloom.data.schema import InputKind, Schema, TargetKind
 from seqloom.data.streams import Cut, Streams
 from seqloom.errors import DataError
-from seqloom.ragged import Ragged
-from seqloom.text.symbols import BEGIN, END, SEPARATOR
-from seqloom.types import Batch, Both, Padded, Pair, Spelled, Subwords, Triple
+from seqloom.nn.types import Batch, Both, Padded, Pair, Spelled, Subwords, Triple
+from seqloom.text.ragged import Ragged
+from seqloom.text.special_tokens import BEGIN, END, SEPARATOR
 
 Columns = Mapping[str, Ragged]  # of the rows of one batch
 AnyBatch = Batch[Any, Any]
@@ -43,7 +42,7 @@ def collate(schema: Schema, columns: Columns, rows: np.ndarray) -> AnyBatch:
         raise DataError("the batch has no rows", fix="give at least one")
     chosen = {name: column.select(rows) for name, column in columns.items() if name != REFERENCE}
     inputs = INPUTS[schema.input](chosen)
-    inputs, targets = TARGETS[schema.target](Question(inputs, chosen, len(schema.labels)))
+    inputs, targets = TARGETS[schema.target](BatchQuestion(inputs, chosen, len(schema.labels)))
     references = References(columns[REFERENCE], rows) if REFERENCE in columns else ()
     return Batch(inputs, targets, tuple(map(str, rows.tolist())), references, _bytes(chosen))
 
@@ -173,7 +172,7 @@ def _picture(columns: Columns) -> Tensor:
     return torch.from_numpy(scaled)
 
 
-class Question(NamedTuple):
+class BatchQuestion(NamedTuple):
     """What targets are made from."""
 
     inputs: Any
@@ -184,11 +183,11 @@ class Question(NamedTuple):
 Answer = tuple[Any, Tensor]  # inputs and targets: what is to be said may also be read
 
 
-def _label(asked: Question) -> Answer:
+def _label(asked: BatchQuestion) -> Answer:
     return asked.inputs, torch.from_numpy(_even(asked.columns["target"], "labels")[:, 0].astype(np.int64))
 
 
-def _labels(asked: Question) -> Answer:
+def _labels(asked: BatchQuestion) -> Answer:
     """Labels that training never saw have no column; `unseen_labels` counts them for an evaluation."""
     target, classes = asked.columns["target"], asked.classes
     if target.values.size and not -1 <= int(target.values.min()) <= int(target.values.max()) < classes:
@@ -199,28 +198,28 @@ def _labels(asked: Question) -> Answer:
     return asked.inputs, torch.from_numpy(hot)
 
 
-def _numbers(asked: Question) -> Answer:
+def _numbers(asked: BatchQuestion) -> Answer:
     return asked.inputs, torch.from_numpy(_even(asked.columns["target"], "rows of numbers").astype(np.float32))
 
 
-def _tags(asked: Question) -> Answer:
+def _tags(asked: BatchQuestion) -> Answer:
     return asked.inputs, torch.from_numpy(_filled(asked.columns["target"], np.int64))
 
 
-def _series(asked: Question) -> Answer:
+def _series(asked: BatchQuestion) -> Answer:
     return asked.inputs, torch.from_numpy(_filled(asked.columns["target"], np.float32))
 
 
-def _target_text(asked: Question) -> Answer:
+def _target_text(asked: BatchQuestion) -> Answer:
     read, said = _shifted(_symbols(asked.columns["target"]))
     return Pair(asked.inputs, read), said
 
 
-def _nothing(asked: Question) -> Answer:
+def _nothing(asked: BatchQuestion) -> Answer:
     return _shifted(asked.inputs)
 
 
-def _masked(asked: Question) -> Answer:
+def _masked(asked: BatchQuestion) -> Answer:
     symbols = asked.inputs.pieces if isinstance(asked.inputs, Subwords) else asked.inputs
     return symbols, symbols.values
 
@@ -244,11 +243,11 @@ def _together(columns: Columns) -> Padded | Both | Triple:
     return texts[0] if len(texts) == 1 else Both(*texts) if len(texts) == 2 else Triple(*texts)
 
 
-def _related(asked: Question) -> Answer:
+def _related(asked: BatchQuestion) -> Answer:
     return _together(asked.columns), torch.empty(asked.columns["input"].rows, 0)
 
 
-def _similarity(asked: Question) -> Answer:
+def _similarity(asked: BatchQuestion) -> Answer:
     scores = _even(asked.columns["target"], "scores")[:, 0].astype(np.float32)
     return _together(asked.columns), torch.from_numpy(scores)
 
@@ -261,7 +260,7 @@ INPUTS: Mapping[InputKind, Callable[[Columns], Any]] = {
     "vectors": _vectors,
     "picture": _picture,
 }
-TARGETS: Mapping[TargetKind, Callable[[Question], Answer]] = {
+TARGETS: Mapping[TargetKind, Callable[[BatchQuestion], Answer]] = {
     "label": _label,
     "labels": _labels,
     "numbers": _numbers,
@@ -273,3 +272,33 @@ TARGETS: Mapping[TargetKind, Callable[[Question], Answer]] = {
     "related": _related,
     "similarity": _similarity,
 }
+
+
+# -----------------------------------------------------------------------------
+# How large each example is in a batch: what an order counts; and how large a batch is where nobody says it.
+# -----------------------------------------------------------------------------
+
+STEPS_OF_EPOCH = 100  # at least, for small data: batches are made smaller
+SMALLEST_BATCH, LARGEST_BATCH = 128, 8_192  # symbols
+
+
+def usual_budget(symbols: int) -> int:
+    """The symbols of a batch for a training part of so many, padding included.
+
+    >>> usual_budget(900), usual_budget(50_000), usual_budget(10**9)
+    (128, 500, 8192)
+    """
+    return max(SMALLEST_BATCH, min(LARGEST_BATCH, symbols // STEPS_OF_EPOCH))
+
+
+def sizes_of(schema: Schema, columns: Mapping[str, Ragged]) -> np.ndarray:
+    """[N,S] how many elements the batch will hold for each row, on each side: what an Order counts.
+
+    A picture counts its rows of pixels. BEGIN and END count where they are added.
+    """
+    lengths = columns["input"].lengths
+    if schema.target == "nothing":
+        return (lengths + 1)[:, None]
+    if schema.target == "text":
+        return np.stack([lengths, columns["target"].lengths + 1], axis=1)
+    return lengths[:, None]

@@ -10,22 +10,21 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 
 import msgspec
 
-from seqloom.config.data import AnySplit, ColumnSplit, DataConfig, FoldSplit, GivenSplit, RandomSplit
-from seqloom.data.examples import Example
-from seqloom.data.making import Made, make_examples
+from seqloom.config.data import AnySplit, BadRows, ColumnSplit, DataConfig, FoldSplit, GivenSplit, RandomSplit
 from seqloom.data.named_files import Files, files_of, require_apart, states, stored, sums
-from seqloom.data.opening.files import is_file, is_folder, require_state
-from seqloom.data.problems import BadRows, Ledger, Place
-from seqloom.data.readers import read_table
+from seqloom.data.parsing import MadeExample, make_examples
+from seqloom.data.problems import Ledger, Place
+from seqloom.data.readers.files import is_file, is_folder, require_regular, require_state
 from seqloom.data.readers.pictures import load_column
+from seqloom.data.readers.registry import read_table
 from seqloom.data.roles import PART_NAMES, Roles, find_roles
-from seqloom.data.schema import PARTS, RUNNING, Part, Schema
+from seqloom.data.schema import PARTS, RUNNING, Example, Part, Schema
 from seqloom.data.sequences import in_sequences
-from seqloom.data.sources import SOURCES, resolve
-from seqloom.data.sources.verifying import require_known
+from seqloom.data.sources.registry import SOURCES, require_known, resolve
 from seqloom.data.splits import cut_document, divider
-from seqloom.data.synthetic import NAMES, SyntheticSet
-from seqloom.data.tables import Record, Table
+from seqloom.data.synthetic.registry import NAMES
+from seqloom.data.synthetic.set import SyntheticSet
+from seqloom.data.values import Record, Table
 from seqloom.errors import ConfigError, did_you_mean
 from seqloom.version import __version__
 
@@ -149,7 +148,7 @@ class FileSet(NamedTuple):
             require_state(path, self.states.get(path, "nothing"), now.get(path, "nothing"), ledger)
 
     def _divided(
-        self, part: Part, made: Iterator[Made], table: Table, roles: Roles, ledger: Ledger
+        self, part: Part, made: Iterator[MadeExample], table: Table, roles: Roles, ledger: Ledger
     ) -> Iterator[tuple[Part, Example]]:
         if isinstance(self.split, ColumnSplit):
             yield from _by_column(made, table, roles, ledger)
@@ -270,7 +269,9 @@ def _described(split: AnySplit) -> str:
     return f"column '{split.column}'" if isinstance(split, ColumnSplit) else "the given files"
 
 
-def _by_column(made: Iterator[Made], table: Table, roles: Roles, ledger: Ledger) -> Iterator[tuple[Part, Example]]:
+def _by_column(
+    made: Iterator[MadeExample], table: Table, roles: Roles, ledger: Ledger
+) -> Iterator[tuple[Part, Example]]:
     assert roles.split is not None
     for example, record in made:
         name = str(record.values[roles.split])
@@ -284,7 +285,7 @@ def _by_column(made: Iterator[Made], table: Table, roles: Roles, ledger: Ledger)
 
 
 def _drawn(
-    dataset: FileSet, split: RandomSplit | FoldSplit, made: Iterator[Made], table: Table
+    dataset: FileSet, split: RandomSplit | FoldSplit, made: Iterator[MadeExample], table: Table
 ) -> Iterator[tuple[Part, Example]]:
     group = None if split.group is None else table.columns.index(split.group)
     if dataset.schema.target in RUNNING and dataset.config.reading.unit == "file":
@@ -294,3 +295,32 @@ def _drawn(
     part_of = divider(split, dataset.schema)
     for example, record in made:
         yield part_of(example, None if group is None else record.values[group]), example
+
+
+# -----------------------------------------------------------------------------
+# Data whose test part stays shut: training and tuning open it here, and so cannot choose by what they never see.
+#
+#     test files              their names are kept for `seqloom evaluate --test`, their bytes are summed, no row is read
+#     a drawn or named part   its rows stand among the others; they are let go as soon as the split has named them,
+#                             before a check, a tokeniser or a count sees them
+#
+# So what is wrong in a test file, or in common between test and train, is told by whoever may look: `seqloom data
+# check` before training, `seqloom evaluate --test` after it.
+# -----------------------------------------------------------------------------
+
+OPEN: tuple[Part, ...] = ("train", "dev")
+
+
+def open_sealed(config: DataConfig, ledger: Ledger) -> Dataset:
+    """A data set that yields no row of its test part; test files must be there, and are not read."""
+    dataset = open_data(config, ledger, OPEN)
+    for path in files_of(dataset.config).get("test", ()):
+        if not is_folder(path):
+            require_regular(path, ledger)
+    return dataset
+
+
+def every_sum(dataset: Dataset) -> dict[str, Any]:
+    """What a run that goes on compares: the sums of all that is read, and those of the test files."""
+    files = files_of(dataset.config)
+    return dataset.fingerprints() | sums(stored({"test": files["test"]} if "test" in files else {}))

@@ -6,26 +6,56 @@ from typing import Any, cast
 import numpy as np
 
 from seqloom.config.data import EncodingConfig
-from seqloom.config.text import WordsConfig
-from seqloom.data.examples import Example, TextPair, TextTriple, Words
-from seqloom.data.joining import (
-    cut_framed_words,
-    cut_pairs,
-    cut_texts,
-    cut_words,
-    longest_texts,
-    paired,
-    whole_words,
-)
-from seqloom.data.originals import BYTES, bytes_of, bytes_of_first
+from seqloom.config.tokenizers import WordsConfig
+from seqloom.data.joining import cut_framed_words, cut_pairs, cut_texts, cut_words, longest_texts, paired, whole_words
 from seqloom.data.problems import Ledger
 from seqloom.data.references import REFERENCE, reference_column
-from seqloom.data.schema import TOGETHER, Schema
-from seqloom.ragged import Ragged
-from seqloom.text.framing import closed
-from seqloom.text.letters import letters_of
-from seqloom.text.symbols import SEPARATOR
+from seqloom.data.schema import TOGETHER, Example, Schema, TextPair, TextTriple, Words
+from seqloom.text.characters import letters_of
+from seqloom.text.frames import closed
+from seqloom.text.ragged import Ragged
+from seqloom.text.special_tokens import SEPARATOR
 from seqloom.text.tokenizer import Tokenizer
+
+# -----------------------------------------------------------------------------
+# How much of the original text each symbol of a language model stands for, in bytes of UTF-8.
+#
+# A loss per symbol depends on how the text was cut: words are harder to guess than characters, and there are fewer of
+# them. A loss per byte of the original does not, so models with different tokenisers can be compared by it. An END
+# counts as one byte, the line break or the end of file that it stands for:
+#
+#     bits per byte = (loss of all symbols and ENDs) / log 2 / (bytes of all texts + number of texts)
+#
+# A text's bytes are dealt out to its symbols evenly, in whole numbers. So what a step, a row or a rank has read adds up
+# to exactly the bytes of a whole part, however it was cut; what one piece of a text was worth is known roughly.
+# -----------------------------------------------------------------------------
+
+BYTES = "bytes"  # the column that says how many each text is worth
+
+
+def bytes_of(text: str) -> int:
+    """How many bytes a text is worth: its own, and one for its END.
+
+    >>> bytes_of("naïve")
+    7
+    """
+    return len(text.encode()) + 1
+
+
+def bytes_of_first(tokenizer: Tokenizer, text: str, symbols: int) -> int:
+    """The same of a text of which only so many symbols are read."""
+    _, stop = tokenizer.encode_with_offsets(text).spans[symbols - 1].tolist()
+    return bytes_of(text[:stop])
+
+
+def dealt(total: np.ndarray, count: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """What each of the places 0..count-1 gets of a total that is dealt out evenly, in whole numbers.
+
+    >>> dealt(np.array(7), np.array(3), np.arange(3)).tolist()
+    [2, 2, 3]
+    """
+    return np.asarray((places + 1) * total // count - places * total // count)
+
 
 LETTERS = "letters"  # the column of the spelling of each word
 PLACE = "place"  # the column that says where each row stood
@@ -51,7 +81,7 @@ def texts_of(schema: Schema, config: EncodingConfig, example: Example) -> Iterat
         yield given.text
 
 
-class Encoder:
+class ExampleEncoder:
     """Makes columns of examples, block by block. Labels and tokenisers are those of the training part."""
 
     def __init__(
@@ -151,24 +181,24 @@ def _tokenizer(tokenizer: Tokenizer | None) -> Tokenizer:
     return tokenizer
 
 
-def _encode_text(encoder: Encoder, examples: Sequence[Example]) -> dict[str, Ragged]:
+def _encode_text(encoder: ExampleEncoder, examples: Sequence[Example]) -> dict[str, Ragged]:
     texts = [cast(str, example.input) for example in examples]
     return {"input": _tokenizer(encoder.tokenizer).encode(texts)}
 
 
-def _encode_pair(encoder: Encoder, examples: Sequence[Example]) -> dict[str, Ragged]:
+def _encode_pair(encoder: ExampleEncoder, examples: Sequence[Example]) -> dict[str, Ragged]:
     tokenizer, pairs = _tokenizer(encoder.tokenizer), [cast(TextPair, example.input) for example in examples]
     first, second = (tokenizer.encode([pair[side] for pair in pairs]) for side in (0, 1))
     return {"input": paired(first, second, SEPARATOR)}
 
 
-def _encode_triple(encoder: Encoder, examples: Sequence[Example]) -> dict[str, Ragged]:
+def _encode_triple(encoder: ExampleEncoder, examples: Sequence[Example]) -> dict[str, Ragged]:
     tokenizer, triples = _tokenizer(encoder.tokenizer), [cast(TextTriple, example.input) for example in examples]
     first, second, third = (tokenizer.encode([triple[side] for triple in triples]) for side in (0, 1, 2))
     return {"input": paired(paired(first, second, SEPARATOR), third, SEPARATOR)}
 
 
-def _encode_words(encoder: Encoder, examples: Sequence[Example]) -> dict[str, Ragged]:
+def _encode_words(encoder: ExampleEncoder, examples: Sequence[Example]) -> dict[str, Ragged]:
     sentences = [cast(Words, example.input).words() for example in examples]
     tokenizer = _tokenizer(encoder.tokenizer)
     pieces, firsts = tokenizer.encode_words(sentences)
@@ -178,13 +208,13 @@ def _encode_words(encoder: Encoder, examples: Sequence[Example]) -> dict[str, Ra
     return {**whole_words(pieces, firsts), LETTERS: letters}
 
 
-def _encode_vectors(encoder: Encoder, examples: Sequence[Example]) -> dict[str, Ragged]:
+def _encode_vectors(encoder: ExampleEncoder, examples: Sequence[Example]) -> dict[str, Ragged]:
     columns = _encode_array(examples)
     encoder.require_alike("array.width", columns["input"].values.shape[1:], examples[0])
     return columns
 
 
-def _encode_picture(encoder: Encoder, examples: Sequence[Example]) -> dict[str, Ragged]:
+def _encode_picture(encoder: ExampleEncoder, examples: Sequence[Example]) -> dict[str, Ragged]:
     first = cast(np.ndarray, examples[0].input)
     encoder.require_alike("picture.size", (*first.shape, first.dtype.name), examples[0])
     return _encode_array(examples)
@@ -195,41 +225,41 @@ def _encode_array(examples: Sequence[Example]) -> dict[str, Ragged]:
     return {"input": Ragged.of(arrays, arrays[0].dtype)}
 
 
-def _encode_label(encoder: Encoder, examples: Sequence[Example]) -> dict[str, Ragged]:
+def _encode_label(encoder: ExampleEncoder, examples: Sequence[Example]) -> dict[str, Ragged]:
     numbers = [encoder.number_of(cast(str, example.target)) for example in examples]
     return {"target": Ragged(np.array(numbers, np.int32), np.arange(len(numbers) + 1))}
 
 
-def _encode_labels(encoder: Encoder, examples: Sequence[Example]) -> dict[str, Ragged]:
+def _encode_labels(encoder: ExampleEncoder, examples: Sequence[Example]) -> dict[str, Ragged]:
     rows = [[encoder.number_of(label) for label in cast(tuple[str, ...], one.target)] for one in examples]
     return {"target": Ragged.of(rows, np.int32)}
 
 
-def _encode_numbers(encoder: Encoder, examples: Sequence[Example]) -> dict[str, Ragged]:
+def _encode_numbers(encoder: ExampleEncoder, examples: Sequence[Example]) -> dict[str, Ragged]:
     numbers = [cast(tuple[float, ...], example.target) for example in examples]
     encoder.require_alike("type.number", (len(numbers[0]),), examples[0])
     return {"target": Ragged.of(numbers, np.float32)}
 
 
-def _encode_series(encoder: Encoder, examples: Sequence[Example]) -> dict[str, Ragged]:
+def _encode_series(encoder: ExampleEncoder, examples: Sequence[Example]) -> dict[str, Ragged]:
     rows = [np.array(example.target, np.float32) for example in examples]
     encoder.require_alike("type.number", rows[0].shape[1:], examples[0])
     return {"target": Ragged.of(rows, np.float32)}
 
 
-def _encode_target_text(encoder: Encoder, examples: Sequence[Example]) -> dict[str, Ragged]:
+def _encode_target_text(encoder: ExampleEncoder, examples: Sequence[Example]) -> dict[str, Ragged]:
     texts = [cast(str, example.target) for example in examples]
     return {"target": _tokenizer(encoder.target_tokenizer).encode(texts), REFERENCE: reference_column(texts)}
 
 
-def _encode_nothing(encoder: Encoder, examples: Sequence[Example]) -> dict[str, Ragged]:
+def _encode_nothing(encoder: ExampleEncoder, examples: Sequence[Example]) -> dict[str, Ragged]:
     if encoder.schema.input != "text":  # inputs that are only to be answered
         return {}
     sizes = [bytes_of(cast(str, example.input)) for example in examples]
     return {BYTES: Ragged(np.array(sizes, np.int64), np.arange(len(sizes) + 1))}
 
 
-_Encode = Callable[[Encoder, Sequence[Example]], dict[str, Ragged]]
+_Encode = Callable[[ExampleEncoder, Sequence[Example]], dict[str, Ragged]]
 _INPUTS: Mapping[str, _Encode] = {
     "text": _encode_text,
     "pair": _encode_pair,

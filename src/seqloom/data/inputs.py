@@ -12,20 +12,20 @@ one of several that training did not read is named aloud.
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, Protocol
 
-from seqloom.config.data import DataConfig, ReadingConfig
-from seqloom.data.examples import Example
-from seqloom.data.making import make_examples
-from seqloom.data.opening.files import is_file, is_folder
+from seqloom.config.data import DataConfig, Format, ReadingConfig
+from seqloom.data.parsing import make_examples
 from seqloom.data.problems import Ledger, Place, escaped
-from seqloom.data.readers import read_table
+from seqloom.data.readers.files import is_file, is_folder
+from seqloom.data.readers.jsonl import First, Line, first_object, records_of
+from seqloom.data.readers.passages import diagnose, lines_in, passages_of
 from seqloom.data.readers.pictures import FORMATS, load_column, read_picture
+from seqloom.data.readers.registry import read_table
 from seqloom.data.roles import ARRAYS, IDS, PAIRS, SOURCES, TEXTS, WORDS, Roles
-from seqloom.data.schema import InputKind, Schema
+from seqloom.data.schema import Example, InputKind, Schema
 from seqloom.data.sequences import in_sequences
-from seqloom.data.tables import Record, Table
-from seqloom.data.values import plain
+from seqloom.data.values import Record, Table, plain
 from seqloom.errors import ConfigError, did_you_mean
 
 NAMES: dict[InputKind, tuple[str, ...]] = {
@@ -38,7 +38,7 @@ NAMES: dict[InputKind, tuple[str, ...]] = {
 }
 
 
-class Columns(NamedTuple):
+class InputColumns(NamedTuple):
     """Which columns hold the input: those that the user named, else those that training read, if the file has them.
 
     `sequence` is the column whose value is the same in all steps of a sequence, in `usual_sequence` training read it.
@@ -55,7 +55,7 @@ def read_inputs(
     kind: InputKind,
     ledger: Ledger,
     *,
-    columns: Columns = Columns(),  # noqa: B008  # an immutable value
+    columns: InputColumns = InputColumns(),  # noqa: B008  # an immutable value
     reading: ReadingConfig = ReadingConfig(),  # noqa: B008
 ) -> Iterator[Example]:
     """The inputs in a file, a folder of pictures or a file of one, in order and without targets."""
@@ -73,7 +73,7 @@ def read_inputs(
     return made_of(joined, kind, (0,), ledger)
 
 
-def _steps(table: Table, kind: InputKind, columns: Columns) -> DataConfig | None:
+def _steps(table: Table, kind: InputKind, columns: InputColumns) -> DataConfig | None:
     """How rows of a table become sequences, if that is asked for, or was so in training and the table has the columns.
 
     The name of a sequence stands in for its target: it is the one thing that all steps share.
@@ -131,7 +131,7 @@ def _decoded(files: Sequence[Path], ledger: Ledger) -> Iterator[Record]:
             yield Record((picture,), str(file), 1)
 
 
-def _examples(table: Table, kind: InputKind, columns: Columns, path: Path, ledger: Ledger) -> Iterator[Example]:
+def _examples(table: Table, kind: InputKind, columns: InputColumns, path: Path, ledger: Ledger) -> Iterator[Example]:
     found = find_columns(table, kind, columns, path, ledger)
     if kind == "picture":
         table = load_column(table, found[0], ledger)
@@ -147,7 +147,7 @@ def made_of(table: Table, kind: InputKind, columns: tuple[int, ...], ledger: Led
     return (made.example for made in make_examples(table, roles, ledger))
 
 
-def find_columns(table: Table, kind: InputKind, columns: Columns, path: Path, ledger: Ledger) -> tuple[int, ...]:
+def find_columns(table: Table, kind: InputKind, columns: InputColumns, path: Path, ledger: Ledger) -> tuple[int, ...]:
     """The numbers of the columns that hold the input."""
     names = columns.named or _known(table, kind, columns.usual)
     for name in names:
@@ -163,7 +163,7 @@ def find_columns(table: Table, kind: InputKind, columns: Columns, path: Path, le
     return tuple(table.columns.index(name) for name in names)
 
 
-def _tell_another(table: Table, names: tuple[str, ...], columns: Columns, path: Path, ledger: Ledger) -> None:
+def _tell_another(table: Table, names: tuple[str, ...], columns: InputColumns, path: Path, ledger: Ledger) -> None:
     """Say aloud that a column is read that training did not: there are others, and one of them may be meant."""
     if columns.named or not columns.usual or names == columns.usual or len(table.columns) == len(names):
         return
@@ -196,3 +196,129 @@ def _shown(table: Table) -> str:
 
 def _refuse(text: str, path: Path, fix: str, ledger: Ledger) -> NoReturn:
     ledger.bad_file("data.column", text, Place(str(path), 1), fix)
+
+
+# -----------------------------------------------------------------------------
+# Inputs from a stream of bytes as they come: lines of text, or JSON lines.
+#
+# bytes ──▶ whole lines ──▶ characters ──▶ records ──▶ a list of examples for each piece that has arrived
+#
+# Whoever writes one line and waits gets an answer to it: nothing is held back but a line that has not ended. A line
+# that is not UTF-8 spoils itself alone, for the next line feed is where it ends.
+# -----------------------------------------------------------------------------
+
+STANDARD_INPUT = "standard input"  # how messages call it
+CHUNK = 1 << 20  # bytes
+MARK = "\ufeff"  # a byte order mark
+
+
+class Stream(Protocol):
+    """Bytes as they come."""
+
+    def read1(self, size: int, /) -> bytes:
+        """Up to so many bytes; none at the end."""
+
+
+class Arriving:
+    """One stream of lines of UTF-8 that is read by a model; blank lines are passed over and counted."""
+
+    def __init__(self, stream: Stream, kind: InputKind, ledger: Ledger, *, name: str = STANDARD_INPUT) -> None:
+        self.stream, self.kind, self.ledger, self.path = stream, kind, ledger, Path(name)
+        self.lost: set[int] = set()  # lines that are no UTF-8
+
+    def texts(self) -> Iterator[list[Example]]:
+        """The inputs, one text a line, as many at a time as have arrived."""
+        if self.kind not in ("text", "words"):
+            text = f"{self.path} holds lines of text, and the model reads {wanted(self.kind)}"
+            raise ConfigError(text, fix="give a file, or JSON lines: --format jsonl")
+        return self._texts()
+
+    def _texts(self) -> Iterator[list[Example]]:
+        for lines in self._lines():
+            records = (Record((text,), str(self.path), number) for number, text in lines)
+            yield list(made_of(Table(("text",), self._counted(records)), self.kind, (0,), self.ledger))
+
+    def objects(self, columns: InputColumns) -> Iterator[list[Example]]:
+        """The inputs in JSON lines, whose keys are the columns, as many at a time as have arrived."""
+        first: First | None = None
+        found: tuple[int, ...] = ()
+        for lines in self._lines():
+            rest = iter(lines)
+            if first is None:
+                first = first_object(rest, self.path, self.ledger)
+                if first is None:
+                    continue
+                found = find_columns(Table(first.columns, iter(())), self.kind, columns, self.path, self.ledger)
+                rest = iter([first.line, *rest])
+            table = Table(first.columns, records_of(self.path, first, rest, self.ledger))
+            yield list(made_of(table, self.kind, found, self.ledger))
+
+    def _counted(self, records: Iterator[Record]) -> Iterator[Record]:
+        for record in records:
+            self.ledger.rows += 1
+            yield record
+
+    def _lines(self) -> Iterator[list[Line]]:
+        """The lines of each piece that are not blank, with their numbers."""
+        for passage in passages_of(self._characters(), self.path, self.ledger):
+            numbered = list(enumerate(lines_in(passage.text), passage.first_line))
+            for number, line in numbered:
+                if (not line or line.isspace()) and number not in self.lost:
+                    self.ledger.note("text.blank", "a blank line, passed over", Place(str(self.path), number))
+            yield [(number, line) for number, line in numbered if line and not line.isspace()]
+
+    def _characters(self) -> Iterator[str]:
+        """The text of whole lines; in place of one that is no UTF-8 an empty one."""
+        number, held = 1, b""
+        while chunk := self.stream.read1(CHUNK):
+            whole, feed, rest = (held + chunk).rpartition(b"\n")
+            held = rest
+            if feed:
+                yield self._decoded(whole + feed, number)
+                number += whole.count(b"\n") + 1
+        if held:
+            yield self._decoded(held, number)
+
+    def _decoded(self, data: bytes, first: int) -> str:
+        try:
+            text = data.decode()
+        except UnicodeDecodeError:
+            text = "\n".join(self._line(line, number) for number, line in enumerate(data.split(b"\n"), first))
+        return text.removeprefix(MARK) if first == 1 else text
+
+    def _line(self, line: bytes, number: int) -> str:
+        try:
+            return line.decode()
+        except UnicodeDecodeError as error:
+            self.lost.add(number)
+            found = diagnose(line[error.start :], at_end=False, plain=True)
+            place = Place(str(self.path), number, len(line[: error.start].decode()) + 1)
+            self.ledger.bad_row("enc.utf8", found.text, place, found.fix)
+            return ""
+
+
+def arriving(
+    stream: Stream,
+    kind: InputKind,
+    ledger: Ledger,
+    format: Format | None,  # noqa: A002
+    columns: InputColumns,
+    name: str = STANDARD_INPUT,
+) -> Iterator[list[Example]]:
+    """The inputs of a stream in one of the two formats that have lines; any other is refused."""
+    source = Arriving(stream, kind, ledger, name=name)
+    if format not in (None, "text", "jsonl"):
+        raise ConfigError(f"{name} holds lines, and {format} has none", fix="--format text or jsonl, or give a file")
+    return source.objects(columns) if format == "jsonl" else source.texts()
+
+
+def lines_of(
+    path: Path,
+    kind: InputKind,
+    ledger: Ledger,
+    format: Format,  # noqa: A002
+    columns: InputColumns,
+) -> Iterator[list[Example]]:
+    """The same of a file, where a bad line spoils itself alone."""
+    with path.open("rb") as stream:
+        yield from arriving(stream, kind, ledger, format, columns, str(path))

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from seqloom.ragged import Ragged
-from seqloom.text.framing import closed
-from seqloom.text.symbols import SEPARATOR
+from seqloom.text.frames import closed
+from seqloom.text.ragged import Ragged
+from seqloom.text.special_tokens import SEPARATOR
 
 
 def paired(first: Ragged, second: Ragged, between: int) -> Ragged:

@@ -18,7 +18,16 @@ from dataclasses import dataclass
 from itertools import count, islice
 from typing import Any, Generic, Protocol, TypeVar
 
-from seqloom.errors import DataError, SeqloomError
+import numpy as np
+
+from seqloom.data.batches import collate, packed_batch, sizes_of, stream_batch
+from seqloom.data.encoding import BYTES
+from seqloom.data.order import Order
+from seqloom.data.prepared import Prepared
+from seqloom.data.schema import RUNNING, Part
+from seqloom.data.streams import Packs, Streams
+from seqloom.errors import DataError, SeqloomError, did_you_mean
+from seqloom.text.ragged import Ragged
 
 Share = TypeVar("Share")
 Given = TypeVar("Given", covariant=True)
@@ -26,7 +35,7 @@ Made = TypeVar("Made")
 TIMEOUT = 60.0  # seconds that a step may be waited for
 
 
-class Plan(Protocol[Given]):
+class BatchPlan(Protocol[Given]):
     """What is read at each step of each epoch: a pure function of the two numbers."""
 
     def count(self, epoch: int) -> int:
@@ -106,7 +115,7 @@ class Loader(Generic[Share, Made]):
 
     def __init__(
         self,
-        plan: Plan[Share],
+        plan: BatchPlan[Share],
         make_batch: Callable[[Share], Made],
         *,
         workers: int = 2,
@@ -203,3 +212,62 @@ class _Crew:
 
 def _place(position: Position) -> str:
     return f"step {position.index} of epoch {position.epoch}"
+
+
+# -----------------------------------------------------------------------------
+# From prepared data to steps of training: an order, a way to make batches, and a loader over both.
+#
+# feed           rows of about one length, up to a budget of symbols      every task
+# feed_streams   running text in parallel rows that go on from step to step      language models with carried state
+# feed_packs     whole documents side by side in full rows, kept apart           language models without it
+# -----------------------------------------------------------------------------
+
+
+def feed(prepared: Prepared, part: Part, *, budget: int = 8_192, seed: int = 0, **how: Any) -> Loader[Any, Any]:
+    """Batches of a part, each of at most `budget` symbols with its padding; `how` is for the `Loader`."""
+    rows = _rows(prepared, part)
+    order = Order(sizes_of(prepared.schema, prepared.columns)[rows], budget, seed)
+    return Loader(order, lambda chosen: collate(prepared.schema, prepared.columns, rows[chosen]), **how)
+
+
+def feed_streams(prepared: Prepared, part: Part, *, rows: int, length: int, **how: Any) -> Loader[Any, Any]:
+    """Running text in so many rows, so many symbols a step; the next step goes on where the last one stopped."""
+    streams, sizes = Streams(_running(prepared, part), rows, length), _sizes(prepared, part)
+    return Loader(streams, lambda cut: stream_batch(streams, cut, sizes), **how)
+
+
+def feed_packs(
+    prepared: Prepared, part: Part, *, rows: int, length: int, seed: int = 0, **how: Any
+) -> Loader[Any, Any]:
+    """Whole documents packed into rows of so many symbols; nothing flows from one document into another."""
+    symbols, sizes = _running(prepared, part), _sizes(prepared, part)
+    packs = Packs(symbols.lengths + 1, length, rows, seed)
+    return Loader(packs, lambda chosen: packed_batch(symbols, chosen, sizes), **how)
+
+
+def _rows(prepared: Prepared, part: Part) -> np.ndarray:
+    if part not in prepared.parts:
+        raise DataError(f"there is no part '{part}'", fix=did_you_mean(part, prepared.parts))
+    rows = prepared.parts[part]
+    if not len(rows):
+        raise DataError(f"the part {part} has no rows", fix="give a file for it, or let one be drawn")
+    return rows
+
+
+def _sizes(prepared: Prepared, part: Part) -> np.ndarray | None:
+    """[N] the bytes of each text of a part, where they were counted."""
+    return np.asarray(prepared.columns[BYTES].values[prepared.parts[part]]) if BYTES in prepared.columns else None
+
+
+def _running(prepared: Prepared, part: Part) -> Ragged:
+    """The texts of a part in their order; neighbouring rows are not copied."""
+    if prepared.schema.target not in RUNNING:
+        raise DataError(
+            f"the task is {prepared.schema.task}; streams and packs are for lm", fix="load it with task='lm'"
+        )
+    rows, column = _rows(prepared, part), prepared.columns["input"]
+    first, last = int(rows[0]), int(rows[-1])
+    if last - first + 1 != len(rows):
+        return column.select(rows)
+    starts = np.asarray(column.starts[first : last + 2])
+    return Ragged(column.values[starts[0] : starts[-1]], starts - starts[0])

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Literal, NamedTuple, NoReturn
 
-from seqloom.config.data import BadRows as BadRows  # the rule for all that is counted here
+from seqloom.config.data import BadRows  # the rule for all that is counted here
 from seqloom.errors import RejectedError
 
 SHOWN = 20  # of the refusals

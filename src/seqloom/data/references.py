@@ -10,7 +10,7 @@ from typing import overload
 
 import numpy as np
 
-from seqloom.ragged import Ragged, starts_of
+from seqloom.text.ragged import Ragged, starts_of
 
 REFERENCE = "reference"  # the column: UTF-8
 

@@ -19,10 +19,10 @@ import msgspec
 
 from seqloom.config.data import DataConfig
 from seqloom.config.training import RunConfig
-from seqloom.data.opening.files import are_same, fingerprint, is_file, is_folder
+from seqloom.data.readers.files import are_same, fingerprint, is_file, is_folder
 from seqloom.data.schema import PARTS
-from seqloom.durable import write_file
 from seqloom.errors import DamagedError
+from seqloom.files.disk import write_file
 
 PLACES, SUMS = "places.json", "data.json"
 
@@ -58,7 +58,7 @@ def _full(path: Path) -> Path:
 
 def located(folder: Path, config: RunConfig) -> RunData:
     """The configuration of a run with every file where it lies now; the folder may hold nothing about places."""
-    search = _Search(folder)
+    search = _FileSearch(folder)
     found = {part: tuple(map(search.found, getattr(config.data, part))) for part in PARTS}
     said, training, encoding = tuple(search.said), config.training, config.encoding
     if training.init is not None:
@@ -70,7 +70,7 @@ def located(folder: Path, config: RunConfig) -> RunData:
     return RunData(msgspec.structs.replace(config, data=data, training=training, encoding=encoding), said)
 
 
-class _Search:
+class _FileSearch:
     """Looks for the files of one run, and says where it found those that are not at the first place."""
 
     def __init__(self, folder: Path) -> None:
@@ -154,7 +154,7 @@ def names_of(folder: Path, before: DataConfig, own: DataConfig, now: DataConfig)
 
     `before` has the names, `own` says where their files lie.
     """
-    search, found = _Search(folder), dict[str, str]()
+    search, found = _FileSearch(folder), dict[str, str]()
     for part in PARTS:
         names, places, paths = (getattr(one, part) for one in (before, own, now))
         for name, place, path in zip(names, places, paths, strict=True) if len(names) == len(paths) else ():

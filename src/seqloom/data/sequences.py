@@ -19,8 +19,7 @@ import numpy as np
 from seqloom.config.data import ColumnSplit, DataConfig, FoldSplit, RandomSplit
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.roles import SPLITS
-from seqloom.data.tables import Record, Table
-from seqloom.data.values import Unfit, kind_name, number_of, shown
+from seqloom.data.values import Record, Table, Unfit, kind_name, number_of, shown
 from seqloom.errors import ConfigError, did_you_mean
 
 MOST_STEPS = 2**20  # of one sequence: more come of a column that does not change, and memory has an end

@@ -20,8 +20,7 @@ from typing import NamedTuple
 import msgspec
 
 from seqloom.config.data import AnySplit, FoldSplit, RandomSplit
-from seqloom.data.examples import Example
-from seqloom.data.schema import PARTS, RUNNING, Part, Schema
+from seqloom.data.schema import PARTS, RUNNING, Example, Part, Schema
 
 BLOCK = 10  # places of a hand
 ALMOST = 0.75  # of the first row that a part is to have: two parts with a tenth of ten rows each must both come to it

@@ -22,8 +22,8 @@ import numpy as np
 
 from seqloom.data.order import Fill, bits_of, fingerprint_of, permutation
 from seqloom.errors import DataError
-from seqloom.ragged import Ragged
-from seqloom.text.symbols import BEGIN, END
+from seqloom.text.ragged import Ragged
+from seqloom.text.special_tokens import BEGIN, END
 
 FIRSTS = 1  # the branch of an epoch's numbers from which the sizes of first pieces are drawn
 
@@ -98,7 +98,7 @@ class Streams:
         return found
 
 
-class Pieces(NamedTuple):
+class StreamPieces(NamedTuple):
     """Documents, or parts of those that are longer than a row."""
 
     documents: np.ndarray  # [P] the document
@@ -120,17 +120,17 @@ class Packs:
         self.sizes, self.row_length, self.rows, self.seed = sizes.astype(np.int64), row_length, rows, seed
         self.cut = int((sizes > row_length).sum())  # documents that did not fit a row
         self._uncut = _Cutting.of(self.sizes, self.sizes, row_length) if not self.cut else None
-        self._drawn: tuple[int, Ragged, Pieces] | None = None
+        self._drawn: tuple[int, Ragged, StreamPieces] | None = None
 
     def packed(self, epoch: int) -> Ragged:
         """The numbers of the pieces in each row, rows in the order in which they are read."""
         return self._of(epoch)[1]
 
-    def pieces(self, epoch: int) -> Pieces:
+    def pieces(self, epoch: int) -> StreamPieces:
         """The pieces of an epoch, in the order of the documents."""
         return self._of(epoch)[2]
 
-    def _of(self, epoch: int) -> tuple[int, Ragged, Pieces]:
+    def _of(self, epoch: int) -> tuple[int, Ragged, StreamPieces]:
         drawn = self._drawn  # one reading, so that threads may ask for different epochs
         if drawn is None or drawn[0] != epoch:
             cutting = self._uncut or self._cutting(epoch)
@@ -247,7 +247,7 @@ class _OpenRows:
 class _Cutting(NamedTuple):
     """Documents in pieces, and rows that hold pieces of these sizes."""
 
-    pieces: Pieces
+    pieces: StreamPieces
     rows: list[Alike]
 
     @classmethod
@@ -256,7 +256,7 @@ class _Cutting(NamedTuple):
         return cls(pieces, rows_of_sizes(pieces.sizes, row_length))
 
 
-def pieces_of(sizes: np.ndarray, firsts: np.ndarray, row_length: int) -> Pieces:
+def pieces_of(sizes: np.ndarray, firsts: np.ndarray, row_length: int) -> StreamPieces:
     """Documents of these sizes, each cut after its first piece and then after every `row_length`.
 
     >>> pieces_of(np.array([7, 3]), np.array([2, 3]), row_length=4).sizes.tolist()
@@ -267,4 +267,4 @@ def pieces_of(sizes: np.ndarray, firsts: np.ndarray, row_length: int) -> Pieces:
     number = np.arange(len(documents)) - np.repeat(np.cumsum(counts) - counts, counts)  # of the piece in its document
     starts = np.where(number == 0, 0, firsts[documents] + (number - 1) * row_length)
     stops = np.minimum(firsts[documents] + number * row_length, sizes[documents])
-    return Pieces(documents, starts, stops - starts)
+    return StreamPieces(documents, starts, stops - starts)

@@ -11,12 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol, cast
 
 from seqloom.config.data import AnySplit, FoldSplit, RandomSplit
-from seqloom.data.checks import Checks
 from seqloom.data.checks.blocks import BLOCK_CHARACTERS, BLOCK_ROWS, weight
+from seqloom.data.checks.check import Checks
 from seqloom.data.dataset import Dataset
-from seqloom.data.examples import Example
 from seqloom.data.problems import Ledger, Place
-from seqloom.data.schema import PARTS, Part, Schema
+from seqloom.data.schema import PARTS, Example, Part, Schema
 from seqloom.data.tags import READ_AS, Scheme, TagChecker, convert, spans
 
 MOST_ROWS, MOST_CHARACTERS = 250_000, 2**25  # of a set that is kept for the second reading

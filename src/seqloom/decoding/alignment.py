@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seqloom.decoding.stepping import Looked, Looking
-from seqloom.mixers.cross import Alignment, CrossAttention
-from seqloom.models import EncoderDecoder
-from seqloom.operators.attention import Request, weights
-from seqloom.taps import listening, recording
-from seqloom.types import Padded
+from seqloom.decoding.answers import Looked, Looking
+from seqloom.nn.mixers.cross import Alignment, CrossAttention
+from seqloom.nn.models import EncoderDecoder
+from seqloom.nn.ops.attention import Request, weights
+from seqloom.nn.taps import listening, recording
+from seqloom.nn.types import Padded
 
 
 @torch.no_grad()

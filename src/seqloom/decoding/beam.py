@@ -19,12 +19,24 @@ import torch
 from torch import Tensor
 
 from seqloom.config.decoding import BeamConfig
-from seqloom.decoding.drafts import Stops, Written, ended, written
-from seqloom.decoding.scoring import coverage_penalty, length_penalty, log_probabilities
-from seqloom.decoding.stepping import Heard, Looked, Looking, Stepped, read, read_symbols
+from seqloom.decoding.answers import (
+    Heard,
+    Looked,
+    Looking,
+    SteppedRows,
+    Stops,
+    Written,
+    coverage_penalty,
+    ended,
+    length_penalty,
+    log_probabilities,
+    read,
+    read_symbols,
+    written,
+)
 from seqloom.errors import ConfigError
-from seqloom.text.symbols import UNKNOWN
-from seqloom.types import Padded, select_rows
+from seqloom.nn.types import Padded, select_rows
+from seqloom.text.special_tokens import UNKNOWN
 
 FURTHER = 8  # times as many candidates are looked at where those that were do not fill a beam
 
@@ -98,7 +110,7 @@ class Hunt:
 
 @torch.no_grad()
 def search(
-    model: Stepped,
+    model: SteppedRows,
     state: Any,
     prompt: Padded,
     most: Tensor,
@@ -135,7 +147,7 @@ def watched(how: BeamConfig, looks: Looking | None) -> Any:
 class _Search:
     """The loop of a search, for all prompts at once: rows of the state are the hypotheses of all beams."""
 
-    def __init__(self, model: Stepped, how: BeamConfig, never: Sequence[int], looked: Looked | None) -> None:
+    def __init__(self, model: SteppedRows, how: BeamConfig, never: Sequence[int], looked: Looked | None) -> None:
         self.model, self.how, self.never, self.looked = model, how, never, looked
 
     def run(self, hunts: list[Hunt], heard: Heard, state: Any) -> None:

@@ -18,6 +18,21 @@ there before memory is taken, and whatever could change the outputs and is not u
     reading.py          files that anybody may have written
 """
 
-from seqloom.importing.front import import_model, imported
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from seqloom.importing.models import import_model, imported
 
 __all__ = ["import_model", "imported"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("import_model", "imported"):
+        from seqloom.importing import models
+
+        return getattr(models, name)
+    raise AttributeError(f"module 'seqloom.importing' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from seqloom.config.base import located, quoted
 from seqloom.config.heads import Pooling
-from seqloom.config.words import located, quoted
 from seqloom.errors import ConfigError
-from seqloom.importing.reading import read_json, read_object
+from seqloom.importing.checkpoint import read_json, read_object
 
 POOLINGS: dict[str, Pooling] = {"cls": "first", "mean": "mean", "max": "max", "lasttoken": "last"}
 FLAGS = {

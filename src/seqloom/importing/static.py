@@ -23,19 +23,19 @@ from seqloom.bundle import Bundle
 from seqloom.config.data import ReadingConfig
 from seqloom.config.heads import VectorHeadConfig
 from seqloom.config.inputs import TokensConfig
-from seqloom.config.models import EmbedderConfig, EncoderConfig
-from seqloom.config.text import WordsConfig
+from seqloom.config.models import EmbedderConfig
+from seqloom.config.stacks import EncoderConfig
+from seqloom.config.tokenizers import WordsConfig
 from seqloom.data.problems import Ledger
 from seqloom.data.readers.text import read as read_lines
 from seqloom.data.schema import Schema
 from seqloom.errors import DataError
-from seqloom.ragged import Ragged
-from seqloom.tasks.contract import Meaning
-from seqloom.text.contract import blocks
-from seqloom.text.symbols import COUNT
+from seqloom.tasks.task import Meaning
+from seqloom.text.cutter import blocks
+from seqloom.text.ragged import Ragged
+from seqloom.text.special_tokens import COUNT
 from seqloom.text.tokenizer import Tokenizer
-from seqloom.text.vector_files import open_vectors
-from seqloom.text.vectors import first_words, known_words, read_vectors, wanted_words, with_words
+from seqloom.text.word_vectors import first_words, known_words, open_vectors, read_vectors, wanted_words, with_words
 
 Weighting = Literal["mean", "sif"]
 SMOOTHING = 1e-3  # a

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from seqloom.config.text import WordpieceConfig
-from seqloom.config.words import located, quoted
+from seqloom.config.base import located, quoted
+from seqloom.config.tokenizers import WordpieceConfig
 from seqloom.errors import ConfigError
-from seqloom.importing.reading import read_json, read_object
-from seqloom.text.symbols import BEGIN, COUNT, END, MASK, PAD, SEPARATOR, UNKNOWN
+from seqloom.importing.checkpoint import read_json, read_object
+from seqloom.text.special_tokens import BEGIN, COUNT, END, MASK, PAD, SEPARATOR, UNKNOWN
 from seqloom.text.tokenizer import Tokenizer
 from seqloom.text.wordpiece import INSIDE, WordpieceCutter, WordpieceData
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from seqloom.data.tags import OUTSIDE, Span, spans
-from seqloom.metrics.figures import Retrieved, ratio
+from seqloom.metrics.ratios import Retrieved, ratio
 
 
 class SpanCounts(NamedTuple):

@@ -1,7 +1,7 @@
-"""The middle of a model of each family, by size: its layers, without an input and a head."""
+"""The sizes that a recipe comes in, and the numbers behind them."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -17,7 +17,44 @@ from seqloom.config.mixers import (
     Pattern,
     PoolConfig,
 )
-from seqloom.recipes.sizes import ATTENTION, FILTERS, RECURRENT, Size
+
+Size = Literal["tiny", "small", "base", "big"]
+SIZES: tuple[Size, ...] = get_args(Size)
+
+
+class SizeNumbers(NamedTuple):
+    """The numbers behind a size."""
+
+    width: int
+    layers: int
+    heads: int
+    hidden: int
+
+
+# base and big are those of Vaswani et al. 2017, recurrent ones of Zaremba et al. 2014, 3 x 100 filters of Kim 2014
+ATTENTION = {
+    "tiny": SizeNumbers(12, 2, 2, 24),
+    "small": SizeNumbers(192, 3, 4, 768),
+    "base": SizeNumbers(512, 6, 8, 2048),
+    "big": SizeNumbers(1024, 6, 16, 4096),
+}
+RECURRENT = {
+    "tiny": SizeNumbers(12, 2, 1, 0),
+    "small": SizeNumbers(200, 2, 1, 0),
+    "base": SizeNumbers(650, 2, 1, 0),
+    "big": SizeNumbers(1500, 2, 1, 0),
+}
+FILTERS = {
+    "tiny": SizeNumbers(12, 1, 1, 0),
+    "small": SizeNumbers(300, 1, 1, 0),
+    "base": SizeNumbers(600, 2, 1, 0),
+    "big": SizeNumbers(1200, 2, 1, 0),
+}
+
+
+# -----------------------------------------------------------------------------
+# The middle of a model of each family, by size: its layers, without an input and a head.
+# -----------------------------------------------------------------------------
 
 
 class Body(NamedTuple):

@@ -6,7 +6,9 @@ from typing import Literal, NamedTuple, get_args
 from seqloom.config.mixers import GruConfig, LstmConfig, RnnConfig, SparseConfig, WindowConfig
 from seqloom.errors import ConfigError, did_you_mean
 from seqloom.recipes.bodies import (
+    SIZES,
     Body,
+    Size,
     bag,
     bilstm,
     cnn,
@@ -19,7 +21,6 @@ from seqloom.recipes.bodies import (
     self_attention,
     transformer,
 )
-from seqloom.recipes.sizes import SIZES, Size
 
 Shape = Literal[
     "classifier", "tagger", "language-model", "translator", "picture-classifier", "masked-model", "embedder"

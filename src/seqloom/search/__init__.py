@@ -41,13 +41,16 @@ Duplicates and labels are made with the same vectors:
     labelling.py        questions, answers and what is learnt from them
 """
 
-from seqloom.search.building import add_to_index, build_index
-from seqloom.search.documents import Collection
-from seqloom.search.duplicates import Duplicates, dedupe
-from seqloom.search.embedders import ModelEmbeds
-from seqloom.search.index import Index, open_index
-from seqloom.search.places import open_store, writing_at
-from seqloom.search.searching import Hit, Searcher, searcher
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from seqloom.search.build import add_to_index, build_index
+    from seqloom.search.documents import Collection
+    from seqloom.search.duplicates import Duplicates, dedupe
+    from seqloom.search.embedders import ModelEmbeds
+    from seqloom.search.index import Index, open_index
+    from seqloom.search.locations import open_store, writing_at
+    from seqloom.search.search import Hit, Searcher, searcher
 
 __all__ = [
     "Collection",
@@ -64,3 +67,39 @@ __all__ = [
     "searcher",
     "writing_at",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("add_to_index", "build_index"):
+        from seqloom.search import build
+
+        return getattr(build, name)
+    if name == "Collection":
+        from seqloom.search import documents
+
+        return getattr(documents, name)
+    if name in ("Duplicates", "dedupe"):
+        from seqloom.search import duplicates
+
+        return getattr(duplicates, name)
+    if name == "ModelEmbeds":
+        from seqloom.search import embedders
+
+        return getattr(embedders, name)
+    if name in ("Index", "open_index"):
+        from seqloom.search import index
+
+        return getattr(index, name)
+    if name in ("open_store", "writing_at"):
+        from seqloom.search import locations
+
+        return getattr(locations, name)
+    if name in ("Hit", "Searcher", "searcher"):
+        from seqloom.search import search
+
+        return getattr(search, name)
+    raise AttributeError(f"module 'seqloom.search' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -16,14 +16,14 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from seqloom.data.opening.files import require_state, state_of
 from seqloom.data.problems import Ledger
 from seqloom.data.readers.delimited import dialect_of
-from seqloom.data.written import cell
-from seqloom.durable import write_file
+from seqloom.data.readers.files import require_state, state_of
+from seqloom.data.values import cell
 from seqloom.errors import ConfigError, needing
+from seqloom.files.disk import write_file
 from seqloom.search.documents import kept
-from seqloom.search.rows import Rows
+from seqloom.search.rows import FileRows
 
 ENDINGS = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 BATCH = 4_096  # rows of parquet in memory at a time
@@ -31,14 +31,14 @@ BATCH = 4_096  # rows of parquet in memory at a time
 TYPES = {int: "int64", float: "float64", str: "string"}  # as parquet calls them
 
 
-class Column(NamedTuple):
+class AddedColumn(NamedTuple):
     """A new column: a value of one type, or None, for every row of the file."""
 
     kind: type[int] | type[float] | type[str]
     values: Sequence[Any]
 
 
-Added = Mapping[str, Column]
+Added = Mapping[str, AddedColumn]
 
 
 def is_same(one: Path, other: Path) -> bool:
@@ -46,7 +46,7 @@ def is_same(one: Path, other: Path) -> bool:
     return one.resolve() == other.resolve() or (one.exists() and other.exists() and one.samefile(other))
 
 
-def require_copy(out: Path, rows: Rows, added: Sequence[str], log: Path | None = None) -> None:
+def require_copy(out: Path, rows: FileRows, added: Sequence[str], log: Path | None = None) -> None:
     """Refuse, before any work, a copy that could not be written, or would replace a file or the log to come."""
     form, given = ENDINGS.get(out.suffix.lower()), rows.format
     if form is None or (form in ("tsv", "parquet") and form != given):
@@ -64,7 +64,7 @@ def require_copy(out: Path, rows: Rows, added: Sequence[str], log: Path | None =
         raise ConfigError(f"{rows.path} has a column '{both[0]}' already", fix="rename it, or leave it out of the file")
 
 
-def write_copy(out: Path, rows: Rows, state: str, added: Added, wanted: np.ndarray) -> None:
+def write_copy(out: Path, rows: FileRows, state: str, added: Added, wanted: np.ndarray) -> None:
     """Nothing; the rows that are wanted [rows] stand at `out`, each with its new values."""
     pieces = _parquet if out.suffix.lower() == ".parquet" else _lines
     write_file(out, _unchanged(pieces(out, rows, added, wanted), rows.path, state))
@@ -76,7 +76,7 @@ def _unchanged(pieces: Iterator[bytes], path: Path, state: str) -> Iterator[byte
     require_state(path, state, state_of(path), Ledger())
 
 
-def _lines(out: Path, rows: Rows, added: Added, wanted: np.ndarray) -> Iterator[bytes]:
+def _lines(out: Path, rows: FileRows, added: Added, wanted: np.ndarray) -> Iterator[bytes]:
     table, form = rows.table(), ENDINGS[out.suffix.lower()]
     names = (*table.columns, *added)
     records = zip(table.records, wanted, *(column.values for column in added.values()), strict=True)
@@ -123,7 +123,7 @@ class _Drained(io.RawIOBase):
         return b"".join(pieces)
 
 
-def _parquet(out: Path, rows: Rows, added: Added, wanted: np.ndarray) -> Iterator[bytes]:  # noqa: ARG001  # as `_lines`
+def _parquet(out: Path, rows: FileRows, added: Added, wanted: np.ndarray) -> Iterator[bytes]:  # noqa: ARG001  # as `_lines`
     """The bytes of a parquet file that has all columns of another, also those that no reader of ours reads."""
     with needing("data"):
         import pyarrow  # type: ignore[import-untyped]

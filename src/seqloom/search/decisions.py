@@ -22,8 +22,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from seqloom.durable import append_lines, hold, read_lines, remove_held
 from seqloom.errors import ConfigError, DamagedError, DurableError
+from seqloom.files.jsonl import append_lines, read_lines
+from seqloom.files.lock import hold, remove_held
 
 PERSON, MODEL = "person", "model"  # who decided
 
@@ -85,7 +86,7 @@ class Action(NamedTuple):
     before: Mapping[str, Decided | None]
 
 
-class Choice(NamedTuple):
+class Decision(NamedTuple):
     """A decision to be taken: the name and text of a row, its label or None to skip it, and what was suggested."""
 
     row: str
@@ -167,7 +168,7 @@ class Decisions:
 class WritableDecisions(Decisions):
     """The same for the process that writes the log."""
 
-    def take(self, choices: Sequence[Choice]) -> None:
+    def take(self, choices: Sequence[Decision]) -> None:
         """Nothing; when it returns, the choices are one action on the disk, and hold."""
         number = self._next()
         append_lines(self.path, [msgspec.to_builtins(choice.line(number, len(choices))) for choice in choices])

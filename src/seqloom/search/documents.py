@@ -12,20 +12,19 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from seqloom.config.data import ReadingConfig
-from seqloom.data.inputs import Columns
-from seqloom.data.opening.files import fingerprint
-from seqloom.data.problems import BadRows, Ledger, Place, Problem
-from seqloom.data.readers import read_table
-from seqloom.data.tables import Record, Table
-from seqloom.data.values import Unfit, kind_name
+from seqloom.config.data import BadRows, ReadingConfig
+from seqloom.data.inputs import InputColumns
+from seqloom.data.problems import Ledger, Place, Problem
+from seqloom.data.readers.files import fingerprint
+from seqloom.data.readers.registry import read_table
+from seqloom.data.values import Record, Table, Unfit, kind_name
 from seqloom.search.rows import id_column, text_columns
 from seqloom.search.store import Document
 
 ONCE = "give every document an id of its own, or --bad-rows skip"
 
 
-class Checked(NamedTuple):
+class CheckedDocuments(NamedTuple):
     """What is known of a file that was read once: how many documents it has, and the sum of its bytes and columns."""
 
     documents: int
@@ -34,7 +33,7 @@ class Checked(NamedTuple):
     bad: tuple[Problem, ...] = ()  # the first of them
 
 
-class Roles(NamedTuple):
+class DocumentRoles(NamedTuple):
     """The numbers of the columns: of the text, of the id if there is one, and those that are kept, with their names."""
 
     text: tuple[int, ...]
@@ -52,14 +51,14 @@ class Collection(NamedTuple):
     reading: ReadingConfig = ReadingConfig()
     bad_rows: BadRows = BadRows()
 
-    def checked(self) -> Checked:
+    def checked(self) -> CheckedDocuments:
         """What the file holds; RejectedError that names the bad rows, if there are more than are read over."""
         ledger = Ledger(self.bad_rows)
         count = sum(1 for _ in self.documents(ledger))
         ledger.close()
         if not count:
             ledger.bad_file("data.empty", "there is no document in this file", Place(str(self.path)), "another file")
-        return Checked(count, ledger.skipped, self._sha256(), tuple(ledger.refused))
+        return CheckedDocuments(count, ledger.skipped, self._sha256(), tuple(ledger.refused))
 
     def _sha256(self) -> str:
         """A sum that changes with the bytes of the file and with what is read of them."""
@@ -85,13 +84,13 @@ class Collection(NamedTuple):
             seen[document.id] = record.line
             yield document
 
-    def _roles(self, table: Table, ledger: Ledger) -> Roles:
-        text = text_columns(table, Columns(self.text, self.usual), self.path, ledger)
+    def _roles(self, table: Table, ledger: Ledger) -> DocumentRoles:
+        text = text_columns(table, InputColumns(self.text, self.usual), self.path, ledger)
         others = ((name, number) for number, name in enumerate(table.columns) if (number,) != text)
-        return Roles(text, id_column(table, self.id, self.path), tuple(others))
+        return DocumentRoles(text, id_column(table, self.id, self.path), tuple(others))
 
 
-def _document(record: Record, roles: Roles) -> Document:
+def _document(record: Record, roles: DocumentRoles) -> Document:
     """The document of a row; Unfit if it has no text or no id."""
     texts = [_text(record.values[column], column) for column in roles.text]
     text = " ".join(filter(None, texts))

@@ -9,17 +9,19 @@ the representative is told. The file itself is marked in `marking`.
 """
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from seqloom.data.checks.clusters import clusters, members
 from seqloom.data.checks.duplicates import folded
+from seqloom.data.checks.minhash import clusters, members
 from seqloom.errors import ConfigError, DataError
+from seqloom.search.copies import AddedColumn, require_copy, write_copy
+from seqloom.search.rows import FileRows, GivenRows
 from seqloom.search.similar_texts import ByText
 from seqloom.search.similar_vectors import ByMeaning, MakesVectors
-from seqloom.search.similarity import LEAST, Compared, Measure, Pairs, joined
-from seqloom.search.valleys import Histogram
+from seqloom.search.similarity import LEAST, ComparedPair, Histogram, Measure, Pairs, joined
 
 NONE = -1
 
@@ -46,7 +48,7 @@ class Duplicates(NamedTuple):
         return int(((self.representatives != NONE) & (self.representatives != rows)).sum())
 
 
-Step = Compared | Duplicates
+Step = ComparedPair | Duplicates
 
 
 def dedupe(texts: Sequence[str], *, model: MakesVectors | None = None, threshold: float | None = None) -> Duplicates:
@@ -65,7 +67,7 @@ def dedupe(texts: Sequence[str], *, model: MakesVectors | None = None, threshold
 
 def finding(
     texts: Sequence[str], *, model: MakesVectors | None = None, threshold: float | None = None
-) -> Iterator[Compared | Duplicates]:
+) -> Iterator[ComparedPair | Duplicates]:
     """How far the finding is, and in the end what was found."""
     if isinstance(texts, str):
         raise DataError("duplicates are found among several texts, found one", fix="give a list of texts")
@@ -151,3 +153,46 @@ def _numbered(same: _Same, measure: Measure, leaders: np.ndarray) -> tuple[np.nd
         same.numbers[there] == texts[there], 1, measure.between(same.numbers[there], texts[there])
     )
     return numbers, heads, similarities
+
+
+# -----------------------------------------------------------------------------
+# A file whose near duplicates are marked: a copy with three more columns, in which nothing is missing.
+#
+# text                  cluster   duplicate_of   similarity
+# The cat sat.          1                                      stands for its cluster
+# the cat sat           1         1              1.0           repeats row 1
+# Something else.                                              is alone
+# -----------------------------------------------------------------------------
+
+CLUSTER, DUPLICATE_OF, SIMILARITY = COLUMNS = ("cluster", "duplicate_of", "similarity")
+
+
+def mark_duplicates(
+    rows: FileRows, out: Path, *, model: MakesVectors | None = None, threshold: float | None = None
+) -> Iterator[GivenRows | ComparedPair | Duplicates]:
+    """What the file holds, how far it is, and in the end what was found, when the marked copy stands at `out`."""
+    require_threshold(threshold)
+    require_copy(out, rows, COLUMNS)
+    given = rows.read()
+    yield given
+    for step in finding(given.texts, model=model, threshold=threshold):
+        if isinstance(step, Duplicates):
+            write_copy(out, rows, given.state, marks(step, given.names), np.ones(len(given.texts), bool))
+        yield step
+
+
+def marks(found: Duplicates, names: list[str]) -> dict[str, AddedColumn]:
+    """The new columns: for each row its cluster, the name of the row it repeats, and how similar the two are."""
+    cluster = [int(number) or None for number in found.clusters]
+    heads = found.representatives.tolist()
+    repeats = [head >= 0 and head != row for row, head in enumerate(heads)]
+    of = [names[head] if is_repeat else None for head, is_repeat in zip(heads, repeats, strict=True)]
+    similarity = [
+        round(float(value), 4) if is_repeat else None
+        for value, is_repeat in zip(found.similarities, repeats, strict=True)
+    ]
+    return {
+        CLUSTER: AddedColumn(int, cluster),
+        DUPLICATE_OF: AddedColumn(str, of),
+        SIMILARITY: AddedColumn(float, similarity),
+    }

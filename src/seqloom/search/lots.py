@@ -19,11 +19,11 @@ import msgspec
 import numpy as np
 from safetensors.numpy import load, save
 
-from seqloom.durable import commit_folder, read_file_of, read_folder
 from seqloom.errors import DamagedError
+from seqloom.files.folders import commit_folder, read_file_of, read_folder
 from seqloom.search.bm25 import Postings
 from seqloom.search.passages import Span
-from seqloom.search.store import Document, Found, Lot, Settings, Source
+from seqloom.search.store import Document, DocumentSource, FoundPassage, Lot, Settings
 
 FORMAT = 2  # 2: words in one Unicode form with their marks; ids and joined columns are kept as columns too
 DOCUMENTS, CHARACTERS = 1_024, 1 << 23  # of a lot, whichever comes first
@@ -45,13 +45,13 @@ class Join(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     last: bool
 
 
-class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class LotHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a lot says about itself, without texts and vectors."""
 
     format: int
     join: Join | None
     settings: Settings
-    source: Source | None
+    source: DocumentSource | None
     removed: tuple[str, ...]
     ids: tuple[str, ...]
     columns: dict[str, list[Any]]
@@ -60,7 +60,7 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class KeptLot(NamedTuple):
     """A lot as it is read."""
 
-    header: Header
+    header: LotHeader
     texts: bytes  # UTF-8
     ends: np.ndarray  # [D] in bytes
     passages: np.ndarray  # [P,3]
@@ -82,11 +82,11 @@ class KeptLot(NamedTuple):
         """Whether there was room for much more."""
         return len(self.header.ids) < DOCUMENTS // 4 and len(self.texts) < CHARACTERS // 4
 
-    def found(self, row: int) -> Found:
+    def found(self, row: int) -> FoundPassage:
         """The document of a row with its passages."""
         here = slice(*np.searchsorted(self.passages[:, 0], [row, row + 1]).tolist())
         spans: tuple[Span, ...] = tuple(map(tuple, self.passages[here, 1:].tolist()))
-        return Found(self.document(row), spans, self.vectors[here])
+        return FoundPassage(self.document(row), spans, self.vectors[here])
 
 
 def commit_lot(path: Path, lot: Lot) -> None:
@@ -96,7 +96,7 @@ def commit_lot(path: Path, lot: Lot) -> None:
 
 def commit_joined(path: Path, lot: Lot, postings: Postings, join: Join | None) -> None:
     """The same for one whose postings are known, as they are where lots are joined."""
-    commit_folder(path, _files(Header(FORMAT, join, *_told(lot)), lot, postings))
+    commit_folder(path, _files(LotHeader(FORMAT, join, *_told(lot)), lot, postings))
 
 
 def _told(lot: Lot) -> tuple[Any, ...]:
@@ -105,7 +105,7 @@ def _told(lot: Lot) -> tuple[Any, ...]:
     return lot.settings, lot.source, lot.removed, tuple(one.id for one in lot.documents), columns
 
 
-def _files(header: Header, lot: Lot, postings: Postings) -> dict[str, bytes]:
+def _files(header: LotHeader, lot: Lot, postings: Postings) -> dict[str, bytes]:
     texts = [one.text.encode() for one in lot.documents]
     arrays = {name: getattr(postings, name) for name in POSTINGS}
     arrays |= {"ends": np.cumsum([len(one) for one in texts], dtype=np.int64)}
@@ -118,18 +118,18 @@ def _files(header: Header, lot: Lot, postings: Postings) -> dict[str, bytes]:
     }
 
 
-def read_header(path: Path) -> Header:
+def read_header(path: Path) -> LotHeader:
     """What the lot in a folder says about itself."""
     with damage():
         data = read_file_of(path, HEADER)
     return _header(data, path)
 
 
-def _header(data: bytes, path: Path) -> Header:
+def _header(data: bytes, path: Path) -> LotHeader:
     try:
         found = msgspec.json.decode(data, type=Version).format
         if found == FORMAT:
-            return msgspec.json.decode(data, type=Header)
+            return msgspec.json.decode(data, type=LotHeader)
     except msgspec.MsgspecError:
         raise DamagedError(f"{path}: expected a lot of an index, found something else", fix=RESTORED) from None
     raise DamagedError(f"{path}: an index of version {found}, and this Seqloom reads version {FORMAT}", fix=OLDER)

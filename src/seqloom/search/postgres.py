@@ -19,22 +19,21 @@ import msgspec
 import numpy as np
 
 from seqloom.errors import ConfigError, DurableError, HeldError, needing
-from seqloom.search.bm25 import K1, B
+from seqloom.search.bm25 import K1, B, words_of
 from seqloom.search.conditions import Condition, fulfil, require_columns
 from seqloom.search.store import (
     Built,
     Document,
-    Found,
+    DocumentSource,
+    FoundPassage,
     Linked,
     Lot,
-    Scored,
+    ScoredPassage,
     Settings,
-    Source,
     WritableStore,
     delete_from,
 )
 from seqloom.search.vectors import GRAPH_FROM
-from seqloom.search.words import words_of
 
 FORMAT = 2  # of the tables and words; the settings say which it is
 SCHEMES = ("postgresql", "postgres")
@@ -121,10 +120,10 @@ class Postgres:
         return msgspec.convert(rows[0][0], Settings)
 
     @property
-    def standing(self) -> Source | None:
+    def standing(self) -> DocumentSource | None:
         """What the newest lot says about its file."""
         rows = self._all("select source from seqloom.lots order by number desc limit 1")
-        return msgspec.convert(rows[0][0], Source) if rows and rows[0][0] is not None else None
+        return msgspec.convert(rows[0][0], DocumentSource) if rows and rows[0][0] is not None else None
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -138,11 +137,11 @@ class Postgres:
         """Those of the ids that name a document."""
         return {name for (name,) in self._all("select id from seqloom.documents where id = any(%s)", list(ids))}
 
-    def by_words(self, question: str, where: Sequence[Condition], count: int) -> list[Scored]:
+    def by_words(self, question: str, where: Sequence[Condition], count: int) -> list[ScoredPassage]:
         """The documents that have words of the question by BM25, the best first."""
         return self._first(BY_WORDS, (sorted(set(words_of(question))),), where, count)
 
-    def by_vector(self, question: np.ndarray, where: Sequence[Condition], count: int) -> list[Scored]:
+    def by_vector(self, question: np.ndarray, where: Sequence[Condition], count: int) -> list[ScoredPassage]:
         """The documents whose best passage is nearest to a vector of length 1, the nearest first."""
         asked = written(question)
         found = self._first(BY_VECTOR, (asked, asked), where, count)
@@ -151,7 +150,9 @@ class Postgres:
         # even so a graph ends after hnsw.max_scan_tuples passages: what it has not come to is compared
         return self._first(COMPARED, (asked,), where, count)
 
-    def _first(self, query: str, values: tuple[Any, ...], where: Sequence[Condition], count: int) -> list[Scored]:
+    def _first(
+        self, query: str, values: tuple[Any, ...], where: Sequence[Condition], count: int
+    ) -> list[ScoredPassage]:
         """The first documents of an order that fulfil the conditions; of one that comes again, the first place."""
         if where:
             require_columns(where, self.columns)
@@ -167,9 +168,9 @@ class Postgres:
                     found[name] = float(score)
                 if len(found) == count:
                     break
-        return [Scored(name, score) for name, score in found.items()]
+        return [ScoredPassage(name, score) for name, score in found.items()]
 
-    def found(self, ids: Sequence[str]) -> list[Found]:
+    def found(self, ids: Sequence[str]) -> list[FoundPassage]:
         """The documents of these ids, in their order."""
         rows = self._all(
             "select d.id, d.body, d.columns, p.start, p.stop, p.vector::text from seqloom.documents d "
@@ -182,11 +183,11 @@ class Postgres:
         return [_found(gathered[name]) for name in ids]
 
 
-def _found(rows: Sequence[tuple[Any, ...]]) -> Found:
+def _found(rows: Sequence[tuple[Any, ...]]) -> FoundPassage:
     """The document of rows, one for each passage."""
     name, body, columns = rows[0][:3]
     vectors = np.array([msgspec.json.decode(row[5]) for row in rows], np.float32)
-    return Found(Document(name, body, msgspec.json.decode(columns)), tuple(row[3:5] for row in rows), vectors)
+    return FoundPassage(Document(name, body, msgspec.json.decode(columns)), tuple(row[3:5] for row in rows), vectors)
 
 
 def written(vector: np.ndarray) -> str:

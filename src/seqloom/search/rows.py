@@ -8,17 +8,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from seqloom.config.data import Format, ReadingConfig
-from seqloom.data.inputs import Columns, find_columns
-from seqloom.data.opening.files import require_state, state_of
+from seqloom.data.inputs import InputColumns, find_columns
 from seqloom.data.problems import Ledger, counted
-from seqloom.data.readers import format_of, read_table
+from seqloom.data.readers.files import require_state, state_of
+from seqloom.data.readers.registry import format_of, read_table
 from seqloom.data.roles import IDS
-from seqloom.data.tables import Record, Table
-from seqloom.data.values import kind_name
+from seqloom.data.values import Record, Table, kind_name
 from seqloom.errors import ConfigError, did_you_mean
 
 
-class Given(NamedTuple):
+class GivenRows(NamedTuple):
     """What a file holds: the text of each row, '' where there is none, and what each row is called."""
 
     texts: list[str]
@@ -44,7 +43,7 @@ class Given(NamedTuple):
         return [*found, f"{counted(self.blank, 'blank line')} {many} not counted"] if self.blank else found
 
 
-class Rows(NamedTuple):
+class FileRows(NamedTuple):
     """A file of texts, and how it is read."""
 
     path: Path
@@ -53,11 +52,11 @@ class Rows(NamedTuple):
     usual: tuple[str, ...] = ()  # the column that the training of a model read
     reading: ReadingConfig = ReadingConfig()
 
-    def read(self) -> Given:
+    def read(self) -> GivenRows:
         """The texts and names of all rows; RejectedError that names the bad ones."""
         ledger, texts, ids, state = Ledger(), list[str](), list[Any](), state_of(self.path)
         table = read_table((self.path,), self.reading, ledger)
-        columns = text_columns(table, Columns(self.text, self.usual), self.path, ledger)
+        columns = text_columns(table, InputColumns(self.text, self.usual), self.path, ledger)
         identity = id_column(table, self.id, self.path)
         for record in table.records:
             texts.append(_text(record, columns, table, ledger))
@@ -65,7 +64,7 @@ class Rows(NamedTuple):
         ledger.close()
         require_state(self.path, state, state_of(self.path), ledger)
         blank = sum(count for code, count in ledger.counts.items() if code.endswith(".blank"))
-        return Given(texts, self._names(ids), state, blank)
+        return GivenRows(texts, self._names(ids), state, blank)
 
     @property
     def format(self) -> Format:
@@ -87,7 +86,7 @@ class Rows(NamedTuple):
         return [str(row) for row in range(1, len(ids) + 1)]
 
 
-def text_columns(table: Table, asked: Columns, path: Path, ledger: Ledger) -> tuple[int, ...]:
+def text_columns(table: Table, asked: InputColumns, path: Path, ledger: Ledger) -> tuple[int, ...]:
     """The numbers of the columns that are the text: all that were named, or one of a usual name."""
     if len(asked.named) > 1:
         return tuple(_column(name, table.columns, "--input", path) for name in asked.named)

@@ -27,14 +27,14 @@ class Document(NamedTuple):
     columns: dict[str, Any]
 
 
-class Scored(NamedTuple):
+class ScoredPassage(NamedTuple):
     """The id of a document, and how well it answers; scores of different rankings have different scales."""
 
     id: str
     score: float
 
 
-class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class DocumentSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The rows of a file that a lot holds: where a build that was stopped goes on."""
 
     name: str
@@ -61,7 +61,7 @@ class Lot(NamedTuple):
     passages: np.ndarray  # [P,3] the row of its document, and the characters where it starts and stops
     vectors: np.ndarray  # [P,W] float32, of length 1
     removed: tuple[str, ...] = ()
-    source: Source | None = None
+    source: DocumentSource | None = None
 
 
 class Linked(NamedTuple):
@@ -79,7 +79,7 @@ class Built(NamedTuple):
     graph: bool
 
 
-class Found(NamedTuple):
+class FoundPassage(NamedTuple):
     """A document with its passages."""
 
     document: Document
@@ -87,7 +87,7 @@ class Found(NamedTuple):
     vectors: np.ndarray  # [P,W]
 
 
-class Store(Protocol):
+class IndexStore(Protocol):
     """A place that keeps lots and answers from them."""
 
     @property
@@ -95,7 +95,7 @@ class Store(Protocol):
         """How its documents became vectors; None as long as there are none."""
 
     @property
-    def standing(self) -> Source | None:
+    def standing(self) -> DocumentSource | None:
         """What the newest lot says about its file, if it came from one."""
 
     @property
@@ -107,17 +107,17 @@ class Store(Protocol):
     def holds(self, ids: Iterable[str]) -> set[str]:
         """Those of the ids that name a document."""
 
-    def by_words(self, question: str, where: Sequence[Condition], count: int) -> list[Scored]:
+    def by_words(self, question: str, where: Sequence[Condition], count: int) -> list[ScoredPassage]:
         """The documents that have words of the question by BM25, the best first."""
 
-    def by_vector(self, question: np.ndarray, where: Sequence[Condition], count: int) -> list[Scored]:
+    def by_vector(self, question: np.ndarray, where: Sequence[Condition], count: int) -> list[ScoredPassage]:
         """The documents whose best passage is nearest to a vector of length 1, the nearest first."""
 
-    def found(self, ids: Sequence[str]) -> list[Found]:
+    def found(self, ids: Sequence[str]) -> list[FoundPassage]:
         """The documents of these ids, in their order."""
 
 
-class WritableStore(Store, Protocol):
+class WritableStore(IndexStore, Protocol):
     """The same for the one process that may write there."""
 
     @property
@@ -144,7 +144,7 @@ class WritableStore(Store, Protocol):
         """What is left to do when lots were added: how far it is, and at last what is kept."""
 
 
-def empty_lot(settings: Settings, removed: Sequence[str] = (), source: Source | None = None) -> Lot:
+def empty_lot(settings: Settings, removed: Sequence[str] = (), source: DocumentSource | None = None) -> Lot:
     """A lot without documents: other settings from now on, or ids that are gone."""
     nothing = np.empty((0, settings.width), np.float32)
     return Lot(settings, (), np.empty((0, 3), np.int64), nothing, tuple(removed), source)

@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqloom.config.heads import ClassHeadConfig, ScoresHeadConfig, SequenceHead
-from seqloom.data.examples import Target
+from seqloom.data.schema import Target
 from seqloom.errors import ConfigError
 from seqloom.metrics.calibration import (
     BINS,
@@ -33,14 +33,14 @@ from seqloom.metrics.calibration import (
     calibration_error,
     cross_fitted,
 )
-from seqloom.metrics.classes import Counts, counted
-from seqloom.metrics.figures import ratio
-from seqloom.models import SequenceModel
-from seqloom.tasks.contract import HeadSettings, Judged, Meaning, Metric
+from seqloom.metrics.classification import Counts, counted
+from seqloom.metrics.ratios import ratio
+from seqloom.nn.models import SequenceModel
+from seqloom.nn.types import Batch, Loss
+from seqloom.tasks.inputs import sequences
 from seqloom.tasks.predictions import LabelPrediction
-from seqloom.tasks.reading import sequences
 from seqloom.tasks.sequences import SequenceTask
-from seqloom.types import Batch, Loss
+from seqloom.tasks.task import HeadSettings, Judged, Meaning, Metric
 
 UNSEEN = "(not in the training data)"
 MOST_SCORES = 2**22  # of a dev part that a calibration is found on
@@ -173,7 +173,7 @@ def _cross_entropy(scores: Tensor, targets: Tensor) -> Callable[[float], float]:
     return lambda temperature: float(F.cross_entropy(scores / temperature, targets, reduction="sum"))
 
 
-class Scored(NamedTuple):
+class ScoredLabels(NamedTuple):
     """Rows with their scores before any calibration."""
 
     scores: Tensor  # [N,K]
@@ -181,19 +181,19 @@ class Scored(NamedTuple):
     ids: tuple[str, ...]
 
 
-def scored(model: nn.Module, batches: Iterable[Batch[Any, Tensor]], most: int) -> Scored:
+def scored(model: nn.Module, batches: Iterable[Batch[Any, Tensor]], most: int) -> ScoredLabels:
     """The rows of all batches; where they have more scores than `most`, of every second, fourth, ... batch.
 
     Batches hold inputs of about one length: those that are left out are spread over all lengths.
     """
-    kept, every = list[Scored](), 1
+    kept, every = list[ScoredLabels](), 1
     for number, batch in enumerate(batches):
         if number % every == 0:
-            kept.append(Scored(scores_of(model, batch.inputs), batch.targets.cpu(), tuple(batch.ids)))
+            kept.append(ScoredLabels(scores_of(model, batch.inputs), batch.targets.cpu(), tuple(batch.ids)))
         while len(kept) > 1 and sum(one.scores.numel() for one in kept) > most:
             kept, every = kept[::2], 2 * every
     scores, targets, ids = zip(*kept, strict=True)
-    return Scored(torch.cat(scores), torch.cat(targets), tuple(chain.from_iterable(ids)))
+    return ScoredLabels(torch.cat(scores), torch.cat(targets), tuple(chain.from_iterable(ids)))
 
 
 def split_sums(sums: np.ndarray) -> tuple[Counts, np.ndarray, np.ndarray, np.ndarray]:

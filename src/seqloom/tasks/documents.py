@@ -6,7 +6,7 @@ import numpy as np
 from torch import Tensor
 
 from seqloom.data.loader import Loader
-from seqloom.types import Batch, Padded, places_of
+from seqloom.nn.types import Batch, Padded, places_of
 
 
 def document_numbers(inputs: Padded) -> np.ndarray:

@@ -34,19 +34,18 @@ from seqloom.config.objectives import (
     objective_of,
 )
 from seqloom.data.joining import longest_texts
-from seqloom.data.preparing import Prepared
+from seqloom.data.prepared import Prepared
 from seqloom.data.schema import Schema
 from seqloom.errors import ConfigError
-from seqloom.metrics.correlation import correlation, correlation_statistics
-from seqloom.metrics.figures import ratio
-from seqloom.metrics.ranks import spearman
-from seqloom.models import Embedder
-from seqloom.objectives import Contrast, Found, Objective, RowObjective, thinned
-from seqloom.recipes import Size
-from seqloom.tasks.contract import Asking, Division, Graded, HeadSettings, Judged, Meaning, Metric, Task
+from seqloom.metrics.correlation import correlation, correlation_statistics, spearman
+from seqloom.metrics.ratios import ratio
+from seqloom.nn.models import Embedder
+from seqloom.nn.objectives import Contrast, Objective, ObjectiveLoss, RowObjective, thinned
+from seqloom.nn.types import Batch, Loss, Padded
+from seqloom.recipes.bodies import Size
+from seqloom.tasks.inputs import encoder_in, require_input, stepped_input_of, wrong_shape
 from seqloom.tasks.predictions import VectorPrediction, numbers_shown
-from seqloom.tasks.reading import encoder_in, require_input, stepped_input_of, wrong_shape
-from seqloom.types import Batch, Loss, Padded
+from seqloom.tasks.task import Asking, Division, Graded, HeadSettings, Judged, Meaning, Metric, Task
 
 DEFAULT = "bag"
 USUAL: dict[str, AnyObjective] = {
@@ -171,7 +170,7 @@ class Embed(Task):
         """Targets as they are learned."""
         return targets
 
-    def found(self, model: nn.Module, batch: Batch[Any, Tensor]) -> Found:
+    def found(self, model: nn.Module, batch: Batch[Any, Tensor]) -> ObjectiveLoss:
         """What came of a batch: of the model's objective, or of the usual one where that cannot read it."""
         embedder = cast(Embedder, model)
         if isinstance(batch.inputs, Padded):
@@ -256,7 +255,7 @@ def _named(kind: str) -> str:
     return {"text": "single texts", "pair": "pairs", "triple": "triples", "scored": "pairs with a score"}[kind]
 
 
-def _second_reading(model: Embedder, texts: Padded) -> Found:
+def _second_reading(model: Embedder, texts: Padded) -> ObjectiveLoss:
     """What came of contrasting texts with themselves without some symbols: which ones, the text alone decides."""
     width, symbols = texts.values.shape[1], texts.values.cpu().numpy()
     seeds = [crc32(row[:length].tobytes()) for row, length in zip(symbols, texts.lengths.tolist(), strict=True)]

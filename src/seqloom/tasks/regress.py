@@ -21,27 +21,26 @@ from torch import Tensor, nn
 
 from seqloom.config.heads import NumberHeadConfig, SequenceHead
 from seqloom.errors import ConfigError
-from seqloom.metrics.explained import explained, explained_statistics
-from seqloom.metrics.figures import ratio
-from seqloom.metrics.ranks import spearman
-from seqloom.models import SequenceModel
-from seqloom.tasks.contract import Graded, HeadSettings, Judged, Meaning, Metric
+from seqloom.metrics.correlation import explained, explained_statistics, spearman
+from seqloom.metrics.ratios import ratio
+from seqloom.nn.models import SequenceModel
+from seqloom.nn.types import Batch, Loss
+from seqloom.tasks.inputs import sequences
 from seqloom.tasks.predictions import NumbersPrediction, numbers_shown
-from seqloom.tasks.reading import sequences
 from seqloom.tasks.sequences import SequenceTask
-from seqloom.types import Batch, Loss
+from seqloom.tasks.task import Graded, HeadSettings, Judged, Meaning, Metric
 
 SAME_NUMBERS = "the true numbers are all the same"
 
 
-class Units(NamedTuple):
+class NumberUnits(NamedTuple):
     """The mean and the deviation of each number in the training part, [K] each."""
 
     means: np.ndarray
     deviations: np.ndarray
 
     @classmethod
-    def of(cls, meaning: Meaning) -> "Units":
+    def of(cls, meaning: Meaning) -> "NumberUnits":
         """The units of a model's numbers; those of the data for a model that was trained without any."""
         means, deviations = zip(*(meaning.units or ((0.0, 1.0),) * meaning.numbers), strict=True)
         return cls(np.array(means), np.array(deviations))
@@ -70,7 +69,7 @@ class Regress(Graded, SequenceTask):
 
     def __init__(self, meaning: Meaning) -> None:
         super().__init__(meaning)
-        self.units = Units.of(meaning)
+        self.units = NumberUnits.of(meaning)
         # sizes of errors, their squares; the numbers that were said, and the true ones; loss, weight
         self.statistics = 4 + 2 * meaning.numbers
 

@@ -18,10 +18,10 @@ from seqloom.config.heads import ClassHeadConfig, MappedHead, SequenceHead
 from seqloom.config.models import AnyModel, ElementModelConfig, EmbedderConfig, SequenceModelConfig
 from seqloom.config.training import AnyFeed
 from seqloom.errors import ConfigError
-from seqloom.models import SequenceModel
-from seqloom.recipes import Size
-from seqloom.tasks.contract import HeadSettings, Task
-from seqloom.tasks.reading import require_input, sequences, stepped_input_of, wrong_shape
+from seqloom.nn.models import SequenceModel
+from seqloom.recipes.bodies import Size
+from seqloom.tasks.inputs import require_input, sequences, stepped_input_of, wrong_shape
+from seqloom.tasks.task import HeadSettings, Task
 
 DEFAULTS = {"vectors": "gru", "picture": "conv2d"}
 

@@ -17,19 +17,18 @@ from torch import Tensor, nn
 
 from seqloom import recipes
 from seqloom.config.heads import NumberHeadConfig
-from seqloom.config.models import AnyModel, ElementModelConfig, EncoderConfig
+from seqloom.config.models import AnyModel, ElementModelConfig
+from seqloom.config.stacks import EncoderConfig
 from seqloom.errors import ConfigError
-from seqloom.metrics.explained import KINDS, explained, explained_statistics, spreads
-from seqloom.metrics.figures import ratio
-from seqloom.metrics.ranks import spearman
-from seqloom.models import ElementModel
-from seqloom.recipes import Size
-from seqloom.tasks.contract import Graded, HeadSettings, Judged, Meaning, Metric
-from seqloom.tasks.predictions import SeriesPrediction, series_shown
-from seqloom.tasks.reading import encoder_in, require_input, stepped_input_of, wrong_shape
-from seqloom.tasks.regress import SAME_NUMBERS, Units
-from seqloom.tasks.showing import cut_short
-from seqloom.types import Batch, Loss
+from seqloom.metrics.correlation import KINDS, explained, explained_statistics, spearman, spreads
+from seqloom.metrics.ratios import ratio
+from seqloom.nn.models import ElementModel
+from seqloom.nn.types import Batch, Loss
+from seqloom.recipes.bodies import Size
+from seqloom.tasks.inputs import encoder_in, require_input, stepped_input_of, wrong_shape
+from seqloom.tasks.predictions import SeriesPrediction, cut_short, series_shown
+from seqloom.tasks.regress import SAME_NUMBERS, NumberUnits
+from seqloom.tasks.task import Graded, HeadSettings, Judged, Meaning, Metric
 
 DEFAULT = "bilstm"
 
@@ -49,7 +48,7 @@ class RegressSteps(Graded):
 
     def __init__(self, meaning: Meaning) -> None:
         super().__init__(meaning)
-        self.units = Units.of(meaning)
+        self.units = NumberUnits.of(meaning)
         # sizes of errors, their squares; correlation, whether there is one; of `explained`; loss, weight
         self.statistics = 4 + KINDS * meaning.numbers + 2
 

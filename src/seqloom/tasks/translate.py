@@ -1,7 +1,7 @@
 """Translate: a text from another text, from vectors or from a picture, written greedily or with a beam.
 
     exact_match       the share of examples whose whole answer is the true one, symbol for symbol
-    bleu              of the text as people read it, against the original one, 0..100; see `seqloom.metrics.texts`
+    bleu              of the text as people read it, against the original one, 0..100; see `seqloom.metrics.text`
     bleu_tokenised    of words between spaces, in the case in which the model writes: as the literature reports it
     chrf              of characters, 0..100
     perplexity        exp of the mean loss over true symbols and END, each given the true ones before it
@@ -13,6 +13,7 @@ Where the truth holds a symbol that the vocabulary lacks, no answer is exact. Th
 import copy
 import dataclasses
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Self, cast
 
 import msgspec
@@ -23,24 +24,93 @@ from torch import Tensor, nn
 from seqloom import recipes
 from seqloom.config.decoding import AnyDecoding, GreedyConfig
 from seqloom.config.models import AnyModel, EncoderDecoderConfig
-from seqloom.decoding.alignment import looking
-from seqloom.decoding.drafts import Written
+from seqloom.decoding.alignment import alignment, looking
+from seqloom.decoding.answers import NEVER, Written, begins, positions_of, room
+from seqloom.decoding.decode import write
 from seqloom.decoding.sampling import numbers_by_content
-from seqloom.decoding.stepping import NEVER, begins, positions_of, room
-from seqloom.decoding.writing import write
 from seqloom.errors import ConfigError
-from seqloom.metrics import texts
-from seqloom.metrics.figures import perplexity, ratio
-from seqloom.models import EncoderDecoder
-from seqloom.recipes import Size
-from seqloom.tasks.contract import Asking, HeadSettings, Judged, Metric, Task
-from seqloom.tasks.copying import Gapped, copying, require_copying
-from seqloom.tasks.predictions import Translation
-from seqloom.tasks.reading import input_of, require_input, sequences, wrong_shape
-from seqloom.tasks.showing import cut_short, text_shown
-from seqloom.text.symbols import UNKNOWN
+from seqloom.metrics import text as texts
+from seqloom.metrics.ratios import perplexity, ratio
+from seqloom.nn.models import EncoderDecoder
+from seqloom.nn.types import Batch, Loss, Padded, Pair
+from seqloom.recipes.bodies import Size
+from seqloom.tasks.inputs import input_of, require_input, sequences, wrong_shape
+from seqloom.tasks.predictions import Translation, cut_short, text_shown
+from seqloom.tasks.task import Asking, HeadSettings, Judged, Meaning, Metric, Task
+from seqloom.text.special_tokens import BEGIN, UNKNOWN
 from seqloom.text.tokenizer import Tokenizer
-from seqloom.types import Batch, Loss, Padded, Pair
+
+# -----------------------------------------------------------------------------
+# Words that a vocabulary lacks, copied from the source: unknown replacement (Luong et al. 2015).
+#
+#     source      Ms Quark sleeps          the model may say UNKNOWN; where it does, the word of the source that it
+#     says        Frau <unknown> schläft   looked at most is put there: names and numbers are the same in both languages
+#     answer      Frau Quark schläft
+#
+# It needs a model that looks at its source, and tokenisers of one kind on both sides, which leave something unknown.
+# -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Copying:
+    """What is needed to fill the gaps of an answer once its source text is known."""
+
+    symbols: tuple[int, ...]
+    looked: tuple[int, ...]  # for each UNKNOWN among them: the element of the source
+    source: Tokenizer
+    target: Tokenizer
+
+    def text(self, given: str) -> str:
+        """The answer to this source text, its gaps filled."""
+        spans = self.source.encode_with_offsets(given).spans.tolist()
+        return self.target.decode_copying(self.symbols, [given[slice(*spans[place])] for place in self.looked])
+
+
+@dataclass(frozen=True)
+class Gapped(Translation):
+    """A text with gaps, which the words of its source fill."""
+
+    copying: Copying | None = None
+
+    def located(self, given: Any) -> Translation:
+        """The text with the words of this source in its gaps."""
+        assert self.copying is not None
+        others = tuple(cast(Translation, other.located(given)) for other in self.others)
+        return Translation(self.copying.text(given), self.score, others)
+
+
+def require_copying(meaning: Meaning, model: nn.Module) -> None:
+    """Raise ConfigError where no word can be copied, with the reason."""
+    source, target = meaning.tokenizer, meaning.target_tokenizer
+    if meaning.schema.input != "text" or source is None or target is None:
+        raise ConfigError(
+            f"unknown replacement copies words of a text, and the model reads {meaning.schema.input}",
+            fix="leave it out",
+        )
+    kinds = source.config.kind(), target.config.kind()
+    if not target.has_unknown:
+        raise ConfigError(f"a tokeniser of {kinds[1]} can write every text, so nothing is unknown", fix="leave it out")
+    if kinds[0] != kinds[1]:
+        raise ConfigError(
+            f"unknown replacement copies what the source is cut into, {kinds[0]}, and answers are cut into {kinds[1]}",
+            fix="leave it out, or train with one tokeniser for both sides",
+        )
+    if looking(cast(EncoderDecoder, model)) is None:
+        raise ConfigError("unknown replacement needs a model that looks at its source", fix="train seq2seq-dot")
+
+
+def copying(meaning: Meaning, model: nn.Module, source: Padded, symbols: Sequence[int]) -> Copying:
+    """What fills the gaps of an answer to one source, a batch of one row."""
+    assert meaning.tokenizer is not None and meaning.target_tokenizer is not None
+    gaps = [place for place, symbol in enumerate(symbols) if symbol == UNKNOWN]
+    looked: list[int] = []
+    if gaps:
+        read = torch.tensor([[BEGIN, *symbols[:-1]]], device=source.values.device)
+        weights = alignment(cast(EncoderDecoder, model), source, Padded.of(read))
+        assert weights is not None, "`require_copying` was asked"
+        looked = weights[gaps, : int(source.lengths[0])].argmax(dim=-1).tolist()
+    return Copying(tuple(symbols), tuple(looked), meaning.tokenizer, meaning.target_tokenizer)
+
 
 DEFAULT = "transformer"
 ALONG, BEYOND, OTHERWISE = 2, 32, 8  # an answer has at most ALONG x source + BEYOND symbols; see `most_symbols`
@@ -53,7 +123,7 @@ class Translate(Task):
     metric = Metric("exact_match")
     asking = Asking('echo "some text" | seqloom translate RUN', "seqloom translate RUN FILE")
     others = (Metric("bleu"), Metric("bleu_tokenised"), Metric("chrf"), Metric("loss", higher_is_better=False))
-    statistics = 2 + texts.STATISTICS + 2  # examples, exact ones, those of texts, loss, weight
+    statistics = 2 + texts.TEXT_STATISTICS + 2  # examples, exact ones, those of texts, loss, weight
     how: AnyDecoding = GreedyConfig()
     copies = False  # whether words that the vocabulary lacks are copied from the source
 

@@ -17,15 +17,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqloom.models import ElementModel
-from seqloom.types import Padded, Spelled, Subwords
+from seqloom.nn.models import ElementModel
+from seqloom.nn.types import Padded, Spelled, Subwords
 
 LEAST = 32  # symbols or steps of a window: what was trained on a few words may be asked about a sentence
 USUAL = 512  # where it is not known how long the inputs of training were
 BUDGET = 8_192  # symbols or steps that are read at once
 
 
-class Window(NamedTuple):
+class TextWindow(NamedTuple):
     """A stretch of words or steps, and the part of it that it answers for."""
 
     start: int
@@ -40,7 +40,7 @@ def window_size(model: ElementModel, longest: int) -> int:
     return size if limit is None else min(size, limit)
 
 
-def windows(ends: np.ndarray, size: int) -> list[Window]:
+def windows(ends: np.ndarray, size: int) -> list[TextWindow]:
     """The windows over words whose pieces end at these places, each of `size` pieces at most, or of one long word.
 
     >>> [tuple(one) for one in windows(np.arange(1, 13), 6)]
@@ -55,7 +55,7 @@ def windows(ends: np.ndarray, size: int) -> list[Window]:
     if len(starts) > 1:  # the last window is as full as the others
         starts[-1] = min(starts[-1], int(np.searchsorted(begins, ends[-1] - size)))
     borders = [0, *((start + stop + 1) // 2 for start, stop in zip(starts[1:], stops, strict=False)), len(ends)]
-    return [Window(*one) for one in zip(starts, stops, borders[:-1], borders[1:], strict=True)]
+    return [TextWindow(*one) for one in zip(starts, stops, borders[:-1], borders[1:], strict=True)]
 
 
 def _stop(begins: np.ndarray, ends: np.ndarray, start: int, size: int) -> int:
@@ -90,7 +90,7 @@ def _read(inputs: Any) -> Padded:
     return read
 
 
-def _groups(planned: Sequence[tuple[int, Window]], count: int) -> Iterator[Sequence[tuple[int, Window]]]:
+def _groups(planned: Sequence[tuple[int, TextWindow]], count: int) -> Iterator[Sequence[tuple[int, TextWindow]]]:
     return (planned[start : start + count] for start in range(0, len(planned), count))
 
 
@@ -102,7 +102,7 @@ def _ends(inputs: Any, row: int) -> np.ndarray:
     return np.append(firsts[1:], int(inputs.pieces.lengths[row]))[: len(firsts)]
 
 
-def _cut(inputs: Any, some: Sequence[tuple[int, Window]], ends: Sequence[np.ndarray], size: int) -> Any:
+def _cut(inputs: Any, some: Sequence[tuple[int, TextWindow]], ends: Sequence[np.ndarray], size: int) -> Any:
     """The inputs of some windows, each as a row of its own."""
     rows = torch.tensor([row for row, _ in some])
     words = torch.tensor([(window.start, window.stop) for _, window in some])

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from seqloom.ragged import Ragged
-from seqloom.text.symbols import MASK
+from seqloom.text.ragged import Ragged
+from seqloom.text.special_tokens import MASK
 from seqloom.text.tokenizer import Tokenizer
 
 GAP = "[MASK]"
@@ -18,7 +18,7 @@ GAP = "[MASK]"
 class GapTokenizer(Tokenizer):
     """The tokeniser of a model, for texts with gaps.
 
-    >>> from seqloom.config.text import WordsConfig
+    >>> from seqloom.config.tokenizers import WordsConfig
     >>> plain = WordsConfig().fit(["the cat sat"])
     >>> GapTokenizer(plain).encode(["the [MASK] sat"]).values.tolist() == [*plain.encode(["the"]).values, MASK, 7]
     True

@@ -18,11 +18,11 @@ import numpy as np
 from tokenizers import Regex, models, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Library
 
-from seqloom.config.text import BpeConfig, UnigramConfig
+from seqloom.config.tokenizers import BpeConfig, UnigramConfig
 from seqloom.errors import DataError
-from seqloom.ragged import Ragged
-from seqloom.text.contract import Pieces, spans_of_bytes
-from seqloom.text.symbols import COUNT
+from seqloom.text.cutter import Pieces, spans_of_bytes
+from seqloom.text.ragged import Ragged
+from seqloom.text.special_tokens import COUNT
 from seqloom.text.unigram import count_parts, train_unigram
 
 PATTERN = (

@@ -1,6 +1,6 @@
 """Tokenisers: text becomes symbols, and symbols text. One class for all kinds; what differs is its cutter.
 
->>> from seqloom.config.text import WordsConfig
+>>> from seqloom.config.tokenizers import WordsConfig
 >>> tokenizer = fit(WordsConfig(lower=True), ["The cat sat.", "A cat!"])
 >>> tokenizer.encode(["A CAT sat <pad>"]).row(0).tolist()
 [9, 6, 10, 1, 1, 1]
@@ -9,23 +9,88 @@
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+import msgspec
 import numpy as np
 
-from seqloom.config.text import AnyTokenizer, FittedTokenizer
-from seqloom.errors import DataError
-from seqloom.ragged import Ragged
-from seqloom.text import storage
+from seqloom.config.base import Config, taken
+from seqloom.config.tokenizers import AnyTokenizer, FittedTokenizer
+from seqloom.errors import ConfigError, DataError
 from seqloom.text.alignment import encode_words
-from seqloom.text.contract import Cutter, Pieces, blocks, require_whole
-from seqloom.text.framing import framed, framed_pieces
-from seqloom.text.normalising import Normaliser
-from seqloom.text.plain import ByteCutter, CharacterCutter, fit_bytes, fit_characters
-from seqloom.text.subwords import BpeCutter, UnigramCutter, fit_bpe, fit_unigram
-from seqloom.text.symbols import COUNT, NAMES, UNKNOWN
-from seqloom.text.wordpiece import WordpieceCutter
-from seqloom.text.words import WordCutter, fit_words
+from seqloom.text.characters import ByteCutter, BytesData, CharacterCutter, CharactersData, fit_bytes, fit_characters
+from seqloom.text.cutter import Cutter, Pieces, blocks, require_whole
+from seqloom.text.frames import framed, framed_pieces
+from seqloom.text.normalization import Normaliser
+from seqloom.text.ragged import Ragged
+from seqloom.text.special_tokens import COUNT, NAMES, UNKNOWN
+from seqloom.text.subwords import BpeCutter, BpeData, UnigramCutter, UnigramData, fit_bpe, fit_unigram
+from seqloom.text.wordpiece import WordpieceCutter, WordpieceData
+from seqloom.text.words import WordCutter, WordsData, fit_words
+
+# -----------------------------------------------------------------------------
+# A tokeniser as one JSON document: format, version, configuration, and what its cutter was fitted to.
+#
+#     {"format": "seqloom-tokenizer", "version": 1, "config": {"kind": "bpe", ...}, "dropped": 0, "data": {...}}
+#
+# Only our own data is stored, never a description of the library's objects: those are made anew by our code, so that a
+# document cannot bring in special tokens, patterns or steps, and does not depend on the version of the library.
+# -----------------------------------------------------------------------------
+
+FORMAT = "seqloom-tokenizer"
+VERSION = 1
+MAX_CHARACTERS = 2**30
+DATA: dict[str, type[msgspec.Struct]] = {
+    "words": WordsData,
+    "characters": CharactersData,
+    "bytes": BytesData,
+    "bpe": BpeData,
+    "unigram": UnigramData,
+    "wordpiece": WordpieceData,
+}
+FIX = "take the file that was written with the model, or fit the tokeniser again"
+
+
+class TokenizerDocument(msgspec.Struct, forbid_unknown_fields=True):
+    """The document; `config` and `data` are read when the version and the kind are known."""
+
+    format: str
+    version: int
+    config: msgspec.Raw
+    dropped: int
+    data: msgspec.Raw
+
+
+@contextmanager
+def reading() -> Iterator[None]:
+    """Inside the `with`, every error of reading says that it was a tokeniser that could not be read."""
+    try:
+        yield
+    except (msgspec.DecodeError, ConfigError, DataError, UnicodeError, RecursionError) as error:
+        problem = error.problem if isinstance(error, ConfigError | DataError) else str(error)
+        raise DataError(f"this is no tokeniser: {problem.rstrip('.')}", fix=FIX) from None
+
+
+def to_json(config: Config, dropped: int, data: msgspec.Struct) -> str:
+    """The document of a tokeniser."""
+    raw = msgspec.Raw(msgspec.json.encode(config)), msgspec.Raw(msgspec.json.encode(data))
+    return msgspec.json.encode(TokenizerDocument(FORMAT, VERSION, raw[0], dropped, raw[1])).decode()
+
+
+def from_json(text: str) -> tuple[AnyTokenizer, int, Any]:
+    """The configuration, the number of dropped words, and the data of a document."""
+    with reading():
+        if len(text) > MAX_CHARACTERS:
+            raise DataError(f"{len(text):,} characters, and the limit is {MAX_CHARACTERS:,}")
+        document = msgspec.json.decode(text.encode(), type=TokenizerDocument)
+        if document.format != FORMAT or document.version != VERSION:
+            raise DataError(f"expected {FORMAT} {VERSION}, found {document.format[:40]!r} {document.version}")
+        if document.dropped < 0:
+            raise DataError(f"{document.dropped} words were dropped")
+        config = taken(msgspec.json.decode(document.config), AnyTokenizer, "config")
+        return config, document.dropped, msgspec.json.decode(document.data, type=DATA[config.kind()])
+
 
 Fitting = Callable[[Any, Iterator[Sequence[str]]], tuple[Cutter, int]]
 
@@ -138,13 +203,13 @@ class Tokenizer:
 
     def to_json(self) -> str:
         """The tokeniser as one JSON document: the same bytes for the same tokeniser."""
-        return storage.to_json(self.config, self.dropped, self.cutter.data())
+        return to_json(self.config, self.dropped, self.cutter.data())
 
     @classmethod
     def from_json(cls, text: str) -> "Tokenizer":
         """The tokeniser in a JSON document, every part of it checked."""
-        config, dropped, data = storage.from_json(text)
-        with storage.reading():
+        config, dropped, data = from_json(text)
+        with reading():
             return cls(config, CUTTERS[config.kind()](config, data), dropped)
 
 

@@ -17,12 +17,12 @@ import numpy as np
 from tokenizers import Tokenizer as Library
 from tokenizers import models, normalizers, pre_tokenizers
 
-from seqloom.config.text import WordpieceConfig
+from seqloom.config.tokenizers import WordpieceConfig
 from seqloom.errors import DataError
-from seqloom.ragged import Ragged
-from seqloom.text.contract import Pieces
-from seqloom.text.detokenising import detokenised
-from seqloom.text.symbols import COUNT, UNKNOWN
+from seqloom.text.cutter import Pieces
+from seqloom.text.ragged import Ragged
+from seqloom.text.special_tokens import COUNT, UNKNOWN
+from seqloom.text.words import detokenised
 
 INSIDE = "##"  # before a piece that does not begin a word
 NO_PIECE = "no piece"  # the library's name of what is unknown: no text gives it, because of its space

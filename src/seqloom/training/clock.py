@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 import torch
 
-from seqloom.training.ranks import Ranks
-from seqloom.training.reports import Pace
+from seqloom.training.distributed import Ranks
+from seqloom.training.events import Pace
 
 
 class Clock:

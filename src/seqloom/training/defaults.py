@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from seqloom.config.data import EncodingConfig, Task
-from seqloom.config.text import BpeConfig, FittedTokenizer, WordsConfig
+from seqloom.config.tokenizers import BpeConfig, FittedTokenizer, WordsConfig
 from seqloom.config.training import (
     AnyFeed,
     AnyLength,
@@ -25,11 +25,11 @@ from seqloom.config.training import (
     SymbolsConfig,
     TrainingConfig,
 )
-from seqloom.data.preparing import Prepared
+from seqloom.data.batches import sizes_of, usual_budget
+from seqloom.data.prepared import Prepared
 from seqloom.data.schema import RUNNING, Schema
-from seqloom.data.sizes import sizes_of, usual_budget
 from seqloom.errors import ConfigError
-from seqloom.recipes import Size
+from seqloom.recipes.bodies import Size
 from seqloom.training.wishes import Wishes
 
 STEPS = 2_000  # in all, for data of middling size: minutes on a processor for a small model

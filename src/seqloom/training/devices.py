@@ -15,8 +15,8 @@ import torch
 
 from seqloom.config.training import TrainingConfig
 from seqloom.errors import ConfigError
-from seqloom.training.ranks import Ranks
-from seqloom.training.standing import Environment
+from seqloom.training.distributed import Ranks
+from seqloom.training.state import Environment
 from seqloom.version import __version__
 
 DeviceName = Literal["auto", "cpu", "cuda", "mps"]

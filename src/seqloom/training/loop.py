@@ -17,37 +17,210 @@ run that goes on from a checkpoint repeats what was lost, report for report.
 import hashlib
 import math
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
+from pathlib import Path
 from typing import Any, TypeVar
 
 from seqloom.config.training import NewtonConfig
-from seqloom.data.loader import Loader, Position, Step
-from seqloom.durable.failing import reached
+from seqloom.data.loader import BatchPlan, Loader, Position, Step
 from seqloom.errors import DurableError
-from seqloom.training import lengths, memory, telling
-from seqloom.training.agreeing import agreed
-from seqloom.training.averaging import mean_of
-from seqloom.training.bad_batches import write_bad_batches
-from seqloom.training.bettering import judge
-from seqloom.training.checkpoints import Checkpoint
-from seqloom.training.choice import CheckpointChoice
+from seqloom.files.disk import reached, require_free_space
+from seqloom.files.folders import remove_folder
+from seqloom.files.jsonl import write_lines
+from seqloom.tasks.predictions import input_shown
+from seqloom.training import checkpoint, memory, state
+from seqloom.training import checkpoint as checkpoints
+from seqloom.training.best_model import Mended, last_weights, mended, ship
+from seqloom.training.checkpoint import Checkpoint, in_between, save_is_due, validation_is_due
 from seqloom.training.clock import Clock
-from seqloom.training.devices import deterministic
-from seqloom.training.dues import save_is_due, validation_is_due
-from seqloom.training.journal import Journal, Silent
-from seqloom.training.kernel_caches import few_kernels
-from seqloom.training.mending import mended
-from seqloom.training.pieces import elements_of
-from seqloom.training.reports import Ended, Noticed, Report, Saved, Validated, Why
-from seqloom.training.saving import MOST_FAILED, Saves
+from seqloom.training.devices import deterministic, environment
+from seqloom.training.distributed import agreed
+from seqloom.training.events import Begun, Ended, Noticed, Pace, Report, Saved, Stepped, Validated, Why
+from seqloom.training.log import AnyJournal, Journal, Silent
+from seqloom.training.memory import few_kernels
+from seqloom.training.micro_batches import elements_of
+from seqloom.training.newton import SolutionPath, Solver
 from seqloom.training.schedules import plateau, rate_at
 from seqloom.training.session import Session
-from seqloom.training.shipping import last_weights, ship
-from seqloom.training.solving import Path, Solver
-from seqloom.training.standing import Standing, require_plan
-from seqloom.training.update import Update
-from seqloom.training.validating import Look, look
+from seqloom.training.state import LossSums, Machine, TrainingState, judge, require_plan
+from seqloom.training.step import Tally, Update
+from seqloom.training.validation import CheckpointChoice, Validation, look
+from seqloom.training.weights import mean_of
+
+# -----------------------------------------------------------------------------
+# The reports that a run makes of where it stands: how it begins, what its steps come to, how it ends.
+# -----------------------------------------------------------------------------
+
+ROOM = 2.2  # checkpoints that must fit on the disk at the start: one stays while the next is written
+
+
+def begun(
+    session: Session, update: Update, standing: TrainingState, plan: BatchPlan[Any], said: tuple[str, ...]
+) -> Begun:
+    """The first report; DurableError if the disk has no room for two checkpoints."""
+    weights, size = list(session.model.parameters()), checkpoint.estimated_bytes(update.tensors())
+    size += 8 * len(session.prepared.parts["dev"]) * (1 + session.task.statistics)  # rows of the best validation
+    require_free_space(session.folder.path, int(ROOM * size))
+    symbols = int(sum(session.prepared.columns["input"].lengths[session.prepared.parts["train"]]))
+    return Begun(
+        folder=session.folder.path,
+        step=standing.step,
+        parameters=sum(weight.numel() for weight in weights),
+        trained=sum(weight.numel() for weight in weights if weight.requires_grad),
+        steps=state.expected_steps(session.config.training.length, plan, symbols),
+        checkpoint_bytes=size,
+        environment=environment(session.device, session.ranks),
+        said=(*session.said, *said, *divided(session, standing)),
+    )
+
+
+def add(standing: TrainingState, tally: Tally) -> None:
+    """Nothing; what was read from the device is in the sums of the run."""
+    sums = standing.sums
+    sums.steps += tally.steps
+    sums.loss += tally.loss
+    sums.weight += tally.weight
+    sums.norm += tally.norm
+    sums.largest = max(sums.largest, tally.largest)
+    sums.clipped += tally.clipped
+    sums.skipped += tally.skipped
+    sums.elements += tally.elements
+    sums.symbols += tally.symbols
+    standing.not_finite, standing.scale, standing.grown = tally.not_finite, tally.scale, tally.grown
+
+
+def stepped(standing: TrainingState, share: float, rate: float, pace: Pace) -> Stepped:
+    """What the steps since the last such report came to; the next one begins at zero."""
+    sums, standing.sums = standing.sums, LossSums()
+    return Stepped(
+        step=standing.step,
+        epoch=standing.epoch,
+        share=share,
+        loss=sums.loss / sums.weight if sums.weight else float("nan"),
+        rate=rate,
+        norm=sums.norm / max(1, sums.steps - sums.skipped),
+        largest=sums.largest,
+        clipped=sums.clipped / max(1, sums.steps),
+        skipped=sums.skipped,
+        symbols=standing.symbols,
+        padding=1 - sums.symbols / sums.elements if sums.elements else 0.0,
+        pace=pace,
+    )
+
+
+def ended(standing: TrainingState, why: Why, code: int, pace: Pace) -> Ended:
+    """The last report."""
+    best, chosen = standing.best, standing.chosen
+    return Ended(
+        step=standing.step,
+        why=why,
+        best_step=best.step if best else 0,
+        chosen_step=chosen.step if chosen else 0,
+        metrics=chosen.metrics if chosen else {},
+        pace=pace,
+        exit_code=code,
+    )
+
+
+def divided(session: Session, standing: TrainingState) -> tuple[str, ...]:
+    """What people should know about how the steps of a run are computed in less memory."""
+    said = session.task.divided(session.model, standing.pieces).said
+    return (said,) if said else ()
+
+
+def halved(session: Session, standing: TrainingState) -> Noticed:
+    """What people should know when memory ran out."""
+    ran_out = f"memory ran out: each step is now computed in {standing.pieces} pieces; the gradient is the same"
+    text = ": ".join((ran_out, *divided(session, standing)))
+    return Noticed(standing.step, "memory.halved", text, f"--pieces {standing.pieces} from the start")
+
+
+def mended_notice(standing: TrainingState, result: Mended) -> Noticed:
+    """What people should know about a RUN/model that was not that of the chosen validation."""
+    chosen = standing.chosen.step if standing.chosen else 0
+    text = f"RUN/model was not that of the chosen step, {chosen}"
+    if result.problem:
+        return Noticed(standing.step, "disk.model", f"{text}, and cannot be: {result.problem}", "start again then")
+    if result.step == chosen:
+        return Noticed(standing.step, "model.mended", f"{text}: it was made anew from the checkpoint")
+    return Noticed(
+        standing.step, "model.other", f"{text}, whose weights are not kept: it is that of step {result.step}"
+    )
+
+
+# -----------------------------------------------------------------------------
+# Checkpoints of a run on its way: written, counted when they fail, and removed when they are old.
+#
+# journal ─▶ checkpoint ─▶ retention       each on all processes or on none; what was there before stays whole
+# -----------------------------------------------------------------------------
+
+MOST_FAILED = 3  # in a row
+
+
+class Saves:
+    """Writes the checkpoints of a run; `failed` says how many in a row could not be written."""
+
+    def __init__(
+        self, session: Session, update: Update, choice: CheckpointChoice, journal: AnyJournal, clock: Clock
+    ) -> None:
+        self.session, self.update, self.choice, self.journal, self.clock = session, update, choice, journal, clock
+        self.failed = 0
+
+    def write(self, standing: TrainingState) -> tuple[Path, str]:
+        """Where the checkpoint lies, or where it would, and why it does not; the same on all processes."""
+        problem, path = self.flush(standing), None
+        if not problem:
+            path, problem = agreed(self.session.ranks, lambda: self._saved(standing))
+        self.failed = self.failed + 1 if problem else 0
+        return path or self.session.folder.checkpoints, problem
+
+    def flush(self, standing: TrainingState) -> str:
+        """Why the lines of the journal are not on the disk; empty if they are."""
+        _, problem = agreed(self.session.ranks, self.journal.flush)
+        standing.lines = self.journal.lines
+        return problem
+
+    def _saved(self, standing: TrainingState) -> Path:
+        session = self.session
+        machine = Machine(environment=environment(session.device, session.ranks), seconds=self.clock.seconds)
+        checkpoint = Checkpoint(standing, machine, self.update.tensors() | self.choice.tensors())
+        path = checkpoints.save(session.folder.checkpoints, checkpoint, session.ranks)
+        if session.ranks.rank == 0 and (save_is_due(session.config.training, standing) or standing.ended):
+            self._retain(path, standing)
+        return path
+
+    def _retain(self, newest: Path, standing: TrainingState) -> None:
+        """Remove old checkpoints, and those that a signal asked for in between: they change nothing that comes out."""
+        config, folder = self.session.config.training, self.session.folder.checkpoints
+        for path in in_between(folder, config):
+            if path != newest:
+                remove_folder(path)
+        chosen = standing.chosen.step if standing.chosen else None
+        checkpoints.retain(folder, max(config.keep, config.average_last), chosen)
+
+
+# -----------------------------------------------------------------------------
+# The examples that were being read when numbers stopped being finite, for people to look at.
+# -----------------------------------------------------------------------------
+
+NAME = "bad_batch.jsonl"
+LONGEST = 2_000  # characters of an input
+
+
+def write_bad_batches(session: Session, recent: Iterable[tuple[int, tuple[str, ...]]]) -> Path:
+    """The path of a file with one line for each example of the last steps of this rank."""
+    name = NAME if session.ranks.count == 1 else f"rank-{session.ranks.rank}-{NAME}"
+    path = session.folder.path / name
+    write_lines(path, (_record(session, step, one) for step, ids in recent for one in ids))
+    return path
+
+
+def _record(session: Session, step: int, id_: str) -> dict[str, object]:
+    place = session.prepared.place_of(int(id_))
+    shown = input_shown(session.task.meaning, session.prepared, int(id_))
+    return {"step": step, "id": id_, "file": place.path, "line": place.line, "input": shown[:LONGEST]}
+
 
 AnyReport = TypeVar("AnyReport", bound=Report)
 MOST_NOT_FINITE = 3  # steps in a row
@@ -61,12 +234,12 @@ def training(session: Session, resumed: Checkpoint | None, said: tuple[str, ...]
         yield from _Loop(session, resumed, said).run()
 
 
-def changing(session: Session, loader: Loader[Any, Any]) -> tuple[Update, Loader[Any, Any] | Path]:
+def changing(session: Session, loader: Loader[Any, Any]) -> tuple[Update, Loader[Any, Any] | SolutionPath]:
     """What changes the weights, and what it reads: batch after batch, or all texts at once."""
     config = session.config.training
     if isinstance(config.optimiser, NewtonConfig):
         solver = Solver(session)
-        return solver, Path(loader, solver)
+        return solver, SolutionPath(loader, solver)
     return Update(session.task, session.model, config, session.ranks, session.device), loader
 
 
@@ -97,11 +270,11 @@ class _Loop:
         self.rate = 0.0
         self.heard = self.stop = self.halved = False  # heard: by this process; stop: all know
 
-    def _standing(self, resumed: Checkpoint | None) -> Standing:
+    def _standing(self, resumed: Checkpoint | None) -> TrainingState:
         fitting = memory.fitting(self.session.folder.path)
         pieces, self.said = max(self.config.pieces, fitting.pieces), (*self.said, *fitting.said)
         if resumed is None:
-            return Standing(plan=self.plan.fingerprint(), seed=self.config.seed, pieces=pieces)
+            return TrainingState(plan=self.plan.fingerprint(), seed=self.config.seed, pieces=pieces)
         require_plan(resumed.standing, self.plan.fingerprint())
         self.update.load(resumed.tensors, resumed.standing)
         resumed.standing.pieces = max(resumed.standing.pieces, pieces)
@@ -122,7 +295,7 @@ class _Loop:
 
     def _reports(self) -> Iterator[Report]:
         """The reports, which nobody reads beyond the first `Ended`."""
-        yield self._told(telling.begun(self.session, self.update, self.standing, self.plan, self.said))
+        yield self._told(begun(self.session, self.update, self.standing, self.plan, self.said))
         if self.standing.ended:
             yield from self._close("done" if self.standing.ended == "done" else "patience")
             return
@@ -158,10 +331,10 @@ class _Loop:
             reached("last-batch")
 
     def _share(self) -> float:
-        return lengths.share_done(self.config.length, self.standing, self.plan, self.clock.agreed)
+        return state.share_done(self.config.length, self.standing, self.plan, self.clock.agreed)
 
     def _is_over(self) -> bool:
-        reached_end = lengths.is_over(self.config.length, self.standing, self.clock.agreed)
+        reached_end = state.is_over(self.config.length, self.standing, self.clock.agreed)
         return reached_end or self.update.is_done(self.standing)
 
     def _after(self) -> Iterator[Report]:
@@ -169,13 +342,13 @@ class _Loop:
         standing, config = self.standing, self.config
         validates, saves = validation_is_due(config, standing), save_is_due(config, standing)
         if self.halved:
-            yield self._told(telling.halved(self.session, standing))
+            yield self._told(halved(self.session, standing))
         if self._meets() or validates or saves:
             yield from self._read()
         over = self._is_over()  # asked once: time goes on, and no step is looked at twice
         if standing.step % config.report_every == 0:
             share = self._share()
-            yield self._told(telling.stepped(standing, share, self.rate, self.clock.pace(share)))
+            yield self._told(stepped(standing, share, self.rate, self.clock.pace(share)))
         if standing.index == 0:
             reached("epoch-boundary")
         if validates and not over:
@@ -203,12 +376,12 @@ class _Loop:
     def _read(self) -> Iterator[Report]:
         """Add up what the last steps left on the device: the one place where the host waits for it."""
         tally = self.update.read()
-        telling.add(self.standing, tally)
+        add(self.standing, tally)
         self.clock.symbols += tally.symbols
         self.stop = tally.stop
         if not self.alone:
             self.standing.symbols += tally.symbols
-            if lengths.goes_by_clock(self.config.length):
+            if state.goes_by_clock(self.config.length):
                 self.clock.agree(self.ranks)
         if tally.skipped:
             text = f"{tally.skipped} skipped: a loss or a gradient was not finite; the weights are unchanged"
@@ -247,7 +420,7 @@ class _Loop:
             if chosen and (problem := self._ship(standing, found)):
                 yield self._told(Noticed(standing.step, "disk.model", f"RUN/model was not replaced: {problem}", AT_END))
 
-    def _ship(self, standing: Standing, found: Look) -> str:
+    def _ship(self, standing: TrainingState, found: Validation) -> str:
         """Why the model's present weights are not in RUN/model; empty if they are."""
         if problem := self.saves.flush(self.standing):  # the card tells of all lines
             return problem
@@ -290,13 +463,13 @@ class _Loop:
         """The end of a run that is over: RUN/model is that of its chosen validation, made anew if need be."""
         result = mended(self.session, self.update, self.standing, self._ship)
         if result is not None:
-            yield self._told(telling.mended_notice(self.standing, result))
+            yield self._told(mended_notice(self.standing, result))
             if result.problem:
                 yield self._ended("disk", DISK)
         yield self._ended(why, 0)
 
     def _ended(self, why: Why, code: int) -> Ended:
-        report = self._told(telling.ended(self.standing, why, code, self.clock.now(1.0)))
+        report = self._told(ended(self.standing, why, code, self.clock.now(1.0)))
         self._log_all()  # whoever hears of the end finds it in the log
         return report
 

@@ -7,18 +7,32 @@ there is halved until the objective falls. The loss is that of the task and its 
 its derivatives by the scores come from autograd, in float64. Products with X are sums of bags of rows, in float32.
 """
 
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+import copy
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, cast
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqloom.heads import Head
-from seqloom.inputs import Tfidf
-from seqloom.tasks.contract import Task
-from seqloom.training.pieces import elements_of, moved
-from seqloom.types import Batch, Loss, Padded
+from seqloom.config.heads import UnmappedHead
+from seqloom.config.inputs import TfidfConfig
+from seqloom.config.models import AnyModel, SequenceModelConfig
+from seqloom.config.training import NewtonConfig, TrainingConfig
+from seqloom.data.loader import BatchPlan, Loader, Position, Step
+from seqloom.errors import ConfigError
+from seqloom.nn.heads import Head
+from seqloom.nn.inputs import Tfidf
+from seqloom.nn.models import SequenceModel
+from seqloom.nn.types import Batch, Loss, Padded
+from seqloom.tasks.task import Task
+from seqloom.training.initialization import training_texts
+from seqloom.training.micro_batches import elements_of, moved
+from seqloom.training.session import Session
+from seqloom.training.state import TrainingState
+from seqloom.training.step import AnyBatch, LossOf, Tally, Update
+from seqloom.training.weights import copy_all, weights_of
 
 MOST_PRODUCTS = 50  # of one step
 INEXACT = 0.1  # of the gradient may be left by a step; less as the gradient falls, so that the last steps are few
@@ -72,7 +86,7 @@ class Texts(NamedTuple):
         return cls(by_text, by_ngram, rows, torch.cat(targets), tuple(ids), symbols)
 
 
-class Scored(nn.Module):
+class ScoredTexts(nn.Module):
     """What is left of a linear model behind X W + b: its inputs are the scores, its head gives their loss."""
 
     def __init__(self, head: Head) -> None:
@@ -84,17 +98,17 @@ class Scored(nn.Module):
         return self.head.loss(Padded.of(batch.inputs[:, None]), batch.targets[:, None])
 
 
-class Point(NamedTuple):
+class NewtonPoint(NamedTuple):
     """Weights [M,K] and bias [K], or a direction from some to others."""
 
     weights: Tensor
     bias: Tensor
 
-    def plus(self, length: float, along: "Point") -> "Point":
+    def plus(self, length: float, along: "NewtonPoint") -> "NewtonPoint":
         """self + length along."""
-        return Point(self.weights.add(along.weights, alpha=length), self.bias.add(along.bias, alpha=length))
+        return NewtonPoint(self.weights.add(along.weights, alpha=length), self.bias.add(along.bias, alpha=length))
 
-    def dot(self, other: "Point") -> float:
+    def dot(self, other: "NewtonPoint") -> float:
         """The inner product."""
         weights = torch.dot(self.weights.flatten(), other.weights.flatten())
         return float(weights) + float(torch.dot(self.bias, other.bias))
@@ -104,27 +118,27 @@ class Point(NamedTuple):
         return max(float(part.abs().max()) if part.numel() else 0.0 for part in self)
 
 
-class Place(NamedTuple):
+class NewtonPlace(NamedTuple):
     """What is known of the objective at a point, per unit of weight."""
 
-    point: Point
+    point: NewtonPoint
     value: float
     loss: float  # without the penalty
     weight: float
-    gradient: Point
+    gradient: NewtonPoint
     scores: Tensor  # [N,K]
     slope: Tensor  # [N,K] the derivative of the summed loss by them, which can be derived once more
 
 
-class Problem(NamedTuple):
+class NewtonProblem(NamedTuple):
     """The objective of one strength."""
 
     task: Task
-    scored: Scored  # of float64, its own bias zero: that of the problem is in the scores
+    scored: ScoredTexts  # of float64, its own bias zero: that of the problem is in the scores
     texts: Texts
     strength: float
 
-    def at(self, point: Point) -> Place:
+    def at(self, point: NewtonPoint) -> NewtonPlace:
         """The objective and its gradient at a point."""
         scores = (self.texts.by_text.times(point.weights) + point.bias).double().requires_grad_()
         with torch.enable_grad():
@@ -133,21 +147,21 @@ class Problem(NamedTuple):
         total, weight = float(loss.total.detach()), float(loss.weight.detach())
         penalty = self.strength / 2 * float(torch.dot(point.weights.flatten(), point.weights.flatten()))
         gradient = self._by_weights(slope.detach(), point.weights, weight)
-        return Place(point, (total + penalty) / weight, total / weight, weight, gradient, scores, slope)
+        return NewtonPlace(point, (total + penalty) / weight, total / weight, weight, gradient, scores, slope)
 
-    def curved(self, place: Place, along: Point) -> Point:
+    def curved(self, place: NewtonPlace, along: NewtonPoint) -> NewtonPoint:
         """The second derivative of the objective at a place, times a direction."""
         scores = (self.texts.by_text.times(along.weights) + along.bias).double()
         (bent,) = torch.autograd.grad(place.slope, place.scores, scores, retain_graph=True)
         return self._by_weights(bent, along.weights, place.weight)
 
-    def _by_weights(self, by_scores: Tensor, weights: Tensor, divisor: float) -> Point:
+    def _by_weights(self, by_scores: Tensor, weights: Tensor, divisor: float) -> NewtonPoint:
         """What a derivative by the scores is by weights and bias, with that of the penalty, over a divisor."""
         by_weights = self.texts.by_ngram.times(by_scores.float()).add_(weights, alpha=self.strength)
-        return Point(by_weights.div_(divisor), by_scores.sum(dim=0).float().div_(divisor))
+        return NewtonPoint(by_weights.div_(divisor), by_scores.sum(dim=0).float().div_(divisor))
 
 
-def newton_step(problem: Problem, place: Place) -> Place:
+def newton_step(problem: NewtonProblem, place: NewtonPlace) -> NewtonPlace:
     """The place after one step; the same one where nothing lower was found."""
     along, length = _direction(problem, place), 1.0
     descent, allowed = place.gradient.dot(along), ROUNDED * abs(place.value)
@@ -159,9 +173,9 @@ def newton_step(problem: Problem, place: Place) -> Place:
     return place
 
 
-def _direction(problem: Problem, place: Place) -> Point:
+def _direction(problem: NewtonProblem, place: NewtonPlace) -> NewtonPoint:
     """Where the quadratic model of the objective is low: conjugate gradients (Hestenes and Stiefel 1952)."""
-    ahead = Point(*map(torch.zeros_like, place.point))
+    ahead = NewtonPoint(*map(torch.zeros_like, place.point))
     along = rest = ahead.plus(-1.0, place.gradient)
     squares = rest.dot(rest)
     enough = min(INEXACT, squares**0.25) ** 2 * squares
@@ -175,3 +189,180 @@ def _direction(problem: Problem, place: Place) -> Point:
         before, squares = squares, rest.dot(rest)
         along = rest.plus(squares / before, along)
     return ahead
+
+
+# -----------------------------------------------------------------------------
+# A run of a linear model that is solved: Newton steps along a path of strengths of L2, from strong to weak.
+#
+# A step is one Newton step, an epoch one strength, which ends when the gradient is flat. Each strength starts from the
+# solution of the one before it, and behind each the dev part is looked at, as behind the epochs of any run.
+#
+# What a step does depends on the weights and on the number of the strength alone. So a checkpoint keeps nothing else,
+# and a run that goes on repeats its steps bit for bit.
+# -----------------------------------------------------------------------------
+
+USUAL, MOST = 4, 100  # steps of a strength: what is guessed, and where it ends although the gradient is not flat
+
+
+def require_solvable(model: AnyModel, training: TrainingConfig) -> None:
+    """Raise ConfigError where Newton steps are asked for and the model is not a linear one of TF-IDF."""
+    if not isinstance(training.optimiser, NewtonConfig):
+        return
+    linear = (
+        isinstance(model, SequenceModelConfig)
+        and isinstance(model.encoder.input, TfidfConfig)
+        and isinstance(model.head, UnmappedHead)
+        and (model.encoder.layers, model.pooling) == ((), "sum")
+    )
+    if not linear:
+        raise ConfigError(
+            "newton solves linear models of TF-IDF, and this is another one",
+            fix="take --model linear, or --optimiser adamw",
+        )
+
+
+class SolutionPath:
+    """The steps along the strengths: a plan whose epochs end when they are solved, and what loads their steps."""
+
+    def __init__(self, loader: Loader[Any, Any], solver: "Solver") -> None:
+        self.solver, self.read = solver, loader.plan
+        self.plan: BatchPlan[Any] = self
+
+    def count(self, epoch: int) -> int:
+        """How many steps the strength takes; until it is solved, one more than were taken at least."""
+        taken = self.solver.taken if self.solver.taken.epoch == epoch else Taken(epoch)
+        return taken.steps if taken.solved else max(USUAL, taken.steps + 1)
+
+    def share(self, epoch: int, index: int, rank: int, ranks: int) -> None:
+        """Nothing: no step reads a batch of its own."""
+
+    def carried(self, index: int) -> bool:
+        """No."""
+        return False
+
+    def fingerprint(self) -> str:
+        """That of the batches of the training set."""
+        return self.read.fingerprint()
+
+    def steps(self, start: Position) -> Iterator[Step[Any]]:
+        """The steps from `start` on; at the first one of a strength all texts count as read."""
+        epoch, index = start.epoch, start.index
+        while True:
+            yield Step(epoch, index, self.solver.whole() if index == 0 else None)
+            epoch, index = (epoch, index + 1) if index + 1 < self.count(epoch) else (epoch + 1, 0)
+
+
+class Taken(NamedTuple):
+    """How far a strength is."""
+
+    epoch: int
+    steps: int = 0
+    solved: bool = False
+
+
+class Solver(Update):
+    """Takes the steps of a run that is solved, and keeps all its tensors."""
+
+    def __init__(self, session: Session) -> None:
+        config = session.config.training
+        assert isinstance(config.optimiser, NewtonConfig), "other steps are those of Update"
+        if session.ranks.count > 1:
+            raise ConfigError(
+                f"newton solves in one process, and there are {session.ranks.count}",
+                fix="leave --processes out, or take --optimiser adamw",
+            )
+        self._session, self._newton = session, config.optimiser
+        self._model, self._ranks, self._device = session.model, session.ranks, session.device
+        self._loss, self._average, self._carried = LossOf(session.model, session.device), None, None
+        linear = cast(SequenceModel, session.model)
+        self._source = cast(Tfidf, linear.encoder.input)
+        self._scored = ScoredTexts(copy.deepcopy(linear.head).to("cpu", torch.float64))
+        self._bias = cast(nn.Parameter, linear.head.bias)
+        nn.init.zeros_(cast(nn.Parameter, self._scored.head.bias))
+        self._texts: Texts | None = None
+        self._problem: NewtonProblem | None = None
+        self._place: NewtonPlace | None = None
+        self.taken = Taken(-1)
+        self._told: list[Tally] = []
+        session.model.train()
+
+    def whole(self) -> AnyBatch:
+        """All texts as one batch, of which only the ids, the targets and the number of symbols are there."""
+        texts = self._read()
+        return Batch(torch.empty(texts.symbols, device="meta"), texts.targets, texts.ids)
+
+    def step(
+        self, batch: AnyBatch | None, *, carried: bool, standing: TrainingState, rate: float, stop: bool = False
+    ) -> None:
+        """Nothing; the weights have taken one Newton step, or none where the gradient is flat already."""
+        place = self._at(self._newton.strengths[standing.epoch])
+        assert self._problem is not None
+        flat = place.gradient.largest() <= self._newton.tolerance
+        after = place if flat else newton_step(self._problem, place)
+        steps = standing.index + 1
+        solved = after is place or after.gradient.largest() <= self._newton.tolerance or steps == MOST
+        self.taken, self._place = Taken(standing.epoch, steps, solved), after
+        self._put(after.point)
+        symbols = self._read().symbols if standing.index == 0 else 0
+        self._told.append(_tally(place, symbols, stop))
+
+    def is_done(self, standing: TrainingState) -> bool:
+        """Whether all strengths are solved."""
+        return standing.epoch >= len(self._newton.strengths)
+
+    def read(self) -> Tally:
+        """What happened since the last call."""
+        tallies, self._told = self._told, []
+        summed = {name: sum(getattr(one, name) for one in tallies) for name in Tally._fields}
+        last = {"largest": max((one.largest for one in tallies), default=0.0), "scale": 0.0}
+        return Tally(**{**summed, **last, "stop": any(one.stop for one in tallies)})
+
+    def tensors(self) -> dict[str, dict[str, Tensor]]:
+        """The weights: nothing else decides how the run goes on."""
+        return {"model": weights_of(self._model), "optimiser": {}}
+
+    @torch.no_grad()
+    def load(self, tensors: Mapping[str, Mapping[str, Tensor]], standing: TrainingState) -> None:
+        """Nothing; the run is where it was when these tensors and this standing were kept."""
+        copy_all("model", self.tensors()["model"], tensors.get("model", {}))
+
+    def _read(self) -> Texts:
+        """The training set; not read before the first step, when a run that goes on has its own idf."""
+        if self._texts is None:
+            session = self._session
+            batches = training_texts(session.task, session.prepared, session.config.training.feed)
+            self._texts = Texts.of(self._source, batches)
+        return self._texts
+
+    def _at(self, strength: float) -> NewtonPlace:
+        """What is known of a strength at the present weights."""
+        if self._place is None or self._problem is None or self._problem.strength != strength:
+            texts = self._read()
+            self._problem = NewtonProblem(self._session.task, self._scored, texts, strength)
+            weights = self._source.table.detach().cpu()[texts.rows]
+            self._place = self._problem.at(NewtonPoint(weights, self._bias.detach().cpu().clone()))
+        return self._place
+
+    @torch.no_grad()
+    def _put(self, point: NewtonPoint) -> None:
+        table = self._source.table
+        table[self._read().rows.to(table.device)] = point.weights.to(table.device)
+        self._bias.copy_(point.bias)
+
+
+def _tally(place: NewtonPlace, symbols: int, stop: bool) -> Tally:
+    """What a step from a place tells, rounded to 24 bits: sums of such do not depend on when they are read."""
+    norm = float(np.float32(place.gradient.dot(place.gradient) ** 0.5))
+    return Tally(
+        steps=1,
+        loss=float(np.float32(place.loss)),
+        weight=1.0,
+        norm=norm,
+        largest=norm,
+        clipped=0,
+        skipped=0,
+        not_finite=0,
+        elements=symbols,
+        symbols=symbols,
+        stop=stop,
+    )

@@ -23,7 +23,7 @@ from seqloom.config.training import (
     PlateauConfig,
     TrainingConfig,
 )
-from seqloom.training.standing import Standing
+from seqloom.training.state import TrainingState
 
 
 def rate_at(config: TrainingConfig, step: int, share: float, factor: float) -> float:
@@ -38,7 +38,7 @@ def rate_at(config: TrainingConfig, step: int, share: float, factor: float) -> f
     return config.rate * warmth * _shape(config.schedule, step, share) * factor
 
 
-def plateau(config: TrainingConfig, standing: Standing, better: bool) -> None:
+def plateau(config: TrainingConfig, standing: TrainingState, better: bool) -> None:
     """Nothing; after so many validations in a row that were not better, `standing.factor` is smaller."""
     if not isinstance(config.schedule, PlateauConfig):
         return

@@ -5,11 +5,11 @@ from typing import NamedTuple
 from torch import nn
 
 from seqloom.config.training import RunConfig
-from seqloom.data.preparing import Prepared
-from seqloom.tasks.contract import Task
+from seqloom.data.prepared import Prepared
+from seqloom.tasks.task import Task
 from seqloom.training.devices import Device
-from seqloom.training.folder import RunFolder
-from seqloom.training.ranks import Ranks
+from seqloom.training.distributed import Ranks
+from seqloom.training.run_folder import RunFolder
 from seqloom.training.signals import Stopping
 
 

@@ -13,7 +13,7 @@ import threading
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-from seqloom.durable.failing import reached
+from seqloom.files.disk import reached
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

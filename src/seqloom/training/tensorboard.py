@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 
-from seqloom.durable import make_folder, write_file
 from seqloom.errors import DurableError
-from seqloom.training.reports import Ended, Report, Stepped, Validated
+from seqloom.files.disk import make_folder, write_file
+from seqloom.training.events import Ended, Report, Stepped, Validated
 
 LARGEST = 3.4e38
 VERSION = b"brain.Event:2"

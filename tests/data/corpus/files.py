@@ -12,7 +12,7 @@ from pathlib import Path
 from unittest import mock
 
 from data.corpus.case import Case, fine, labelled, reject, table
-from seqloom.data.opening.lines import Lookout, Passage
+from seqloom.data.readers.passages import Lookout, Passage
 
 PLAIN, LONGER = table(*labelled()), table(*labelled(500))
 BOMB = 100 << 20  # bytes

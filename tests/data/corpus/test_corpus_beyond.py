@@ -12,13 +12,20 @@ from data.corpus.characters import FAMILY
 from data.corpus.encodings import JOINED
 from data.corpus.running import Run, check, run
 from seqloom.config.data import DataConfig, EncodingConfig, ReadingConfig
-from seqloom.config.text import BpeConfig, BytesConfig, CharactersConfig, TokenizerConfig, UnigramConfig, WordsConfig
+from seqloom.config.tokenizers import (
+    BpeConfig,
+    BytesConfig,
+    CharactersConfig,
+    TokenizerConfig,
+    UnigramConfig,
+    WordsConfig,
+)
 from seqloom.data.dataset import open_data
-from seqloom.data.examples import Words
-from seqloom.data.preparing import prepare
+from seqloom.data.prepared import prepare
 from seqloom.data.problems import Ledger
 from seqloom.data.report.excerpts import excerpt
-from seqloom.text.symbols import COUNT, NAMES
+from seqloom.data.schema import Words
+from seqloom.text.special_tokens import COUNT, NAMES
 
 KINDS: Sequence[type[TokenizerConfig]] = (WordsConfig, CharactersConfig, BytesConfig, BpeConfig, UnigramConfig)
 BY_NAME = {case.name: case for case in CASES}

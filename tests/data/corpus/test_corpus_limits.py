@@ -15,11 +15,11 @@ from data.corpus.cases import CASES
 from data.corpus.characters import MILLION, RUNS, run_of
 from data.corpus.running import Run, Said, check, run
 from data.corpus.test_corpus import FREEZE, frozen, require, section
-from seqloom.config.data import ReadingConfig
-from seqloom.config.text import CharactersConfig, TokenizerConfig, WordsConfig
-from seqloom.data.opening.blocks import lines_of
-from seqloom.data.problems import BadRows, Ledger
-from seqloom.data.readers import read_table
+from seqloom.config.data import BadRows, ReadingConfig
+from seqloom.config.tokenizers import CharactersConfig, TokenizerConfig, WordsConfig
+from seqloom.data.problems import Ledger
+from seqloom.data.readers.passages import lines_of
+from seqloom.data.readers.registry import read_table
 from seqloom.errors import RejectedError
 
 TESTS = Path(__file__).parents[2]

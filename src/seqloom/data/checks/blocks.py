@@ -6,15 +6,14 @@ from itertools import islice
 
 import numpy as np
 
-from seqloom.data.examples import Example
 from seqloom.data.problems import Place
-from seqloom.data.schema import Schema
+from seqloom.data.schema import Example, Schema
 
 BLOCK_ROWS = 4_096
 BLOCK_CHARACTERS = 4_000_000  # or bytes of arrays: rows may be as large as they like, a block may not
 
 
-class Block:
+class ExampleBlock:
     """Examples of one part in the order of their files, and what several checks need of them."""
 
     def __init__(self, part: str, examples: Sequence[Example], schema: Schema) -> None:
@@ -74,7 +73,7 @@ def weight(example: Example) -> int:
     return size + (sum(map(len, given)) if isinstance(given, tuple) else given.nbytes)
 
 
-class Places:
+class BlockPlaces:
     """Where every row of a part stands: eight bytes a row instead of an object."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from seqloom.data.checks.blocks import Block
+from seqloom.data.checks.blocks import ExampleBlock
 from seqloom.data.problems import SAMPLES, Ledger, Place
 
 BIDI, INVISIBLE, ODD, JOINER, TAG, MARK = 1, 2, 3, 4, 5, 6
@@ -38,7 +38,7 @@ SLICE = 1 << 20  # characters looked at together
 AROUND = 12  # characters shown on either side
 
 
-class _Sample(NamedTuple):
+class _CharacterSample(NamedTuple):
     text: str
     place: Place
 
@@ -48,15 +48,15 @@ class CharacterCheck:
 
     def __init__(self) -> None:
         self._rows = dict.fromkeys(CODES, 0)
-        self._samples: dict[int, list[_Sample]] = {kind: [] for kind in CODES}
+        self._samples: dict[int, list[_CharacterSample]] = {kind: [] for kind in CODES}
 
-    def see(self, block: Block) -> None:
+    def see(self, block: ExampleBlock) -> None:
         """Count the rows of a block that hold such characters."""
         for texts in [*block.inputs, *([block.targets] if block.targets else [])]:
             for start, some in _slices(texts):
                 self._see(some, start, block)
 
-    def _see(self, texts: Sequence[str], start: int, block: Block) -> None:
+    def _see(self, texts: Sequence[str], start: int, block: ExampleBlock) -> None:
         joined = "\n".join(texts)
         if joined.isascii():
             return
@@ -70,7 +70,7 @@ class CharacterCheck:
                 for row, at in zip(rows[:wanted], places[firsts[:wanted]], strict=True):
                     inside = int(at - ends[row] + len(texts[row]) + 1)
                     place = block.examples[start + int(row)].place
-                    self._samples[kind].append(_Sample(_described(texts[row], inside), place))
+                    self._samples[kind].append(_CharacterSample(_described(texts[row], inside), place))
 
     def finish(self, ledger: Ledger) -> None:
         """Write how many rows hold such characters."""

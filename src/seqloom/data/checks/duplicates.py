@@ -16,9 +16,8 @@ import numpy as np
 
 from seqloom.data.checks.minhash import jaccard, near_groups, shingles
 from seqloom.data.checks.repeats import beside
-from seqloom.data.examples import Example, Input, TextPair, TextTriple, Words
 from seqloom.data.problems import Ledger, Place
-from seqloom.data.schema import in_order
+from seqloom.data.schema import Example, Input, TextPair, TextTriple, Words, in_order
 
 MOST_ROWS = 50_000  # of each part, for near duplicates
 LONGEST = 1_000  # characters of a text that are compared, for near duplicates
@@ -71,7 +70,7 @@ class Leak(NamedTuple):
         ledger.warn("leak.near", text, place, fix, count=self.near)
 
 
-class Duplicates(NamedTuple):
+class DuplicateRows(NamedTuple):
     """Everything that occurs more than once."""
 
     repeats: tuple[Repeats, ...]
@@ -128,7 +127,7 @@ class _Row(NamedTuple):
         return cls(text, shown(value)[:LONGEST], example.place)
 
 
-class _Part:
+class _DuplicatePart:
     """The digests of all rows, and a reservoir of the rows that are compared nearly."""
 
     def __init__(self, draw: np.random.Generator, most_rows: int) -> None:
@@ -159,30 +158,30 @@ class DuplicateSearch:
     def __init__(self, most_rows: int = MOST_ROWS) -> None:
         self._draw = np.random.default_rng(SEED)
         self._most_rows = most_rows
-        self._parts: dict[str, _Part] = {}
+        self._parts: dict[str, _DuplicatePart] = {}
 
     def see(self, part: str, examples: Sequence[Example]) -> None:
         """Keep the digests of further rows, and some of the rows."""
-        self._parts.setdefault(part, _Part(self._draw, self._most_rows)).add(examples)
+        self._parts.setdefault(part, _DuplicatePart(self._draw, self._most_rows)).add(examples)
 
-    def finish(self) -> Duplicates:
+    def finish(self) -> DuplicateRows:
         """All that was found."""
         self._parts = in_order(self._parts)
-        kept = _Kept({name: part.kept for name, part in self._parts.items()})
+        kept = _KeptRows({name: part.kept for name, part in self._parts.items()})
         exact = np.concatenate([part.digests for part in self._parts.values()] or [np.empty(0, np.uint64)])
-        return Duplicates(
+        return DuplicateRows(
             tuple(self._repeats(name, part, kept) for name, part in self._parts.items()),
             tuple(self._leak(first, second, kept) for first, second in combinations(self._parts, 2)),
             tuple(kept.exact_samples(exact)),
             tuple(kept.near_samples()),
         )
 
-    def _repeats(self, name: str, part: _Part, kept: "_Kept") -> Repeats:
+    def _repeats(self, name: str, part: _DuplicatePart, kept: "_KeptRows") -> Repeats:
         exact = part.rows - len(np.unique(part.digests))
         near = sum(len(kept.others(key, name)) > 0 for key, _ in part.kept)
         return Repeats(name, part.rows, exact, near, len(part.kept))
 
-    def _leak(self, first: str, second: str, kept: "_Kept") -> Leak:
+    def _leak(self, first: str, second: str, kept: "_KeptRows") -> Leak:
         one, other = self._parts[first], self._parts[second]
         inside = np.isin(other.digests, one.digests)
         exact = set(other.digests[inside].tolist())
@@ -191,7 +190,7 @@ class DuplicateSearch:
         return Leak(first, second, other.rows, int(inside.sum()), len(near), len(other.kept), tuple(samples))
 
 
-class _Kept:
+class _KeptRows:
     """The rows that are compared nearly: where each digest stands, and the near ones around it."""
 
     def __init__(self, parts: dict[str, list[tuple[int, _Row]]]) -> None:

@@ -1,13 +1,206 @@
 """Labels and tags as a whole: how many there are, how often each occurs, and which were never seen in training."""
 
-from collections import Counter
+import re
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from decimal import Decimal
 from itertools import chain
 
-from seqloom.data.checks.blocks import Block
-from seqloom.data.checks.spellings import find_spellings, quoted, rows_said
+from seqloom.data.checks.blocks import ExampleBlock
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.schema import Schema
 from seqloom.data.values import is_number
+
+# -----------------------------------------------------------------------------
+# Labels that may be meant as one: spelt with other spaces, case, numerals, composed letters or look-alikes.
+#
+# Each way to spell is a *key*: labels with equal keys would be the same but for that way. Keys grow coarser step by
+# step, and a step is blamed only for what the finer keys still keep apart: 'pos ' and 'pos' differ in space, 'pos' and
+# 'Pos' in case.
+# -----------------------------------------------------------------------------
+
+Key = Callable[[str], str]
+
+NULL_LIKE = frozenset({"nan", "null", "none", "na", "n/a", "nil", "<na>", "#n/a", "nat"})
+NUMERAL = re.compile(r"[+-]?[0-9]{1,14}(\.[0-9]{0,14})?")
+TAG_PREFIX = re.compile(r"[BIESLU]-(?=.)")
+WORD = re.compile(r"[^\W\d_]{2,}")
+# Letters that most typefaces draw alike: Cyrillic, Greek, and the Latin letter that a reader takes them for.
+LOOK_ALIKES = str.maketrans(
+    "АВЕКМНОРСТУХІЈЅаеорсухіјѕһԁԛԝΑΒΕΖΗΙΚΜΝΟΡΤΥΧοναι",
+    "ABEKMHOPCTYXIJSaeopcyxijshdqwABEZHIKMNOPTYXovai",
+)
+TIMES_RARER = 50  # a typo is that much rarer than the label it is near to
+RARE_SHARE = 0.001
+SHORTEST_TYPO = 4  # letters: shorter labels are often near each other on purpose
+LONGEST_TYPO = 64  # letters: a search makes as many copies of a label as it has letters
+LONGEST_SHOWN = 64  # letters of a label in a message
+
+
+def quoted(label: str) -> str:
+    """The label between quotation marks, a long one cut and with its length.
+
+    >>> quoted("pos"), quoted("ab" * 100)[-24:]
+    ("'pos'", "b...' (200 characters)")
+    """
+    return f"'{label}'" if len(label) <= LONGEST_SHOWN else f"'{label[:LONGEST_SHOWN]}...' ({len(label):,} characters)"
+
+
+def rows_said(count: int) -> str:
+    """A count of rows in words."""
+    return "1 row" if count == 1 else f"{count:,} rows"
+
+
+def _as_it_is(label: str) -> str:
+    return label
+
+
+def _spaced(label: str) -> str:
+    return " ".join(label.split())
+
+
+def _composed(label: str) -> str:
+    return unicodedata.normalize("NFC", _spaced(label))
+
+
+def _folded(label: str) -> str:
+    return _composed(label).casefold()
+
+
+def _valued(label: str) -> str:
+    return str(Decimal(_spaced(label)).normalize() + 0) if NUMERAL.fullmatch(_spaced(label)) else _composed(label)
+
+
+def _drawn(label: str) -> str:
+    return _composed(label).translate(LOOK_ALIKES)
+
+
+STEPS: tuple[tuple[str, Key, Key, str], ...] = (  # code, finer key, coarser key, what differs
+    ("label.space", _as_it_is, _spaced, "white space"),
+    ("label.normal_form", _spaced, _composed, "the Unicode form (NFC or NFD)"),
+    ("label.case", _composed, _folded, "upper and lower case"),
+    ("label.numeric_forms", _composed, _valued, "how a number is written"),
+    ("label.confusable", _composed, _drawn, "letters that look alike"),
+)
+
+
+def find_spellings(ledger: Ledger, counts: Counter[str], places: Mapping[str, Place], *, tags: bool) -> set[str]:
+    """Warn of labels that may be meant as one, and give back those that are told of as the odd ones."""
+    if tags:
+        counts, places = _without_prefixes(counts, places)
+    odd = set()
+    for code, finer, coarser, difference in STEPS:
+        for group in _alike(counts, finer, coarser):
+            usual, *others = sorted(group, key=lambda label: -counts[label])
+            _warn_of_group(ledger, code, [usual, *others], counts, places, difference)
+            odd.update(others)
+    for label, count in counts.items():
+        _warn_of_one(ledger, label, count, counts, places[label])
+    typos = dict(_typos(counts))
+    for label, meant in typos.items():
+        text = f"label {quoted(label)} ({rows_said(counts[label])}) is near {quoted(meant)}"
+        fix = f"correct it if {quoted(meant)} is meant"
+        ledger.warn("label.rare", f"{text} ({rows_said(counts[meant])})", places[label], fix, counts[label])
+    return odd | set(typos)
+
+
+def _without_prefixes(counts: Counter[str], places: Mapping[str, Place]) -> tuple[Counter[str], Mapping[str, Place]]:
+    """Tags by their types: B-PER and I-PER are near each other on purpose."""
+    types: Counter[str] = Counter()
+    firsts: dict[str, Place] = {}
+    for tag, count in counts.items():
+        kind = TAG_PREFIX.sub("", tag, count=1)
+        types[kind] += count
+        firsts.setdefault(kind, places[tag])
+    return types, firsts
+
+
+def _alike(labels: Iterable[str], finer: Key, coarser: Key) -> Iterator[list[str]]:
+    """Groups that the coarser key puts together and the finer one keeps apart; of labels alike to both, the first."""
+    groups: defaultdict[str, dict[str, str]] = defaultdict(dict)
+    for label in labels:
+        groups[coarser(label)].setdefault(finer(label), label)
+    return (list(group.values()) for group in groups.values() if len(group) > 1)
+
+
+def _warn_of_group(
+    ledger: Ledger, code: str, group: list[str], counts: Counter[str], places: Mapping[str, Place], difference: str
+) -> None:
+    listed = [f"{quoted(label)} ({rows_said(counts[label])})" for label in group]
+    text = f"labels {', '.join(listed[:-1])} and {listed[-1]} differ only in {difference}"
+    if code == "label.confusable":
+        text += "".join(
+            f"; {_named(letter)}" for letter in sorted(set("".join(group)) & set(map(chr, LOOK_ALIKES)))[:2]
+        )
+    fewer = sum(counts[label] for label in group[1:])
+    ledger.warn(code, text, places[group[1]], "write them in one way if they mean the same", fewer)
+
+
+def _warn_of_one(ledger: Ledger, label: str, count: int, counts: Counter[str], place: Place) -> None:
+    if label != label.strip() and label.strip() not in counts:
+        text = f"label {quoted(label)} ({rows_said(count)}) begins or ends with white space"
+        ledger.warn("label.space", text, place, "remove the white space", count)
+    if label.strip().casefold() in NULL_LIKE:
+        text = f"label {quoted(label)} ({rows_said(count)}) is taken as a class; does it stand for a missing one?"
+        ledger.warn("label.null_like", text, place, "leave rows without a label out", count)
+    if not label.isascii() and _drawn(label) not in counts and (strange := _strange_letter(label)):
+        text = f"label {quoted(label)} ({rows_said(count)}) mixes alphabets: {_named(strange)}"
+        ledger.warn("label.confusable", text, place, "write each word in one alphabet", count)
+
+
+def _named(letter: str) -> str:
+    return f"'{letter}' is U+{ord(letter):04X} ({unicodedata.name(letter).lower()})"
+
+
+def _strange_letter(label: str) -> str:
+    """A letter of another alphabet that only looks like its neighbours in the word, if there is one."""
+    words: list[str] = WORD.findall(unicodedata.normalize("NFC", label))
+    for word in words:
+        latin = [letter for letter in word if unicodedata.name(letter, "").startswith("LATIN")]
+        other = [letter for letter in word if unicodedata.name(letter, "").startswith(("CYRILLIC", "GREEK"))]
+        if latin and other and all(ord(letter) in LOOK_ALIKES for letter in other):
+            return other[0]
+        if latin and other and all(ord(letter) in LOOK_ALIKES.values() for letter in latin):
+            return latin[0]
+    return ""
+
+
+def _typos(counts: Counter[str]) -> Iterator[tuple[str, str]]:
+    """Rare labels one slip away from a frequent one, each with the one that is meant."""
+    limit = max(1.0, RARE_SHARE * counts.total())
+    shortened: defaultdict[str, list[str]] = defaultdict(list)
+    for label, count in counts.items():
+        if count >= TIMES_RARER and SHORTEST_TYPO <= len(label) <= LONGEST_TYPO:
+            for piece in _pieces(label):
+                shortened[piece].append(label)
+    for label, count in counts.items():
+        if count <= limit and SHORTEST_TYPO <= len(label) <= LONGEST_TYPO:
+            near = {meant for piece in _pieces(label) for meant in shortened.get(piece, ())}
+            meant = [one for one in near if counts[one] >= TIMES_RARER * count and is_slip(label, one)]
+            if meant:
+                yield label, min(meant, key=lambda one: (-counts[one], one))
+
+
+def _pieces(label: str) -> set[str]:
+    """The label, and the label with any one letter left out: labels one slip apart share a piece."""
+    return {label, *(label[:at] + label[at + 1 :] for at in range(len(label)))}
+
+
+def is_slip(label: str, meant: str) -> bool:
+    """Whether one letter more, fewer, changed or swapped with its neighbour makes the one label the other.
+
+    Digits are no slips ('class1', 'class2'), and neither is what only differs in case or space.
+    """
+    first = next(
+        (at for at, (a, b) in enumerate(zip(label, meant, strict=False)) if a != b), min(len(label), len(meant))
+    )
+    one, other = label[first:], meant[first:]
+    if any(letter.isdigit() for letter in one[:1] + other[:1]) or _folded(label) == _folded(meant):
+        return False
+    swapped = len(one) > 1 and one[1::-1] == other[:2] and one[2:] == other[2:]
+    return swapped or one[1:] == other[1:] or one[1:] == other or one == other[1:]
+
 
 TRAINING = "train"
 MOST_LABELS = 1_000_000  # so many different ones are never classes, and memory has an end
@@ -26,7 +219,7 @@ class LabelCheck:
         self._firsts: dict[str, dict[str, Place]] = {}  # of each part, where each label stands first
         self._rows: Counter[str] = Counter()
 
-    def see(self, block: Block) -> None:
+    def see(self, block: ExampleBlock) -> None:
         """Count the labels of a block, up to a number that no set of classes has."""
         self._rows[block.part] += len(block.examples)
         counts, firsts = self._counts.setdefault(block.part, Counter()), self._firsts.setdefault(block.part, {})

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from seqloom.data.checks.blocks import Block, Places
+from seqloom.data.checks.blocks import BlockPlaces, ExampleBlock
 from seqloom.data.problems import SAMPLES, Ledger
 
 WINDOW = 64  # lines
@@ -30,13 +30,13 @@ class Break(NamedTuple):
     shift: int | None
 
 
-class _Part:
+class _PairPart:
     def __init__(self) -> None:
-        self.places = Places()
+        self.places = BlockPlaces()
         self.copies = 0
         self._lengths: list[np.ndarray] = []
 
-    def add(self, block: Block) -> None:
+    def add(self, block: ExampleBlock) -> None:
         sources, targets = block.inputs[0], block.targets
         self.places.add(block.examples)
         self.copies += sum(map(str.__eq__, sources, targets))
@@ -54,11 +54,11 @@ class PairCheck:
     """Finds par.suspect, par.copies and par.ratio in parallel text."""
 
     def __init__(self) -> None:
-        self._parts: dict[str, _Part] = {}
+        self._parts: dict[str, _PairPart] = {}
 
-    def see(self, block: Block) -> None:
+    def see(self, block: ExampleBlock) -> None:
         """Keep the lengths of further pairs."""
-        self._parts.setdefault(block.part, _Part()).add(block)
+        self._parts.setdefault(block.part, _PairPart()).add(block)
 
     def finish(self, ledger: Ledger) -> None:
         """Write what does not look like translations."""
@@ -70,14 +70,14 @@ class PairCheck:
                 _warn_of_break(ledger, part, found)
 
 
-def _find_copies(ledger: Ledger, name: str, part: _Part) -> None:
+def _find_copies(ledger: Ledger, name: str, part: _PairPart) -> None:
     rows = part.places.rows
     if rows >= FEWEST_ROWS and part.copies > COPIES * rows:
         text = f"in {part.copies:,} of {rows:,} pairs of {name} ({part.copies / rows:.0%}) the target equals the source"
         ledger.warn("par.copies", text, part.places[0], "is one file given twice?", part.copies)
 
 
-def _find_ratios(ledger: Ledger, part: _Part, ratios: np.ndarray) -> None:
+def _find_ratios(ledger: Ledger, part: _PairPart, ratios: np.ndarray) -> None:
     usual = float(np.median(ratios)) if len(ratios) >= FEWEST_ROWS else 0.0
     far = np.flatnonzero(np.abs(ratios - usual) > math.log(RATIO))
     for row in far[:SAMPLES].tolist():
@@ -89,7 +89,7 @@ def _find_ratios(ledger: Ledger, part: _Part, ratios: np.ndarray) -> None:
         ledger.warn("par.ratio", "further rows", part.places[int(far[-1])], count=len(far) - SAMPLES)
 
 
-def _warn_of_break(ledger: Ledger, part: _Part, found: Break) -> None:
+def _warn_of_break(ledger: Ledger, part: _PairPart, found: Break) -> None:
     place = part.places[found.row]
     cause = (
         "the lines do not go together any more"

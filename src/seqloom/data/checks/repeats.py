@@ -11,7 +11,7 @@ from itertools import combinations
 
 import numpy as np
 
-from seqloom.data.checks.blocks import Block, Places, hashes
+from seqloom.data.checks.blocks import BlockPlaces, ExampleBlock, hashes
 from seqloom.data.problems import SAMPLES, Ledger, Place
 from seqloom.data.schema import Schema, in_order
 
@@ -19,15 +19,15 @@ MOST_ROWS = {"train": 2**21}  # of a part that are compared, about 30 bytes each
 MOST_OTHERS = 2**19
 
 
-class _Part:
+class _RepeatPart:
     def __init__(self) -> None:
         self.left_out = 0
-        self.places = Places()
+        self.places = BlockPlaces()
         self._keys: list[np.ndarray] = []
         self._targets: list[np.ndarray] = []
         self._ids: list[np.ndarray] = []
 
-    def add(self, block: Block, with_targets: bool) -> None:
+    def add(self, block: ExampleBlock, with_targets: bool) -> None:
         self.places.add(block.examples)
         self._keys.append(block.keys)
         ids = [example.id for example in block.examples]
@@ -54,11 +54,11 @@ class RepeatCheck:
 
     def __init__(self, schema: Schema) -> None:
         self._labelled = schema.target in ("label", "labels")
-        self._parts: dict[str, _Part] = {}
+        self._parts: dict[str, _RepeatPart] = {}
 
-    def see(self, block: Block) -> None:
+    def see(self, block: ExampleBlock) -> None:
         """Keep the hashes of further rows."""
-        part = self._parts.setdefault(block.part, _Part())
+        part = self._parts.setdefault(block.part, _RepeatPart())
         if part.places.rows < MOST_ROWS.get(block.part, MOST_OTHERS):
             part.add(block, self._labelled)
         else:
@@ -103,7 +103,7 @@ class RepeatCheck:
         return _place_in(list(self._parts.values()), row)
 
 
-def _place_in(parts: list[_Part], row: int) -> Place:
+def _place_in(parts: list[_RepeatPart], row: int) -> Place:
     """The place of a row, counted over all these parts."""
     for part in parts:
         if row < part.places.rows:
@@ -112,7 +112,7 @@ def _place_in(parts: list[_Part], row: int) -> Place:
     raise IndexError(row)
 
 
-def _find_overlap(ledger: Ledger, first: str, one: _Part, second: str, other: _Part) -> None:
+def _find_overlap(ledger: Ledger, first: str, one: _RepeatPart, second: str, other: _RepeatPart) -> None:
     hits = np.flatnonzero(np.isin(other.keys, one.keys))
     if not len(hits):
         return
@@ -126,7 +126,7 @@ def _find_overlap(ledger: Ledger, first: str, one: _Part, second: str, other: _P
     ledger.warn("leak.overlap", text, place, fix, count=len(hits))
 
 
-def _refuse_repeated_ids(ledger: Ledger, parts: list[_Part], keys: list[np.ndarray]) -> None:
+def _refuse_repeated_ids(ledger: Ledger, parts: list[_RepeatPart], keys: list[np.ndarray]) -> None:
     """Refuse equal keys among the rows of some parts."""
     ids = np.concatenate([np.empty(0, np.int64), *keys])
     order = np.argsort(ids, kind="stable")

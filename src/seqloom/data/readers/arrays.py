@@ -14,17 +14,134 @@
 `x_train`, `y_train`, `x_test`, ... make a column "split". Integers named `numbers` are numbers, too.
 """
 
+import math
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal, NamedTuple, NoReturn
+from typing import IO, Literal, NamedTuple, NoReturn
 
 import numpy as np
+from numpy.lib import format as npy
 
 from seqloom.config.data import ReadingConfig
-from seqloom.data.opening.stored_arrays import StoredArray, stored_arrays
 from seqloom.data.problems import Ledger, Place, counted
+from seqloom.data.readers.files import require_magic, require_regular
 from seqloom.data.roles import LABELS, NUMBERS, PAIRS, TAGS, TRANSLATIONS, WORDS
-from seqloom.data.tables import Record, Table
+from seqloom.data.values import Record, Table
+
+# -----------------------------------------------------------------------------
+# The arrays of an .npz file, each checked against the real size of the file before anything is allocated.
+#
+# An .npz file is a zip of .npy files: a short header (type, shape, order) and the bytes. An array of Python objects is
+# a pickle, which could run code: it is refused by its header and never touched.
+# -----------------------------------------------------------------------------
+
+LARGEST = 16 << 30  # bytes of all arrays of a file
+RATIO = 200  # of unpacked to packed bytes: more is a bomb, unless it is no larger than FREE
+FREE = 64 << 20
+WIDEST = {"i": 8, "u": 8, "f": 8, "U": 4 << 20}  # bytes of one element, by kind: a text has four for each character
+PLAIN_MEMBERS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+
+
+class StoredArray(NamedTuple):
+    """An array that can be loaded: where it stands, and what its header says."""
+
+    path: Path
+    member: str
+    shape: tuple[int, ...]
+    fortran: bool
+    dtype: np.dtype
+    stored: int  # bytes behind the header
+
+    def __str__(self) -> str:
+        return f"{self.dtype} {list(self.shape)}"
+
+    def load(self, ledger: Ledger) -> np.ndarray:
+        """The array itself, in the byte order of this machine."""
+        try:
+            with zipfile.ZipFile(self.path) as file, file.open(self.member) as stream:
+                _read_header(stream)
+                content = stream.read()  # to the end, where its checksum is compared
+            array: np.ndarray = np.frombuffer(content, self.dtype).reshape(
+                self.shape, order="F" if self.fortran else "C"
+            )
+            return array.astype(self.dtype.newbyteorder("="), copy=False)
+        except Exception as error:  # whatever it is that a decoder of foreign bytes raises
+            _refuse_damaged(self.path, error, ledger)
+
+
+def stored_arrays(path: Path, ledger: Ledger) -> dict[str, StoredArray]:
+    """The arrays of a file by name; refuses whatever is no plain array, or larger than it should be."""
+    require_regular(path, ledger)
+    require_magic(path, "npz", ledger)
+    members = _members(path, ledger)
+    _require_sizes(path, members, ledger)
+    arrays = {member.filename.removesuffix(".npy"): _described(path, member, ledger) for member in members}
+    if len(arrays) != len(members):
+        ledger.bad_file("array.damaged", "two arrays have the same name", Place(str(path)), "write the file again")
+    for name, array in arrays.items():
+        _require_plain(name, array, ledger)
+    return arrays
+
+
+def _members(path: Path, ledger: Ledger) -> list[zipfile.ZipInfo]:
+    try:
+        with zipfile.ZipFile(path) as file:
+            return file.infolist()
+    except Exception as error:
+        _refuse_damaged(path, error, ledger)
+
+
+def _require_sizes(path: Path, members: list[zipfile.ZipInfo], ledger: Ledger) -> None:
+    """Refuse bombs by what the list of members says; no more than that is ever unpacked."""
+    place = Place(str(path))
+    for member in members:
+        if member.flag_bits & 1 or member.compress_type not in PLAIN_MEMBERS:
+            ledger.bad_file("array.damaged", f"{member.filename} is encrypted or packed in an unknown way", place)
+    unpacked = sum(member.file_size for member in members)
+    if unpacked > LARGEST:
+        text = f"the arrays have {unpacked:,} bytes, more than {LARGEST:,}"
+        ledger.bad_file("array.too_large", text, place, "divide the file")
+    if unpacked > FREE and unpacked > RATIO * path.stat().st_size:
+        text = f"{path.stat().st_size:,} bytes would unpack to {unpacked:,}"
+        ledger.bad_file("array.bomb", text, place, "save it with numpy.savez, which does not pack")
+
+
+def _described(path: Path, member: zipfile.ZipInfo, ledger: Ledger) -> StoredArray:
+    try:
+        with zipfile.ZipFile(path) as file, file.open(member) as stream:
+            shape, fortran, dtype = _read_header(stream)
+            return StoredArray(path, member.filename, shape, fortran, dtype, member.file_size - stream.tell())
+    except Exception as error:
+        _refuse_damaged(path, error, ledger)
+
+
+def _read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
+    """Shape, whether in the order of Fortran, and type."""
+    version = npy.read_magic(stream)
+    if version == (1, 0):
+        return npy.read_array_header_1_0(stream)
+    if version == (2, 0):
+        return npy.read_array_header_2_0(stream)
+    raise ValueError(f"version {version} of the array format")
+
+
+def _require_plain(name: str, array: StoredArray, ledger: Ledger) -> None:
+    place, fix = Place(str(array.path)), "save it with numpy.savez as an array of numbers or texts"
+    if array.dtype.hasobject:
+        ragged = f"{fix}; sequences of several lengths as one array [total,D] and the array lengths [N]"
+        ledger.bad_file("array.pickle", f"{name!r} is a pickle; we do not read pickles", place, ragged)
+    if not any(array.dtype.kind == kind and 0 < array.dtype.itemsize <= most for kind, most in WIDEST.items()):
+        ledger.bad_file("array.dtype", f"{name!r} is {array}; expected numbers or texts", place, fix)
+    if min(array.shape, default=0) < 0 or math.prod(array.shape) * array.dtype.itemsize != array.stored:
+        text = f"{name!r} claims to be {array}, and {array.stored:,} bytes are there"
+        ledger.bad_file("array.damaged", text, place, "copy or write the file again")
+
+
+def _refuse_damaged(path: Path, error: Exception, ledger: Ledger) -> NoReturn:
+    reason = " ".join(str(error).split())[:200] or type(error).__name__
+    ledger.bad_file("array.damaged", f"this cannot be decoded: {reason}", Place(str(path)), "copy or write it again")
+
 
 PICTURES = ("pictures", "images")
 SEQUENCES = ("vectors", "frames", "sequences", "input", "x")
@@ -39,7 +156,7 @@ InputKind = Literal["picture", "vectors"]
 TargetKind = Literal["label", "numbers", "tags", "series", "caption", "nothing"]
 
 
-class Part(NamedTuple):
+class ArrayPart(NamedTuple):
     """The arrays that belong together, and the name of the part, empty if there is only one."""
 
     name: str
@@ -63,12 +180,12 @@ def read(paths: tuple[Path, ...], reading: ReadingConfig, ledger: Ledger) -> Tab
     return Table(columns, _records(parts, ledger))
 
 
-def _columns(part: Part) -> tuple[str, ...]:
+def _columns(part: ArrayPart) -> tuple[str, ...]:
     target = () if part.target_kind == "nothing" else (part.target_kind,)
     return (part.kind, *target, *part.others, *(("split",) if part.name else ()))
 
 
-def _parts_of(path: Path, ledger: Ledger) -> list[Part]:
+def _parts_of(path: Path, ledger: Ledger) -> list[ArrayPart]:
     """The parts of one file, each with its arrays checked by their headers."""
     divided: dict[str, dict[str, StoredArray]] = {}
     for name, array in stored_arrays(path, ledger).items():
@@ -80,7 +197,7 @@ def _parts_of(path: Path, ledger: Ledger) -> list[Part]:
     return [_part(part, divided[part], path, ledger) for part in sorted(divided, key=order.index)]
 
 
-def _part(name: str, arrays: dict[str, StoredArray], path: Path, ledger: Ledger) -> Part:
+def _part(name: str, arrays: dict[str, StoredArray], path: Path, ledger: Ledger) -> ArrayPart:
     inputs = [stem for stem in arrays if stem in PICTURES + SEQUENCES]
     targets = [stem for stem in arrays if stem in TARGETS]
     others = {stem: arrays[stem] for stem in sorted(arrays.keys() - {*inputs, *targets, "lengths"})}
@@ -92,7 +209,7 @@ def _part(name: str, arrays: dict[str, StoredArray], path: Path, ledger: Ledger)
     array, lengths = arrays[inputs[0]], arrays.get("lengths")
     kind: InputKind = "picture" if inputs[0] in PICTURES or len(array.shape) == 4 else "vectors"
     (_require_pictures if kind == "picture" else _require_sequences)(array, lengths, ledger)
-    part = Part(name, kind, "nothing", array, None, lengths, others)
+    part = ArrayPart(name, kind, "nothing", array, None, lengths, others)
     _require_columns(part, READ_FIRST | (MEANT if targets else set()) | ({"split"} if name else set()), ledger)
     if not targets:
         return part
@@ -107,7 +224,7 @@ def _refuse(array: StoredArray, expected: str, ledger: Ledger) -> NoReturn:
     ledger.bad_file("array.shape", text, Place(str(array.path)), "see the arrays of an .npz file in the guide to data")
 
 
-def _require_columns(part: Part, taken: set[str], ledger: Ledger) -> None:
+def _require_columns(part: ArrayPart, taken: set[str], ledger: Ledger) -> None:
     """Refuse further arrays that do not say one thing of each row, or whose name would say that they mean another."""
     for name, array in part.others.items():
         if array.shape != (_rows(part),):
@@ -144,11 +261,11 @@ def _require_sequences(array: StoredArray, lengths: StoredArray | None, ledger: 
         _refuse(lengths, f"one length for each of {counted(array.shape[0], 'row')}", ledger)
 
 
-def _rows(part: Part) -> int:
+def _rows(part: ArrayPart) -> int:
     return (part.lengths or part.input).shape[0]
 
 
-def _target_kind(part: Part, target: StoredArray, name: str, ledger: Ledger) -> TargetKind:
+def _target_kind(part: ArrayPart, target: StoredArray, name: str, ledger: Ledger) -> TargetKind:
     shape, rows = target.shape, _rows(part)
     if target.dtype.kind == "f" or (name in ("numbers", "series") and target.dtype.kind in "iu"):
         if _is_series(part, shape, named=name == "series"):
@@ -166,7 +283,7 @@ def _target_kind(part: Part, target: StoredArray, name: str, ledger: Ledger) -> 
     _refuse(target, f"[{rows}] for a label each{steps}", ledger)
 
 
-def _is_series(part: Part, shape: tuple[int, ...], *, named: bool) -> bool:
+def _is_series(part: ArrayPart, shape: tuple[int, ...], *, named: bool) -> bool:
     """Whether floats of this shape stand at the steps: by their axes or, where these say too little, by their name."""
     steps = part.input.shape[:-1]
     if part.kind != "vectors" or shape[: len(steps)] != steps or 0 in shape or len(shape) > len(steps) + 1:
@@ -174,7 +291,7 @@ def _is_series(part: Part, shape: tuple[int, ...], *, named: bool) -> bool:
     return named or len(shape) == 3 or (len(steps) == 1 and steps[0] != _rows(part))
 
 
-def _records(parts: list[Part], ledger: Ledger) -> Iterator[Record]:
+def _records(parts: list[ArrayPart], ledger: Ledger) -> Iterator[Record]:
     rows = ((part, *pair) for part in parts for pair in _pairs(part, ledger))
     for number, (part, row, target, others) in enumerate(rows, 1):
         if record := _record(part, row, target, others, number, ledger):
@@ -183,7 +300,7 @@ def _records(parts: list[Part], ledger: Ledger) -> Iterator[Record]:
 
 
 def _record(
-    part: Part, row: np.ndarray, target: np.ndarray | None, others: list[np.ndarray], number: int, ledger: Ledger
+    part: ArrayPart, row: np.ndarray, target: np.ndarray | None, others: list[np.ndarray], number: int, ledger: Ledger
 ) -> Record | None:
     place = Place(str(part.input.path), number)
     if len(row) == 0:
@@ -225,7 +342,7 @@ def _value(
     return texts if kind == "tags" else texts[0]
 
 
-def _pairs(part: Part, ledger: Ledger) -> Iterator[tuple[np.ndarray, np.ndarray | None, list[np.ndarray]]]:
+def _pairs(part: ArrayPart, ledger: Ledger) -> Iterator[tuple[np.ndarray, np.ndarray | None, list[np.ndarray]]]:
     """Each row's input, cut to its length, its target [1], [K] or [T], and its further columns, [1] each."""
     starts, stops = _spans(part, ledger)
     array = part.input.load(ledger)
@@ -243,7 +360,7 @@ def _pairs(part: Part, ledger: Ledger) -> Iterator[tuple[np.ndarray, np.ndarray 
             yield array[step], target[step] if of_steps else target[index : index + 1].reshape(-1), others
 
 
-def _spans(part: Part, ledger: Ledger) -> tuple[list[int], list[int]]:
+def _spans(part: ArrayPart, ledger: Ledger) -> tuple[list[int], list[int]]:
     """Where the steps of each row begin and end: in the row itself, or in the one line in which all rows stand."""
     if part.lengths is None:
         return [0] * _rows(part), [part.input.shape[1]] * _rows(part)

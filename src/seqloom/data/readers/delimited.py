@@ -6,16 +6,131 @@ spreadsheets leave behind is understood: lines of delimiters alone are blank, co
 
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from seqloom.config.data import ReadingConfig
-from seqloom.data.opening.blocks import Passage, lines_in, open_passages
 from seqloom.data.problems import Ledger, Place, counted
-from seqloom.data.readers.quotes import QuotedRows, Row
-from seqloom.data.tables import Record, Table
+from seqloom.data.readers.passages import LONGEST_LINE, Passage, lines_in, open_passages
+from seqloom.data.values import Record, Table
 from seqloom.errors import ConfigError
+
+# -----------------------------------------------------------------------------
+# Rows of a csv file with quotes, line by line: the rules of RFC 4180, and what is wrong where they are broken.
+#
+# A field that begins with a quote ends at the next quote that is not doubled; delimiters and line ends inside belong to
+# it. Any other field is read as it stands, quotes included. Python's own reader is not used: its limit on the size of a
+# field is one for the whole process, a bare CR ends its rows, and it cannot say where a quote was opened.
+# -----------------------------------------------------------------------------
+
+
+class CsvRow(NamedTuple):
+    """One row: the line where it begins, the text it was read from without its end, and the fields."""
+
+    line: int
+    raw: str
+    fields: list[str]
+
+
+class QuotedRows:
+    """Takes one line after the other, with their ends, and gives a row when one is complete."""
+
+    def __init__(self, delimiter: str, path: str, ledger: Ledger) -> None:
+        self.delimiter, self.path, self.ledger = delimiter, path, ledger
+        self.refuse: Callable[[str, str, Place, str], None] = ledger.bad_row
+        self.refused = 0  # rows
+        self._begin(0)
+
+    def _begin(self, number: int) -> None:
+        self.line = number
+        self.lines: list[str] = []  # of the row that is not complete
+        self.fields: list[str] = []
+        self.starts: list[tuple[int, int]] = []  # line and column of each field
+        self.inside: list[str] | None = None  # pieces of a quoted field that has not ended
+        self.size = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a quote was opened and not closed."""
+        return self.inside is not None
+
+    def take(self, number: int, line: str) -> CsvRow | None:
+        """The row that this line completes, if it does; a broken row is refused and left out."""
+        if not self.is_open:
+            self._begin(number)
+        self.lines.append(line)
+        self.size += len(line)
+        end = len(line.removesuffix("\n")) - line.endswith("\r\n")
+        at: int | None = 0
+        while at is not None:
+            at = self._close(number, line, end, at) if self.inside is not None else self._field(number, line, end, at)
+        if self.is_open or not self.fields:
+            self._require_short()
+            return None
+        raw = "".join(self.lines)
+        return CsvRow(self.line, raw[: len(raw) - len(line) + end], self.fields)
+
+    def _field(self, number: int, line: str, end: int, at: int) -> int | None:
+        """Read the field that begins here; where the next one begins, or None at the end of the line."""
+        self.starts.append((number, at + 1))
+        if line.startswith('"', at):
+            self.inside = []
+            return at + 1
+        stop = line.find(self.delimiter, at)
+        stop = end if stop < 0 else stop
+        self.fields.append(line[at:stop])
+        if (stray := line.find('"', at, stop)) >= 0:
+            text = "a quote inside a field that does not begin with one; it is read as it stands"
+            self.ledger.warn("csv.stray_quote", text, Place(self.path, number, stray + 1))
+        return None if stop == end else stop + len(self.delimiter)
+
+    def _close(self, number: int, line: str, end: int, at: int) -> int | None:
+        """Read on inside quotes; where the next field begins, or None when the line or the row ends."""
+        assert self.inside is not None
+        close = line.find('"', at)
+        while close >= 0 and line.startswith('"', close + 1):
+            close = line.find('"', close + 2)
+        if close < 0:
+            self.inside.append(line[at:])
+            return None
+        self.inside.append(line[at:close])
+        self.fields.append("".join(self.inside).replace('""', '"'))
+        self.inside = None
+        if close + 1 == end:
+            return None
+        if not line.startswith(self.delimiter, close + 1):
+            self._give_up(number, line, close)
+            return None
+        return close + 1 + len(self.delimiter)
+
+    def _give_up(self, number: int, line: str, close: int) -> None:
+        escaped = close > 0 and line[close - 1] == "\\"
+        fix = 'a quote inside quotes is written twice: ""' + (", not escaped with a backslash" if escaped else "")
+        text = "text follows a closing quote"
+        self.fields = []
+        self.refused += 1
+        self.refuse("csv.quote", text, Place(self.path, number, close + 2), fix)
+
+    def _require_short(self) -> None:
+        if self.size > LONGEST_LINE:
+            self._refuse_open(f"not closed for {LONGEST_LINE >> 20} MiB")
+
+    def finish(self) -> None:
+        """Refuse a quote that is still open at the end of the file."""
+        if self.is_open:
+            self._refuse_open("not closed by the end of the file")
+
+    def _refuse_open(self, how: str) -> None:
+        line, column = self.starts[-1]
+        text = f"a quote opened at line {line:,}, {how}"
+        self.ledger.bad_file(
+            "csv.quote",
+            text,
+            Place(self.path, line, column),
+            'close it, or write a quote that is meant as "" inside quotes',
+        )
+
 
 MOST_COLUMNS = 1_024
 NAMES = {",": "comma", "\t": "tab", ";": "semicolon"}
@@ -46,24 +161,24 @@ def read(paths: tuple[Path, ...], reading: ReadingConfig, ledger: Ledger) -> Tab
     return Table(tuple(columns[: file.used]), file.records(), file.locate, named=reading.header)
 
 
-def _rows(passages: Iterator[Passage], dialect: Dialect, parser: QuotedRows) -> Iterator[Row]:
+def _rows(passages: Iterator[Passage], dialect: Dialect, parser: QuotedRows) -> Iterator[CsvRow]:
     for first_line, text in passages:
         if not dialect.quoted or ('"' not in text and not parser.is_open):
             for number, line in enumerate(lines_in(text), first_line):
-                yield Row(number, line, line.split(dialect.delimiter))
+                yield CsvRow(number, line, line.split(dialect.delimiter))
         else:
             yield from _quoted_rows(first_line, text, dialect, parser)
     parser.finish()
 
 
-def _quoted_rows(first_line: int, text: str, dialect: Dialect, parser: QuotedRows) -> Iterator[Row]:
+def _quoted_rows(first_line: int, text: str, dialect: Dialect, parser: QuotedRows) -> Iterator[CsvRow]:
     for number, line in enumerate(ended_lines(text), first_line):
         if '"' in line or parser.is_open:
             if row := parser.take(number, line):
                 yield row
         else:
             plain = line.removesuffix("\n") if line[-2:] != "\r\n" else line[:-2]
-            yield Row(number, plain, plain.split(dialect.delimiter))
+            yield CsvRow(number, plain, plain.split(dialect.delimiter))
 
 
 def ended_lines(text: str) -> list[str]:
@@ -91,7 +206,7 @@ class Delimited:
             named = (number for number, name in enumerate(self.first.fields, 1) if name.strip())
             self.used = max(named, default=self.width)
 
-    def _find_first(self) -> Row:
+    def _find_first(self) -> CsvRow:
         if self.reading.header:
             self.parser.refuse = self.ledger.bad_file  # a broken header leaves nothing to read by
         first = next((row for row in self.rows if not self._pass_over(row)), None)
@@ -102,7 +217,7 @@ class Delimited:
         self._require_no_separator_line(first)
         return first
 
-    def _require_no_separator_line(self, first: Row) -> None:
+    def _require_no_separator_line(self, first: CsvRow) -> None:
         if found := SEPARATOR_LINE.fullmatch(first.raw):
             mark = found[1].replace("\t", "\\t")
             same = found[1] == self.dialect.delimiter
@@ -110,7 +225,7 @@ class Delimited:
             text = f"'sep={mark}' tells Excel the delimiter; it is neither a header nor a row"
             self.ledger.bad_file("csv.sep_line", text, Place(self.path, first.line), fix)
 
-    def _pass_over(self, row: Row) -> bool:
+    def _pass_over(self, row: CsvRow) -> bool:
         """Whether this line is blank or holds nothing but delimiters, which is noted."""
         marks = self.dialect.delimiter in row.raw
         blank = not row.raw.replace(self.dialect.delimiter, "") if marks else not row.raw or row.raw.isspace()
@@ -138,7 +253,7 @@ class Delimited:
                 fix = f"--delimiter '{shown}', or --delimiter '{meant}' if one column is meant"
                 self.ledger.bad_file("csv.delimiter", f"1 column; looks like '{shown}'", place, fix)
 
-    def _require_names(self, header: Row) -> None:
+    def _require_names(self, header: CsvRow) -> None:
         for number, name in enumerate(header.fields):
             if (before := header.fields.index(name)) < number and name.strip():
                 text = f"columns {before + 1} and {number + 1} are both named '{name}'"
@@ -150,7 +265,7 @@ class Delimited:
         path, width, used, ledger, good, bad = self.path, self.width, self.used, self.ledger, 0, 0
         for line, raw, fields in self.rows if self.reading.header else itertools.chain([self.first], self.rows):
             if len(fields) != width or not fields[0]:
-                row = Row(line, raw, fields)
+                row = CsvRow(line, raw, fields)
                 if self._pass_over(row):
                     continue
                 if len(fields) != width:
@@ -158,14 +273,14 @@ class Delimited:
                     bad += 1
                     continue
             if used < width:
-                fields = self._cut(Row(line, raw, fields))
+                fields = self._cut(CsvRow(line, raw, fields))
             good += 1
             ledger.rows += 1
             yield Record(tuple(fields), path, line, raw)
         if not good + bad + self.parser.refused:
             ledger.bad_file("data.no_rows", "a header and no rows", Place(path), "give a file with rows")
 
-    def _cut(self, row: Row) -> list[str]:
+    def _cut(self, row: CsvRow) -> list[str]:
         """The fields of the columns up to the last that has a name; a filled one behind it is warned about."""
         filled = next((number for number in range(self.used, self.width) if row.fields[number].strip()), None)
         if filled is not None:
@@ -173,7 +288,7 @@ class Delimited:
             self.ledger.warn("csv.unnamed", text, self._place(row, filled), fix)
         return row.fields[: self.used]
 
-    def _refuse(self, row: Row) -> None:
+    def _refuse(self, row: CsvRow) -> None:
         count, first = len(row.fields), "header" if self.reading.header else "first row"
         text, fix = f"{counted(count, 'field')}, the {first} has {self.width:,}", "add the missing ones"
         if count > self.width:
@@ -183,9 +298,9 @@ class Delimited:
 
     def locate(self, record: Record, column: int) -> Place:
         """The place of the first character of a field."""
-        return self._place(Row(record.line, record.raw, list(record.values)), column)
+        return self._place(CsvRow(record.line, record.raw, list(record.values)), column)
 
-    def _place(self, row: Row, column: int) -> Place:
+    def _place(self, row: CsvRow, column: int) -> Place:
         if not self.dialect.quoted or '"' not in row.raw:
             before = sum(len(field) + len(self.dialect.delimiter) for field in row.fields[:column])
             return Place(self.path, row.line, before + 1)

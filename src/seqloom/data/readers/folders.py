@@ -15,7 +15,7 @@ from typing import NamedTuple
 from seqloom.config.data import ReadingConfig
 from seqloom.data.problems import Ledger, Place, counted
 from seqloom.data.readers.text import whole_text
-from seqloom.data.tables import Record, Table
+from seqloom.data.values import Record, Table
 
 PARTS = {"train": "train", "dev": "dev", "valid": "dev", "validation": "dev", "val": "dev", "test": "test"}
 TEXT_SUFFIXES = (".txt", ".txt.gz", ".txt.xz")

@@ -21,9 +21,9 @@ from typing import Any, NamedTuple, NoReturn
 import msgspec
 
 from seqloom.config.data import ReadingConfig
-from seqloom.data.opening.blocks import blocks_of
 from seqloom.data.problems import Ledger, Place
-from seqloom.data.tables import Record, Table
+from seqloom.data.readers.passages import blocks_of
+from seqloom.data.values import Record, Table
 
 DEPTH = 32  # objects and lists within one another, the line's own object being the first
 AROUND = 20  # characters shown on either side of a mistake

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import NoReturn
 
 from seqloom.config.data import ReadingConfig
-from seqloom.data.opening.blocks import lines_of, require_regular
 from seqloom.data.problems import Ledger, Place, counted
-from seqloom.data.tables import Record, Table
+from seqloom.data.readers.files import require_regular
+from seqloom.data.readers.passages import lines_of
+from seqloom.data.values import Record, Table
 
 SIDES = ("source", "target")
 

@@ -11,9 +11,9 @@ from typing import Any, NoReturn
 import numpy as np
 
 from seqloom.config.data import ReadingConfig
-from seqloom.data.opening.blocks import require_magic, require_regular
 from seqloom.data.problems import Ledger, Place
-from seqloom.data.tables import Record, Table
+from seqloom.data.readers.files import require_magic, require_regular
+from seqloom.data.values import Record, Table
 from seqloom.errors import needing
 
 BATCH = 1_024  # rows in memory at a time

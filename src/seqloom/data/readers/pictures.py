@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from seqloom.config.data import ReadingConfig
-from seqloom.data.opening.files import is_file
 from seqloom.data.problems import Ledger, Place
+from seqloom.data.readers.files import is_file
 from seqloom.data.readers.folders import ClassFile, class_files
-from seqloom.data.tables import Record, Table
+from seqloom.data.values import Record, Table
 from seqloom.errors import needing
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 import unicodedata
 from collections.abc import Iterator
 
-from seqloom.figures.words import ELLIPSIS, columns, visible
+from seqloom.report.figures.labels import ELLIPSIS, columns, visible
 
 JOINER = "\u200d"
 LONGEST_CLUSTER = 64  # characters; what is longer may be cut

@@ -3,14 +3,14 @@
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from seqloom.data.checks import Checks
+from seqloom.data.checks.check import Checks
 from seqloom.data.problems import Ledger, Problem, Severity
 from seqloom.errors import RejectedError
 
 GRAVEST_FIRST: tuple[Severity, ...] = ("reject", "warn", "note")
 
 
-class Sample(NamedTuple):
+class FindingSample(NamedTuple):
     """One case of a finding: where, what, and the cure."""
 
     place: str
@@ -18,15 +18,15 @@ class Sample(NamedTuple):
     fix: str = ""
 
 
-class Finding(NamedTuple):
+class DataFinding(NamedTuple):
     """One kind of finding: how many rows it concerns, and the first cases."""
 
     severity: Severity
     code: str
     rows: int  # 0 where it concerns the whole
-    samples: tuple[Sample, ...]
+    samples: tuple[FindingSample, ...]
 
-    def shown(self, count: int) -> tuple[list[Sample], list[Sample]]:
+    def shown(self, count: int) -> tuple[list[FindingSample], list[FindingSample]]:
         """The samples that are shown and the rest: the first `count`, and the first of every further cure.
 
         A cure is told once, behind the last of the neighbours that have it.
@@ -42,33 +42,33 @@ class Finding(NamedTuple):
         ], rest
 
 
-def refusals(checks: Checks, ledger: Ledger) -> list[Finding]:
+def refusals(checks: Checks, ledger: Ledger) -> list[DataFinding]:
     """What the checks refuse; what they only warn of is written into the ledger."""
     return [finding for check in checks.checks if (finding := _refusal(check.finish, ledger))]
 
 
-def gravest_first(found: Iterable[Finding]) -> tuple[Finding, ...]:
+def gravest_first(found: Iterable[DataFinding]) -> tuple[DataFinding, ...]:
     """The findings in the order in which people should read them."""
     return tuple(sorted(found, key=lambda finding: GRAVEST_FIRST.index(finding.severity)))
 
 
-def told(ledger: Ledger) -> tuple[Finding, ...]:
+def told(ledger: Ledger) -> tuple[DataFinding, ...]:
     """What stands in a ledger: bad rows, warnings and notes, in the order in which they came up."""
     found = []
     severity: Severity = "warn" if ledger.bad_rows.skip else "reject"
     for code in dict.fromkeys(problem.code for problem in ledger.refused):
         cases = [problem for problem in ledger.refused if problem.code == code]
-        found.append(Finding(severity, code, ledger.counts[code], _samples(cases)))
+        found.append(DataFinding(severity, code, ledger.counts[code], _samples(cases)))
     for code, count, problems in ledger.warnings():
-        found.append(Finding(problems[0].severity, code, count, _samples(problems)))
+        found.append(DataFinding(problems[0].severity, code, count, _samples(problems)))
     return tuple(found)
 
 
-def _samples(problems: list[Problem]) -> tuple[Sample, ...]:
-    return tuple(Sample(str(problem.place), problem.text, problem.fix) for problem in problems)
+def _samples(problems: list[Problem]) -> tuple[FindingSample, ...]:
+    return tuple(FindingSample(str(problem.place), problem.text, problem.fix) for problem in problems)
 
 
-def _refusal(finish: Callable[[Ledger], None], ledger: Ledger) -> Finding | None:
+def _refusal(finish: Callable[[Ledger], None], ledger: Ledger) -> DataFinding | None:
     """What a check refuses, if it does; its message has the form `place: code: text. Fix: ...`."""
     try:
         finish(ledger)
@@ -77,5 +77,5 @@ def _refusal(finish: Callable[[Ledger], None], ledger: Ledger) -> Finding | None
         line = error.problem.split("\n")[len(error.codes) - 1]
         place, _, rest = line.partition(f": {code}: ")
         text, _, fix = rest.partition(" Fix: ")
-        return Finding("reject", code, 0, (Sample(place, text, fix),))
+        return DataFinding("reject", code, 0, (FindingSample(place, text, fix),))
     return None

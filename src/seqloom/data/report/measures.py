@@ -7,16 +7,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from seqloom.data.checks import Block
-from seqloom.data.examples import Example
-from seqloom.data.schema import Schema, in_order
-from seqloom.figures.axis import linear_axis
+from seqloom.data.checks.blocks import ExampleBlock
+from seqloom.data.schema import Example, Schema, in_order
+from seqloom.report.figures.axis import linear_axis
 
 MOST_BINS = 12
 TAIL = 0.99  # the first and the last bin of a histogram also hold what is beyond this quantile on either side
 
 
-class Summary(NamedTuple):
+class NumberSummary(NamedTuple):
     """Five numbers about a part."""
 
     part: str
@@ -27,20 +26,20 @@ class Summary(NamedTuple):
     most: float
 
 
-class Bin(NamedTuple):
+class HistogramBin(NamedTuple):
     """A bin of a histogram: one value, or all from `low` to `high`; of whole numbers `high` is the last one in it."""
 
     low: float
     high: float | None  # None where it has no end
 
 
-class Measure(NamedTuple):
+class ColumnMeasure(NamedTuple):
     """A length or value: its summary and its histogram for each part."""
 
     name: str
     whole: bool  # all values are whole numbers
-    summaries: tuple[Summary, ...]
-    bins: tuple[Bin, ...]
+    summaries: tuple[NumberSummary, ...]
+    bins: tuple[HistogramBin, ...]
     counts: tuple[tuple[int, ...], ...]  # of each part, of each bin
 
 
@@ -63,7 +62,7 @@ class Measures:
     def see(self, part: str, examples: Sequence[Example]) -> None:
         """Count and measure further examples."""
         self.rows[part] += len(examples)
-        block = Block(part, examples, self._schema)
+        block = ExampleBlock(part, examples, self._schema)
         for name, values in _measured(block).items():
             self._values.setdefault(name, {}).setdefault(part, []).append(values)
         if self._schema.target in ("label", "labels", "tags"):
@@ -78,7 +77,7 @@ class Measures:
         counts = [LabelCount(label, tuple(of[label] for of in by_part.values())) for label in labels]
         return tuple(sorted(counts, key=lambda entry: tuple(-count for count in entry.counts)))
 
-    def finish(self, symbols: Mapping[str, np.ndarray]) -> tuple[Measure, ...]:
+    def finish(self, symbols: Mapping[str, np.ndarray]) -> tuple[ColumnMeasure, ...]:
         """All measures; with the lengths of the encoded inputs, those too."""
         values = {name: {part: np.concatenate(some) for part, some in of.items()} for name, of in self._values.items()}
         if symbols:
@@ -87,7 +86,7 @@ class Measures:
         return tuple(_measure(name, of) for name, of in known.items() if of)
 
 
-def _measured(block: Block) -> dict[str, np.ndarray]:
+def _measured(block: ExampleBlock) -> dict[str, np.ndarray]:
     """The values of each measure that makes sense for these examples."""
     found: dict[str, np.ndarray] = {}
     inputs = [example.input for example in block.examples]
@@ -113,24 +112,26 @@ def _lengths(rows: Sequence[Sequence[object]]) -> np.ndarray:
     return np.fromiter(map(len, rows), np.int32, len(rows))
 
 
-def _measure(name: str, parts: Mapping[str, np.ndarray]) -> Measure:
+def _measure(name: str, parts: Mapping[str, np.ndarray]) -> ColumnMeasure:
     summaries = tuple(_summary(part, values) for part, values in parts.items())
     every = np.concatenate(list(parts.values()))
     whole = bool(np.all(every == np.round(every)))
     bins = _bins(every, whole)
     edges = [*(one.low for one in bins), np.inf]
     counts = tuple(tuple(np.histogram(values, edges)[0].tolist()) for values in parts.values())
-    return Measure(name, whole, summaries, bins, counts)
+    return ColumnMeasure(name, whole, summaries, bins, counts)
 
 
-def _summary(part: str, values: np.ndarray) -> Summary:
+def _summary(part: str, values: np.ndarray) -> NumberSummary:
     middle, most = np.quantile(values, [0.5, 0.95])
-    return Summary(part, values.min().item(), middle.item(), values.mean().item(), most.item(), values.max().item())
+    return NumberSummary(
+        part, values.min().item(), middle.item(), values.mean().item(), most.item(), values.max().item()
+    )
 
 
-def _bins(values: np.ndarray, whole: bool) -> tuple[Bin, ...]:
+def _bins(values: np.ndarray, whole: bool) -> tuple[HistogramBin, ...]:
     alone = _values_alone(values, whole)
-    return tuple(Bin(value, value) for value in alone) if alone else _ranges(values, whole)
+    return tuple(HistogramBin(value, value) for value in alone) if alone else _ranges(values, whole)
 
 
 def _values_alone(values: np.ndarray, whole: bool) -> list[float]:
@@ -143,14 +144,15 @@ def _values_alone(values: np.ndarray, whole: bool) -> list[float]:
     return list(map(float, different))
 
 
-def _ranges(values: np.ndarray, whole: bool) -> tuple[Bin, ...]:
+def _ranges(values: np.ndarray, whole: bool) -> tuple[HistogramBin, ...]:
     """Bins between round numbers: the first begins at the least value, and the last may have no end."""
     ticks = _ticks(values, 1.0 if whole else 0.0)
     least, most = float(values.min()), float(values.max())
     lows = [least, *(tick for tick in ticks[:-1] if tick > least)]
     highs = [*lows[1:], None if most >= ticks[-1] else ticks[-1]]
     return tuple(
-        Bin(low, high - 1 if whole and high is not None else high) for low, high in zip(lows, highs, strict=True)
+        HistogramBin(low, high - 1 if whole and high is not None else high)
+        for low, high in zip(lows, highs, strict=True)
     )
 
 

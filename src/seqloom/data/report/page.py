@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from seqloom.data.checks.duplicates import Twins
 from seqloom.data.report.excerpts import excerpt
-from seqloom.data.report.findings import Finding, Sample
-from seqloom.data.report.measures import LabelCount, Measure
+from seqloom.data.report.findings import DataFinding, FindingSample
+from seqloom.data.report.measures import ColumnMeasure, LabelCount
 from seqloom.data.report.words import (
     VERDICTS,
     bin_names,
@@ -28,8 +28,8 @@ from seqloom.data.report.words import (
     twins_said,
     verdict_said,
 )
-from seqloom.figures import Bars
-from seqloom.figures.markup import Markup, tag, together
+from seqloom.report.figures.bars import Bars
+from seqloom.report.figures.markup import Markup, tag, together
 
 if TYPE_CHECKING:
     from seqloom.data.report.report import DataReport
@@ -123,7 +123,7 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[Markup]], classes: Sequ
     return tag("div", tag("table", tag("thead", head), tag("tbody", *lines)), class_="scroll")
 
 
-def _findings(found: Sequence[Finding]) -> list[Markup]:
+def _findings(found: Sequence[DataFinding]) -> list[Markup]:
     rows = [
         [
             together([tag("i", Markup(""), class_=f"dot {one.severity}"), tag("code", one.code)]),
@@ -135,13 +135,13 @@ def _findings(found: Sequence[Finding]) -> list[Markup]:
     return [_table(["finding", "rows", "cases"], rows, ["name", "number", "wide"])] if rows else []
 
 
-def _sample(sample: Sample) -> Markup:
+def _sample(sample: FindingSample) -> Markup:
     place = [tag("code", isolate(sample.place, LONGEST_TEXT)), Markup(" ")] if sample.place else []
     fix = [tag("p", f"Fix: {sample.fix}", class_="fix")] if sample.fix else []
     return together([tag("p", *place, isolate(sample.text, 2 * LONGEST_TEXT)), *fix])
 
 
-def _more(samples: Sequence[Sample]) -> list[Markup]:
+def _more(samples: Sequence[FindingSample]) -> list[Markup]:
     if not samples:
         return []
     cases = [_sample(sample._replace(fix="")) for sample in samples]
@@ -172,7 +172,7 @@ def _label(entry: LabelCount, largest: int, totals: Sequence[int]) -> list[Marku
     return [tag("bdi", label_shown(entry.label, LONGEST_LABEL)), track, *counts]
 
 
-def _measure(measure: Measure) -> list[Markup]:
+def _measure(measure: ColumnMeasure) -> list[Markup]:
     heads = ["", "least", "median", "mean", "95 %", "most"]
     rows = [
         [isolate(summary.part, LONGEST_LABEL), *(together([number(value)]) for value in summary[1:])]

@@ -11,31 +11,30 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from seqloom.config.data import Task
-from seqloom.data.checks import Checks
-from seqloom.data.checks.duplicates import Duplicates, DuplicateSearch
-from seqloom.data.examples import Example
+from seqloom.data.checks.check import Checks
+from seqloom.data.checks.duplicates import DuplicateRows, DuplicateSearch
 from seqloom.data.problems import Ledger
-from seqloom.data.report.findings import Finding, gravest_first, refusals, told
-from seqloom.data.report.measures import LabelCount, Measure, Measures
+from seqloom.data.report.findings import DataFinding, gravest_first, refusals, told
+from seqloom.data.report.measures import ColumnMeasure, LabelCount, Measures
 from seqloom.data.report.page import RULES, body, framed
 from seqloom.data.report.terminal import written
-from seqloom.data.schema import InputKind, Schema, TargetKind, in_order
+from seqloom.data.schema import Example, InputKind, Schema, TargetKind, in_order
 from seqloom.errors import DataError
-from seqloom.figures.page import document
+from seqloom.report.figures.page import document
 
 FORMAT = 1  # of the plain values
 
 Verdict = Literal["refused", "warned", "fine"]
 
 
-class Columns(NamedTuple):
+class ReportColumns(NamedTuple):
     """The names of the columns that were read."""
 
     input: tuple[str, ...] = ()
     target: tuple[str, ...] = ()
 
 
-class Part(NamedTuple):
+class PartReport(NamedTuple):
     """A part and how many rows it has."""
 
     name: str
@@ -59,14 +58,14 @@ class DataReport:
     task: Task
     input: InputKind
     target: TargetKind
-    columns: Columns
-    parts: tuple[Part, ...]
+    columns: ReportColumns
+    parts: tuple[PartReport, ...]
     inferred: tuple[str, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[DataFinding, ...]
     skipped: int  # bad rows
     labels: tuple[LabelCount, ...]  # the most frequent first
-    measures: tuple[Measure, ...]
-    duplicates: Duplicates
+    measures: tuple[ColumnMeasure, ...]
+    duplicates: DuplicateRows
     batching: Batching | None
 
     @property
@@ -109,8 +108,8 @@ class Reporter:
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
         self._checks, self._search, self._measures = Checks(schema), DuplicateSearch(), Measures(schema)
-        self._refused: list[Finding] = []
-        self._duplicates = Duplicates((), (), (), ())
+        self._refused: list[DataFinding] = []
+        self._duplicates = DuplicateRows((), (), (), ())
 
     def see(self, part: str, examples: Sequence[Example]) -> None:
         """Look at further examples of a part."""
@@ -128,7 +127,7 @@ class Reporter:
         name: str,
         ledger: Ledger,
         *,
-        columns: Columns = Columns(),  # noqa: B008  # an immutable value
+        columns: ReportColumns = ReportColumns(),  # noqa: B008  # an immutable value
         inferred: Sequence[str] = (),
         symbols: Mapping[str, np.ndarray] | None = None,
         batching: Batching | None = None,
@@ -142,7 +141,7 @@ class Reporter:
             input=self._schema.input,
             target=self._schema.target,
             columns=columns,
-            parts=tuple(Part(part, rows) for part, rows in in_order(self._measures.rows).items()),
+            parts=tuple(PartReport(part, rows) for part, rows in in_order(self._measures.rows).items()),
             inferred=tuple(inferred),
             findings=gravest_first([*self._refused, *told(ledger)]),
             skipped=ledger.skipped,

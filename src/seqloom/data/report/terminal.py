@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from seqloom.data.report.excerpts import excerpt
-from seqloom.data.report.findings import Finding
-from seqloom.data.report.measures import Measure
+from seqloom.data.report.findings import DataFinding
+from seqloom.data.report.measures import ColumnMeasure
 from seqloom.data.report.words import (
     VERDICTS,
     bin_names,
@@ -25,9 +25,9 @@ from seqloom.data.report.words import (
     verdict_said,
 )
 from seqloom.errors import DataError
-from seqloom.figures import Bars
-from seqloom.figures.colours import Colour, in_colour
-from seqloom.figures.words import cell, columns, isolated, visible, wrap
+from seqloom.report.figures.bars import Bars
+from seqloom.report.figures.colors import Colour, in_colour
+from seqloom.report.figures.labels import cell, columns, isolated, visible, wrap
 
 if TYPE_CHECKING:
     from seqloom.data.report.report import DataReport
@@ -93,7 +93,7 @@ def _head(report: "DataReport", width: int, colour: bool) -> list[str]:
     ]
 
 
-def _finding(finding: Finding, width: int, colour: bool) -> Iterator[str]:
+def _finding(finding: DataFinding, width: int, colour: bool) -> Iterator[str]:
     count = f" × {finding.rows:,}" if finding.rows > 1 else ""
     yield f"{_tinted(MARKS[finding.severity], finding.severity, colour)} {finding.code}{count}"
     for sample in finding.shown(MOST_SAMPLES)[0]:
@@ -127,7 +127,7 @@ def _bars(
     return figure.text(width, colour).split("\n")
 
 
-def _measure(measure: Measure, width: int, colour: bool) -> list[str]:
+def _measure(measure: ColumnMeasure, width: int, colour: bool) -> list[str]:
     rows = [[visible(summary.part), *map(number, summary[1:])] for summary in measure.summaries]
     table = _table(["", "least", "median", "mean", "95 %", "most"], rows, width)
     return [*table, "", *_bars(bin_names(measure), shares(measure.counts[0]), measure.summaries[0].part, width, colour)]

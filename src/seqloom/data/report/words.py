@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
-from seqloom.data.checks.duplicates import Duplicates, Leak, Repeats, Twins
+from seqloom.data.checks.duplicates import DuplicateRows, Leak, Repeats, Twins
 from seqloom.data.report.excerpts import excerpt, excerpt_from
-from seqloom.data.report.measures import Bin, Measure
+from seqloom.data.report.measures import ColumnMeasure, HistogramBin
 from seqloom.data.schema import TargetKind
-from seqloom.figures.axis import brief
-from seqloom.figures.words import visible
+from seqloom.report.figures.axis import brief
+from seqloom.report.figures.labels import visible
 
 if TYPE_CHECKING:
     from seqloom.data.report.report import DataReport
@@ -93,17 +93,17 @@ def labels_title(target: TargetKind) -> str:
     return "Tags" if target == "tags" else "Labels"
 
 
-def title_of(measure: Measure) -> str:
+def title_of(measure: ColumnMeasure) -> str:
     """The name of a measure as a heading."""
     return measure.name[0].upper() + measure.name[1:]
 
 
-def bin_names(measure: Measure) -> list[str]:
+def bin_names(measure: ColumnMeasure) -> list[str]:
     """The bins of a histogram in words: '3', '0–9', '-1 to 0', '20 and more'."""
     return [_bin_name(one, measure.whole) for one in measure.bins]
 
 
-def _bin_name(one: Bin, whole: bool) -> str:
+def _bin_name(one: HistogramBin, whole: bool) -> str:
     if one.high is None:
         return f"{number(one.low)} and more"
     if one.low == one.high:
@@ -133,7 +133,7 @@ class Repeated(NamedTuple):
     near: str
 
 
-def repeated(found: Duplicates) -> list[Repeated]:
+def repeated(found: DuplicateRows) -> list[Repeated]:
     """The lines of the table of duplicates: inside the parts, then between them."""
     inside: list[tuple[str, Repeats | Leak]] = [(one.part, one) for one in found.repeats]
     between: list[tuple[str, Repeats | Leak]] = [(f"{one.second} in {one.first}", one) for one in found.leaks]
@@ -143,7 +143,7 @@ def repeated(found: Duplicates) -> list[Repeated]:
     ]
 
 
-def sampled_said(found: Duplicates) -> str:
+def sampled_said(found: DuplicateRows) -> str:
     """Which parts were too large to compare all of their rows; '' if none was."""
     parts = [f"{one.compared:,} of {one.rows:,} rows of {one.part}" for one in found.repeats if one.compared < one.rows]
     return f"Near twins were looked for in a sample: {', '.join(parts)}." if parts else ""
@@ -155,7 +155,7 @@ def leak_said(leak: Leak) -> str:
     return f"of {leak.second} is in {leak.first} too{nearly}"
 
 
-def samples_of(found: Duplicates) -> dict[str, list[Twins]]:
+def samples_of(found: DuplicateRows) -> dict[str, list[Twins]]:
     """Samples under their titles, one of each group of equal and near texts."""
     between = [twins for leak in found.leaks for twins in leak.samples]
     kinds = {"between parts": between, "near twins": found.near, "repeated": found.exact}

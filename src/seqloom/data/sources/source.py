@@ -36,7 +36,7 @@ class SourceFile(NamedTuple):
 Files = tuple[SourceFile, ...]  # two for parallel text, otherwise one
 
 
-class Source(NamedTuple):
+class NamedSource(NamedTuple):
     """A named set. `files` are by part (train, dev, test); a set without a task has tables by other names."""
 
     name: str

@@ -6,9 +6,13 @@ One digit of every expression is reached through sums and differences alone. It 
 uniform as well, whatever stands around it: the classes are balanced, and every other digit leaves all of them open.
 """
 
+from statistics import median
+
+import numpy as np
+
 from seqloom.data.schema import Schema
-from seqloom.data.synthetic.draws import Draws
-from seqloom.data.synthetic.sets import Drawn, Parameter, Sizes, SyntheticSet
+from seqloom.data.synthetic.random_draws import RandomDraws
+from seqloom.data.synthetic.set import DrawnExample, Parameter, Sizes, SyntheticSet
 
 LABELS = tuple("0123456789")
 
@@ -20,7 +24,7 @@ class _Term:
         self.tokens, self.value = tokens, value
 
 
-def _digit(draws: Draws) -> _Term:
+def _digit(draws: RandomDraws) -> _Term:
     value = draws.below(10)
     return _Term([str(value)], value)
 
@@ -34,7 +38,7 @@ def _bracketed(term: _Term) -> list[str]:
     return term.tokens if len(term.tokens) == 1 else ["(", *term.tokens, ")"]
 
 
-def _any(draws: Draws, operators: int) -> _Term:
+def _any(draws: RandomDraws, operators: int) -> _Term:
     """An expression with so many operators of any kind."""
     if not operators:
         return _digit(draws)
@@ -42,7 +46,7 @@ def _any(draws: Draws, operators: int) -> _Term:
     return _joined(_any(draws, left), draws.pick("+-*"), _any(draws, operators - 1 - left))
 
 
-def _open(draws: Draws, operators: int) -> _Term:
+def _open(draws: RandomDraws, operators: int) -> _Term:
     """An expression with so many operators whose value is uniform modulo 10."""
     if not operators:
         return _digit(draws)
@@ -51,10 +55,10 @@ def _open(draws: Draws, operators: int) -> _Term:
     return _joined(terms[0], draws.pick("+-"), terms[1])
 
 
-def _draw(draws: Draws, operators: int) -> Drawn:
+def _draw(draws: RandomDraws, operators: int) -> DrawnExample:
     term = _open(draws, draws.between(1, operators))
     text = " ".join(term.tokens)
-    return Drawn(text, ((text, LABELS[term.value]),))
+    return DrawnExample(text, ((text, LABELS[term.value]),))
 
 
 ARITHMETIC = SyntheticSet(
@@ -64,4 +68,132 @@ ARITHMETIC = SyntheticSet(
     draw=_draw,
     sizes=Sizes(20_000, 1_000, 1_000),
     parameters={"operators": Parameter(4, 3, 100)},
+)
+
+
+# -----------------------------------------------------------------------------
+# Adding: the sum of two marked numbers in a long row of numbers.
+#
+# Hochreiter and Schmidhuber 1997, in the form of Bai et al. 2018: `length` steps of two channels; the first is uniform
+# on [0, 1), the second is 0 but for a 1 at two different steps. The marks are drawn over the whole length (other papers
+# put one into each half). The target is the sum of the two marked numbers; the loss is the mean squared error, and
+# whoever always answers 1 has 1/6.
+# -----------------------------------------------------------------------------
+
+
+def _draw_sum(draws: RandomDraws, length: int) -> DrawnExample:
+    steps = np.zeros((length, 2), np.float32)
+    steps[:, 0] = draws.reals(length)
+    one = draws.below(length)
+    other = (one + 1 + draws.below(length - 1)) % length
+    steps[[one, other], 1] = 1
+    return DrawnExample(steps.astype("<f4").tobytes(), ((steps, (float(steps[one, 0]) + float(steps[other, 0]),)),))
+
+
+ADDING = SyntheticSet(
+    name="adding",
+    schema=Schema("vectors", "numbers"),
+    description="the sum of the two marked numbers of a long row",
+    draw=_draw_sum,
+    sizes=Sizes(50_000, 1_000, 1_000),
+    parameters={"length": Parameter(600, 2, 100_000)},
+)
+
+
+# -----------------------------------------------------------------------------
+# ListOps: nested lists of digits and operations, and their value (Nangia and Bowman 2018).
+#
+#     [MAX 4 [SM 7 8 X 3 X  ->  5
+#
+# `listops` is the task of Long Range Arena (Tay et al. 2021). A tree grows from depth 1: at a depth below 10 a node is
+# an operator with probability 1/4 and otherwise a digit, at depth 10 always a digit; an operator is MIN, MAX, MED (the
+# median, rounded down) or SM (the sum modulo 10) with 2 to 10 arguments. Digits count 1 and operators 2, and only trees
+# of more than 500 and fewer than 2,000 are kept, none twice. The text is what its models read: round brackets dropped,
+# "]" renamed "X". Its cut to 2,000 tokens cuts nothing, as a token is what the length counts. Labels are as they fall.
+#
+# `listops_small` is the same with lengths 20 to 100 and a depth of 4, to be quick.
+# -----------------------------------------------------------------------------
+
+OPERATORS = ("MIN", "MAX", "MED", "SM")
+OPENING = tuple(f"[{operator}" for operator in OPERATORS)
+MOST_ARGUMENTS, CLOSING = 10, "X"
+
+
+def apply(operator: str, values: list[int]) -> int:
+    """The value of an operation.
+
+    >>> [apply(operator, [9, 4, 8, 1]) for operator in OPERATORS]
+    [1, 9, 6, 2]
+    """
+    if operator == "MED":
+        return int(median(values))
+    if operator == "SM":
+        return sum(values) % 10
+    return min(values) if operator == "MIN" else max(values)
+
+
+def evaluate(tokens: list[str]) -> int:
+    """The value of a list.
+
+    >>> evaluate("[MAX 4 [SM 7 8 X 3 X".split())
+    5
+    """
+    waiting: list[tuple[str, list[int]]] = [("MAX", [])]  # the operations that are open; the outermost is the answer's
+    for token in tokens:
+        if token.startswith("["):
+            waiting.append((token[1:], []))
+        else:
+            value = apply(*waiting.pop()) if token == CLOSING else int(token)
+            waiting[-1][1].append(value)
+    return apply(*waiting[0])
+
+
+def _tree(draws: RandomDraws, depth: int, enough: int) -> list[str]:
+    """The tokens of a tree of at most so many levels; one that has grown to `enough` is not finished."""
+    tokens: list[str] = []
+    missing = [1]  # arguments of the operators that are open, below the root itself
+    while missing and len(tokens) < enough:
+        if not missing[-1]:
+            missing.pop()
+            tokens += [CLOSING] if missing else []
+            continue
+        missing[-1] -= 1
+        node = draws.below(40)
+        if node < 30 or len(missing) == depth:
+            tokens.append(LABELS[node % 10])
+        else:  # a quarter of the nodes
+            tokens.append(OPENING[draws.below(4)])
+            missing.append(draws.between(2, MOST_ARGUMENTS))
+    return tokens
+
+
+def _draw_lists(draws: RandomDraws, more_than: int, fewer_than: int, depth: int) -> DrawnExample:
+    tokens: list[str] = []
+    while not more_than < len(tokens) < fewer_than:
+        tokens = _tree(draws, depth, fewer_than)
+    text = " ".join(tokens)
+    return DrawnExample(text, ((text, LABELS[evaluate(tokens)]),))
+
+
+LISTOPS = SyntheticSet(
+    name="listops",
+    schema=Schema("text", "label", LABELS),
+    description="the value of long nested lists: the task of Long Range Arena",
+    draw=_draw_lists,
+    sizes=Sizes(96_000, 2_000, 2_000),
+    parameters={
+        "more_than": Parameter(500, 0, 10_000),
+        "fewer_than": Parameter(2_000, 20, 20_000),
+        "depth": Parameter(10, 3, 50),
+    },
+)
+LISTOPS_SMALL = LISTOPS._replace(
+    name="listops_small",
+    description="the value of nested lists of 20 to 100 tokens",
+    sizes=Sizes(20_000, 1_000, 1_000),
+    parameters={
+        "more_than": Parameter(19, 0, 10_000),
+        "fewer_than": Parameter(101, 20, 20_000),
+        "depth": Parameter(4, 3, 50),
+    },
 )

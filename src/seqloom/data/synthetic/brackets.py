@@ -8,14 +8,14 @@ for what was opened, however long ago, tells them apart.
 """
 
 from seqloom.data.schema import Schema
-from seqloom.data.synthetic.draws import Draws
-from seqloom.data.synthetic.sets import Drawn, Parameter, Sizes, SyntheticSet
+from seqloom.data.synthetic.random_draws import RandomDraws
+from seqloom.data.synthetic.set import DrawnExample, Parameter, Sizes, SyntheticSet
 
 LABELS = ("broken", "balanced")
 OPENING, CLOSING = ("(", "[", "{"), (")", "]", "}")
 
 
-def _balanced(draws: Draws, pairs: int) -> list[str]:
+def _balanced(draws: RandomDraws, pairs: int) -> list[str]:
     """A balanced string: where both are possible, opening and closing are equally likely."""
     string: list[str] = []
     waiting: list[int] = []
@@ -30,7 +30,7 @@ def _balanced(draws: Draws, pairs: int) -> list[str]:
     return string
 
 
-def _broken(draws: Draws, string: list[str]) -> list[str] | None:
+def _broken(draws: RandomDraws, string: list[str]) -> list[str] | None:
     """The string with two closing brackets exchanged; None if all of them are of one kind."""
     closing = [at for at, bracket in enumerate(string) if bracket in CLOSING]
     one = draws.pick(closing)
@@ -43,13 +43,13 @@ def _broken(draws: Draws, string: list[str]) -> list[str] | None:
     return changed
 
 
-def _draw(draws: Draws, length: int) -> Drawn:
+def _draw(draws: RandomDraws, length: int) -> DrawnExample:
     string = _balanced(draws, length // 2)
     while (broken := _broken(draws, string)) is None:
         string = _balanced(draws, length // 2)
     rows = [(" ".join(broken), LABELS[0]), (" ".join(string), LABELS[1])]
     key = "".join("." if bracket in CLOSING else bracket for bracket in string)  # the same for both
-    return Drawn(key, tuple(draws.mixed(rows)))
+    return DrawnExample(key, tuple(draws.mixed(rows)))
 
 
 BRACKETS = SyntheticSet(

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from datetime import date
 
 from seqloom.data.schema import Schema
-from seqloom.data.synthetic.draws import Draws
-from seqloom.data.synthetic.sets import Drawn, Sizes, SyntheticSet
+from seqloom.data.synthetic.random_draws import RandomDraws
+from seqloom.data.synthetic.set import DrawnExample, Sizes, SyntheticSet
 
 FIRST_YEAR, LAST_YEAR = 1900, 2099
 MONTHS = (
@@ -83,11 +83,11 @@ def spell(day: date, form: str) -> str:
     )
 
 
-def _draw(draws: Draws) -> Drawn:
+def _draw(draws: RandomDraws) -> DrawnExample:
     first, last = date(FIRST_YEAR, 1, 1).toordinal(), date(LAST_YEAR, 12, 31).toordinal()
     day = date.fromordinal(draws.between(first, last))
     text = draws.pick(CASES)(spell(day, draws.pick(FORMS)))
-    return Drawn(text.lower(), ((text, day.isoformat()),))
+    return DrawnExample(text.lower(), ((text, day.isoformat()),))
 
 
 DATES = SyntheticSet(

@@ -18,8 +18,8 @@ from typing import NamedTuple
 import numpy as np
 
 from seqloom.data.schema import Schema
-from seqloom.data.synthetic.draws import Draws
-from seqloom.data.synthetic.sets import Drawn, Sizes, SyntheticSet
+from seqloom.data.synthetic.random_draws import RandomDraws
+from seqloom.data.synthetic.set import DrawnExample, Sizes, SyntheticSet
 
 SENTENCES = 3  # in each text
 START = "Sentence"
@@ -146,7 +146,7 @@ def _add(total: dict[int, float], more: dict[int, float], weight: float) -> None
         total[end] = total.get(end, 0.0) + weight * chance
 
 
-def _grow(draws: Draws, symbol: str, words: list[str]) -> None:
+def _grow(draws: RandomDraws, symbol: str, words: list[str]) -> None:
     if symbol not in RULES:
         words.append(symbol)
         return
@@ -162,12 +162,12 @@ def _chosen(hundredth: int, rules: tuple[Rule, ...]) -> tuple[str, ...]:
     raise AssertionError("the rules of a symbol make a hundred")
 
 
-def _draw(draws: Draws) -> Drawn:
+def _draw(draws: RandomDraws) -> DrawnExample:
     words: list[str] = []
     for _ in range(SENTENCES):
         _grow(draws, START, words)
     text = " ".join(words)
-    return Drawn(text, ((text, None),))
+    return DrawnExample(text, ((text, None),))
 
 
 GRAMMAR = SyntheticSet(

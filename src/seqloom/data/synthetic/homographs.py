@@ -7,8 +7,8 @@ sense of a word is used in sentences of the same build, so the build does not gi
 from typing import NamedTuple
 
 from seqloom.data.schema import Schema
-from seqloom.data.synthetic.draws import Draws
-from seqloom.data.synthetic.sets import Drawn, Sizes, SyntheticSet
+from seqloom.data.synthetic.random_draws import RandomDraws
+from seqloom.data.synthetic.set import DrawnExample, Sizes, SyntheticSet
 
 
 class Sense(NamedTuple):
@@ -168,7 +168,7 @@ SENSES = (
 LABELS = tuple(sense.label for sense in SENSES)
 
 
-def _draw(draws: Draws) -> Drawn:
+def _draw(draws: RandomDraws) -> DrawnExample:
     sense = draws.pick(SENSES)
     persian = not sense.label.isascii()
     frame = draws.pick(PERSIAN_FRAMES if persian else ENGLISH_FRAMES)
@@ -178,7 +178,7 @@ def _draw(draws: Draws) -> Drawn:
         deed=draws.pick(sense.deeds),
         around=draws.pick(sense.surroundings),
     )
-    return Drawn(text, ((text, sense.label),))
+    return DrawnExample(text, ((text, sense.label),))
 
 
 HOMOGRAPHS = SyntheticSet(

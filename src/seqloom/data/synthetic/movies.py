@@ -10,10 +10,9 @@ of words does not do.
 
 from collections.abc import Callable
 
-from seqloom.data.examples import Words
-from seqloom.data.schema import Schema
-from seqloom.data.synthetic.draws import Draws, fingerprint, part_of
-from seqloom.data.synthetic.sets import Drawn, Sizes, SyntheticSet
+from seqloom.data.schema import Schema, Words
+from seqloom.data.synthetic.random_draws import RandomDraws, fingerprint, part_of
+from seqloom.data.synthetic.set import DrawnExample, Sizes, SyntheticSet
 
 TAGS = ("O", "B-TITLE", "I-TITLE", "B-PERSON", "I-PERSON")
 GIVEN = (
@@ -79,11 +78,11 @@ FRAMES = (
 )
 
 
-def _person(draws: Draws) -> list[str]:
+def _person(draws: RandomDraws) -> list[str]:
     return [draws.pick(GIVEN), draws.pick(FAMILY)]
 
 
-def _title(draws: Draws) -> list[str]:
+def _title(draws: RandomDraws) -> list[str]:
     form = draws.below(5)
     if form < 2:
         return ["the", draws.pick(LIKENESSES), draws.pick(THINGS)]
@@ -94,21 +93,21 @@ def _title(draws: Draws) -> list[str]:
     return ["a", draws.pick(THINGS), "for", draws.pick(GIVEN)]
 
 
-_ENTITIES: dict[str, tuple[str, Callable[[Draws], list[str]]]] = {
+_ENTITIES: dict[str, tuple[str, Callable[[RandomDraws], list[str]]]] = {
     "{title}": ("TITLE", _title),
     "{person}": ("PERSON", _person),
 }
 _WORDS = {"{likeness}": LIKENESSES, "{thing}": THINGS}
 
 
-def _entity(draws: Draws, compose: Callable[[Draws], list[str]]) -> list[str]:
+def _entity(draws: RandomDraws, compose: Callable[[RandomDraws], list[str]]) -> list[str]:
     """A composition that belongs to the part being drawn."""
     while part_of(fingerprint(" ".join(words := compose(draws)))) != draws.part:
         pass
     return words
 
 
-def _draw(draws: Draws) -> Drawn:
+def _draw(draws: RandomDraws) -> DrawnExample:
     words: list[str] = []
     tags: list[str] = []
     for slot in draws.pick(FRAMES).split(" "):
@@ -121,7 +120,7 @@ def _draw(draws: Draws) -> Drawn:
             words.append(draws.pick(_WORDS[slot]) if slot in _WORDS else slot)
             tags.append("O")
     given = Words.join(words)
-    return Drawn(given.text, ((given, tuple(tags)),))
+    return DrawnExample(given.text, ((given, tuple(tags)),))
 
 
 MOVIES = SyntheticSet(

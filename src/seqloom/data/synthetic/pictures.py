@@ -5,8 +5,8 @@ from collections.abc import Callable
 import numpy as np
 
 from seqloom.data.schema import Schema
-from seqloom.data.synthetic.draws import Draws
-from seqloom.data.synthetic.sets import Drawn, Sizes, SyntheticSet
+from seqloom.data.synthetic.random_draws import RandomDraws
+from seqloom.data.synthetic.set import DrawnExample, Sizes, SyntheticSet
 
 LABELS = ("disc", "ring", "square", "cross", "saltire", "triangle")
 SIDE, LEAST_RADIUS, MOST_RADIUS = 16, 3, 6
@@ -27,7 +27,7 @@ def _shape(label: str, y: np.ndarray, x: np.ndarray, radius: int) -> np.ndarray:
     return inside[label]()
 
 
-def _draw(draws: Draws) -> Drawn:
+def _draw(draws: RandomDraws) -> DrawnExample:
     label, radius = draws.pick(LABELS), draws.between(LEAST_RADIUS, MOST_RADIUS)
     down, right = (draws.between(radius, SIDE - 1 - radius) for _ in range(2))
     steps = np.arange(SIDE, dtype=np.float32)
@@ -35,7 +35,7 @@ def _draw(draws: Draws) -> Drawn:
     brightness = 0.4 + 0.25 * draws.reals(1)
     noise = NOISE / 255 * draws.bytes(SIDE * SIDE).reshape(SIDE, SIDE)
     picture = (shape * brightness + noise).astype(np.float32)[:, :, None]
-    return Drawn(picture.astype("<f4").tobytes(), ((picture, label),))
+    return DrawnExample(picture.astype("<f4").tobytes(), ((picture, label),))
 
 
 PICTURES = SyntheticSet(

@@ -7,8 +7,8 @@ is right half of the time, and no more.
 """
 
 from seqloom.data.schema import Schema
-from seqloom.data.synthetic.draws import Draws
-from seqloom.data.synthetic.sets import Drawn, Sizes, SyntheticSet
+from seqloom.data.synthetic.random_draws import RandomDraws
+from seqloom.data.synthetic.set import DrawnExample, Sizes, SyntheticSet
 
 LABELS = ("statement", "question")
 LIKENESSES = ("old", "young", "quiet", "clever", "tired", "cheerful", "tall", "famous", "hungry", "patient", "curious")
@@ -36,7 +36,7 @@ TIMES = ("", "today", "again", "this week", "at noon", "before dawn", "after lun
 OPENINGS = ("", "", "", "so", "well", "but", "and", "anyway")  # so that the first word does not tell
 
 
-def _draw(draws: Draws) -> Drawn:
+def _draw(draws: RandomDraws) -> DrawnExample:
     likeness = draws.pick(("", *LIKENESSES))
     subject = " ".join(filter(None, ("the", likeness, draws.pick(SUBJECTS))))
     first, _, second = draws.pick(VERBS).partition(" ")
@@ -45,7 +45,7 @@ def _draw(draws: Draws) -> Drawn:
     orders = ((subject, first), (first, subject))
     texts = [" ".join(filter(None, (opening, *order, *rest, time))) for order in orders]
     rows = draws.mixed(list(zip(texts, LABELS, strict=True)))
-    return Drawn(" ".join(sorted(texts[0].split(" "))), tuple(rows))
+    return DrawnExample(" ".join(sorted(texts[0].split(" "))), tuple(rows))
 
 
 QUESTIONS = SyntheticSet(

@@ -9,8 +9,8 @@ adjective of the verdict alone, and each kind of review occurs with both labels 
 """
 
 from seqloom.data.schema import Schema
-from seqloom.data.synthetic.draws import Draws
-from seqloom.data.synthetic.sets import Drawn, Sizes, SyntheticSet
+from seqloom.data.synthetic.random_draws import RandomDraws
+from seqloom.data.synthetic.set import DrawnExample, Sizes, SyntheticSet
 
 LABELS = ("negative", "positive")
 KIND = ("charming", "brilliant", "lovely", "gripping", "delightful", "clever", "moving", "superb", "witty", "graceful")
@@ -44,7 +44,7 @@ KEPT = ("and all of that is true", "and none of this is a joke", "as i told my a
 DENIED_IN_100, TAKEN_BACK_IN_100 = 20, 20
 
 
-def _draw(draws: Draws) -> Drawn:
+def _draw(draws: RandomDraws) -> DrawnExample:
     denied, taken_back = draws.chance(DENIED_IN_100), draws.chance(TAKEN_BACK_IN_100)
     verdict = draws.pick(DENIED if denied else OWN)
     aspects = draws.several(ASPECTS, 3)
@@ -63,7 +63,7 @@ def _draw(draws: Draws) -> Drawn:
         (skeleton.format(word=word), LABELS[kind ^ denied ^ taken_back])
         for kind, word in zip((True, False), words, strict=True)
     ]
-    return Drawn(_without_adjectives(skeleton), tuple(draws.mixed(rows)))
+    return DrawnExample(_without_adjectives(skeleton), tuple(draws.mixed(rows)))
 
 
 def _without_adjectives(text: str) -> str:

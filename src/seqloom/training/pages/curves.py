@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from seqloom.figures import Figure, Line, Series
-from seqloom.figures.axis import LEAST_LOGARITHMIC
+from seqloom.report.figures.axis import LEAST_LOGARITHMIC
+from seqloom.report.figures.figure import Figure
+from seqloom.report.figures.line import Line, Series
 from seqloom.training.pages.words import share
 
 if TYPE_CHECKING:

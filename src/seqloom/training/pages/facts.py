@@ -9,7 +9,7 @@ import msgspec
 from seqloom.errors import DamagedError
 
 
-class Finding(msgspec.Struct, frozen=True):
+class RunFinding(msgspec.Struct, frozen=True):
     """Something that was found in the data before training."""
 
     severity: str
@@ -24,7 +24,7 @@ class DataSummary(msgspec.Struct, frozen=True, kw_only=True):
     files: tuple[str, ...] = ()
     rows: dict[str, int] = {}
     labels: tuple[str, ...] = ()
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[RunFinding, ...] = ()
     said: tuple[str, ...] = ()
 
 
@@ -44,14 +44,14 @@ def data_summary(run: Path) -> DataSummary:
         raise DamagedError(f"{run / 'data.json'} is not what training wrote: {error}", fix="train again") from None
 
 
-def _finding(value: Any) -> Finding:
+def _finding(value: Any) -> RunFinding:
     """A finding with the text of its first case; a named tuple is an array in JSON."""
     if isinstance(value, dict):
         value = [value["severity"], value["code"], value["rows"], value.get("samples", [])]
     severity, code, rows, samples = value
     first = samples[0] if samples else {}
     text = first.get("text", "") if isinstance(first, dict) else first[1]
-    return Finding(str(severity), str(code), int(rows), str(text))
+    return RunFinding(str(severity), str(code), int(rows), str(text))
 
 
 def _json(path: Path) -> Any:

@@ -4,16 +4,17 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from seqloom.data.report.page import RULES, isolate
-from seqloom.figures import Figure, Matrix
-from seqloom.figures.markup import Markup, tag, together
-from seqloom.figures.page import document
+from seqloom.report.figures.figure import Figure
+from seqloom.report.figures.markup import Markup, tag, together
+from seqloom.report.figures.matrix import Matrix
+from seqloom.report.figures.page import document
 from seqloom.training.pages.curves import learning_curves, speed_curves
 from seqloom.training.pages.lines import SampleLine
 from seqloom.training.pages.samples import followed
 from seqloom.training.pages.words import ENDINGS, alike_said, choice_said, duration, metrics_said, share, size, value
 
 if TYPE_CHECKING:
-    from seqloom.training.pages.scores import Confused, Scores
+    from seqloom.training.pages.scores import Confused, RunScores
     from seqloom.training.pages.summary import RunSummary
 
 LONGEST_TEXT, LONGEST_LABEL, LONGEST_CONFIG = 400, 60, 40_000
@@ -159,7 +160,7 @@ def _ends(interval: tuple[float | None, float | None] | None) -> str:
     return "not measured" if interval is None else f"{value(interval[0])} to {value(interval[1])}"
 
 
-def _confusion(scores: "Scores | None") -> list[Markup]:
+def _confusion(scores: "RunScores | None") -> list[Markup]:
     if scores is None or not scores.confusion:
         return []
     names = sorted({name for one in scores.confusion for name in (one.true, one.said)})

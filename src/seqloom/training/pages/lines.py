@@ -6,9 +6,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from seqloom.durable import read_lines
 from seqloom.errors import DamagedError
-from seqloom.training.standing import Environment
+from seqloom.files.jsonl import read_lines
+from seqloom.training.state import Environment
 
 Kind = TypeVar("Kind")
 
@@ -97,7 +97,7 @@ class SavedLine(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
-class Look(msgspec.Struct, frozen=True):
+class TestLook(msgspec.Struct, frozen=True):
     """One look at the test part."""
 
     metrics: dict[str, float | None]

@@ -10,10 +10,11 @@ from typing import Any
 import msgspec
 
 from seqloom.config.base import Config
-from seqloom.config.models import AnyModel, StackConfig
+from seqloom.config.models import AnyModel
+from seqloom.config.stacks import StackConfig
 from seqloom.errors import ConfigError
-from seqloom.recipes import SIZES, Size
-from seqloom.tasks.contract import HeadSettings, Task
+from seqloom.recipes.bodies import SIZES, Size
+from seqloom.tasks.task import HeadSettings, Task
 
 SET_BESIDE = ("dropout", "head")  # flags of training set them, whatever the recipe
 

@@ -23,7 +23,7 @@ class Confused(msgspec.Struct, frozen=True, array_like=True):
     count: int
 
 
-class Scores(msgspec.Struct, frozen=True, kw_only=True):
+class RunScores(msgspec.Struct, frozen=True, kw_only=True):
     """The metrics of the weights of a step with their 95 % intervals; a number that is not finite is None."""
 
     step: int
@@ -34,16 +34,16 @@ class Scores(msgspec.Struct, frozen=True, kw_only=True):
     cross_fitted: bool = False  # whether each half of dev was read with the calibration of the other
 
 
-def scores_of(notes: Mapping[str, Any]) -> Scores:
+def scores_of(notes: Mapping[str, Any]) -> RunScores:
     """The scores among the notes of a model.
 
     >>> scores_of({"step": 20, "dev": {"accuracy": 0.5}, "intervals": {"accuracy": [0.4, float("nan")]}}).intervals
     {'accuracy': (0.4, None)}
     """
-    return msgspec.convert(_finite(notes), Scores)
+    return msgspec.convert(_finite(notes), RunScores)
 
 
-def read_scores(model: Path) -> Scores | None:
+def read_scores(model: Path) -> RunScores | None:
     """The scores in a model folder; None where there is none yet."""
     path = model / "config.json"
     if not path.exists():

@@ -18,19 +18,18 @@ from seqloom.config.reading import read
 from seqloom.config.training import RunConfig
 from seqloom.data.report.page import framed
 from seqloom.errors import DataError, near_name
-from seqloom.tasks.choosing import task_of
-from seqloom.tasks.contract import Metric
-from seqloom.training.folder import RunFolder
+from seqloom.tasks.registry import task_of
+from seqloom.tasks.task import Metric
 from seqloom.training.pages.facts import DataSummary, data_summary
 from seqloom.training.pages.html import report_html
 from seqloom.training.pages.lines import (
     BegunLine,
     EndLine,
-    Look,
     NoticeLine,
     PaceLine,
     SavedLine,
     StepLine,
+    TestLook,
     ValidationLine,
     of_kind,
     records_of,
@@ -38,7 +37,8 @@ from seqloom.training.pages.lines import (
 )
 from seqloom.training.pages.naming import model_named
 from seqloom.training.pages.paces import paces_of_steps
-from seqloom.training.pages.scores import Scores, read_scores, scores_of
+from seqloom.training.pages.scores import RunScores, read_scores, scores_of
+from seqloom.training.run_folder import RunFolder
 
 
 class HasPath(Protocol):
@@ -69,8 +69,8 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float  # of training, stops not counted
     notices: tuple[NoticeLine, ...]
     saves: tuple[SavedLine, ...]
-    scores: Scores | None
-    looks: tuple[Look, ...]
+    scores: RunScores | None
+    looks: tuple[TestLook, ...]
     disk: dict[str, int]  # bytes of each part of the folder
 
     @property
@@ -91,13 +91,13 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
         return max((one.step for one in (*self.steps, *self.validations, *ends)), default=0)
 
     @property
-    def chosen_scores(self) -> Scores | None:
+    def chosen_scores(self) -> RunScores | None:
         """The metrics of the chosen weights: with intervals where the shipped ones are those, else of the look."""
         if self.chosen is None:
             return None
         if self.scores is not None and self.scores.step == self.chosen.step:
             return self.scores
-        return Scores(step=self.chosen.step, dev=self.chosen.metrics, dev_rows=self.data.rows.get("dev", 0))
+        return RunScores(step=self.chosen.step, dev=self.chosen.metrics, dev_rows=self.data.rows.get("dev", 0))
 
     def to_json(self) -> str:
         """The summary as JSON text."""
@@ -129,7 +129,7 @@ def summary_of(run: AnyRun, notes: Mapping[str, Any] | None = None) -> RunSummar
         metric=task.metric,
         asking=task.asking.file,
         scores=read_scores(path / "model") if notes is None else scores_of(notes),
-        looks=tuple(typed(record, Look, looks) for record in records_of(looks)),
+        looks=tuple(typed(record, TestLook, looks) for record in records_of(looks)),
         disk=_disk(path),
         **metrics,
         **_events(path / "events.jsonl", {one.step for one in metrics["steps"]}),

@@ -3,8 +3,8 @@
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from seqloom.figures.axis import brief
 from seqloom.metrics.bootstrap import SHARES, is_extreme
+from seqloom.report.figures.axis import brief
 
 if TYPE_CHECKING:
     from seqloom.training.pages.summary import RunSummary

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from seqloom.durable import write_file
+from seqloom.files.disk import write_file
 from seqloom.training.pages.card import card_md
 from seqloom.training.pages.html import report_html
 from seqloom.training.pages.summary import AnyRun, RunSummary, path_of, summary_of

@@ -1,0 +1,420 @@
+"""A model folder: weights, what they are, and what their numbers mean, in one folder that can be copied anywhere.
+
+    my-model/
+    ├── model.safetensors       the weights; shared ones once. Its header holds the sums of the three files below
+    ├── tokenizer.json          from text to numbers            (none for vectors and pictures)
+    ├── target_tokenizer.json   the same for target texts, where it is another one
+    ├── labels.json             the names of classes or tags in the order of their numbers
+    ├── config.json             format, version, task, model, kinds of input and target, notes
+    ├── card.md                 for people
+    └── manifest.json           size and sha256 of every file
+
+A folder is believed only if every byte is as it was written, and if the weights were written for this vocabulary: two
+symbols that change places would turn every answer into nonsense without changing one weight. Nothing in it is code.
+
+    weights.py    tensors to bytes and back, each size checked before memory is taken
+    outline.py    the names, shapes and shared weights that a configuration asks for, without memory for any
+    folder.py     the files of a bundle, and a bundle from its files
+    places.py     the model of a run, and the run of a model
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+import torch
+from torch import Tensor, nn
+
+from seqloom.config.base import taken
+from seqloom.config.models import AnyModel
+from seqloom.data.schema import InputKind, Schema, TargetKind
+from seqloom.errors import ConfigError, DamagedError, DataError, SeqloomError, near_folder
+from seqloom.files.folders import Manifest, read_file_of, read_manifest
+from seqloom.files.tensors import HEADER_LIMIT, Slot, from_bytes, read_header, to_bytes
+from seqloom.metrics.calibration import Calibration
+from seqloom.tasks.task import Meaning
+from seqloom.text.tokenizer import Tokenizer
+from seqloom.version import __version__
+
+# -----------------------------------------------------------------------------
+# The names and shapes of the weights that a configuration asks for.
+#
+# A model is built once to ask it; `require_covered` comes first, so that a small file cannot make it a large one.
+# (Built on torch's meta device it would take no memory, but two seconds: drawing there imports the compiler.)
+#
+# A tied head has the matrix of its input: one weight with two names. It is written once, under the first of them, and
+# both names have it again when it is read.
+# -----------------------------------------------------------------------------
+
+SHOWN = 3  # names in a message
+ALWAYS_BUILT = 2**22  # weights, 16 MiB: so many may be asked for by any file
+
+
+class Outline(NamedTuple):
+    """What the weights of a model are called, what shape they have, and which are one."""
+
+    slots: dict[str, Slot]
+    aliases: dict[str, str]  # a further name of a weight: its first one
+
+    @property
+    def size(self) -> int:
+        """How many bytes the weights take."""
+        return sum(slot.size for name, slot in self.slots.items() if name not in self.aliases)
+
+
+@lru_cache(maxsize=4)
+def outline_of(config: AnyModel) -> Outline:
+    """The outline of the model that a configuration builds."""
+    with untouched_draws():
+        model = config.build()
+    first: dict[int, str] = {}
+    aliases = {}
+    for name, weight in _named(model):
+        known = first.setdefault(id(weight), name)
+        if known != name:
+            aliases[name] = known
+    return Outline({name: Slot.of(weight) for name, weight in model.state_dict().items()}, aliases)
+
+
+def require_covered(config: AnyModel, size: int, place: str) -> None:
+    """Raise ConfigError if a configuration asks for more weights than a file of this size can hold."""
+    asked = config.parameters()
+    if asked > max(ALWAYS_BUILT, size):  # of a byte each at least
+        text = f"the configuration asks for {asked:,} weights, and the file has {size:,} bytes"
+        raise ConfigError(f"{place}: {text}", fix="take weights and configuration from one folder")
+
+
+def _named(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    yield from model.named_parameters(remove_duplicate=False)
+    yield from model.named_buffers(remove_duplicate=False)
+
+
+@contextmanager
+def untouched_draws() -> Iterator[None]:
+    """A block in which a model may draw first weights: the caller's generator is put back behind it."""
+    with torch.random.fork_rng(devices=[]):
+        yield
+
+
+def require_fitting(slots: Mapping[str, Slot], outline: Outline, place: str, fix: str) -> None:
+    """Raise ConfigError that names the weights that are missing, too many, or of another shape."""
+    wanted = {name: slot for name, slot in outline.slots.items() if name not in outline.aliases}
+    faults = [
+        *(f"'{name}' is missing" for name in wanted if name not in slots),
+        *(f"'{name}' is not one of the model's" for name in slots if name not in wanted),
+        *(
+            f"'{name}' is {slots[name]} where {wanted[name]} is needed"
+            for name in wanted
+            if _unlike(name, slots, wanted)
+        ),
+    ]
+    if faults:
+        more = f", and {len(faults) - SHOWN:,} more" if len(faults) > SHOWN else ""
+        raise ConfigError(f"{place}: the weights do not fit the model: {'; '.join(faults[:SHOWN])}{more}", fix=fix)
+
+
+def _unlike(name: str, slots: Mapping[str, Slot], wanted: Mapping[str, Slot]) -> bool:
+    return name in slots and slots[name] != wanted[name]
+
+
+# -----------------------------------------------------------------------------
+# The files of a bundle, and a bundle from its files.
+# -----------------------------------------------------------------------------
+
+FORMAT = 3  # 1 had no units of numbers and no calibration, 2 no vectors as answers and no norm behind the input
+WEIGHTS, CONFIG, CARD, LABELS = "model.safetensors", "config.json", "card.md", "labels.json"
+TOKENIZER, TARGET_TOKENIZER = "tokenizer.json", "target_tokenizer.json"
+BOUND = (
+    TOKENIZER,
+    TARGET_TOKENIZER,
+    LABELS,
+)  # what the weights were trained for: their sums are in the weights' header
+NEEDED = (WEIGHTS, CONFIG, CARD, LABELS)
+LARGEST_CONFIG = 16 << 20  # bytes
+_RESTORE = "restore the folder from a copy"
+
+
+def identity_of(path: Path) -> str:
+    """What tells a model from another: the sha256 over the sums of all its files but the card."""
+    sums = {name: entry.sha256 for name, entry in sorted(read_manifest(path).files.items()) if name != CARD}
+    return hashlib.sha256(msgspec.json.encode(sums)).hexdigest()
+
+
+class Bundle(NamedTuple):
+    """A model, what its numbers mean, and what is known about it."""
+
+    config: AnyModel
+    meaning: Meaning
+    weights: dict[str, Tensor]  # by the names of `state_dict`
+    notes: dict[str, Any]  # JSON: scores, data, versions, the training in short
+
+
+class _Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The kinds of input and target; the labels have a file of their own."""
+
+    input: InputKind
+    target: TargetKind
+
+
+class _Calibration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How scores are read."""
+
+    temperature: Annotated[float, msgspec.Meta(gt=0, le=1e6)] = 1.0
+    thresholds: tuple[Annotated[float, msgspec.Meta(ge=0, le=1)], ...] = ()
+
+
+class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The content of config.json."""
+
+    format: int
+    seqloom: str  # the version that wrote it
+    task: str
+    model: dict[str, Any]
+    schema: _Schema
+    sizes: tuple[int, ...]
+    numbers: int
+    longest: int = 0  # 0: not known
+    notes: dict[str, Any]
+    # from format 2 on
+    units: tuple[tuple[float, float], ...] = ()
+    calibration: _Calibration = _Calibration()
+
+
+class _BundleVersion(msgspec.Struct, frozen=True):
+    format: int  # asked before the rest, whose form it decides
+    seqloom: str = "a newer one"
+
+
+def bundle_files(bundle: Bundle, card: str) -> dict[str, bytes]:
+    """The contents of a model folder, for `durable.commit_folder` or `durable.replace_folder`."""
+    weights = _once(bundle.weights, outline_of(bundle.config))
+    meaning = _meaning_files(bundle.meaning)
+    note = {name: hashlib.sha256(data).hexdigest() for name, data in meaning.items()}
+    files = {WEIGHTS: to_bytes(weights, note), CONFIG: _config_file(bundle), CARD: card.encode()}
+    return files | meaning
+
+
+def _once(weights: Mapping[str, Tensor], outline: Outline) -> dict[str, Tensor]:
+    """The weights without further names of one; refused if they do not fit the model or are not numbers."""
+    for name, first in outline.aliases.items():
+        if name in weights and first in weights and not torch.equal(weights[name], weights[first]):
+            raise ConfigError(f"'{name}' and '{first}' are one weight, and have two values", fix="give one of them")
+    kept = {name: weight for name, weight in weights.items() if name not in outline.aliases}
+    require_fitting({name: Slot.of(one) for name, one in kept.items()}, outline, "this bundle", "give all weights")
+    if broken := _not_finite(kept):
+        raise DataError(f"the weight '{broken}' holds a number that is not finite", fix="go back to a checkpoint")
+    return kept
+
+
+def _not_finite(weights: Mapping[str, Tensor]) -> str:
+    """The name of the first weight that holds NaN or an infinity; empty if none does."""
+    return next((name for name, one in weights.items() if not bool(torch.isfinite(one).all())), "")
+
+
+def _meaning_files(meaning: Meaning) -> dict[str, bytes]:
+    files = {LABELS: (json.dumps(list(meaning.schema.labels), ensure_ascii=False) + "\n").encode()}
+    if meaning.tokenizer is not None:
+        files[TOKENIZER] = meaning.tokenizer.to_json().encode()
+    if meaning.target_tokenizer is not None:
+        text = meaning.target_tokenizer.to_json().encode()
+        if text != files.get(TOKENIZER):
+            files[TARGET_TOKENIZER] = text
+    return files
+
+
+def _config_file(bundle: Bundle) -> bytes:
+    schema = bundle.meaning.schema
+    document = _Document(
+        format=FORMAT,
+        seqloom=__version__,
+        task=schema.task,
+        model=msgspec.to_builtins(bundle.config),
+        schema=_Schema(schema.input, schema.target),
+        sizes=bundle.meaning.sizes,
+        numbers=bundle.meaning.numbers,
+        longest=bundle.meaning.longest,
+        notes=bundle.notes,
+        units=bundle.meaning.units,
+        calibration=_Calibration(*bundle.meaning.calibration),
+    )
+    try:
+        text = msgspec.json.encode(document)  # a score that is not finite becomes null: JSON has no word for it
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigError(f"notes are not JSON: {error}", fix="note numbers, text, lists and objects") from None
+    return msgspec.json.format(text, indent=1) + b"\n"
+
+
+def read_bundle(path: str | Path) -> Bundle:
+    """The bundle in a folder, every byte verified; the name of the folder does not matter."""
+    folder = Path(path)
+    manifest = _manifest(folder)
+    document = _document(folder, manifest)
+    _require_names(folder, manifest)
+    model = _model(document, folder / CONFIG)
+    require_covered(model, manifest.files[WEIGHTS].size, str(folder / WEIGHTS))
+    files = {name: read_file_of(folder, name) for name in manifest.files if name not in (CONFIG, WEIGHTS)}
+    meaning = _meaning(document, files, folder)
+    return Bundle(model, meaning, _weights(folder, manifest, files, outline_of(model)), document.notes)
+
+
+def _manifest(folder: Path) -> Manifest:
+    if not folder.exists():
+        raise ConfigError(f"there is no model {folder}", fix=near_folder(folder))
+    if not folder.is_dir():
+        raise ConfigError(
+            f"{folder} is a file, and a model is a folder with weights, vocabulary and configuration",
+            fix="give the folder that training wrote; pickles (.pt, .bin, .ckpt) are never read",
+        )
+    if not any((folder / name).exists() for name in (*NEEDED, "manifest.json")):
+        raise ConfigError(f"{folder} is no model folder: it has no {WEIGHTS}", fix="give a run or the model in it")
+    return read_manifest(folder)
+
+
+def _document(folder: Path, manifest: Manifest) -> _Document:
+    place = folder / CONFIG
+    if CONFIG not in manifest.files:
+        raise ConfigError(f"{folder} is no model folder: its manifest names no {CONFIG}", fix="give RUN/model")
+    if (size := manifest.files[CONFIG].size) > LARGEST_CONFIG:
+        raise ConfigError(f"{place}: {size:,} bytes, and the limit is {LARGEST_CONFIG:,}", fix=_RESTORE)
+    text = read_file_of(folder, CONFIG)
+    try:
+        version = msgspec.json.decode(text, type=_BundleVersion)
+        if version.format > FORMAT:
+            raise ConfigError(
+                f"{place}: format {version.format} of Seqloom {version.seqloom[:40]}; this is {__version__}, "
+                f"which reads formats up to {FORMAT}",
+                fix="pip install --upgrade seqloom",
+            )
+        return msgspec.json.decode(text, type=_Document)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{place}: this describes no model ({error})", fix=_RESTORE) from None
+
+
+def _require_names(folder: Path, manifest: Manifest) -> None:
+    """Refuse a folder with a file too few or too many."""
+    for name in NEEDED:
+        if name not in manifest.files:
+            raise DamagedError(f"{folder / name}: expected a file, and the manifest names none", fix=_RESTORE)
+    present = {entry.name for entry in folder.iterdir()} - {"manifest.json"}
+    for name in sorted((present | set(manifest.files)) - {*NEEDED, *BOUND}):
+        raise DamagedError(f"{folder / name}: expected nothing of this name, found it", fix="move it elsewhere")
+    for name in sorted(present - set(manifest.files)):
+        raise DamagedError(f"{folder / name}: expected nothing, the manifest does not name it", fix="move it elsewhere")
+
+
+def _model(document: _Document, place: Path) -> AnyModel:
+    try:
+        model: AnyModel = taken(document.model, AnyModel, "model")
+    except ConfigError as error:
+        raise ConfigError(f"{place}: {error.problem}", fix=error.fix) from None
+    return model
+
+
+def _meaning(document: _Document, files: Mapping[str, bytes], folder: Path) -> Meaning:
+    try:
+        labels = msgspec.json.decode(files[LABELS], type=tuple[str, ...])
+    except ValueError as error:
+        raise DamagedError(f"{folder / LABELS}: expected a list of labels ({error})", fix=_RESTORE) from None
+    schema = Schema(document.schema.input, document.schema.target, labels)
+    if schema.task != document.task:
+        text = f"the task '{document.task[:40]}', and a target of {schema.target} is for {schema.task}"
+        raise ConfigError(f"{folder / CONFIG}: {text}", fix=_RESTORE)
+    first, second = (_tokenizer(files, name, folder) for name in (TOKENIZER, TARGET_TOKENIZER))
+    if second is None and schema.target == "text":
+        second = first
+    _require_fitting_numbers(document, schema, folder / CONFIG)
+    return Meaning(
+        schema,
+        first,
+        second,
+        document.sizes,
+        document.numbers,
+        document.longest,
+        document.units,
+        Calibration(document.calibration.temperature, document.calibration.thresholds),
+    )
+
+
+def _require_fitting_numbers(document: _Document, schema: Schema, place: Path) -> None:
+    """Refuse thresholds and units that are not one for each label and number."""
+    thresholds, units = document.calibration.thresholds, document.units
+    if thresholds and len(thresholds) != len(schema.labels):
+        raise ConfigError(f"{place}: {len(thresholds)} thresholds for {len(schema.labels)} labels", fix=_RESTORE)
+    if units and len(units) != document.numbers:
+        raise ConfigError(f"{place}: {len(units)} units for {document.numbers} numbers", fix=_RESTORE)
+    if any(deviation <= 0 for _, deviation in units):
+        raise ConfigError(f"{place}: a deviation is not above 0", fix=_RESTORE)
+
+
+def _tokenizer(files: Mapping[str, bytes], name: str, folder: Path) -> Tokenizer | None:
+    if name not in files:
+        return None
+    try:
+        return Tokenizer.from_json(files[name].decode())
+    except (SeqloomError, UnicodeDecodeError) as error:
+        problem = error.problem if isinstance(error, SeqloomError) else str(error)
+        raise DamagedError(f"{folder / name}: {problem}", fix=_RESTORE) from None
+
+
+def _weights(folder: Path, manifest: Manifest, files: Mapping[str, bytes], outline: Outline) -> dict[str, Tensor]:
+    place = folder / WEIGHTS
+    if (size := manifest.files[WEIGHTS].size) > (most := outline.size + HEADER_LIMIT + 8):
+        raise ConfigError(f"{place}: {size:,} bytes, and the model has at most {most:,}", fix=_RESTORE)
+    data = read_file_of(folder, WEIGHTS)
+    header = read_header(data, str(place))
+    require_fitting(header.slots, outline, str(place), "take weights and configuration from one folder")
+    _require_bound(header.note, files, folder)
+    weights, _ = from_bytes(data, str(place))
+    if broken := _not_finite(weights):
+        raise DamagedError(f"{place}: expected finite numbers, found others in '{broken}'", fix=_RESTORE)
+    return weights | {name: weights[first] for name, first in outline.aliases.items()}
+
+
+def _require_bound(note: Mapping[str, str], files: Mapping[str, bytes], folder: Path) -> None:
+    """Refuse a vocabulary or labels that the weights were not trained with."""
+    for name in BOUND:
+        found = hashlib.sha256(files[name]).hexdigest() if name in files else "no such file"
+        expected = note.get(name, "no such file")
+        if found != expected:
+            text = f"the weights were written with sha256 {expected}; found {found}"
+            raise DamagedError(
+                f"{folder / name}: {text}", fix="take both from one folder: numbers would change meaning"
+            )
+
+
+def built(bundle: Bundle, device: torch.device | str = "cpu") -> nn.Module:
+    """The model with its weights, ready to answer; nothing is drawn from the caller's generator."""
+    with untouched_draws():
+        model = bundle.config.build()
+    model.load_state_dict(bundle.weights)
+    return model.eval().to(device)
+
+
+# -----------------------------------------------------------------------------
+# Where model folders lie: in a run, as `RUN/model`, or anywhere alone.
+#
+# Whoever asks for a model may name either folder; whoever has a model may ask for its run.
+# -----------------------------------------------------------------------------
+
+RUN_CONFIG, MODEL = "config.toml", "model"  # in a run folder
+
+
+def model_folder(path: str | Path) -> Path:
+    """The model folder that is meant: that of a run, or the folder itself; ConfigError if the run has none yet."""
+    folder = Path(path)
+    if not (folder / RUN_CONFIG).is_file():
+        return folder
+    if not (folder / MODEL).is_dir():
+        raise ConfigError(f"{folder} has no model yet", fix="let training come to its first validation")
+    return folder / MODEL
+
+
+def run_of(folder: Path) -> Path | None:
+    """The run that a model folder lies in, if it lies in one."""
+    run = folder.parent
+    return run if folder.name == MODEL and (run / RUN_CONFIG).is_file() else None

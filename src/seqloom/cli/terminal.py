@@ -1,0 +1,156 @@
+"""What the verbs print on."""
+
+import errno
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+from typer.core import TyperCommand
+
+from seqloom.cli.data_options import FileOptions
+from seqloom.data.problems import counted, escaped
+from seqloom.data.report.findings import DataFinding, FindingSample
+from seqloom.errors import DamagedError, RepeatError
+
+
+class Screen(Console):
+    """A console that shows text as it stands; a reader who leaves a pipe early has seen enough: no error."""
+
+    def __init__(self, *, stderr: bool = False) -> None:
+        super().__init__(highlight=False, emoji=False, stderr=stderr)
+
+    def on_broken_pipe(self) -> None:
+        """Stop writing and end the command, as rich does, but with exit code 0."""
+        try:
+            super().on_broken_pipe()
+        except SystemExit:
+            raise SystemExit(0) from None
+
+
+# -----------------------------------------------------------------------------
+# Help in groups: a command with many options tells them panel by panel, in plain text.
+#
+# What is given by its place comes first, then the panels in the order of the signature, and what every verb with data
+# has last. `--help` stands in the first panel: at the end of a long list nobody finds it.
+# -----------------------------------------------------------------------------
+
+GIVEN = "Arguments"  # what has no name
+REST = "Data"  # options that name no panel are those that every verb with data has
+OWN = "Options"  # of a verb that has so few that one panel holds them
+
+
+class Panels(TyperCommand):
+    """A command whose options stand under the names of their panels."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the options, a section for each panel."""
+        panels: dict[str, list[tuple[str, str]]] = {}
+        for option in self.get_params(ctx):
+            record = option.get_help_record(ctx)
+            if record is not None:
+                panels.setdefault(self._panel(option), []).append(record)
+        for panel in sorted(panels, key=lambda name: (name != GIVEN, name == REST)):  # stable: else as they came
+            with formatter.section(panel):
+                formatter.write_dl(panels[panel])
+
+    def _panel(self, option: Any) -> str:
+        """The name of the panel of an option."""
+        if option.param_type_name == "argument":
+            return GIVEN
+        named = [panel for one in self.params if (panel := getattr(one, "rich_help_panel", None))]
+        own = named[0] if option.name == "help" else getattr(option, "rich_help_panel", None)
+        return own or REST
+
+
+class TwoPanels(Panels):
+    """A command with few options: its own stand before those that say how files are read."""
+
+    def _panel(self, option: Any) -> str:
+        """The name of the panel of an option."""
+        if option.param_type_name == "argument":
+            return GIVEN
+        return REST if option.name in FileOptions.__annotations__ else OWN
+
+
+# -----------------------------------------------------------------------------
+# Exit codes: what a command leaves for scripts.
+#
+# 0    done                                  3    a file is damaged
+# 1    the fault is ours: please report it   4    the disk is full, broken or read-only
+# 2    bad input or usage                    5    training met numbers that are not finite
+# 6    repeat the command: it goes on, and knows why it could not
+# 7    done, but for rows that could not be answered: each has a line that says why
+# 129, 130, 143    stopped by a signal: hang-up, Ctrl-C, terminate
+# -----------------------------------------------------------------------------
+
+BAD_INPUT, DAMAGED, DISK, NOT_FINITE, REPEAT, SOME_BAD = 2, 3, 4, 5, 6, 7
+DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS}
+
+
+def exit_code_of(error: BaseException) -> int:
+    """The exit code for an error that ended a command."""
+    if isinstance(error, DamagedError):
+        return DAMAGED
+    if isinstance(error, RepeatError):
+        return REPEAT
+    cause = error if isinstance(error, OSError) else error.__cause__
+    return DISK if isinstance(cause, OSError) and cause.errno in DISK_ERRORS else BAD_INPUT
+
+
+# -----------------------------------------------------------------------------
+# How far long work is: a bar on a terminal with the time that is left, nothing anywhere else.
+# -----------------------------------------------------------------------------
+
+Show = Callable[[str, int, int], None]  # takes what is being done, how much of it is, and of how much; 0: not known
+
+
+@contextmanager
+def work_bar() -> Iterator[Show]:
+    """A block with a bar, and what moves it."""
+    screen = Screen(stderr=True)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
+        work = bar.add_task("", total=None)
+
+        def show(what: str, done: int, total: int) -> None:
+            if done < bar.tasks[0].completed:  # other work: the time of what is done says nothing about it
+                bar.reset(work)
+            bar.update(work, description=what, completed=min(done, total), total=total or None)
+
+        yield show
+
+
+# -----------------------------------------------------------------------------
+# What looked wrong in the data that a run is about to learn from, in a line for each kind of warning.
+#
+#     warning: leak.overlap: dev.csv:7: 12 of 200 rows of dev (6.0%) have an input that train has too; ... Fix: ...
+#
+# The findings are those of the checks that preparing data runs. `seqloom data check` looks for more.
+# -----------------------------------------------------------------------------
+
+
+def warnings_said(findings: Iterable[DataFinding]) -> list[str]:
+    """A line for each kind of warning: its code, its first case and the cure, and how many rows it concerns.
+
+    >>> case = Sample("a.csv:3", "a label of one row", "give it more")
+    >>> warnings_said([Finding("warn", "label.rare", 4, (case,)), Finding("note", "text.blank", 1, ())])
+    ['warning: label.rare: a.csv:3: a label of one row. Fix: give it more. (4 rows in all)']
+    """
+    return [_line(finding) for finding in findings if finding.severity == "warn"]
+
+
+def _line(finding: DataFinding) -> str:
+    case = "".join(map(_case, finding.samples[:1]))
+    rows = f" ({counted(finding.rows, 'row')} in all)" if finding.rows > 1 else ""
+    return f"warning: {finding.code}{case}{rows}"
+
+
+def _case(sample: FindingSample) -> str:
+    fix = f" Fix: {_sentence(sample.fix)}" if sample.fix else ""
+    return escaped(f": {sample.place}: {_sentence(sample.text)}{fix}")
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "?")) else f"{text}."

@@ -1,0 +1,55 @@
+"""Checks of examples: what looks wrong in labels, characters, pairs and repeats, found in one cheap reading.
+
+    for part, examples in parts:                 labels      spelling, rare, unseen, too many or too few
+        for block in blocks_of(examples):        repeats     ids twice, one input with two labels, leaks
+            checks.see(part, block)              characters  bidi controls, invisible and odd ones
+    checks.finish(ledger)                        pairs       parallel text: shifted, copied, out of proportion
+
+Every check is fed blocks and holds a few bytes a row, so a file larger than memory can be checked. What is found goes
+into the ledger: one kind of finding is one code with a count of rows and its first samples.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from seqloom.data.checks.blocks import ExampleBlock
+from seqloom.data.checks.characters import CharacterCheck
+from seqloom.data.checks.labels import LabelCheck
+from seqloom.data.checks.pairs import PairCheck
+from seqloom.data.checks.repeats import RepeatCheck
+from seqloom.data.problems import Ledger
+from seqloom.data.schema import Example, Schema
+
+
+class Check(Protocol):
+    """Something that sees every block of every part, and says at the end what it found."""
+
+    def see(self, block: ExampleBlock) -> None:
+        """Look at further examples."""
+
+    def finish(self, ledger: Ledger) -> None:
+        """Write all findings; raise RejectedError where the data cannot be used."""
+
+
+class Checks:
+    """All cheap checks that make sense for a schema, fed together."""
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+        self.checks: list[Check] = [CharacterCheck(), RepeatCheck(schema)]
+        if schema.target in ("label", "labels", "tags"):
+            self.checks.append(LabelCheck(schema))
+        if (schema.input, schema.target) == ("text", "text"):
+            self.checks.append(PairCheck())
+
+    def see(self, part: str, examples: Sequence[Example]) -> None:
+        """Look at further examples of a part."""
+        if examples:
+            block = ExampleBlock(part, examples, self.schema)
+            for check in self.checks:
+                check.see(block)
+
+    def finish(self, ledger: Ledger) -> None:
+        """Write all findings into the ledger; raise RejectedError where the data cannot be used."""
+        for check in self.checks:
+            check.finish(ledger)

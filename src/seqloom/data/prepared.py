@@ -1,0 +1,311 @@
+"""Data made ready for training: read once, checked, encoded, and kept in a mapped cache for the next time.
+
+    first start    survey (checks, tokeniser fitted on the training part) ──▶ encode ──▶ cache
+    next start     cache, verified; the sources' sums are compared, and another source builds it anew
+
+All rows stand in one set of columns; a part is the list of its rows, in the order of its files. Where one file is
+divided, its rows stand in blocks of one part each, so the numbers of rows do not follow the lines of the file;
+`Prepared.place_of` tells where a row stood. One pass writes everything, whatever the split, and in memory or mapped
+the rows have the same numbers.
+"""
+
+import hashlib
+import json
+import platform
+import unicodedata
+from collections.abc import Iterator, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from seqloom.config.data import AnySplit, EncodingConfig, GivenSplit
+from seqloom.data.cache import Columns, open_or_build
+from seqloom.data.dataset import Dataset
+from seqloom.data.encoding import PLACE, ExampleEncoder, texts_of
+from seqloom.data.named_files import sums
+from seqloom.data.problems import Ledger, Place
+from seqloom.data.report.findings import DataFinding, told
+from seqloom.data.schema import PARTS, Example, Part, Schema
+from seqloom.data.splits import Divided
+from seqloom.data.survey import Progress, Survey, Watch
+from seqloom.text.ragged import Ragged
+from seqloom.text.special_tokens import COUNT
+from seqloom.text.tokenizer import Tokenizer
+from seqloom.text.word_vectors import first_words, with_words
+from seqloom.version import __version__
+
+FORMAT = 2
+FACTS = "facts.json"
+PART = "part"  # the column that says which part a row belongs to
+
+
+class PreparedFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is known about prepared data besides its columns."""
+
+    input: str
+    target: str
+    labels: tuple[str, ...]
+    tokenizer: str | None  # JSON texts
+    target_tokenizer: str | None
+    split: AnySplit
+    findings: tuple[DataFinding, ...]
+    files: tuple[str, ...]  # in the order in which they were read
+
+
+class GivenEncoding(NamedTuple):
+    """What a model brings along, to be used instead of being fitted to the training part; None: fitted."""
+
+    labels: tuple[str, ...] | None = None
+    tokenizer: Tokenizer | None = None
+    target_tokenizer: Tokenizer | None = None
+
+    def fingerprint(self) -> str:
+        """A sum of all of it."""
+        tokenizers = (self.tokenizer, self.target_tokenizer)
+        texts = [None if one is None else one.to_json() for one in tokenizers]
+        return hashlib.sha256(json.dumps([self.labels, *texts]).encode()).hexdigest()
+
+
+class Unchecked:
+    """Looks at nothing: whether labels could be learnt from data is no question where it is only judged."""
+
+    def see(self, part: str, examples: Sequence[Example]) -> None:
+        """Nothing."""
+
+    def finish(self, ledger: Ledger) -> None:
+        """Nothing."""
+
+
+class Prepared(NamedTuple):
+    """Columns of all rows, the rows of each part, and what is needed to read further texts in the same way."""
+
+    schema: Schema
+    tokenizer: Tokenizer | None
+    target_tokenizer: Tokenizer | None
+    columns: Columns
+    parts: dict[Part, np.ndarray]  # the numbers of the rows, in the order of the part's files
+    findings: tuple[DataFinding, ...]
+    split: AnySplit
+    places: np.ndarray  # [rows,2] the number of the file and the line of each row
+    files: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        rows = ", ".join(f"{part} {len(rows):,}" for part, rows in self.parts.items())
+        symbols = "" if self.tokenizer is None else f", {self.tokenizer.vocab_size:,} symbols"
+        kinds = f"{self.schema.input} to {self.schema.target}"
+        return f"Prepared({self.schema.task}: {kinds}; {rows}{symbols}; {len(self.findings)} kinds of findings)"
+
+    def place_of(self, row: int) -> Place:
+        """Where a row stood in the files; the ids of a batch are the numbers of its rows."""
+        file, line = self.places[row].tolist()
+        return Place(self.files[file], line or None)
+
+    @property
+    def divided(self) -> Divided:
+        """The split as a run writes it down."""
+        return Divided(self.split, {part: len(rows) for part, rows in self.parts.items()})
+
+
+def prepare(
+    dataset: Dataset,
+    encoding: EncodingConfig,
+    ledger: Ledger,
+    *,
+    cache: Path | None = None,
+    watch: Watch | None = None,
+    given: GivenEncoding | None = None,
+) -> Prepared:
+    """The encoded data set: from the cache if it holds exactly this, else read, checked, encoded and kept there."""
+    if cache is None:
+        survey = _survey(dataset, ledger, watch, given)
+        encoder = _encoder(survey, encoding, ledger, given)
+        columns = _joined(list(encoded(survey, encoder)))
+        return _prepared(_facts(survey, encoder, ledger), columns)
+    return _cached(dataset, encoding, ledger, cache, watch, given)
+
+
+def _survey(dataset: Dataset, ledger: Ledger, watch: Watch | None, given: GivenEncoding | None) -> Survey:
+    judged = given is not None and given.labels is not None
+    return Survey(dataset, ledger, watch, Unchecked() if judged else None)
+
+
+def _encoder(survey: Survey, encoding: EncodingConfig, ledger: Ledger, given: GivenEncoding | None) -> ExampleEncoder:
+    """An encoder for the set, fitted or given; the whole survey is done on the way."""
+    return fitted_encoder(survey, encoding, ledger) if given is None else given_encoder(survey, encoding, ledger, given)
+
+
+def given_encoder(survey: Survey, encoding: EncodingConfig, ledger: Ledger, given: GivenEncoding) -> ExampleEncoder:
+    """An encoder with what a model brings along; what it does not bring comes from the training part."""
+    if given.tokenizer is None and given.target_tokenizer is None:
+        fitted = fitted_encoder(survey, encoding, ledger)
+    else:
+        for _ in survey.blocks():
+            pass
+        said = (given.target_tokenizer or given.tokenizer) if survey.dataset.schema.target == "text" else None
+        fitted = ExampleEncoder(survey.schema(), encoding, given.tokenizer, said, ledger)
+    if given.labels is None:
+        return fitted
+    schema = fitted.schema._replace(labels=given.labels)
+    return ExampleEncoder(schema, encoding, fitted.tokenizer, fitted.target_tokenizer, ledger)
+
+
+def fitted_encoder(survey: Survey, encoding: EncodingConfig, ledger: Ledger) -> ExampleEncoder:
+    """An encoder with the tokenisers and labels of the training part; the whole survey is done on the way."""
+    schema, separate = survey.dataset.schema, encoding.target_tokenizer is not None
+    to_text = schema.target == "text"
+    tokenizer = target_tokenizer = None
+    if schema.input in ("text", "pair", "triple", "words"):
+        tokenizer = encoding.tokenizer.fit(_texts(survey, encoding, inputs=True, targets=to_text and not separate))
+        if to_text:
+            target_tokenizer = tokenizer
+        if to_text and encoding.target_tokenizer is not None:
+            target_tokenizer = encoding.target_tokenizer.fit(_texts_again(survey))
+    elif to_text:
+        target_tokenizer = (encoding.target_tokenizer or encoding.tokenizer).fit(
+            _texts(survey, encoding, inputs=False, targets=True)
+        )
+    else:
+        for _ in survey.blocks():
+            pass
+    for fitted in {id(one): one for one in (tokenizer, target_tokenizer) if one is not None}.values():
+        _warn_if_full(fitted, Place(survey.dataset.config.train[0]), ledger)
+    if tokenizer is not None and encoding.vectors is not None:
+        tokenizer = with_words(tokenizer, first_words(encoding.vectors.path, encoding.vectors.words))
+    return ExampleEncoder(survey.schema(), encoding, tokenizer, target_tokenizer, ledger)
+
+
+def _warn_if_full(tokenizer: Tokenizer, place: Place, ledger: Ledger) -> None:
+    """Say how much of the training part a vocabulary has no room for."""
+    limit, kept = getattr(tokenizer.config, "limit", None), tokenizer.vocab_size - COUNT
+    if tokenizer.dropped and tokenizer.vocab_size == limit:
+        kind = tokenizer.config.kind()
+        text = f"{kept + tokenizer.dropped:,} different {kind}; the {kept:,} most frequent are kept, others are unknown"
+        ledger.warn("vocab.capped", text, place, f"raise --vocabulary above {limit:,}, or --tokenizer bpe")
+
+
+def _texts(survey: Survey, config: EncodingConfig, *, inputs: bool, targets: bool) -> Iterator[str]:
+    """The texts of the training part, while the survey goes over all parts."""
+    schema = survey.dataset.schema
+    for part, block in survey.blocks():
+        if part == "train":
+            for example in block:
+                if inputs:
+                    yield from texts_of(schema, config, example)
+                if targets:
+                    yield str(example.target)
+
+
+def _texts_again(survey: Survey) -> Iterator[str]:
+    return (str(example.target) for part, block in survey.again() if part == "train" for example in block)
+
+
+def encoded(survey: Survey, encoder: ExampleEncoder) -> Iterator[dict[str, Ragged]]:
+    """Columns, block by block, with the part of each row."""
+    done = trained = 0
+    for part, block in survey.again():
+        columns = encoder.columns(block)
+        rows = columns["input"].rows
+        parts = Ragged(np.full(rows, PARTS.index(part), np.uint8), np.arange(rows + 1))
+        done += len(block)
+        trained += rows if part == "train" else 0
+        if survey.watch is not None:
+            survey.watch(Progress("encoding", done, done / sum(survey.rows.values())))
+        yield columns | {PART: parts}
+    encoder.ledger.close()  # what was too long is known only now
+    if not trained:
+        place = Place(survey.dataset.config.train[0])
+        encoder.ledger.bad_file("data.no_train", "every row of the training part is too long", place, "raise --longest")
+
+
+def _joined(blocks: list[dict[str, Ragged]]) -> dict[str, Ragged]:
+    """The blocks as one set of columns in memory."""
+    return {name: Ragged.joined([block[name] for block in blocks]) for name in blocks[0]}
+
+
+def _facts(survey: Survey, encoder: ExampleEncoder, ledger: Ledger) -> PreparedFacts:
+    first, second = encoder.tokenizer, encoder.target_tokenizer
+    return PreparedFacts(
+        input=encoder.schema.input,
+        target=encoder.schema.target,
+        labels=encoder.schema.labels,
+        tokenizer=None if first is None else first.to_json(),
+        target_tokenizer=None if second is None or second is first else second.to_json(),
+        split=survey.dataset.config.split or GivenSplit(),
+        findings=told(ledger),
+        files=tuple(encoder.files),
+    )
+
+
+def _prepared(facts: PreparedFacts, columns: Columns) -> Prepared:
+    tokenizer = None if facts.tokenizer is None else Tokenizer.from_json(facts.tokenizer)
+    second = None if facts.target_tokenizer is None else Tokenizer.from_json(facts.target_tokenizer)
+    if second is None and facts.target == "text":
+        second = tokenizer
+    codes = columns[PART].values
+    parts = {part: np.flatnonzero(codes == number) for number, part in enumerate(PARTS)}
+    schema = Schema(facts.input, facts.target, facts.labels)  # type: ignore[arg-type]  # checked by the key
+    kept = {name: column for name, column in columns.items() if name not in (PART, PLACE)}
+    places = columns[PLACE].values
+    return Prepared(schema, tokenizer, second, kept, parts, facts.findings, facts.split, places, facts.files)
+
+
+def _cached(
+    dataset: Dataset,
+    encoding: EncodingConfig,
+    ledger: Ledger,
+    cache: Path,
+    watch: Watch | None,
+    given: GivenEncoding | None,
+) -> Prepared:
+    """From the cache, which is built when it is missing, damaged, or made from something else.
+
+    What was asked for names the folder, so that two ways to read one file do not take each other's place. What was
+    found, sources and versions, is compared: when it changes, the folder is built anew.
+    """
+    asked = {"data": msgspec.to_builtins(dataset.config), "encoding": msgspec.to_builtins(encoding)}
+    asked |= {"parts": list(dataset.parts), "bad_rows": msgspec.to_builtins(ledger.bad_rows)} | (
+        {} if given is None else {"given": given.fingerprint()}
+    )
+    name = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:24]
+    sources = _sources(dataset, encoding, given)
+    key = asked | {"format": FORMAT, "versions": versions(dataset), "sources": sources}
+    survey, encoders = _survey(dataset, ledger, watch, given), list[ExampleEncoder]()
+
+    def build() -> Iterator[Columns]:
+        encoders.append(_encoder(survey, encoding, ledger, given))
+        yield from encoded(survey, encoders[0])
+        _require_unchanged(sources, _sources(dataset, encoding, given), ledger)
+
+    def notes() -> dict[str, bytes]:
+        return {FACTS: msgspec.json.encode(_facts(survey, encoders[0], ledger))}
+
+    store = open_or_build(cache / name, key, build, notes)
+    return _prepared(msgspec.json.decode(store.notes[FACTS], type=PreparedFacts), store.columns)
+
+
+def versions(dataset: Dataset) -> dict[str, str]:
+    """The versions of everything that has a say in what is read and encoded."""
+    python = ".".join(platform.python_version_tuple()[:2])
+    own = {"seqloom": __version__, "python": python, "unicode": unicodedata.unidata_version}
+    libraries = ["tokenizers", *(["pillow"] if dataset.schema.input == "picture" else [])]
+    if dataset.config.reading.format == "parquet" or any(".parquet" in path for path in dataset.config.train):
+        libraries.append("pyarrow")
+    return own | {name: metadata.version(name) for name in libraries}
+
+
+def _sources(dataset: Dataset, encoding: EncodingConfig, given: GivenEncoding | None) -> dict[str, Any]:
+    """The sums of all files that are read: of the data, and of the vectors whose words join a fitted tokeniser."""
+    fitted = given is None or given.tokenizer is None
+    read = [Path(encoding.vectors.path)] if encoding.vectors is not None and fitted else []
+    return dataset.fingerprints() | sums(read)
+
+
+def _require_unchanged(before: dict[str, Any], now: dict[str, Any], ledger: Ledger) -> None:
+    """Refuse to keep what was read while its files were written, added or taken away."""
+    for path in dict.fromkeys([*before, *now]):
+        if now.get(path) != before.get(path):
+            text = f"changed while it was read: {before.get(path)} before, {now.get(path)} after"
+            ledger.bad_file("data.changed", text, Place(path), "wait until nobody writes it")

@@ -1,0 +1,501 @@
+"""Which column means what: given by the user, or found by name and content, and said aloud.
+
+Names are compared without regard to case. A file in which no name fits is refused with what was found and the flags to
+use; a column is never taken because it happens to be the only one left. What a task needs of them is said in `needs`.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+
+from seqloom.config.data import ColumnSplit, DataConfig, FoldSplit, RandomSplit, Task
+from seqloom.data.problems import Ledger, Place, escaped
+from seqloom.data.schema import InputKind, Part, Schema, TargetKind
+from seqloom.data.values import Content, Record, content_of, is_number, whole_floats
+from seqloom.errors import did_you_mean
+
+# -----------------------------------------------------------------------------
+# One file's columns and first records, asked for what a column of it is, and the words for what was found.
+# -----------------------------------------------------------------------------
+
+
+class Finder:
+    """One file's columns and first records, asked for the meaning of each column."""
+
+    def __init__(
+        self, config: DataConfig, columns: Sequence[str], named: bool, sample: Sequence[Record], ledger: Ledger
+    ) -> None:
+        self.config, self.columns, self.named, self.sample, self.ledger = config, tuple(columns), named, sample, ledger
+        self.lower = {name.lower(): number for number, name in reversed(list(enumerate(columns)))}
+        self.said: list[str] = []
+
+    def first(self, names: Sequence[str]) -> int | None:
+        """The first of these names that the file has."""
+        return next((self.lower[name] for name in names if name in self.lower), None)
+
+    def content(self, column: int) -> Content:
+        """What the values of a column are, by the first records."""
+        values = [record.values[column] for record in self.sample]
+        return next((kind for value in values if (kind := content_of(value)) != "nothing"), "nothing")
+
+    def numeric(self, column: int) -> bool:
+        """Whether every cell of the first records is a number, or text that spells one."""
+        return all(is_number(record.values[column]) for record in self.sample)
+
+    def whole(self, column: int) -> bool:
+        """Whether the numbers of the first records are whole, and all written as floats."""
+        return whole_floats(record.values[column] for record in self.sample)
+
+    def measured(self, column: int) -> bool:
+        """Whether most cells of the first records are numbers, be it with a decimal comma; the others are then told."""
+        cells = [record.values[column] for record in self.sample]
+        plain = [cell.replace(",", ".") if isinstance(cell, str) else cell for cell in cells]
+        return 2 * sum(map(is_number, plain)) > len(cells)
+
+    def given(self, name: str, flag: str) -> int:
+        """The column of a name that the user gave."""
+        if name not in self.columns:
+            near = did_you_mean(name, self.columns)
+            self.refuse(f"no column '{name}'; found {self.known()}", flagged(near, flag) or f"{flag} one of these")
+        return self.columns.index(name)
+
+    def known(self) -> str:
+        """The names of the columns."""
+        return ", ".join(escaped(column) for column in self.columns[:20])
+
+    def refuse(self, text: str, fix: str) -> NoReturn:
+        """Stop: a column that is needed is not there."""
+        path = self.sample[0].path if self.sample else self.config.train[0]
+        code = "csv.column" if ".csv" in path.lower() or ".tsv" in path.lower() else "data.column"
+        self.ledger.bad_file(code, text, Place(path, 1), fix)
+
+    def names(self, columns: Sequence[int]) -> str:
+        """Columns as people call them."""
+        return " and ".join(f"'{escaped(self.columns[column])}'" for column in columns)
+
+
+def flagged(guess: str, flag: str) -> str:
+    """A guess at a name as the flag to give; nothing where there was no guess."""
+    return guess.replace("did you mean '", f"did you mean {flag} '") if "did you" in guess else ""
+
+
+def first_row(finder: Finder) -> str:
+    return f"The first row is {shown(finder.sample[0].values)}" if finder.sample else ""
+
+
+def shown(values: Sequence[Any]) -> str:
+    """The first values of a row in quotes, cut short."""
+    cells = [str(value) if len(str(value)) <= 40 else f"{str(value)[:40]}..." for value in values[:6]]
+    return ", ".join(f"'{escaped(cell)}'" for cell in cells)
+
+
+# -----------------------------------------------------------------------------
+# What columns are usually called, in lower case, and the parts that a column of parts names.
+# -----------------------------------------------------------------------------
+
+# In the order in which they are looked for.
+PAIRS = (
+    ("premise", "hypothesis"),
+    ("sentence1", "sentence2"),
+    ("sentence_1", "sentence_2"),
+    ("sentence_a", "sentence_b"),
+    ("text1", "text2"),
+    ("text_a", "text_b"),
+    ("question1", "question2"),
+)
+TRIPLES = (("anchor", "positive", "negative"), ("query", "positive", "negative"))
+RELATED = (("anchor", "positive"), ("query", "positive"), ("query", "answer"), ("question", "answer"))
+TEXTS = ("text", "sentence", "review", "question", "content", "comment", "message", "tweet", "utterance", "document")
+WORDS = ("tokens", "words")
+ARRAYS = ("vectors", "frames", "picture", "image")
+SOURCES = ("source", "src", "input")
+TRANSLATIONS = ("target", "tgt", "translation", "output", "caption")
+TAGS = ("tags", "ner_tags", "pos_tags", "upos", "labels")
+LABELS = ("label", "labels", "class", "category", "sentiment", "intent", "topic", "target", "y")
+NUMBERS = ("score", "rating", "similarity", "number", "numbers", "value", "series")
+SERIES = ("series",)
+SCORES = ("score", "similarity", "rating")
+IDS = ("id", "_id", "guid", "idx")
+SPLITS = ("split", "part", "fold", "set")
+PART_NAMES: dict[str, Part] = {
+    "train": "train",
+    "dev": "dev",
+    "valid": "dev",
+    "validation": "dev",
+    "val": "dev",
+    "test": "test",
+}
+
+
+# -----------------------------------------------------------------------------
+# The columns of the input, and what kind of input they make.
+# -----------------------------------------------------------------------------
+
+CellKind = Callable[[Finder, int], InputKind]  # what the plain cells of one column are read as
+EMBEDDED: tuple[InputKind, ...] = ("text", "pair", "triple")  # by the number of columns
+
+
+def find_input(finder: Finder, together: Sequence[tuple[str, ...]]) -> tuple[int, ...]:
+    """The columns with the usual names of an input; of names that belong together, all are there or none counts."""
+    found = next((names for names in together if all(name in finder.lower for name in names)), None)
+    if found is not None:
+        inputs: tuple[int, ...] = tuple(finder.lower[name] for name in found)
+    elif (one := finder.first((*WORDS, *ARRAYS, *TEXTS, *SOURCES))) is not None:
+        inputs = (one,)
+    elif not finder.named:
+        finder.refuse(
+            f"{len(finder.columns)} columns without a header; which is the input? {first_row(finder)}",
+            "--input 1 --target 2, by number",
+        )
+    else:
+        finder.refuse(
+            f"no column '{TEXTS[0]}'; found {finder.known()}",
+            _only_other(finder)
+            or f"--input NAME --target NAME, or --no-header if this is data: {shown(finder.columns)}",
+        )
+    finder.said.append(f"input: {finder.names(inputs)} (by name)")
+    return inputs
+
+
+def _only_other(finder: Finder) -> str:
+    """The option that names the one column that is left beside a target that the user named."""
+    others = [name for name in finder.columns if name not in finder.config.target]
+    return f"--input '{escaped(others[0])}'" if finder.config.target and len(others) == 1 else ""
+
+
+def by_cells(cells: CellKind) -> Callable[[Finder, tuple[int, ...]], InputKind]:
+    """What finds the kind of an input: by the number and content of its columns, of plain cells as `cells` has it."""
+    return lambda finder, inputs: _kind(finder, inputs, cells)
+
+
+def _kind(finder: Finder, inputs: tuple[int, ...], cells: CellKind) -> InputKind:
+    contents, numeric = {finder.content(column) for column in inputs}, all(map(finder.numeric, inputs))
+    if len(inputs) == 2 and contents <= {"text", "nothing"} and (_named_pair(finder, inputs) or not numeric):
+        return "pair"
+    if len(inputs) > 1:
+        if not numeric:
+            finder.refuse(
+                f"{len(inputs)} input columns are two texts or all numbers; found {first_row(finder)}",
+                "give one column, two of text, or numeric ones",
+            )
+        return "vectors"
+    if finder.columns[inputs[0]].lower() in ("picture", "image") and contents <= {"text", "picture"}:
+        return "picture"
+    (content,) = contents
+    kinds: dict[Content, InputKind] = {
+        "texts": "words",
+        "vectors": "vectors",
+        "number": "vectors",
+        "picture": "picture",
+    }
+    return kinds[content] if content in kinds else cells(finder, inputs[0])
+
+
+def as_text(_finder: Finder, _column: int) -> InputKind:
+    """Text, whatever it spells."""
+    return "text"
+
+
+def as_words(_finder: Finder, _column: int) -> InputKind:
+    """Words with spaces between them."""
+    return "words"
+
+
+def as_text_or_numbers(finder: Finder, column: int) -> InputKind:
+    """Text, unless the user named a column of numbers."""
+    return "vectors" if _meant_as_number(finder, column) else "text"
+
+
+def as_anything(finder: Finder, column: int) -> InputKind:
+    """The same where no task is named: words, if the column is called so and tags stand beside it."""
+    words = finder.columns[column].lower() in WORDS and finder.first(TAGS[:-1]) is not None
+    return "words" if words else as_text_or_numbers(finder, column)
+
+
+def as_texts(finder: Finder, inputs: tuple[int, ...]) -> InputKind:
+    """One text, two or three: whatever their cells look like, they are text."""
+    held = {finder.content(column) for column in inputs}
+    if len(inputs) > len(EMBEDDED) or not held <= {"text", "number", "nothing"}:
+        found = f"{len(inputs)} columns of {' and '.join(sorted(held))}"
+        finder.refuse(f"embed reads one text, two or three, found {found}", "--input NAME of a text, up to three times")
+    return EMBEDDED[len(inputs) - 1]
+
+
+def _named_pair(finder: Finder, inputs: tuple[int, ...]) -> bool:
+    """Whether two columns are called as pairs of texts are: then digits in them are text."""
+    return tuple(finder.columns[column].lower() for column in inputs) in (*PAIRS, *(pair[::-1] for pair in PAIRS))
+
+
+def _meant_as_number(finder: Finder, column: int) -> bool:
+    """Whether a column that the user named holds numbers and nothing says that they are text."""
+    named = column in (finder.columns.index(name) for name in finder.config.input)
+    texts = (*TEXTS, *SOURCES, *WORDS)
+    return named and finder.columns[column].lower() not in texts and bool(finder.sample) and finder.numeric(column)
+
+
+# -----------------------------------------------------------------------------
+# The columns of the target, and what kind of target they make: one way for each task, and one where none is named.
+# -----------------------------------------------------------------------------
+
+CODE = re.compile(r"[+-]?0\d")
+MANY = 20  # different numbers that are no names of classes any more; so many rows may well have a label each
+Found = tuple[tuple[int, ...], TargetKind]
+
+
+def labels(finder: Finder, inputs: tuple[int, ...], _kind: InputKind) -> Found:
+    """The column of labels: one in each cell, or several."""
+    targets = _one(finder, inputs, LABELS, "label")
+    several = finder.content(targets[0]) in ("texts", "vectors") or finder.config.label_separator is not None
+    return targets, "labels" if several else "label"
+
+
+def tags(finder: Finder, inputs: tuple[int, ...], _kind: InputKind) -> Found:
+    """The column of tags."""
+    return _one(finder, inputs, TAGS, "tags"), "tags"
+
+
+def text(finder: Finder, inputs: tuple[int, ...], _kind: InputKind) -> Found:
+    """The column of texts that are to be written."""
+    return _one(finder, inputs, TRANSLATIONS, "target"), "text"
+
+
+def numbers(finder: Finder, inputs: tuple[int, ...], kind: InputKind) -> Found:
+    """The columns of numbers: of the whole, or of each word or step."""
+    targets = _columns(finder, inputs, (*NUMBERS, "label", "target", "y")) or _missing(finder, inputs, "score")
+    return targets, "series" if _is_series(finder, targets, kind) else "numbers"
+
+
+def none_of_text(finder: Finder, inputs: tuple[int, ...], kind: InputKind) -> Found:
+    """No column: the next symbol of the text is the target."""
+    if kind != "text":
+        found = f"a language model reads text, and {finder.names(inputs)} holds {kind}"
+        finder.refuse(found, "--input NAME of a text")
+    return (), "nothing"
+
+
+def none_of_masked(finder: Finder, inputs: tuple[int, ...], kind: InputKind) -> Found:
+    """No column: hidden words of the text are the target."""
+    if kind not in ("text", "pair", "words"):
+        found = f"masked hides words of a text, and {finder.names(inputs)} holds {kind}"
+        finder.refuse(found, "--input NAME of a text")
+    return (), "masked"
+
+
+def score_of_pair(finder: Finder, inputs: tuple[int, ...], kind: InputKind) -> Found:
+    """A score of a pair, if one is named, or has a usual name and is a number; else that texts stand together."""
+    targets = tuple(finder.given(name, "--target") for name in finder.config.target)
+    if not targets and kind == "pair":
+        usual = [finder.lower[name] for name in SCORES if finder.lower.get(name) not in (None, *inputs)]
+        targets = tuple(column for column in usual if finder.sample and finder.numeric(column))[:1]
+        if targets:
+            finder.said.append(f"target: {finder.names(targets)} (by name)")
+    if targets and (kind != "pair" or len(targets) > 1):
+        finder.refuse(
+            f"a score is one number of two texts, found {len(targets)} of {len(inputs)}",
+            "give two --input and one --target, or no --target",
+        )
+    return targets, "similarity" if targets else "related"
+
+
+def inferred(finder: Finder, inputs: tuple[int, ...], kind: InputKind) -> Found:
+    """The columns of a target whose task nobody named; text alone is for language modelling."""
+    usual = (*(TAGS if kind in ("words", "vectors") else ()), *LABELS, *NUMBERS, *TRANSLATIONS)
+    targets = _columns(finder, inputs, usual)
+    if not targets and kind == "text" and len(finder.columns) == 1:
+        return (), "nothing"
+    targets = targets or _missing(finder, inputs, "label")
+    return targets, _inferred_kind(finder, targets, kind)
+
+
+def _inferred_kind(finder: Finder, targets: tuple[int, ...], kind: InputKind) -> TargetKind:
+    name, content = finder.columns[targets[0]].lower(), finder.content(targets[0])
+    if finder.config.sequence is not None:
+        return "tags"
+    if _is_series(finder, targets, kind):
+        return "series"
+    if kind == "words" and name in TAGS[:-1]:
+        return "tags"
+    if len(targets) > 1:
+        return "numbers"
+    if content == "texts":
+        return "tags" if kind in ("words", "vectors") else "labels"
+    if finder.config.label_separator is not None:
+        return "labels"
+    if content == "vectors" or (name in NUMBERS and finder.measured(targets[0])) or _measures(finder, targets[0]):
+        return "numbers"
+    if content == "text" and (name in TRANSLATIONS[1:] or (name == "target" and finder.first(SOURCES) is not None)):
+        return "text"
+    return "label"
+
+
+def _columns(finder: Finder, inputs: tuple[int, ...], names: Sequence[str]) -> tuple[int, ...]:
+    """The columns that the user named, else the first with a usual name that is no input, if there is one."""
+    if finder.config.target:
+        return tuple(finder.given(name, "--target") for name in finder.config.target)
+    free = [name for name in names if finder.lower.get(name) not in (None, *inputs)]
+    targets = tuple(finder.lower[name] for name in free[:1])
+    if targets:
+        finder.said.append(f"target: {finder.names(targets)} (by name)")
+    return targets
+
+
+def _one(finder: Finder, inputs: tuple[int, ...], names: Sequence[str], wanted: str) -> tuple[int, ...]:
+    """The same for a task whose target is one column."""
+    targets = _columns(finder, inputs, names) or _missing(finder, inputs, wanted)
+    if len(targets) > 1:
+        found = f"{len(targets)} target columns are for regress, and the task is {finder.config.task}"
+        finder.refuse(found, "give one --target")
+    return targets
+
+
+def _missing(finder: Finder, inputs: tuple[int, ...], wanted: str) -> NoReturn:
+    """Stop: there is no target."""
+    others = [name for number, name in enumerate(finder.columns) if number not in inputs]
+    near = flagged(did_you_mean(wanted, others), "--target") if others else ""
+    fix = near or "--target NAME, or --task lm to model the text alone"
+    finder.refuse(f"no column '{wanted}'; found {finder.known()}", fix)
+
+
+def _is_series(finder: Finder, targets: tuple[int, ...], kind: InputKind) -> bool:
+    """Whether each word or step has numbers of its own.
+
+    A list for each step says so, and the name of the column. Steps of a table always make a list for each: then it is
+    so where the steps of a sequence differ.
+    """
+    values = [record.values[targets[0]] for record in finder.sample]
+    listed = [value for value in values if isinstance(value, list | tuple | np.ndarray) and len(value)]
+    if len(targets) > 1 or kind not in ("words", "vectors") or not listed:
+        return False
+    if finder.columns[targets[0]].lower() in SERIES and content_of(listed[0]) == "vectors":
+        return True
+    nested = all(isinstance(value[0], list | tuple | np.ndarray) for value in listed)
+    return nested and (finder.config.sequence is None or any(step != value[0] for value in listed for step in value))
+
+
+def _measures(finder: Finder, column: int) -> bool:
+    """Whether the values are numbers that were measured, and name no classes.
+
+    Fractions are, unless the text of a few comes again and again. Whole numbers are where hardly any comes twice, in a
+    column that is not called as labels are: 0 and 1, or 1 to 5, are classes. Digits as those of 007 are a name.
+    """
+    cells = [record.values[column] for record in finder.sample]
+    texts = [cell.strip() for cell in cells if isinstance(cell, str)]
+    if not cells or not all(map(is_number, cells)) or any(map(CODE.match, texts)):
+        return False
+    different = len(set(map(float, cells)))
+    if all(float(cell).is_integer() for cell in cells):
+        return len(cells) >= MANY and 2 * different > len(cells) and finder.columns[column].lower() not in LABELS
+    return not texts or different > MANY or 2 * different > len(cells)
+
+
+# -----------------------------------------------------------------------------
+# What each task needs of the columns of a file: one small value for each, and one where no task is named.
+# -----------------------------------------------------------------------------
+
+
+class Needs(NamedTuple):
+    """What finds the target of a task and the kind of its input, and the names of columns that make one together."""
+
+    target: Callable[[Finder, tuple[int, ...], InputKind], Found]
+    input_kind: Callable[[Finder, tuple[int, ...]], InputKind] = by_cells(as_text)
+    together: tuple[tuple[str, ...], ...] = PAIRS  # in the order in which they are looked for
+
+
+NEEDS: dict[Task | None, Needs] = {
+    None: Needs(inferred, by_cells(as_anything)),
+    "classify": Needs(labels, by_cells(as_text_or_numbers)),
+    "regress": Needs(numbers, by_cells(as_text_or_numbers)),
+    "tag": Needs(tags, by_cells(as_words)),
+    "lm": Needs(none_of_text),
+    "masked": Needs(none_of_masked),
+    "translate": Needs(text),
+    "embed": Needs(score_of_pair, as_texts, (*TRIPLES, *RELATED, *PAIRS)),
+}
+
+
+# -----------------------------------------------------------------------------
+# What every column of a file means: the input, the target, the id, the part, and what is said of it.
+# -----------------------------------------------------------------------------
+
+SHOWN = 8  # columns that are named as not read
+
+
+class Roles(NamedTuple):
+    """The columns of the input, the target, the id and the part, by their numbers, and the kinds they make."""
+
+    input: tuple[int, ...]
+    target: tuple[int, ...]
+    schema: Schema
+    id: int | None = None
+    split: int | None = None
+    spaces: int | None = None  # for words: whether a space follows each
+    label_separator: str | None = None
+    whole: bool = False  # labels are whole numbers that were written as floats
+    stepped: bool = False  # numbers come as one list for each step of a sequence
+    said: tuple[str, ...] = ()  # what was inferred, for people
+
+
+def find_roles(
+    config: DataConfig, columns: Sequence[str], named: bool, sample: Sequence[Record], ledger: Ledger
+) -> Roles:
+    """What the columns of a file mean; RejectedError names what was found if that cannot be said."""
+    finder, needs = Finder(config, columns, named, sample, ledger), NEEDS[config.task]
+    inputs = tuple(finder.given(name, "--input") for name in config.input) or find_input(finder, needs.together)
+    kind = needs.input_kind(finder, inputs)
+    targets, target_kind = needs.target(finder, inputs, kind)
+    if target_kind in ("tags", "series") and kind not in ("words", "vectors"):
+        held = "text" if kind == "pair" else kind
+        text = f"{target_kind} belong to words or steps, and {finder.names(inputs)} holds {held}"
+        finder.refuse(text, "--input NAME of a list of words, or another --task")
+    schema = Schema(kind, target_kind)
+    if config.task is None:
+        finder.said.append(f"task: {schema.task} ({_why(finder, targets, target_kind)})")
+    identity = _find_id(finder)
+    split = finder.given(config.split.column, "--split-column") if isinstance(config.split, ColumnSplit) else None
+    if config.split is None and not config.dev and not config.test:
+        split = _find_split(finder)
+    if isinstance(config.split, RandomSplit | FoldSplit) and config.split.group is not None:
+        finder.given(config.split.group, "--group")
+    spaces = finder.first(("spaces",)) if kind == "words" else None
+    whole = target_kind in ("label", "labels", "tags") and finder.whole(targets[0])
+    if passed := _passed_over(finder, {*inputs, *targets, identity, split, spaces}):
+        finder.said.append(passed)
+    said, stepped, separator = tuple(finder.said), config.sequence is not None, config.label_separator
+    return Roles(inputs, targets, schema, identity, split, spaces, separator, whole, stepped, said)
+
+
+def _why(finder: Finder, targets: tuple[int, ...], kind: TargetKind) -> str:
+    """What the task was inferred from, for people."""
+    if kind == "numbers" and all(map(finder.numeric, targets)):
+        return f"the cells of {finder.names(targets)} are numbers; with --task classify each would be a name"
+    return "from the target"
+
+
+def _passed_over(finder: Finder, used: set[int | None]) -> str:
+    """Which columns say nothing to the model, for one of them may be meant; nothing where all were named."""
+    others = [number for number in range(len(finder.columns)) if number not in used]
+    if not others or (finder.config.input and finder.config.target):
+        return ""
+    more = f" and {len(others) - SHOWN:,} others" if len(others) > SHOWN else ""
+    return f"not read: {', '.join(finder.names([column]) for column in others[:SHOWN])}{more}"
+
+
+def _find_id(finder: Finder) -> int | None:
+    """The column that names the rows; an empty name says that there is none."""
+    if finder.config.id is not None:
+        return finder.given(finder.config.id, "--id") if finder.config.id else None
+    column = finder.first(IDS)
+    if column is not None:
+        finder.said.append(f"id: {finder.names([column])} (by name; --id '' to name none)")
+    return column
+
+
+def _find_split(finder: Finder) -> int | None:
+    """A column named for it whose values name parts, most of them; the others are then told as bad rows."""
+    column = finder.first(SPLITS)
+    if column is None:
+        return None
+    known = sum(str(record.values[column]).lower() in PART_NAMES for record in finder.sample)
+    return column if 2 * known > len(finder.sample) else None

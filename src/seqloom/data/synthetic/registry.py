@@ -1,0 +1,40 @@
+"""Data sets that need no file: each is written by a seed, and each has a difficulty that was measured.
+
+    dates        translate   seq2seq with attention 98 %     brackets       classify    memory for what is open
+    reviews      classify    bag 80 % at most, lstm 95 %     arithmetic     classify    ten classes
+    questions    classify    bag 55 % at most, cnn 98 %      copy           classify    rnn 30 % at most
+    homographs   classify    context decides                 copy_memory    tag         the published form
+    movies       tag         bilstm-crf 95 F1                adding         regress     the published form
+    grammar      lm          a known floor                   listops        classify    the published form
+    pictures     classify    filters and patches             listops_small  classify    the same, shorter
+
+Examples are a pure function of the set, the part, the seed and the place; parts never share an input.
+"""
+
+from seqloom.data.synthetic.arithmetic import ADDING, ARITHMETIC, LISTOPS, LISTOPS_SMALL
+from seqloom.data.synthetic.brackets import BRACKETS
+from seqloom.data.synthetic.copy import COPY, COPY_MEMORY
+from seqloom.data.synthetic.dates import DATES
+from seqloom.data.synthetic.grammar import GRAMMAR
+from seqloom.data.synthetic.homographs import HOMOGRAPHS
+from seqloom.data.synthetic.movies import MOVIES
+from seqloom.data.synthetic.pictures import PICTURES
+from seqloom.data.synthetic.questions import QUESTIONS
+from seqloom.data.synthetic.reviews import REVIEWS
+from seqloom.data.synthetic.set import SyntheticSet
+from seqloom.errors import ConfigError, did_you_mean
+
+NAMES: dict[str, SyntheticSet] = {
+    one.name: one
+    for one in (
+        *(DATES, REVIEWS, QUESTIONS, HOMOGRAPHS, MOVIES, GRAMMAR, PICTURES),
+        *(BRACKETS, ARITHMETIC, COPY, COPY_MEMORY, ADDING, LISTOPS, LISTOPS_SMALL),
+    )
+}
+
+
+def named(name: str) -> SyntheticSet:
+    """The set with this name; ConfigError with the nearest name if there is none."""
+    if name not in NAMES:
+        raise ConfigError(f"there is no embedded set '{name}'", fix=did_you_mean(str(name), NAMES))
+    return NAMES[name]

@@ -1,0 +1,291 @@
+"""Comparing from Python in one call, and the generator behind it that the command line shows."""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from seqloom.config.data import ColumnSplit, DataConfig, RandomSplit
+from seqloom.data.batches import sizes_of
+from seqloom.data.prepared import Prepared
+from seqloom.data.synthetic.registry import NAMES
+from seqloom.errors import ConfigError
+from seqloom.experiments.compare.costs import Cost, measure_costs
+from seqloom.experiments.compare.events import ComparisonBegun, ComparisonEnded, ComparisonReport, Measuring, RunEnded
+from seqloom.experiments.compare.leaks import count_leaks
+from seqloom.experiments.compare.plan import MOST_JOBS, Budget, BudgetKind, ComparisonPlan, PlannedModel
+from seqloom.experiments.compare.results import Comparison
+from seqloom.experiments.compare.runs import (
+    Judgement,
+    RunInterrupted,
+    judgement,
+    one_by_one,
+    resolved_run,
+    together,
+    wishes_of,
+)
+from seqloom.experiments.compare.verdicts import Weighed
+from seqloom.files.disk import make_folder, write_file
+from seqloom.files.jsonl import append_lines, read_lines
+from seqloom.files.lock import hold
+from seqloom.inference.model import LoadedModel, load
+from seqloom.recipes.bodies import Size
+from seqloom.tasks.task import HeadSettings, Task
+from seqloom.training.defaults import usual_epochs
+from seqloom.training.devices import choose_device
+from seqloom.training.resolve import Resolved, resolve
+from seqloom.training.wishes import OF_WISHES, settings_of
+
+# -----------------------------------------------------------------------------
+# A comparison that is ready to begin: data read without its test part, everything chosen and checked.
+#
+# A baseline is always among the models: `linear` where symbols can be counted, else the mean of vectors, hidden layers
+# over pixels, or the recipe with the fewest parameters. What a model gains over it is what its size buys.
+# -----------------------------------------------------------------------------
+
+ASKED = "comparison.json"
+BASELINES = ("linear", "bag", "mlp")  # the first that the task has
+TOLD = 4  # differences in an error
+LONGEST = 40  # characters of a value in an error
+SECONDS = 60.0  # of training, where nobody said how many
+
+
+class OpenComparison:
+    """What a comparison knows before its first run."""
+
+    def __init__(self, plan: ComparisonPlan) -> None:
+        models = plan.models
+        first = resolve(plan.data, wishes_of(plan, models[0], 0), cache=plan.cache)
+        self.task = first.task
+        for name in models:  # a recipe that cannot do the task is refused before any training
+            self.task.model(name, plan.size, HeadSettings())
+        _require_part(plan, first)
+        self.baseline, why = baseline_of(self.task, plan)
+        models = models if self.baseline in models else (self.baseline, *models)
+        budget = Budget(kind=plan.budget.kind, amount=plan.budget.amount or usual(plan, first))
+        self.plan = msgspec.structs.replace(plan, models=models, budget=budget)
+        self.notes = (why,) if why else ()
+        self.said = (*first.said[:-1], *self.notes)
+        self._require_same(first)
+
+    def _require_same(self, first: Resolved) -> None:
+        """Write down what is compared, or refuse to mix it with something else; models and seeds may be added."""
+        plan, path = self.plan, self.plan.folder / ASKED
+        asked: dict[str, Any] = {
+            "task": first.config.task,
+            "data": sorted(str(one) for one in first.facts.fingerprints.values()),
+            "split": first.facts.split,
+            "encoding": first.config.encoding,
+            "budget": plan.budget,
+            "size": plan.size,
+            "settings": plan.settings,
+            "wishes": plan.wishes,
+        }
+        plain = msgspec.json.decode(msgspec.json.encode(asked))
+        if not path.exists():
+            write_file(path, msgspec.json.format(msgspec.json.encode(plain), indent=2))
+            return
+        before = msgspec.json.decode(path.read_bytes())
+        if changed := changes(before, plain):
+            more = f"; and {len(changed) - TOLD} more" if len(changed) > TOLD else ""
+            raise ConfigError(
+                f"{plan.folder} holds another comparison: {'; '.join(changed[:TOLD])}{more}",
+                fix="give another --out, or the same settings to go on",
+            )
+
+
+def changes(before: Any, now: Any, name: str = "") -> list[str]:
+    """In which values what is asked for differs from what was, in words.
+
+    >>> changes({"budget": {"kind": "symbols", "amount": 8000.0}}, {"budget": {"kind": "symbols", "amount": 900.0}})
+    ['budget amount was 8000.0 and is now 900.0']
+    """
+    if isinstance(before, dict) and isinstance(now, dict):
+        names = dict.fromkeys([*now, *before])
+        return [one for key in names for one in changes(before.get(key), now.get(key), f"{name} {key}".strip())]
+    return [] if before == now else [f"{name} was {_said(before)} and is now {_said(now)}"]
+
+
+def _said(value: Any) -> str:
+    """A value in few characters; nothing is what nobody said."""
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return "not said" if value is None else text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+def baseline_of(task: Task, plan: ComparisonPlan) -> tuple[str, str]:
+    """The model that every comparison has, and why it is another one than `linear`."""
+    names, usual = task.recipes(), BASELINES[0]
+    known = next((name for name in BASELINES if name in names), None)
+    if known == usual:
+        return usual, ""
+    if known is not None:
+        return known, f"{task.name} has no '{usual}' here: the baseline is {known}"
+    smallest = min(names, key=lambda name: task.model(name, plan.size, HeadSettings()).parameters())
+    return smallest, f"{task.name} has no '{usual}' here: the baseline is {smallest}, the smallest recipe"
+
+
+def usual(plan: ComparisonPlan, first: Resolved) -> float:
+    """A budget that nobody named: the usual recipe's size, or as much data as training usually reads."""
+    if plan.budget.kind == "seconds":
+        return SECONDS
+    if plan.budget.kind == "parameters":
+        return float(first.task.model(first.task.recipes()[0], plan.size, HeadSettings()).parameters())
+    prepared = first.prepared
+    symbols = int(sizes_of(prepared.schema, prepared.columns)[prepared.parts["train"]].sum())
+    return float(symbols * usual_epochs(symbols))
+
+
+def _require_part(plan: ComparisonPlan, first: Resolved) -> None:
+    """Refuse to train for hours and then find nothing to judge on."""
+    found = len(first.prepared.parts["dev"]) if plan.part == "dev" else _has_test(first.config.data)
+    if not found:
+        fix = "give --dev FILE, or --shares 10%,10%" if plan.part == "dev" else "give --test FILE, or --shares 10%,10%"
+        raise ConfigError(f"there is no {plan.part} part to judge on", fix=fix)
+
+
+def _has_test(data: DataConfig) -> bool:
+    """Whether there is a test part, as far as can be known without a look at it."""
+    split = data.split
+    drawn = isinstance(split, ColumnSplit) or (isinstance(split, RandomSplit) and split.test > 0)
+    return bool(data.test) or drawn or data.train[0] in NAMES
+
+
+LINES, WHOLE, PAGE = "results.jsonl", "results.json", "report.html"
+
+
+def referee(plan: ComparisonPlan, jobs: int = 1) -> Iterator[ComparisonReport]:
+    """The reports of a comparison that begins or goes on; at the last one, `ComparisonEnded`, results are written."""
+    if not 1 <= jobs <= MOST_JOBS:
+        raise ConfigError(f"{jobs} jobs", fix=f"take 1 to {MOST_JOBS}")
+    make_folder(plan.folder / "runs")
+    with hold(plan.folder):
+        opening = OpenComparison(plan)
+        plan = opening.plan
+        waiting = [entry for entry in plan.entries() if judgement(plan, entry) is None]
+        wanted, abreast = len(plan.entries()), min(jobs, len(waiting))
+        yield ComparisonBegun(plan.folder, wanted, wanted - len(waiting), opening.said, abreast)
+        _write_lines(plan)
+        try:
+            for report in together(plan, waiting, jobs) if abreast > 1 else one_by_one(plan, waiting):
+                _write_lines(plan)
+                yield report
+                _require_success(report)
+        except RunInterrupted as interruption:
+            yield ComparisonEnded(interruption.why, None, interruption.exit_code)
+            return
+        yield Measuring(len(plan.models))
+        yield ComparisonEnded("done", _weigh(opening), 0)
+
+
+def _require_success(report: object) -> None:
+    """A comparison without one of its runs would be another one than was asked for."""
+    if isinstance(report, RunEnded) and report.problem:
+        raise ConfigError(f"{report.entry.name}: {report.problem}", fix="mend that, or leave the model out")
+
+
+def _write_lines(plan: ComparisonPlan) -> None:
+    """Bring results.jsonl up to what is judged."""
+    path = plan.folder / LINES
+    known = {(one.get("part"), one.get("model"), one.get("seed")) for one in read_lines(path).records}
+    fresh = [entry for entry in plan.entries() if (plan.part, *entry) not in known]
+    found = [one.facts for entry in fresh if (one := judgement(plan, entry)) is not None]
+    append_lines(path, [{"kind": "run", **msgspec.to_builtins(facts)} for facts in found])
+
+
+def _weigh(opening: OpenComparison) -> Comparison:
+    """The results, written to the folder before anybody sees them."""
+    plan = opening.plan
+    runs = {name: [_finished(plan, PlannedModel(name, seed)) for seed in range(plan.seeds)] for name in plan.models}
+    models = _loaded(plan)
+    prepared = models[plan.models[0]].own_rows(plan.part)
+    weighed = Weighed(runs, opening.task)
+    comparison = weighed.comparison(
+        prepared.columns["input"].lengths[weighed.ids],
+        data=" + ".join(plan.data.train),
+        part=plan.part,
+        budget=plan.budget.shown(),
+        seeds=plan.seeds,
+        baseline=opening.baseline,
+        leak=count_leaks(plan.data, plan.part),
+        said=(*opening.notes, *(said for name in plan.models if (said := _size_said(plan, name)))),
+    )
+    costs = _costs(plan, models, prepared)
+    results = tuple(msgspec.structs.replace(one, cost=costs[one.name]) for one in comparison.models)
+    comparison = msgspec.structs.replace(comparison, models=results)
+    write_file(plan.folder / WHOLE, comparison.to_json())
+    write_file(plan.folder / PAGE, comparison.html())
+    return comparison
+
+
+def _finished(plan: ComparisonPlan, entry: PlannedModel) -> Judgement:
+    found = judgement(plan, entry)
+    assert found is not None, "every run is judged by now"
+    return found
+
+
+def _size_said(plan: ComparisonPlan, name: str) -> str:
+    """What is to be known about a model that did not come near the parameters that were asked for."""
+    return resolved_run(plan, PlannedModel(name, 0))[1] if plan.budget.kind == "parameters" else ""
+
+
+def _loaded(plan: ComparisonPlan) -> dict[str, LoadedModel]:
+    """The model of the first seed of each."""
+    device = choose_device(plan.device).torch  # type: ignore[arg-type]
+    return {name: load(plan.run_folder(PlannedModel(name, 0)), device=device) for name in plan.models}
+
+
+def _costs(plan: ComparisonPlan, models: dict[str, LoadedModel], prepared: Prepared) -> dict[str, Cost]:
+    """What each model costs, measured now with all others, or as all of them were measured before."""
+    path = plan.folder / LINES
+    lines = [one for one in read_lines(path).records if one.get("kind") == "cost"]
+    known = {one["model"]: msgspec.convert(one["cost"], Cost) for one in lines}
+    if known.keys() >= models.keys():
+        return known
+    fresh = measure_costs(models, prepared, plan.part)
+    append_lines(path, [{"kind": "cost", "model": n, "cost": msgspec.to_builtins(cost)} for n, cost in fresh.items()])
+    return fresh
+
+
+def compare(
+    *data: str | Path,
+    out: str | Path,
+    models: Sequence[str],
+    budget: BudgetKind = "symbols",
+    amount: float | None = None,
+    seeds: int = 3,
+    test: bool = False,
+    size: Size = "small",
+    jobs: int = 1,
+    device: str = "auto",
+    show: Callable[[ComparisonReport], None] | None = None,
+    **settings: Any,
+) -> Comparison:
+    """Models side by side, each with the same budget, judged on dev, or with `test` on the test part.
+
+    `out` has runs, results.jsonl and report.html; what is there goes on. `amount` is that of the budget: symbols,
+    seconds or parameters. `settings` are those of `seqloom.train`: of the data (dev, task, input, ...), of training
+    (rate, metric, ...) and of recipes (dropout, ...), the same for every model.
+    """
+    of_plan = {"models": tuple(models), "seeds": seeds, "size": size, "device": device, "out": str(out)}
+    of_plan |= {"budget": Budget(kind=budget, amount=amount), "part": "test" if test else "dev"}
+    plan = _asked(data, settings, **of_plan)
+    for report in referee(plan, jobs):
+        if show is not None:
+            show(report)
+    assert isinstance(report, ComparisonEnded), "the last report"
+    if report.comparison is None:
+        raise KeyboardInterrupt
+    return report.comparison
+
+
+def _asked(data: tuple[str | Path, ...], settings: dict[str, Any], **of_plan: Any) -> ComparisonPlan:
+    """The plan, with the settings that `seqloom.train` would take."""
+    config, wishes = settings_of(data, None, of_plan["size"], settings)
+    return ComparisonPlan(
+        data=config,
+        settings=msgspec.to_builtins(wishes.training),
+        wishes={name: settings[name] for name in OF_WISHES if name in settings and name != "encoding"},
+        encoding=wishes.encoding,
+        **of_plan,
+    )

@@ -1,0 +1,168 @@
+"""What a model costs when it answers: time, memory and space, measured side by side.
+
+Models answer in turn, over and over, so that a machine that grows warm or busy is unfair to none. Texts are encoded
+before: what is measured is the model with its task, up to ready answers. Memory is that of the weights and of all
+tensors that are alive at once, counted when they come and go: the same number on every machine and every run.
+"""
+
+import time
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from seqloom.data.batches import INPUTS
+from seqloom.data.prepared import Prepared
+from seqloom.data.schema import Part
+from seqloom.files.folders import read_manifest
+from seqloom.inference.model import LoadedModel
+from seqloom.nn.types import on_device
+from seqloom.tasks.evaluation import answering
+
+TOGETHER = 32  # examples of a full batch
+ALONE = 16  # examples that are answered one by one
+ROUNDS = 7
+SECONDS = 5.0  # for each model, after which no further round begins
+
+
+class Spread(msgspec.Struct, frozen=True):
+    """The median of several measurements, and the middle half of them."""
+
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Spread":
+        """The quartiles.
+
+        >>> Spread.of([1.0, 2.0, 3.0, 4.0, 5.0])
+        Spread(median=3.0, low=2.0, high=4.0)
+        """
+        low, median, high = np.quantile(values, [0.25, 0.5, 0.75]).tolist()
+        return cls(median, low, high)
+
+
+class Cost(msgspec.Struct, frozen=True, kw_only=True):
+    """What one model costs."""
+
+    latency: Spread  # milliseconds for an example that comes alone
+    throughput: Spread  # examples in a second, 32 at a time
+    memory: int  # bytes
+    disk: int  # bytes of the model folder
+
+
+def measure_costs(
+    models: Mapping[str, LoadedModel], prepared: Prepared, part: Part, *, rounds: int = ROUNDS
+) -> dict[str, Cost]:
+    """The cost of each model, measured on examples of all lengths of the part."""
+    rows = _chosen(prepared, part)
+    alone = [_inputs(prepared, rows[at : at + 1]) for at in range(min(ALONE, len(rows)))]
+    full = _inputs(prepared, rows)
+    singles: dict[str, list[float]] = {name: [] for name in models}
+    batches: dict[str, list[float]] = {name: [] for name in models}
+    for model in models.values():
+        _timed(model, full)  # the first answer is slow: kernels are chosen, memory is fetched
+    spent = time.perf_counter()
+    for turn in range(rounds):
+        if turn and time.perf_counter() - spent > SECONDS * len(models):
+            break
+        for name, model in models.items():
+            singles[name] += [1000 * _timed(model, one) for one in alone]
+            batches[name].append(len(rows) / _timed(model, full))
+    return {
+        name: Cost(
+            latency=Spread.of(singles[name]),
+            throughput=Spread.of(batches[name]),
+            memory=memory_of(model, full),
+            disk=sum(entry.size for entry in read_manifest(model.path).files.values()),
+        )
+        for name, model in models.items()
+    }
+
+
+def _chosen(prepared: Prepared, part: Part) -> np.ndarray:
+    """Rows of a part, shortest to longest in even steps, in an order without meaning; those of a small part again."""
+    rows = prepared.parts[part]
+    ordered = rows[np.argsort(prepared.columns["input"].lengths[rows], kind="stable")]
+    places = np.linspace(0, len(ordered) - 1, TOGETHER).round().astype(np.int64)
+    return np.asarray(ordered[places][np.random.Generator(np.random.PCG64(0)).permutation(TOGETHER)])
+
+
+def _inputs(prepared: Prepared, rows: np.ndarray) -> Any:
+    chosen = {name: column.select(rows) for name, column in prepared.columns.items()}
+    return INPUTS[prepared.schema.input](chosen)
+
+
+def _timed(model: LoadedModel, inputs: Any) -> float:
+    """The seconds of an answer, all work of the device done."""
+    _synchronise(model.device)
+    begin = time.perf_counter()
+    _answer(model, inputs)
+    _synchronise(model.device)
+    return time.perf_counter() - begin
+
+
+def _answer(model: LoadedModel, inputs: Any) -> None:
+    with answering(model.model):
+        model.task.predict(model.model, on_device(inputs, model.device))
+
+
+def _synchronise(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    if device.type == "mps":
+        torch.mps.synchronize()
+
+
+def memory_of(model: LoadedModel, inputs: Any) -> int:
+    """Bytes of the weights and of the most tensors that are alive at once while a batch is answered."""
+    with _Counting() as counting:
+        _answer(model, inputs)
+    return int(counting.most) + _weights(model.model)
+
+
+def _weights(model: nn.Module) -> int:
+    held = {one.untyped_storage().data_ptr(): one.untyped_storage().nbytes() for one in model.state_dict().values()}
+    return sum(held.values())
+
+
+class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch has no types here
+    """Counts the bytes of the tensors that operators return, until nobody holds them any more."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.alive = self.most = 0
+        self._known: dict[int, int] = {}  # how many tensors share a storage
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        given = {_address(one) for one in tree_leaves((args, kwargs)) if isinstance(one, Tensor)}
+        for one in tree_leaves(result):
+            if isinstance(one, Tensor) and (_address(one) in self._known or _address(one) not in given):
+                self._hold(one)
+        return result
+
+    def _hold(self, tensor: Tensor) -> None:
+        address, size = _address(tensor), tensor.untyped_storage().nbytes()
+        if address not in self._known:
+            self.alive += size
+            self.most = max(self.most, self.alive)
+        self._known[address] = self._known.get(address, 0) + 1
+        weakref.finalize(tensor, self._let_go, address, size)
+
+    def _let_go(self, address: int, size: int) -> None:
+        self._known[address] -= 1
+        if not self._known[address]:
+            del self._known[address]
+            self.alive -= size
+
+
+def _address(tensor: Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()

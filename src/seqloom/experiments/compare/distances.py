@@ -1,0 +1,154 @@
+"""Scores against dependency distance: the same comparison on a set whose answer lies ever farther from its question.
+
+    copy           which symbol was shown `distance` steps ago?
+    copy_memory    ten symbols, to be said again after `delay` steps
+
+Each distance is a comparison of its own, in DIR/distance-100: trained on that distance and judged on it. A recurrence
+must carry the answer through every step in between, and takes the steps one after the other; attention reaches it in
+one, and reads all steps at once. So what an answer costs for each symbol is drawn as well.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from seqloom.config.data import DataConfig, GivenSplit
+from seqloom.data.report.page import RULES
+from seqloom.data.schema import PARTS, Example, Words
+from seqloom.data.synthetic.registry import NAMES
+from seqloom.data.synthetic.set import SyntheticSet
+from seqloom.errors import ConfigError
+from seqloom.experiments.compare.comparison import PAGE, WHOLE, referee
+from seqloom.experiments.compare.events import ComparisonEnded, ComparisonReport
+from seqloom.experiments.compare.plan import ComparisonPlan
+from seqloom.experiments.compare.results import Comparison
+from seqloom.experiments.compare.words import between, number
+from seqloom.files.disk import make_folder, write_file
+from seqloom.report.figures.figure import Figure
+from seqloom.report.figures.line import Line, Series
+from seqloom.report.figures.markup import Markup, tag
+from seqloom.report.figures.page import document
+from seqloom.training.pages.shown import Shown
+
+FAR = ("distance", "delay")  # parameters of sets that say how far the answer lies
+
+
+class Distances(Shown, frozen=True):
+    """A comparison at each of several distances, the nearest first."""
+
+    data: str
+    distances: tuple[int, ...]
+    comparisons: tuple[Comparison, ...]
+
+    def figures(self) -> list[Figure]:
+        """The score, and the time for each symbol, of every model against distance."""
+        first = self.comparisons[0]
+        names = [one.name for one in first.models]
+        scores = [self._series(name, [one.model(name).score.value for one in self.comparisons]) for name in names]
+        times = [self._series(name, self._times(name)) for name in names]
+        title = f"{first.metric} against distance"
+        cost = Line(title="Microseconds for each symbol", series=times, x_label="distance", y_axis="log")
+        return [Line(title=title, series=scores, x_label="distance"), cost]
+
+    def _series(self, name: str, values: Sequence[float | None]) -> Series:
+        return Series(name=name, x=self.distances, y=values)
+
+    def _times(self, name: str) -> list[float | None]:
+        found = [(one.model(name).cost, one.mean_length) for one in self.comparisons]
+        return [None if cost is None else 1000 * cost.latency.median / symbols for cost, symbols in found]
+
+    def lines(self) -> list[list[str]]:
+        """A table: the score of each model at each distance."""
+        names = sorted(one.name for one in self.comparisons[0].models)
+        rows = [[name, *(_score(one, name) for one in self.comparisons)] for name in names]
+        return [["", *(f"distance {far:,}" for far in self.distances)], *rows]
+
+    def text(self, width: int = 80, colour: bool = False) -> str:
+        """The sentence of each distance, and the figures."""
+        told = [
+            f"distance {far:,}: {one.sentence()}" for far, one in zip(self.distances, self.comparisons, strict=True)
+        ]
+        drawn = [figure.text(width=width, colour=colour) for figure in self.figures()]
+        return "\n\n".join([*told, *drawn])
+
+    def html(self) -> str:
+        """The results as one self-contained page."""
+        told = [
+            tag("li", f"distance {far:,}: {one.sentence()}")
+            for far, one in zip(self.distances, self.comparisons, strict=True)
+        ]
+        rows = [tag("tr", *(tag("td", text or Markup("")) for text in row)) for row in self.lines()]
+        figures = [tag("figure", figure.drawn(styled=False)) for figure in self.figures()]
+        table = tag("div", tag("table", tag("tbody", *rows)), class_="scroll")
+        body = [tag("h1", f"{self.data} at {len(self.distances)} distances"), tag("ul", *told), table, *figures]
+        return document(f"Distances: {self.data}", body, RULES)
+
+
+def _score(found: Comparison, name: str) -> str:
+    score = found.model(name).score
+    return f"{number(score.value)} ({between(score)})"
+
+
+def referee_distances(
+    plan: ComparisonPlan, distances: Sequence[int], jobs: int = 1, *, rows: int | None = None
+) -> Iterator[ComparisonReport | Distances]:
+    """The reports of a comparison at each distance; the last thing is the `Distances`, unless somebody stopped it.
+
+    `rows` are those of the training part, if not as many as the set usually has; dev and test have a tenth.
+    """
+    source, parameter = far_set(plan.data)
+    ordered, found = sorted(set(distances)), list[Comparison]()
+    for far in ordered:
+        folder = plan.folder / f"distance-{far}"
+        data = _written(source, {parameter: far}, folder / "data", rows)
+        report: ComparisonReport | None = None
+        for report in referee(msgspec.structs.replace(plan, data=data, out=str(folder)), jobs):
+            yield report
+        assert isinstance(report, ComparisonEnded), "the last report"
+        if report.comparison is None:
+            return
+        found.append(report.comparison)
+    results = Distances(source.name, tuple(ordered), tuple(found))
+    write_file(plan.folder / WHOLE, results.to_json())
+    write_file(plan.folder / PAGE, results.html())
+    yield results
+
+
+def far_set(data: DataConfig) -> tuple[SyntheticSet, str]:
+    """The embedded set that is meant, and its parameter of distance; ConfigError for other data."""
+    source = NAMES.get(data.train[0])
+    parameter = next((name for name in FAR if source is not None and name in source.parameters), None)
+    if source is None or parameter is None:
+        able = [name for name, one in NAMES.items() if set(FAR) & set(one.parameters)]
+        raise ConfigError(f"{data.train[0]} has no distance to change", fix=f"take {' or '.join(able)}")
+    return source, parameter
+
+
+def _written(source: SyntheticSet, settings: dict[str, int], folder: Path, rows: int | None) -> DataConfig:
+    """The files of a set at one distance; those that are there are left as they are, if they have as many rows."""
+    make_folder(folder)
+    paths = {part: folder / f"{part}.jsonl" for part in PARTS}
+    for part, path in paths.items():
+        usual: int = getattr(source.sizes, part)
+        count = usual if rows is None else rows if part == "train" else max(1, rows // 10)
+        examples = source.examples(part, count=count, **settings)  # a distance that cannot be is refused here
+        if path.exists():
+            _require_rows(path, count)
+        else:
+            write_file(path, (msgspec.json.encode(_row(example)) + b"\n" for example in examples))
+    train, dev, test = ((str(paths[part]),) for part in ("train", "dev", "test"))
+    return DataConfig(train=train, dev=dev, test=test, task=source.task, split=GivenSplit())
+
+
+def _require_rows(path: Path, count: int) -> None:
+    with path.open("rb") as lines:
+        found = sum(1 for _ in lines)
+    if found != count:
+        raise ConfigError(f"{path} has {found:,} rows, and {count:,} are asked for", fix="give another --out")
+
+
+def _row(example: Example) -> dict[str, object]:
+    if isinstance(example.input, Words):
+        return {"tokens": example.input.text.split(" "), "tags": list(example.target)}  # type: ignore[arg-type]
+    return {"text": example.input, "label": example.target}

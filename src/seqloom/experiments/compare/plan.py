@@ -1,0 +1,171 @@
+"""A comparison as a value: which models, on which data, with how much of what each, and where it is kept.
+
+A budget says what is equal:
+
+    parameters   every recipe made as wide as gives about so many weights; each reads the data equally often
+    symbols      every model reads so many symbols of the training part
+    seconds      every model trains so long on this machine
+"""
+
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeVar
+
+import msgspec
+
+from seqloom.config.base import Config
+from seqloom.config.models import AnyModel
+from seqloom.config.stacks import StackConfig
+from seqloom.data.schema import Part
+from seqloom.errors import ConfigError
+from seqloom.experiments.plan import RunsPlan
+from seqloom.recipes.bodies import Size
+
+MOST_SEEDS, MOST_JOBS, MOST_MODELS = 1_000, 256, 100
+
+BudgetKind = Literal["parameters", "symbols", "seconds"]
+UNITS: dict[BudgetKind, str] = {"parameters": "parameters", "symbols": "symbols", "seconds": "seconds of training"}
+
+
+class Budget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What every model gets."""
+
+    kind: BudgetKind = "symbols"
+    amount: float | None = None  # None: as the data and the usual recipe have it
+
+    def __post_init__(self) -> None:
+        if self.kind not in UNITS:
+            raise ConfigError(f"a budget of {self.kind!r}", fix=f"choose from {', '.join(UNITS)}")
+        if self.amount is not None and not 0 < self.amount < float("inf"):
+            raise ConfigError(f"a budget of {self.amount:g} {self.kind}", fix="take a positive number")
+
+    def shown(self) -> str:
+        """The budget in words.
+
+        >>> Budget(kind="symbols", amount=20000).shown()
+        '20,000 symbols each'
+        """
+        amount = "" if self.amount is None else f"{self.amount:,.10g} "
+        return f"{amount}{UNITS[self.kind]} each"
+
+
+class PlannedModel(NamedTuple):
+    """One run of a comparison: a model and a seed."""
+
+    model: str
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """The name of its folders."""
+        return f"{self.model}-{self.seed}"
+
+
+class ComparisonPlan(RunsPlan, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything that a worker needs to know."""
+
+    models: tuple[str, ...]  # recipes
+    budget: Budget = Budget()
+    seeds: int = 3
+    part: Part = "dev"  # on which models are judged
+    size: Size = "small"
+    wishes: dict[str, Any] = msgspec.field(default_factory=dict)  # what every recipe is told: dropout, smoothing, ...
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.seeds <= MOST_SEEDS:
+            raise ConfigError(f"{self.seeds:,} seeds", fix=f"take 1 to {MOST_SEEDS:,}; 3 or more tell models apart")
+        if self.part not in ("dev", "test"):
+            raise ConfigError(f"models judged on {self.part!r}", fix="take dev, or test for a last look")
+        if not 1 <= len(self.models) <= MOST_MODELS or len(set(self.models)) < len(self.models):
+            raise ConfigError(f"models {', '.join(self.models) or 'none'}", fix="name each recipe once")
+
+        if self.budget.kind != "parameters" and "length" in self.settings:
+            raise ConfigError(
+                f"a length beside a budget of {self.budget.kind}", fix="the budget says how long; leave the length out"
+            )
+
+    def entries(self) -> list[PlannedModel]:
+        """All runs: every model with its first seed, then every model with its second, ..."""
+        return [PlannedModel(model, seed) for seed in range(self.seeds) for model in self.models]
+
+    def run_folder(self, entry: PlannedModel) -> Path:
+        """The run folder of an entry."""
+        return self.folder / "runs" / entry.name
+
+    def judged_folder(self, entry: PlannedModel) -> Path:
+        """What came of judging it on the plan's part."""
+        return self.folder / "judged" / self.part / entry.name
+
+    @property
+    def cache(self) -> Path:
+        """Where prepared data is kept between runs: beside them, so that it is read once."""
+        return self.folder / "prepared"
+
+
+# -----------------------------------------------------------------------------
+# A model made wider or narrower until it has about so many parameters; its depth and its kind stay.
+# -----------------------------------------------------------------------------
+
+NEAR = 1.25  # times more or less than was asked is still about as many
+LARGEST_STEP = 64  # heads and kernels divide widths: the least width that all of them accept is below this
+MOST_STEPS = 4_096
+WIDE = ("hidden", "filters")  # settings that grow with the width
+
+AnyConfig = TypeVar("AnyConfig", bound=Config)
+
+
+def scaled(model: AnyModel, parameters: int) -> tuple[AnyModel, str]:
+    """The model whose number of parameters is nearest, and what people should know where that is not near."""
+    step = next((step for step in range(1, LARGEST_STEP + 1) if _made(model, step) and _made(model, 2 * step)), None)
+    best = model if step is None else _nearest(model, step, parameters)
+    found = best.parameters()
+    if parameters / NEAR <= found <= parameters * NEAR:
+        return best, ""
+    why = "has no width to change" if step is None else "comes no nearer"
+    return best, f"{why}: {found:,} parameters instead of {parameters:,}"
+
+
+def _nearest(model: AnyModel, step: int, parameters: int) -> AnyModel:
+    """By bisection: more width is more parameters."""
+    low, high = 1, MOST_STEPS
+    while high - low > 1:
+        middle = (low + high) // 2
+        made = _made(model, middle * step)
+        low, high = (middle, high) if made is not None and made.parameters() <= parameters else (low, middle)
+    found = [made for steps in (low, high) if (made := _made(model, steps * step)) is not None]
+    return min(found, key=lambda one: abs(one.parameters() - parameters))
+
+
+def _made(model: AnyModel, width: int) -> AnyModel | None:
+    """The model in this width; None where its parts do not go with it."""
+    try:
+        return _widened(model, width / _width(model))
+    except ConfigError:
+        return None
+
+
+def _width(config: Config) -> int:
+    """The width of the first stack of a model."""
+    parts = [getattr(config, field) for field in config.__struct_fields__]
+    return next(part.width for part in parts if isinstance(part, StackConfig))
+
+
+def _widened(config: AnyConfig, factor: float) -> AnyConfig:
+    """The same configuration with every width in it times the factor."""
+    changed: dict[str, Any] = {}
+    for field in config.__struct_fields__:
+        held = getattr(config, field)
+        grows = field in WIDE or (field == "width" and isinstance(config, StackConfig))  # a picture's width stays
+        changed[field] = _times(held, factor) if grows else _within(held, factor)
+    return msgspec.structs.replace(config, **changed)
+
+
+def _times(held: Any, factor: float) -> Any:
+    if isinstance(held, tuple):
+        return tuple(_times(part, factor) for part in held)
+    return max(1, round(held * factor))
+
+
+def _within(held: Any, factor: float) -> Any:
+    if isinstance(held, Config):
+        return _widened(held, factor)
+    return tuple(_within(part, factor) for part in held) if isinstance(held, tuple) else held

@@ -1,0 +1,300 @@
+"""One run of a comparison: an ordinary run folder, trained with its budget, then judged and kept example by example.
+
+    DIR/runs/cnn-0            the run: it resumes as any run does
+    DIR/judged/dev/cnn-0      facts.json and the statistics of every example; there, the run is finished
+
+Judging is the last thing that happens and is written at once, so a finished run is never trained or judged again.
+"""
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnContext
+from multiprocessing.process import BaseProcess
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+from safetensors import numpy as safetensors
+
+from seqloom.config.training import EpochsConfig, NewtonConfig, SecondsConfig, SymbolsConfig, TrainingConfig
+from seqloom.errors import ConfigError, DamagedError, DataError, KernelError, RepeatError, SeqloomError
+from seqloom.experiments.compare.events import RunBegun, RunEnded, Why
+from seqloom.experiments.compare.plan import Budget, ComparisonPlan, PlannedModel, scaled
+from seqloom.files.disk import make_folder
+from seqloom.files.folders import commit_folder, read_file_of
+from seqloom.inference.model import load
+from seqloom.tasks.evaluation import Evaluation
+from seqloom.training import checkpoint as checkpoints
+from seqloom.training.devices import choose_device
+from seqloom.training.distributed import Alone
+from seqloom.training.events import Begun, Ended
+from seqloom.training.launcher import end
+from seqloom.training.resolve import Resolved, resolve
+from seqloom.training.run import train_run
+from seqloom.training.signals import Stopping
+from seqloom.training.wishes import Wishes
+
+FACTS, STATISTICS = "facts.json", "statistics.safetensors"
+
+
+class RunCosts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is known about a run that is judged: a line of results.jsonl."""
+
+    model: str
+    seed: int
+    part: str
+    task: str
+    metric: str
+    metrics: dict[str, float | None]
+    rows: int
+    parameters: int
+    steps: int
+    symbols: int
+    seconds: float  # of training
+    ended: str  # why training ended
+    device: str
+    together: int = 1  # runs that shared the machine with it, itself among them
+
+
+class Judgement(msgspec.Struct, frozen=True):
+    """A finished run: its facts, and the statistics [N,S] of every example in the order of their numbers."""
+
+    facts: RunCosts
+    ids: np.ndarray  # [N] numbers of rows
+    statistics: np.ndarray
+
+
+class RunInterrupted(Exception):  # noqa: N818  # no error: the run goes on another time
+    """A run stopped before its end, for a reason that concerns the whole comparison."""
+
+    def __init__(self, why: Why, exit_code: int) -> None:
+        self.why, self.exit_code = why, exit_code
+
+
+def wishes_of(plan: ComparisonPlan, model: str, seed: int) -> Wishes:
+    """What is wanted of a run: the recipe, its seed, and the budget where that is a length."""
+    config = TrainingConfig(**plan.settings)  # a plan holds plain values, for its workers
+    shared = {name: getattr(config, name) for name in plan.settings}
+    settings = {"keep": 1, "patience": 0} | shared | _length(plan.budget) | {"seed": seed}
+    told: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in plan.wishes.items()
+    }
+    return Wishes(model=model, size=plan.size, training=settings, encoding=plan.encoding)._replace(**told)
+
+
+def _length(budget: Budget) -> dict[str, Any]:
+    if budget.amount is None or budget.kind == "parameters":
+        return {}
+    kind = SymbolsConfig if budget.kind == "symbols" else SecondsConfig
+    return {"length": kind(count=max(1, round(budget.amount)))}
+
+
+def resolved_run(plan: ComparisonPlan, entry: PlannedModel) -> tuple[Resolved, str]:
+    """The run of an entry with nothing left open, and what is to be known about its size."""
+    wishes = wishes_of(plan, entry.model, entry.seed)
+    resolved = resolve(plan.data, wishes, cache=plan.cache)
+    training = resolved.config.training
+    if plan.budget.kind == "symbols" and isinstance(training.optimiser, NewtonConfig):
+        # a budget would end it before it is solved, and what is solved has no use for more
+        solved = msgspec.structs.replace(training, length=EpochsConfig(count=len(training.optimiser.strengths)))
+        return resolved._replace(config=msgspec.structs.replace(resolved.config, training=solved)), ""
+    if plan.budget.kind != "parameters" or plan.budget.amount is None:
+        return resolved, ""
+    model, said = scaled(resolved.config.model, round(plan.budget.amount))
+    config = msgspec.structs.replace(resolved.config, model=model)
+    return resolved._replace(config=config), f"{entry.model} {said}" if said else ""
+
+
+def run(plan: ComparisonPlan, entry: PlannedModel, together: int = 1) -> Iterator[RunBegun | RunEnded]:
+    """The beginning and the end of a run that is trained and judged; Interrupted where it is to go on later.
+
+    `together` runs share the machine: they wait for each other's cores, and who reads their seconds should know.
+    """
+    try:
+        resolved, said = resolved_run(plan, entry)
+        yield RunBegun(entry, said or f"{resolved.config.model.parameters():,} parameters")
+        facts = judge(plan, entry, _trained(plan, entry, resolved), resolved, together)
+        yield RunEnded(entry, facts.metrics[facts.metric], facts.seconds)
+    except (ConfigError, DataError, KernelError) as error:  # a disk concerns the whole comparison
+        yield RunEnded(entry, None, 0.0, str(error))
+
+
+def _trained(plan: ComparisonPlan, entry: PlannedModel, resolved: Resolved) -> Ended:
+    """The end of the training of a run, which may have come before."""
+    device = choose_device(plan.device, resolved.config.training.precision)  # type: ignore[arg-type]
+    folder = plan.run_folder(entry)
+    with closing(train_run(folder, resolved, device=device, workers=plan.workers)) as reports:  # type: ignore[type-var]
+        for report in reports:
+            if isinstance(report, Begun):
+                make_folder(plan.judged_folder(entry).parent)
+    assert isinstance(report, Ended), "the last report"
+    if report.why in ("stopped", "disk"):
+        raise RunInterrupted(report.why, report.exit_code)
+    return report
+
+
+def judge(plan: ComparisonPlan, entry: PlannedModel, ended: Ended, resolved: Resolved, together: int) -> RunCosts:
+    """The facts of a trained run; when they come back, they and the statistics are on the disk."""
+    device = choose_device(plan.device, resolved.config.training.precision)  # type: ignore[arg-type]
+    loaded = load(plan.run_folder(entry), device=device.torch)
+    evaluation = loaded.evaluate(part=plan.part)
+    checkpoint, _ = checkpoints.newest(plan.run_folder(entry) / "checkpoints", Alone())
+    facts = RunCosts(
+        model=entry.model,
+        seed=entry.seed,
+        part=plan.part,
+        task=resolved.task.name,
+        metric=resolved.task.metric.name,
+        metrics={name: float(value) if np.isfinite(value) else None for name, value in evaluation.metrics.items()},
+        rows=evaluation.rows,
+        parameters=resolved.config.model.parameters(),
+        steps=ended.step,
+        symbols=0 if checkpoint is None else checkpoint.standing.symbols,
+        seconds=ended.pace.seconds,
+        ended=ended.why,
+        device=str(device.torch),
+        together=together,
+    )
+    ids, statistics = by_example(evaluation)
+    tensors = safetensors.save({"ids": ids, "statistics": statistics})
+    commit_folder(plan.judged_folder(entry), {FACTS: msgspec.json.encode(facts), STATISTICS: tensors})
+    return facts
+
+
+def by_example(evaluation: Evaluation) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers of the judged rows, sorted, and the summed statistics of each: a long text comes in pieces."""
+    ids, place = np.unique(np.array(evaluation.ids, dtype=np.int64), return_inverse=True)
+    statistics = np.zeros((len(ids), evaluation.statistics.shape[1]))
+    np.add.at(statistics, place, evaluation.statistics)
+    return ids, statistics
+
+
+def judgement(plan: ComparisonPlan, entry: PlannedModel) -> Judgement | None:
+    """What came of a run; None if it is not finished."""
+    folder = plan.judged_folder(entry)
+    if not folder.is_dir():
+        return None
+    try:
+        facts = msgspec.json.decode(read_file_of(folder, FACTS), type=RunCosts)
+        tensors = safetensors.load(read_file_of(folder, STATISTICS))
+        return Judgement(facts, tensors["ids"], tensors["statistics"])
+    except (msgspec.DecodeError, KeyError) as error:
+        raise DamagedError(
+            f"{folder}: expected a judged run, found something else ({error})",
+            fix="remove the folder: it is judged anew",
+        ) from error
+
+
+# -----------------------------------------------------------------------------
+# Several runs at the same time on this machine: processes with the same plan, each given one run after the other.
+#
+# The one who started them hands out the runs, one to each that is free, and hears of every beginning and end through
+# a pipe. A worker that dies takes its run with it for now: the run folder goes on with the next start.
+# -----------------------------------------------------------------------------
+
+POLL = 0.5  # seconds between looks whether somebody asked to stop
+STOPPED, DISK = 128, 4
+
+
+class _Worker(NamedTuple):
+    """A process, and our end of the pipe to it."""
+
+    process: BaseProcess
+    pipe: Connection
+
+    @classmethod
+    def started(cls, context: SpawnContext, plan: str, jobs: int) -> "_Worker":
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_work, args=(theirs, plan, jobs), daemon=False)
+        process.start()
+        theirs.close()  # so that the end of the process is the end of the pipe
+        return cls(process, ours)
+
+    def give(self, entry: PlannedModel | None) -> None:
+        """Hand out a run; None: there is nothing more to do."""
+        with suppress(OSError):  # it died; the end of its pipe says so
+            self.pipe.send_bytes(msgspec.json.encode(entry))
+
+
+def one_by_one(plan: ComparisonPlan, entries: list[PlannedModel]) -> Iterator[RunBegun | RunEnded]:
+    """The reports of runs in this process."""
+    for entry in entries:
+        yield from run(plan, entry)
+
+
+def together(plan: ComparisonPlan, entries: list[PlannedModel], jobs: int) -> Iterator[RunBegun | RunEnded]:
+    """The reports of runs in `jobs` processes; RepeatError if one of them ended before its time."""
+    context = multiprocessing.get_context("spawn")  # nothing of this process is in them but the text of the plan
+    waiting, text = list(entries), msgspec.json.encode(plan).decode()
+    with Stopping() as stopping:
+        count = min(jobs, len(entries))
+        workers = [_Worker.started(context, text, count) for _ in range(count)]
+        for worker in workers:
+            worker.give(waiting.pop(0))
+        try:
+            yield from _reports(workers, waiting, stopping)
+        except BaseException:
+            end([worker.process for worker in workers])
+            raise
+        for worker in workers:
+            worker.process.join()
+    codes = [worker.process.exitcode or 0 for worker in workers]
+    if stopping.signal is not None:
+        raise RunInterrupted("stopped", STOPPED + stopping.signal)
+    if DISK in codes:
+        raise RunInterrupted("disk", DISK)
+    if lost := [code for code in codes if code]:
+        raise RepeatError(f"a worker ended with exit code {lost[0]}", fix="the same command goes on")
+
+
+def _reports(workers: list[_Worker], entries: list[PlannedModel], stopping: Stopping) -> Iterator[RunBegun | RunEnded]:
+    """What the workers tell, until all of them have left."""
+    open_pipes = {worker.pipe: worker for worker in workers}
+    while open_pipes:
+        for ready in wait(list(open_pipes), timeout=POLL):
+            worker = open_pipes[ready]  # type: ignore[index]
+            try:
+                report = _decoded(worker.pipe.recv_bytes())
+            except (EOFError, OSError):
+                del open_pipes[worker.pipe]
+                continue
+            yield report
+            if isinstance(report, RunEnded):
+                worker.give(entries.pop(0) if entries else None)
+        if stopping.signal is not None:
+            entries.clear()
+            end([worker.process for worker in workers])
+
+
+def _decoded(text: bytes) -> RunBegun | RunEnded:
+    kind, fields = msgspec.json.decode(text)
+    entry = PlannedModel(*fields.pop(0))
+    return RunBegun(entry, *fields) if kind == "begun" else RunEnded(entry, *fields)
+
+
+def _work(pipe: Connection, plan: str, jobs: int) -> None:
+    """Runs until None comes; the exit code says why it ended."""
+    for number in (signal.SIGINT, signal.SIGHUP):  # a terminal sends them to all; who hands out says it by SIGTERM
+        signal.signal(number, signal.SIG_IGN)
+    import torch
+
+    torch.set_num_threads(max(1, (os.cpu_count() or 1) // jobs))
+    whole = msgspec.json.decode(plan, type=ComparisonPlan)
+    try:
+        while (entry := msgspec.json.decode(pipe.recv_bytes(), type=PlannedModel | None)) is not None:
+            for report in run(whole, entry, jobs):
+                kind = "begun" if isinstance(report, RunBegun) else "ended"
+                pipe.send_bytes(msgspec.json.encode((kind, tuple(report))))
+    except RunInterrupted as interruption:
+        raise SystemExit(interruption.exit_code) from None
+    except (EOFError, BrokenPipeError):  # whoever started it is gone
+        raise SystemExit(1) from None
+    except SeqloomError as error:
+        with suppress(OSError):
+            pipe.send_bytes(msgspec.json.encode(("ended", (entry, None, 0.0, str(error)))))
+        raise SystemExit(1) from None
+    raise SystemExit(0)

@@ -1,0 +1,375 @@
+"""How sure a score, or a difference of two scores, is: a hierarchical bootstrap over seeds and examples.
+
+A model's score is the mean over its seeds. It would move with other examples, and with other seeds:
+
+    resample   the same examples for every model [N counts] ──▶ the score of each seed ──▶ [R,K] of each model
+    examples   how far the mean over seeds moves between resamples
+    seeds      how far the seeds lie apart: s^2 / K
+    both       how far the seeds move against each other between resamples; it is in each of the two above
+    variance   examples + seeds - both                     the two-way layout of Owen (2007), "pigeonhole bootstrap"
+
+To draw seeds with replacement as well would be simpler and wrong twice: what stands under `both` counts double, and K
+seeds drawn from K spread by (K - 1) / K too little, which is a third for the usual three. So the variance of the seeds
+is the unbiased one. Few seeds tell it badly, so it is pooled over all models: each has the pooled variance, or its own
+where that is larger. A model whose seeds lie much farther apart than those of the others would hide every difference
+between these: it adds nothing to the pooled variance. One whose seeds all give the same answers, as a convex problem
+does, has no spread and says nothing about the others. The interval is one of Student's t, whose degrees of freedom
+are those of all parts together (Satterthwaite 1946); there the variance of the seeds is never taken to be less than
+what the examples alone make of it, because seeds that lie close by chance would look certain. With one seed nothing is
+known about others: the interval then speaks of these weights alone.
+`tests/comparing/test_calibration.py` simulates that the intervals cover as often as they say, and how often equal
+models are called different.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import NormalDist
+from typing import NamedTuple
+
+import numpy as np
+
+from seqloom.tasks.task import Task
+
+Measure = Callable[[np.ndarray], np.ndarray]  # a metric of summed statistics: [...,S] to [...]
+LEVEL = 0.95  # of intervals
+RESAMPLES = 1000
+CELLS = 2**22  # counts that are held at once
+MOST_FREEDOM = 10_000.0  # there Student's t is the normal distribution
+OUTLIER = 20.0  # times the variance of the other models with two seeds, 10 with three, ...: chosen by simulation
+
+
+@dataclass(frozen=True, eq=False)
+class ModelScores:
+    """The score of each seed of a model, as found and in each resample of the examples."""
+
+    found: np.ndarray  # [K]
+    drawn: np.ndarray  # [R,K]
+
+    @property
+    def mean(self) -> float:
+        """The score of the model."""
+        return float(self.found.mean())
+
+    @cached_property
+    def vary(self) -> bool:
+        """Whether the seeds give different answers at all; sums of equal ones may differ by rounding."""
+        apart = max(float(np.ptp(self.found)), float(np.ptp(self.drawn, axis=1).max()))
+        return apart > 1e-9 * float(np.abs(self.found).max())
+
+    @cached_property
+    def of_seeds(self) -> float:
+        """The variance between seeds, with what they share with the examples; of one seed 0."""
+        return float(self.found.var(ddof=1)) if self.vary else 0.0
+
+    @cached_property
+    def of_both(self) -> float:
+        """The share of that which other examples alone would change."""
+        if not self.vary:
+            return 0.0
+        apart, apart_drawn = (values - values.mean(-1, keepdims=True) for values in (self.found, self.drawn))
+        return float(((apart_drawn - apart) ** 2).sum(axis=1).mean() / (len(self.found) - 1))
+
+
+class SeedSpread(NamedTuple):
+    """The variance between seeds that is pooled over models, and the degrees of freedom of all of them."""
+
+    variance: float
+    freedom: int
+
+    @classmethod
+    def pooled(cls, models: Sequence[ModelScores]) -> "SeedSpread":
+        """The mean over all models whose seeds differ, without those that lie much farther apart than the others."""
+        ordered = sorted((one for one in models if one.vary), key=lambda one: one.of_seeds)
+        inside = ordered
+        while len(inside) > 1:
+            *others, last = inside
+            usual = float(np.mean([max(one.of_seeds, one.of_both) for one in others]))
+            if last.of_seeds <= OUTLIER / (len(last.found) - 1) * usual:
+                break
+            inside = others
+        variance = float(np.mean([one.of_seeds for one in inside])) if inside else 0.0
+        return cls(variance, sum(len(one.found) - 1 for one in ordered))
+
+
+class Uncertainty(NamedTuple):
+    """What the variance of a score, or of a difference of two scores, is made of."""
+
+    examples: float  # of the mean over seeds
+    both: float = 0.0  # of one seed, as `seeds`
+    seeds: float = 0.0
+    shaky: float = 0.0  # the square of what is known badly, over its degrees of freedom
+    num_seeds: int = 1  # of each model
+
+    @classmethod
+    def of(cls, models: Sequence[ModelScores], examples: np.ndarray, pool: SeedSpread) -> "Uncertainty":
+        """That of models whose score, or difference, was `examples` [R] in the resamples."""
+        both = [one.of_both for one in models]
+        seeds = [max(one.of_seeds, pool.variance) if one.vary else 0.0 for one in models]
+        shaky = sum(map(max, seeds, both)) ** 2 / max(1, pool.freedom)
+        return cls(float(examples.var()), sum(both), sum(seeds), shaky, len(models[0].found))
+
+    def of_examples(self, more: int = 0) -> float:
+        """The variance that other examples alone would make, with so many more seeds."""
+        seeds = self.num_seeds + more
+        fewer = self.examples - self.both * (1 / self.num_seeds - 1 / seeds)
+        return max(fewer, self.examples * self.num_seeds / seeds)
+
+    def variance(self, more: int = 0) -> float:
+        """The whole variance with so many more seeds, if they lie apart as those that are there."""
+        return self.of_examples(more) + max(0.0, self.seeds - self.both) / (self.num_seeds + more)
+
+    def freedom(self, more: int = 0) -> float:
+        """The degrees of freedom: few where seeds are few and lie apart."""
+        if not self.shaky:
+            return MOST_FREEDOM
+        seeds = self.num_seeds + more
+        shaky = self.shaky / seeds**2 * (self.num_seeds - 1) / (seeds - 1)
+        return min(MOST_FREEDOM, max(1.0, self.variance(more) ** 2 / shaky))
+
+    def reach(self, level: float) -> float:
+        """How far a number lies from the truth at most, in `level` of all cases."""
+        return student_quantile(level, self.freedom()) * math.sqrt(self.variance()) if self.variance() else 0.0
+
+
+class Estimate(NamedTuple):
+    """A number and how sure it is."""
+
+    value: float
+    uncertainty: Uncertainty
+
+    @property
+    def low(self) -> float:
+        """Where its interval begins."""
+        return self.value - self.uncertainty.reach(LEVEL)
+
+    @property
+    def high(self) -> float:
+        """Where its interval ends."""
+        return self.value + self.uncertainty.reach(LEVEL)
+
+    def p(self, more: int = 0) -> float:
+        """How surprising the number would be if the truth were zero; with `more` seeds, if it stayed as it is."""
+        variance = self.uncertainty.variance(more)
+        if variance == 0.0:
+            return 1.0 if self.value == 0.0 else 0.0
+        return max(0.0, 1 - student(abs(self.value) / math.sqrt(variance), self.uncertainty.freedom(more)))
+
+
+def resampled(
+    tables: Sequence[np.ndarray], measure: Measure, *, resamples: int = RESAMPLES, seed: int = 0
+) -> list[ModelScores]:
+    """The scores of each model of its statistics [K,N,S]; a resample draws the same examples for all of them."""
+    rows, draws = tables[0].shape[1], np.random.Generator(np.random.PCG64(seed))
+    sums: list[list[np.ndarray]] = [[] for _ in tables]  # of each model, blocks of [r,K,S]
+    for start in range(0, resamples, block := max(1, CELLS // max(1, rows))):
+        counts = _counts(draws, rows, min(block, resamples - start))
+        for table, into in zip(tables, sums, strict=True):
+            into.append(np.einsum("rn,kns->rks", counts, table, optimize=True))
+    return [
+        ModelScores(measure(table.sum(axis=1)), measure(np.concatenate(into)))
+        for table, into in zip(tables, sums, strict=True)
+    ]
+
+
+def _counts(draws: np.random.Generator, rows: int, resamples: int) -> np.ndarray:
+    """[R,N] how often each of N rows was drawn when N are drawn with replacement."""
+    drawn = (np.bincount(draws.integers(0, rows, rows), minlength=rows) for _ in range(resamples))
+    return np.stack(list(drawn)).astype(np.float64)
+
+
+def estimate(scores: ModelScores, pool: SeedSpread) -> Estimate:
+    """The score of a model, and how far it would move with other seeds and other examples."""
+    return Estimate(scores.mean, Uncertainty.of([scores], scores.drawn.mean(axis=1), pool))
+
+
+def difference(one: ModelScores, other: ModelScores, pool: SeedSpread) -> Estimate:
+    """By how much the first model's score is above the second's; both were resampled together."""
+    examples = one.drawn.mean(axis=1) - other.drawn.mean(axis=1)
+    return Estimate(one.mean - other.mean, Uncertainty.of([one, other], examples, pool))
+
+
+def student(reach: float, freedom: float) -> float:
+    """The share of Student's t between -reach and reach.
+
+    With t = sqrt(f) tan(a), the density of the angle is cos(a)^(f-1), and integrates without special functions.
+
+    >>> round(student(12.706, 1), 4), round(student(2.776, 4), 4), round(student(1.95996, 1e9), 4)
+    (0.95, 0.95, 0.95)
+    """
+    freedom = min(freedom, MOST_FREEDOM)
+    edge = math.atan(reach / math.sqrt(freedom))
+    inside, outside = _integral(0.0, edge, freedom), _integral(edge, math.pi / 2, freedom)
+    return inside / (inside + outside)
+
+
+def _integral(start: float, end: float, freedom: float) -> float:
+    """Of cos(a)^(f-1), by Simpson's rule; beyond 12 deviations there is nothing."""
+    end = min(end, max(start, 12 / math.sqrt(freedom)) + (math.pi if freedom < 100 else 0.0))
+    angles = np.linspace(start, end, 801)
+    heights = np.cos(angles).clip(0.0) ** (freedom - 1)
+    weights = np.full(801, 2.0)
+    weights[1::2], weights[[0, -1]] = 4.0, 1.0
+    return float((weights * heights).sum() * (end - start) / 2400)
+
+
+def student_quantile(level: float, freedom: float) -> float:
+    """How far from zero Student's t goes in `level` of all cases.
+
+    >>> round(student_quantile(0.95, 2), 3), round(student_quantile(0.95, 4), 3)
+    (4.303, 2.776)
+    """
+    low, high = 0.0, 1.0
+    while student(high, freedom) < level:
+        high *= 2
+    while high - low > 1e-7 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if student(middle, freedom) < level else (low, middle)
+    return high
+
+
+# -----------------------------------------------------------------------------
+# Tests of one pair of models that go by examples alone, and the correction for several pairs.
+#
+# randomisation   is this difference more than chance would give if each answer might as well be the other model's?
+#                 Right for BLEU and F1, which are no means over examples (Riezler and Maxwell 2005). Seeds stand
+#                 side by side, the first with the first: it speaks of these trained weights.
+# McNemar         one seed of each, and right or wrong answers: do the disagreements go one way? (McNemar 1947, exact)
+# Holm            the more pairs are looked at, the smaller each p must be (Holm 1979)
+# more seeds      how many would be enough for a pair, if its difference and the spread of the seeds stayed as they are
+# -----------------------------------------------------------------------------
+
+SHUFFLES = 2000
+MOST_MORE = 10  # seeds that a projection goes on to
+
+
+def randomisation(
+    one: np.ndarray, other: np.ndarray, measure: Measure, *, shuffles: int = SHUFFLES, seed: int = 0
+) -> float:
+    """How often the difference is as large when each example's answers change sides by a coin; [K,N,S] of each.
+
+    >>> same = np.ones((1, 9, 1))
+    >>> randomisation(same, same, lambda sums: sums[..., 0])
+    1.0
+    """
+    pairs = min(len(one), len(other))
+    one, other = one[:pairs], other[:pairs]
+    observed = abs(float(_mean_difference(one.sum(axis=1), other.sum(axis=1), measure)))
+    draws, rows, reached = np.random.Generator(np.random.PCG64(seed)), one.shape[1], 0
+    total, apart = one.sum(axis=1) + other.sum(axis=1), one - other
+    for start in range(0, shuffles, block := max(1, CELLS // max(1, rows))):
+        signs = draws.integers(0, 2, (min(block, shuffles - start), rows)) * 2.0 - 1.0
+        moved = np.einsum("rn,kns->rks", signs, apart, optimize=True)
+        found = _mean_difference((total + moved) / 2, (total - moved) / 2, measure)
+        reached += int(np.sum(np.abs(found) >= observed - 1e-12 * max(1.0, observed)))
+    return (reached + 1) / (shuffles + 1)
+
+
+def _mean_difference(one: np.ndarray, other: np.ndarray, measure: Measure) -> np.ndarray:
+    """[...] of summed statistics [...,K,S]: the difference of the scores, a mean over pairs of seeds."""
+    return np.asarray((measure(one) - measure(other)).mean(axis=-1))
+
+
+def mcnemar(one: np.ndarray, other: np.ndarray) -> float:
+    """The exact p of two models' right (1) and wrong (0) answers [N] to the same examples, one seed of each.
+
+    >>> mcnemar(np.array([1.0] * 6), np.array([0.0] * 6))
+    0.03125
+    """
+    better, worse = int(np.sum(one > other)), int(np.sum(one < other))
+    fewer = sum(math.comb(better + worse, k) for k in range(min(better, worse) + 1))
+    return min(1.0, float(2 * fewer / 2 ** (better + worse)))
+
+
+def holm(values: Sequence[float]) -> list[float]:
+    """Each p as if it were the only one: the smallest times their number, the next times one less, never falling.
+
+    >>> [round(p, 3) for p in holm([0.01, 0.04, 0.03])]
+    [0.03, 0.06, 0.06]
+    """
+    adjusted, least = [0.0] * len(values), 0.0
+    for rank, place in enumerate(sorted(range(len(values)), key=lambda at: values[at])):
+        least = max(least, min(1.0, (len(values) - rank) * values[place]))
+        adjusted[place] = least
+    return adjusted
+
+
+def more_seeds(found: Sequence[Estimate], shuffled: Sequence[float], alpha: float) -> list[int | None]:
+    """For each pair how many more seeds would show its difference; None where MOST_MORE would not.
+
+    A projection: differences and spreads as found, all pairs with as many seeds, and Holm's correction over them.
+    `shuffled` are the pairs' p of `randomisation`.
+    """
+    enough: list[int | None] = [None] * len(found)
+    for more in range(1, MOST_MORE + 1):
+        pairs = zip(found, shuffled, strict=True)
+        adjusted = holm([max(one.p(more), _shuffled_with(one, p, more)) for one, p in pairs])
+        enough = [more if had is None and p < alpha else had for had, p in zip(enough, adjusted, strict=True)]
+    return enough
+
+
+def _shuffled_with(found: Estimate, p: float, more: int) -> float:
+    """The p of randomisation with more seeds, whose mean moves less between examples."""
+    before, after = (found.uncertainty.of_examples(seeds) for seeds in (0, more))
+    if p >= 1.0 or after == 0.0:
+        return p
+    normal = NormalDist()
+    return 2 * normal.cdf(normal.inv_cdf(p / 2) * math.sqrt(before / after))
+
+
+# -----------------------------------------------------------------------------
+# The judged examples of all runs as numbers that add up: what every resampling works with.
+#
+# A metric is a function of sums over examples. Where it is the mean of what each example alone scores, as accuracy is,
+# two numbers of each are enough, however many labels a task counts: the score and a one to divide by.
+# -----------------------------------------------------------------------------
+
+TOGETHER = 64  # examples of a block: each is asked for with zeros for all others
+
+
+class Tables(NamedTuple):
+    """[K,N,W] of each model: seeds, examples, and numbers that are added up for `measure`."""
+
+    of: dict[str, np.ndarray]
+    measure: Measure
+
+    @property
+    def is_mean(self) -> bool:
+        """Whether the metric is the mean of what each example alone scores."""
+        return self.measure is _mean
+
+    @classmethod
+    def made(cls, task: Task, judged: Mapping[str, list[np.ndarray]]) -> "Tables":
+        """The tables of the statistics [N,S] of each run."""
+        name = task.metric.name
+
+        def measure(sums: np.ndarray) -> np.ndarray:
+            return np.asarray(task.measure(sums)[name])
+
+        means = {
+            model: np.stack([np.concatenate([measure(block) for block in added(task, rows)]) for rows in runs])
+            for model, runs in judged.items()
+        }  # [K,N] each example alone
+        sums = {model: np.stack([task.summed(rows) for rows in runs]) for model, runs in judged.items()}
+        if all(_is_mean(each, measure(sums[model])) for model, each in means.items()):
+            return cls({model: np.stack([each, np.ones_like(each)], axis=-1) for model, each in means.items()}, _mean)
+        whole = {
+            model: np.stack([np.concatenate([*added(task, rows)]) for rows in runs]) for model, runs in judged.items()
+        }
+        return cls(whole, measure)
+
+
+def added(task: Task, rows: np.ndarray) -> Iterator[np.ndarray]:
+    """Blocks of [n,W]: what each example [N,S] adds to the sums, which has room for every label of a task."""
+    for start in range(0, len(rows), TOGETHER):
+        block = rows[start : start + TOGETHER]
+        yield task.summed(block, np.eye(len(block)))
+
+
+def _is_mean(values: np.ndarray, found: np.ndarray) -> bool:
+    return bool(np.isfinite(values).all() and np.allclose(values.mean(axis=1), found, rtol=1e-9, atol=1e-12))
+
+
+def _mean(sums: np.ndarray) -> np.ndarray:
+    return np.asarray(sums[..., 0] / sums[..., 1])

@@ -1,0 +1,149 @@
+"""From the judged runs of all models to a comparison: scores with intervals, every pair tested, Holm over all pairs.
+
+A difference counts as shown only where both tests see it: the hierarchical bootstrap, which knows of seeds, and
+approximate randomisation, which is right for figures that are no means, such as BLEU and F1. One seed of each model
+says nothing about other seeds, so it gives no verdict.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+
+import msgspec
+import numpy as np
+
+from seqloom.errors import DataError
+from seqloom.experiments.compare.results import ALPHA, Comparison, Interval, ModelResult, PairResult, by_length
+from seqloom.experiments.compare.runs import Judgement
+from seqloom.experiments.compare.statistics import (
+    LEVEL,
+    Estimate,
+    ModelScores,
+    SeedSpread,
+    Tables,
+    difference,
+    estimate,
+    holm,
+    mcnemar,
+    more_seeds,
+    randomisation,
+    resampled,
+)
+from seqloom.metrics.bootstrap import SHARES
+from seqloom.tasks.task import Task
+
+
+class Weighed:
+    """The tables of statistics [K,N,S] of all models on the same examples, and what is computed from them."""
+
+    def __init__(self, judged: Mapping[str, Sequence[Judgement]], task: Task) -> None:
+        _require_same_rows(judged)
+        self.judged, self.task = judged, task
+        self.ids = next(iter(judged.values()))[0].ids
+        made = Tables.made(task, {name: [one.statistics for one in runs] for name, runs in judged.items()})
+        self.tables, self.measure, self._is_mean = made.of, made.measure, made.is_mean
+        found = resampled(list(self.tables.values()), self.measure)
+        self.scores: dict[str, ModelScores] = dict(zip(self.tables, found, strict=True))
+        self.pool = SeedSpread.pooled(found)
+
+    def comparison(self, lengths: np.ndarray, **facts: object) -> Comparison:
+        """The comparison of all models, the best first; `lengths` [N] are those of the judged inputs."""
+        sign = -1.0 if self.task.metric.higher_is_better else 1.0
+        order = sorted(self.tables, key=lambda name: sign * self.scores[name].mean)
+        tables = [self.tables[name] for name in order]
+        return Comparison(
+            task=self.task.name,
+            metric=self.task.metric.name,
+            higher_is_better=self.task.metric.higher_is_better,
+            rows=len(self.ids),
+            mean_length=float(lengths.mean()),
+            models=tuple(self._model(name) for name in order),
+            pairs=self._pairs(order),
+            lengths=by_length(tables, lengths, self.measure),
+            **facts,  # type: ignore[arg-type]
+        )
+
+    def _model(self, name: str) -> ModelResult:
+        runs = [one.facts for one in self.judged[name]]
+        known = {key: [one.metrics[key] for one in runs] for key in runs[0].metrics}
+        means = {
+            key: float(np.mean([v for v in values if v is not None]))
+            for key, values in known.items()
+            if any(v is not None for v in values)
+        }
+        return ModelResult(
+            name=name,
+            score=self._score(name),
+            seeds=tuple(self.scores[name].found.tolist()),
+            metrics=means,
+            parameters=runs[0].parameters,
+            symbols=int(np.median([one.symbols for one in runs])),
+            seconds=float(np.median([one.seconds for one in runs])),
+            together=max(one.together for one in runs),
+        )
+
+    def _score(self, name: str) -> Interval:
+        found = estimate(self.scores[name], self.pool)
+        if self.task.metric.name not in SHARES:
+            return Interval(found.value, found.low, found.high)
+        least = self._rule_of_three if found.low == found.high else 0.0
+        return Interval(found.value, max(0.0, found.low - least), min(1.0, found.high + least))
+
+    def _pairs(self, order: Sequence[str]) -> tuple[PairResult, ...]:
+        names = list(combinations(order, 2))
+        found = [difference(self.scores[one], self.scores[other], self.pool) for one, other in names]
+        shuffled = [randomisation(self.tables[one], self.tables[other], self.measure) for one, other in names]
+        pairs = [
+            PairResult(
+                one=one,
+                other=other,
+                difference=self._difference(each),
+                p_examples=p,
+                p_mcnemar=self._mcnemar(one, other),
+            )
+            for (one, other), each, p in zip(names, found, shuffled, strict=True)
+        ]
+        if any(len(runs) < 2 for runs in self.judged.values()):
+            return tuple(pairs)
+        adjusted = holm([max(each.p(), p) for each, p in zip(found, shuffled, strict=True)])
+        more = more_seeds(found, shuffled, ALPHA)
+        decided = zip(pairs, found, adjusted, more, strict=True)
+        return tuple(self._decided(pair, each, p, seeds, len(pairs)) for pair, each, p, seeds in decided)
+
+    def _decided(self, pair: PairResult, found: Estimate, adjusted: float, more: int | None, pairs: int) -> PairResult:
+        """The pair with its verdict, and what would have been needed for another one."""
+        known = msgspec.structs.replace(pair, p=found.p(), p_adjusted=adjusted)
+        if adjusted < ALPHA:
+            better = (found.value > 0) == self.task.metric.higher_is_better
+            return msgspec.structs.replace(known, verdict="better" if better else "worse")
+        if more is not None:
+            return msgspec.structs.replace(known, verdict="undecided", more_seeds=more)
+        least = found.uncertainty.reach(1 - ALPHA / pairs)
+        return msgspec.structs.replace(known, verdict="no difference shown", detectable=least or None)
+
+    def _difference(self, found: Estimate) -> Interval:
+        if self.task.metric.name not in SHARES:
+            return Interval(found.value, found.low, found.high)
+        least = self._rule_of_three if found.low == found.high else 0.0
+        return Interval(found.value, max(-1.0, found.low - least), min(1.0, found.high + least))
+
+    @property
+    def _rule_of_three(self) -> float:
+        """If none of n rows differs, fewer than 3/n of all further rows do, with 95 % confidence."""
+        return min(1.0, -math.log(1 - LEVEL) / len(self.ids))
+
+    def _mcnemar(self, one: str, other: str) -> float | None:
+        """Of right and wrong answers whose share is the metric: of a macro F1 it would test another figure."""
+        first, second = (self.measure(self.tables[name][0]) for name in (one, other))
+        graded = not np.isin(np.concatenate([first, second]), [0.0, 1.0]).all()
+        return None if graded or not self._is_mean else mcnemar(first, second)
+
+
+def _require_same_rows(judged: Mapping[str, Sequence[Judgement]]) -> None:
+    runs = [one for several in judged.values() for one in several]
+    for one in runs[1:]:
+        if not np.array_equal(one.ids, runs[0].ids):
+            raise DataError(
+                f"{one.facts.model} was judged on {len(one.ids):,} rows, and {runs[0].facts.model} on others",
+                fix="begin the comparison anew, with another --out",
+            )

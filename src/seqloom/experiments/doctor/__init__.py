@@ -1,0 +1,27 @@
+"""What is wrong with a run, and what to change: `diagnose` for a run folder, `range_test` for a rate before the start.
+
+    findings  page  terminal  words     what a diagnosis is, and how it is shown
+    story                               the lines of a run as numbers of one kind
+    curves  descent  costs  labels      what the numbers say: pure functions, no model needed
+    inside                              what a model says: `seqloom.inspect.flow` and `units`, and their findings
+    front                               a run folder from beginning to end
+    range_test                          the rate at which training is fastest (Smith 2017)
+
+A rule speaks only where it is sure: every threshold stands with its reason, and a run that is all right gets no
+finding. `diagnose` is loaded when it is first used: it needs torch, and the pure rules do not.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from seqloom.experiments.doctor.diagnosis import diagnose
+
+__all__ = ["diagnose"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "diagnose":
+        from seqloom.experiments.doctor.diagnosis import diagnose
+
+        return diagnose
+    raise AttributeError(f"module 'seqloom.experiments.doctor' has no attribute {name!r}")

@@ -1,0 +1,376 @@
+"""What the curves of a run say: the advice of the lectures (deck D), as rules on numbers.
+
+    jagged          ╱╲╱╲╱╲    lower the rate              nearly linear   ╲       raise the rate
+    gap             ╲__╱      regularise                  plateau         ╲____   another schedule, or a larger model
+    flat            ─────     nothing is learnt           unfinished      ‾‾╲     train longer
+    exploding       norms far above the clip
+
+Each rule is a pure function of the story and the configuration. All are measured on one scale, the loss at the
+beginning: a loss of 0.01 that doubles is still a loss of nearly nothing.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import accumulate, pairwise
+from statistics import fmean, linear_regression, median
+from typing import NamedTuple
+
+from seqloom.config.training import ByLengthConfig, TrainingConfig
+from seqloom.experiments.doctor.findings import Advice, Finding
+from seqloom.experiments.doctor.history import Story, losses_drawn
+from seqloom.report.figures.line import Line, Series
+
+# -----------------------------------------------------------------------------
+# How a loss goes down: along a line or in a bend, and whether that can be told from noise.
+# -----------------------------------------------------------------------------
+
+SEEN = 6.0  # so many times its own error a descent must be, to have a form at all
+
+
+class DescentKind(NamedTuple):
+    """How the loss went down over the sum of the rates."""
+
+    descent: float  # of a line through all points
+    error: float  # of that
+    second: float  # the share of the descent in the second half of the way
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether there is a descent at all, and not only noise."""
+        return self.descent > SEEN * self.error
+
+
+def way_of(story: Story) -> DescentKind:
+    """The way of the training loss of a story."""
+    gone = list(accumulate(block.rate * block.steps for block in story.blocks))
+    points = [(x, block.loss) for x, block in zip(gone, story.blocks, strict=True)]
+    half = (gone[0] + gone[-1]) / 2
+    descent, error = _line(points)
+    first, _ = _line([point for point in points if point[0] <= half])
+    second, _ = _line([point for point in points if point[0] > half])
+    total = first + second
+    return DescentKind(descent, error, second / total if total > 0 else math.nan)
+
+
+def _line(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """How far the line of least squares through the points goes down, and the standard error of that."""
+    if len(points) < 3 or (span := points[-1][0] - points[0][0]) <= 0:
+        return 0.0, math.inf
+    slope, level = linear_regression(*zip(*points, strict=True))
+    left = sum((y - level - slope * x) ** 2 for x, y in points) / (len(points) - 2)
+    spread = sum((x - fmean(x for x, _ in points)) ** 2 for x, _ in points)
+    return -slope * span, math.sqrt(left / spread) * span
+
+
+# Ten steps of 16 rows average 160 losses: a spread of one loss over their root is 0.08 of it. More than twice that is
+# no chance any more, but the steps themselves.
+ROUGH, VERY_ROUGH = 0.2, 0.5
+# A training loss that has gone down and then climbs by a third of where it began is not coming back by itself.
+CLIMBED = 1 / 3
+# Nor is one that has lost half of what it had won, where that was more than chance.
+WON, LOST = 0.2, 0.5
+# A healthy curve bends: the second half of the way brings less than a third of the descent. A line brings half.
+LINE = (0.35, 0.75)  # beyond it the loss begins to fall only at the end
+SLOW = 0.5  # of the loss must still be there: who has come further was not slow
+FLAT = 0.03  # a descent below this share of the first loss is none
+STILL = 0.01  # the same for the second half of a run
+HIGH = 0.3  # a plateau below this share of the first loss is rather the end of the way
+FULL_RATE = 0.5  # of the peak: where the schedule has lowered the rate, standing still is what it is for
+LEARNT = 0.25  # of the first loss: who has learnt less has nothing by heart
+GAP = 0.4  # of what training has gained, the dev part has not; some always is
+RISEN, LESSER_GAP = 0.05, 0.25  # less is enough where the dev loss climbs from its lowest by this share of the gain
+MOST_DROPOUT, STRONG_DECAY = 0.5, 0.1  # beyond these something else is wrong
+EXPLODED = 20.0  # times the clip, in the middle of all steps; norms of 1 to 5 are usual
+SPIKE = 100.0  # times the median norm, where nothing is clipped
+SKIPPED = 0.01  # of the steps; fp16 skips one in some thousands, and the first few while it looks for its scale
+LOOKED_FOR = 16  # skipped steps: so often fp16 may halve its first scale, 2^16, until it fits
+ROUNDED = 0.12  # of a rate that is told may be missing
+DEV_EXPLODED = 20.0  # times the loss that the run began with; who learns by heart comes to a few times that
+
+Rule = Callable[[Story, TrainingConfig], Finding | None]
+
+
+def curve_findings(story: Story, config: TrainingConfig, *, dropout: float = 0.0) -> tuple[Finding, ...]:
+    """What the curves say, the gravest first; of a run that is too short to have a form, only that it exploded.
+
+    `dropout` is the largest one of the model.
+    """
+    finite = story._replace(blocks=tuple(block for block in story.blocks if math.isfinite(block.loss)))
+    found = [exploding(story, config)]
+    if finite.is_long_enough:
+        found += [*(rule(finite, config) for rule in RULES), gap(finite, config, dropout)]
+    return tuple(finding for finding in found if finding is not None)
+
+
+def roughness(losses: Sequence[float]) -> float:
+    """How far losses lie from the middle of their neighbours, above and below in turn; of noise, two thirds of its
+    standard deviation. A bend, however sharp, is not rough: there all lie on the same side.
+
+    >>> roughness([4.0, 2.0, 1.0, 0.5]), roughness([1.0, 3.0, 1.0, 3.0])
+    (0.0, 2.0)
+    """
+    places = range(1, len(losses) - 1)
+    aside = [losses[at] - (losses[at - 1] + losses[at + 1]) / 2 for at in places]
+    return fmean(math.sqrt(max(0.0, -one * two)) for one, two in pairwise(aside)) if len(aside) > 1 else 0.0
+
+
+def rounded(rate: float) -> str:
+    """A rate in one digit, or in two where one would be far from it, as people type it.
+
+    >>> rounded(0.001 / 3), rounded(0.03 / 10), rounded(1e-5 * 10), rounded(3 * 0.005)
+    ('0.0003', '0.003', '0.0001', '0.015')
+    """
+    short = float(f"{rate:.0e}")
+    if abs(short - rate) > ROUNDED * rate:
+        short = float(f"{rate:.1e}")
+    return f"{short:.7f}".rstrip("0").rstrip(".") if short >= 1e-5 else f"{short:g}"
+
+
+def jagged(story: Story, config: TrainingConfig) -> Finding | None:
+    """The loss jumps up and down, or climbs back: the steps are too long."""
+    losses = [block.loss for block in story.blocks]
+    scale = max(median(losses), story.first / 4)  # the first loss of a run that explodes at once is no scale
+    rough, lowest = roughness(losses[1:]) / scale, min(losses)  # dev is no measure: nothing is dropped there
+    if rough < ROUGH and not _has_climbed(story, lowest, scale):
+        return None
+    part = 10 if rough >= VERY_ROUGH or story.last > story.first else 3
+    return Finding(
+        "loss.jagged",
+        "The loss jumps",
+        "From one report to the next the training loss moves up and down by much more than chance does, or has climbed "
+        "back from where it was: the steps are too long and jump over the valley. Take a lower rate.",
+        {
+            "roughness": rough,
+            "usual below": ROUGH,
+            "lowest loss": lowest,
+            "loss at the end": story.last,
+            "rate": config.rate,
+        },
+        losses_drawn(story, "The loss jumps"),
+        (
+            Advice("--rate", rounded(config.rate / part), f"a {'tenth' if part == 10 else 'third'} of {config.rate:g}"),
+            Advice("--find-lr", "", "measures the rate"),
+            *_larger_batches(config),
+        ),
+    )
+
+
+def _has_climbed(story: Story, lowest: float, scale: float) -> bool:
+    """Whether the training loss ends far above where it once was."""
+    won, lost = story.first - lowest, story.last - lowest
+    return lost >= CLIMBED * scale or (won >= WON * story.first and lost >= LOST * won)
+
+
+def _larger_batches(config: TrainingConfig) -> tuple[Advice, ...]:
+    feed = config.feed
+    if not isinstance(feed, ByLengthConfig):
+        return ()
+    return (Advice("--batch", str(4 * feed.budget), "means over more examples are smoother"),)
+
+
+def linear(story: Story, config: TrainingConfig) -> Finding | None:
+    """The loss falls along a line, when drawn over the sum of the rates: the steps are too short.
+
+    The sum of the rates is how far the weights may have gone; so a schedule that rises or falls does not bend the line.
+    """
+    way = way_of(story)
+    if not way.is_seen or story.last < SLOW * story.first or not LINE[0] <= way.second <= LINE[1]:
+        return None
+    times = 10 if way.descent < 0.2 * story.first else 3
+    return Finding(
+        "loss.linear",
+        "The loss falls along a line",
+        "The training loss falls slowly and evenly and has not begun to bend: each step is short for what there is "
+        "still to learn. Take a higher rate.",
+        {
+            "share of the descent in the second half": way.second,
+            "loss at the start": story.first,
+            "loss at the end": story.last,
+            "rate": config.rate,
+        },
+        losses_drawn(story, "The loss falls along a line"),
+        (
+            Advice("--rate", rounded(config.rate * times), f"{times} times {config.rate:g}"),
+            Advice("--find-lr", "", "measures the rate"),
+        ),
+    )
+
+
+def unfinished(story: Story, config: TrainingConfig) -> Finding | None:
+    """The loss has only begun to fall when the run ends."""
+    way = way_of(story)
+    if not way.is_seen or story.last < SLOW * story.first or way.second <= LINE[1]:
+        return None
+    flag, count = f"--{config.length.kind()}", config.length.count
+    return Finding(
+        "loss.unfinished",
+        "The run ends while the loss falls",
+        "Most of the descent came at the end, and most of the loss is still there: the run stops where it should "
+        "begin. Train longer.",
+        {
+            "share of the descent in the second half": way.second,
+            "loss at the start": story.first,
+            "loss at the end": story.last,
+        },
+        losses_drawn(story, "The run ends while the loss falls"),
+        (Advice(flag, f"{3 * count:g}", "three times as long"), Advice("--find-lr", "", "measures the rate")),
+    )
+
+
+def flat(story: Story, config: TrainingConfig) -> Finding | None:
+    """The loss is where it began: nothing was learnt."""
+    lowest = min(block.loss for block in story.blocks)
+    rough = roughness([block.loss for block in story.blocks])
+    moved = story.first - story.last >= FLAT * story.first or story.first - lowest >= 2 * FLAT * story.first + 3 * rough
+    if moved or linear(story, config) is not None or unfinished(story, config) is not None:
+        return None
+    return Finding(
+        "loss.flat",
+        "Nothing was learnt",
+        "The training loss at the end is that of the beginning. Either the rate is far too low or far too high, or the "
+        "model cannot reach what it would need: measure the rate first, then look at how far gradients reach.",
+        {"loss at the start": story.first, "loss at the end": story.last, "rate": config.rate},
+        losses_drawn(story, "Nothing was learnt"),
+        (Advice("--find-lr", "", "measures the rate"),),
+    )
+
+
+def plateau(story: Story, _: TrainingConfig) -> Finding | None:
+    """The loss fell and then stood still, high up, while the rate was still at its full height."""
+    half = story.blocks[len(story.blocks) // 2 :]
+    peak = max(block.rate for block in story.blocks)
+    quarter = max(1, len(half) // 2)
+    fell = (
+        fmean(block.loss for block in half[:quarter]) - fmean(block.loss for block in half[-quarter:])
+    ) / story.first
+    learnt = (story.first - story.last) / story.first
+    at_full = all(block.rate >= FULL_RATE * peak for block in half)
+    if not at_full or learnt < 2 * FLAT or story.last < HIGH * story.first or abs(fell) > STILL:
+        return None
+    return Finding(
+        "loss.plateau",
+        "The loss stands still",
+        "In the second half of the run the training loss did not fall, although there is much of it left and the rate "
+        "was still high. A rate that falls lets it settle; if it does not, the model is too small for the task.",
+        {"descent in the second half": fell, "loss at the start": story.first, "loss at the end": story.last},
+        losses_drawn(story, "The loss stands still"),
+        (Advice("--schedule", "cosine", "the rate falls to nothing along the run"),),
+    )
+
+
+def gap(story: Story, config: TrainingConfig, dropout: float) -> Finding | None:
+    """Training goes on getting better, the dev part gets worse: the examples are learnt by heart."""
+    if len(story.dev_losses) < 3:
+        return None
+    losses = [loss for _, loss in story.dev_losses]
+    last, lowest = fmean(losses[-2:]), min(losses)
+    gained = story.first - story.last
+    if gained < LEARNT * story.first:
+        return None
+    apart, risen = (last - story.last) / gained, (last - lowest) / gained
+    if apart < GAP and (apart < LESSER_GAP or risen < RISEN):
+        return None
+    turned = next(step for step, loss in story.dev_losses if loss == lowest)
+    return Finding(
+        "dev.gap",
+        "Training and dev go apart",
+        f"The training loss went on falling, the dev loss was lowest at step {turned:,} and is far above it: the model "
+        "learns its examples by heart. Regularise it, or stop earlier; more data helps most.",
+        {
+            "training loss": story.last,
+            "dev loss": last,
+            "lowest dev loss": lowest,
+            "at step": float(turned),
+            "share of the gain that dev lacks": apart,
+        },
+        losses_drawn(story, "Training and dev go apart"),
+        _regularised(config, dropout),
+    )
+
+
+def _regularised(config: TrainingConfig, dropout: float) -> tuple[Advice, ...]:
+    """More of each cure than there is, as long as more of it is usual."""
+    advice = []
+    if dropout < MOST_DROPOUT:
+        more = 0.3 if dropout < 0.3 else MOST_DROPOUT
+        advice.append(Advice("--dropout", f"{more:g}", f"it is {dropout:g}; units are left out of each step"))
+    if config.optimiser.decay < STRONG_DECAY:
+        advice.append(Advice("--decay", f"{STRONG_DECAY:g}", f"it is {config.optimiser.decay:g}; weights stay small"))
+    if config.patience == 0:
+        advice.append(Advice("--patience", "3", "stop when the dev part has not got better"))
+    return tuple(advice)
+
+
+def exploding(story: Story, config: TrainingConfig) -> Finding | None:
+    """Gradients are far larger than what a step can use, or numbers are not finite at all; told of short runs too."""
+    dev = _last_dev(story)
+    blown = story.why == "not-finite" or _skips(story, config) or dev >= DEV_EXPLODED * story.began or math.isnan(dev)
+    if not blown and not _norms_are_far(story, config):
+        return None
+    clip = () if config.clip else (Advice("--clip", "1", "no step is longer than this norm allows"),)
+    return Finding(
+        "gradient.exploding",
+        "Gradients explode",
+        "The norms of the gradient are far above what training can use, or numbers are not finite: a few steps throw "
+        "the weights far away. Clip them and take a lower rate; a gated layer (lstm, gru) or a norm keeps them in "
+        "bounds.",
+        _explosion(story, config, dev),
+        _norms_drawn(story),
+        (*clip, Advice("--rate", rounded(config.rate / 10), f"a tenth of {config.rate:g}")),
+    )
+
+
+def _last_dev(story: Story) -> float:
+    """The dev loss at the end, not a number if it was none; 0 where there is no dev part."""
+    losses = [look.metrics["loss"] for look in story.looks if "loss" in look.metrics]
+    return losses[-1] if losses else 0.0
+
+
+def _skips(story: Story, config: TrainingConfig) -> bool:
+    """Whether steps were skipped for another reason than that fp16 looked for its scale."""
+    if config.precision != "fp16":
+        return story.skipped > 0
+    return story.skipped > LOOKED_FOR and story.skipped >= SKIPPED * story.steps
+
+
+def _norms_are_far(story: Story, config: TrainingConfig) -> bool:
+    """Whether norms are far above the clip in the middle of a run, or jump; of few steps nobody knows."""
+    norms, largest = _norms(story)
+    if not story.is_long_enough or not norms:
+        return story.is_long_enough
+    return median(norms) >= EXPLODED * config.clip if config.clip else largest >= SPIKE * median(norms)
+
+
+def _norms(story: Story) -> tuple[list[float], float]:
+    """The norms that are numbers, and the largest of all steps."""
+    largest = max((block.largest for block in story.blocks if block.largest == block.largest), default=math.inf)
+    return [block.norm for block in story.blocks if block.norm == block.norm], largest
+
+
+def _explosion(story: Story, config: TrainingConfig, dev: float) -> dict[str, float | str]:
+    """The evidence, as far as it is numbers."""
+    norms, largest = _norms(story)
+    shown = {
+        "median norm": median(norms) if norms else math.inf,
+        "largest norm": largest,
+        "clip": config.clip,
+        "steps skipped": float(story.skipped),
+        "of": float(story.steps),
+        "loss at the start": story.began,
+        "dev loss": dev if story.looks else math.nan,
+    }
+    return {name: value for name, value in shown.items() if math.isfinite(value)}
+
+
+def _norms_drawn(story: Story) -> Line | None:
+    known = [
+        (float(block.step), block.norm) for block in story.blocks if block.norm == block.norm and block.norm > 1e-12
+    ]
+    if not known:
+        return None
+    x, y = zip(*known, strict=True)
+    curve = Series(name="mean norm", x=list(x), y=list(y))
+    return Line(title="Norm of the gradient", series=[curve], x_label="step", y_axis="log")
+
+
+RULES: tuple[Rule, ...] = (jagged, flat, linear, unfinished, plateau)

@@ -1,0 +1,175 @@
+"""Files that are whole or not there: the only module of Seqloom that writes to a disk.
+
+A power cut may keep any part of what was written and not yet synced. So nothing is ever changed in place; what is new
+grows beside what is old, is synced, and takes over by one rename, which a file system does wholly or not at all:
+
+    one file                                   one folder, committed by its manifest
+
+    .config.toml.tmp-5f1c      write, sync     .step-000020.partial-93ab/
+          │                                      ├── model.safetensors     write, sync
+          │ rename                               ├── trainer.json          write, sync
+          ▼                                      └── manifest.json         last: size and sha256 of each; sync
+    config.toml                                     │ sync the folder (its list of names)
+          │                                         │ rename
+          ▼                                         ▼
+    sync the folder                            step-000020/ ───▶ sync the parent: only now it is saved
+
+    a folder that goes: step-000010/ ── rename ──▶ .step-000010.trash-77e0/ ── delete piece by piece
+    one that is replaced: model/ ── rename ──▶ .model.old-51c7/, new one ── rename ──▶ model/, sync, delete the old one
+
+A crash before the rename leaves the old state and a hidden leftover, which `sweep` removes; a crash after it leaves the
+new state. Between the two renames of a replacement the name is nobody's, and `recover` gives it back. Disks also rot,
+so readers believe nothing but the sums: `verify_folder`, `read_file_of`, `read_folder`, `newest_verified`.
+
+    disk.py       the operations that change a disk, their errors, and one file written whole
+    folders.py    write-once folders with a manifest
+    growing.py    such a folder whose files grow side by side, for data beyond memory
+    sharing.py    such a folder that several processes fill and one commits
+    replacing.py  a folder that takes the place of another
+    steps.py      numbered folders: the newest one that verifies, and retention
+    lines.py      append-only JSON lines with a sum each; the one file that grows, so its last line may be torn
+    holding.py    the lock of a folder in which one process writes for hours
+    failing.py    the places at which a test makes a process die
+
+>>> import tempfile
+>>> from pathlib import Path
+>>> with tempfile.TemporaryDirectory() as runs:
+...     commit_folder(Path(runs, "step-000010"), {"weights.bin": b"abc"}).files["weights.bin"].size
+...     newest = newest_verified(Path(runs)).step
+...     read_file_of(newest.path, "weights.bin")
+3
+b'abc'
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from seqloom.files.disk import (
+        REAL_FILES,
+        FileLayer,
+        RealFiles,
+        make_folder,
+        require_free_space,
+        temporary_folder,
+        write_file,
+    )
+    from seqloom.files.folders import (
+        FileEntry,
+        GrowingFolder,
+        Manifest,
+        alone,
+        begin_shared,
+        commit_folder,
+        drop_shared,
+        grow_folder,
+        put_shared,
+        read_file_of,
+        read_folder,
+        read_manifest,
+        recover,
+        remove_folder,
+        replace_folder,
+        seal_shared,
+        sweep,
+        verify_folder,
+    )
+    from seqloom.files.jsonl import Lines, append_line, append_lines, read_lines, write_lines
+    from seqloom.files.lock import hold, remove_held
+    from seqloom.files.numbered_folders import Newest, NumberedFolder, Pruned, Skipped, newest_verified, numbered, prune
+
+__all__ = [
+    "REAL_FILES",
+    "FileEntry",
+    "FileLayer",
+    "GrowingFolder",
+    "Lines",
+    "Manifest",
+    "Newest",
+    "NumberedFolder",
+    "Pruned",
+    "RealFiles",
+    "Skipped",
+    "alone",
+    "append_line",
+    "append_lines",
+    "begin_shared",
+    "commit_folder",
+    "drop_shared",
+    "grow_folder",
+    "hold",
+    "make_folder",
+    "newest_verified",
+    "numbered",
+    "prune",
+    "put_shared",
+    "read_file_of",
+    "read_folder",
+    "read_lines",
+    "read_manifest",
+    "recover",
+    "remove_folder",
+    "remove_held",
+    "replace_folder",
+    "require_free_space",
+    "seal_shared",
+    "sweep",
+    "temporary_folder",
+    "verify_folder",
+    "write_file",
+    "write_lines",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in (
+        "REAL_FILES",
+        "FileLayer",
+        "RealFiles",
+        "make_folder",
+        "require_free_space",
+        "temporary_folder",
+        "write_file",
+    ):
+        from seqloom.files import disk
+
+        return getattr(disk, name)
+    if name in (
+        "FileEntry",
+        "Manifest",
+        "commit_folder",
+        "read_file_of",
+        "read_folder",
+        "read_manifest",
+        "remove_folder",
+        "sweep",
+        "verify_folder",
+        "GrowingFolder",
+        "alone",
+        "grow_folder",
+        "recover",
+        "replace_folder",
+        "begin_shared",
+        "drop_shared",
+        "put_shared",
+        "seal_shared",
+    ):
+        from seqloom.files import folders
+
+        return getattr(folders, name)
+    if name in ("hold", "remove_held"):
+        from seqloom.files import lock
+
+        return getattr(lock, name)
+    if name in ("Lines", "append_line", "append_lines", "read_lines", "write_lines"):
+        from seqloom.files import jsonl
+
+        return getattr(jsonl, name)
+    if name in ("Newest", "Pruned", "Skipped", "NumberedFolder", "newest_verified", "numbered", "prune"):
+        from seqloom.files import numbered_folders
+
+        return getattr(numbered_folders, name)
+    raise AttributeError(f"module 'seqloom.files' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,28 @@
+"""A trained model in Python: it predicts, it is judged, and every look at the test set is written down.
+
+model.py        LoadedModel and `load`
+predicting.py   inputs in windows, sorted by length, answered, put back in order
+generating.py   prompts in batches, gone on with
+judging.py      which rows of which data a model is judged on
+as_trained.py   how other files are read as training was told
+looks.py        the record of every look at the test part
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from seqloom.inference.model import LoadedModel, load
+
+__all__ = ["LoadedModel", "load"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("LoadedModel", "load"):
+        from seqloom.inference import model
+
+        return getattr(model, name)
+    raise AttributeError(f"module 'seqloom.inference' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,45 @@
+"""Looking inside a model: attention, gates, gradients, filters, attributions, and how far a picture may be believed.
+
+    tokens    what the model reads, with the text it stands for      subject   the model and one input
+    asking    how each shape of model is asked                       vectors   those of the first layer, or others
+    view      results that show and save themselves                  front     one input, every view a method
+    having    whether a model has what a view shows                  trials    what if: a word, a head, a gate
+
+Each view is a function in a file of its own: `seqloom.inspect.gates.gates(subject, reading)`.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from seqloom.inspect.graphs.builder import graph
+    from seqloom.inspect.inspector import Inspection
+    from seqloom.inspect.readings import read
+    from seqloom.inspect.subject import Reading, Subject
+    from seqloom.inspect.view import View
+
+__all__ = ["Inspection", "Reading", "Subject", "View", "graph", "read"]
+
+
+def __getattr__(name: str) -> Any:
+    """The public names, each loaded when it is first asked for."""
+    if name == "read":
+        from seqloom.inspect import readings
+
+        return readings.read
+    if name == "Inspection":
+        from seqloom.inspect import inspector
+
+        return inspector.Inspection
+    if name == "graph":
+        from seqloom.inspect.graphs import builder as graphs
+
+        return graphs.graph
+    if name in ("Reading", "Subject"):
+        from seqloom.inspect import subject
+
+        return getattr(subject, name)
+    if name == "View":
+        from seqloom.inspect import view
+
+        return view.View
+    raise AttributeError(f"module 'seqloom.inspect' has no attribute '{name}'")

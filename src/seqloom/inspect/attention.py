@@ -1,0 +1,312 @@
+"""The attention matrix: which positions does each position read?
+
+up to 64 tokens      every weight, with the entropy of each row and what each token gets of all rows
+up to 256            a map of every weight
+beyond               maps of the maxima and of the means of blocks, and the strongest links off the diagonal;
+                     `window=(start, stop)` shows a part exactly, `row=` one token
+
+H_i = -sum_j a_ij log a_ij      as spread as an even look at exp(H_i) tokens
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from seqloom.errors import ConfigError
+from seqloom.inspect.attention_rows import (
+    AttentionLayer,
+    AttentionRows,
+    chosen_heads,
+    chosen_layer,
+    chosen_token,
+    heard,
+    layers_of,
+)
+from seqloom.inspect.attention_tables import (
+    AskedWeights,
+    MergedUnits,
+    Pooled,
+    WeightLink,
+    coarser,
+    pooled,
+    table,
+    units,
+)
+from seqloom.inspect.map_page import Map, Named, map_page
+from seqloom.inspect.subject import Reading, Subject
+from seqloom.inspect.view import MEDIUM, SMALL, View
+from seqloom.report.figures.bars import Bars
+from seqloom.report.figures.figure import Figure
+from seqloom.report.figures.heatmap import HeatMap
+from seqloom.report.figures.line import Line, Series
+from seqloom.report.figures.markup import Markup, tag
+from seqloom.report.figures.matrix import MOST_CELLS, Matrix
+from seqloom.report.figures.page import framed
+from seqloom.report.figures.strip import Strip
+
+LARGEST_PICTURE = 256  # cells on a side of a drawn map
+MOST_SENTENCES = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionView(View):
+    """Weights from rows (queries) to columns (keys), exact or, of many tokens, pooled."""
+
+    kind: ClassVar[str] = "attention"
+    layer: str
+    head: int | None  # None: the mean of `num_heads`
+    num_heads: int
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    first_row: int  # the numbers of the first row and column that are shown
+    first_column: int
+    values: np.ndarray | None  # [R,N], NaN where the mask forbids; None beyond 512 tokens
+    pooled: Pooled | None  # what stands for the values then
+    entropy: np.ndarray  # [R] in nats, over all columns
+    mass: np.ndarray  # [N] that each column gets of the rows shown
+    links: tuple[WeightLink, ...]  # the strongest, by the numbers of tokens
+    excluded: float | None  # the mean weight on special symbols, where they are left out
+
+    @property
+    def _largest(self) -> int:
+        return max(len(self.rows), len(self.columns))
+
+    def figures(self) -> tuple[Figure, ...]:
+        if len(self.rows) == 1:
+            title = f"{self.title}: what {self._row(0)} reads"
+            return (self._strip(self._mass_of_row(), title, "weight"),)
+        if self._largest <= SMALL:
+            mass = self._strip(self.mass, "What each token gets of all rows", "mass")
+            spread = Strip(
+                title="How spread each row is", tokens=self.rows, values=self.entropy.tolist(), value_label="nats"
+            )
+            return (*self.maps(), mass, spread)
+        return (*self.maps(), self._lines(), *([self._bars()] if self.links else []))
+
+    def _sentences(self) -> tuple[str, ...]:
+        masked = int(np.isnan(self.entropy).sum())
+        known = self.entropy[~np.isnan(self.entropy)]
+        said = []
+        if known.size:
+            mean = float(known.mean())
+            said.append(
+                f"Rows have an entropy of {mean:.2f} nats on average: spread as over {np.exp(mean):.1f} tokens."
+            )
+        if masked:
+            said.append(f"{masked:,} of {len(self.rows):,} rows read nothing here and are shown as masked.")
+        if self.excluded is not None:
+            said.append(
+                f"Special symbols are left out; they had {self.excluded:.1%} of the weight, and rows add up to 1 again."
+            )
+        if self._largest > SMALL and len(self.rows) > 1:
+            said += [f"{self._said(link)}." for link in self.links[:MOST_SENTENCES]]
+        return tuple(said)
+
+    def html(self) -> str:
+        if self._largest <= SMALL or len(self.rows) == 1:
+            return super().html()
+        return self.page(self.title, self.sentences(), self.figures()[len(self.maps()) :])
+
+    def page(self, title: str, sentences: Sequence[str], below: Sequence[Figure]) -> str:
+        """One HTML file with the weights on a canvas, what there is to say, and further figures."""
+        around = [tag("p", sentence) for sentence in sentences]
+        around += framed(title, below)
+        return map_page(title, self._shown(), around)
+
+    def body(self) -> list[Markup]:
+        found = super().body()
+        return [*found, _weights_table(self)] if self._largest <= SMALL else found
+
+    def _shown(self) -> list[Map]:
+        """The maps of a page: exact, or the maxima and the means."""
+        named = Named(self.rows, self.columns, self.first_row, self.first_column)
+        if self.values is not None:
+            return [Map("every weight", self.values, named)]
+        map_ = self._pooled()
+        return [Map(name, values, named, map_.down, map_.across) for name, values in _both(map_)]
+
+    def _pooled(self) -> Pooled:
+        if self.pooled is not None:
+            return self.pooled
+        assert self.values is not None
+        return pooled(self.values, 1, 1)
+
+    def _row(self, at: int) -> str:
+        return f"'{self.rows[at]}' ({self.first_row + at})"
+
+    def _mass_of_row(self) -> np.ndarray:
+        assert self.values is not None
+        found: np.ndarray = self.values[0]
+        return found
+
+    def _strip(self, values: np.ndarray, title: str, label: str) -> Figure:
+        """One number for each column: chips where they can be read, else a line."""
+        if len(self.columns) <= MEDIUM:
+            return Strip(title=title, tokens=self.columns, values=values.tolist(), value_label=label)
+        series = Series(name=label, x=_numbers(values, self.first_column), y=values.tolist())
+        return Line(title=title, series=[series], x_label="token", y_label=label)
+
+    def _matrices(self) -> list[Figure]:
+        """One matrix, or several with some of the rows each: a matrix has no more cells than a browser bears."""
+        assert self.values is not None
+        most = float(np.nanmax(self.values, initial=0.0)) or 1.0
+        each = max(1, MOST_CELLS // len(self.columns))
+        return [
+            Matrix(
+                title=self.title if at == 0 else f"{self.title}, rows from {self.first_row + at}",
+                caption=f"Each row adds up to 1; colours run from 0 to {most:.3g}.",
+                values=self.values[at : at + each].tolist(),
+                rows=self.rows[at : at + each],
+                columns=self.columns,
+                x_label="reads",
+                y_label="token",
+                span=(0.0, most),
+            )
+            for at in range(0, len(self.rows), each)
+        ]
+
+    def maps(self) -> list[Figure]:
+        """The weights themselves: written out, as colours, or the maxima and the means of blocks."""
+        if self._largest <= SMALL:
+            return self._matrices()
+        if self.values is not None and self._largest <= LARGEST_PICTURE:
+            return [self._map(self.title, self.values, 1, 1, "weight")]
+        small = coarser(self._pooled(), LARGEST_PICTURE)
+        size = f"of blocks of up to {small.down} x {small.across} weights"
+        return [
+            self._map(f"{self.title}: {name}", values, small.down, small.across, f"weight, {name} {size}")
+            for name, values in _both(small)
+        ]
+
+    def _map(self, title: str, values: np.ndarray, down: int, across: int, label: str) -> Figure:
+        return HeatMap(
+            title=title,
+            values=values.tolist(),
+            y=_numbers(values, self.first_row, down),
+            x=_numbers(values.T, self.first_column, across),
+            x_label="reads token",
+            y_label="token",
+            value_label=label,
+        )
+
+    def _lines(self) -> Figure:
+        series = [
+            Series(name="entropy of the row, nats", x=_numbers(self.entropy, self.first_row), y=self.entropy.tolist()),
+            Series(name="mass on the token", x=_numbers(self.mass, self.first_column), y=self.mass.tolist()),
+        ]
+        known = [each for each in series if any(value is not None for value in each.y)]
+        return Line(title="Rows and columns as a whole", series=known, x_label="token")
+
+    def _bars(self) -> Figure:
+        return Bars(
+            title="The strongest links off the diagonal, to no special symbol",
+            labels=[" reads ".join(self._ends(link)) for link in self.links],
+            values=[link.weight for link in self.links],
+            x_label="weight",
+        )
+
+    def _ends(self, link: WeightLink) -> tuple[str, str]:
+        row, column = self.rows[link.row - self.first_row], self.columns[link.column - self.first_column]
+        return f"{link.row} '{row}'", f"{link.column} '{column}'"
+
+    def _said(self, link: WeightLink) -> str:
+        row, column = self._ends(link)
+        return f"Token {row} reads {column} with {link.weight:.3f}"
+
+
+def _numbers(values: np.ndarray, first: int, step: int = 1) -> list[float]:
+    return [float(first + step * at) for at in range(len(values))]
+
+
+def _both(map_: Pooled) -> tuple[tuple[str, np.ndarray], tuple[str, np.ndarray]]:
+    return ("maximum", map_.maximum), ("mean", map_.mean)
+
+
+def _weights_table(view: AttentionView) -> Markup:
+    """The weights as a table that programs which read a page aloud can walk through; closed until it is opened."""
+    assert view.values is not None
+    head = tag("tr", tag("th", "token"), *(tag("th", name, scope="col") for name in view.columns))
+    body = (
+        tag("tr", tag("th", name, scope="row"), *(tag("td", "masked" if np.isnan(v) else f"{v:.4f}") for v in values))
+        for name, values in zip(view.rows, view.values, strict=True)
+    )
+    return tag("details", tag("summary", "All weights as a table"), tag("table", head, *body))
+
+
+def attention(
+    subject: Subject,
+    reading: Reading,
+    *,
+    layer: int | str | None = None,
+    head: int | None = None,
+    row: int | str | None = None,
+    side: str | None = None,
+    words: bool = False,
+    exclude_special: bool = False,
+    window: tuple[int, int] | None = None,
+) -> AttentionView:
+    """The weights of a layer (the last, if none is named) in one head, or as the mean of its heads.
+
+    `row` is one token alone, `window` the tokens start..stop alone. With `words`, pieces of words are put together;
+    with `exclude_special`, the weight on BEGIN, END and their like is given to the other keys.
+    """
+    asked = chosen_layer(layers_of(subject, reading, side), layer)
+    rows, columns = units(asked.queries, words=words), units(asked.keys, words=words)
+    shown = _shown_rows(asked, rows, row, window)
+    left_out = np.array([exclude_special and token.is_special for token in asked.keys], dtype=bool)
+
+    def take(_: AttentionLayer, given: AttentionRows) -> AttentionView:
+        heads = chosen_heads(asked, given.num_heads, head)
+        return _view(asked, given, AskedWeights(heads, rows.cut(*shown), columns, left_out), shown[0], window)
+
+    (view,) = heard(subject, reading, [asked], take)
+    return view
+
+
+def _shown_rows(
+    asked: AttentionLayer, rows: MergedUnits, row: int | str | None, window: tuple[int, int] | None
+) -> tuple[int, int]:
+    if row is not None and window is not None:
+        raise ConfigError("a row and a window were both asked for", fix="give one of them")
+    if row is not None:
+        token = chosen_token(asked.queries, row)
+        unit = int(np.searchsorted(rows.starts, token, side="right")) - 1
+        return unit, unit + 1
+    if window is None:
+        return 0, len(rows.names)
+    start, stop = window
+    if not 0 <= start < stop <= len(rows.names):
+        raise ConfigError(
+            f"the window from {start} to {stop} is not inside the {len(rows.names):,} rows",
+            fix=f"give start and stop with 0 <= start < stop <= {len(rows.names)}",
+        )
+    return start, stop
+
+
+def _view(
+    layer: AttentionLayer, given: AttentionRows, asked: AskedWeights, first: int, window: tuple[int, int] | None
+) -> AttentionView:
+    count, width = len(asked.rows.names), len(asked.columns.names)
+    inside = slice(*window) if window is not None and layer.same else slice(0, width)
+    shown = inside.stop - inside.start
+    exact = max(count, shown) <= MEDIUM or count == 1
+    found = table(given, asked, exact=exact, same=layer.same, shown=inside)
+    heads = f"head {asked.heads[0]}" if len(asked.heads) == 1 else f"mean of {len(asked.heads)} heads"
+    return AttentionView(
+        title=f"Attention of {layer.path}, {heads}",
+        layer=layer.path,
+        head=asked.heads[0] if len(asked.heads) == 1 else None,
+        num_heads=given.num_heads,
+        rows=asked.rows.names,
+        columns=asked.columns.names[inside],
+        first_row=first,
+        first_column=inside.start,
+        values=found.values,
+        pooled=None if exact else found.pooled,
+        entropy=found.entropy,
+        mass=found.mass,
+        links=tuple(WeightLink(first + link.row, inside.start + link.column, link.weight) for link in found.links),
+        excluded=found.left_out if asked.left_out.any() else None,
+    )

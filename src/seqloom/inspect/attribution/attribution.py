@@ -1,0 +1,431 @@
+"""One answer and what moved it: each token of the input with its part.
+
+up to 64 tokens     every token on its colour, with its number
+up to 512           the strip of tokens, the strongest of them, and totals of sentences
+beyond              totals of sentences first, a map of the whole, the strongest tokens; a page opens each sentence
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from seqloom.errors import DataError, SeqloomError
+from seqloom.files.disk import write_file
+from seqloom.inspect.attention_tables import units
+from seqloom.inspect.attribution.goals import Goal, chosen_goal, label_of
+from seqloom.inspect.attribution.ground import AttributionGround, GroundPlace, ground_of
+from seqloom.inspect.attribution.methods import METHODS, MethodOptions, method_of, outcome
+from seqloom.inspect.readings import read
+from seqloom.inspect.subject import Reading, Subject
+from seqloom.inspect.tokens import Token
+from seqloom.inspect.view import MEDIUM, SMALL, View, plain
+from seqloom.report.figures.bars import Bars
+from seqloom.report.figures.colors import ColorScale, code, ink_on, scale_of
+from seqloom.report.figures.figure import Figure
+from seqloom.report.figures.heatmap import HeatMap
+from seqloom.report.figures.markup import Markup, tag
+from seqloom.report.figures.page import SHEET, document
+from seqloom.report.figures.strip import Strip
+
+# -----------------------------------------------------------------------------
+# Stretches of a text: its sentences, whose totals are looked at first where tokens are many.
+# -----------------------------------------------------------------------------
+
+ENDS = frozenset(".!?…。！？؟۔।")
+LONGEST = 64  # tokens: what has no end by then is cut
+SHOWN = 48  # letters of its beginning
+
+
+def stretches(tokens: Sequence[Token], text: str | None) -> tuple[tuple[int, int], ...]:
+    """Where each stretch starts and stops: at the ends of sentences and lines, or after 64 tokens.
+
+    >>> tokens = [Token(word) for word in "It rains . We stay .".split()]
+    >>> stretches(tokens, None)
+    ((0, 3), (3, 6))
+    """
+    starts, start = [0], 0
+    for at in range(1, len(tokens)):
+        if at - start >= LONGEST or _ends(tokens[at - 1], tokens[at], text):
+            starts.append(at)
+            start = at
+    return tuple(zip(starts, [*starts[1:], len(tokens)], strict=True))
+
+
+def _ends(before: Token, token: Token, text: str | None) -> bool:
+    between = text[before.stop : token.start] if text is not None else ""
+    if ENDS.intersection(between) or "\n" in between + before.text:
+        return True
+    closes = before.text.strip()[-1:] in ENDS
+    return closes and token.text.strip()[:1] not in ENDS
+
+
+def beginning(tokens: Sequence[Token], text: str | None) -> str:
+    """The first letters of a stretch, as they were written."""
+    real = [token for token in tokens if not token.is_special] or list(tokens)
+    whole = text[real[0].start : real[-1].stop] if text is not None else " ".join(token.text for token in real)
+    whole = " ".join(whole.split())
+    return whole if len(whole) <= SHOWN else f"{whole[: SHOWN - 1]}…"
+
+
+def merged(tokens: Sequence[Token]) -> tuple[tuple[Token, ...], tuple[int, ...]]:
+    """Words as tokens, and the number of the first piece of each; a token without a word stays alone."""
+    found = units(tokens, words=True)
+    ends = found.starts[1:]
+    words = tuple(
+        tokens[a]._replace(text=name, stop=tokens[b - 1].stop, symbol=tokens[a].symbol if b == a + 1 else None)
+        for name, a, b in zip(found.names, found.starts[:-1], ends, strict=True)
+    )
+    return words, found.starts[:-1]
+
+
+# -----------------------------------------------------------------------------
+# What an attribution gives to one side of an input: its tokens, or words, or pixels, and the sentences they make.
+# -----------------------------------------------------------------------------
+
+
+class Stretch(NamedTuple):
+    """A sentence and what its tokens come to."""
+
+    start: int
+    stop: int
+    beginning: str
+    total: float
+
+
+class AttributionPart(NamedTuple):
+    """The elements of one side, with what each was given."""
+
+    name: str
+    tokens: tuple[Token, ...]
+    values: np.ndarray  # [E], NaN where nothing was measured
+    stretches: tuple[Stretch, ...]
+    shape: tuple[int, int] | None = None  # of a picture, whose pixels the elements are
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The tokens as they are shown."""
+        return tuple(token.text for token in self.tokens)
+
+    @property
+    def numbers(self) -> list[float | None]:
+        """The values as figures take them."""
+        return [None if np.isnan(value) else float(value) for value in self.values]
+
+    def strongest(self, count: int) -> list[int]:
+        """The numbers of the elements with the largest values of either sign, the largest first."""
+        sizes = np.abs(np.nan_to_num(self.values))
+        return [int(at) for at in np.argsort(-sizes, kind="stable")[:count] if sizes[at] > 0]
+
+
+def part_of(place: GroundPlace, values: np.ndarray, *, words: bool) -> AttributionPart:
+    """The elements of a place, or the words that they are pieces of: what pieces were given is added up."""
+    tokens: Sequence[Token] = place.tokens
+    if words and place.shape is None:
+        tokens, starts = merged(place.tokens)
+        missing = np.logical_and.reduceat(np.isnan(values), starts)
+        values = np.where(missing, np.nan, np.add.reduceat(np.nan_to_num(values), starts))
+    ends = stretches(tokens, place.text) if place.shape is None else ()
+    found = tuple(Stretch(a, b, beginning(tokens[a:b], place.text), float(np.nansum(values[a:b]))) for a, b in ends)
+    return AttributionPart(place.side.name, tuple(tokens), values, found, place.shape)
+
+
+# -----------------------------------------------------------------------------
+# A long text on a page: every sentence with its total, which opens to its tokens on their colours.
+# -----------------------------------------------------------------------------
+
+RULES = (
+    ".opening{margin:16px 20px}.opening h2{font-size:18px}.opening summary{cursor:pointer;padding:2px 0}"
+    ".opening p{line-height:1.9}.opening mark{padding:2px 4px;margin:1px;border-radius:3px;unicode-bidi:isolate}"
+    ".opening .none{background:none;border:1px dashed #9aa2ad;color:inherit}"
+)
+
+
+def opening(title: str, part: AttributionPart, span: tuple[float, float] | None) -> Markup:
+    """The section of a page; it needs no script, for a browser opens and closes `details` by itself."""
+    scale = scale_of(part.numbers, span)
+    chips = [_chip(at, *each, scale) for at, each in enumerate(zip(part.texts, part.numbers, strict=True))]
+    lines = (_sentence(each, chips) for each in part.stretches)
+    return tag("section", tag("h2", title), *lines, class_="opening")
+
+
+def _sentence(stretch: Stretch, chips: Sequence[Markup]) -> Markup:
+    total = tag("b", f"{stretch.total:+.4g}")
+    summary = tag("summary", total, f" {stretch.start}: ", tag("bdi", stretch.beginning))
+    return tag("details", summary, tag("p", *chips[stretch.start : stretch.stop], dir="auto"))
+
+
+def _chip(at: int, text: str, value: float | None, scale: ColorScale) -> Markup:
+    if value is None:
+        return tag("mark", text, class_="none", title=f"{text}: no value (token {at})")
+    ground = scale.shade(scale.level(value)).light
+    style = f"background:{code(ground)};color:{code(ink_on(ground))}"
+    return tag("mark", text, style=style, title=f"{text}: {value:.4g} (token {at})")
+
+
+STRONGEST = 20
+TOLERATED = 0.01  # of completeness, in integrated gradients
+MOST_STRETCHES = 40
+MAP_CELLS = 240
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttributionView(View):
+    """What each element of an input has to do with one answer, by one method."""
+
+    kind: ClassVar[str] = "attribution"
+    method: str
+    answer: str  # the number that is explained, in words
+    label: str | None = None  # the answer by itself, as programs compare it; None for several answers, or a cosine
+    baseline: str
+    score: float
+    baseline_scores: tuple[float, ...]  # of the input at its baseline; of two texts, with the first there, the second
+    error: float | None  # of completeness, as a part of `rise`; None for what adds up to nothing
+    steps: int  # how often the model was asked
+    grouped: int  # so many elements were taken away at once, at most
+    parts: tuple[AttributionPart, ...]
+
+    @property
+    def total(self) -> float:
+        """What all elements come to."""
+        return float(sum(np.nansum(part.values) for part in self.parts))
+
+    @property
+    def rise(self) -> float:
+        """What all elements should come to: the score less that of the baseline."""
+        return sum(self.score - before for before in self.baseline_scores)
+
+    @property
+    def span(self) -> tuple[float, float] | None:
+        """The scale that all parts share."""
+        known = np.concatenate([part.values[~np.isnan(part.values)] for part in self.parts])
+        return (float(min(known.min(), 0)), float(max(known.max(), 0))) if known.size and known.any() else None
+
+    def figures(self) -> tuple[Figure, ...]:
+        return tuple(figure for part in self.parts for figure in self._figures(part))
+
+    def _figures(self, part: AttributionPart) -> list[Figure]:
+        if part.shape is not None:
+            return [self._picture(part)]
+        if len(part.tokens) <= SMALL:
+            return [self._strip(part)]
+        several = [self._totals(part)] if len(part.stretches) > 1 else []
+        if len(part.tokens) <= MEDIUM:
+            return [self._strip(part), self._strongest(part), *several]
+        return [*several, self._map(part), self._strongest(part)]
+
+    def _sentences(self) -> tuple[str, ...]:
+        before = " and ".join(f"{score:.4g}" for score in self.baseline_scores)
+        apart = ", one text at a time" if len(self.baseline_scores) > 1 else ""
+        said = [
+            f"{METHODS[self.method].title.capitalize()} of {self.answer}, which scores {self.score:.4g}; "
+            f"the baseline ({self.baseline}{apart}) scores {before}."
+        ]
+        if self.error is None:
+            said.append("The numbers of this method add up to no score: compare them with one another only.")
+        else:
+            said.append(
+                f"They add up to {self.total:.4g} of a difference of {self.rise:.4g}: "
+                f"completeness error {self.error:.2%}."
+            )
+        if self.method == "integrated" and (self.error or 0.0) > TOLERATED:
+            said.append(f"That is more than {TOLERATED:.0%}: ask for more steps=, or another baseline=.")
+        if self.grouped > 1:
+            said.append(f"Up to {self.grouped} elements were taken away at once; each has an equal share of the loss.")
+        return (*said, *(self._said(part) for part in self.parts if part.shape is None and part.strongest(1)))
+
+    def _said(self, part: AttributionPart) -> str:
+        named = ", ".join(f"“{part.tokens[at].text}” ({at}) {part.values[at]:+.3g}" for at in part.strongest(3))
+        side = f" of the {part.name}" if len(self.parts) > 1 else ""
+        return f"The strongest tokens{side}: {named}."
+
+    def _title(self, part: AttributionPart, more: str = "") -> str:
+        side = f", {part.name}" if len(self.parts) > 1 else ""
+        return f"{self.title}{side}{more}"
+
+    def _strip(self, part: AttributionPart) -> Figure:
+        return Strip(
+            title=self._title(part),
+            caption=self._caption(),
+            tokens=part.texts,
+            values=part.numbers,
+            value_label=METHODS[self.method].unit,
+            span=self.span,
+        )
+
+    def _caption(self) -> str:
+        if self.error is None:
+            return "Adds up to no score, and has no baseline."
+        return f"Baseline: {self.baseline}; completeness error {self.error:.2%}."
+
+    def _strongest(self, part: AttributionPart) -> Figure:
+        chosen, texts = part.strongest(STRONGEST) or [0], part.texts
+        return Bars(
+            title=self._title(part, ": the strongest tokens"),
+            caption=self._caption(),
+            labels=[f"{at}: {texts[at].strip() or '␣'}" for at in chosen],
+            values=np.nan_to_num(part.values[chosen]).tolist(),
+            x_label=METHODS[self.method].unit,
+        )
+
+    def _totals(self, part: AttributionPart) -> Figure:
+        sizes = np.array([abs(each.total) for each in part.stretches])
+        chosen = sorted(np.argsort(-sizes, kind="stable")[:MOST_STRETCHES].tolist())
+        fewer = f"the {len(chosen)} strongest of {len(sizes)} sentences" if len(chosen) < len(sizes) else "sentences"
+        return Bars(
+            title=self._title(part, f": totals of {fewer}"),
+            labels=[f"{part.stretches[at].start}: {part.stretches[at].beginning}" for at in chosen],
+            values=[part.stretches[at].total for at in chosen],
+            x_label=f"{METHODS[self.method].unit}, added up",
+        )
+
+    def _map(self, part: AttributionPart) -> Figure:
+        """The whole text as two rows of cells: a sum hides a sharp token, and a maximum a crowd of weak ones."""
+        across = -(-len(part.tokens) // MAP_CELLS)
+        starts = np.arange(0, len(part.tokens), across)
+        ups, downs = np.fmax.reduceat(part.values, starts), np.fmin.reduceat(part.values, starts)
+        sums = np.where(np.isnan(ups), np.nan, np.add.reduceat(np.nan_to_num(part.values), starts))
+        return HeatMap(
+            title=self._title(part, ": the whole of it"),
+            caption=f"Row 0: the sum over {across} tokens. Row 1: the strongest single one of them.",
+            values=[sums.tolist(), np.where(ups >= -downs, ups, downs).tolist()],
+            x=starts.astype(float).tolist(),
+            x_label="token",
+            value_label=METHODS[self.method].unit,
+        )
+
+    def _picture(self, part: AttributionPart) -> Figure:
+        assert part.shape is not None
+        height, width = part.shape
+        numbers = part.numbers
+        return HeatMap(
+            title=self._title(part),
+            caption=self._caption(),
+            values=[numbers[row * width : (row + 1) * width] for row in range(height)],
+            x_label="pixel",
+            y_label="pixel",
+            value_label=METHODS[self.method].unit,
+            span=self.span,
+        )
+
+    def html(self) -> str:
+        long = [part for part in self.parts if part.shape is None and len(part.tokens) > MEDIUM]
+        if not long:
+            return super().html()
+        opened = [opening(self._title(part, ": every sentence"), part, self.span) for part in long]
+        return document(self.title, [tag("h1", self.title), *self.body(), *opened], SHEET + RULES)
+
+
+def attribution(
+    subject: Subject,
+    reading: Reading,
+    *,
+    method: str = "integrated",
+    answer: str | int | None = None,
+    against: str | int | None = None,
+    at: int | str | None = None,
+    baseline: str | None = None,
+    steps: int | None = None,
+    words: bool = False,
+) -> AttributionView:
+    """What each token of an input has to do with one answer: the predicted one, or `answer`, less `against` if given.
+
+    `at` is the row of a tag, of a symbol of a translation or of a running text. With `words`, pieces of words are put
+    together. `steps` are those of integrated gradients, as many as it takes if they are not given.
+    """
+    method_of(method)
+    ground = ground_of(subject, reading, baseline)
+    goal = chosen_goal(subject, reading, answer=answer, against=against, at=at)
+    return view_of(ground, goal, method, MethodOptions(steps, words))
+
+
+def view_of(ground: AttributionGround, goal: Goal, method: str, wishes: MethodOptions) -> AttributionView:
+    """What one method finds for one goal."""
+    found = outcome(ground, [goal], method, wishes)
+    parts = zip(ground.places, found.values, strict=True)
+    return AttributionView(
+        title=f"What moved {goal.name}: {METHODS[method].title}",
+        method=method,
+        answer=goal.name,
+        label=label_of(ground.subject, ground.reading, goal),
+        baseline=ground.baseline,
+        score=float(found.score[0]),
+        baseline_scores=tuple(found.baseline_scores[:, 0].tolist()),
+        error=None if found.error is None else float(found.error[0]),
+        steps=found.steps,
+        grouped=found.grouped,
+        parts=tuple(part_of(place, values[0], words=wishes.words) for place, values in parts),
+    )
+
+
+# -----------------------------------------------------------------------------
+# Attributions of many inputs as JSON lines: one line for each, in their order.
+#
+#     {"row": 0, "label": "yes", "answer": "“yes”", "method": "integrated", "baseline": "zero", "score": 1.2,
+#      "baseline_scores": [0.1], "error": 0.0004, "sides": [{"side": "input", "tokens": ["not", "bad"],
+#      "offsets": [[0, 3], [4, 7]], "scores": [-0.3, 1.4]}]}
+#
+# Inputs are read one after another, however many there are; the file is there when all of them are done, and as long as
+# they are not, what was there before is.
+# -----------------------------------------------------------------------------
+
+Progress = Callable[[int], None]  # (how many are done)
+
+
+def attribute_file(
+    subject: Subject,
+    rows: Iterable[Any],
+    out: str | Path,
+    *,
+    method: str = "integrated",
+    answer: str | int | None = None,
+    against: str | int | None = None,
+    baseline: str | None = None,
+    words: bool = False,
+    progress: Progress | None = None,
+) -> int:
+    """How many inputs were written to `out`; an input that cannot be read ends it, and the error says which it was."""
+    method_of(method)
+    written = 0
+
+    def lines() -> Iterator[bytes]:
+        nonlocal written
+        for number, given in enumerate(rows):
+            try:
+                view = attribution(
+                    subject,
+                    read(subject, given),
+                    method=method,
+                    answer=answer,
+                    against=against,
+                    baseline=baseline,
+                    words=words,
+                )
+            except SeqloomError as error:
+                raise DataError(f"row {number}: {error.problem}", fix=error.fix) from error
+            yield (json.dumps(line_of(number, view), ensure_ascii=False, allow_nan=False) + "\n").encode()
+            written = number + 1
+            if progress is not None:
+                progress(written)
+
+    write_file(Path(out), lines())
+    return written
+
+
+def line_of(number: int, view: AttributionView) -> dict[str, Any]:
+    """One input as its line has it."""
+    sides = [
+        {
+            "side": part.name,
+            "tokens": list(part.texts),
+            "offsets": [[token.start, token.stop] for token in part.tokens],
+            "scores": plain(part.values),
+        }
+        for part in view.parts
+    ]
+    names = ("label", "answer", "method", "baseline", "score", "baseline_scores")
+    told = {name: plain(getattr(view, name)) for name in names}
+    return {"row": number, **told, "error": plain(view.error), "sides": sides}

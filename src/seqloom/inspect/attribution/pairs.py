@@ -1,0 +1,233 @@
+"""A similarity, pair of tokens by pair: which word of one text speaks to which word of the other?
+
+The cosine of two texts is u . v, with u and v their vectors at length one. Along the way from a baseline to its text
+each vector is made token by token, and so is their product:
+
+    u(a) - u(r) = sum_i U_i     U_i = int_0^1 (du/da_i)(a_i - r_i)      "integrated Jacobians", Moeller et al. 2023
+    A_ij        = U_i . V_j     sum_ij A_ij = (u(a) - u(r)) . (v(b) - v(r))
+
+This is chosen because it adds up, and each cell is a part of the whole; `occlusion` instead measures what is lost when
+both tokens of a pair are gone and neither loss alone tells, (u(a) - u(a without i)) . (v(b) - v(b without j)), which
+costs one pass for each token and adds up to nothing. Derivatives are taken as differences on both sides of a point, in
+one direction for each token: forward passes alone, for any family, two for each token at each of 16 to 256 steps.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from seqloom.errors import ConfigError, DataError, did_you_mean
+from seqloom.inspect.attribution.attribution import merged
+from seqloom.inspect.attribution.gradients import AttributionPath, completed
+from seqloom.inspect.attribution.ground import AttributionGround, at_work, ground_of
+from seqloom.inspect.progress import work
+from seqloom.inspect.subject import Reading, Subject
+from seqloom.inspect.tokens import Token
+from seqloom.inspect.view import MEDIUM, SMALL, View
+from seqloom.nn.types import Both
+from seqloom.report.figures.bars import Bars
+from seqloom.report.figures.figure import Figure
+from seqloom.report.figures.heatmap import HeatMap
+from seqloom.report.figures.matrix import MOST_CELLS, Matrix
+
+STEP = 1 / 512  # of the way between a token and its baseline, to both sides
+MOST_STEPS = 256
+MOST_ELEMENTS = 2**22  # tokens that are read on the way of one text: minutes for a small model
+LONGEST = {"integrated": 256, "occlusion": MEDIUM}  # tokens: each is moved alone, at every step or once
+COMPLETE = 0.003  # of the way of each of the two vectors
+STRONGEST = 16
+PART = "part of what the texts share beyond their baselines"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimilarityPairsView(View):
+    """What each pair of tokens has to do with the similarity of two texts."""
+
+    kind: ClassVar[str] = "similarity_pairs"
+    method: str
+    baseline: str
+    similarity: float
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    values: np.ndarray  # [T1,T2]
+    expected: float  # what all pairs should come to
+    error: float | None  # of completeness; None for occlusion
+
+    def figures(self) -> tuple[Figure, ...]:
+        small = max(self.values.shape) <= SMALL and self.values.size <= MOST_CELLS
+        return (self._matrix() if small else self._map(), self._strongest())
+
+    def _sentences(self) -> tuple[str, ...]:
+        said = f"The similarity is {self.similarity:.4f}; baseline: {self.baseline}"
+        if self.error is None:
+            return (f"{said}; what pairs lose by occlusion adds up to no score: compare it with one another only.",)
+        return (
+            f"{said}; all pairs come to {np.nansum(self.values):.4f}, since they share out what the texts less their "
+            f"baselines multiply to, {self.expected:.4f}, and not the similarity: completeness error {self.error:.2%}.",
+        )
+
+    def _matrix(self) -> Figure:
+        return Matrix(
+            title=self.title,
+            values=_cells(self.values),
+            rows=self.rows,
+            columns=self.columns,
+            x_label="second",
+            y_label="first",
+        )
+
+    def _map(self) -> Figure:
+        return HeatMap(
+            title=self.title,
+            values=_cells(self.values),
+            x_label="token of the second",
+            y_label="token of the first",
+            value_label=PART,
+        )
+
+    def _strongest(self) -> Figure:
+        sizes = np.abs(np.nan_to_num(self.values)).ravel()
+        chosen = [divmod(int(at), self.values.shape[1]) for at in np.argsort(-sizes, kind="stable")[:STRONGEST]]
+        return Bars(
+            title="The strongest pairs",
+            labels=[f"{row} {self.rows[row]} – {column} {self.columns[column]}" for row, column in chosen],
+            values=[float(np.nan_to_num(self.values[pair])) for pair in chosen],
+            x_label=PART,
+        )
+
+
+def _cells(values: np.ndarray) -> list[list[float | None]]:
+    return [[None if np.isnan(value) else float(value) for value in row] for row in values]
+
+
+def similarity_pairs(
+    subject: Subject,
+    reading: Reading,
+    *,
+    method: str = "integrated",
+    baseline: str | None = None,
+    words: bool = False,
+) -> SimilarityPairsView:
+    """What each pair of tokens of two texts has to do with their similarity; `method` is integrated or occlusion."""
+    if method not in MEASURES:
+        raise ConfigError(f"pairs are not measured by '{method}'", fix=did_you_mean(method, MEASURES))
+    if not isinstance(reading.inputs, Both):
+        raise DataError("pairs of tokens belong to two texts that are compared", fix="read a pair of texts")
+    if max(len(side.tokens) for side in reading.sides) > LONGEST[method]:
+        raise DataError(
+            f"texts of more than {LONGEST[method]} tokens have too many pairs to look at by the method {method}",
+            fix=f"give parts of them; occlusion costs least, and takes {LONGEST['occlusion']}",
+        )
+    ground = ground_of(subject, reading, baseline)
+    with at_work(ground), torch.no_grad():
+        first, second = _measured(ground, method)
+        ends = [_units(ground, at, torch.stack([ground.here[at], ground.base[at]])).double() for at in (0, 1)]
+    values = (first @ second.T).numpy()
+    values[~ground.free(0)], values[:, ~ground.free(1)] = np.nan, np.nan
+    rows, columns = (_names(place.tokens, words) for place in ground.places)
+    expected = float((ends[0][0] - ends[0][1]) @ (ends[1][0] - ends[1][1]))
+    total = float(np.nansum(values))
+    return SimilarityPairsView(
+        title=f"What pairs of tokens give to the similarity: {method}",
+        method=method,
+        baseline=ground.baseline,
+        similarity=float(ends[0][0] @ ends[1][0]),
+        rows=rows[0],
+        columns=columns[0],
+        values=_summed(_summed(values, rows[1]).T, columns[1]).T,
+        expected=expected,
+        error=None if method == "occlusion" else abs(total - expected) / max(abs(expected), 1e-12),
+    )
+
+
+def _measured(ground: AttributionGround, method: str) -> list[Tensor]:
+    """[E,D] of each of the two texts."""
+    found = list[Tensor]()
+    with work("texts", 2) as moved:
+        for at in (0, 1):
+            found.append(MEASURES[method](ground, at))
+            moved(1)
+    return found
+
+
+def _names(tokens: Sequence[Token], words: bool) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    shown, starts = merged(tokens) if words else (tokens, tuple(range(len(tokens))))
+    return tuple(token.text for token in shown), starts
+
+
+def _summed(values: np.ndarray, starts: tuple[int, ...]) -> np.ndarray:
+    """Rows of the pieces of a word added up; NaN where all of them are."""
+    missing = np.logical_and.reduceat(np.isnan(values), starts)
+    return np.where(missing, np.nan, np.add.reduceat(np.nan_to_num(values), starts))
+
+
+def _units(ground: AttributionGround, place: int, values: Tensor) -> Tensor:
+    """[N,D] the vectors of a text at length one, of [N,E,D] in its place."""
+    found = []
+    for some in torch.split(values, ground.rows_at_once):
+        found.append(F.normalize(_embedded(ground, place, some), dim=-1))
+    return torch.cat(found)
+
+
+def _embedded(ground: AttributionGround, place: int, values: Tensor) -> Tensor:
+    alone = ground.places[place]
+    text = ground.reading._replace(inputs=alone.raw)
+    reads = ground._replace(reading=text, places=(alone._replace(field=None, call=0),))
+    return reads.scores([values])[:, 0]
+
+
+def _integrated(ground: AttributionGround, place: int) -> Tensor:
+    """[E,D] the part of each token in the vector of its text."""
+    here, base = ground.here[place], ground.base[place]
+
+    def value(shares: Sequence[float]) -> np.ndarray:
+        steps = torch.tensor(shares).to(here)[:, None, None]
+        return _units(ground, place, base + steps * (here - base)).double().cpu().numpy()
+
+    rise = np.linalg.norm(np.diff(value([0.0, 1.0]), axis=0)) + 1e-12
+    most = min(MOST_STEPS, MOST_ELEMENTS // (2 * len(here) ** 2))
+    with work("steps at most", most) as moved:
+
+        def slope(shares: np.ndarray) -> np.ndarray:
+            found = list[np.ndarray]()
+            for share in shares:
+                found.append(_jacobian(ground, place, float(share)))
+                moved(1)
+            return np.stack(found)
+
+        way = AttributionPath(slope, value, lambda missing: np.linalg.norm(missing, axis=1) / (COMPLETE * rise))
+        return torch.from_numpy(completed(way, most)[0])
+
+
+def _jacobian(ground: AttributionGround, place: int, share: float) -> np.ndarray:
+    """[E,D] how the vector of a text changes as each token alone goes on its way."""
+    here, base = ground.here[place], ground.base[place]
+    at = base + share * (here - base)
+    found = []
+    for alone in _one_by_one(ground, here):
+        step = alone * (here - base) * STEP
+        ahead, behind = _units(ground, place, at + step), _units(ground, place, at - step)
+        found.append((ahead - behind).double() / (2 * STEP))
+    return torch.cat(found).cpu().numpy()
+
+
+def _one_by_one(ground: AttributionGround, here: Tensor) -> Iterator[Tensor]:
+    """[N,E,1] bool: one token after another, as many rows as a pass reads; all of them at once would be [E,E,D]."""
+    each = torch.eye(len(here), dtype=torch.bool, device=here.device)[..., None]
+    yield from torch.split(each, ground.rows_at_once)
+
+
+def _occluded(ground: AttributionGround, place: int) -> Tensor:
+    """[E,D] what the vector of a text loses with each token at its baseline."""
+    here, base = ground.here[place], ground.base[place]
+    whole = _units(ground, place, here[None])
+    found = [_units(ground, place, torch.where(gone, base, here)) for gone in _one_by_one(ground, here)]
+    return (whole - torch.cat(found)).double().cpu()
+
+
+MEASURES: Mapping[str, Callable[[AttributionGround, int], Tensor]] = {"integrated": _integrated, "occlusion": _occluded}

@@ -1,0 +1,247 @@
+"""The difference of two views of one kind: after less before, wherever both have a number.
+
+Each kind of view says which of its fields names which axis of its arrays (`AXES`). Where a text has become longer or
+shorter, rows and columns are brought together by what stands before and behind the change. What has changed is paired
+from its end, because the last piece of a word is the first that has read all of it; pieces that are left over have no
+partner and no value.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from operator import attrgetter
+from typing import ClassVar, TypeVar
+
+import numpy as np
+
+from seqloom.errors import ConfigError
+from seqloom.inspect.curves import blocks_of
+from seqloom.inspect.progress import work
+from seqloom.inspect.view import MEDIUM, SMALL, View
+from seqloom.report.figures.bars import Bars
+from seqloom.report.figures.figure import Figure
+from seqloom.report.figures.heatmap import HeatMap
+from seqloom.report.figures.line import Line, Series
+from seqloom.report.figures.matrix import MOST_CELLS, Matrix
+from seqloom.report.figures.strip import Strip
+
+# of each kind of view the arrays that can be subtracted, and which field names each of their axes; None: numbers that
+# mean the same in every view. What stands in order of size is left out: no two of it belong together.
+AXES: Mapping[str, Mapping[str, tuple[str | None, ...]]] = {
+    "alignment": {"coverage": ("weights.columns",)},
+    "attention": {"values": ("rows", "columns"), "entropy": ("rows",), "mass": ("columns",)},
+    "attribution": {"values": ("tokens",), "baseline_scores": (None,)},
+    "attribution_table": {"score": ("rows",), "error": ("rows",)},
+    "attributions": {"tau": (None, None), "overlap": (None, None)},
+    "change": {"distance": ("rows",)},
+    "extrapolation": {"loss": (None,), "beyond": (None,)},
+    "gates": {"values": ("names", "tokens", None), "memory": (None,)},
+    "lattice": {
+        "emissions": ("words", "tags"),
+        "marginals": ("words", "tags"),
+        "transitions": ("tags", "tags"),
+        "starts": ("tags",),
+        "ends": ("tags",),
+    },
+    "maps": {"picture": (None, None), "maps": (None, None, None)},
+    "neighbours": {"contextual": (None, None), "static": (None, None), "alike": ("sentence",)},
+    "next_symbols": {"surprisal": ("said",), "entropy": ("said",), "rank": ("said",)},
+    "pinned_token": {"values": ("names", "columns")},
+    "probe": {"correlations": (None,)},
+    "query_key": {"content": ("columns",), "position": ("columns",), "logit": ("columns",), "weights": ("columns",)},
+    "similarity_pairs": {"values": ("rows", "columns")},
+    "states": {"path": ("tokens", None), "held": (None,), "moves": ("tokens",)},
+}
+# what lies in a frame of its own, and the field with the frame: it is subtracted where that is the same
+FRAMES: Mapping[str, Mapping[str, str]] = {"states": {"path": "plane", "held": "plane"}}
+LARGEST_MAP = 256
+POINTS = 200  # of a curve
+Asked = TypeVar("Asked")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DifferenceView(View):
+    """What has changed between two views."""
+
+    kind: ClassVar[str] = "difference"
+    of: str  # the kind of the two
+    changes: Mapping[str, np.ndarray]  # by the name of the field: after less before; NaN where there is no partner
+    names: Mapping[str, tuple[tuple[str, ...], ...]]  # of each field, the names along its axes, where they are known
+
+    @property
+    def largest(self) -> Mapping[str, float]:
+        """The largest change of each field, whatever its sign."""
+        return {name: float(np.nanmax(np.abs(values), initial=0.0)) for name, values in self.changes.items()}
+
+    def figures(self) -> tuple[Figure, ...]:
+        drawn = [
+            self._drawn(name, values) for name, values in self.changes.items() if values.ndim in (1, 2) and values.size
+        ]
+        return tuple(drawn) or (self._bars(),)
+
+    def _sentences(self) -> tuple[str, ...]:
+        return tuple(
+            f"In {self.of}, the largest change of {name}: {value:.4g}." for name, value in self.largest.items()
+        )
+
+    def _bars(self) -> Figure:
+        labels, values = list(self.largest) or ["nothing"], list(self.largest.values()) or [0.0]
+        return Bars(title=self.title, labels=labels, values=values, x_label="largest change")
+
+    def _drawn(self, name: str, values: np.ndarray) -> Figure:
+        title, axes = f"{self.title}: {name}", self.names[name]
+        if values.ndim == 1:
+            return self._line(title, values, axes[0])
+        cells, span = _gaps(values), _both_ways(values)
+        if values.size <= MOST_CELLS and max(values.shape) <= SMALL and all(axes):
+            return Matrix(title=title, values=cells, rows=axes[0], columns=axes[1], span=span)
+        small = _gaps(_smaller(values))
+        return HeatMap(title=title, values=small, value_label="after less before", span=span)
+
+    def _line(self, title: str, values: np.ndarray, names: tuple[str, ...]) -> Figure:
+        if names and len(values) <= MEDIUM:
+            known = _gaps(values[None])[0]
+            return Strip(
+                title=title, tokens=names, values=known, value_label="after less before", span=_both_ways(values)
+            )
+        if np.isnan(values).all():
+            return self._bars()
+        high, low = blocks_of(values, POINTS), blocks_of(-values, POINTS)
+        curves = {"mean": high.mean, "maximum": high.maximum, "minimum": [-value for value in low.maximum]}
+        shown = {name: f"{name} of {high.size}" for name in curves} if high.size > 1 else {"mean": "after less before"}
+        series = [Series(name=said, x=high.starts, y=curves[name]) for name, said in shown.items()]
+        return Line(title=title, series=series, x_label="number", y_label="after less before")
+
+
+def changed(look: Callable[[Asked], View], before: Asked, after: Asked) -> DifferenceView:
+    """How a view of one thing differs from that of another: of two readings, two layers, two models."""
+    with work("views", 2) as moved:
+        one = look(before)
+        moved(1)
+        other = look(after)
+        moved(1)
+    return difference(one, other)
+
+
+def difference(before: View, after: View) -> DifferenceView:
+    """What has changed from one view to another of the same kind."""
+    if type(before) is not type(after):
+        raise ConfigError(f"a view of {before.kind} and one of {after.kind} have no difference", fix="give two alike")
+    changes, names = {}, {}
+    for field in (each for each in fields(before) if each.compare and _in_one_frame(before, after, each.name)):
+        one, other = _numbers(getattr(before, field.name)), _numbers(getattr(after, field.name))
+        if one is None or other is None or (axes := _axes(before, after, field.name, one, other)) is None:
+            continue
+        changes[field.name] = _subtracted(one, other, [axis.pairs for axis in axes])
+        names[field.name] = tuple(axis.names for axis in axes)
+    return DifferenceView(title=f"What changed in {before.kind}", of=before.kind, changes=changes, names=names)
+
+
+def _in_one_frame(before: View, after: View, field: str) -> bool:
+    frame = FRAMES.get(before.kind, {}).get(field)
+    if frame is None:
+        return True
+    both = zip(getattr(before, frame), getattr(after, frame), strict=True)
+    return all(np.array_equal(one, other) for one, other in both)
+
+
+@dataclass(frozen=True)
+class DifferenceAxis:
+    """Which numbers of two axes belong together, and how the places are called."""
+
+    pairs: tuple[tuple[int | None, int | None], ...]
+    names: tuple[str, ...]
+
+
+def _axes(before: View, after: View, field: str, one: np.ndarray, other: np.ndarray) -> list[DifferenceAxis] | None:
+    """The axes of two arrays, as their kind of view names them; None where they cannot be brought together."""
+    named = AXES.get(before.kind, {}).get(field, ())
+    if one.ndim != len(named) or other.ndim != len(named):
+        return None
+    lengths = zip(named, one.shape, other.shape, strict=True)
+    found = [_axis(before, after, name, (old, new)) for name, old, new in lengths]
+    return None if None in found else [axis for axis in found if axis is not None]
+
+
+def _axis(before: View, after: View, name: str | None, lengths: tuple[int, int]) -> DifferenceAxis | None:
+    """The pairs along an axis: by the field that names it, or number by number."""
+    if name is not None:
+        return paired(attrgetter(name)(before), attrgetter(name)(after))
+    return DifferenceAxis(tuple((at, at) for at in range(lengths[0])), ()) if lengths[0] == lengths[1] else None
+
+
+def paired(before: Sequence[str], after: Sequence[str]) -> DifferenceAxis:
+    """Tokens brought together: those before the first difference, those behind the last, and the ones in between.
+
+    >>> paired(("the", "cat", "sat"), ("the", "big", "dog", "sat")).names
+    ('the', '∅ → big', 'cat → dog', 'sat')
+    """
+    shorter = min(len(before), len(after))
+    start = next((at for at in range(shorter) if before[at] != after[at]), shorter)
+    longest = max(len(before), len(after)) - start
+    same = [(at, at) for at in range(start)]
+    rest = [(_place(len(before) - at, start), _place(len(after) - at, start)) for at in range(longest, 0, -1)]
+    pairs = (*same, *rest)
+    return DifferenceAxis(pairs, tuple(_name(before, after, pair) for pair in pairs))
+
+
+def _place(place: int, start: int) -> int | None:
+    return place if place >= start else None
+
+
+def _name(before: Sequence[str], after: Sequence[str], pair: tuple[int | None, int | None]) -> str:
+    old = None if pair[0] is None else before[pair[0]]
+    new = None if pair[1] is None else after[pair[1]]
+    return str(new) if old == new else f"{old if old is not None else '∅'} → {new if new is not None else '∅'}"
+
+
+def _subtracted(
+    one: np.ndarray, other: np.ndarray, axes: Sequence[Sequence[tuple[int | None, int | None]]]
+) -> np.ndarray:
+    olds = [[pair[0] for pair in axis] for axis in axes]
+    news = [[pair[1] for pair in axis] for axis in axes]
+    found: np.ndarray = taken(other, news) - taken(one, olds)
+    return found
+
+
+def taken(values: np.ndarray, axes: Sequence[Sequence[int | None]]) -> np.ndarray:
+    """The chosen places along each axis, NaN where there is none."""
+    for at, places in enumerate(axes):
+        found = np.take(values, [place or 0 for place in places], axis=at)
+        missing = [number for number, place in enumerate(places) if place is None]
+        np.moveaxis(found, at, 0)[missing] = np.nan
+        values = found
+    return values
+
+
+def _numbers(value: object) -> np.ndarray | None:
+    """A field as an array of numbers; None for what is none."""
+    if isinstance(value, float):  # whole numbers count and name things: their difference says nothing
+        return np.array(value)
+    whole = isinstance(value, np.ndarray) and value.dtype.kind in "fiu"
+    listed = isinstance(value, tuple) and bool(value) and all(isinstance(one, float) for one in value)
+    return np.asarray(value, dtype=float) if whole or listed else None
+
+
+def _both_ways(values: np.ndarray) -> tuple[float, float] | None:
+    """The same scale for more and for less, so that no change is the colour between them."""
+    largest = float(np.nanmax(np.abs(values), initial=0.0))
+    return (-largest, largest) if largest > 0 else None
+
+
+def _gaps(values: np.ndarray) -> list[list[float | None]]:
+    return [[None if np.isnan(value) else float(value) for value in row] for row in values]
+
+
+def _smaller(values: np.ndarray) -> np.ndarray:
+    """At most 256 rows and columns: of each block the change that is farthest from zero."""
+    for _ in range(2):
+        size = -(-len(values) // LARGEST_MAP)
+        blocks = [values[at : at + size] for at in range(0, len(values), size)]
+        values = np.stack([_farthest(block) for block in blocks]).T
+    return values
+
+
+def _farthest(block: np.ndarray) -> np.ndarray:
+    sizes = np.nan_to_num(np.abs(block), nan=-1.0)  # a change of nothing is known, a gap is not
+    found: np.ndarray = np.take_along_axis(block, sizes.argmax(axis=0)[None], axis=0)[0]
+    return found

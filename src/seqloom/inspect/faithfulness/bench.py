@@ -1,0 +1,379 @@
+"""One layer with attention and one input, on which other weights are tried.
+
+Special symbols keep the weights that they have: weights are moved among what was written alone. Of a running text the
+last row of weights is meant, the one that the next symbol is foretold with; elsewhere all rows are, and all heads.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from seqloom.errors import ConfigError, DataError
+from seqloom.inspect.attention_rows import AttentionLayer
+from seqloom.inspect.flow import still
+from seqloom.inspect.readings import scores
+from seqloom.inspect.subject import Reading, Subject, repeated
+from seqloom.nn.heads import ClassHead, CrfHead, LabelScoresHead, LabelsHead, NextTokenHead, Pooler, ScoresHead
+from seqloom.nn.ops import crf
+from seqloom.nn.ops.attention import Request, weights
+from seqloom.nn.ops.linear_attention import LinearQueries
+from seqloom.nn.ops.masks import dense
+from seqloom.nn.ops.pooling import attentive_weights
+from seqloom.nn.ops.relations import Shaw
+from seqloom.nn.ops.scores import Additive
+from seqloom.nn.taps import listening
+from seqloom.nn.types import Padded
+
+# -----------------------------------------------------------------------------
+# What a model computes before a layer, computed once for one input and given again for any number of its copies.
+#
+# Other weights are tried on one layer hundreds of times for the same input. All that stands before the layer stays the
+# same, so it is kept: the whole encoder under attention pooling, the lower layers of a Transformer.
+# -----------------------------------------------------------------------------
+
+
+@contextmanager
+def held(subject: Subject, reading: Reading, path: str) -> Iterator[None]:
+    """Inside the `with`, the modules that end before the layer at this path give what they gave for this reading."""
+    kept = _before(subject, reading, path)
+    with ExitStack() as stack:
+        for name, output in kept.items():
+            stack.enter_context(_giving(subject.model.get_submodule(name), output))
+        yield
+
+
+@contextmanager
+def _giving(module: nn.Module, output: Padded) -> Iterator[None]:
+    """Inside the `with`, the module gives copies of this output; one that gave copies before does so again behind."""
+    before = module.__dict__.get("forward")
+    module.__dict__["forward"] = _again(output)  # in front of the method of its class
+    try:
+        yield
+    finally:
+        if before is None:
+            del module.__dict__["forward"]
+        else:
+            module.__dict__["forward"] = before
+
+
+def _again(output: Padded) -> Callable[..., Padded]:
+    def forward(given: Any, *_more: Any) -> Padded:
+        found: Padded = repeated(output, _rows(given))
+        return found
+
+    return forward
+
+
+def _rows(given: Any) -> int:
+    if isinstance(given, Padded):
+        return len(given.lengths)
+    return len(given) if isinstance(given, Tensor) else _rows(given[0])
+
+
+@torch.no_grad()
+def _before(subject: Subject, reading: Reading, path: str) -> dict[str, Padded]:
+    """The outputs of the outermost modules that ended before the layer began, each used once."""
+    ended: dict[str, list[Any]] = {}
+    began: list[str] = []
+
+    def hook(name: str) -> Callable[[nn.Module, Any, Any], None]:
+        return lambda _module, _given, output: None if began else ended.setdefault(name, []).append(output)
+
+    def begin(name: str, _offered: Any) -> None:
+        began.append(name)
+
+    with ExitStack() as stack:
+        for name, module in subject.model.named_modules():
+            stack.callback(module.register_forward_hook(hook(name)).remove)
+        stack.enter_context(listening(subject.model, f"{path}.weights", begin))
+        scores(subject, reading.inputs)
+    once = {name: outputs[0] for name, outputs in ended.items() if len(outputs) == 1}
+    found = {name: output for name, output in once.items() if isinstance(output, Padded)}
+    return {name: output for name, output in found.items() if not _inside(name, found)}
+
+
+def _inside(name: str, others: dict[str, Padded]) -> bool:
+    parts = name.split(".")
+    return any(".".join(parts[:count]) in others for count in range(1, len(parts)))
+
+
+# -----------------------------------------------------------------------------
+# Other weights in the place of those that a layer computed, everything else as it is.
+#
+#     o_i = sum_j a'_ij v_j            with a' = change(a), instead of the model's own a
+#
+# The layer itself keeps its fused kernel; its own weights are recomputed a block of rows at a time, changed, and what
+# follows from them is put where the layer's output passes. So nothing quadratic in the length is ever held.
+# -----------------------------------------------------------------------------
+
+MOST_CELLS = 2**22  # weights that are held at once
+
+
+class ImposedRows(NamedTuple):
+    """Some rows of a layer's weights, while it is at work."""
+
+    weights: Tensor  # [N,H,R,S], zero where the mask forbids
+    allowed: Tensor  # [N,1,R,S] bool
+    start: int  # the number of the first of these rows
+
+    @property
+    def stop(self) -> int:
+        """The number behind the last of them."""
+        return self.start + self.weights.shape[2]
+
+
+Change = Callable[[ImposedRows], Tensor]  # -> [N,H,R,S], the weights to go on with
+
+
+@contextmanager
+def imposed(model: nn.Module, path: str, change: Change) -> Iterator[None]:
+    """Inside the `with`, the layer at this path goes on with what `change` makes of its weights."""
+    owner = model.get_submodule(path)
+    with _pooling(owner, change) if isinstance(owner, Pooler) else _mixing(model, path, owner, change):
+        yield
+
+
+@contextmanager
+def _pooling(pooler: Pooler, change: Change) -> Iterator[None]:
+    def hook(_module: nn.Module, arguments: tuple[Padded], _pooled: Tensor) -> Tensor:
+        (x,) = arguments
+        own = attentive_weights(x, pooler.inner.weight, pooler.inner.bias, pooler.direction)
+        changed = change(ImposedRows(own[:, None, None], x.valid[:, None, None], 0))[:, 0, 0]
+        return (changed[:, :, None].to(x.values.dtype) * x.values).sum(dim=1)
+
+    handle = pooler.register_forward_hook(hook)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+@contextmanager
+def _mixing(model: nn.Module, path: str, owner: Any, change: Change) -> Iterator[None]:
+    asked: list[Any] = []
+
+    def hear(_name: str, offered: Any) -> None:
+        asked.append(offered)
+
+    def replace(_name: str, mixed: Tensor) -> Tensor:
+        return mixture(asked.pop(), values, change).to(mixed.dtype)
+
+    values = _Values()
+    with (
+        values.heard_from(owner),
+        listening(model, f"{path}.weights", hear),
+        listening(model, f"{path}.mixed", replace),
+    ):
+        yield
+
+
+class _Values:
+    """The value vectors [N,H,S,D/H] of linear attention, which tells of queries and keys alone."""
+
+    def __init__(self) -> None:
+        self.heard: Tensor | None = None
+
+    @contextmanager
+    def heard_from(self, owner: Any) -> Iterator[None]:
+        heads = getattr(owner, "heads", None)  # an alignment has none
+        if heads is None:
+            yield
+            return
+        handle = heads.value.register_forward_hook(lambda _module, _given, made: self._hear(heads.split(made)))
+        try:
+            yield
+        finally:
+            handle.remove()
+
+    def _hear(self, value: Tensor) -> None:
+        self.heard = value
+
+
+def mixture(asked: Request | LinearQueries, values: _Values, change: Change) -> Tensor:
+    """[N,H,T,D/H] what each head finds with the changed weights, a block of rows at a time."""
+    rows, heads, count, _ = asked.query.shape
+    cells = rows * heads * asked.key.shape[2]
+    if isinstance(asked, Request) and isinstance(asked.score, Additive):
+        cells *= asked.query.shape[-1]  # it holds a vector for each pair
+    each = max(1, MOST_CELLS // max(1, cells))
+    blocks = ((start, min(start + each, count)) for start in range(0, count, each))
+    return torch.cat([_block(asked.rows(start, stop), start, values, change) for start, stop in blocks], dim=2)
+
+
+def _block(asked: Request | LinearQueries, start: int, values: _Values, change: Change) -> Tensor:
+    own = weights(asked) if isinstance(asked, Request) else asked.weights()
+    changed = change(ImposedRows(own, dense(asked.mask, asked.query_places, asked.key_places), start))
+    value = asked.value if isinstance(asked, Request) else values.heard
+    assert value is not None, "linear attention makes its values before it mixes them"
+    found = changed.to(value.dtype) @ value
+    if isinstance(asked, Request) and isinstance(asked.bias, Shaw):
+        found = found + asked.bias.value_term(changed.to(value.dtype), asked.query_places, asked.key_places)
+    return found
+
+
+# -----------------------------------------------------------------------------
+# What a model answers, as distributions that can be compared: [N,Q,K], Q of them for each input.
+#
+#     one class or tag, next symbols    softmax of the scores
+#     labels, each yes or no            (1 - s, s) of each label, s the logistic function
+#     a chain of tags                   the probability of each tag at each element, over all paths
+#
+# Of a running text only the last row is meant: what comes next. Numbers and vectors are no distributions.
+# -----------------------------------------------------------------------------
+
+
+def require_distributions(subject: Subject) -> None:
+    """Raise ConfigError for a model whose answers are no distributions."""
+    if type(cast(Any, subject.model).head) not in PROBABILITIES:
+        raise ConfigError(
+            f"faithfulness compares probabilities of answers, and the task {subject.task.name} answers with numbers",
+            fix="ask a model that chooses: a class, labels, tags or symbols",
+        )
+
+
+def probabilities(subject: Subject, reading: Reading, inputs: Any) -> Tensor:
+    """[N,Q,K] the answers to a batch of inputs, each a variant of the reading; gradients go through."""
+    found = scores(subject, inputs)
+    if is_running(reading):
+        found = found[:, -1:]
+    head = cast(Any, subject.model).head
+    return PROBABILITIES[type(head)](head, found.to(torch.promote_types(found.dtype, torch.float32)))
+
+
+def is_running(reading: Reading) -> bool:
+    """Whether an input is a text that goes on, whose every row foretells the next."""
+    return reading.said is not None and len(reading.sides) == 1
+
+
+def decided(found: Tensor) -> Tensor:
+    """[Q] the answers that are given, of probabilities [Q,K]."""
+    return found.argmax(dim=-1)
+
+
+def confidence(found: Tensor, columns: Tensor) -> Tensor:
+    """[N] how probable the answers [Q] are under [N,Q,K], the mean over Q."""
+    return found.gather(-1, columns.expand(len(found), -1)[..., None])[..., 0].mean(dim=1)
+
+
+def flipped(found: Tensor, columns: Tensor) -> Tensor:
+    """[N] the share of the answers [Q] that [N,Q,K] would give otherwise."""
+    return (found.argmax(dim=-1) != columns).double().mean(dim=1)
+
+
+def _softmax(_head: nn.Module, found: Tensor) -> Tensor:
+    return found.softmax(dim=-1)
+
+
+def _yes_or_no(_head: nn.Module, found: Tensor) -> Tensor:
+    yes = found.sigmoid().flatten(1)
+    return torch.stack([1 - yes, yes], dim=-1)
+
+
+def _chain(head: CrfHead, found: Tensor) -> Tensor:
+    lengths = torch.full((len(found),), found.shape[1], device=found.device)
+    if not found.requires_grad:
+        return crf.marginals(found, lengths, head.transitions)
+    log_partition = crf.log_partition(found, lengths, head.transitions)
+    return torch.autograd.grad(log_partition.sum(), found, create_graph=True)[0]
+
+
+PROBABILITIES: Mapping[type[nn.Module], Callable[[Any, Tensor], Tensor]] = {
+    ClassHead: _softmax,
+    ScoresHead: _softmax,
+    NextTokenHead: _softmax,
+    LabelsHead: _yes_or_no,
+    LabelScoresHead: _yes_or_no,
+    CrfHead: _chain,
+}
+
+
+MOST_ELEMENTS = 8192  # tokens of all variants that one pass reads
+MOST_TRIED = 2**28  # weights of all variants of one experiment: at 4,096 tokens, 16 variants of one head
+FEWEST = 4  # variants, whatever they cost
+
+Trial = Callable[
+    [ImposedRows, slice], Tensor
+]  # (weights of some variants, which ones these are) -> those to go on with
+
+
+class Bench(NamedTuple):
+    """A layer at work on one input, with what it gives by its own weights."""
+
+    subject: Subject
+    reading: Reading
+    layer: AttentionLayer
+    free: Tensor  # [S] bool, the keys that are no special symbols
+    asked: Tensor  # [T] bool, the rows that are meant
+    own: Tensor  # [Q,K] the answers
+    weights: np.ndarray  # [S] what each key gets: the mean over heads and the rows that are meant; NaN if it is special
+    sharpness: float  # the largest weight of a row on a free key, the mean over rows and heads
+    cells: int  # heads x rows that are meant x keys
+
+    def movable(self, rows: ImposedRows) -> Tensor:
+        """[N,1,R,S] the weights that may be moved."""
+        return rows.allowed & self.free & self.asked[rows.start : rows.stop, None]
+
+    def has_choice(self, rows: ImposedRows) -> Tensor:
+        """[R] the rows that are meant and have two weights or more that may be moved: others have to stay."""
+        return self.movable(rows)[0, 0].sum(dim=-1) > 1
+
+    def affordable(self, count: int) -> int:
+        """How many of so many variants are tried: all, unless the weights are too many."""
+        return min(count, max(FEWEST, MOST_TRIED // max(1, self.cells)))
+
+    @property
+    def at_once(self) -> int:
+        """How many variants one pass reads."""
+        return max(1, MOST_ELEMENTS // max(1, len(self.layer.keys), len(self.layer.queries)))
+
+    def under(self, trial: Trial, count: int) -> Tensor:
+        """[count,Q,K] the answers under so many variants of the weights; gradients go through."""
+        parts = (slice(start, min(start + self.at_once, count)) for start in range(0, count, self.at_once))
+        return torch.cat([self._under(trial, part) for part in parts])
+
+    def _under(self, trial: Trial, part: slice) -> Tensor:
+        inputs = repeated(self.reading.inputs, part.stop - part.start)
+        with imposed(self.subject.model, self.layer.path, lambda rows: trial(rows, part)):
+            return probabilities(self.subject, self.reading, inputs)
+
+
+@contextmanager
+def at_bench(subject: Subject, reading: Reading, layer: AttentionLayer) -> Iterator[Bench]:
+    """Inside the `with`, the layer can be tried; DataError for an input that has nothing but special symbols."""
+    free = torch.tensor([not token.is_special for token in layer.keys], device=subject.device)
+    if not bool(free.any()):
+        raise DataError("there is nothing but special symbols in this input", fix="give it some words")
+    asked = torch.ones(len(layer.queries), dtype=torch.bool, device=subject.device)
+    if is_running(reading) and layer.same:
+        asked[:-1] = False
+    with torch.no_grad(), still(subject.model), held(subject, reading, layer.path):
+        seen = _Seen(free, asked)
+        with imposed(subject.model, layer.path, seen.hear):
+            scores(subject, reading.inputs)
+        own = probabilities(subject, reading, reading.inputs)[0]
+        yield Bench(subject, reading, layer, free, asked, own, *seen.summary())
+
+
+class _Seen:
+    """What is to be known of a layer's own weights, gathered while they pass."""
+
+    def __init__(self, free: Tensor, asked: Tensor) -> None:
+        self.free, self.asked = free, asked
+        self.columns = torch.zeros(len(free), dtype=torch.float64, device=free.device)
+        self.largest, self.rows, self.heads = 0.0, int(asked.sum()), 1
+
+    def hear(self, rows: ImposedRows) -> Tensor:
+        meant = rows.weights[0, :, self.asked[rows.start : rows.stop]].double()  # [H,R,S]
+        self.heads = len(meant)
+        self.columns += meant.sum(dim=(0, 1))
+        self.largest += float(meant[..., self.free].amax(dim=-1).sum())
+        return rows.weights
+
+    def summary(self) -> tuple[Any, ...]:
+        count = max(1, self.rows * self.heads)
+        weights = (self.columns / count).masked_fill(~self.free, torch.nan).cpu().numpy()
+        return weights, self.largest / count, count * len(self.free)

@@ -1,0 +1,253 @@
+"""The guide of Wiegreffe and Pinter (2019, section 4.2): do these weights teach a model that has no context of its own?
+
+    h_t = tanh(W e_t + b)      z = sum_t a_t h_t      scores = U z + c         a_t imposed, all else learnt from scratch
+
+The same small model learns the task with weights that are equal, that it learns itself, that the model looked into has,
+and with any others, such as those of an adversary. It does so three times, from other first weights and with another
+quarter of the inputs held out, on which it is judged. If the model's weights beat equal ones by more than twice the
+standard error of the difference, input by input, and the adversary's do not, the weights carry what single tokens mean
+for the answer. Where equal weights do as well as learnt ones there is nothing to gain, and nothing can be told.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from seqloom.errors import DataError
+from seqloom.inspect.faithfulness.bench import at_bench, require_distributions
+from seqloom.inspect.faithfulness.measures import MeasureOptions, layer_of
+from seqloom.inspect.subject import Reading, Subject
+from seqloom.inspect.tokens import Token
+from seqloom.inspect.view import View
+from seqloom.report.figures.bars import Bars
+from seqloom.report.figures.figure import Figure
+
+UNIFORM, LEARNT, MODEL = "equal weights", "weights that it learns", "weights of the model"
+WIDTH, STEPS, RATE = 32, 100, 0.02
+LEAST = 20  # inputs
+PARTS, TIMES = 4, 3  # of the inputs, and how many of these parts are held out, one each time
+ERRORS = 2  # standard errors that a difference has to be larger than
+
+NO_OTHERS: Mapping[str, Sequence[np.ndarray]] = MappingProxyType({})
+
+
+class Difference(NamedTuple):
+    """By how much one kind of weights beats another."""
+
+    value: float  # of the accuracies
+    margin: float  # what it could be by chance: two standard errors, over inputs
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether it is more than chance."""
+        return self.value > self.margin
+
+
+@dataclass(frozen=True, kw_only=True)
+class GuideView(View):
+    """How well a model without context learns the task with each kind of weights."""
+
+    kind: ClassVar[str] = "guide"
+    right: Mapping[str, np.ndarray]  # by the kind of weights: of each input held out, 1 where it was answered right
+    learnt_from: int  # inputs, each time
+    seed: int
+
+    @property
+    def accuracy(self) -> dict[str, float]:
+        """On the inputs held out, by the kind of weights."""
+        return {name: float(each.mean()) for name, each in self.right.items()}
+
+    @property
+    def held_out(self) -> int:
+        """How many inputs it was judged on, all times together."""
+        return len(self.right[MODEL])
+
+    def difference(self, one: str, other: str) -> Difference:
+        """By how much one kind of weights beats another."""
+        each = self.right[one] - self.right[other]
+        return Difference(float(each.mean()), ERRORS * float(each.std(ddof=1)) / math.sqrt(len(each)))
+
+    def told_values(self, *, whole: bool) -> Mapping[str, Any]:
+        """The numbers, with the accuracies before them."""
+        found = {"accuracy": self.accuracy, "held_out": self.held_out}
+        return {"kind": self.kind, **found, **super().told_values(whole=whole)}
+
+    def figures(self) -> tuple[Figure, ...]:
+        names, values = list(self.accuracy), list(self.accuracy.values())
+        return (Bars(title=self.title, labels=names, values=values, x_label="accuracy on inputs held out"),)
+
+    def _sentences(self) -> tuple[str, ...]:
+        mine, even, gain = self.accuracy[MODEL], self.accuracy[UNIFORM], self.difference(MODEL, UNIFORM)
+        return (
+            f"{self._verdict(gain)}: a model of single tokens scores {mine:.3f} with them and {even:.3f} with equal "
+            f"ones, on {self.held_out} inputs held out (two standard errors of the difference: {gain.margin:.3f}).",
+        )
+
+    def _verdict(self, gain: Difference) -> str:
+        what = "what single tokens mean for the answer"
+        if gain.is_clear:
+            return f"The weights carry {what}"
+        could = self.difference(LEARNT, UNIFORM).is_clear
+        if self.difference(UNIFORM, MODEL).is_clear or (could and self.difference(LEARNT, MODEL).is_clear):
+            return f"The weights do not carry {what}"
+        why = "the difference is within the noise" if could else "equal weights do as well as those that it learns"
+        return f"It cannot be told whether the weights carry {what}, because {why}"
+
+
+class _Data(NamedTuple):
+    """Inputs as the small model reads them, padded."""
+
+    symbols: Tensor  # [N,T]
+    real: Tensor  # [N,T] bool, special symbols are not
+    classes: Tensor  # [N]
+
+    def part(self, rows: Tensor) -> "_Data":
+        return _Data(self.symbols[rows], self.real[rows], self.classes[rows])
+
+
+def guide(
+    subject: Subject,
+    readings: Sequence[Reading],
+    truths: Sequence[str | int],
+    *,
+    layer: int | str | None = None,
+    others: Mapping[str, Sequence[np.ndarray]] = NO_OTHERS,
+    seed: int = 0,
+) -> GuideView:
+    """How well a model of single tokens learns the right answers with the weights of a layer, and with `others`.
+
+    `others` are further weights by name, for each input a number for each token: such as an adversary's.
+    """
+    _require(subject, readings, truths, others)
+    data = _padded(readings, [subject.column(truth) for truth in truths])
+    given = {MODEL: [_weights_of(subject, reading, layer) for reading in readings], **others}
+    imposed: dict[str, Tensor | None] = {UNIFORM: _shares(data.real.double(), data.real), LEARNT: None}
+    imposed |= {name: _imposed(rows, data.real) for name, rows in given.items()}
+    order = torch.randperm(len(readings), generator=torch.Generator().manual_seed(seed))
+    size = len(order) // PARTS
+    found = dict[str, np.ndarray]()
+    for name, weights in imposed.items():
+        times = [_right(data, weights, order.roll(-size * time), size, seed + time) for time in range(TIMES)]
+        found[name] = torch.cat(times).numpy()
+    title = "Do the weights teach a model of single tokens?"
+    return GuideView(title=title, right=found, learnt_from=len(order) - size, seed=seed)
+
+
+def _require(
+    subject: Subject, readings: Sequence[Reading], truths: Sequence[object], others: Mapping[str, Sequence[np.ndarray]]
+) -> None:
+    require_distributions(subject)
+    if any(len(reading.rows) != 1 for reading in readings):
+        raise DataError("a guide learns one answer for each input, and these have several", fix="take a classifier")
+    if any(token.symbol is None for reading in readings for token in reading.sides[0].tokens):
+        raise DataError(
+            "a guide learns what each symbol means, and these inputs have no symbols: they are vectors or pictures",
+            fix="take a model that reads text",
+        )
+    if len(readings) < LEAST:
+        raise DataError(f"{len(readings)} inputs are too few to learn from", fix=f"give {LEAST} at least")
+    if len(truths) != len(readings):
+        raise DataError(f"{len(truths)} truths for {len(readings)} inputs", fix="give one for each")
+    for name, rows in others.items():
+        _require_weights(name, rows, readings)
+
+
+def _require_weights(name: str, rows: Sequence[np.ndarray], readings: Sequence[Reading]) -> None:
+    """Nothing; DataError for a name that is taken, or what is not a weight for each token of each input."""
+    if name in (UNIFORM, LEARNT, MODEL):
+        raise DataError(f"the name '{name}' is taken", fix="give these weights another name")
+    if len(rows) != len(readings):
+        raise DataError(f"{len(rows)} of '{name}' for {len(readings)} inputs", fix="give one for each")
+    for number, (row, reading) in enumerate(zip(rows, readings, strict=True)):
+        if (wrong := _wrong(row, reading.sides[0].tokens)) is not None:
+            raise DataError(f"'{name}' of input {number} {wrong}", fix="give each token one weight, 0 or more")
+
+
+def _wrong(row: Any, tokens: Sequence[Token]) -> str | None:
+    """What is wrong with the weights of one input; None for nothing. Those of special symbols do not count."""
+    try:
+        values = np.asarray(row, dtype=float)
+    except (TypeError, ValueError):
+        return "has weights that are no numbers"
+    if values.shape != (len(tokens),):
+        return f"has the shape {list(values.shape)}, and the input has {len(tokens)} tokens"
+    counted = values[[not token.is_special for token in tokens]]
+    if not np.isfinite(counted).all():
+        return "has weights that are not finite"
+    if (counted < 0).any():
+        return "has weights below zero"
+    return None if counted.any() else "has weights that are all of them zero"
+
+
+def _weights_of(subject: Subject, reading: Reading, layer: int | str | None) -> np.ndarray:
+    """[T] what each token gets of the weights of a layer."""
+    found = layer_of(subject, reading, MeasureOptions(layer))
+    assert found is not None, "layer_of refuses a model without attention"
+    with at_bench(subject, reading, found) as bench:
+        return bench.weights
+
+
+def _padded(readings: Sequence[Reading], columns: Sequence[int]) -> _Data:
+    rows = [reading.sides[0].tokens for reading in readings]
+    symbols = torch.zeros(len(rows), max(map(len, rows)), dtype=torch.int64)
+    real = torch.zeros(symbols.shape, dtype=torch.bool)
+    for number, tokens in enumerate(rows):
+        symbols[number, : len(tokens)] = torch.tensor([token.symbol for token in tokens])
+        real[number, : len(tokens)] = torch.tensor([not token.is_special for token in tokens])
+    return _Data(symbols, real, torch.tensor(columns))
+
+
+def _imposed(rows: Sequence[np.ndarray], real: Tensor) -> Tensor:
+    """[N,T] the weights of each input, those of real tokens alone, made to add up to 1."""
+    found = torch.zeros(real.shape, dtype=torch.float64)
+    for number, row in enumerate(rows):
+        found[number, : len(row)] = torch.from_numpy(np.nan_to_num(np.asarray(row, dtype=float)))
+    return _shares(found, real)
+
+
+def _shares(weights: Tensor, real: Tensor) -> Tensor:
+    kept = weights.masked_fill(~real, 0)
+    return (kept / kept.sum(dim=1, keepdim=True).clamp(min=torch.finfo(kept.dtype).tiny)).float()
+
+
+def _right(data: _Data, weights: Tensor | None, order: Tensor, size: int, seed: int) -> Tensor:
+    """[size] 1 where a model that learnt from all other inputs is right on the first ones of the order."""
+    held, kept = order[:size], order[size:]
+    model = _TokenModel(int(data.symbols.max()) + 1, int(data.classes.max()) + 1, seed)
+    optimiser = torch.optim.Adam(model.weights, lr=RATE)
+    mine, rest = (None, None) if weights is None else (weights[kept], weights[held])
+    for _ in range(STEPS):
+        with torch.enable_grad():
+            loss = F.cross_entropy(model.scores(data.part(kept), mine), data.classes[kept])
+            grads = torch.autograd.grad(loss, model.weights, allow_unused=True)
+        for weight, slope in zip(model.weights, grads, strict=True):
+            weight.grad = slope
+        optimiser.step()
+    with torch.no_grad():
+        right = model.scores(data.part(held), rest).argmax(dim=1) == data.classes[held]
+    return right.double()
+
+
+class _TokenModel:
+    """A model that reads each token by itself; the same first weights for the same seed."""
+
+    def __init__(self, symbols: int, classes: int, seed: int) -> None:
+        draw = torch.Generator().manual_seed(seed)
+        shapes = (symbols, WIDTH), (WIDTH, WIDTH), (WIDTH,), (WIDTH, classes), (classes,), (WIDTH,)
+        self.weights = [(torch.randn(shape, generator=draw) * WIDTH**-0.5).requires_grad_() for shape in shapes]
+
+    def scores(self, data: _Data, imposed: Tensor | None) -> Tensor:
+        """[N,K], with the weights that are imposed, or else with those that it gives itself."""
+        table, inner, shift, outer, bias, direction = self.weights
+        states = torch.tanh(table[data.symbols] @ inner + shift)  # [N,T,D]
+        own = (states @ direction).masked_fill(~data.real, torch.finfo(states.dtype).min).softmax(dim=1)
+        share = own if imposed is None else imposed
+        found: Tensor = (share[:, None] @ states)[:, 0] @ outer + bias
+        return found

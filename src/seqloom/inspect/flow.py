@@ -1,0 +1,280 @@
+"""How far gradients reach: by distance in time through each mixer, and by depth through the layers.
+
+What a mixer makes at element t depends on what it read at element k; how much, is the norm of the Jacobian dy_t/dx_k.
+In a recurrence that is a product of one factor per element in between (Bengio et al. 1994; Pascanu et al. 2013):
+
+    dh_t/dh_k = prod_{j=k+1..t} diag(f'(.)) W_hh        |W_hh| < 1: it vanishes     > 1: it may explode
+
+so its logarithm falls or rises along a line over the distance t - k. Attention reads any element at once, and its norm
+has no reason to fall. The same measure serves every family: a mixer is run on the inputs that it gets inside the model,
+and the gradient of its last output flows back to all of them. One backward pass gives all distances of a random
+direction v; E|J' v|^2 is the squared Frobenius norm of J (Hutchinson 1990).
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from seqloom.data.problems import counted
+from seqloom.nn.mixers.contract import Mixer, Stateless
+from seqloom.nn.mixers.recurrent import Recurrent
+from seqloom.nn.ops.kernels import using
+from seqloom.nn.ops.recurrence import Cell, Memory
+from seqloom.nn.taps import listening, taps
+from seqloom.nn.types import Batch, Padded
+from seqloom.report.figures.line import Line, Series
+from seqloom.tasks.task import Task
+
+ROWS = 8  # of a batch: the longest
+LONGEST = 256  # elements
+DIRECTIONS = 8
+UNDERFLOWN = 1e-12  # times the largest norm: float32 loses what is smaller soon after
+RECURRENT_MATRIX = "hidden_weight"
+
+
+class Flow(NamedTuple):
+    """The norm of dy_t/dx_k of one mixer against the distance t - k = 0, 1, 2, ..."""
+
+    layer: str
+    norms: tuple[float, ...]
+    radius: float | None = None  # the spectral radius of the matrix from state to state, where there is one
+
+    @property
+    def factor(self) -> float:
+        """What one more element of distance multiplies the norm by: the slope of the logarithm, from distance 1 on.
+
+        >>> round(Flow("rnn", tuple(0.5**distance for distance in range(20))).factor, 6)
+        0.5
+        """
+        points = [(at, math.log(norm)) for at, norm in enumerate(self.norms) if at and norm > 1e-30]
+        if len(points) < 2:
+            return 0.0 if len(self.norms) > 2 else 1.0
+        middle_x = sum(x for x, _ in points) / len(points)
+        middle_y = sum(y for _, y in points) / len(points)
+        spread = sum((x - middle_x) ** 2 for x, _ in points)
+        return math.exp(sum((x - middle_x) * (y - middle_y) for x, y in points) / spread)
+
+    @property
+    def has_window(self) -> bool:
+        """Whether it stops at a distance at once, as a convolution does, instead of fading until nothing is left."""
+        known = [norm for norm in self.norms if norm > 0]
+        return 0 in self.norms and min(known, default=0.0) > UNDERFLOWN * max(known, default=0.0)
+
+    @property
+    def left(self) -> float:
+        """The norm at the farthest distances as a share of that at distance 1: a mean over the last quarter."""
+        if len(self.norms) < 3:
+            return 1.0
+        far = self.norms[-max(1, len(self.norms) // 4) :]
+        return sum(far) / len(far) / max(self.norms[1], 1e-30)
+
+
+class Depth(NamedTuple):
+    """The norm of the gradient of the loss at the output of each layer of one stack, the first layer first."""
+
+    stack: str
+    layers: tuple[str, ...]
+    norms: tuple[float, ...]
+
+    @property
+    def left(self) -> float:
+        """What reaches the first layer, as a share of what reaches the last."""
+        return self.norms[0] / max(self.norms[-1], 1e-30)
+
+
+def flows(task: Task, model: nn.Module, batches: Iterable[Batch[Any, Any]], *, seed: int = 0) -> tuple[Flow, ...]:
+    """The flow through every mixer of a model, on the inputs that it gets for these batches."""
+
+    def run() -> None:
+        for batch in batches:
+            task.loss(model, batch, None)
+
+    return flows_while(model, run, seed=seed)
+
+
+def flows_while(model: nn.Module, run: Callable[[], object], *, seed: int = 0) -> tuple[Flow, ...]:
+    """The same on the inputs that the mixers get while `run` calls the model."""
+    heard: dict[str, Padded] = {}
+    with torch.no_grad(), _overhearing(model, heard), still(model):
+        run()
+    modules = dict(model.named_modules())
+    with still(model):
+        found = [flow(modules[name], x, layer=name, seed=seed) for name, x in heard.items()]
+    return tuple(one for one in found if any(one.norms[1:]))  # the others look at each element by itself
+
+
+def flow(mixer: nn.Module, x: Padded, *, layer: str = "", seed: int = 0) -> Flow:
+    """The flow through one mixer that reads full rows x [B,T,D], from their last element back."""
+    values = x.values.detach().requires_grad_()
+    with torch.enable_grad():
+        last = mixer(Padded.of(values)).values[:, -1]  # [B,D]
+    return Flow(layer, flow_between(values, last, seed=seed), spectral_radius(mixer))
+
+
+def flow_between(values: Tensor, last: Tensor, *, seed: int = 0) -> tuple[float, ...]:
+    """The norm of the Jacobian of what is known at the end, [B,D], by each of the values [B,T,D], the nearest first."""
+    generator = torch.Generator().manual_seed(seed)
+    squares = torch.zeros(values.shape[1], dtype=torch.float64)
+    for _ in range(DIRECTIONS):
+        signs = torch.randint(2, last.shape, generator=generator).mul(2).sub(1).to(last)
+        (slope,) = torch.autograd.grad(last, values, signs, retain_graph=True)
+        squares += slope.double().square().sum(dim=2).mean(dim=0).cpu()
+    norms: list[float] = (squares / DIRECTIONS).sqrt().flip(0).tolist()
+    return tuple(norms)
+
+
+def spectral_radius(mixer: nn.Module) -> float | None:
+    """The largest absolute eigenvalue of the matrix from state to state; None where gates stand between the two."""
+    weight = getattr(mixer, RECURRENT_MATRIX, None)
+    if not isinstance(weight, Tensor) or weight.shape[0] != weight.shape[1]:
+        return None
+    return float(torch.linalg.eigvals(weight.detach().double().cpu()).abs().max())
+
+
+@contextmanager
+def _overhearing(model: nn.Module, heard: dict[str, Padded]) -> Iterator[None]:
+    """Inside, the inputs of every mixer are kept by its name: of all batches, those that reach farthest back."""
+    mixers = {name: module for name, module in model.named_modules() if _mixes(module)}
+
+    def listener(name: str) -> Any:
+        def hear(_module: nn.Module, arguments: tuple[Any, ...]) -> None:
+            if not arguments[0].values.is_floating_point():
+                return  # symbols have no gradient
+            rows = _full_rows(arguments[0])
+            if name not in heard or rows.values.shape[1] > heard[name].values.shape[1]:
+                heard[name] = rows
+
+        return hear
+
+    handles = [module.register_forward_pre_hook(listener(name)) for name, module in mixers.items()]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _mixes(module: nn.Module) -> bool:
+    """Whether a module lets positions see one another, and is not built of such modules itself."""
+    inner = any(isinstance(part, Mixer) for part in module.modules() if part is not module)
+    return isinstance(module, Mixer) and not isinstance(module, Stateless) and not inner
+
+
+def _full_rows(x: Padded) -> Padded:
+    """The longest rows, all cut to the length of the shortest among them; of packed rows, their first documents."""
+    lengths = x.lengths
+    if x.segments is not None:
+        same = (x.segments == x.segments[:, :1]) & x.valid
+        lengths = same.long().cumprod(dim=1).sum(dim=1)
+    longest = lengths.argsort(descending=True)[:ROWS]
+    shortest = min(LONGEST, max(1, int(lengths[longest].min())))
+    return Padded.of(x.values[longest, :shortest].detach().clone())
+
+
+@contextmanager
+def still(model: nn.Module) -> Iterator[None]:
+    """Inside, nothing is dropped; afterwards the model is in the mode it was in."""
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+
+
+def depths(task: Task, model: nn.Module, batch: Batch[Any, Any]) -> tuple[Depth, ...]:
+    """The gradient at the output of each layer, for every stack of at least two layers; the weights get none."""
+    if not any(name.endswith(".output") for name in taps(model)):
+        return ()
+    outputs: dict[str, Tensor] = {}
+
+    def hear(name: str, value: Tensor) -> Tensor:
+        outputs[name] = value if value.requires_grad else value.detach().requires_grad_()
+        return outputs[name]
+
+    with torch.enable_grad(), still(model), listening(model, "*.output", hear):
+        loss, _ = task.loss(model, batch, None)
+    slopes = torch.autograd.grad(loss.mean, list(outputs.values()), allow_unused=True)
+    norms = {name: 0.0 if g is None else float(g.norm()) for name, g in zip(outputs, slopes, strict=True)}
+    stacks = [(stack, tuple(names)) for stack, names in groupby(norms, key=lambda name: name.partition(".layers.")[0])]
+    return tuple(Depth(stack, names, tuple(norms[name] for name in names)) for stack, names in stacks if len(names) > 1)
+
+
+# -----------------------------------------------------------------------------
+# The picture of how far gradients reach: the norm of dy_t/dx_k against the distance, on a logarithmic axis.
+#
+# A factor for each element in between is a straight line there; a window is a curve that ends.
+# -----------------------------------------------------------------------------
+
+LEAST_SHOWN = 1e-30
+
+
+def flow_drawn(found: Sequence[Flow], title: str = "How far gradients reach") -> Line:
+    """The norm of dy_t/dx_k against the distance, one curve for each mixer; the caption has the factors and radii."""
+    shown = [flow for flow in found if len(flow.norms) > 2 and max(flow.norms) > LEAST_SHOWN]
+    radii = [f"{flow.layer}: spectral radius {flow.radius:.2f}" for flow in shown if flow.radius is not None]
+    factors = [f"{flow.layer}: {reach_said(flow)}" for flow in shown]
+    return Line(
+        title=title,
+        caption="; ".join([*factors, *radii]),
+        series=[
+            Series(
+                name=flow.layer or "layer",
+                x=[float(at) for at in range(len(flow.norms))],
+                y=[norm if norm > LEAST_SHOWN else None for norm in flow.norms],
+            )
+            for flow in shown
+        ],
+        x_label="distance in elements",
+        y_label="norm of the gradient",
+        y_axis="log",
+    )
+
+
+def reach_said(flow: Flow) -> str:
+    """What distance does to a gradient, in words: a window cuts it off, everything else multiplies it."""
+    if flow.has_window:
+        seen = counted(flow.norms.index(0) - 1, "element")  # fewer than it reads, where its widest filters are silent
+        return f"it looks through a window: here nothing more than {seen} away had a part in it"
+    return f"times {flow.factor:.3g} for each element"
+
+
+# -----------------------------------------------------------------------------
+# Recurrences element by element: the state after each, with gradients through all that comes later.
+#
+# A fused kernel gives the outputs h_1..h_T as one tensor, and the gradient at it is only what comes from above: what a
+# state does to the states after it stays inside the kernel. Here the cell itself is listened to, one element at a time:
+#
+#     dL/dh_t = dL/dh_t (from above) + dh_{t+1}/dh_t' dL/dh_{t+1}       the total, and of an LSTM that of c_t beside it
+# -----------------------------------------------------------------------------
+
+
+@contextmanager
+def unrolled(model: nn.Module) -> Iterator[dict[str, list[Memory]]]:
+    """Inside the `with`, recurrences go element by element, and the states of each are kept by its path, in order."""
+    recurrences = {name: module for name, module in model.named_modules() if isinstance(module, Recurrent)}
+    cells = {name: module.cell for name, module in recurrences.items()}
+    states: dict[str, list[Memory]] = {name: [] for name in recurrences}
+    try:
+        for name, module in recurrences.items():
+            module.cell = _listened(cells[name], states[name])
+        with using(recurrence="plain"):
+            yield states
+    finally:
+        for name, module in recurrences.items():
+            module.cell = cells[name]
+
+
+def _listened(cell: Cell, states: list[Memory]) -> Cell:
+    def update(fed: Tensor, kept: Tensor, state: Memory) -> Memory:
+        after = cell.update(fed, kept, state)
+        states.append(after)
+        return after
+
+    return cell._replace(update=update)

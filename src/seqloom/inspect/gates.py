@@ -1,0 +1,300 @@
+"""Gates of an LSTM or a GRU over a sentence: what is written, kept, forgotten and shown at each element.
+
+    LSTM   write i    forget f    new g    show o    cell c' = f * c + i * g      hidden h' = o * tanh(c')
+    GRU    reset r    keep z      new n              hidden h' = (1 - z) * n + z * h
+
+The fused kernels keep no gates. They are computed again from the inputs and the states that the layer had, all elements
+at once, so what is shown is what happened. A unit whose memory gate (forget, keep) stands at f keeps a share f of what
+it holds, and remembers about 1/(1-f) elements. A gate below 0.1 or above 0.9 is *saturated* (Karpathy et al. 2015):
+shut or open whatever comes.
+"""
+
+import itertools
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from seqloom.errors import ConfigError
+from seqloom.inspect.layers import LayerPlace, chosen, heard, is_backward, places, required, short_name
+from seqloom.inspect.subject import Reading, Subject
+from seqloom.inspect.view import MEDIUM, SMALL, View
+from seqloom.nn.mixers.contract import ConditionedMixer
+from seqloom.nn.mixers.recurrent import Recurrent
+from seqloom.nn.ops.recurrence import Cell, Gates
+from seqloom.report.figures.bars import Bars
+from seqloom.report.figures.figure import Figure
+from seqloom.report.figures.heatmap import HeatMap
+from seqloom.report.figures.line import Line, Series
+from seqloom.report.figures.matrix import Matrix
+
+MEMORY = ("forget", "keep")  # the gates that say which share of its state a unit keeps
+STATES = ("cell", "hidden")
+SHUT, OPEN = 0.1, 0.9
+TABLE_UNITS = 12  # rows of a table that shows numbers
+USUAL = 0.9  # of the median of the norms of states: so large it is when it is filled
+TURNS = 5  # places worth looking at that are named
+POOLED = 256  # columns of a map of a long text
+LENGTHS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)  # the classes of memory lengths begin here
+
+
+class Saturation(NamedTuple):
+    """Which share of a gate, over all units and elements, is shut or open."""
+
+    gate: str
+    shut: float
+    open: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatesView(View):
+    """The gates and states of one layer and direction, for every token and unit."""
+
+    kind: ClassVar[str] = "gates"
+    layer: str
+    backward: bool  # the layer reads from the end; elements are in the order of the text all the same
+    tokens: tuple[str, ...]
+    names: tuple[str, ...]  # gates, then the states: cell where there is one, hidden
+    values: np.ndarray  # [names, elements, units]
+    start: int  # the number of the first element that is shown
+    unit: int  # the one that is drawn by itself
+    saturation: tuple[Saturation, ...]
+    memory: np.ndarray  # [units] the elements that each remembers: 1 / (1 - mean of its memory gate)
+    turns: tuple[int, ...]  # the elements whose reading changes the hidden state most, the largest change first
+    filling: int = 0  # of a long text, the elements that fill the state up at the beginning: none of them is a turn
+
+    def of(self, name: str) -> np.ndarray:
+        """[elements, units] one gate or state."""
+        if name not in self.names:
+            raise ConfigError(f"this layer has no '{name}'", fix=f"choose from {', '.join(self.names)}")
+        found: np.ndarray = self.values[self.names.index(name)]
+        return found
+
+    @property
+    def order(self) -> np.ndarray:
+        """The units, those that remember longest first."""
+        return np.argsort(-self.memory, kind="stable")
+
+    def figures(self) -> tuple[Figure, ...]:
+        if len(self.tokens) <= SMALL:
+            return (*(self._table(name) for name in self.names), self._lengths())
+        return (self._means(), *(self._map(name) for name in self.names), self._pinned(), self._lengths())
+
+    def _table(self, name: str) -> Matrix:
+        units = _liveliest(self.of("hidden"), min(TABLE_UNITS, self.values.shape[2]), self.unit)
+        return Matrix(
+            title=f"{name.capitalize()}, {short_name(self.layer)}",
+            caption=f"The {len(units)} units of {self.values.shape[2]} whose hidden state moves most.",
+            values=[[float(value) for value in self.of(name)[:, unit]] for unit in units],
+            rows=[f"unit {unit}" for unit in units],
+            columns=self.tokens,
+            span=_span(name, self.of(name)),
+        )
+
+    def _map(self, name: str) -> HeatMap:
+        pooled, width = _pooled(self.of(name)[:, self.order])
+        blocks = f" Columns are means of {width} elements." if width > 1 else ""
+        return HeatMap(
+            title=f"{name.capitalize()}, {short_name(self.layer)}",
+            caption=f"Units that remember longest stand first.{blocks}",
+            values=pooled.T.tolist(),
+            x=[float(self.start + at * width) for at in range(len(pooled))],
+            y=[float(unit) for unit in self.order],
+            x_label="element",
+            y_label="unit",
+            value_label=name,
+            span=_span(name, self.of(name)),
+        )
+
+    def _means(self) -> Line:
+        gates = [each.gate for each in self.saturation]
+        return self._over_time(
+            f"Mean of the units, {short_name(self.layer)}", {g: self.of(g).mean(axis=1) for g in gates}
+        )
+
+    def _pinned(self) -> Line:
+        title = f"Unit {self.unit}, {short_name(self.layer)}, exactly"
+        return self._over_time(title, {name: self.of(name)[:, self.unit] for name in self.names})
+
+    def _over_time(self, title: str, curves: dict[str, np.ndarray]) -> Line:
+        places = [float(self.start + at) for at in range(len(self.tokens))]
+        series = [Series(name=name, x=places, y=curve.tolist()) for name, curve in curves.items()]
+        return Line(title=title, series=series, x_label="element")
+
+    def _lengths(self) -> Bars:
+        counts = np.histogram(self.memory, bins=[*LENGTHS, np.inf])[0]
+        ends = [f"{low} to {high}" for low, high in itertools.pairwise(LENGTHS)] + [f"{LENGTHS[-1]} or more"]
+        last = max(int(np.flatnonzero(counts)[-1]), 3)
+        return Bars(
+            title="How many elements units remember",
+            caption="1/(1-f), with f the mean of the gate that keeps the state.",
+            labels=ends[: last + 1],
+            values=[float(count) for count in counts[: last + 1]],
+            x_label="units",
+        )
+
+    def _sentences(self) -> tuple[str, ...]:
+        said = [f"{each.gate}: {each.shut:.0%} below {SHUT}, {each.open:.0%} above {OPEN}." for each in self.saturation]
+        long = self.order[0]
+        reads = " The layer reads from the end." if self.backward else ""
+        return (
+            f"Half of the units remember {np.median(self.memory):.1f} elements or more; unit {long} remembers longest, "
+            f"{self.memory[long]:,.1f}.{reads}",
+            *said,
+            *([self._turns_said()] if len(self.tokens) > SMALL else []),
+        )
+
+    def _turns_said(self) -> str:
+        places = ", ".join(f"“{self.tokens[at - self.start]}” ({at})" for at in self.turns)
+        after = f" once {self.filling} elements have filled it" if self.filling else ""
+        return f"The state changes most at {places}{after}; window=(start, stop) shows a part of the text by itself."
+
+    def told_values(self, *, whole: bool) -> Mapping[str, Any]:
+        """The numbers; of a long text means of blocks of elements, and the drawn unit exactly."""
+        known = super().told_values(whole=whole)
+        if whole or len(self.tokens) <= MEDIUM:
+            return known
+        pooled = [_pooled(self.of(name)) for name in self.names]
+        small = {"values": np.stack([values for values, _ in pooled]), "elements_in_a_block": pooled[0][1]}
+        return {**known, **small, "unit_values": self.values[:, :, self.unit]}
+
+
+def gates(
+    subject: Subject,
+    reading: Reading,
+    *,
+    layer: int | str | None = None,
+    side: str | None = None,
+    unit: int | None = None,
+    window: tuple[int, int] | None = None,
+) -> GatesView:
+    """The gates of a recurrent layer, the last one if none is named, over all elements or those of a window.
+
+    `unit` is the one that is drawn by itself, else the liveliest.
+    """
+    model = subject.model
+    found = [place for place in places(model, reading, (Recurrent,), side) if place.module(model).cell.gates]
+    required(found, model, "gates", "none of its layers is an LSTM or a GRU")
+    place = chosen({each.path: each for each in found}, layer, "layers with gates")
+    start, stop = _checked(window, len(place.tokens))
+    with _beginning(model, place) as begun:
+        record = heard(subject, reading, [f"{place.path}.gates", f"{place.path}.hidden"])
+    opened, hidden = record[f"{place.path}.gates"][place.call], record[f"{place.path}.hidden"][place.call]
+    names, values = remembered(place.module(model).cell, opened, hidden)
+    backward = is_backward(model, place.path)
+    changes = torch.diff(hidden[0], dim=0, prepend=begun[place.call] if begun else torch.zeros_like(hidden[0, :1]))
+    filling = _filling(hidden[0]) if stop - start > SMALL and not begun else 0
+    sizes = torch.where(torch.arange(len(changes), device=changes.device) < filling, 0.0, changes.float().norm(dim=1))
+    if backward:
+        values, sizes = values.flip(1), sizes.flip(0)
+    numbers = values[:, start:stop].float().cpu().numpy()
+    opening = [name for name in names if name not in STATES and name != "new"]
+    memory = next(numbers[names.index(name)] for name in opening if name in MEMORY)
+    return GatesView(
+        title=f"Gates of {place.path}",
+        layer=place.path,
+        backward=backward,
+        tokens=tuple(token.text for token in place.tokens[start:stop]),
+        names=names,
+        values=numbers,
+        start=start,
+        unit=_liveliest(numbers[-1], 1)[0] if unit is None else _known(unit, numbers.shape[2], place.path),
+        saturation=tuple(_saturation(name, numbers[names.index(name)]) for name in opening),
+        memory=1 / np.maximum(1 - memory.mean(axis=0, dtype=np.float64), 1e-9),
+        turns=_turns(sizes[start:stop], start),
+        filling=filling,
+    )
+
+
+@contextmanager
+def _beginning(model: Any, place: LayerPlace) -> Iterator[list[Tensor]]:
+    """Inside, the hidden states [1,D] that a layer begins with, of each time, if something else than zero seeds it."""
+    around = model.get_submodule(place.path.rpartition(".")[0])
+    begun: list[Tensor] = []
+
+    def hear(mixer: ConditionedMixer[Any], arguments: tuple[Any, ...]) -> None:
+        begun.append(mixer.begin(arguments[1])[0])
+
+    handle = around.register_forward_pre_hook(hear) if isinstance(around, ConditionedMixer) else None
+    try:
+        yield begun
+    finally:
+        if handle is not None:
+            handle.remove()
+
+
+def _filling(hidden: Tensor) -> int:
+    """How many elements it takes until states [T,D] that begin at zero are as large as they usually are.
+
+    The largest changes are always those away from zero, whatever is read there.
+    """
+    norms = hidden.float().norm(dim=1)
+    return min(SMALL, int((norms >= USUAL * norms.median()).int().argmax()) + 1)
+
+
+def _turns(sizes: Tensor, start: int) -> tuple[int, ...]:
+    """The numbers of the elements with the largest changes [T] of the state, the largest first."""
+    return tuple(start + int(at) for at in np.argsort(-sizes.cpu().numpy(), kind="stable")[:TURNS])
+
+
+def _checked(window: tuple[int, int] | None, count: int) -> tuple[int, int]:
+    start, stop = (0, count) if window is None else window
+    if not 0 <= start < stop <= count:
+        raise ConfigError(f"there is no window from {start} to {stop}", fix=f"the elements are 0 to {count}")
+    return start, stop
+
+
+def _known(unit: int, units: int, path: str) -> int:
+    if not 0 <= unit < units:
+        raise ConfigError(f"there is no unit {unit}: {path} has {units} units, 0 to {units - 1}", fix="choose one")
+    return unit
+
+
+def remembered(cell: Cell, opened: Gates, hidden: Tensor) -> tuple[tuple[str, ...], Tensor]:
+    """The names and [names,T,D] values of the gates and states of one row, in the order in which it is read."""
+    decided = dict(zip(opened.names, opened.values[0].unbind(1), strict=True))  # each [T,D]
+    states = {"hidden": hidden[0]}
+    if cell.num_states > 1:
+        states = {"cell": _cells(decided), **states}
+    return (*decided, *states), torch.stack([*decided.values(), *states.values()])
+
+
+def _cells(decided: dict[str, Tensor]) -> Tensor:
+    """[T,D] c' = f * c + i * g, from c = 0."""
+    written, state, found = decided["write"] * decided["new"], torch.zeros_like(decided["write"][0]), []
+    for keep, new in zip(decided["forget"], written, strict=True):
+        state = keep * state + new
+        found.append(state)
+    return torch.stack(found)
+
+
+def _saturation(name: str, values: np.ndarray) -> Saturation:
+    return Saturation(name, float((values < SHUT).mean()), float((values > OPEN).mean()))
+
+
+def _liveliest(states: np.ndarray, count: int, pinned: int | None = None) -> list[int]:
+    """The units whose state [T,D] moves most, with the pinned one among them."""
+    order = [int(unit) for unit in np.argsort(-states.std(axis=0), kind="stable")]
+    first = [] if pinned is None else [pinned]
+    return [*first, *(unit for unit in order if unit not in first)][:count]
+
+
+def _span(name: str, values: np.ndarray) -> tuple[float, float]:
+    """The colour scale that a gate or state always has; the cell has no bounds."""
+    if name == "cell":
+        reach = max(float(np.abs(values).max()), 1e-9)
+        return -reach, reach
+    return (-1.0, 1.0) if name in ("new", "hidden") else (0.0, 1.0)
+
+
+def _pooled(values: np.ndarray) -> tuple[np.ndarray, int]:
+    """The means of blocks of elements [T,D], and how many elements a block has."""
+    width = -(-len(values) // POOLED)
+    starts = np.arange(0, len(values), width)
+    sizes = np.diff([*starts, len(values)])
+    sums: np.ndarray = np.add.reduceat(values, starts, axis=0, dtype=np.float64)
+    return sums / sizes[:, None], width

@@ -1,0 +1,350 @@
+"""Gradients through time: what reaches each element from an answer, and how far a gradient goes in every layer.
+
+Two pictures of one thing (Bengio et al. 1994):
+
+    |dL/dh_t|       the total gradient of an answer at the state after element t, for each layer and direction; of a
+                    recurrence through all its later states, of any other layer at the vector that leaves it there
+    |dy_t/dx_k|     the Jacobian of one layer against the distance t - k, which no answer has a part in
+                    (`seqloom.inspect.flow`), and that of the whole stack
+
+On a logarithmic axis a factor for each element is a straight line. A float32 has no normal number below 1.2e-38: what
+would be smaller is lost, and the picture says where.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from seqloom.errors import DataError
+from seqloom.inspect.attribution.goals import chosen_goal
+from seqloom.inspect.flow import (
+    LEAST_SHOWN,
+    LONGEST,
+    Flow,
+    flow_between,
+    flow_drawn,
+    flows_while,
+    reach_said,
+    still,
+    unrolled,
+)
+from seqloom.inspect.layers import (
+    before,
+    call_of,
+    changed_vectors,
+    is_backward,
+    places,
+    read_by,
+    short_name,
+    state_places,
+)
+from seqloom.inspect.readings import read, scores
+from seqloom.inspect.subject import Reading, Subject
+from seqloom.inspect.view import SMALL, View
+from seqloom.nn.mixers.recurrent import Recurrent
+from seqloom.nn.ops.recurrence import Memory
+from seqloom.nn.taps import listening
+from seqloom.nn.types import Padded
+from seqloom.report.figures.figure import Figure
+from seqloom.report.figures.heatmap import HeatMap
+from seqloom.report.figures.line import Line, Series
+from seqloom.report.figures.matrix import Matrix
+
+# -----------------------------------------------------------------------------
+# The total gradient at each element of a sequence, of any number of the scores, in every layer and direction.
+#
+# Of a recurrence it is taken at the states, through all that come later (`seqloom.inspect.flow`); of any other
+# layer at the vectors that leave it; and of every model at the vectors that enter its first layer. The Jacobian of a
+# whole stack is taken the same way, from what enters to what leaves it at the last element.
+# -----------------------------------------------------------------------------
+
+UNDERFLOW = torch.finfo(torch.float32).tiny
+NEAR_UNDERFLOW = 1e-30  # what comes so near fades to nothing
+PARTS = ("hidden", "cell")  # of the state of a recurrence, in its order
+
+
+class Totals(NamedTuple):
+    """The norm of the total gradient at each element, in the order of the tokens."""
+
+    layer: str
+    part: str  # hidden, cell; output of a layer that has no state
+    backward: bool  # the layer reads from the end
+    norms: tuple[float, ...]
+
+    @property
+    def name(self) -> str:
+        """Layer and part in words."""
+        return f"{short_name(self.layer)} {self.part}"
+
+    @property
+    def factor(self) -> float:
+        """What one more element away from the end that is read last multiplies the norm by, fitted."""
+        return Flow(self.layer, self.norms if self.backward else self.norms[::-1]).factor
+
+    @property
+    def lost(self) -> int:
+        """At how many elements less arrives than float32 can hold; a zero that nothing fades to is no loss.
+
+        >>> Totals("layer", "hidden", False, (0.0, 0.0, 1e-36, 1e-3)).lost
+        2
+        >>> Totals("layer", "output", False, (0.0, 1.0)).lost
+        0
+        """
+        least = min((norm for norm in self.norms if norm > 0), default=1.0)
+        return sum(norm < UNDERFLOW for norm in self.norms) if least < NEAR_UNDERFLOW else 0
+
+
+def total_gradients(
+    subject: Subject, reading: Reading, goal: Callable[[Tensor], Tensor], side: str | None = None
+) -> tuple[Totals, ...]:
+    """The total gradient of a number of the scores at each element: at what one side enters, and in every layer."""
+    model, chosen = subject.model, reading.side(side)
+    recurrent = [place.path for place in places(model, reading, (Recurrent,), side)]
+    others = [place for place in state_places(model, reading, side) if not _has_any(recurrent, _layer(place.path))]
+    outputs: dict[str, list[Tensor]] = {}
+
+    def hear(name: str, value: Tensor) -> None:
+        outputs.setdefault(name, []).append(value)
+
+    def enter(call: int, vectors: Padded) -> Padded:
+        awake = _awake(call, vectors)
+        hear("input", awake.values)
+        return awake
+
+    with ExitStack() as stack:
+        for context in (torch.enable_grad(), still(model), changed_vectors(model, chosen.stack, enter)):
+            stack.enter_context(context)
+        states = stack.enter_context(unrolled(model))
+        for place in others:
+            stack.enter_context(listening(model, place.path, hear))
+        number = goal(scores(subject, reading.inputs)).sum()
+    call, begin = call_of(reading, chosen), sum(len(each.tokens) for each in before(reading, chosen))
+    points = [_Point(f"{chosen.stack}.input", "vectors", False, [outputs["input"][call]])]
+    for path in recurrent:
+        mine = states[path][begin : begin + len(chosen.tokens)]
+        points += _states_of(path, mine, is_backward(model, path))
+    points += [
+        _Point(place.path.removesuffix(".output"), "output", False, [outputs[place.path][call]]) for place in others
+    ]
+    return _measured(number, points)
+
+
+def _has_any(paths: Sequence[str], start: str) -> bool:
+    return any(path.startswith(start) for path in paths)
+
+
+class _Point(NamedTuple):
+    """Where a gradient is taken: states one by one, in the order in which they are read, or all of them at once."""
+
+    layer: str
+    part: str
+    backward: bool
+    tensors: list[Tensor]
+
+
+def _layer(path: str) -> str:
+    return ".".join(path.split(".")[:3]) + "."
+
+
+def _awake(_call: int, vectors: Padded) -> Padded:
+    """The same vectors, whose gradient is wanted even where that of no weight is."""
+    return vectors.with_values(vectors.values.detach().requires_grad_())
+
+
+def _states_of(path: str, states: Sequence[Memory], backward: bool) -> list[_Point]:
+    parts = zip(PARTS, zip(*states, strict=True), strict=False)
+    return [_Point(path, part, backward, list(tensors)) for part, tensors in parts]
+
+
+def _measured(number: Tensor, points: Sequence[_Point]) -> tuple[Totals, ...]:
+    every = [tensor for point in points for tensor in point.tensors]
+    slopes = iter(torch.autograd.grad(number, every, allow_unused=True))
+    found = []
+    for point in points:
+        mine = [next(slopes) for _ in point.tensors]
+        norms = _norms(mine, point.tensors)
+        found.append(Totals(point.layer, point.part, point.backward, tuple(norms[::-1] if point.backward else norms)))
+    return tuple(found)
+
+
+def _norms(slopes: Sequence[Tensor | None], like: Sequence[Tensor]) -> list[float]:
+    """The norm at each element, of slopes [1,D] or [1,T,D]; zero where nothing comes back."""
+    known = [torch.zeros_like(at) if slope is None else slope for slope, at in zip(slopes, like, strict=True)]
+    joined = torch.cat([slope.reshape(-1, slope.shape[-1]) for slope in known])
+    return [float(norm) for norm in joined.double().norm(dim=1).cpu()]
+
+
+def stack_flow(subject: Subject, reading: Reading, *, side: str | None = None, seed: int = 0) -> Flow:
+    """The norm of dy_T/dx_k through a whole stack: what leaves it at the last element by what enters at the others."""
+    stack, call = reading.side(side).stack, call_of(reading, reading.side(side))
+    entered: list[Tensor] = []
+    left: list[Padded] = []
+
+    def enter(number: int, vectors: Padded) -> Padded:
+        awake = _awake(number, vectors)
+        entered.append(awake.values)
+        return awake
+
+    def leave(_module: Any, _arguments: Any, output: Padded) -> None:
+        left.append(output)
+
+    handle = subject.model.get_submodule(stack).register_forward_hook(leave)
+    try:
+        with torch.enable_grad(), still(subject.model), changed_vectors(subject.model, stack, enter):
+            scores(subject, reading.inputs)
+    finally:
+        handle.remove()
+    return Flow(stack, flow_between(entered[call], left[call].last(), seed=seed))
+
+
+MOST_SHOWN = 24  # curves in one picture
+CELLS = 1600  # of a table with its numbers
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradientsView(View):
+    """Total gradients of one answer, and the flow through every layer."""
+
+    kind: ClassVar[str] = "gradients"
+    tokens: tuple[str, ...]
+    answer: str
+    totals: tuple[Totals, ...]
+    flows: tuple[Flow, ...]  # of each mixer that lets elements see one another, then of the whole stack
+
+    def figures(self) -> tuple[Figure, ...]:
+        flows = [flow for flow in self.flows if len(flow.norms) > 2 and max(flow.norms) > LEAST_SHOWN]
+        return (self._through_time(), *self._by_layer(), *([flow_drawn(flows[:MOST_SHOWN])] if flows else []))
+
+    def _through_time(self) -> Line:
+        places = [float(at) for at in range(len(self.tokens))]
+        shown = [each for each in self.totals if max(each.norms) > UNDERFLOW][: MOST_SHOWN - 1]
+        series = [Series(name=each.name, x=places, y=[_above(norm) for norm in each.norms]) for each in shown]
+        if not shown:  # nothing comes back at all
+            series = [Series(name="every layer", x=places, y=[0.0] * len(places))]
+        elif any(each.lost for each in shown):
+            ends = [places[0], places[-1]]
+            series.append(Series(name="float32 ends", x=ends, y=[UNDERFLOW] * 2))
+        return Line(
+            title=f"What {self.answer} sends back to each element",
+            caption="; ".join(
+                f"{each.name}: times {each.factor:.3g} for each element" for each in shown[:6] if len(each.norms) > 1
+            ),
+            series=series,
+            x_label="element",
+            y_label="norm of the gradient",
+            y_axis="log" if shown else "linear",
+        )
+
+    def _by_layer(self) -> tuple[Figure, ...]:
+        """Layers against elements, with every number while they are few."""
+        logarithms = [[_logarithm(norm) for norm in each.norms] for each in self.totals]
+        names = [each.name for each in self.totals]
+        known = [value for row in logarithms for value in row if value is not None]
+        if not known:
+            return ()
+        count, least = len(self.tokens), min(known)
+        values = [[None if value is None else value - least for value in row] for row in logarithms]
+        title = "The same by layer"
+        said = f"Decimal orders above the smallest norm, {10**least:.2g}; hatched where it is zero."
+        if count <= SMALL and len(names) <= SMALL and len(names) * count <= CELLS:
+            return (Matrix(title=title, caption=said, values=values, rows=names, columns=self.tokens),)
+        return (
+            HeatMap(
+                title=title,
+                caption=f"{said} {'; '.join(f'{number}: {name}' for number, name in enumerate(names))}.",
+                values=values,
+                x_label="element",
+                y_label="layer",
+                value_label="decimal orders above the smallest",
+            ),
+        )
+
+    def _sentences(self) -> tuple[str, ...]:
+        said = [
+            f"In {each.name} what arrives is below what float32 can hold at "
+            f"{each.lost:,} of {len(each.norms):,} elements."
+            for each in self.totals
+            if each.lost
+        ]
+        if len(self.tokens) > LONGEST and any(len(flow.norms) == LONGEST for flow in self.flows):
+            said.append(f"Layers by themselves are measured on the first {LONGEST:,} of {len(self.tokens):,} elements.")
+        if len(self.tokens) < 2:
+            said.append("There is one element alone: a gradient has no way to go.")
+        return (*said, *(f"{flow.layer}: {reach_said(flow)}." for flow in self.flows if len(flow.norms) > 1))
+
+
+def gradients(
+    subject: Subject,
+    reading: Reading,
+    *,
+    side: str | None = None,
+    answer: str | int | None = None,
+    at: int | str | None = None,
+    seed: int = 0,
+) -> GradientsView:
+    """What an answer sends back to each element, by layer and direction, and how far gradients reach in each layer.
+
+    Without `at` the last answer is meant: of a language model the last symbol, which everything stands before.
+    """
+    goal = chosen_goal(subject, reading, answer=answer, at=len(reading.rows) - 1 if at is None else at)
+    return GradientsView(
+        title=f"Gradients of {goal.name}",
+        tokens=tuple(token.text for token in read_by(reading, reading.side(side))),
+        answer=goal.name,
+        totals=total_gradients(subject, reading, goal.of, side),
+        flows=_flows(subject, reading, side, seed),
+    )
+
+
+def _flows(subject: Subject, reading: Reading, side: str | None, seed: int) -> tuple[Flow, ...]:
+    def run() -> None:
+        scores(subject, reading.inputs)
+
+    stack = reading.side(side).stack
+    mixers = [flow for flow in flows_while(subject.model, run, seed=seed) if flow.layer.startswith(f"{stack}.layers.")]
+    whole = stack_flow(subject, reading, side=side, seed=seed)
+    return (*mixers, *([whole] if any(whole.norms[1:]) else []))
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradientsComparedView(View):
+    """The flow through the whole stack of several models, on the same input."""
+
+    kind: ClassVar[str] = "gradients_compared"
+    flows: tuple[Flow, ...]  # `layer` is the name of the model
+
+    def figures(self) -> tuple[Figure, ...]:
+        return (flow_drawn(self.flows, "What the last element knows of one so far away"),)
+
+    def _sentences(self) -> tuple[str, ...]:
+        return tuple(f"{flow.layer}: {reach_said(flow)}; {flow.left:.2g} is left at the end." for flow in self.flows)
+
+
+def gradients_compared(
+    subjects: Mapping[str, Subject], given: Any, *, target: str | None = None, side: str | None = None, seed: int = 0
+) -> GradientsComparedView:
+    """How far gradients reach in several models that read the same input, by name."""
+    if not 1 <= len(subjects) <= MOST_SHOWN:
+        raise DataError(f"{len(subjects)} models were given to be compared", fix=f"give 1 to {MOST_SHOWN} of them")
+    readings = {name: read(subject, given, target=target) for name, subject in subjects.items()}
+    found = [
+        stack_flow(subject, readings[name], side=side, seed=seed)._replace(layer=name)
+        for name, subject in subjects.items()
+    ]
+    short = [flow.layer for flow in found if len(flow.norms) < 3]
+    if short:
+        raise DataError(f"'{short[0]}' reads fewer than 3 elements of this input", fix="give a longer one")
+    return GradientsComparedView(title="How far gradients reach", flows=tuple(found))
+
+
+def _above(norm: float) -> float | None:
+    return norm if norm > UNDERFLOW and math.isfinite(norm) else None
+
+
+def _logarithm(norm: float) -> float | None:
+    return math.log10(norm) if norm > 0 and math.isfinite(norm) else None

@@ -1,0 +1,327 @@
+"""A graph as a figure: boxes with their lines of text, joined by lines as thick as the gradient that comes back there.
+
+The side of a box has the colour of its gradient's size, as the legend says; the ground of a box tells an input from an
+operation and from a part that can be opened. Boxes and lines carry numbers that the script of a page finds them by.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import ClassVar, NamedTuple
+
+from seqloom.errors import DataError
+from seqloom.report.figures.axis import brief, minus_signed
+from seqloom.report.figures.colors import ColorScale, scale_of
+from seqloom.report.figures.figure import MARGIN, NARROWEST, Figure, FigureBlock, Plot
+from seqloom.report.figures.frame import LEGEND_HEIGHT, drawn_legend, legend_width, written_legend
+from seqloom.report.figures.labels import shortened, visible, wrap
+from seqloom.report.figures.markup import Markup, filled, hatched, hover, label, look, tag, together, width_of
+
+# -----------------------------------------------------------------------------
+# Where the boxes of a graph stand: in layers from top to bottom, few crossings, no line through a box.
+#
+# Sugiyama, Tagawa and Toda (1981), small: a box stands one layer below the lowest that it reads; a line that passes
+# layers gets a place of its own in each; places are ordered by the mean of their neighbours, down and up a few times;
+# then each moves towards its neighbours as far as the order lets it.
+# -----------------------------------------------------------------------------
+
+SWEEPS = 8
+BETWEEN, PASSING = 26.0, 18.0  # from box to box; what a line needs that passes by
+
+
+class Size(NamedTuple):
+    """How large a box is."""
+
+    width: float
+    height: float
+
+
+class BoxPlace(NamedTuple):
+    """The middle of the upper edge of a box, or of a point that a line passes."""
+
+    x: float
+    y: float
+
+
+class GraphLayout(NamedTuple):
+    """A drawing plan."""
+
+    boxes: tuple[BoxPlace, ...]
+    lines: tuple[tuple[BoxPlace, ...], ...]  # for each edge the points between its ends, in order
+    width: float
+    height: float
+
+
+class _Spot:
+    """A box, or a place where a line passes a layer."""
+
+    def __init__(self, layer: int, size: Size) -> None:
+        self.layer, self.size = layer, size
+        self.above, self.below = list[_Spot](), list[_Spot]()
+        self.x = 0.0
+        self.order = 0.0
+
+
+def layered(sizes: Sequence[Size], edges: Sequence[tuple[int, int]], *, gap: float) -> GraphLayout:
+    """Places for boxes whose edges lead from earlier ones to later ones; `gap` is the height between two layers."""
+    spots = [_Spot(layer, size) for layer, size in zip(_layers(len(sizes), edges), sizes, strict=True)]
+    chains = [_chain(spots[source], spots[target]) for source, target in edges]
+    every = [*spots, *(spot for chain in chains for spot in chain)]
+    layers = _ordered(every)
+    _placed(layers)
+    left = min(spot.x - spot.size.width / 2 for spot in every)
+    width = max(spot.x + spot.size.width / 2 for spot in every) - left
+    tops, ends = _heights(layers, gap)
+    boxes = tuple(BoxPlace(spot.x - left, tops[spot.layer]) for spot in spots)
+    lines = tuple(
+        (
+            BoxPlace(spots[source].x - left, ends[spots[source].layer]),  # past taller boxes beside it
+            *(BoxPlace(spot.x - left, y[spot.layer]) for spot in chain for y in (tops, ends)),
+        )
+        for (source, _), chain in zip(edges, chains, strict=True)
+    )
+    return GraphLayout(boxes, lines, width, ends[-1])
+
+
+def _layers(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
+    """The layer of each box: below all that it reads; what reads nothing stands just above its first reader."""
+    layers, reads, first = [0] * count, [False] * count, dict[int, int]()
+    for source, target in sorted(edges, key=lambda edge: edge[1]):
+        layers[target] = max(layers[target], layers[source] + 1)
+        reads[target] = True
+    for source, target in edges:
+        first[source] = min(first.get(source, count), layers[target])
+    return [layers[at] if reads[at] else max(0, first.get(at, 1) - 1) for at in range(count)]
+
+
+def _chain(source: _Spot, target: _Spot) -> list[_Spot]:
+    """The places that a line passes, tied to one another and to its ends."""
+    passed = [_Spot(layer, Size(PASSING, 0.0)) for layer in range(source.layer + 1, target.layer)]
+    for upper, lower in zip([source, *passed], [*passed, target], strict=True):
+        upper.below.append(lower)
+        lower.above.append(upper)
+    return passed
+
+
+def _ordered(every: Sequence[_Spot]) -> list[list[_Spot]]:
+    layers: list[list[_Spot]] = [[] for _ in range(1 + max(spot.layer for spot in every))]
+    for spot in every:
+        layers[spot.layer].append(spot)
+    for sweep in range(SWEEPS):
+        _number(layers)
+        down = sweep % 2 == 0
+        for layer in layers if down else reversed(layers):
+            for spot in layer:
+                near = spot.above if down else spot.below
+                spot.order = sum(one.order for one in near) / len(near) if near else spot.order
+            layer.sort(key=lambda spot: spot.order)
+            _number([layer])
+    return layers
+
+
+def _number(layers: Sequence[Sequence[_Spot]]) -> None:
+    for layer in layers:
+        for at, spot in enumerate(layer):
+            spot.order = at - (len(layer) - 1) / 2
+
+
+def _placed(layers: Sequence[list[_Spot]]) -> None:
+    """Give every spot its x: towards the mean of its neighbours, in order, without touching."""
+    for layer in layers:
+        _spread(layer, [spot.order * (spot.size.width + BETWEEN) for spot in layer])
+    for sweep in range(SWEEPS):
+        down = sweep % 2 == 0
+        for layer in layers if down else reversed(layers):
+            wishes = []
+            for spot in layer:
+                near = (spot.above if down else spot.below) or [spot]
+                wishes.append(sum(one.x for one in near) / len(near))
+            _spread(layer, wishes)
+
+
+def _spread(layer: Sequence[_Spot], wishes: Sequence[float]) -> None:
+    """Places as near to the wishes as the order allows: neighbours that collide stand together around their mean."""
+    clusters: list[tuple[list[int], float]] = []  # the spots, and where the first one stands
+    offsets = [0.0]
+    for left, right in pairwise(layer):
+        offsets.append(offsets[-1] + (left.size.width + right.size.width) / 2 + BETWEEN)
+    for at, wish in enumerate(wishes):
+        clusters.append(([at], wish - offsets[at]))
+        while len(clusters) > 1 and clusters[-2][1] > clusters[-1][1]:
+            (later, second), (earlier, first) = clusters.pop(), clusters.pop()
+            total = len(earlier) + len(later)
+            clusters.append(([*earlier, *later], (first * len(earlier) + second * len(later)) / total))
+    for members, start in clusters:
+        for at in members:
+            layer[at].x = start + offsets[at]
+
+
+def _heights(layers: Sequence[Sequence[_Spot]], gap: float) -> tuple[list[float], list[float]]:
+    """Where each layer begins and where it ends."""
+    tops, ends, y = [], [], 0.0
+    for layer in layers:
+        tops.append(y)
+        ends.append(y + max((spot.size.height for spot in layer), default=0.0))
+        y = ends[-1] + gap
+    return tops, ends
+
+
+MOST_CARDS = 300  # more cannot be followed by eye, and a browser stays quick below 5,000 elements
+GAP = 46.0  # between two layers
+LINE, TITLE_SIZE, TEXT_SIZE = 16.0, 12.5, 11.0
+NARROW_CARD, WIDE_CARD = 96.0, 230.0
+SIDE = 6.0  # the strip that has the gradient's colour
+THINNEST, THICKEST = 1.0, 9.0
+
+
+class NodeCard(NamedTuple):
+    """A box: what it is, what it holds, what comes back to it."""
+
+    name: str
+    value: str
+    slope: str  # its gradient, written; empty where it has none
+    size: float | None  # of the gradient: what colour stands for; finite
+    badge: str = ""  # its weights, and what comes back to them
+    note: str = ""  # the whole of it, on hover
+    opens: str = ""  # the part that it leads to
+    is_input: bool = False
+
+
+class NodeLink(NamedTuple):
+    """A line from one card to a later one."""
+
+    source: int
+    target: int
+    size: float | None  # of the gradient that comes back on it
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diagram(Figure):
+    """Boxes in layers, from what is given at the top to the result at the bottom."""
+
+    kind: ClassVar[str] = "diagram"
+    cards: Sequence[NodeCard]
+    links: Sequence[NodeLink]
+    size_label: str = "size of the gradient"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 1 <= len(self.cards) <= MOST_CARDS:
+            raise DataError(f"a diagram of {len(self.cards):,} boxes", fix=f"draw 1 to {MOST_CARDS}, or open a part")
+        if any(not 0 <= link.source < link.target < len(self.cards) for link in self.links):
+            raise DataError("a line of a diagram leads from a box to an earlier one", fix="order them as computed")
+
+    def _scale(self) -> ColorScale:
+        return scale_of(card.size for card in self.cards)
+
+    @property
+    def _has_gaps(self) -> bool:
+        return any(card.size is None for card in self.cards)
+
+    def _plot(self) -> Plot:
+        sizes = [_size(card) for card in self.cards]
+        layout = layered(sizes, [(link.source, link.target) for link in self.links], gap=GAP)
+        legend_room = legend_width(self.size_label, gaps=self._has_gaps)
+        width = max(NARROWEST, max(layout.width, legend_room) + 2 * MARGIN)
+        scale = self._scale()
+        legend = drawn_legend(scale, self.size_label, MARGIN, room=width - 2 * MARGIN, gaps=self._has_gaps)
+        shift = f"translate({(width - layout.width) / 2:g} {LEGEND_HEIGHT + 6:g})"
+        drawn = tag("g", *self._lines(layout, sizes), *self._boxes(layout, sizes, scale), transform=shift)
+        notes = ("Thicker lines bring back more gradient.",) if self.links else ()
+        return Plot(together([legend, drawn]), width, LEGEND_HEIGHT + 6 + layout.height + 14, notes)
+
+    def _lines(self, layout: GraphLayout, sizes: Sequence[Size]) -> list[Markup]:
+        largest = max((link.size or 0.0 for link in self.links), default=0.0)
+        drawn = []
+        for at, (link, between) in enumerate(zip(self.links, layout.lines, strict=True)):
+            start, end = layout.boxes[link.source], layout.boxes[link.target]
+            start = start._replace(y=start.y + sizes[link.source].height)
+            share = math.sqrt((link.size or 0.0) / largest) if largest else 0.0
+            thick = THINNEST + (THICKEST - THINNEST) * share
+            note = [hover(link.note)] if link.note else []
+            path = _curve([start, *between, end])
+            looks = {**look("hatch"), "fill": "none", "stroke_linecap": "round"}
+            drawn.append(tag("path", *note, d=path, stroke_width=thick, data_link=at, **looks))
+        return drawn
+
+    def _boxes(self, layout: GraphLayout, sizes: Sequence[Size], scale: ColorScale) -> list[Markup]:
+        every = zip(self.cards, layout.boxes, sizes, strict=True)
+        return [_drawn(at, card, place, size, scale) for at, (card, place, size) in enumerate(every)]
+
+    def _summary(self) -> str:
+        shown = "; ".join(f"{card.name} {card.value} {card.slope}".strip() for card in self.cards[:40])
+        more = f"; and {len(self.cards) - 40} more" if len(self.cards) > 40 else ""
+        return f"Graph of {len(self.cards)} boxes and {len(self.links)} lines: {shown}{more}."
+
+    def _block(self, width: int, colour: bool) -> FigureBlock:
+        lines = []
+        for at, card in enumerate(self.cards):
+            read = [self.cards[link.source].name for link in self.links if link.target == at]
+            from_ = f"  <- {', '.join(read)}" if read else ""
+            told = "  ".join(part for part in (card.name, card.value, card.slope, card.badge) if part)
+            glyph = self._scale().glyph(card.size)
+            first, *rest = wrap(visible(shortened(told + from_)), width - 2)
+            lines += [f"{glyph} {first}", *(f"  {line}" for line in rest)]
+        legend = written_legend(self._scale(), self.size_label, width=width, colour=colour, gaps=self._has_gaps)
+        return FigureBlock([*lines, *legend])
+
+
+def _texts(card: NodeCard) -> list[tuple[str, float, str]]:
+    """The lines of a box: text, size, and which pass brings it."""
+    named, passed = (card.name, TITLE_SIZE, "name"), (card.value, TEXT_SIZE, "value")
+    back = [(text, TEXT_SIZE, "slope") for text in (card.slope, card.badge)]
+    return [line for line in (named, passed, *back) if line[0]]
+
+
+def _size(card: NodeCard) -> Size:
+    texts = _texts(card)
+    widest = max(width_of(text, size) for text, size, _ in texts)
+    return Size(min(WIDE_CARD, max(NARROW_CARD, widest + SIDE + 22)), LINE * len(texts) + 10)
+
+
+def _drawn(at: int, card: NodeCard, place: BoxPlace, size: Size, scale: ColorScale) -> Markup:
+    left = place.x - size.width / 2
+    box: dict[str, str | float] = {"x": left, "y": place.y, "width": size.width, "height": size.height}
+    border: dict[str, str | float] = {"stroke_width": 2.0 if card.opens else 1.0, "rx": 9 if card.is_input else 3}
+    ground = tag("rect", **box, **look("ground"))
+    frame = tag("rect", fill="none", **box, **border, **look("axis" if card.opens else "hatch"))
+    lines = [
+        tag(
+            "g",
+            label(
+                text if kind == "name" else minus_signed(text),
+                left + SIDE + 12,
+                place.y + 18 + LINE * row,
+                size=letters,
+                room=size.width - SIDE - 18,
+                theme="ink" if kind == "name" else "soft",
+            ),
+            data_shows=kind,
+        )
+        for row, (text, letters, kind) in enumerate(_texts(card))
+    ]
+    reader = {"role": "button", "tabindex": "0", "data_opens": card.opens} if card.opens else {}
+    note = [hover(card.note)] if card.note else []
+    return tag("g", *note, ground, _strip(card, left, place.y, size, scale), frame, *lines, data_card=at, **reader)
+
+
+def _strip(card: NodeCard, left: float, top: float, size: Size, scale: ColorScale) -> Markup:
+    x, y, height = left + 4, top + 5, size.height - 10
+    if card.size is None:
+        return hatched([(x, y + step, SIDE, 6.0) for step in range(0, int(height) - 5, 6)])
+    box: dict[str, str | float] = {"x": x, "y": y, "width": SIDE, "height": height}
+    said = hover(f"{card.name}: {brief(card.size)}")
+    return tag("g", tag("rect", said, **box, **filled(scale.shade(scale.level(card.size)))), data_shows="slope")
+
+
+def _curve(points: Sequence[BoxPlace]) -> str:
+    """A path through the points that leaves and meets every one of them straight down."""
+    first, *rest = points
+    drawn, (x, y) = f"M{first.x:.1f} {first.y:.1f}", first
+    for point in rest:
+        middle = (y + point.y) / 2
+        drawn += f"C{x:.1f} {middle:.1f} {point.x:.1f} {middle:.1f} {point.x:.1f} {point.y:.1f}"
+        x, y = point
+    return drawn

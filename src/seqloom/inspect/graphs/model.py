@@ -1,0 +1,573 @@
+"""The graph of a model or of a function of tensors: collapsed to its parts, each of which can be opened."""
+
+import math
+import re
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from seqloom.errors import ConfigError, did_you_mean
+from seqloom.inspect.graphs.diagram import MOST_CARDS, Diagram, NodeCard, NodeLink
+from seqloom.inspect.graphs.trace import Op, Trace, told, told_shape, told_summary
+from seqloom.inspect.graphs.walk import WalkPart, WalkStep, walking_page
+from seqloom.inspect.view import View
+from seqloom.report.figures.axis import brief
+from seqloom.report.figures.figure import Figure
+from seqloom.report.figures.heatmap import HeatMap
+from seqloom.report.figures.labels import wrap
+from seqloom.report.figures.line import Line, Series
+from seqloom.report.figures.matrix import Matrix
+
+# -----------------------------------------------------------------------------
+# What does the same again: the steps of a loop, the layers of a stack.
+#
+# A recurrence written as a loop is one row of operations, the same few over and over. Here such a run becomes steps,
+# each a part like that of a module, so that everything else knows one kind of repeat only: parts in a row that do the
+# same.
+# -----------------------------------------------------------------------------
+
+LONGEST_BODY = 96  # operations or parts of one step
+FEWEST_STEPS = 3  # fewer may be chance
+NUMBERS = re.compile(r"#?\d+")  # of a layer, of a call
+
+
+class Item(NamedTuple):
+    """What stands directly inside a part: a call, or an operation by itself."""
+
+    call: str  # its label; empty for an operation
+    ops: tuple[int, ...]
+
+
+class RepeatRun(NamedTuple):
+    """Items from `start` on that repeat: `times` times a body of `length` items."""
+
+    start: int
+    length: int
+    times: int
+
+
+def items_of(ops: Sequence[Op], indices: Sequence[int], depth: int) -> list[Item]:
+    """What stands directly inside a part that is `depth` calls deep and has these operations, in order."""
+    found = list[tuple[str, list[int]]]()
+    for at in indices:
+        call = ops[at].path[depth] if len(ops[at].path) > depth else ""
+        if call and found and found[-1][0] == call:
+            found[-1][1].append(at)
+        else:
+            found.append((call, [at]))
+    return [Item(call, tuple(members)) for call, members in found]
+
+
+def likeness(ops: Sequence[Op], item: Item, depth: int) -> Hashable:
+    """What two items have in common that do the same: names, shapes and, of single operations, weights."""
+    if not item.call:
+        op = ops[item.ops[0]]
+        return op.name, op.shape, op.weights, op.label
+    inside = tuple((ops[at].name, ops[at].shape, _bare(ops[at].path[depth + 1 :])) for at in item.ops)
+    return NUMBERS.sub("", item.call), inside
+
+
+def _bare(path: tuple[str, ...]) -> str:
+    return NUMBERS.sub("", "/".join(path))
+
+
+def with_steps(trace: Trace) -> Trace:
+    """The same with the steps of loops as calls of their own."""
+    ops = list(trace.ops)
+    _label(ops, range(len(ops)), 0)
+    return trace._replace(ops=tuple(ops))
+
+
+def _label(ops: list[Op], indices: Sequence[int], depth: int) -> None:
+    items = items_of(ops, indices, depth)
+    before = [len(ops[item.ops[0]].path) for item in items]
+    for number, run in enumerate(runs([likeness(ops, item, depth) for item in items]), start=1):
+        for step in range(run.times):
+            first = run.start + step * run.length
+            name = f"step {step}" if number == 1 else f"loop {number} step {step}"
+            for item in items[first : first + run.length]:
+                _insert(ops, item.ops, depth, name)
+    for item, was in zip(items, before, strict=True):
+        if item.call:
+            _label(ops, item.ops, depth + 1 + len(ops[item.ops[0]].path) - was)
+
+
+def _insert(ops: list[Op], indices: Sequence[int], depth: int, name: str) -> None:
+    for at in indices:
+        path = ops[at].path
+        label = f"{path[depth - 1]}.{name}" if depth else name
+        ops[at] = ops[at]._replace(path=(*path[:depth], label, *path[depth:]))
+
+
+def runs(keys: Sequence[Hashable]) -> Iterator[RepeatRun]:
+    """The runs of bodies of two items or more, from left to right, the longest first where several begin.
+
+    >>> list(runs("xababababy"))
+    [Run(start=1, length=2, times=4)]
+    """
+    numbers = dict[Hashable, int]()
+    known = np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
+    same = {length: _alike(known, length) for length in range(2, min(LONGEST_BODY, len(known) // FEWEST_STEPS) + 1)}
+    at = 0
+    while at < len(known):
+        best = RepeatRun(at, 1, 1)
+        for length, alike in same.items():
+            count = 1 + int(alike[at]) // length
+            if count >= FEWEST_STEPS and length * count > best.length * best.times:
+                best = RepeatRun(at, length, count)
+        if best.times > 1 and len(set(known[at : at + best.length].tolist())) > 1:
+            yield best
+            at += best.length * best.times
+        else:
+            at += 1
+
+
+def _alike(keys: np.ndarray, length: int) -> np.ndarray:
+    """For each place, how many items from it on equal those `length` later."""
+    equal = np.zeros(len(keys) + 1, dtype=np.int64)
+    equal[: len(keys) - length] = keys[:-length] == keys[length:]
+    broken = np.flatnonzero(equal == 0)
+    return broken[np.searchsorted(broken, np.arange(len(keys)))] - np.arange(len(keys))
+
+
+# -----------------------------------------------------------------------------
+# What is seen of a model at once: the parts directly inside one of its parts, and how they are joined.
+#
+# Everything deeper is collapsed into its part; what stands outside and is read here is a port; parts in a row that do
+# the same are one box with their number: 12 layers, 200 steps. So no picture has more boxes than one module has
+# children.
+# -----------------------------------------------------------------------------
+
+
+class Box(NamedTuple):
+    """One thing that is seen: an operation, a part, a row of equal parts, or a port."""
+
+    items: tuple[Item, ...]  # more than one: they do the same
+    result: int  # the operation whose value and gradient stand for it: the last that is read elsewhere
+    is_port: bool = False
+
+    @property
+    def calls(self) -> tuple[str, ...]:
+        """The labels of its parts; none for an operation."""
+        return tuple(item.call for item in self.items if item.call)
+
+    @property
+    def ops(self) -> tuple[int, ...]:
+        """All operations inside it."""
+        return tuple(at for item in self.items for at in item.ops)
+
+
+class Joint(NamedTuple):
+    """A line between two boxes, and the operation whose result goes along it."""
+
+    source: int
+    target: int
+    op: int
+
+
+class InsidePart(NamedTuple):
+    """The boxes inside a part, in order, and the lines between them."""
+
+    boxes: tuple[Box, ...]
+    joints: tuple[Joint, ...]
+
+
+def path_of(trace: Trace, part: str) -> tuple[str, ...]:
+    """The calls that lead to a part, itself the last; ConfigError for a part that there is not."""
+    if not part:
+        return ()
+    known = dict[str, tuple[str, ...]]()
+    for op in trace.ops:
+        for depth, label in enumerate(op.path, start=1):
+            if label == part:
+                return op.path[:depth]
+            known.setdefault(label, op.path[:depth])
+    fix = did_you_mean(part, known) if known else "there is only the whole"
+    raise ConfigError(f"the graph has no part '{part}'", fix=_few(fix))
+
+
+def _few(fix: str, most: int = 400) -> str:
+    return fix if len(fix) <= most else f"{fix[:most].rpartition(',')[0]}, ..."
+
+
+def inside(trace: Trace, part: str) -> InsidePart:
+    """What stands directly inside a part; the whole computation for ''."""
+    path = path_of(trace, part)
+    depth = len(path)
+    members = [at for at, op in enumerate(trace.ops) if op.path[:depth] == path]
+    folded = _folded(trace.ops, items_of(trace.ops, members, depth), depth)
+    ports = _ports(trace.ops, members, path)
+    read = _readers(trace)
+    boxes = [Box((Item("", (at,)),), at, is_port=True) for at in ports]
+    boxes += [Box(items, _result([at for item in items for at in item.ops], read)) for items in folded]
+    return InsidePart(tuple(boxes), tuple(_joints(trace.ops, boxes)))
+
+
+def _folded(ops: Sequence[Op], items: Sequence[Item], depth: int) -> list[tuple[Item, ...]]:
+    """The items, those in a row that are calls and do the same together."""
+    rows, last = list[list[Item]](), None
+    for item in items:
+        like = likeness(ops, item, depth) if item.call else None
+        if like is not None and like == last:
+            rows[-1].append(item)
+        else:
+            rows.append([item])
+        last = like
+    return [tuple(row) for row in rows]
+
+
+def _ports(ops: Sequence[Op], members: Sequence[int], path: tuple[str, ...]) -> list[int]:
+    """The operations outside of a part whose results are read inside it."""
+    own = set(members)
+    return sorted({parent for at in members for parent in ops[at].parents if parent not in own}) if path else []
+
+
+def _readers(trace: Trace) -> dict[int, int]:
+    """For each operation the last one that reads it; the result of it all is read after everything."""
+    found = {parent: at for at, op in enumerate(trace.ops) for parent in op.parents}
+    return found | {trace.target: len(trace.ops)}
+
+
+def _result(members: Sequence[int], readers: dict[int, int]) -> int:
+    outside = [at for at in members if readers.get(at, -1) > members[-1]]
+    return outside[-1] if outside else members[-1]
+
+
+def _joints(ops: Sequence[Op], boxes: Sequence[Box]) -> list[Joint]:
+    home = {at: number for number, box in enumerate(boxes) for at in box.ops}
+    found = dict[tuple[int, int], Joint]()
+    for number, box in enumerate(boxes):
+        for at in () if box.is_port else box.ops:
+            for parent in ops[at].parents:
+                if home.get(parent, number) != number:
+                    found[home[parent], number] = Joint(home[parent], number, parent)
+    return list(found.values())
+
+
+# -----------------------------------------------------------------------------
+# Parts that repeat, as a grid: what stands inside one of them down, which one of them across.
+#
+# Of a recurrence that is the picture of time: operations x steps; of a stack of layers it is parts x layers. The colour
+# is the size of the gradient by tens, so that one that fades or grows along the way is seen at once.
+# -----------------------------------------------------------------------------
+
+MOST_ROWS = 48
+MOST_NUMBERED = 12  # repeats whose cells have their number written in
+COLOUR = "log10 of the gradient's norm, 0 for the largest"
+
+
+def grid_of(trace: Trace, box: Box, name: str) -> Figure:
+    """The grid of a row of parts that do the same."""
+    depth = trace.ops[box.items[0].ops[0]].path.index(box.calls[0]) + 1
+    inner = [items_of(trace.ops, item.ops, depth) for item in box.items]
+    labels = [_grids_label(trace, part.call or trace.ops[part.ops[-1]].name) for part in inner[0]][:MOST_ROWS]
+    cells = _below_largest([[_tens(trace.ops[parts[row].ops[-1]]) for parts in inner] for row in range(len(labels))])
+    left_out = len(inner[0]) - len(labels)
+    gap = any(cell is None for row in cells for cell in row)
+    said = [f"{left_out} more rows are left out."] if left_out else []
+    caption = " ".join([*said, *(["Hatched: no gradient at all."] if gap else [])])
+    across = "which one of them"
+    if len(inner) <= MOST_NUMBERED:
+        heads = [str(number) for number in range(len(inner))]
+        title = f"{name}: {COLOUR}"
+        return Matrix(title=title, rows=labels, columns=heads, values=cells, x_label=across, caption=caption)
+    rows = "; ".join(f"{number} {label}" for number, label in enumerate(labels))
+    told = f"Rows: {rows}. {caption}".strip()
+    return HeatMap(title=name, values=cells, x_label=across, y_label="row", value_label=COLOUR, caption=told)
+
+
+def profile(trace: Trace, ops: Sequence[int], title: str) -> Figure:
+    """The gradients of more boxes than a diagram holds, one after the other."""
+    known = [(at, size) for at, op in enumerate(ops) if (size := _tens(trace.ops[op])) is not None]
+    x, y = [float(at) for at, _ in known] or [0.0], [size for _, size in known] or [0.0]
+    series = Series(name="gradient", x=x, y=y)
+    caption = f"{len(ops):,} operations are too many for a diagram: open a part of it."
+    return Line(
+        title=title, series=[series], x_label="operation", y_label="log10 of the gradient's norm", caption=caption
+    )
+
+
+def _tens(op: Op) -> float | None:
+    norm = 0.0 if op.gradient is None else op.gradient.norm
+    return math.log10(norm) if norm > 0 and math.isfinite(norm) else None
+
+
+def _below_largest(cells: list[list[float | None]]) -> list[list[float | None]]:
+    """The cells less the largest: one scale from there down, whatever the gradients are."""
+    largest = max((cell for row in cells for cell in row if cell is not None), default=0.0)
+    return [[None if cell is None else cell - largest for cell in row] for row in cells]
+
+
+def _grids_label(trace: Trace, name: str) -> str:
+    return name.rpartition(".")[2] if name in trace.kinds else name
+
+
+MOST_OPERATIONS = 2_000  # that are told one by one; beyond it parts stay collapsed
+MOST_GRIDS = 3
+FEWEST_TOLD = 3  # repeats along which a gradient is followed
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelGraph(View):
+    """One computation, forward and back; `part` is what is looked into, '' the whole."""
+
+    kind: ClassVar[str] = "model_graph"
+    trace: Trace
+    part: str = ""
+
+    def open(self, part: str) -> "ModelGraph":
+        """The same graph with another part opened: a module by its path, a step of a loop, '' for the whole."""
+        path_of(self.trace, part)
+        return replace(self, part=part)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """What stands directly inside the part that is open, and can be opened itself."""
+        return tuple(call for box in self.inside.boxes for call in box.calls)
+
+    @cached_property
+    def inside(self) -> InsidePart:
+        """The boxes and lines that are seen."""
+        return inside(self.trace, self.part)
+
+    @property
+    def result(self) -> float:
+        """The number that was differentiated."""
+        return self.trace.result
+
+    @property
+    def gradients(self) -> dict[str, float | None]:
+        """The norm of the gradient of every input and every weight, by name; None where none came back."""
+        found = {op.label: op.gradient for op in self.trace.ops if op.label}
+        found |= {weight.name: weight.gradient for weight in self.trace.weights}
+        return {name: None if gradient is None else gradient.norm for name, gradient in found.items()}
+
+    # --- what is drawn -----------------------------------------------------------------------------------------------
+
+    def figures(self) -> tuple[Figure, ...]:
+        """The diagram of the part, and for parts that repeat a grid: what is inside x which one of them."""
+        seen = self.inside
+        repeats = sorted((box for box in seen.boxes if len(box.items) > 1), key=lambda box: -len(box.items))
+        grids = [grid_of(self.trace, box, self._name(box)) for box in repeats[:MOST_GRIDS]]
+        return (self._picture(seen), *grids)
+
+    def _picture(self, seen: InsidePart, known: frozenset[str] | None = None) -> Figure:
+        """The diagram; of more boxes than can be followed by eye, their gradients one after the other."""
+        title = f"{self.title}: {self.part}" if self.part else self.title
+        if len(seen.boxes) > MOST_CARDS:
+            return profile(self.trace, [box.result for box in seen.boxes], title)
+        links = [NodeLink(one.source, one.target, _size(self.trace.ops[one.op])) for one in seen.joints]
+        return Diagram(
+            title=title,
+            cards=tuple(self._card(box, known) for box in seen.boxes),
+            links=tuple(links),
+            size_label="norm of the gradient",
+        )
+
+    def _name(self, box: Box) -> str:
+        """What a box is called, inside the part that is open."""
+        op = self.trace.ops[box.result]
+        if box.is_port:
+            return f"from {op.label or ' '.join([*op.path[-1:], op.name])}"
+        if not box.calls:
+            return op.label or op.name
+        first, last = (_short(call, self.part) for call in (box.calls[0], box.calls[-1]))
+        return first if len(box.calls) == 1 else f"{first} to {last}  × {len(box.calls)}"
+
+    def _card(self, box: Box, known: frozenset[str] | None) -> NodeCard:
+        op = self.trace.ops[box.result]
+        slope = "no gradient" if op.gradient is None else f"gradient {told(op.gradient)}"
+        opens = box.calls[0] if box.calls and (known is None or box.calls[0] in known) else ""
+        return NodeCard(
+            self._name(box),
+            f"{told_shape(op.shape)}{told(op.value)}",
+            slope,
+            _size(op),
+            badge=self._badge(box),
+            note=self._note(box),
+            opens=opens,
+            is_input=not op.parents or box.is_port,
+        )
+
+    def _badge(self, box: Box) -> str:
+        """The weights that a box reads, and the norm of what comes back to them."""
+        if box.is_port:
+            return ""
+        names = {name for at in box.ops for name in self.trace.ops[at].weights}
+        found = [weight for weight in self.trace.weights if weight.name in names and weight.gradient is not None]
+        if not found:
+            return ""
+        norm = math.hypot(*(weight.gradient.norm for weight in found if weight.gradient is not None))
+        said = found[0].name.rpartition(".")[2] if len(found) == 1 else f"{len(found)} weights"
+        return f"{said}: gradient {brief(norm)}"
+
+    def _note(self, box: Box) -> str:
+        op = self.trace.ops[box.result]
+        kind = self.trace.kinds.get(box.calls[0], "") if box.calls else op.name
+        many = f"{len(box.ops):,} operations" if box.calls else op.place
+        back = "no gradient" if op.gradient is None else told_summary(op.gradient)
+        lines = [kind, many, f"value {told_summary(op.value)}", f"gradient {back}"]
+        return "; ".join(line for line in lines if line)
+
+    # --- what is said ------------------------------------------------------------------------------------------------
+
+    def _sentences(self) -> tuple[str, ...]:
+        """How large it is, and where to look: the largest gradient, the first NaN, what is dead."""
+        ops = self._ops
+        calls = len({op.path for op in ops if len(op.path) > len(self._path)})
+        within = f" in {calls:,} parts" if calls > 1 else ""
+        found = [f"{len(ops):,} operations{within}; the number is {brief(self.result)}."]
+        moving = [op for op in ops if _size(op)]
+        if moving:
+            largest = max(moving, key=lambda op: _size(op) or 0.0)
+            found.append(f"Largest gradient: norm {brief(_size(largest) or 0.0)} at {_where(largest)}.")
+        else:
+            found.append("No gradient comes back into this part.")
+        found += [*self._fading(), *_first_nan(ops), *self._dead(ops)]
+        return tuple(found)
+
+    @cached_property
+    def _path(self) -> tuple[str, ...]:
+        return path_of(self.trace, self.part)
+
+    @property
+    def _ops(self) -> list[Op]:
+        """The operations of the part that is open."""
+        return [op for op in self.trace.ops if op.path[: len(self._path)] == self._path]
+
+    def _fading(self) -> Iterator[str]:
+        """How the gradient changes along parts that repeat, from the last back to the first."""
+        for box in (box for box in self.inside.boxes if len(box.items) >= FEWEST_TOLD):
+            if box.result not in box.items[-1].ops:
+                continue
+            within = box.items[-1].ops.index(box.result)
+            first, last = (_size(self.trace.ops[box.items[at].ops[within]]) for at in (0, -1))
+            if last:
+                share = (first or 0.0) / last
+                told = f"{brief(share)} of what it was" if share < 1 else f"{brief(share)} times what it was"
+                yield f"Back from {box.calls[-1]} to {box.calls[0]} the gradient becomes {told}."
+
+    def _dead(self, ops: list[Op]) -> Iterator[str]:
+        """What no signal passes: results that are zero throughout, and weights to which nothing comes back."""
+        silent = [_where(op) for op in ops if op.is_dead]
+        names = {name for op in ops for name in op.weights}
+        weights = [one for one in self.trace.weights if one.name in names or not self.part]
+        still = [one.name for one in weights if one.gradient is None or one.gradient.is_zero]
+        yield from [f"Dead: zero throughout at {_model_few(silent)}."] if silent else []
+        yield from [f"No gradient comes back to the weights {_model_few(still)}."] if still else []
+
+    def text(self, width: int = 80, *, colour: bool = False) -> str:
+        """The figures and the sentences as lines."""
+        drawn = [figure.text(width, colour) for figure in self.figures()]
+        said = [line for sentence in self.sentences() for line in wrap(sentence, width)]
+        return "\n\n".join([*drawn, "\n".join(said)])
+
+    def steps(self) -> tuple[WalkStep, ...]:
+        """The walk through the part that is open: values in order, then gradients in the reverse order."""
+        boxes = list(enumerate(self.inside.boxes))
+        forward = [WalkStep(at, "value", f"{self._name(box)}: {self._value_told(box)}") for at, box in boxes]
+        backward = [WalkStep(at, "slope", f"{self._name(box)}: {self._slope_told(box)}") for at, box in reversed(boxes)]
+        return (*forward, *backward)
+
+    def _value_told(self, box: Box) -> str:
+        op = self.trace.ops[box.result]
+        return f"{told_shape(op.shape)}{told_summary(op.value)}"
+
+    def _slope_told(self, box: Box) -> str:
+        """The gradient of a box; between single numbers also how each reader makes it."""
+        op = self.trace.ops[box.result]
+        if op.gradient is None:
+            return "no gradient comes back here"
+        chains = list(self._chains(box.result))
+        return f"gradient {told_summary(op.gradient)}" + "".join(f"\n{chain}" for chain in chains)
+
+    def _chains(self, at: int) -> Iterator[str]:
+        for reader in (op for op in self.trace.ops if op.locals):
+            for parent, local in zip(reader.parents, reader.locals, strict=False):
+                above = reader.gradient and reader.gradient.whole
+                if parent == at and local is not None and above:
+                    product = f"{brief(above[0])} × {brief(local)} = {brief(above[0] * local)}"
+                    yield f"through {reader.name}: from above × local derivative = {product}"
+
+    # --- files -------------------------------------------------------------------------------------------------------
+
+    def html(self) -> str:
+        """A page with a slider for every part; a box opens its part."""
+        shown = self._pages()
+        known = frozenset(shown)
+        return walking_page(self.title, [self.open(part)._section(known) for part in shown])
+
+    def _pages(self) -> list[str]:
+        """The parts that a page has room for: the one that is open first, then those inside it, level by level."""
+        found, room, at = [self.part], MOST_OPERATIONS, 0
+        while at < len(found) and room > 0:
+            boxes = inside(self.trace, found[at]).boxes
+            room -= min(len(boxes), MOST_CARDS)
+            found += [call for box in boxes for call in dict.fromkeys((*box.calls[:1], *box.calls[-1:]))]
+            at += 1
+        return found[:at]
+
+    def _section(self, known: frozenset[str]) -> WalkPart:
+        figures = self.figures()
+        drawn = self._picture(self.inside, known)
+        ways = [("the whole", ""), *((_short(call, ""), call) for call in self._path[:-1])]
+        last = [box.calls[-1] for box in self.inside.boxes if len(box.calls) > 1]
+        way = [*(ways if self.part else []), *((f"last: {_short(call, self.part)}", call) for call in last)]
+        steps = self.steps() if isinstance(drawn, Diagram) else ()
+        shown = [replace(drawn, title=""), *figures[1:]]
+        return WalkPart(self.part, self.part, self.sentences(), shown, steps, [one for one in way if one[1] in known])
+
+    def told_values(self, *, whole: bool) -> Mapping[str, Any]:
+        """The boxes that are seen, the weights, and up to 2,000 operations one by one, or all of them."""
+        seen = self.inside
+        ops = self._ops
+        return {
+            "kind": self.kind,
+            "title": self.title,
+            "part": self.part,
+            "result": self.result,
+            "boxes": [self._box_content(box) for box in seen.boxes],
+            "links": seen.joints,
+            "operations": ops if whole or len(ops) <= MOST_OPERATIONS else None,
+            "num_operations": len(ops),
+            "weights": self.trace.weights,
+            "sentences": self.sentences(),
+        }
+
+    def _box_content(self, box: Box) -> dict[str, Any]:
+        op = self.trace.ops[box.result]
+        told_of = {"value": op.value, "gradient": op.gradient, "shape": list(op.shape)}
+        return {"name": self._name(box), "parts": list(box.calls), "num_operations": len(box.ops), **told_of}
+
+
+def _size(op: Op) -> float | None:
+    return None if op.gradient is None or not math.isfinite(op.gradient.norm) else op.gradient.norm
+
+
+def _short(label: str, part: str) -> str:
+    return label.removeprefix(f"{part}.") if part else label
+
+
+def _where(op: Op) -> str:
+    return f"{op.path[-1]} {op.label or op.name}" if op.path else op.label or op.name
+
+
+def _model_few(names: list[str], most: int = 4) -> str:
+    distinct = list(dict.fromkeys(names))
+    more = f" and {len(distinct) - most:,} more" if len(distinct) > most else ""
+    return ", ".join(distinct[:most]) + more
+
+
+def _first_nan(ops: list[Op]) -> Iterator[str]:
+    """Where the first number that is none appears, on the way forward and on the way back."""
+    forward = next((op for op in ops if op.value.nans), None)
+    back = next((op for op in reversed(ops) if op.gradient is not None and op.gradient.nans), None)
+    if forward is not None:
+        yield f"First NaN: {forward.value.nans:,} of {forward.value.total:,} numbers at {_where(forward)}."
+    if back is not None:
+        yield f"First NaN on the way back: at {_where(back)}."
+    if forward is None and back is None:
+        yield "No NaN, forward or back."

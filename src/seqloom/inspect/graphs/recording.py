@@ -1,0 +1,344 @@
+"""What torch does, recorded while it does it: one forward pass, one backward pass, nothing of the model changed.
+
+Operations are those that the code calls (`linear`, `softmax`, `+`), heard by a `TorchFunctionMode`, which stands above
+autograd; hooks of modules say inside which call each happens, and hooks of tensors bring their gradients. So an
+operation is whatever has a result with a gradient: what only makes masks, shapes and numbers of symbols is passed over,
+and its result stands for what was handed in. Fused kernels stay as they are, as one operation. What changes in place is
+seen from the version that torch counts, whatever the function is called; a change of a view is one of its whole tensor.
+"""
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.overrides import TorchFunctionMode
+from torch.utils.hooks import RemovableHandle
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from seqloom.errors import DataError
+from seqloom.inspect.graphs.trace import GIVEN, INPUT, Op, TensorSummary, Trace, Weight, merged, summary
+
+# -----------------------------------------------------------------------------
+# One call of torch: the name of the function, the tensors in what it was given, and which of them it changed.
+# -----------------------------------------------------------------------------
+
+
+def version_of(tensor: Tensor) -> int:
+    """How often a tensor, or one that shares its memory, was changed in place."""
+    return 0 if tensor.is_inference() else tensor._version
+
+
+def _base(tensor: Tensor) -> Tensor:
+    return tensor if tensor._base is None else tensor._base
+
+
+def whole_of(changed: list[Tensor]) -> list[Tensor]:
+    """The tensors that were changed, or those that they are views of; each once."""
+    return list({id(base): base for base in map(_base, changed)}.values())
+
+
+def is_among(tensor: Tensor, tensors: Iterable[Tensor]) -> bool:
+    """Whether it is one of them, not only equal to one."""
+    return any(tensor is one for one in tensors)
+
+
+def called(function: Any) -> str:
+    """The name of a function as people write it: `add` for `Tensor.__radd__`, `mT` for the property."""
+    name: str = getattr(function, "__name__", "operation")
+    if name == "__get__":
+        owner = function.__self__  # a property, written in C or in Python
+        name = getattr(owner, "__name__", "") or getattr(getattr(owner, "fget", None), "__name__", "property")
+    if name.startswith("__") and name.endswith("__"):
+        name = name.strip("_")
+        return name[1:] if name in ("radd", "rsub", "rmul", "rdiv", "rpow", "rtruediv", "rmatmul") else name
+    return name
+
+
+def tensors_in(value: Any) -> Iterator[Tensor]:
+    """Every tensor inside tuples, lists and dictionaries."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, Mapping):
+        for inner in value.values():
+            yield from tensors_in(inner)
+    elif isinstance(value, tuple | list):
+        for inner in value:
+            yield from tensors_in(inner)
+
+
+def replaced(value: Any, others: Mapping[Tensor, Tensor]) -> Any:
+    """The same with other tensors in place of some."""
+    if isinstance(value, Tensor):
+        return others.get(value, value)
+    if isinstance(value, Mapping):
+        return {name: replaced(inner, others) for name, inner in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        kind: Any = type(value)
+        return kind(*(replaced(inner, others) for inner in value))
+    if isinstance(value, tuple | list):
+        return type(value)(replaced(inner, others) for inner in value)
+    return value
+
+
+MOST_OPERATIONS = 100_000
+TORCH = os.path.dirname(torch.__file__)  # noqa: PTH120 - compared with names of files as they are
+AGAIN = "#"  # between the name of a module and the number of its call, from the second on
+
+
+class GivenTensor(NamedTuple):
+    """What goes into the computation: a tensor by name."""
+
+    name: str
+    tensor: Tensor
+
+
+class Recorder(TorchFunctionMode):
+    """Everything that is computed inside the `with`, as operations."""
+
+    def __init__(self, root: nn.Module | None) -> None:
+        super().__init__()
+        self.ops = list[Op]()
+        self.gradients = dict[int, list[TensorSummary]]()
+        self.kinds = dict[str, str]()
+        self.strays = list[Tensor]()  # leaves that nobody announced
+        self._handles = list[RemovableHandle]()
+        self._made: Any = WeakTensorKeyDictionary()  # tensor -> its operation
+        self._versions: Any = WeakTensorKeyDictionary()  # tensor -> its version when that was noted
+        self._origins: Any = WeakTensorKeyDictionary()  # tensor without gradient -> the operations that it came from
+        self._functions = dict[Any, int]()  # autograd's node -> operation
+        self._path: tuple[str, ...] = ()
+        self._calls, self._strangers = Counter[str](), Counter[str]()  # of a module; of a class outside of the root
+        self._modules = dict[nn.Module, str]()
+        self.weights = dict[Tensor, str]()  # by identity: a tensor's hash is
+        self._root = root
+        if root is not None:
+            self._introduce(root, "")
+
+    # --- modules -----------------------------------------------------------------------------------------------------
+
+    def _introduce(self, module: nn.Module, prefix: str) -> None:
+        """Learn the names of a module, of all inside it, and of their weights."""
+        for path, inner in module.named_modules():
+            self._modules.setdefault(inner, ".".join(filter(None, (prefix, path))))
+        for path, weight in module.named_parameters():
+            self.weights.setdefault(weight, ".".join(filter(None, (prefix, path))))
+
+    @contextmanager
+    def hearing_modules(self) -> Iterator[None]:
+        """Inside the `with`, every call of a module is known."""
+        handles = [
+            register_module_forward_pre_hook(self._enter),
+            register_module_forward_hook(self._leave, always_call=True),
+        ]
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def release(self) -> None:
+        """Take back what was hung on tensors that live on."""
+        for handle in self._handles:
+            handle.remove()
+
+    def _enter(self, module: nn.Module, _arguments: Any) -> None:
+        if module is self._root:
+            return
+        if module not in self._modules:
+            kind = type(module).__name__
+            self._strangers[kind] += 1
+            self._introduce(module, kind if self._strangers[kind] == 1 else f"{kind} {self._strangers[kind]}")
+        name = self._modules[module]
+        self._calls[name] += 1
+        label = name if self._calls[name] == 1 else f"{name}{AGAIN}{self._calls[name]}"
+        self.kinds[label] = type(module).__name__
+        self._path = (*self._path, label)
+
+    def _leave(self, module: nn.Module, _arguments: Any, _result: Any) -> None:
+        if module is not self._root:
+            self._path = self._path[:-1]
+
+    # --- operations --------------------------------------------------------------------------------------------------
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """What the function returns; heard."""
+        given = kwargs or {}
+        inputs = list(tensors_in((args, given)))
+        before = [version_of(one) for one in inputs]
+        result = func(*args, **given)
+        changed = [one for one, version in zip(inputs, before, strict=True) if version_of(one) != version]
+        whole = whole_of(changed)
+        found = [*whole, *(tensor for tensor in tensors_in(result) if self._is_new(tensor, changed))]
+        slopes = [tensor for tensor in found if tensor.requires_grad and tensor.grad_fn is not None]
+        if slopes:
+            is_local = len(found) == 1 and not changed
+            again = (lambda clones: func(*replaced(args, clones), **replaced(given, clones))) if is_local else None
+            self._note(called(func), inputs, slopes, again, [*changed, *whole])
+        elif found:
+            origins = tuple(dict.fromkeys(at for one in inputs for at in self._origin(one)))
+            for tensor in found:
+                self._origins[tensor] = origins
+        return result
+
+    def _is_new(self, tensor: Tensor, changed: list[Tensor]) -> bool:
+        return all(tensor not in known for known in (self._made, self.weights)) and not is_among(tensor, changed)
+
+    def _keep(self, tensor: Tensor, at: int) -> None:
+        """Remember which operation a tensor is of, as it stands now."""
+        self._made[tensor] = at
+        self._versions[tensor] = version_of(tensor)
+        if tensor.grad_fn is not None:
+            self._functions[tensor.grad_fn] = at
+
+    def _origin(self, tensor: Tensor) -> tuple[int, ...]:
+        if tensor in self._made:
+            return (self._made[tensor],)
+        return cast(tuple[int, ...], self._origins.get(tensor, ()))
+
+    def hand_in(self, given: GivenTensor, name: str = INPUT) -> int:
+        """The operation that stands for a tensor which comes from outside."""
+        tensor = given.tensor
+        shape = tuple(tensor.shape)
+        at = self._add(Op(name, given.name, self._path, (), (), (), shape, "", summary([tensor])))
+        self._keep(tensor, at)
+        if tensor.requires_grad:
+            self._watch(tensor, at)
+        return at
+
+    def _add(self, op: Op) -> int:
+        if len(self.ops) == MOST_OPERATIONS:
+            raise DataError(f"more than {MOST_OPERATIONS:,} operations", fix="look at a shorter input or a part")
+        self.ops.append(op)
+        return len(self.ops) - 1
+
+    def _watch(self, tensor: Tensor, at: int) -> None:
+        """Hear the gradient of a tensor."""
+        kept = self.gradients.setdefault(at, [])
+        handle: RemovableHandle = cast(Any, tensor).register_hook(lambda gradient: kept.append(summary([gradient])))
+        if tensor.grad_fn is None:
+            self._handles.append(handle)  # a tensor that lives on
+
+    def _note(self, name: str, inputs: list[Tensor], found: list[Tensor], again: Any, changed: list[Tensor]) -> None:
+        inputs = [*inputs, *(one for one in changed if one in self._made)]  # also the whole of a view
+        weights = tuple(dict.fromkeys(self.weights[one] for one in inputs if one in self.weights))
+        sources = {one: self._maker(one, changed) for one in inputs if one.requires_grad and one not in self.weights}
+        parents = tuple(dict.fromkeys(sources.values() or (at for one in inputs for at in self._origin(one))))
+        slopes = self._locals(sources, found[0], again) if sources and again else ()
+        shape = tuple(found[0].shape)
+        value = summary(found)
+        is_dead = value.is_zero and bool(sources) and not any(self._was_zero(one, changed) for one in inputs)
+        at = self._add(Op(name, "", self._path, parents, slopes, weights, shape, _place(), value, is_dead))
+        for tensor in (*found, *changed):
+            self._keep(tensor, at)
+        for tensor in found:
+            self._watch(tensor, at)
+
+    def _maker(self, tensor: Tensor, changed: list[Tensor]) -> int:
+        """The operation that made an input; of one that was just changed in place, as it was before."""
+        was_changed = tensor in self._made and is_among(tensor, changed)
+        return cast(int, self._made[tensor]) if was_changed else self.operation_of(tensor)
+
+    def _was_zero(self, tensor: Tensor, changed: list[Tensor]) -> bool:
+        if tensor in self._made and is_among(tensor, changed):
+            return self.ops[cast(int, self._made[tensor])].value.is_zero
+        return tensor.is_floating_point() and not bool(tensor.any())
+
+    def operation_of(self, tensor: Tensor) -> int:
+        """The operation that made a tensor; one that was not heard is found by what autograd knows of it.
+
+        So is a tensor that has changed since, because another one that shares its memory was changed.
+        """
+        if tensor in self._made and (tensor.grad_fn is None or self._versions[tensor] == version_of(tensor)):
+            return cast(int, self._made[tensor])
+        if tensor.grad_fn is None:
+            self.strays.append(tensor)
+            return self.hand_in(GivenTensor(f"{GIVEN} {len(self.strays)}", tensor), GIVEN)
+        name = tensor.grad_fn.name().removesuffix("Backward").removesuffix("Backward0").strip("_")
+        parents, weights = self._behind(tensor.grad_fn)
+        shape = tuple(tensor.shape)
+        at = self._add(Op(name, "", self._path, parents, (), weights, shape, "", summary([tensor])))
+        self._keep(tensor, at)
+        self._watch(tensor, at)
+        return at
+
+    def _behind(self, function: Any) -> tuple[tuple[int, ...], tuple[str, ...]]:
+        """The operations and the weights that lie behind a node of autograd, past nodes that nobody heard of."""
+        parents, weights, todo, seen = dict[int, None](), dict[str, None](), [function], {function}
+        while todo:
+            for inner, _ in todo.pop().next_functions:
+                leaf = getattr(inner, "variable", None)
+                if inner in self._functions:
+                    parents[self._functions[inner]] = None
+                elif leaf is not None and leaf in self.weights:
+                    weights[self.weights[leaf]] = None
+                elif leaf is not None:
+                    parents[self.operation_of(leaf)] = None
+                elif inner is not None and inner not in seen:
+                    seen.add(inner)
+                    todo.append(inner)
+        return tuple(sorted(parents)), tuple(weights)
+
+    def _locals(self, sources: Mapping[Tensor, int], result: Tensor, again: Any) -> tuple[float | None, ...]:
+        """The derivative of a number by each number that it was made of: the operation alone, done once more.
+
+        A number that is one of several results has none: what its operation shows is all of them together.
+        """
+        if any(one.numel() != 1 for one in (*sources, result)) or len(set(sources.values())) < len(sources):
+            return ()
+        if any(self.ops[at].value.total != 1 for at in sources.values()):
+            return ()
+        clones = {one: one.detach().clone().requires_grad_() for one in sources}
+        with torch.enable_grad(), torch.random.fork_rng(devices=[]):
+            found = torch.autograd.grad(again(clones).sum(), list(clones.values()), allow_unused=True)
+        return tuple(None if slope is None else float(slope) for slope in found)
+
+
+def recorded(function: Callable[[], Tensor], given: Sequence[GivenTensor], root: nn.Module | None) -> Trace:
+    """The trace of a function that gives one number, and of the way back from it."""
+    recorder = Recorder(root)
+    try:
+        for one in given:
+            recorder.hand_in(one)
+        with torch.enable_grad(), recorder.hearing_modules(), recorder:
+            number = function()
+        return _back(recorder, number, given)
+    finally:
+        recorder.release()
+
+
+def _back(recorder: Recorder, number: Tensor, given: Sequence[GivenTensor]) -> Trace:
+    if not number.requires_grad:
+        raise DataError(
+            "the number does not depend on anything that a gradient could come back to",
+            fix="give inputs of floats, or a model with weights that are trained",
+        )
+    target = recorder.operation_of(number)
+    used = {weight: name for weight, name in recorder.weights.items() if weight.requires_grad}
+    leaves = [*used, *(one.tensor for one in given if one.tensor.requires_grad), *recorder.strays]
+    found = torch.autograd.grad(number, leaves, allow_unused=True)
+    heard = recorder.gradients
+    ops = tuple(
+        op._replace(gradient=merged(heard[at]) if heard.get(at) else None) for at, op in enumerate(recorder.ops)
+    )
+    weights = tuple(
+        Weight(name, tuple(weight.shape), summary([weight]), None if slope is None else summary([slope]))
+        for (weight, name), slope in zip(used.items(), found, strict=False)
+    )
+    return Trace(ops, weights, recorder.kinds, target, float(number.detach().reshape(())))
+
+
+def _place() -> str:
+    """The file and line that called the operation: the nearest one that is neither torch's nor this file."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if file != __file__ and not file.startswith(TORCH):
+            return f"{os.path.basename(file)}:{frame.f_lineno}"  # noqa: PTH119 - thousands of times
+        frame = frame.f_back
+    return ""

@@ -1,0 +1,348 @@
+"""The health of every layer: how large its values are, what gradient arrives, and which of its units do nothing.
+
+One row for each place of a model that can be listened to, instead of a chart for each tensor: a layer that is a
+hundred times larger or smaller than the others stands out by its colour. What is compared is the decimal logarithm of
+the ratio to the median of all layers; what is shown beside it are shares.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from seqloom.data.problems import counted
+from seqloom.errors import DataError
+from seqloom.inspect.flow import still
+from seqloom.inspect.layers import short_name
+from seqloom.inspect.readings import scores
+from seqloom.inspect.subject import Reading, Subject
+from seqloom.inspect.view import View
+from seqloom.nn.ops.recurrence import Gates
+from seqloom.nn.taps import listening, taps
+from seqloom.nn.types import Batch
+from seqloom.report.figures.bars import Bars
+from seqloom.report.figures.figure import Figure
+from seqloom.report.figures.heatmap import HeatMap
+from seqloom.report.figures.matrix import Matrix
+from seqloom.tasks.task import Task
+
+# -----------------------------------------------------------------------------
+# Units that do nothing any more: dead ones are zero whatever comes, saturated ones stand at an end of their range.
+#
+# dead        max(0, z) with z < 0 for every element: no gradient ever comes back to it
+# saturated   tanh(z) near -1 or 1, s(z) near 0 or 1 for nearly every element: what comes back is nearly nothing
+# -----------------------------------------------------------------------------
+
+END = 0.02  # so near to the end of its range a unit gives back a twenty-fifth of the gradient
+NEARLY_ALWAYS = 0.95  # of the elements
+LISTENED = (".hidden", ".maps", ".gates")
+MAPS_OF_PICTURES = ".maps."  # and the number of the layer: [B,filters,Y,X]
+
+
+class UnitHealth(NamedTuple):
+    """The units at one tap, or behind one gate: how many, and which share of them does nothing."""
+
+    name: str
+    width: int
+    elements: int  # that were looked at
+    dead: float
+    saturated: float
+
+
+class UnitPart(NamedTuple):
+    """What is heard at one tap, or of one gate."""
+
+    name: str
+    is_gate: bool  # a gate at 0 is at an end of its range too
+
+
+def units(task: Task, model: nn.Module, batches: Iterable[Batch[Any, Any]]) -> tuple[UnitHealth, ...]:
+    """The units of a model as they are over these batches."""
+
+    def run() -> None:
+        for batch in batches:
+            task.loss(model, batch, None)
+
+    return units_while(model, run)
+
+
+def units_while(model: nn.Module, run: Callable[[], object]) -> tuple[UnitHealth, ...]:
+    """The same as they are while `run` calls the model."""
+    seen: dict[UnitPart, list[Tensor]] = {}
+
+    def hear(name: str, value: Any) -> None:
+        if listened(name):
+            for part, values in parts_of(name, value):
+                seen.setdefault(part, []).append(values)
+
+    if taps(model):
+        with torch.no_grad(), still(model), listening(model, "*", hear):
+            run()
+    return tuple(measured_units(part, torch.cat(values)) for part, values in seen.items())
+
+
+def listened(name: str) -> bool:
+    """Whether a tap tells of units with a nonlinearity."""
+    return name.endswith(LISTENED) or MAPS_OF_PICTURES in name
+
+
+def parts_of(name: str, value: Any) -> list[tuple[UnitPart, Tensor]]:
+    """What a tap tells, [N,units]: each gate by itself, or the one value that passes."""
+    if isinstance(value, Gates):
+        return [
+            (UnitPart(f"{name}.{gate}", True), _flat(value.values[:, :, at])) for at, gate in enumerate(value.names)
+        ]
+    return [(UnitPart(name, False), _flat(value.movedim(1, -1) if MAPS_OF_PICTURES in name else value))]
+
+
+def _flat(values: Tensor) -> Tensor:
+    return values.detach().flatten(0, -2).float().cpu()
+
+
+def measured_units(part: UnitPart, values: Tensor) -> UnitHealth:
+    """The shares among units [N,units]; rows of zeros are padding."""
+    values = values[values.abs().sum(dim=1) > 0] if bool(values.any()) else values
+    dead = (values == 0).all(dim=0)
+    ends = values.abs() >= 1 - END
+    if part.is_gate and float(values.min()) >= 0:
+        ends |= values <= END
+    within = float(values.abs().max()) <= 1  # what has no bounds has no ends
+    saturated = (ends.float().mean(dim=0) >= NEARLY_ALWAYS) & within
+    return UnitHealth(
+        part.name, values.shape[1], len(values), float(dead.float().mean()), float(saturated.float().mean())
+    )
+
+
+ELEMENTS = 16_384  # of a layer that are kept: quantiles need them all
+MOST_ROWS = 64  # of a table with numbers
+MOST_BARS = 40
+IDLE = 0.5  # of the units of a layer: worth a sentence
+FAR = 2.0  # decimal orders from the median: worth a sentence
+QUANTILES = (0.05, 0.5, 0.95)
+
+
+class LayerHealth(NamedTuple):
+    """One place in a model over some readings."""
+
+    name: str
+    width: int
+    elements: int
+    mean: float
+    spread: float  # the standard deviation
+    quantiles: tuple[float, ...]  # 5 %, 50 %, 95 %
+    zeros: float  # the share of values that are zero
+    dead: float  # the share of units that always are
+    saturated: float  # the share of units that stand at an end of their range
+    gradient: float | None  # the norm of the gradient of the answers there, a mean over readings; None of gates
+
+
+class WeightHealth(NamedTuple):
+    """The weights of one part of a model."""
+
+    name: str
+    norm: float
+    gradient: float
+
+    @property
+    def ratio(self) -> float:
+        """The gradient as a share of the weights."""
+        return self.gradient / max(self.norm, 1e-30)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HealthView(View):
+    """Values and gradients of every layer, and the weights behind them."""
+
+    kind: ClassVar[str] = "health"
+    readings: int
+    layers: tuple[LayerHealth, ...]
+    weights: tuple[WeightHealth, ...]
+
+    def figures(self) -> tuple[Figure, ...]:
+        names = [short_name(layer.name).replace(" gates", "") for layer in self.layers]
+        sizes = [
+            [_orders(layer.spread, self._spread), _orders(layer.gradient, self._gradient)] for layer in self.layers
+        ]
+        shares: list[list[float | None]] = [[layer.zeros, layer.dead, layer.saturated] for layer in self.layers]
+        ratios = Bars(
+            title="Gradients of the weights",
+            caption="The norm of the gradient as a share of the norm of the weights.",
+            labels=[weight.name for weight in self.weights[:MOST_BARS]],
+            values=[weight.ratio for weight in self.weights[:MOST_BARS]],
+            x_label="gradient / weight",
+        )
+        if not self.layers:
+            return (ratios,)
+        noted = "Decimal orders from the median of the layers: 1 is ten times as large. Gates have no gradient."
+        return (
+            _table("How large, beside the other layers", noted, names, ("values", "gradient"), sizes, None),
+            _table("Units that do nothing", "Shares.", names, ("zero", "dead", "saturated"), shares, (0.0, 1.0)),
+            ratios,
+        )
+
+    @property
+    def _spread(self) -> float:
+        return _median([layer.spread for layer in self.layers])
+
+    @property
+    def _gradient(self) -> float:
+        return _median([layer.gradient for layer in self.layers if layer.gradient is not None])
+
+    def _sentences(self) -> tuple[str, ...]:
+        said = []
+        for layer in self.layers:
+            for share, what in ((layer.dead, "are dead"), (layer.saturated, "are saturated")):
+                if share >= IDLE:
+                    said.append(f"{share:.0%} of the units of {layer.name} {what}.")
+            for value, median, what in (
+                (layer.spread, self._spread, "Its values are"),
+                (layer.gradient, self._gradient, "What arrives there is"),
+            ):
+                orders = _orders(value, median)
+                if orders is not None and abs(orders) >= FAR:
+                    said.append(f"{layer.name}: {what.lower()} {10**orders:.2g} times those of the median layer.")
+        return tuple(said) or (f"No layer stands out over {counted(self.readings, 'reading')}.",)
+
+
+def health(subject: Subject, readings: Sequence[Reading]) -> HealthView:
+    """The state of every layer over some readings; the gradient is that of what the model says, row by row."""
+    if not readings:
+        raise DataError("the health of layers is measured over readings, and none was given", fix="give some")
+    watch = _HealthWatch(subject)
+    for reading in readings:
+        watch.read(reading)
+    return HealthView(
+        title="The health of every layer",
+        readings=len(readings),
+        layers=tuple(watch.layers()),
+        weights=tuple(watch.weights()),
+    )
+
+
+class _HealthWatch:
+    """What is heard of a model, reading by reading."""
+
+    def __init__(self, subject: Subject) -> None:
+        self.subject, self.readings = subject, 0
+        self.names = [name for name in taps(subject.model) if listened(name) or name.endswith(".output")]
+        self.values: dict[UnitPart, list[Tensor]] = {}
+        self.kept: dict[UnitPart, int] = {}
+        self.slopes: dict[str, float] = {}
+        self.groups = _groups(subject.model)
+        self.weight_slopes = dict.fromkeys(self.groups, 0.0)
+
+    def read(self, reading: Reading) -> None:
+        """Let the model read, and take the gradient of what it says."""
+        passed: dict[str, list[Tensor]] = {}
+
+        def hear(name: str, value: Any) -> Tensor | None:
+            for part, numbers in parts_of(name, value):
+                self._keep(part, numbers)
+            if isinstance(value, Gates):
+                return None
+            awake: Tensor = value if value.requires_grad else value.detach().requires_grad_()
+            passed.setdefault(name, []).append(awake)
+            return awake
+
+        model = self.subject.model
+        with torch.enable_grad(), still(model), ExitStack() as stack:
+            for name in self.names:
+                stack.enter_context(listening(model, name, hear))
+            said = scores(self.subject, reading.inputs).amax(dim=-1).sum()
+        self.readings += 1
+        self._send_back(said, passed)
+
+    def _keep(self, part: UnitPart, numbers: Tensor) -> None:
+        room = ELEMENTS - self.kept.get(part, 0)
+        if room > 0:
+            self.values.setdefault(part, []).append(numbers[:room])
+            self.kept[part] = self.kept.get(part, 0) + len(numbers[:room])
+
+    def _send_back(self, said: Tensor, passed: dict[str, list[Tensor]]) -> None:
+        places = [(name, value) for name, values in passed.items() for value in values]
+        weights = [(name, weight) for name, group in self.groups.items() for weight in group if weight.requires_grad]
+        wanted = [value for _, value in (*places, *weights)]
+        if not wanted or not said.requires_grad:
+            return
+        slopes = torch.autograd.grad(said, wanted, allow_unused=True)
+        squares: dict[str, float] = {}
+        for (name, _), slope in zip((*places, *weights), slopes, strict=True):
+            squares[name] = squares.get(name, 0.0) + (0.0 if slope is None else float(slope.double().square().sum()))
+        for name, square in squares.items():
+            sums = self.weight_slopes if name in self.groups else self.slopes
+            sums[name] = sums.get(name, 0.0) + math.sqrt(square)
+
+    def layers(self) -> list[LayerHealth]:
+        """Every place, in the order of the model."""
+        found = []
+        for part, values in self.values.items():
+            numbers = torch.cat(values)
+            units = measured_units(part, numbers)
+            flat = numbers.double().numpy().ravel()
+            slope = None if part.is_gate else self.slopes.get(part.name, 0.0) / self.readings
+            low_to_high = tuple(float(value) for value in np.quantile(flat, QUANTILES))
+            found.append(
+                LayerHealth(
+                    part.name,
+                    units.width,
+                    len(numbers),
+                    float(flat.mean()),
+                    float(flat.std()),
+                    low_to_high,
+                    float((flat == 0).mean()),
+                    units.dead,
+                    units.saturated,
+                    slope,
+                )
+            )
+        return found
+
+    def weights(self) -> list[WeightHealth]:
+        """Every part of the model that has weights."""
+        return [
+            WeightHealth(name, _norm(group), self.weight_slopes[name] / self.readings)
+            for name, group in self.groups.items()
+        ]
+
+
+def _groups(model: nn.Module) -> dict[str, list[Tensor]]:
+    """The weights of each layer, and of what stands outside of layers by its first names."""
+    found: dict[str, list[Tensor]] = {}
+    for name, weight in model.named_parameters():
+        parts = name.split(".")
+        found.setdefault(".".join(parts[:3] if "layers" in parts else parts[:2]), []).append(weight)
+    return found
+
+
+def _norm(weights: Sequence[Tensor]) -> float:
+    return math.sqrt(sum(float(weight.detach().double().square().sum()) for weight in weights))
+
+
+def _median(values: Sequence[float]) -> float:
+    """The median, of two in the middle their geometric mean: what is compared are orders."""
+    known = [math.log(value) for value in values if value > 0]
+    return math.exp(float(np.median(known))) if known else 0.0
+
+
+def _orders(value: float | None, median: float) -> float | None:
+    return math.log10(value / median) if value and median else None
+
+
+def _table(
+    title: str,
+    caption: str,
+    names: Sequence[str],
+    columns: Sequence[str],
+    values: Sequence[Sequence[float | None]],
+    span: tuple[float, float] | None,
+) -> Figure:
+    """A row for each layer: with its numbers, or as colours alone where there are many."""
+    if len(names) <= MOST_ROWS:
+        return Matrix(title=title, caption=caption, values=values, rows=names, columns=columns, span=span)
+    across = f"{caption} Columns: {', '.join(columns)}."
+    return HeatMap(title=title, caption=across, values=values, y_label="layer", value_label="", span=span)

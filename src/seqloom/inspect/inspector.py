@@ -1,0 +1,279 @@
+"""One input of one model, with every view of it as a method.
+
+    inspection = seqloom.load("runs/trec").inspect("Who wrote Hamlet ?")
+    inspection.views()                  what this model has to show
+    inspection.attention(layer=0)       a result that shows and saves itself
+    inspection.missing()                what it has not, and why
+
+The methods are one table: a function, the question that it answers, and what a model needs for it. Functions about
+data are given this input and those that it is looked at among.
+"""
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
+from inspect import signature
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+
+from torch import Tensor
+
+from seqloom.data.problems import counted
+from seqloom.errors import ConfigError, did_you_mean
+from seqloom.inspect import requirements, what_if
+from seqloom.inspect.alignment import alignment
+from seqloom.inspect.attention import attention
+from seqloom.inspect.attribution.agreement import attributions_compared
+from seqloom.inspect.attribution.attribution import attribution
+from seqloom.inspect.attribution.ngrams import ngram_contributions
+from seqloom.inspect.attribution.pairs import similarity_pairs
+from seqloom.inspect.attribution.table import attribution_table
+from seqloom.inspect.badge import Beliefs, shown
+from seqloom.inspect.beam_tree import beam_tree
+from seqloom.inspect.faithfulness.report import faithfulness
+from seqloom.inspect.filters import filters, fired
+from seqloom.inspect.gates import gates
+from seqloom.inspect.gradients import gradients
+from seqloom.inspect.graphs.builder import answer_graph
+from seqloom.inspect.head_view import head_view
+from seqloom.inspect.heads import heads
+from seqloom.inspect.health import health
+from seqloom.inspect.lattice import lattice
+from seqloom.inspect.lens import lens, lens_places
+from seqloom.inspect.neighbors import neighbours
+from seqloom.inspect.next_tokens import next_symbols
+from seqloom.inspect.options import checked
+from seqloom.inspect.picture_filters import activation_maps, picture_filters
+from seqloom.inspect.positions import positions
+from seqloom.inspect.probes import probe
+from seqloom.inspect.progress import work
+from seqloom.inspect.query_key import query_key
+from seqloom.inspect.readings import cut_said, read
+from seqloom.inspect.segmentation import cutting
+from seqloom.inspect.states import states
+from seqloom.inspect.subject import Reading, Subject
+from seqloom.inspect.substitution import edited
+from seqloom.inspect.view import View, notebook
+from seqloom.report.figures.markup import tag
+
+P = ParamSpec("P")
+V = TypeVar("V", bound=View)
+Given = TypeVar("Given", Reading, list[Reading])
+
+
+class ViewMethod(partial[Any]):
+    """A function of which the first arguments are known; options that it lacks or does not take are told by name."""
+
+    __name__: str
+    noted: Callable[[View], tuple[str, ...]]  # what the inspection has to say about a view
+
+    def __call__(self, /, *given: Any, **options: Any) -> Any:
+        """What the function gives; ConfigError for options that are not its own, or not of their kind."""
+        known = signature(self).parameters
+        for name in options:
+            if name not in known:
+                raise ConfigError(f"the view {self.__name__} takes no '{name}'", fix=f"it takes {', '.join(known)}")
+        try:
+            bound = signature(self).bind_partial(*given, **options).arguments
+        except TypeError as error:
+            raise ConfigError(f"the view {self.__name__}: {error}", fix="give each option by its name") from None
+        for name, one in known.items():
+            if one.default is one.empty and name not in bound:
+                said = (self.__doc__ or "").partition("\n")[0].rstrip(".")
+                raise ConfigError(f"the view {self.__name__} needs '{name}'", fix=f"give {name}=...; it shows: {said}")
+        asked = checked(self.__name__, self.func, bound)
+        with work("views", 1) as moved:
+            view: View = super().__call__(**asked)
+            moved(1)
+        return replace(view, notes=(*view.notes, *self.noted(view)))
+
+
+class ViewCall(Generic[Given, P, V]):
+    """A view as a method: the function without what the inspection knows."""
+
+    name: str
+
+    def __init__(
+        self,
+        function: Callable[Concatenate[Subject, Given, P], V],
+        question: str,
+        needs: requirements.Question = requirements.anything,
+    ) -> None:
+        self.function: Callable[Concatenate[Subject, Given, P], V] = function
+        self.question, self.needs = question, needs
+
+    def __set_name__(self, _owner: type, name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, inspection: None, owner: type) -> "ViewCall[Given, P, V]": ...
+
+    @overload
+    def __get__(self, inspection: "Inspection", owner: type) -> Callable[P, V]: ...
+
+    def __get__(self, inspection: "Inspection | None", owner: type) -> "ViewCall[Given, P, V] | Callable[P, V]":
+        if inspection is None:
+            return self
+        bound: Any = ViewMethod(self.function, inspection.subject, self.given(inspection))
+        bound.__doc__, bound.__name__ = self.function.__doc__, self.name  # what a notebook shows beside the signature
+        bound.noted = partial(inspection.noted, self.name)
+        found: Callable[P, V] = bound
+        return found
+
+    def given(self, inspection: "Inspection") -> Given:
+        """What of the inspection the function is about."""
+        raise NotImplementedError
+
+    def cut(self, inspection: "Inspection") -> tuple[str, ...]:
+        """That some of it was cut, in a sentence."""
+        raise NotImplementedError
+
+
+class OfOne(ViewCall[Reading, P, V]):
+    """A view of the input alone."""
+
+    def given(self, inspection: "Inspection") -> Reading:
+        """The input."""
+        return inspection.reading
+
+    def cut(self, inspection: "Inspection") -> tuple[str, ...]:
+        """That the input was cut."""
+        return inspection.cut
+
+
+class OfAll(ViewCall[list[Reading], P, V]):
+    """A view of data: of the input, and of those that it is looked at among."""
+
+    def given(self, inspection: "Inspection") -> list[Reading]:
+        """All of them, the input first."""
+        return [inspection.reading, *inspection.among]
+
+    def cut(self, inspection: "Inspection") -> tuple[str, ...]:
+        """How many of them were cut."""
+        return inspection.all_cut
+
+
+class Inspection:
+    """One input of a model, and every view of it: `views()` says which there are."""
+
+    def __init__(self, subject: Subject, given: Any, *, target: str | None = None, among: Iterable[Any] = ()) -> None:
+        self.subject = subject
+        self.reading = read(subject, given, target=target)
+        self.among = _read_all(subject, list(among))
+        self._beliefs = Beliefs(subject.model)
+
+    attention = OfOne(attention, "which tokens each token reads, and how much", requirements.attention)
+    heads = OfAll(
+        heads, "what kind of head each one is: previous token, first token, same word", requirements.attention
+    )
+    head_view = OfOne(head_view, "where each head looks from a token, as lines", requirements.attention)
+    query_key = OfOne(query_key, "why a weight is high: query times key, dimension by dimension", requirements.keys)
+    alignment = OfOne(alignment, "which source words each target word was said from", requirements.alignment)
+    gates = OfOne(gates, "what an LSTM or GRU remembers, writes and shows at each token", requirements.gates)
+    states = OfOne(states, "the path of the hidden state through the input", requirements.states)
+    probe = OfAll(probe, "which unit tracks a property, such as depth or position", requirements.states)
+    gradients = OfOne(gradients, "how far back the error signal reaches, and where it dies", requirements.an_answer)
+    health = OfAll(health, "activations, gradient norms, dead and saturated units of each layer")
+    filters = OfAll(filters, "the n-grams of the data that fire each filter most", requirements.filters)
+    fired = OfOne(fired, "which filters fired here, and what they gave to the answer", requirements.fired_filters)
+    activation_maps = OfOne(activation_maps, "where in a picture each filter fires", requirements.picture_filters)
+    picture_filters = OfAll(picture_filters, "the patches that fire each filter most", requirements.picture_filters)
+    positions = OfOne(positions, "what the model knows about position, and how far it was trained", positions)
+    attribution = OfOne(attribution, "which tokens moved the answer", requirements.an_answer)
+    attributions = OfOne(
+        attributions_compared, "the same by several methods, and how far they agree", requirements.an_answer
+    )
+    attribution_table = OfOne(attribution_table, "which tokens moved each answer", requirements.answers_by_element)
+    similarity_pairs = OfOne(similarity_pairs, "which pairs of tokens make two texts alike", requirements.two_texts)
+    ngrams = OfOne(ngram_contributions, "what each n-gram gives to the answer, exactly", requirements.ngrams)
+    faithfulness = OfAll(faithfulness, "how far attention, or an attribution, may be believed", requirements.believable)
+    neighbours = OfAll(neighbours, "the words nearest to a word in its context", requirements.contexts)
+    next_symbols = OfOne(next_symbols, "what comes next, and what sampling makes of it", requirements.next_symbols)
+    lens = OfOne(lens, "what would be said if the model stopped after each layer", lens_places)
+    beam_tree = OfOne(beam_tree, "what a beam search tried, kept and gave up", requirements.next_symbols)
+    lattice = OfOne(lattice, "why these tags: scores, moves, best paths and how sure", requirements.tags)
+    cutting = OfOne(cutting, "how the text was cut into symbols", cutting)
+    swap = OfOne(what_if.swap, "what changes when one word is another", requirements.words)
+    ablate = OfOne(what_if.ablate, "what changes when a head finds nothing", requirements.keys)
+    clamp = OfOne(what_if.clamp, "what changes when a unit or gate stands still", requirements.recurrence)
+    patch = OfOne(what_if.patch, "what changes with a vector of another input", requirements.states)
+    edits = OfOne(edited, "what changes while any edit lasts")
+    graph = OfOne(answer_graph, "every operation, with its value and its gradient", requirements.an_answer)
+
+    def views(self) -> dict[str, str]:
+        """The views that this model has of this input, each with the question that it answers."""
+        return {look.name: look.question for look in LOOKS.values() if self._reason(look) is None}
+
+    def missing(self) -> dict[str, str]:
+        """The views that it has not, each with the reason."""
+        return {look.name: reason for look in LOOKS.values() if (reason := self._reason(look)) is not None}
+
+    def view(self, name: str, /, **options: Any) -> View:
+        """The view of this name: what a method of that name gives."""
+        if name not in LOOKS:
+            raise ConfigError(f"there is no view '{name}'", fix=did_you_mean(name, LOOKS))
+        found: View = getattr(self, name)(**options)
+        return found
+
+    def _reason(self, look: ViewCall[Any, Any, Any]) -> str | None:
+        return requirements.reason(look.needs, self.subject, self.reading)
+
+    @cached_property
+    def cut(self) -> tuple[str, ...]:
+        """That the input was cut, in a sentence; none where the model reads all of it."""
+        return cut_said(self.subject, [self.reading])
+
+    @cached_property
+    def all_cut(self) -> tuple[str, ...]:
+        """How many of the inputs were cut, found out once: all of them are tokenised for it."""
+        return cut_said(self.subject, [self.reading, *self.among])
+
+    def noted(self, name: str, view: View) -> tuple[str, ...]:
+        """What is to be known about a view: that its inputs were cut, and how far a picture may be believed.
+
+        A picture of attention, or an attribution, says what `faithfulness` found if it was asked before: so the same
+        call says more after a report than before it.
+        """
+        self._beliefs.learn(view)
+        missing = self._reason(LOOKS["faithfulness"])
+        badges = (said for picture in shown(name, view) for said in self._beliefs.badge(picture, missing))
+        return (*LOOKS[name].cut(self), *dict.fromkeys(badges))
+
+    def text(self) -> str:
+        """What is looked into, and what there is to see, as lines."""
+        width = max(map(len, LOOKS))
+        lines = [f"  {name:<{width}}  {question}" for name, question in self.views().items()]
+        return "\n".join([self.told(), "", *lines])
+
+    def show(self) -> None:
+        """Nothing; the overview is shown, in a notebook or on standard output."""
+        if (display := notebook()) is not None:
+            display(self)
+        else:
+            sys.stdout.write(self.text() + "\n")
+
+    def __repr__(self) -> str:
+        return f"Inspection({self.told()})"
+
+    def told(self) -> str:
+        """What is looked into, in few words."""
+        sides = ", ".join(f"{side.name} of {counted(len(side.tokens), 'token')}" for side in self.reading.sides)
+        return f"{self.subject.task.name}: {'a picture' if isinstance(self.reading.inputs, Tensor) else sides}"
+
+    def _repr_html_(self) -> str:
+        rows = (tag("tr", tag("td", tag("code", name)), tag("td", asks)) for name, asks in self.views().items())
+        return tag("p", self.told()) + tag("table", *rows)
+
+
+def _read_all(subject: Subject, given: Sequence[Any]) -> list[Reading]:
+    found = list[Reading]()
+    with work("inputs", len(given)) as moved:
+        for one in given:
+            found.append(read(subject, one))
+            moved(1)
+    return found
+
+
+LOOKS: dict[str, ViewCall[Any, Any, Any]] = {
+    name: look for name, look in vars(Inspection).items() if isinstance(look, ViewCall)
+}

@@ -1,0 +1,400 @@
+"""Why this sequence of tags: what each word scores for each tag, what moves between tags score, and the best two paths.
+
+    S(y) = start[y_1] + sum_t emission[t, y_t] + sum_t between[y_{t-1}, y_t] + end[y_T]     see seqloom.nn.ops.crf
+
+The marginal of a tag at a word is the share of all paths that go through it. A head without a chain has emissions
+alone: its marginals are their softmax, and the scheme of the tags still says which paths are lawful. An entity's
+confidence is the probability of the whole span, exactly so long and no longer.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from seqloom.data.problems import counted
+from seqloom.data.tags import Span as TagSpan
+from seqloom.data.tags import spans
+from seqloom.errors import ConfigError, DataError, did_you_mean
+from seqloom.inspect.curves import blocks_of
+from seqloom.inspect.flow import still
+from seqloom.inspect.subject import Reading, Subject
+from seqloom.inspect.view import MEDIUM, SMALL, View
+from seqloom.nn.heads import CrfHead
+from seqloom.nn.ops import crf
+from seqloom.report.figures.bars import Bars
+from seqloom.report.figures.figure import Figure
+from seqloom.report.figures.heatmap import HeatMap
+from seqloom.report.figures.line import Line, Series
+from seqloom.report.figures.matrix import MOST_CELLS, Matrix
+from seqloom.report.figures.network import Edge, Network, Node
+from seqloom.tasks.tag import Tag
+from seqloom.tasks.windows import features, window_size
+
+# -----------------------------------------------------------------------------
+# The best paths through the lattice of a tagger, and how sure the model is of a span.
+#
+# best paths   b_t[j, k] is the k-th best score of a path that ends in tag j at t: the best of all b_{t-1}[i, k'] +
+#              between[i, j], of which `count` are kept for each tag. With one it is Viterbi's recursion.
+# spans        P(tags y_s..y_e, and no tag at e + 1 that would go on) = Z of the paths that do so / Z of all paths
+# -----------------------------------------------------------------------------
+
+EXCLUDED = -1e30  # a score that no path can make up for, and whose exponential is zero
+
+
+class LatticePath(NamedTuple):
+    """A sequence of tags and what it scores."""
+
+    tags: tuple[int, ...]
+    score: float
+
+
+@torch.no_grad()
+def best_paths(scores: Tensor, moves: crf.Transitions, count: int) -> tuple[LatticePath, ...]:
+    """The `count` best legal paths through scores [T,K], the best first; fewer where there are no more."""
+    start, between, end = moves.filled(-torch.inf, scores.dtype)
+    best = (start + scores[0])[:, None]  # [K,k]
+    origins = []
+    for element in scores[1:]:
+        arriving = (best[:, :, None] + between[:, None, :]).flatten(0, 1)  # [K*k,K]
+        top, origin = arriving.topk(min(count, len(arriving)), dim=0)
+        origins.append((origin, best.shape[1]))
+        best = element[:, None] + top.T
+    ended = (best + end[:, None]).flatten()
+    values, places = ended.topk(min(count, len(ended)))
+    width = best.shape[1]
+    found = zip(values.tolist(), places.tolist(), strict=True)
+    return tuple(LatticePath(_back(origins, place, width), value) for value, place in found if value > -torch.inf)
+
+
+def _back(origins: list[tuple[Tensor, int]], place: int, width: int) -> tuple[int, ...]:
+    """The tags on the way to a place among tags x ranks, followed back."""
+    path = [place // width]
+    for origin, before in reversed(origins):
+        came = int(origin[place % width, place // width])
+        path.append(came // before)
+        place, width = came, before
+    return tuple(reversed(path))
+
+
+class SpanScore(NamedTuple):
+    """Elements start..stop with their tags, and the tags that would make the span longer."""
+
+    start: int
+    stop: int
+    tags: tuple[int, ...]
+    longer: tuple[int, ...]
+
+
+@torch.no_grad()
+def span_probabilities(scores: Tensor, moves: crf.Transitions, spans: Sequence[SpanScore]) -> list[float]:
+    """How likely each span is, exactly so, among all paths through scores [T,K].
+
+    What all paths to an element and all paths from it score is summed up once, whatever the number of spans.
+    """
+    wide = scores.double()  # sums over thousands of elements, of which a difference is taken
+    between = moves.filled(EXCLUDED, wide.dtype)
+    before, behind = _sums(wide, between)
+    every = torch.logsumexp(before[-1] + between[2], dim=0)
+    found = [_inside(wide, between[1], before, behind, span) - every for span in spans]
+    return [min(1.0, math.exp(float(one))) for one in found]
+
+
+def _sums(scores: Tensor, moves: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    """[T,K] log of the sum over all paths that end in a tag, itself counted; [T,K] over all that go on behind it."""
+    start, between, end = moves
+    before, behind = [start + scores[0]], [end]
+    for element in scores[1:]:
+        before.append(element + torch.logsumexp(before[-1][:, None] + between, dim=0))
+    for element in scores[1:].flip(0):
+        behind.append(torch.logsumexp(between + (element + behind[-1]), dim=1))
+    return torch.stack(before), torch.stack(behind[::-1])
+
+
+def _inside(scores: Tensor, between: Tensor, before: Tensor, behind: Tensor, span: SpanScore) -> Tensor:
+    """log of the sum over all paths that have the span and do not go on with it."""
+    tags = torch.tensor(span.tags, device=scores.device)
+    places = torch.arange(span.start + 1, span.stop, device=scores.device)
+    way = before[span.start, tags[0]] + (between[tags[:-1], tags[1:]] + scores[places, tags[1:]]).sum()
+    if span.stop == len(scores):
+        return way + behind[-1, tags[-1]]
+    following = between[tags[-1]] + scores[span.stop] + behind[span.stop]
+    following[list(span.longer)] = EXCLUDED
+    return way + torch.logsumexp(following, dim=0)
+
+
+DRAWN_WORDS, DRAWN_TAGS = 16, 12  # of a lattice with lines
+LISTED = 40  # entities, or doubtful words, in a picture
+LEAST_MASS = 0.005  # of a node that is drawn though no path goes through it
+GROUPS = ("the best path", "the second best", "gold")
+POINTS = 200
+
+
+class Entity(NamedTuple):
+    """A span that the best path marks."""
+
+    start: int  # words start..stop
+    stop: int
+    label: str
+    text: str
+    confidence: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class LatticeView(View):
+    """The lattice of one sentence."""
+
+    kind: ClassVar[str] = "lattice"
+    words: tuple[str, ...]
+    tags: tuple[str, ...]
+    emissions: np.ndarray  # [T,K]
+    marginals: np.ndarray  # [T,K]
+    transitions: np.ndarray | None  # [K,K] from, to; NaN for an illegal move; None where the head has none
+    starts: np.ndarray | None  # [K] what it scores to begin with a tag
+    ends: np.ndarray | None  # [K] and to end with it
+    paths: tuple[LatticePath, ...]  # the best, and the second best where there is one
+    gold: tuple[int, ...] | None
+    entities: tuple[Entity, ...]
+
+    @property
+    def best(self) -> tuple[str, ...]:
+        """The tags that the model says."""
+        return tuple(self.tags[tag] for tag in self.paths[0].tags)
+
+    @property
+    def confidence(self) -> np.ndarray:
+        """[T] the marginal of what was said."""
+        return self.marginals[np.arange(len(self.words)), list(self.paths[0].tags)]
+
+    def figures(self) -> tuple[Figure, ...]:
+        if len(self.words) <= SMALL:
+            drawn = len(self.words) <= DRAWN_WORDS and len(self.tags) <= DRAWN_TAGS
+            return (*((self._lattice(),) if drawn else ()), *self._tables())
+        if len(self.words) <= MEDIUM:
+            return (self._map(), self._paths(), *self._moves())
+        return (self._curve(), self._list(), *self._moves())
+
+    def _sentences(self) -> tuple[str, ...]:
+        return (*self._said_of_gold(), *self._said_of_paths(), *self._said_of_entities())
+
+    def _said_of_paths(self) -> tuple[str, ...]:
+        if len(self.paths) < 2:
+            return ("There is one lawful path alone.",)
+        best, second = self.paths
+        other = [at for at, pair in enumerate(zip(best.tags, second.tags, strict=True)) if pair[0] != pair[1]]
+        differences = ", ".join(
+            f"“{self.words[at]}” ({at}) {self.tags[best.tags[at]]} or {self.tags[second.tags[at]]}" for at in other[:6]
+        )
+        gap = best.score - second.score
+        return (
+            f"The best path scores {best.score:.3f}, {gap:.3f} more than the second, which differs in {differences}.",
+        )
+
+    def _said_of_entities(self) -> tuple[str, ...]:
+        return tuple(
+            f"“{one.text}” ({one.start}-{one.stop - 1}) is {one.label} with {one.confidence:.3f}."
+            for one in self.entities[:LISTED]
+        )
+
+    def _said_of_gold(self) -> tuple[str, ...]:
+        if self.gold is None:
+            return ()
+        wrong = [at for at, pair in enumerate(zip(self.paths[0].tags, self.gold, strict=True)) if pair[0] != pair[1]]
+        told = ", ".join(f"“{self.words[at]}” ({at}) should be {self.tags[self.gold[at]]}" for at in wrong[:12])
+        whole = counted(len(self.words), "tag")
+        return (f"{len(wrong)} of {whole} are wrong{': ' + told if told else ''}.",)
+
+    def _lattice(self) -> Figure:
+        """Words as columns, tags as rows: nodes coloured by their marginals, lines for the paths."""
+        routes = [path.tags for path in self.paths] + ([self.gold] if self.gold is not None else [])
+        through = {(at, tag) for route in routes for at, tag in enumerate(route)}
+        shown = [
+            (at, tag)
+            for at in range(len(self.words))
+            for tag in range(len(self.tags))
+            if (at, tag) in through or self.marginals[at, tag] >= LEAST_MASS
+        ]
+        numbers = {place: number for number, place in enumerate(shown)}
+        nodes = [self._node(at, tag) for at, tag in shown]
+        groups = [*range(len(self.paths)), *([2] if self.gold is not None else [])]
+        edges = [
+            Edge(numbers[at, route[at]], numbers[at + 1, route[at + 1]], group, self._move(route[at], route[at + 1]))
+            for group, route in zip(groups, routes, strict=True)
+            for at in range(len(route) - 1)
+        ]
+        used = GROUPS if self.gold is not None else GROUPS[: len(self.paths)]
+        caption = "In each box the emission; its colour is the marginal. On each line what the move scores."
+        return Network(
+            title=self.title,
+            nodes=nodes,
+            edges=edges,
+            groups=used,
+            columns=self.words,
+            rows=self.tags,
+            value_label="marginal",
+            caption=caption,
+        )
+
+    def _node(self, at: int, tag: int) -> Node:
+        scored, mass = self.emissions[at, tag], self.marginals[at, tag]
+        note = f"{self.words[at]} / {self.tags[tag]}: emission {scored:.3f}, marginal {mass:.4f}"
+        return Node(at, tag, _short(scored), float(mass), note)
+
+    def _move(self, before: int, after: int) -> str:
+        return "" if self.transitions is None else _short(self.transitions[before, after])
+
+    def _tables(self) -> tuple[Figure, ...]:
+        pairs = (("Marginals", self.marginals), ("Emissions", self.emissions))
+        if self.emissions.size > MOST_CELLS or len(self.tags) > SMALL:
+            return (self._map(), *self._moves())
+        rows = [f"{word} / {tag}" for word, tag in zip(self.words, self.best, strict=True)]
+        caption = "A row is a word / the tag that the model says."
+        tables = [
+            Matrix(title=name, rows=rows, columns=self.tags, values=values.tolist(), caption=caption)
+            for name, values in pairs
+        ]
+        return (*tables, *self._moves())
+
+    def _moves(self) -> tuple[Figure, ...]:
+        if self.transitions is None or len(self.tags) > MOST_CELLS**0.5:
+            return ()
+        return (
+            Matrix(
+                title="What moves between tags score",
+                rows=self.tags,
+                columns=self.tags,
+                values=_with_gaps(self.transitions),
+                y_label="from",
+                x_label="to",
+                caption="A move that the scheme forbids is hatched.",
+            ),
+        )
+
+    def _map(self) -> Figure:
+        names = ", ".join(f"{number} {tag}" for number, tag in enumerate(self.tags[:SMALL]))
+        return HeatMap(
+            title=f"{self.title}: marginals",
+            values=self.marginals.T.tolist(),
+            x_label="word",
+            y_label="tag",
+            value_label="marginal",
+            span=(0.0, 1.0),
+            caption=f"Tags: {names}.",
+        )
+
+    def _paths(self) -> Figure:
+        routes = [(GROUPS[at], path.tags) for at, path in enumerate(self.paths)]
+        routes += [(GROUPS[2], self.gold)] if self.gold is not None else []
+        series = [Series(name=name, x=range(len(route)), y=[float(tag) for tag in route]) for name, route in routes]
+        return Line(title="The paths", series=series, x_label="word", y_label="number of the tag")
+
+    def _curve(self) -> Figure:
+        doubt = blocks_of(1 - self.confidence, POINTS)
+        series = [
+            Series(name=f"mean of {doubt.size}", x=doubt.starts, y=doubt.mean),
+            Series(name=f"maximum of {doubt.size}", x=doubt.starts, y=doubt.maximum),
+        ]
+        return Line(title=f"{self.title}: doubt, 1 - marginal of what was said", series=series, x_label="word")
+
+    def _list(self) -> Figure:
+        if self.entities:
+            least = sorted(self.entities, key=lambda one: one.confidence)[:LISTED]
+            labels = [f"{one.start} “{one.text}” {one.label}" for one in least]
+            title = f"Entities the model is least sure of, of {len(self.entities):,}"
+            return Bars(title=title, labels=labels, values=[one.confidence for one in least], x_label="confidence")
+        least_sure = np.argsort(self.confidence, kind="stable")[:LISTED]
+        labels = [f"{at} “{self.words[at]}” {self.best[at]}" for at in least_sure]
+        values = [float(self.confidence[at]) for at in least_sure]
+        return Bars(title="Words the model is least sure of", labels=labels, values=values, x_label="marginal")
+
+
+def _short(score: float) -> str:
+    return f"{round(float(score), 2) + 0.0:.2f}"  # never -0.00
+
+
+def _with_gaps(values: np.ndarray) -> list[list[float | None]]:
+    return [[None if np.isnan(value) else float(value) for value in row] for row in values]
+
+
+@torch.no_grad()
+def lattice(subject: Subject, reading: Reading, *, gold: str | Sequence[str] | None = None) -> LatticeView:
+    """The lattice of a sentence, with the tags that it should have where they are given.
+
+    `gold` is a tag for each word, or a text of them with spaces or commas between: `O B-X I-X`.
+    """
+    task, model = subject.task, subject.model
+    if not isinstance(task, Tag):
+        raise ConfigError(f"a model for {task.name} gives no tags", fix="choose a model for tag")
+    true = None if gold is None else _numbers(task, gold, len(reading.rows))
+    with still(model):
+        tagger: Any = model
+        vectors = features(tagger, reading.inputs, window_size(tagger, task.meaning.longest))
+        emissions: Tensor = tagger.head(vectors).values[0].float()
+    legal = task.chain.transitions(tagger.head, emissions)
+    chained = isinstance(tagger.head, CrfHead)
+    moves = legal if chained else _free(emissions)
+    lengths = torch.tensor([len(emissions)], device=emissions.device)
+    paths = best_paths(emissions, legal, 2)
+    named = tuple(task.meaning.schema.labels[tag] for tag in paths[0].tags)
+    marked = tuple(spans(named)) if task.in_scheme else ()
+    known = moves.filled(torch.nan, torch.float32) if chained else (None, None, None)
+    starts, between, ends = (None if one is None else one.cpu().numpy() for one in known)
+    return LatticeView(
+        title="Why these tags",
+        words=reading.rows,
+        tags=task.meaning.schema.labels,
+        emissions=emissions.cpu().numpy(),
+        marginals=crf.marginals(emissions[None], lengths, moves)[0].cpu().numpy(),
+        transitions=between,
+        starts=starts,
+        ends=ends,
+        paths=paths,
+        gold=true,
+        entities=_entities(reading.rows, marked, span_probabilities(emissions, moves, _asked(task, named, marked))),
+    )
+
+
+def _free(scores: Tensor) -> crf.Transitions:
+    """Moves that score nothing, all of them legal: each word is then by itself."""
+    one, square = scores.new_zeros(scores.shape[1]), scores.new_zeros(scores.shape[1], scores.shape[1])
+    return crf.Transitions(one, square, one, one == 0, square == 0, one == 0)
+
+
+def _asked(task: Tag, named: tuple[str, ...], marked: Sequence[TagSpan]) -> list[SpanScore]:
+    labels = task.meaning.schema.labels
+    tags = [labels.index(tag) for tag in named]
+    return [
+        SpanScore(one.start, one.stop, tuple(tags[one.start : one.stop]), _longer(labels, task.chain.scheme, one.label))
+        for one in marked
+    ]
+
+
+def _longer(labels: tuple[str, ...], scheme: str, kind: str) -> tuple[int, ...]:
+    """The tags that go on with a span; where ends are marked there are none."""
+    return tuple(at for at, label in enumerate(labels) if scheme == "bio" and label == f"I-{kind}")
+
+
+def _entities(words: tuple[str, ...], marked: Sequence[TagSpan], sure: Sequence[float]) -> tuple[Entity, ...]:
+    return tuple(
+        Entity(one.start, one.stop, one.label, " ".join(words[one.start : one.stop]), confidence)
+        for one, confidence in zip(marked, sure, strict=True)
+    )
+
+
+def _numbers(task: Tag, gold: str | Sequence[str], count: int) -> tuple[int, ...]:
+    labels = task.meaning.schema.labels
+    parts = gold.split(",") if isinstance(gold, str) else gold
+    tags = [tag for part in parts for tag in ([part] if part in labels else part.split())]  # a tag may have a space
+    if len(tags) != count:
+        raise DataError(
+            f"{counted(len(tags), 'gold tag')} for {counted(count, 'word')}",
+            fix="give one for each word, with spaces or commas between them",
+        )
+    for tag in tags:
+        if tag not in labels:
+            raise DataError(f"the model has no tag '{tag}'", fix=did_you_mean(tag, labels))
+    return tuple(labels.index(tag) for tag in tags)

@@ -1,0 +1,320 @@
+"""What a model would say next, how likely it found what was said, and what the settings of sampling make of it.
+
+    p_t(v) = softmax(scores_t)_v        surprisal_t = -log p_t(said_t)        entropy_t = -sum_v p_t(v) log p_t(v)
+    running perplexity at t = exp(mean of the surprisals up to t)
+
+Row t of a language model is the symbol after token t; row t of a translation is symbol t of the target. The settings go
+through `seqloom.decoding.sampling.filtered`, so the second column of numbers is what a sample is drawn with; what is
+not listed stands in a tail, whose mass is told; what the model gives to symbols that are never written is in it. Scores
+are made for a block of rows at a time.
+"""
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from seqloom.config.decoding import SampleConfig
+from seqloom.decoding.answers import NEVER, log_probabilities
+from seqloom.decoding.sampling import filtered
+from seqloom.errors import ConfigError
+from seqloom.inspect.attention_rows import chosen_token
+from seqloom.inspect.curves import blocks_of
+from seqloom.inspect.flow import still
+from seqloom.inspect.readings import left_out
+from seqloom.inspect.subject import Reading, Subject
+from seqloom.inspect.view import MEDIUM, View
+from seqloom.nn.types import Padded
+from seqloom.report.figures.bars import Bars
+from seqloom.report.figures.figure import Figure
+from seqloom.report.figures.line import Line, Series
+from seqloom.report.figures.markup import Markup, tag
+from seqloom.report.figures.page import SHEET, document
+from seqloom.report.figures.strip import Strip
+from seqloom.text.special_tokens import END
+
+# -----------------------------------------------------------------------------
+# The page of next symbols: sliders for temperature, top-k, top-p and min-p that act at once, in the browser.
+#
+# All log-probabilities of the row travel with the page, four bytes each, so that what the browser sums up is the
+# model's distribution and not a part of it. The scripts are files of their own (`pages/`), which the tests run too.
+# -----------------------------------------------------------------------------
+
+SLIDERS: Mapping[str, tuple[float, float, float]] = {  # name: lowest, highest, step
+    "temperature": (0.05, 3.0, 0.05),
+    "top_k": (0, 100, 1),
+    "top_p": (0.01, 1.0, 0.01),
+    "min_p": (0.0, 1.0, 0.01),
+}
+RULES = (
+    "#bars th{text-align:right;padding:0 8px;font-weight:400;white-space:pre}"
+    "thead th{text-align:left;padding:0 6px;font-weight:400}thead .after,thead .before{height:4px}"
+    "#bars td{padding:1px 6px;font-variant-numeric:tabular-nums}#bars td:nth-child(2){width:460px}"
+    ".before,.after{height:7px;}.before{background:#737b87}.after{background:#336d9c}"
+    "main>label{display:inline-block}main>table{border-collapse:collapse}"
+)
+
+
+def page(
+    title: str,
+    below: Sequence[Markup],
+    how: SampleConfig,
+    logs: np.ndarray,
+    names: Sequence[str],
+    places: Sequence[Mapping[str, Any]],
+) -> str:
+    """One HTML file with the sliders above what stands `below`."""
+    options = [tag("option", f"{at} {place['said']}", value=str(at)) for at, place in enumerate(places)]
+    body = [
+        tag("h1", title),
+        *(_slider(name, float(getattr(how, name))) for name in SLIDERS),
+        tag(
+            "p", "The distribution as the model has it (grey) and as it is drawn (blue).", id="kept", aria_live="polite"
+        ),
+        tag("table", tag("thead", _head()), tag("tbody", " ", id="bars")),
+        tag("label", "The likeliest at row ", tag("select", *(options or [tag("option", "none")]), id="place")),
+        tag("p", " ", id="likeliest", aria_live="polite"),
+        *below,
+    ]
+    data = {
+        "logs": base64.b64encode(logs.astype("<f4").tobytes()).decode(),
+        "names": list(names),
+        "places": list(places),
+    }
+    return document(title, body, SHEET + RULES, script=script("sampling.js") + script("next_symbols.js"), data=data)
+
+
+def _head() -> Markup:
+    """What each column is, with the colour of its bar."""
+    names = {"before": "as the model has it", "after": "as it is drawn"}
+    columns = (tag("th", tag("div", " ", class_=kind), name, scope="col") for kind, name in names.items())
+    return tag("tr", tag("th", "symbol", scope="col"), tag("th", "probability", scope="col"), *columns)
+
+
+def script(name: str) -> str:
+    """The text of a script that stands beside this module."""
+    return files("seqloom.inspect").joinpath("pages", name).read_text(encoding="utf-8")
+
+
+def _slider(name: str, value: float) -> Markup:
+    low, high, step = SLIDERS[name]
+    slide = tag("input", id=name, type="range", min=low, max=high, step=step, value=value)
+    return tag("label", f"{name.replace('_', '-')} ", slide, " ", tag("output", f"{value:g}", id=f"{name}_said"))
+
+
+TOP = 100  # symbols of the chosen row that are listed
+LIKELIEST = 10  # of every other row
+DRAWN_BARS = 15
+WORST = 20
+BLOCK = 128  # rows whose scores are held at once: all of a long text would not fit in memory
+POINTS = 200  # of a curve over a long text
+
+
+class TokenChoice(NamedTuple):
+    """A symbol that could be said."""
+
+    symbol: str
+    model: float  # its probability as the model gives it
+    drawn: float  # and as it is drawn with these settings
+
+
+class Likely(NamedTuple):
+    """One of the likeliest symbols of a row."""
+
+    symbol: str
+    probability: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class NextSymbolsView(View):
+    """The distribution at one row, and the surprisal, the entropy and the rank of what was said at every row."""
+
+    kind: ClassVar[str] = "next_symbols"
+    said: tuple[str, ...]  # what was said in each row
+    surprisal: np.ndarray  # [R] nats
+    entropy: np.ndarray  # [R] nats
+    rank: np.ndarray  # [R] of what was said: 1 is the likeliest
+    likeliest: tuple[tuple[Likely, ...], ...]  # of each row; none beyond 512 rows
+    at: int
+    choices: tuple[TokenChoice, ...]  # of the chosen row, the likeliest first
+    tail: TokenChoice  # what all others have together, those that are never written among them
+    never: float  # the part of the model's probability that those have: UNKNOWN, BEGIN, padding
+    kept: int  # symbols that can be drawn
+    settings: SampleConfig
+    left_out: int  # symbols of the text that the model does not read
+    logs: np.ndarray = field(compare=False)  # [N] of the chosen row, of all that can be said, the likeliest first
+
+    @property
+    def perplexity(self) -> np.ndarray:
+        """[R] exp of the mean surprisal so far."""
+        return np.exp(np.cumsum(self.surprisal) / np.arange(1, len(self.surprisal) + 1))
+
+    @property
+    def worst(self) -> tuple[int, ...]:
+        """The rows with the highest surprisal, the highest first."""
+        return tuple(int(row) for row in np.argsort(-self.surprisal, kind="stable")[:WORST])
+
+    def told_values(self, *, whole: bool) -> Mapping[str, Any]:
+        known = {name: getattr(self.settings, name) for name in ("temperature", "top_k", "top_p", "min_p")}
+        told = {**super().told_values(whole=whole), "settings": known, "perplexity": self.perplexity}
+        if not whole:
+            del told["logs"]  # of the whole vocabulary: `choices` and `tail` tell it
+        return told
+
+    def figures(self) -> tuple[Figure, ...]:
+        text = (self._strip(), self._lines()) if len(self.said) <= MEDIUM else (self._lines(), self._bars_of_worst())
+        return (self._before(), self._after(), *text)
+
+    def _sentences(self) -> tuple[str, ...]:
+        row = self.at
+        return (
+            f"At row {row}, “{self.said[row]}” was said: rank {self.rank[row]}, probability "
+            f"{np.exp(-self.surprisal[row]):.4g}, entropy {self.entropy[row]:.3f} nats.",
+            f"With these settings {self.kept:,} of {len(self.logs):,} symbols can be drawn; the {len(self.choices)} "
+            f"listed have {sum(one.model for one in self.choices):.4g} of the model's probability, and those that "
+            f"are never written have {self.never:.4g}.",
+            f"Perplexity of all {len(self.said):,} symbols: {self.perplexity[-1]:.4g}.",
+        )
+
+    def html(self) -> str:
+        rows = [
+            {"said": said, "rank": int(rank), "surprisal": float(loss), "likeliest": [list(one) for one in ten]}
+            for said, rank, loss, ten in zip(self.said, self.rank, self.surprisal, self.likeliest, strict=False)
+        ]
+        return page(self.title, self.body(), self.settings, self.logs, [one.symbol for one in self.choices], rows)
+
+    def _before(self) -> Figure:
+        told = [one.model for one in self.choices]
+        return self._bars(f"{self.title}, as the model has it", told, self.tail.model)
+
+    def _after(self) -> Figure:
+        told = [one.drawn for one in self.choices]
+        return self._bars(f"As it is drawn: {_written(self.settings)}", told, self.tail.drawn)
+
+    def _bars(self, title: str, told: Sequence[float], tail: float) -> Figure:
+        labels = [one.symbol for one in self.choices[:DRAWN_BARS]]
+        values = list(told[:DRAWN_BARS])
+        if (others := len(self.logs) + len(NEVER) - len(labels)) > 0:
+            labels, values = [*labels, f"all {others:,} others"], [*values, sum(told[DRAWN_BARS:]) + tail]
+        return Bars(title=title, labels=labels, values=values, x_label="probability")
+
+    def _strip(self) -> Figure:
+        title = "How surprised the model was"
+        return Strip(title=title, tokens=self.said, values=self.surprisal.tolist(), value_label="surprisal, nats")
+
+    def _lines(self) -> Figure:
+        """Surprisal with its blocks' maxima, entropy and running perplexity's logarithm."""
+        curves = {
+            "surprisal": self.surprisal,
+            "entropy": self.entropy,
+            "log of running perplexity": np.log(self.perplexity),
+        }
+        series = []
+        for name, values in curves.items():
+            blocks = blocks_of(values, POINTS)
+            mean = "" if blocks.size == 1 else f", mean of {blocks.size}"
+            series.append(Series(name=name + mean, x=blocks.starts, y=blocks.mean))
+            if name == "surprisal" and blocks.size > 1:
+                series.append(Series(name=f"{name}, maximum of {blocks.size}", x=blocks.starts, y=blocks.maximum))
+        return Line(title="Along the text", series=series, x_label="row", y_label="nats")
+
+    def _bars_of_worst(self) -> Figure:
+        return Bars(
+            title="What surprised it most",
+            labels=[f"{row} “{self.said[row]}”" for row in self.worst],
+            values=[float(self.surprisal[row]) for row in self.worst],
+            x_label="surprisal, nats",
+        )
+
+
+def next_symbols(
+    subject: Subject,
+    reading: Reading,
+    *,
+    at: int | str | None = None,
+    temperature: float = 1.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    min_p: float = 0.0,
+) -> NextSymbolsView:
+    """What comes next at a row, the last if none is named, and how surprised the model was along the text."""
+    if reading.said is None:
+        raise ConfigError(
+            f"a model for {subject.task.name} says no next symbol", fix="choose a language model or a translator"
+        )
+    how = SampleConfig(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
+    tokens = reading.sides[-1].tokens
+    row = len(tokens) - 1 if at is None else chosen_token(tokens, at)
+    told, scores = _told(subject, reading, row)
+    logs = log_probabilities(scores, None, 1.0, NEVER)
+    order = logs[0].argsort(descending=True, stable=True)[: int(logs[0].isfinite().sum())]
+    model, drawn = logs[0].exp(), filtered(logs, how)[0]
+    listed, rest = order[:TOP], order[TOP:]
+    never = float(scores[0].softmax(dim=-1, dtype=logs.dtype)[list(NEVER)].sum())
+    return NextSymbolsView(
+        title=f"What comes next at “{reading.rows[row]}” ({row})",
+        said=_said(subject, reading),
+        **told,
+        at=row,
+        choices=tuple(TokenChoice(subject.name(int(one)), float(model[one]), float(drawn[one])) for one in listed),
+        tail=TokenChoice("", never + float(model[rest].sum()), float(drawn[rest].sum())),
+        never=never,
+        kept=int((drawn > 0).sum()),
+        settings=how,
+        left_out=left_out(subject, reading),
+        logs=logs[0][order].cpu().numpy(),
+    )
+
+
+def _said(subject: Subject, reading: Reading) -> tuple[str, ...]:
+    """What was said in each row: the target itself, or of a running text the token after."""
+    tokens = reading.sides[-1].tokens
+    if tuple(token.symbol for token in tokens) == reading.said:
+        return tuple(token.text for token in tokens)
+    assert reading.said is not None, "it was asked for"
+    return (*(token.text for token in tokens[1:]), "END" if reading.said[-1] == END else subject.name(reading.said[-1]))
+
+
+@torch.no_grad()
+def _told(subject: Subject, reading: Reading, row: int) -> tuple[dict[str, Any], Tensor]:
+    """What is told of every row, and the scores [1,V] of the chosen one."""
+    model: Any = subject.model
+    said = torch.tensor(reading.said, device=subject.device)
+    parts, chosen = [], None
+    with still(model):
+        vectors = model.features(reading.inputs).values
+        for start in range(0, len(said), BLOCK):
+            scores = model.head(Padded.of(vectors[:, start : start + BLOCK])).values[0]
+            parts.append(_of_rows(scores, said[start : start + BLOCK]))
+            if start <= row < start + BLOCK:
+                chosen = scores[row - start][None]
+    assert chosen is not None, "the row is one of them"
+    surprisal, entropy, rank, symbols, chances = (
+        torch.cat(column).cpu().numpy() for column in zip(*parts, strict=True)
+    )
+    few = len(said) <= MEDIUM
+    pairs = zip(symbols.tolist(), chances.tolist(), strict=True) if few else ()
+    likeliest = tuple(
+        tuple(Likely(subject.name(one), chance) for one, chance in zip(*pair, strict=True)) for pair in pairs
+    )
+    return {"surprisal": surprisal, "entropy": entropy, "rank": rank, "likeliest": likeliest}, chosen
+
+
+def _of_rows(scores: Tensor, said: Tensor) -> tuple[Tensor, ...]:
+    """Of scores [R,V]: surprisal, entropy and rank of what was said, [R]; the likeliest symbols and theirs, [R,10]."""
+    logs = scores.log_softmax(dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32))
+    mine = logs.gather(1, said[:, None])
+    chances, symbols = logs.exp().topk(min(LIKELIEST, logs.shape[1]))
+    entropy = -(logs.exp() * logs).nan_to_num().sum(dim=1)
+    return -mine[:, 0], entropy, 1 + (logs > mine).sum(dim=1), symbols, chances
+
+
+def _written(how: SampleConfig) -> str:
+    known = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
+    changed = [f"{name} {getattr(how, name):g}" for name, usual in known.items() if getattr(how, name) != usual]
+    return ", ".join(changed) or "no setting changed, without symbols that are never written"

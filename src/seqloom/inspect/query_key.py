@@ -1,0 +1,235 @@
+"""Why is this weight high? The product of a query and a key, dimension by dimension and term by term.
+
+    dot, scaled dot, bilinear    e_ij = sum_d q'_id k_jd + bias(i, j)           q' the query as the score prepares it
+    additive                     e_ij = sum_d u_d tanh(W_q q_i + W_k k_j)_d + bias(i, j)
+    linear attention             m_ij = sum_d phi(q_i)_d phi(k_j)_d             a_ij = m_ij / sum_j' m_ij', no softmax
+
+    logit = content + position    position is what distance adds: a bias (ALiBi, T5), a vector of it (Shaw), or
+                                  the turning (rotary): the logit less that of the unturned query and key
+
+Positions that are added to the inputs are inside the query and the key, and cannot be told apart here.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from seqloom.errors import ConfigError
+from seqloom.inspect.attention_rows import (
+    AttentionLayer,
+    AttentionRows,
+    LinearRows,
+    SoftmaxRows,
+    chosen_heads,
+    chosen_layer,
+    chosen_token,
+    heard,
+    layers_of,
+    one_head,
+    one_linear_head,
+)
+from seqloom.inspect.head_view import snippet
+from seqloom.inspect.subject import Reading, Subject
+from seqloom.inspect.view import SMALL, View
+from seqloom.nn.heads import Pooler
+from seqloom.nn.mixers.attention import Relation
+from seqloom.nn.ops.attention import Request
+from seqloom.nn.ops.linear_attention import feature
+from seqloom.nn.ops.relations import NoBias, Shaw, rotate
+from seqloom.nn.ops.scores import Additive
+from seqloom.report.figures.bars import Bars
+from seqloom.report.figures.figure import Figure
+from seqloom.report.figures.matrix import Matrix
+
+MOST_KEYS = 16
+MOST_DIMENSIONS = 16
+BINS = 24
+
+
+class Parts(NamedTuple):
+    """One query against all keys."""
+
+    products: Tensor  # [S,D] of each dimension; they add up to the content, with rotary to the whole logit
+    content: Tensor  # [S]
+    position: Tensor  # [S]
+    weights: Tensor  # [S] NaN where the mask forbids
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryKeyView(View):
+    """The terms of a logit for every key of one query, and its dimensions for the strongest keys."""
+
+    kind: ClassVar[str] = "query_key"
+    layer: str
+    head: int
+    row: int
+    token: str
+    columns: tuple[str, ...]
+    keys: tuple[int, ...]  # those whose dimensions are kept, the strongest first, or the one that was asked for
+    products: np.ndarray  # [keys,D]
+    content: np.ndarray  # [S]
+    position: np.ndarray  # [S] zero where the model adds none between two places
+    logit: np.ndarray  # [S]
+    weights: np.ndarray  # [S] NaN where the mask forbids
+    separated: str  # how content and position were told apart
+
+    def figures(self) -> tuple[Figure, ...]:
+        many = [self._spread()] if len(self.columns) > SMALL else []
+        return (self._terms(), self._dimensions(self.keys[0], 0), *many)
+
+    def _sentences(self) -> tuple[str, ...]:
+        best = self.keys[0]
+        said = f"'{self.token}' ({self.row}) reads '{self.columns[best]}' ({best}) with {self.weights[best]:.3f}"
+        terms = f"{self.content[best]:.3f} of content and {self.position[best]:.3f} of position"
+        return f"{said}: a logit of {self.logit[best]:.3f}, {terms}.", self.separated
+
+    def _name(self, key: int) -> str:
+        return f"{key} {self.columns[key] if len(self.columns) <= SMALL else snippet(self.columns, key)}"
+
+    def _terms(self) -> Figure:
+        table = np.stack([self.content, self.position, self.logit, self.weights], axis=1)
+        return Matrix(
+            title=f"{self.title}: the strongest keys",
+            rows=[self._name(key) for key in self.keys],
+            columns=["content", "position", "logit", "weight"],
+            values=table[list(self.keys)].tolist(),
+            y_label="key",
+        )
+
+    def _dimensions(self, key: int, at: int) -> Figure:
+        products = self.products[at]
+        order = np.argsort(-np.abs(products), kind="stable")
+        shown, rest = order[:MOST_DIMENSIONS], order[MOST_DIMENSIONS:]
+        labels = [f"dimension {dimension}" for dimension in shown]
+        values = [float(products[dimension]) for dimension in shown]
+        if len(rest):
+            labels, values = [*labels, f"the other {len(rest)}"], [*values, float(products[rest].sum())]
+        title = f"'{self.token}' times '{self.columns[key]}' ({key}), dimension by dimension"
+        said = f"Together {products.sum():.4g}."
+        return Bars(title=title, labels=labels, values=values, x_label="query x key", caption=said)
+
+    def _spread(self) -> Figure:
+        known = self.logit[~np.isnan(self.weights)]
+        counts, edges = np.histogram(known, bins=BINS)
+        labels = [f"{low:.2f} to {high:.2f}" for low, high in pairwise(edges)]
+        title = f"The logits of all {len(known):,} keys"
+        return Bars(title=title, labels=labels, values=[float(count) for count in counts], x_label="keys")
+
+
+def query_key(
+    subject: Subject,
+    reading: Reading,
+    *,
+    layer: int | str | None = None,
+    head: int = 0,
+    row: int | str | None = None,
+    key: int | str | None = None,
+    side: str | None = None,
+) -> QueryKeyView:
+    """The parts of the logits of one query, the last token's if none is named, with one key or the strongest."""
+    asked = _asked(subject, layers_of(subject, reading, side), layer)
+    at = chosen_token(asked.queries, -1 if row is None else row)
+    only = None if key is None else chosen_token(asked.keys, key)
+    relation = getattr(subject.model.get_submodule(asked.path), "relation", None)
+    turned = isinstance(relation, Relation) and relation.position == "rotary"
+
+    def take(_: AttentionLayer, rows: AttentionRows) -> QueryKeyView:
+        (chosen,) = chosen_heads(asked, rows.num_heads, head)
+        if type(rows) not in PARTS:
+            raise ConfigError(f"{asked.path} pools by weights and has no keys", fix="choose a layer of attention")
+        parts = PARTS[type(rows)](rows, chosen, at, turned)
+        return _view(asked, chosen, at, only, parts, _separation(rows, turned))
+
+    (view,) = heard(subject, reading, [asked], take)
+    return view
+
+
+def _asked(subject: Subject, layers: Sequence[AttentionLayer], layer: int | str | None) -> AttentionLayer:
+    """The layer that is meant: numbers count those with keys, for pooling by weights has none."""
+    keyed = [each for each in layers if not isinstance(subject.model.get_submodule(each.path), Pooler)]
+    return chosen_layer(layers if isinstance(layer, str) or not keyed else keyed, layer)
+
+
+def _softmax_parts(rows: SoftmaxRows, head: int, at: int, turned: bool) -> Parts:
+    request = one_head(rows.request, head, slice(at, at + 1))
+    products = _products(request)
+    total = products.sum(dim=-1)
+    weights = rows.weights(head, slice(at, at + 1))[0]
+    if turned:
+        content = _products(_unturned(request)).sum(dim=-1)
+        return Parts(products, content, total - content, weights)
+    return Parts(products, total, _bias(request), weights)
+
+
+def _products(request: Request) -> Tensor:
+    """[S,D] what each dimension adds to the score of the one query with every key."""
+    score, query, key = request.score, request.query[0, 0], request.key[0, 0]
+    if isinstance(score, Additive):
+        inner = torch.tanh(query @ score.query_weight[0] + key @ score.key_weight[0])
+        return inner * score.direction[0]
+    return score.prepare(query[None, None])[0, 0] * key
+
+
+def _unturned(request: Request) -> Request:
+    """The same with queries and keys turned back to place 0."""
+    query = rotate(request.query, -request.query_places.positions)
+    return request._replace(query=query, key=rotate(request.key, -request.key_places.positions))
+
+
+def _bias(request: Request) -> Tensor:
+    """[S] what the bias adds for the one query."""
+    bias, places = request.bias, (request.query_places, request.key_places)
+    if isinstance(bias, NoBias):
+        return request.key.new_zeros(request.key.shape[2])
+    if isinstance(bias, Shaw):
+        assert not isinstance(request.score, Additive), "refused by the table of legal combinations"
+        return bias.term(request.score.prepare(request.query), *places)[0, 0, 0]
+    return bias.term(*places)[0, 0, 0]
+
+
+def _linear_parts(rows: LinearRows, head: int, at: int, _turned: bool) -> Parts:
+    asked = one_linear_head(rows.asked, head, slice(at, at + 1))
+    products = feature(asked.query[0, 0]) * feature(asked.key[0, 0])
+    content = products.sum(dim=-1)
+    return Parts(products, content, torch.zeros_like(content), rows.weights(head, slice(at, at + 1))[0])
+
+
+PARTS: Mapping[type[AttentionRows], Callable[..., Parts]] = {SoftmaxRows: _softmax_parts, LinearRows: _linear_parts}
+
+
+def _separation(rows: AttentionRows, turned: bool) -> str:
+    if turned:
+        return (
+            "Rotary positions: the content is the product without the turning, the position what the turning changes."
+        )
+    bias = rows.request.bias if isinstance(rows, SoftmaxRows) else NoBias()
+    if isinstance(bias, NoBias):
+        return "Distance adds nothing to these logits; positions of the inputs, if any, are inside query and key."
+    return f"The position is the term that {type(bias).__name__} adds for the distance."
+
+
+def _view(layer: AttentionLayer, head: int, row: int, only: int | None, parts: Parts, separated: str) -> QueryKeyView:
+    products, content, position, weights = (part.double().cpu().numpy() for part in parts)
+    order = np.argsort(-np.nan_to_num(weights, nan=-1.0), kind="stable")
+    best = [int(at) for at in order[:MOST_KEYS] if not np.isnan(weights[at])]
+    keys = tuple(best if only is None else [only])
+    return QueryKeyView(
+        title=f"Query {row} '{layer.rows[row]}' in {layer.path}, head {head}",
+        layer=layer.path,
+        head=head,
+        row=row,
+        token=layer.rows[row],
+        columns=layer.columns,
+        keys=keys or (0,),
+        products=products[list(keys or (0,))],
+        content=content,
+        position=position,
+        logit=content + position,
+        weights=weights,
+        separated=separated,
+    )

@@ -1,0 +1,213 @@
+"""How a text was cut: pieces with their symbols, the characters and bytes they stand for, and what was left out.
+
+    text   "Don't  stop"     piece  Don | ' | t | ␣␣stop       special symbols stand for nothing of the text,
+    characters 0..3, 3..4 ...       UNKNOWN for what the vocabulary lacks, hatched pieces were cut off
+
+Every other view names its rows by these pieces. Several pieces of one character (the bytes of an emoji) share its
+place. Of byte-pair pieces the merges are told, in the order in which they happen.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from seqloom.data.schema import TextPair, Words
+from seqloom.errors import ConfigError
+from seqloom.inspect.curves import blocks_of
+from seqloom.inspect.readings import cut_off
+from seqloom.inspect.subject import Reading, Side, Subject
+from seqloom.inspect.tokens import Token
+from seqloom.inspect.view import MEDIUM, View
+from seqloom.report.figures.figure import Figure
+from seqloom.report.figures.labels import fit, visible
+from seqloom.report.figures.line import Line, Series
+from seqloom.report.figures.markup import Markup, tag
+from seqloom.report.figures.strip import Strip
+from seqloom.text.special_tokens import UNKNOWN
+from seqloom.text.subwords import BpeCutter
+from seqloom.text.tokenizer import Tokenizer
+
+SPACES = {" ": "␣", "\t": "⇥", "\n": "↵", "\r": "␍", "\u00a0": "⍽"}
+NAMED = 12  # unknown pieces in a sentence
+FIRST = 64  # pieces of a long text that are drawn
+POINTS = 200
+
+
+class Piece(NamedTuple):
+    """One symbol and what it stands for."""
+
+    text: str  # of what was given, space made visible; the name of a special symbol
+    piece: str  # as the vocabulary has it
+    symbol: int
+    start: int  # characters start..stop of what was given
+    stop: int
+    first_byte: int  # the same in bytes of UTF-8
+    last_byte: int  # the first one behind it
+    special: bool
+    unknown: bool
+    cut_off: bool  # the model never reads it
+    merges: tuple[tuple[str, ...], ...] = ()  # of a byte-pair piece: its bytes, then what they are after each merge
+
+
+@dataclass(frozen=True, kw_only=True)
+class CuttingView(View):
+    """The pieces of one text."""
+
+    kind: ClassVar[str] = "cutting"
+    given: str
+    pieces: tuple[Piece, ...]
+    tokeniser: str  # its kind
+    vocabulary: int
+
+    @property
+    def read(self) -> tuple[Piece, ...]:
+        """The pieces that the model reads."""
+        return tuple(piece for piece in self.pieces if not piece.cut_off)
+
+    def figures(self) -> tuple[Figure, ...]:
+        if len(self.pieces) <= MEDIUM:
+            return (self._strip(self.title, self.pieces),)
+        return (self._curve(), self._strip(f"The first {FIRST} pieces", self.pieces[:FIRST]))
+
+    def _sentences(self) -> tuple[str, ...]:
+        left_out = len(self.pieces) - len(self.read)
+        size = f"{len(self.given):,} characters, {len(self.given.encode()):,} bytes, {len(self.pieces):,} pieces"
+        kind = f"by {self.tokeniser} with {self.vocabulary:,} symbols"
+        cut = (f"{left_out:,} pieces are cut off: the model reads the first {len(self.read):,}.",) if left_out else ()
+        return (f"{size} {kind}.", *cut, *self._said_of_unknown())
+
+    def body(self) -> list[Markup]:
+        return super().body() + ([self._table()] if len(self.pieces) <= MEDIUM else [])
+
+    def text(self, width: int = 80, *, colour: bool = False) -> str:
+        """The strip, and below it a line for each piece."""
+        few = self.pieces if len(self.pieces) <= MEDIUM else self.pieces[:FIRST]
+        lines = [fit(visible(_line(number, piece)), width) for number, piece in enumerate(few)]
+        return "\n".join([super().text(width, colour=colour), "", *lines])
+
+    def _said_of_unknown(self) -> tuple[str, ...]:
+        unknown = [f"“{piece.text}” ({number})" for number, piece in enumerate(self.pieces) if piece.unknown]
+        if not unknown:
+            return ()
+        more = f" and {len(unknown) - NAMED} more" if len(unknown) > NAMED else ""
+        return (f"Unknown to the vocabulary: {', '.join(unknown[:NAMED])}{more}.",)
+
+    def _strip(self, title: str, pieces: Sequence[Piece]) -> Figure:
+        gone = any(piece.cut_off for piece in pieces)
+        return Strip(
+            title=title,
+            tokens=[piece.text for piece in pieces],
+            values=[None if piece.cut_off else float(piece.stop - piece.start) for piece in pieces],
+            value_label="characters that a piece stands for" + ("; without a value: cut off" if gone else ""),
+        )
+
+    def _curve(self) -> Figure:
+        sizes = blocks_of(np.array([piece.stop - piece.start for piece in self.pieces], dtype=float), POINTS)
+        series = [
+            Series(name=f"mean of {sizes.size}", x=sizes.starts, y=sizes.mean),
+            Series(name=f"maximum of {sizes.size}", x=sizes.starts, y=sizes.maximum),
+        ]
+        return Line(title=self.title, series=series, x_label="piece", y_label="characters that a piece stands for")
+
+    def _table(self) -> Markup:
+        names = ("number", "text", "piece", "symbol", "characters", "bytes", "", "merges")
+        head = tag("tr", *(tag("th", name, scope="col") if name else tag("th", " ") for name in names))
+        rows = (tag("tr", *(tag("td", cell or " ") for cell in _cells(at, one))) for at, one in enumerate(self.pieces))
+        return tag("details", tag("summary", "All pieces as a table"), tag("table", head, *rows))
+
+
+def _cells(number: int, piece: Piece) -> tuple[str, ...]:
+    marks = {"special": piece.special, "unknown": piece.unknown, "cut off": piece.cut_off}
+    return (
+        str(number),
+        piece.text,
+        piece.piece,
+        str(piece.symbol),
+        f"{piece.start}..{piece.stop}",
+        f"{piece.first_byte}..{piece.last_byte}",
+        ", ".join(name for name, is_so in marks.items() if is_so),
+        " → ".join(" + ".join(map(_seen, step)) for step in piece.merges),
+    )
+
+
+def _line(number: int, piece: Piece) -> str:
+    _, text, _, symbol, characters, octets, marks, merges = _cells(number, piece)
+    return " ".join(part for part in (f"{number:>4}", text, symbol, characters, octets, marks, merges) if part)
+
+
+def cutting(subject: Subject, reading: Reading, *, side: str | None = None) -> CuttingView:
+    """How the text of one side was cut."""
+    chosen = reading.side(side)
+    tokenizer = _tokenizer(subject, reading, chosen)
+    given = _given(reading, chosen)
+    if given is None:  # what a model wrote has no text that was cut: its pieces are what there is
+        given = tokenizer.decode([token.symbol for token in chosen.tokens if token.symbol is not None])
+    whole = _whole(reading, chosen)
+    every = (*chosen.tokens, *([] if whole is None else cut_off(subject, whole, chosen.tokens)))
+    bytes_before = np.concatenate([[0], np.cumsum([len(letter.encode()) for letter in given])]).astype(int)
+    return CuttingView(
+        title="How the text was cut",
+        given=given,
+        pieces=tuple(
+            _piece(tokenizer, token, bytes_before, cut_off=number >= len(chosen.tokens))
+            for number, token in enumerate(every)
+        ),
+        tokeniser=tokenizer.config.kind(),
+        vocabulary=tokenizer.vocab_size,
+    )
+
+
+def _tokenizer(subject: Subject, reading: Reading, side: Side) -> Tokenizer:
+    meaning = subject.task.asked
+    is_target = len(reading.sides) > 1 and side.stack == "decoder"
+    found = meaning.target_tokenizer if is_target else meaning.tokenizer
+    if found is None or any(token.symbol is None for token in side.tokens):
+        raise ConfigError(
+            f"the side '{side.name}' is no text: nothing of it was cut", fix="choose a model that reads text"
+        )
+    return found
+
+
+def _whole(reading: Reading, side: Side) -> Any:
+    """What was given for a side."""
+    if isinstance(reading.given, TextPair):
+        return reading.given[reading.sides.index(side)] if len(reading.sides) > 1 else None
+    return None if side.stack == "decoder" and len(reading.sides) > 1 else reading.given
+
+
+def _given(reading: Reading, side: Side) -> str | None:
+    whole = _whole(reading, side)
+    if whole is None or isinstance(whole, str):
+        return whole
+    return (whole if isinstance(whole, Words) else Words.join(list(whole))).text
+
+
+def _piece(tokenizer: Tokenizer, token: Token, bytes_before: np.ndarray, *, cut_off: bool) -> Piece:
+    assert token.symbol is not None, "the tokens of a text are symbols"
+    start, stop = min(token.start, len(bytes_before) - 1), min(token.stop, len(bytes_before) - 1)
+    cutter, plain = tokenizer.cutter, not token.is_special and token.symbol != UNKNOWN
+    merges = cutter.history(token.symbol) if isinstance(cutter, BpeCutter) and plain else []
+    return Piece(
+        text=_seen(token.text),
+        piece=_seen(tokenizer.piece(token.symbol)),
+        symbol=token.symbol,
+        start=start,
+        stop=stop,
+        first_byte=int(bytes_before[start]),
+        last_byte=int(bytes_before[stop]),
+        special=token.is_special,
+        unknown=token.symbol == UNKNOWN,
+        cut_off=cut_off,
+        merges=tuple(tuple(step) for step in merges),
+    )
+
+
+def _seen(text: str) -> str:
+    """The text with its space made visible.
+
+    >>> _seen(" a\\tb")
+    '␣a⇥b'
+    """
+    return "".join(SPACES.get(letter, letter) for letter in text)

@@ -1,0 +1,251 @@
+"""What all views are: frozen results with their numbers, which show and save themselves.
+
+    view.to_json()      the numbers, as programs read them: very many of them by blocks, unless to_json(whole=True)
+    view.show()         in a terminal as text, in a notebook as a picture
+    view.save(path)     .html .svg .png .json .txt
+
+A view gives figures that suit its size: with few tokens every label and number, with hundreds a map, with thousands a
+summary and the places worth looking at. The same figures serve every surface.
+"""
+
+import json
+import math
+import shutil
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, final
+
+import numpy as np
+
+from seqloom.errors import ConfigError, did_you_mean
+from seqloom.files.disk import write_file
+from seqloom.report.figures.figure import Figure
+from seqloom.report.figures.labels import visible, wrap
+from seqloom.report.figures.markup import Markup, tag
+from seqloom.report.figures.page import SHEET, document, framed
+from seqloom.report.figures.stack import png, stacked
+
+# -----------------------------------------------------------------------------
+# Values as JSON has them: arrays as lists, NaN and infinity as None, results as objects.
+#
+# A file of numbers is for programs, and no program wants twelve megabytes for one picture: an array of very many
+# numbers is told by blocks, each with its mean, its largest and its smallest number, and what was told so is listed by
+# name. The whole of it is told where it is asked for.
+#
+#     {"shape": [512, 512], "block": [8, 4], "mean": [[...], ...], "maximum": [[...], ...], "minimum": [[...], ...]}
+# -----------------------------------------------------------------------------
+
+MOST_NUMBERS = 2**16  # of an array that is told number by number
+MOST_BLOCKS = 2**13  # of one that is not
+DIGITS = 6  # of the numbers of blocks
+
+
+class Teller(ABC):
+    """What says itself which values are told of it."""
+
+    @abstractmethod
+    def told_values(self, *, whole: bool) -> Mapping[str, Any]:
+        """The values by name, as they are; `whole`: nothing shall be made smaller."""
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it, all of it."""
+    return Telling(whole=True).of(value)
+
+
+class Telling:
+    """Values that are told one after another; `in_blocks` is what of them was told by blocks, with its shape."""
+
+    def __init__(self, *, whole: bool) -> None:
+        self.whole = whole
+        self.in_blocks: dict[str, list[int]] = {}
+
+    def of(self, value: Any, name: str = "") -> Any:
+        """A value as JSON has it; `name` is what it is called where it is told by blocks."""
+        if isinstance(value, np.ndarray):
+            return self._array(value, name)
+        if isinstance(value, float | np.floating):
+            return float(value) if math.isfinite(value) else None
+        if isinstance(value, np.integer | np.bool_):
+            return value.item()
+        if isinstance(value, Teller):
+            return self._named(value.told_values(whole=self.whole), name)
+        if hasattr(value, "_asdict"):
+            return self._named(value._asdict(), name)
+        if isinstance(value, Mapping):
+            return self._named(value, name)
+        if isinstance(value, tuple | list):
+            return [self.of(part, f"{name}.{at}") for at, part in enumerate(value)]
+        if is_dataclass(value) and not isinstance(value, type):
+            return self._named({field.name: getattr(value, field.name) for field in fields(value)}, name)
+        return value
+
+    def _named(self, values: Mapping[Any, Any], name: str) -> dict[str, Any]:
+        return {str(key): self.of(part, f"{name}.{key}".lstrip(".")) for key, part in values.items()}
+
+    def _array(self, values: np.ndarray, name: str) -> Any:
+        if self.whole or values.size <= MOST_NUMBERS or values.dtype.kind not in "fiub":
+            return self._listed(values.tolist())
+        self.in_blocks[name] = list(values.shape)
+        return blocks(values)
+
+    def _listed(self, values: Any) -> Any:
+        if isinstance(values, list):
+            return [self._listed(part) for part in values]
+        return None if isinstance(values, float) and not math.isfinite(values) else values
+
+
+def blocks(values: np.ndarray) -> dict[str, Any]:
+    """An array by blocks: their mean, largest and smallest number of those that there are, None where there is none.
+
+    >>> blocks(np.arange(4 * MOST_BLOCKS))["block"]
+    [4]
+    """
+    sides = [1] * values.ndim
+    while (
+        math.prod(counts := [-(-length // side) for length, side in zip(values.shape, sides, strict=True)])
+        > MOST_BLOCKS
+    ):
+        sides[counts.index(max(counts))] *= 2
+    known = np.where(np.isfinite(values), values, np.nan).astype(float)
+    count = _reduced(np.add, (~np.isnan(known)).astype(float), sides)
+    total = _reduced(np.add, np.nan_to_num(known), sides)
+    mean = np.divide(total, count, out=np.full_like(total, np.nan), where=count > 0)
+    found = {"mean": mean, "maximum": _reduced(np.fmax, known, sides), "minimum": _reduced(np.fmin, known, sides)}
+    return {"shape": list(values.shape), "block": sides, **{name: _brief(each) for name, each in found.items()}}
+
+
+def _reduced(reduce: np.ufunc, values: np.ndarray, sides: list[int]) -> np.ndarray:
+    for axis, side in enumerate(sides):
+        values = reduce.reduceat(values, np.arange(0, values.shape[axis], side), axis=axis)
+    return values
+
+
+def _brief(values: np.ndarray) -> Any:
+    if values.ndim > 1:
+        return [_brief(part) for part in values]
+    return [float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None for value in values.tolist()]
+
+
+SMALL, MEDIUM = 64, 512  # tokens: up to the first every label is shown, up to the second every cell
+JSON = ".json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class View(Teller, ABC):
+    """A look inside a model, as a value."""
+
+    kind: ClassVar[str]
+    title: str
+    notes: tuple[str, ...] = ()  # what is to be known about the input, whatever is looked at: that it was cut
+
+    @abstractmethod
+    def figures(self) -> tuple[Figure, ...]:
+        """The pictures of it, at least one, by its size."""
+
+    @final
+    def sentences(self) -> tuple[str, ...]:
+        """What there is to say about it in words, one line each; last what was noted where it was made."""
+        return (*self._sentences(), *self.notes)
+
+    def _sentences(self) -> tuple[str, ...]:
+        """What each kind of view has to say."""
+        return ()
+
+    @final
+    def to_json(self, *, whole: bool = False) -> dict[str, Any]:
+        """The numbers as plain values that JSON can hold; a missing one is None.
+
+        Very large arrays are told by blocks, which `in_blocks` lists with their shapes; with `whole` all is told.
+        """
+        telling = Telling(whole=whole)
+        told: dict[str, Any] = telling.of(self)
+        return told | {"notes": list(self.notes)} | ({"in_blocks": telling.in_blocks} if telling.in_blocks else {})
+
+    def told_values(self, *, whole: bool) -> Mapping[str, Any]:
+        """What `to_json` tells, by name: the kind, and every field; kinds of views that tell something else say so."""
+        return {"kind": self.kind, **{field.name: getattr(self, field.name) for field in fields(self)}}
+
+    def text(self, width: int = 80, *, colour: bool = False) -> str:
+        """The view as lines of at most `width` columns."""
+        drawn = [figure.text(width, colour) for figure in self.figures()]
+        said = self.prose(width)
+        return "\n\n".join([*drawn, *([said] if said else [])])
+
+    def prose(self, width: int) -> str:
+        """The sentences as lines of at most `width` columns; tokens in them may hold what steers a terminal."""
+        return "\n".join(line for sentence in self.sentences() for line in wrap(visible(sentence), width))
+
+    def svg(self) -> str:
+        """The figures as one SVG element; what is said first about it, and what was noted, stands below the first."""
+        first, *others = self.figures()
+        said = " ".join(map(_ended, filter(None, (first.caption, *self._sentences()[:1], *self.notes))))
+        return stacked((replace(first, caption=said), *others))
+
+    def html(self) -> str:
+        """The view as one HTML file that needs nothing else."""
+        return document(self.title, [tag("h1", self.title), *self.body()], SHEET)
+
+    def body(self) -> list[Markup]:
+        """What stands below the title of the page."""
+        said = [tag("p", sentence) for sentence in self.sentences()]
+        return [*said, *framed(self.title, self.figures())]
+
+    def save(self, path: str | Path, *, whole: bool = False) -> Path:
+        """The file that was written, of the kind that its ending says; a file that is there is replaced at once.
+
+        With `whole` a file of JSON tells every number, as `to_json(whole=True)` does.
+        """
+        place = Path(path)
+        if place.suffix not in WRITERS:
+            raise ConfigError(
+                f"'{place.name}' has the ending of no kind of file that a view is saved as",
+                fix=did_you_mean(place.suffix, WRITERS),
+            )
+        if whole and place.suffix != JSON:
+            raise ConfigError(f"{place.name} has no numbers that could be whole", fix=f"end it in {JSON}")
+        write_file(place, _json(self, whole=True) if whole else WRITERS[place.suffix](self))
+        return place
+
+    def show(self) -> None:
+        """Nothing; the view is shown: in a notebook as a picture, else as text on standard output."""
+        if (display := notebook()) is not None:
+            display(self)
+            return
+        columns = shutil.get_terminal_size((80, 24)).columns
+        sys.stdout.write(self.text(max(40, min(columns, 160)), colour=sys.stdout.isatty()) + "\n")
+
+    def _repr_html_(self) -> str:
+        return "".join([tag("h3", self.title), *self.body()])
+
+
+def _ended(sentence: str) -> str:
+    return sentence if sentence[-1] in ".?!" else f"{sentence}."
+
+
+def _json(view: View, *, whole: bool) -> bytes:
+    return (json.dumps(view.to_json(whole=whole), ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+WRITERS: Mapping[str, Callable[[View], bytes]] = {
+    ".html": lambda view: view.html().encode(),
+    ".svg": lambda view: view.svg().encode(),
+    ".png": lambda view: png(view.svg()),
+    JSON: lambda view: _json(view, whole=False),
+    ".txt": lambda view: (view.text(100) + "\n").encode(),
+}
+
+
+def notebook() -> Callable[[Any], Any] | None:
+    """What shows a value in a notebook, where one is running."""
+    loaded = sys.modules.get("IPython")
+    shell = None if loaded is None else loaded.get_ipython()
+    if shell is None or type(shell).__name__ != "ZMQInteractiveShell":
+        return None
+    from IPython.display import display  # type: ignore[import-not-found,unused-ignore]
+
+    found: Callable[[Any], Any] = display
+    return found

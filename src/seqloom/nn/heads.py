@@ -1,0 +1,354 @@
+"""Heads: what is read off contextual vectors, the loss of it, and the best answer.
+
+A head reads a sequence and answers at every element; one answer for a whole sequence is the same head on the pooled
+vector, as a sequence of length one.
+"""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from seqloom.config.heads import (
+    ClassHeadConfig,
+    CrfHeadConfig,
+    LabelScoresHeadConfig,
+    LabelsHeadConfig,
+    NextTokenHeadConfig,
+    NumberHeadConfig,
+    NumberScoresHeadConfig,
+    Pooling,
+    ScoresHeadConfig,
+    VectorHeadConfig,
+)
+from seqloom.errors import DataError
+from seqloom.nn.ops import crf, pooling
+from seqloom.nn.ops.losses import binary_cross_entropy, chunked_linear_cross_entropy, cross_entropy, squared_error
+from seqloom.nn.packing import unpack
+from seqloom.nn.taps import Tap
+from seqloom.nn.types import Loss, Padded
+
+CHUNK = 1024  # elements whose scores of a whole vocabulary are held at a time
+
+
+class Losses(NamedTuple):
+    """The plain loss of each element, for judging: no smoothing, no class weights, no gradient needed.
+
+    The weight is what the loss of an element counts: 0 in the padding, and where the target is negative, which stands
+    for a class that training never saw.
+    """
+
+    values: Tensor  # [B,T]
+    weights: Tensor  # [B,T]
+
+    def of_rows(self) -> tuple[Tensor, Tensor]:
+        """[B] the loss of each row and its weight, on the host: summed in float64, which some devices lack."""
+        return self.values.cpu().double().sum(dim=1), self.weights.cpu().double().sum(dim=1)
+
+
+class Head(nn.Module):
+    """Base of the heads."""
+
+    def forward(self, x: Padded) -> Padded:
+        """The scores at every element, [B,T,K]."""
+        raise NotImplementedError
+
+    def loss(self, x: Padded, targets: Tensor) -> Loss:
+        """The loss summed over the real elements, and the weight it was summed over; targets [B,T,...]."""
+        raise NotImplementedError
+
+    def losses(self, x: Padded, targets: Tensor) -> Losses:
+        """The plain loss of every element; negative classes count nothing."""
+        raise NotImplementedError
+
+    def predict(self, x: Padded) -> Tensor:
+        """The best answer at every element, [B,T,...]; zero in the padding."""
+        raise NotImplementedError
+
+
+def require_classes(targets: Tensor, x: Padded, count: int) -> None:
+    """Raise DataError for what would be an index error deep inside torch; the values are looked at on the CPU only."""
+    if targets.shape != x.values.shape[:2] or targets.dtype not in (torch.int32, torch.int64):
+        expected = list(x.values.shape[:2])
+        raise DataError(f"classes are int64 or int32 numbers {expected}, found {targets.dtype} {list(targets.shape)}")
+    if targets.device.type == "cpu" and targets.numel():
+        low, high = (int(bound) for bound in targets.masked_fill(~x.valid, 0).aminmax())
+        if low < 0 or high >= count:
+            raise DataError(f"class {low if low < 0 else high} of {count}", fix=f"classes are 0..{count - 1}")
+
+
+def require_numbers(targets: Tensor, x: Padded, size: int) -> None:
+    """Raise DataError for targets of another shape, which torch would stretch or refuse."""
+    expected = (*x.values.shape[:2], size)
+    if targets.shape != expected:
+        raise DataError(f"targets {list(expected)} were expected, found {list(targets.shape)}")
+
+
+def _known(x: Padded, targets: Tensor) -> Tensor:
+    """[B,T] true where an element is real and its class was seen in training."""
+    return x.valid & (targets >= 0)
+
+
+def _documents(x: Padded) -> Padded:
+    """Every document in a row of its own; rows that hold one each stay as they are, without a look at the device."""
+    return x if x.segments is None else unpack(x).rows
+
+
+def _wide(scores: Tensor) -> Tensor:
+    """The scores in float32 or wider: under autocast they may come in less."""
+    return scores.to(torch.promote_types(scores.dtype, torch.float32))
+
+
+class ClassHead(Head):
+    """softmax(W x + b)."""
+
+    class_weights: Tensor | None
+
+    def __init__(self, config: ClassHeadConfig, width: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(width, config.num_classes)
+        self._weigh(config)
+
+    def _weigh(self, config: ClassHeadConfig | ScoresHeadConfig) -> None:
+        """Take over what the loss needs; the weights of classes are settings, so they are not stored with the model."""
+        weights = torch.tensor(config.class_weights) if config.class_weights else None
+        self.smoothing = config.smoothing
+        self.register_buffer("class_weights", weights, persistent=False)
+
+    def forward(self, x: Padded) -> Padded:
+        return x.with_values(self.linear(x.values))
+
+    def loss(self, x: Padded, targets: Tensor) -> Loss:
+        scores = self(x).values
+        require_classes(targets, x, scores.shape[-1])
+        return cross_entropy(
+            scores, targets, weights=x.valid, smoothing=self.smoothing, class_weights=self.class_weights
+        )
+
+    def losses(self, x: Padded, targets: Tensor) -> Losses:
+        scores, known = _wide(self(x).values), _known(x, targets)
+        values = -scores.log_softmax(dim=-1).gather(-1, targets.clamp(min=0)[..., None]).squeeze(-1)
+        return Losses(values.masked_fill(~known, 0), known.to(values.dtype))
+
+    def predict(self, x: Padded) -> Tensor:
+        return x.with_values(self(x).values.argmax(dim=-1)).values
+
+
+class ScoresHead(ClassHead):
+    """softmax(x + b): the vector is the scores."""
+
+    def __init__(self, config: ScoresHeadConfig) -> None:
+        Head.__init__(self)
+        self.bias = nn.Parameter(torch.zeros(config.num_classes))
+        self._weigh(config)
+
+    def forward(self, x: Padded) -> Padded:
+        return x.with_values(x.values + self.bias)
+
+
+class LabelsHead(Head):
+    """sigmoid(W x + b): each label by itself; targets are zeros and ones [B,T,K]."""
+
+    def __init__(self, config: LabelsHeadConfig, width: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(width, config.num_labels)
+
+    def forward(self, x: Padded) -> Padded:
+        return x.with_values(self.linear(x.values))
+
+    def loss(self, x: Padded, targets: Tensor) -> Loss:
+        scores = self(x).values
+        require_numbers(targets, x, scores.shape[-1])
+        return binary_cross_entropy(scores, targets, weights=x.valid[:, :, None].expand_as(scores))
+
+    def losses(self, x: Padded, targets: Tensor) -> Losses:
+        scores = _wide(self(x).values)
+        require_numbers(targets, x, scores.shape[-1])
+        values = F.binary_cross_entropy_with_logits(scores, targets.to(scores.dtype), reduction="none").sum(dim=-1)
+        return Losses(values.masked_fill(~x.valid, 0), x.valid * float(scores.shape[-1]))
+
+    def predict(self, x: Padded) -> Tensor:
+        return x.with_values(self(x).values > 0).values
+
+
+class LabelScoresHead(LabelsHead):
+    """sigmoid(x + b): the vector is the scores of the labels."""
+
+    def __init__(self, config: LabelScoresHeadConfig) -> None:
+        Head.__init__(self)
+        self.bias = nn.Parameter(torch.zeros(config.num_labels))
+
+    def forward(self, x: Padded) -> Padded:
+        return x.with_values(x.values + self.bias)
+
+
+class NumberHead(Head):
+    """W x + b, one number or several; targets [B,T,K]."""
+
+    def __init__(self, config: NumberHeadConfig, width: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(width, config.size)
+
+    def forward(self, x: Padded) -> Padded:
+        return x.with_values(self.linear(x.values))
+
+    def loss(self, x: Padded, targets: Tensor) -> Loss:
+        numbers = self(x).values
+        require_numbers(targets, x, numbers.shape[-1])
+        return squared_error(numbers, targets, weights=x.valid[:, :, None].expand_as(numbers))
+
+    def losses(self, x: Padded, targets: Tensor) -> Losses:
+        numbers = _wide(self(x).values)
+        require_numbers(targets, x, numbers.shape[-1])
+        values = (numbers - targets).square().sum(dim=-1)
+        return Losses(values.masked_fill(~x.valid, 0), x.valid * float(numbers.shape[-1]))
+
+    def predict(self, x: Padded) -> Tensor:
+        numbers: Padded = self(x)
+        return numbers.values
+
+
+class NumberScoresHead(NumberHead):
+    """x + b: the vector is the numbers."""
+
+    def __init__(self, config: NumberScoresHeadConfig) -> None:
+        Head.__init__(self)
+        self.bias = nn.Parameter(torch.zeros(config.size))
+
+    def forward(self, x: Padded) -> Padded:
+        return x.with_values(x.values + self.bias)
+
+
+class CrfHead(Head):
+    """A chain of tags: W x + b for each element, and learned scores of moving from one tag to the next."""
+
+    legal_start: Tensor
+    legal_between: Tensor
+    legal_end: Tensor
+
+    def __init__(self, config: CrfHeadConfig, width: int) -> None:
+        super().__init__()
+        count = len(config.labels)
+        self.linear = nn.Linear(width, count)
+        self.start, self.end = nn.Parameter(torch.zeros(count)), nn.Parameter(torch.zeros(count))
+        self.between = nn.Parameter(torch.zeros(count, count))
+        legal = crf.legal_transitions(config.labels, config.scheme)
+        for name, table in zip(("legal_start", "legal_between", "legal_end"), legal, strict=True):
+            self.register_buffer(name, table, persistent=False)
+
+    @property
+    def transitions(self) -> crf.Transitions:
+        """The scores of moves in the form that the operators take."""
+        return crf.Transitions(self.start, self.between, self.end, self.legal_start, self.legal_between, self.legal_end)
+
+    def forward(self, x: Padded) -> Padded:
+        return x.with_values(self.linear(x.values))
+
+    def loss(self, x: Padded, targets: Tensor) -> Loss:
+        require_classes(targets, x, len(self.start))
+        rows, tags = _documents(x), _documents(x.with_values(targets)).values
+        self._require_legal(tags, rows.lengths)
+        likelihood = crf.fast_log_likelihood(self(rows).values, tags, rows.lengths, self.transitions)
+        return Loss(-likelihood.sum(), rows.lengths.sum().to(likelihood.dtype))
+
+    def _require_legal(self, tags: Tensor, lengths: Tensor) -> None:
+        """Raise DataError for tags that no path may have; looked at on the CPU only: a GPU would have to be waited for.
+
+        Files are checked when they are read, so this is for tensors that somebody made.
+        """
+        if tags.device.type == "cpu" and bool(crf.forbidden(tags, lengths, self.transitions).any()):
+            raise DataError("a sequence of tags makes a move that the scheme forbids", fix="correct the tags")
+
+    def losses(self, x: Padded, targets: Tensor) -> Losses:
+        """A chain has one loss, which stands at its first element; one that training could not learn counts nothing."""
+        unpacked, known = unpack(x), unpack(x.with_values(targets)).rows
+        rows, tags = unpacked.rows, known.values.clamp(min=0)
+        bad = (known.valid & (known.values < 0)).any(dim=1) | crf.forbidden(tags, rows.lengths, self.transitions)
+        likelihood = crf.fast_log_likelihood(_wide(self(rows).values), tags, rows.lengths, self.transitions)
+        values = torch.zeros_like(tags, dtype=likelihood.dtype)
+        values[:, :1] = -likelihood.masked_fill(bad, 0)[:, None]
+        counted = rows.with_values((rows.valid & ~bad[:, None]).to(likelihood.dtype))
+        return Losses(unpacked.repack(rows.with_values(values), x).values, unpacked.repack(counted, x).values)
+
+    def predict(self, x: Padded) -> Tensor:
+        unpacked = unpack(x)
+        tags, _ = crf.viterbi(self(unpacked.rows).values, unpacked.rows.lengths, self.transitions)
+        repacked: Padded = unpacked.repack(unpacked.rows.with_values(tags), x)
+        return repacked.values
+
+
+class NextTokenHead(Head):
+    """softmax(E x + b) over the vocabulary; tied, E is the table of the input's vectors (Press and Wolf 2017)."""
+
+    def __init__(self, config: NextTokenHeadConfig, width: int, tied_to: nn.Parameter | None = None) -> None:
+        super().__init__()
+        assert (tied_to is not None) == config.tied, "whoever builds a tied head hands it the table"
+        fresh = nn.Parameter(torch.randn(config.vocab_size, width) * width**-0.5) if tied_to is None else tied_to
+        self.table, self.bias = fresh, nn.Parameter(torch.zeros(config.vocab_size))
+        self.smoothing = config.smoothing
+
+    def _scores(self, features: Tensor) -> Tensor:
+        return F.linear(features, self.table, self.bias)
+
+    def forward(self, x: Padded) -> Padded:
+        return x.with_values(self._scores(x.values))
+
+    def loss(self, x: Padded, targets: Tensor) -> Loss:
+        require_classes(targets, x, len(self.table))
+        features, symbols, weights = x.values.flatten(0, 1), targets.flatten(), None
+        if not x.full and x.values.is_cuda:  # picking rows out would make the host wait for the device
+            weights = x.valid.flatten()
+        elif not x.full:
+            real = x.valid.flatten()
+            features, symbols = features[real], symbols[real]
+        return chunked_linear_cross_entropy(
+            features, self.table, self.bias, symbols, weights=weights, smoothing=self.smoothing
+        )
+
+    def losses(self, x: Padded, targets: Tensor) -> Losses:
+        known = _known(x, targets)
+        chunks = zip(torch.split(x.values[known], CHUNK), torch.split(targets[known], CHUNK), strict=True)
+        found = [F.cross_entropy(_wide(self._scores(one)), said, reduction="none") for one, said in chunks]
+        values = torch.zeros(targets.shape, dtype=found[0].dtype, device=targets.device)
+        values[known] = torch.cat(found)
+        return Losses(values, known.to(values.dtype))
+
+    def predict(self, x: Padded) -> Tensor:
+        return x.with_values(self(x).values.argmax(dim=-1)).values
+
+
+class VectorHead(nn.Module):
+    """The pooled vector, mapped to another size if asked, of length one if asked."""
+
+    def __init__(self, config: VectorHeadConfig, width: int) -> None:
+        super().__init__()
+        self.unit = config.unit
+        self.linear = nn.Identity() if config.size is None else nn.Linear(width, config.size)
+
+    def forward(self, pooled: Tensor) -> Tensor:
+        """[N,D]."""
+        vectors: Tensor = self.linear(pooled)
+        return F.normalize(vectors, dim=-1) if self.unit else vectors
+
+
+class Pooler(nn.Module):
+    """One vector for each document of a batch, in reading order."""
+
+    def __init__(self, how: Pooling, width: int) -> None:
+        super().__init__()
+        self.how = how
+        if how == "attention":
+            self.inner = nn.Linear(width, width)
+            self.direction = nn.Parameter(torch.randn(width) * width**-0.5)
+        self.weights = Tap()  # [B,T], offered, of attention pooling
+
+    def forward(self, x: Padded) -> Tensor:
+        """[N,D], with N the number of documents: the rows, unless documents are packed."""
+        if x.segments is not None:
+            x = unpack(x).rows
+        if self.how != "attention":
+            return pooling.SUMMARIES[self.how](x)
+        arguments = (x, self.inner.weight, self.inner.bias, self.direction)
+        self.weights.offer(lambda: pooling.attentive_weights(*arguments))
+        return pooling.attentive(*arguments)

@@ -1,0 +1,381 @@
+"""Inputs: modules that turn symbols, vectors and pictures into sequences of vectors."""
+
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from seqloom.config.inputs import (
+    NUM_LETTERS,
+    SPELLING_TAPS,
+    FiltersConfig,
+    FlatConfig,
+    NgramsConfig,
+    PatchesConfig,
+    PictureConfig,
+    SpelledConfig,
+    TfidfConfig,
+    TokensConfig,
+    VectorsConfig,
+)
+from seqloom.config.mixers import LstmConfig
+from seqloom.errors import DataError
+from seqloom.nn.mixers.contract import CausalMixer, Stateless
+from seqloom.nn.mixers.recurrent import Recurrent
+from seqloom.nn.ops.convolution import convolve, convolve_2d
+from seqloom.nn.ops.pooling import maximum
+from seqloom.nn.packing import by_document
+from seqloom.nn.taps import Tap
+from seqloom.nn.types import Padded, Spelled, require_padded
+from seqloom.text.special_tokens import UNKNOWN
+
+LONGER = 0.5  # what n-grams of two symbols and more count in TF-IDF
+
+
+class Input(nn.Module):
+    """Anything that makes a sequence of vectors out of what a user has."""
+
+    def forward(self, raw: Any) -> Padded:
+        """The sequence of vectors."""
+        raise NotImplementedError
+
+
+def _require_numbers(values: Tensor, like: Tensor, what: str) -> None:
+    if values.dtype != like.dtype:
+        raise DataError(f"{what} of {like.dtype} were expected, found {values.dtype}", fix="convert them first")
+
+
+def _require_symbols(x: Padded, vocab_size: int) -> None:
+    """Raise DataError for what would be an index error deep inside torch; the device is asked only on the CPU."""
+    require_padded(x)
+    if x.values.ndim != 2 or x.values.dtype not in (torch.int32, torch.int64):
+        raise DataError(
+            f"symbols are int64 or int32 numbers [rows, time], found {x.values.dtype} {list(x.values.shape)}"
+        )
+    if x.values.device.type == "cpu" and x.values.numel():
+        low, high = (int(bound) for bound in x.values.masked_fill(~x.valid, 0).aminmax())
+        if low < 0 or high >= vocab_size:
+            found = low if low < 0 else high
+            raise DataError(f"symbol {found} in a vocabulary of {vocab_size}", fix=f"symbols are 0..{vocab_size - 1}")
+
+
+class Tokens(Stateless):
+    """A learned vector for each symbol."""
+
+    def __init__(self, config: TokensConfig, width: int) -> None:
+        super().__init__()
+        size = width if config.size is None else config.size
+        self.table = nn.Parameter(torch.randn(config.vocab_size, size) * size**-0.5)
+        self.symbol_dropout = config.symbol_dropout
+        if size != width:
+            self.widen = nn.Linear(size, width)
+
+    def forward(self, x: Padded) -> Padded:
+        _require_symbols(x, len(self.table))
+        symbols = x.values.masked_fill(~x.valid, 0)
+        values = nn.functional.embedding(symbols, self.table)
+        if self.training and self.symbol_dropout:  # all places of a symbol together
+            kept = nn.functional.dropout(self.table.new_ones(len(self.table)), self.symbol_dropout)
+            values = values * kept[symbols, None]
+        return x.with_values(self.widen(values) if hasattr(self, "widen") else values)
+
+
+class Ngrams(CausalMixer[tuple[Tensor]]):
+    """phi(x): at each element the sum of the vectors of the n-grams, of order 1 to n, that end there.
+
+    Symbols have a row each (counted); longer n-grams share `buckets` rows through a hash. Summed over a text this is
+    W phi(x), the handcrafted features and weights of a linear model.
+    """
+
+    def __init__(self, config: NgramsConfig, width: int) -> None:
+        super().__init__()
+        self.vocab_size, self.order, self.buckets = config.vocab_size, config.order, config.buckets
+        rows = config.vocab_size + (config.buckets if config.order > 1 else 0)
+        self.table = nn.Parameter(torch.zeros(rows, width))
+
+    def begin(self, batch_size: int) -> tuple[Tensor]:
+        return (torch.full((batch_size, self.order - 1), -1, dtype=torch.int64, device=self.device),)
+
+    def extend(self, x: Padded, inner: tuple[Tensor]) -> tuple[Padded, tuple[Tensor]]:
+        _require_symbols(x, self.vocab_size)
+        reach, time = self.order - 1, x.values.shape[1]
+        symbols = torch.cat([inner[0], x.values.masked_fill(~x.valid, 0)], dim=1)  # [B,R+T]
+        rows, known = self.features(symbols, time)
+        vectors = nn.functional.embedding(rows, self.table).masked_fill(~known[..., None], 0)
+        columns = x.lengths[:, None] + torch.arange(reach, device=symbols.device)
+        return x.with_values(vectors.sum(dim=2)), (symbols.gather(1, columns),)
+
+    def features(self, symbols: Tensor, time: int) -> tuple[Tensor, Tensor]:
+        """[B,T,n] the row of each n-gram that ends at each of the last `time` symbols, and whether it is whole."""
+        reach = self.order - 1
+        code = symbols[:, reach : reach + time]
+        rows, known = [code], [torch.ones_like(code, dtype=torch.bool)]
+        for back in range(1, self.order):
+            earlier = symbols[:, reach - back : reach - back + time]
+            code = _joined(code, earlier)
+            rows.append(self.vocab_size + code % self.buckets)
+            known.append(known[-1] & (earlier >= 0))
+        return torch.stack(rows, dim=2), torch.stack(known, dim=2)
+
+    def occurrences(self, x: Padded) -> tuple[Tensor, Tensor]:
+        """[B,T,n] the row of each n-gram that ends at each element, and its weight: 1, or 0 where it is not whole."""
+        symbols = torch.cat([self.begin(len(x.lengths))[0], x.values.masked_fill(~x.valid, 0)], dim=1)
+        rows, known = self.features(symbols, x.values.shape[1])
+        return rows, (known & x.valid[..., None]).to(self.table.dtype)
+
+
+def _joined(code: Tensor, earlier: Tensor) -> Tensor:
+    """The code of n-grams with one more symbol before them.
+
+    A multiplicative hash: neighbours in either symbol fall into distant buckets.
+    """
+    return (code * 1_000_003 + earlier + 1) % 2**31 * 0x5BD1E995 % 2**31
+
+
+class Bags(NamedTuple):
+    """The n-grams of texts, each text's different ones once, ordered by text and row; M of them in all."""
+
+    texts: Tensor  # [M] the number of the text
+    rows: Tensor  # [M] the row of the n-gram
+    counts: Tensor  # [M] how often it stands there
+    values: Tensor  # [M] phi, what it weighs
+
+
+class Tfidf(Input):
+    """phi(x): sublinear TF-IDF of the n-grams of a text, of order 1 to n (Salton and Buckley 1988).
+
+        phi_g(x) = (1 + log c_g) idf_g / norm        c_g: how often n-gram g stands in the text
+        idf_g = 1 + log((1 + N) / (1 + n_g))         in n_g of the N texts of the training set; 0 where it is in none
+
+    What g gives to the scores, phi_g w_g, is spread evenly over the places where it stands. So the sum over a text is
+    W phi(x), and what each element gives can be told. Symbols have a row each; longer n-grams share `buckets` rows
+    through a hash and count half: there are many, most of them rare, and else they would make up most of the norm.
+    """
+
+    idf: Tensor
+
+    def __init__(self, config: TfidfConfig, width: int) -> None:
+        super().__init__()
+        self.vocab_size, self.order, self.buckets = config.vocab_size, config.order, config.buckets
+        rows = config.parameters(1)
+        self.table = nn.Parameter(torch.zeros(rows, width))
+        self.register_buffer("idf", torch.ones(rows))
+
+    def forward(self, raw: Padded) -> Padded:
+        return by_document(self._weighted, raw)
+
+    def _weighted(self, x: Padded) -> Padded:
+        rows, weights = self.occurrences(x)
+        vectors = nn.functional.embedding(rows, self.table)  # [B,T,n,D]
+        return x.with_values(torch.einsum("btn,btnd->btd", weights, vectors))
+
+    def occurrences(self, x: Padded) -> tuple[Tensor, Tensor]:
+        """[B,T,n] the row of each n-gram that ends at each element, and its share in phi(x); every row is one text."""
+        rows, known = self._features(x)
+        bags, places = self._counted(rows, known)
+        weights = torch.zeros(rows.shape, dtype=self.idf.dtype, device=rows.device)
+        weights[known] = (bags.values / bags.counts)[places]
+        return rows, weights
+
+    def bags(self, x: Padded) -> Bags:
+        """The n-grams of each text with their weights; every row is one text."""
+        return self._counted(*self._features(x))[0]
+
+    def fit(self, texts: Iterable[Padded]) -> None:
+        """Nothing; `idf` is that of these texts, which must be the training set; every row is one text."""
+        total, containing = 0, torch.zeros_like(self.idf, dtype=torch.int64)
+        for x in texts:
+            total += len(x.lengths)
+            containing += torch.bincount(self.bags(x).rows, minlength=len(containing))
+        idf = 1 + torch.log((1 + total) / (1 + containing.double()))
+        idf[self.vocab_size :] *= LONGER
+        self.idf.copy_(idf.masked_fill(containing == 0, 0))
+
+    def _features(self, x: Padded) -> tuple[Tensor, Tensor]:
+        """[B,T,n] the row of each n-gram that ends at each element, and whether it is whole."""
+        _require_symbols(x, self.vocab_size)
+        code = x.values.masked_fill(~x.valid, 0).long()
+        symbols, rows, known = code, [code], [x.valid]
+        for back in range(1, self.order):
+            code = _joined(code, _later(symbols, back))
+            rows.append(self.vocab_size + code % self.buckets)
+            known.append(x.valid & (torch.arange(x.values.shape[1], device=code.device) >= back))
+        return torch.stack(rows, dim=2), torch.stack(known, dim=2)
+
+    def _counted(self, rows: Tensor, known: Tensor) -> tuple[Bags, Tensor]:
+        """The n-grams of each text, and for each occurrence which of them it is."""
+        text = torch.arange(len(rows), device=rows.device)[:, None, None].expand_as(rows)
+        keys, places, counts = torch.unique(
+            text[known] * len(self.idf) + rows[known], return_inverse=True, return_counts=True
+        )
+        texts, found, counts = keys // len(self.idf), keys % len(self.idf), counts.to(self.idf.dtype)
+        values = (1 + counts.log()) * self.idf[found]
+        norms = self.idf.new_zeros(len(rows)).index_add_(0, texts, values.square()).sqrt()
+        values = values / norms[texts].clamp(min=torch.finfo(values.dtype).tiny)
+        return Bags(texts, found, counts, values), places
+
+
+def _later(symbols: Tensor, steps: int) -> Tensor:
+    """[B,T] each row moved to the right by so many elements."""
+    return nn.functional.pad(symbols, (steps, 0))[:, : symbols.shape[1]]
+
+
+class Vectors(Stateless):
+    """A linear map of each numeric vector."""
+
+    def __init__(self, config: VectorsConfig, width: int) -> None:
+        super().__init__()
+        self.widen = nn.Linear(config.size, width)
+
+    def forward(self, x: Padded) -> Padded:
+        require_padded(x)
+        if x.values.ndim != 3 or x.values.shape[2] != self.widen.in_features:
+            raise DataError(f"vectors of size {self.widen.in_features} were expected, found {list(x.values.shape)}")
+        _require_numbers(x.values, self.widen.weight, "vectors")
+        return x.with_values(self.widen(x.values))
+
+
+class LetterFilters(nn.Module):
+    """Filters over the letters of a word, each at its strongest: max_t (b + sum_k W_k x_{t+k}), k = -1, 0, 1."""
+
+    def __init__(self, letter_size: int, size: int) -> None:
+        super().__init__()
+        bound = (letter_size * SPELLING_TAPS) ** -0.5
+        self.weight = nn.Parameter(torch.empty(size, letter_size, SPELLING_TAPS).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.zeros(size))
+
+    def forward(self, x: Padded) -> Tensor:
+        """The vector of each spelling [N,L,D]: [N,size]."""
+        return maximum(x.with_values(convolve(x.values, self.weight, self.bias, left=SPELLING_TAPS // 2)))
+
+
+class LetterReaders(nn.Module):
+    """An LSTM from each end of a word: what one knows at the last letter, and the other at the first."""
+
+    def __init__(self, letter_size: int, size: int) -> None:
+        super().__init__()
+        self.onward, self.back = (Recurrent(LstmConfig(), letter_size, size // 2) for _ in range(2))
+
+    def forward(self, x: Padded) -> Tensor:
+        """The vector of each spelling [N,L,D]: [N,size]."""
+        return torch.cat([self.onward(x).last(), self.back(x.reverse()).last()], dim=1)
+
+
+class SpelledWords(Input):
+    """W [v; s] + b, with v the vector of a word and s that of its spelling."""
+
+    def __init__(self, config: SpelledConfig, width: int) -> None:
+        super().__init__()
+        size = width if config.size is None else config.size
+        self.table = nn.Parameter(torch.randn(config.vocab_size, size) * size**-0.5)
+        self.letters = nn.Parameter(torch.randn(NUM_LETTERS, config.letter_size) * config.letter_size**-0.5)
+        readers = {"cnn": LetterFilters, "lstm": LetterReaders}
+        self.spelling = readers[config.letters](config.letter_size, config.spelling_size)
+        self.widen = nn.Linear(size + config.spelling_size, width)
+        self.rare_from, self.unknown_rate = config.rare_from, config.unknown_rate
+
+    def forward(self, raw: Spelled) -> Padded:
+        if not isinstance(raw, Spelled):
+            raise DataError(
+                f"words with their letters were expected, found {type(raw).__name__}",
+                fix="fit the tokeniser with WordsConfig(letters=True)",
+            )
+        words, letters = raw
+        _require_symbols(words, len(self.table))
+        if letters.dtype != torch.uint8 or letters.shape[:2] != words.values.shape or letters.ndim != 3:
+            raise DataError(
+                f"letters are bytes [rows, time, letters], found {letters.dtype} {list(letters.shape)} for words of "
+                f"shape {list(words.values.shape)}"
+            )
+        vectors = nn.functional.embedding(self._some_unknown(words.values.masked_fill(~words.valid, 0)), self.table)
+        return words.with_values(self.widen(torch.cat([vectors, self._spelled(letters)], dim=2)))
+
+    def _spelled(self, letters: Tensor) -> Tensor:
+        """[B,T,S] the vectors of spellings; zero for a word without letters."""
+        flat = letters.flatten(0, 1).int()  # [N,L]
+        x = Padded(nn.functional.embedding(flat, self.letters), (flat > 0).sum(dim=1))
+        vectors: Tensor = self.spelling(x.with_values(x.values))
+        return vectors.view(*letters.shape[:2], vectors.shape[1])
+
+    def _some_unknown(self, symbols: Tensor) -> Tensor:
+        """The symbols, in training some of the rare ones replaced by UNKNOWN."""
+        if not (self.training and self.unknown_rate) or self.rare_from is None:
+            return symbols
+        drawn = torch.rand(symbols.shape, device=symbols.device) < self.unknown_rate
+        return symbols.masked_fill(drawn & (symbols >= self.rare_from), UNKNOWN)
+
+
+class _Picture(Input):
+    """What the picture inputs share: the check of the shape."""
+
+    def __init__(self, config: PictureConfig) -> None:
+        super().__init__()
+        self.shape = (config.height, config.width, config.channels)
+
+    def require_picture(self, pictures: Tensor) -> None:
+        """Raise DataError unless the pictures have the configured shape."""
+        if not isinstance(pictures, Tensor):
+            raise DataError(f"pictures are a tensor, found {type(pictures).__name__}")
+        if pictures.ndim != 4 or tuple(pictures.shape[1:]) != self.shape or len(pictures) == 0:
+            height, width, channels = self.shape
+            first = tuple(pictures.shape[1:]) == (channels, height, width)
+            raise DataError(
+                f"pictures [rows, height, width, channels] = [rows, {height}, {width}, {channels}] were expected, "
+                f"found {list(pictures.shape)}",
+                fix="put the channels last: pictures.permute(0, 2, 3, 1)" if first else "bring them to that shape",
+            )
+        _require_numbers(pictures, next(self.parameters()), "pictures")
+
+
+class Flat(_Picture):
+    """The whole picture as one vector, mapped linearly: a sequence of length one."""
+
+    def __init__(self, config: FlatConfig, width: int) -> None:
+        super().__init__(config)
+        self.widen = nn.Linear(config.height * config.width * config.channels, width)
+
+    def forward(self, raw: Tensor) -> Padded:
+        self.require_picture(raw)
+        return Padded.of(self.widen(raw.flatten(1))[:, None])
+
+
+class Patches(_Picture):
+    """Square patches in reading order, each mapped linearly to one vector."""
+
+    def __init__(self, config: PatchesConfig, width: int) -> None:
+        super().__init__(config)
+        self.patch = config.patch
+        self.widen = nn.Linear(config.patch**2 * config.channels, width)
+
+    def forward(self, raw: Tensor) -> Padded:
+        self.require_picture(raw)
+        tiles = raw.unfold(1, self.patch, self.patch).unfold(2, self.patch, self.patch)  # [B,Y,X,C,p,p]
+        tiles = tiles.permute(0, 1, 2, 4, 5, 3).flatten(3).flatten(1, 2)  # [B,Y*X,p*p*C]
+        return Padded.of(self.widen(tiles))
+
+
+class PictureFilters(_Picture):
+    """2-D convolutions with ReLU and 2 x 2 maximum pooling; every place of the last map is one vector."""
+
+    def __init__(self, config: FiltersConfig, width: int) -> None:
+        super().__init__(config)
+        depths = (config.channels, *config.filters)
+        self.weights, self.biases, self.maps = nn.ParameterList(), nn.ParameterList(), nn.ModuleList()
+        for depth, deeper in pairwise(depths):
+            bound = (depth * config.kernel_size**2) ** -0.5
+            filters = torch.empty(deeper, depth, config.kernel_size, config.kernel_size)
+            self.weights.append(nn.Parameter(filters.uniform_(-bound, bound)))
+            self.biases.append(nn.Parameter(torch.zeros(deeper)))
+            self.maps.append(Tap())  # [B,filters,Y,X] activation maps
+        self.widen = nn.Linear(depths[-1], width)
+
+    def forward(self, raw: Tensor) -> Padded:
+        self.require_picture(raw)
+        maps = raw.permute(0, 3, 1, 2)
+        for weight, bias, tap in zip(self.weights, self.biases, self.maps, strict=True):
+            maps = tap(torch.relu(convolve_2d(maps, weight, bias)))
+            if min(maps.shape[2:]) > 1:
+                maps = nn.functional.max_pool2d(maps, 2)
+        return Padded.of(self.widen(maps.flatten(2).transpose(1, 2)))

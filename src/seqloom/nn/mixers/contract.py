@@ -1,0 +1,186 @@
+"""The contract of every sequence layer.
+
+    Mixer             forward(x)                            the whole sequence at once
+    CausalMixer       initial_state(n), step(x, state)      any number of further elements per row; state is a value
+                      forward(x)                            equals step from initial_state
+    ConditionedMixer  forward(x, memory), initial_state(memory), step(x, state)
+
+A recurrent state, a convolution's last inputs, attention's keys and values are one idea: what `step` must remember. It
+is passed in and handed back, never kept in a module, with the batch on axis 0 of every tensor: a beam, several users,
+a shared prefix and truncated back-propagation then need no code of their own.
+
+Who writes a causal mixer writes `begin` and `extend` for plain rows; `step` here adds packed documents to all of them:
+where the document changes, the row's state is reset.
+"""
+
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from seqloom.errors import DataError
+from seqloom.nn.packing import by_document, documents_per_row, runs, unpack
+from seqloom.nn.types import NO_DOCUMENT, Padded, count_rows, merge_rows, require_padded
+
+Inner = TypeVar("Inner")
+
+
+class Mixer(nn.Module):
+    """Lets the positions of a sequence see one another."""
+
+    def forward(self, x: Padded) -> Padded:
+        """A sequence of the same lengths; packed documents do not see one another.
+
+        Whatever stands in the padding of x does not matter: a block hands over its norm's answer to zero. What comes
+        out of the padding is zero.
+        """
+        raise NotImplementedError
+
+
+class StateStanding(NamedTuple, Generic[Inner]):
+    """The state of a causal mixer: which document each row is in, and what is remembered of it."""
+
+    segment: Tensor  # [B] int64, NO_DOCUMENT before the first element
+    inner: Inner
+
+
+class CausalMixer(Mixer, Generic[Inner]):
+    """A mixer that never looks ahead, so that it can be read on element by element."""
+
+    def begin(self, batch_size: int) -> Inner:
+        """What is remembered before the first element of a document."""
+        raise NotImplementedError
+
+    def extend(self, x: Padded, inner: Inner) -> tuple[Padded, Inner]:
+        """The outputs for further elements of each row's document (0 or more), and what is remembered after them."""
+        raise NotImplementedError
+
+    def reset(self, inner: Inner, rows: Tensor) -> Inner:
+        """The memory with the rows where `rows` [B] is true put back to the beginning."""
+        return merge_rows(rows, self.begin(len(rows)), inner)
+
+    def initial_state(self, batch_size: int) -> StateStanding[Inner]:
+        """The state before the first element."""
+        if batch_size < 1:
+            raise DataError(f"a state of {batch_size} rows", fix="give the number of rows of the batch to come")
+        segment = torch.full((batch_size,), NO_DOCUMENT, dtype=torch.int64, device=self.device)
+        return StateStanding(segment, self.begin(batch_size))
+
+    def step(self, x: Padded, state: StateStanding[Inner]) -> tuple[Padded, StateStanding[Inner]]:
+        """The outputs for further elements, and the state after them; a row of length 0 keeps its state.
+
+        A block without segment numbers goes on with the document that its row is in; where there is none yet, it begins
+        document number 0, and a later block may go on with that number.
+        """
+        require_padded(x)
+        _require_standing(state)
+        _require_rows(x, len(state.segment))
+        if x.segments is None:
+            y, inner = self.extend(x, state.inner)
+            started = (x.lengths > 0) & (state.segment == NO_DOCUMENT)
+            return y, StateStanding(torch.where(started, 0, state.segment), inner)
+        segment, inner = state
+        pieces = []
+        for block, number, columns in runs(x):
+            here = block.lengths > 0
+            inner = self.reset(inner, here & (segment != NO_DOCUMENT) & (number != segment))
+            segment = torch.where(here, number, segment)
+            y, inner = self.extend(block, inner)
+            pieces.append((y, columns))
+        if not pieces:  # no row has a further element
+            pieces.append((self.extend(x._replace(segments=None), inner)[0], x.lengths.new_zeros(x.values.shape[:2])))
+        return _assemble(x, pieces), StateStanding(segment, inner)
+
+    def forward(self, x: Padded) -> Padded:
+        """The same outputs for the whole sequence; overridden where a whole sequence can be had faster."""
+        return by_document(lambda rows: self.extend(rows, self.begin(len(rows.lengths)))[0], x)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        weight = next(self.parameters(), None)
+        return torch.device("cpu") if weight is None else weight.device
+
+
+class Stateless(CausalMixer[tuple[()]]):
+    """A causal mixer whose outputs depend on nothing but the element itself: `forward` is all there is to write."""
+
+    def begin(self, batch_size: int) -> tuple[()]:
+        return ()
+
+    def reset(self, inner: tuple[()], rows: Tensor) -> tuple[()]:
+        return ()
+
+    def extend(self, x: Padded, inner: tuple[()]) -> tuple[Padded, tuple[()]]:
+        return self(x), ()
+
+
+def _require_standing(state: object) -> None:
+    if not isinstance(state, StateStanding):
+        found = type(state).__name__
+        raise DataError(f"this is not a state of this layer but {found}", fix="begin with initial_state(rows)")
+
+
+def _require_rows(x: Padded, rows: int | None) -> None:
+    """Raise DataError for a state of another batch: some kernels of torch would read beyond its end."""
+    if rows is not None and len(x.lengths) != rows:
+        raise DataError(f"{len(x.lengths)} rows cannot go on from a state of {rows} rows", fix="select its rows first")
+
+
+def _assemble(x: Padded, pieces: list[tuple[Padded, Tensor]]) -> Padded:
+    """The outputs of the documents of each row, put back into the columns they came from."""
+    first = pieces[0][0].values
+    values = first.new_zeros(*x.values.shape[:2], *first.shape[2:])
+    for y, columns in pieces:
+        rows = torch.arange(len(columns), device=columns.device)[:, None].expand_as(columns)[y.valid]
+        values = values.index_put((rows, columns[y.valid]), y.values[y.valid])
+    return x.with_values(values)
+
+
+class ConditionedMixer(nn.Module, Generic[Inner]):
+    """A causal mixer that also reads a memory: what an encoder left of another sequence."""
+
+    def begin(self, memory: Padded) -> Inner:
+        """What is known before the first element: the memory, in the form that `extend` reads."""
+        raise NotImplementedError
+
+    def extend(self, x: Padded, inner: Inner) -> tuple[Padded, Inner]:
+        """The outputs for further elements of each row (0 or more), and what is remembered after them."""
+        raise NotImplementedError
+
+    def initial_state(self, memory: Padded) -> Inner:
+        """The state before the first element."""
+        if memory.segments is not None:
+            raise DataError("documents packed into one row cannot be decoded step by step", fix="one document per row")
+        return self.begin(memory)
+
+    def step(self, x: Padded, state: Inner) -> tuple[Padded, Inner]:
+        """The outputs for further elements, and the state after them; a row of length 0 keeps its state."""
+        require_padded(x)
+        if x.segments is not None:
+            raise DataError("documents packed into one row cannot be decoded step by step", fix="one document per row")
+        _require_rows(x, count_rows(state))
+        return self.extend(x, state)
+
+    def forward(self, x: Padded, memory: Padded) -> Padded:
+        """The outputs for a whole sequence; the n-th document of a row reads the n-th of the memory's row."""
+        require_padded(x)
+        if len(x.lengths) != len(memory.lengths):
+            raise DataError(f"{len(x.lengths)} rows cannot read a memory of {len(memory.lengths)} rows")
+        if x.segments is None and memory.segments is None:
+            return self.whole(x, memory)
+        read, given = documents_per_row(x), documents_per_row(memory)
+        if not torch.equal(read, given):
+            raise DataError(
+                f"rows with {read.tolist()} packed documents cannot read rows with {given.tolist()}",
+                fix="pack a document and its source into the same row, in the same order",
+            )
+        targets, sources = unpack(x), unpack(memory)
+        return targets.repack(self.whole(targets.rows, sources.rows), x)
+
+    def whole(self, x: Padded, memory: Padded) -> Padded:
+        """The outputs for whole rows; overridden where they can be had faster than by `extend`."""
+        return self.extend(x, self.begin(memory))[0]
+
+
+AnyCausal = CausalMixer[Any]

@@ -1,0 +1,70 @@
+"""Linear attention as a mixer: multi-head attention whose memory is two sums of fixed size.
+
+The equations are those of `seqloom.nn.ops.linear_attention`.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from seqloom.config.mixers import LinearAttentionConfig
+from seqloom.nn.mixers.attention import Heads
+from seqloom.nn.mixers.contract import CausalMixer, Mixer
+from seqloom.nn.ops import linear_attention
+from seqloom.nn.ops.linear_attention import AttentionSums, LinearQueries
+from seqloom.nn.ops.masks import Causal, Mask, Padding
+from seqloom.nn.packing import by_document
+from seqloom.nn.taps import Tap
+from seqloom.nn.types import Padded
+
+
+class _LinearlyAttending(nn.Module):
+    """What both directions and one share: heads, and the tap on what they found."""
+
+    def __init__(self, config: LinearAttentionConfig, width: int) -> None:
+        super().__init__()
+        config.fit(width)
+        self.heads = Heads(width, config.num_heads)
+        self.weights = Tap()  # what was asked, offered: its `weights` give any rows of the matrix that is never held
+        self.mixed = Tap()  # [B,H,T,D/H]
+
+
+class LinearAttention(_LinearlyAttending, Mixer):
+    """Positions see both sides, in time and memory linear in the length."""
+
+    def forward(self, x: Padded) -> Padded:
+        return by_document(self._rows, x)
+
+    def _rows(self, x: Padded) -> Padded:
+        heads = self.heads
+        query, key, value = (heads.split(linear(x.values)) for linear in (heads.query, heads.key, heads.value))
+        self.weights.offer(lambda: _asked(query, key, x, Padding(), _nothing(key)))
+        mixed = linear_attention.two_sided(query, key, value, x.valid)
+        return x.with_values(heads.join(self.mixed(mixed)))
+
+
+class CausalLinearAttention(_LinearlyAttending, CausalMixer[AttentionSums]):
+    """Positions see the past through sums that are carried along."""
+
+    def begin(self, batch_size: int) -> AttentionSums:
+        weight = self.heads.key.weight
+        head = weight.shape[0] // self.heads.num_heads
+        wide = torch.promote_types(weight.dtype, torch.float32)
+        matrix = weight.new_zeros(batch_size, self.heads.num_heads, head, head, dtype=wide)
+        return AttentionSums(matrix, matrix[..., 0])
+
+    def extend(self, x: Padded, inner: AttentionSums) -> tuple[Padded, AttentionSums]:
+        heads = self.heads
+        query, key, value = (heads.split(linear(x.values)) for linear in (heads.query, heads.key, heads.value))
+        self.weights.offer(lambda: _asked(query, key, x, Causal() & Padding(), inner.vector))
+        mixed, sums = linear_attention.causal(query, key, value, x.valid, inner)
+        return x.with_values(heads.join(self.mixed(mixed))), sums
+
+
+def _asked(query: Tensor, key: Tensor, x: Padded, mask: Mask, before: Tensor) -> LinearQueries:
+    places = x.layout.places
+    return LinearQueries(query, key, places, places, mask, before)
+
+
+def _nothing(key: Tensor) -> Tensor:
+    """[B,H,D] zeros, wide enough for sums: nothing was read before these keys [B,H,S,D]."""
+    return torch.zeros_like(key[:, :, 0], dtype=torch.promote_types(key.dtype, torch.float32))

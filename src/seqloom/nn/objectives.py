@@ -1,0 +1,161 @@
+"""Objectives as training takes them: texts that stand together are read, and their vectors make a loss.
+
+    Padded              a text, which is read twice
+    Both                two texts
+    Triple              anchor, positive, negative
+
+`Read` is any function from texts to vectors [B,D]: the model, row by row or some rows at a time. Every row weighs 1.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from seqloom.config.objectives import ContrastConfig, RankConfig, TripletConfig, ViewsConfig
+from seqloom.nn.ops import objectives as losses
+from seqloom.nn.types import Both, Loss, Padded, Triple
+from seqloom.text.special_tokens import COUNT
+
+Read = Callable[[Padded], Tensor]
+Together = Padded | Both | Triple
+
+
+class ObjectiveLoss(NamedTuple):
+    """What came of a batch: the loss of each row, and whether its answer was right, where there is one."""
+
+    losses: Tensor  # [B]
+    cosines: Tensor  # [B] of the first two texts
+    right: Tensor  # [B] true where the second text is the nearest; of a triple, nearer than the third
+
+    @property
+    def loss(self) -> Loss:
+        """The summed loss; every row weighs 1."""
+        return Loss(self.losses.sum(), self.losses.new_tensor(float(len(self.losses))))
+
+
+class Objective(ABC):
+    """What is asked of vectors that stand together."""
+
+    @abstractmethod
+    def __call__(self, read: Read, texts: Together, scores: Tensor) -> ObjectiveLoss:
+        """What came of the texts of a batch; scores [B] are of scored pairs alone."""
+
+
+class RowObjective(Objective):
+    """One whose loss of a row depends on that row alone: the losses of the pieces of a batch add up to its own."""
+
+
+class Contrast(Objective):
+    """(l(x,y) + l(y,x)) / 2, with l the cross-entropy of finding the text that belongs to each."""
+
+    def __init__(self, config: ContrastConfig | ViewsConfig) -> None:
+        self.temperature = config.temperature
+
+    def __call__(self, read: Read, texts: Together, scores: Tensor) -> ObjectiveLoss:
+        sides = (texts, texts) if isinstance(texts, Padded) else texts
+        return self.of(tuple(map(read, sides)), sides)
+
+    def of(self, vectors: tuple[Tensor, ...], texts: tuple[Padded, ...]) -> ObjectiveLoss:
+        """What came of vectors whose texts are known."""
+        (first, second, *others), settings = vectors, {"temperature": self.temperature}
+        excluded = related(texts[0], texts[1], texts[1])
+        back = losses.contrast(second, first, excluded.T, **settings)
+        candidates = torch.cat([second, *others])
+        taboo = torch.cat([excluded, *(related(texts[0], texts[1], negative) for negative in texts[2:])], dim=1)
+        there = losses.contrast(first, candidates, taboo, **settings)
+        near = losses.paired_cosines(first, second)
+        if others:
+            return ObjectiveLoss((there + back) / 2, near, near > losses.paired_cosines(first, others[0]))
+        return ObjectiveLoss((there + back) / 2, near, _nearest(losses.cosines(first, second), taboo))
+
+
+class Views(Contrast):
+    """Contrast of a text with itself, some symbols left out of the second reading."""
+
+    def __init__(self, config: ViewsConfig) -> None:
+        super().__init__(config)
+        self.left_out = config.left_out
+
+    def __call__(self, read: Read, texts: Together, scores: Tensor) -> ObjectiveLoss:
+        assert isinstance(texts, Padded), "the task has checked it"
+        draws = torch.rand(texts.values.shape, device=texts.values.device) if self.left_out else None
+        second = texts if draws is None else thinned(texts, draws, self.left_out)
+        return self.of((read(texts), read(second)), (texts, texts))
+
+
+class ScoredCosine(RowObjective):
+    """(cos(x,y) - score)^2."""
+
+    def __call__(self, read: Read, texts: Together, scores: Tensor) -> ObjectiveLoss:
+        near = _cosines_of(read, texts)
+        return ObjectiveLoss((near - scores).square(), near, torch.ones_like(near, dtype=torch.bool))
+
+
+class Rank(Objective):
+    """The order of the scores in the cosines: one loss of the whole batch, of which each row has its share."""
+
+    def __init__(self, config: RankConfig) -> None:
+        self.scale = config.scale
+
+    def __call__(self, read: Read, texts: Together, scores: Tensor) -> ObjectiveLoss:
+        near = _cosines_of(read, texts)
+        return ObjectiveLoss(losses.rank(near, scores, scale=self.scale), near, torch.ones_like(near, dtype=torch.bool))
+
+
+class Triplet(Objective):
+    """[m - cos(a,p) + cos(a,n)]+ + [m - cos(a,p) + max cos(a,other)]+ over the other texts of the batch."""
+
+    def __init__(self, config: TripletConfig) -> None:
+        self.margin = config.margin
+
+    def __call__(self, read: Read, texts: Together, scores: Tensor) -> ObjectiveLoss:
+        assert isinstance(texts, Triple), "the task has checked it"
+        anchor, positive, negative = map(read, texts)
+        near, far = losses.paired_cosines(anchor, positive), losses.paired_cosines(anchor, negative)
+        own = torch.eye(len(near), dtype=torch.bool, device=near.device)
+        excluded = [related(texts.anchor, texts.positive, candidate) | own for candidate in texts[1:]]
+        other = losses.hardest(losses.cosines(anchor, torch.cat([positive, negative])), torch.cat(excluded, dim=1))
+        hinges = [losses.hinge(near, one, margin=self.margin) for one in (far, other)]
+        return ObjectiveLoss(hinges[0] + hinges[1], near, near > far)
+
+
+def equal_texts(first: Padded, second: Padded) -> Tensor:
+    """[B,C] whether two rows are the same symbols; compared column by column, so memory is that of the answer."""
+    equal = first.lengths[:, None] == second.lengths[None, :]
+    for column in range(min(first.values.shape[1], second.values.shape[1])):
+        equal = equal & (first.values[:, column, None] == second.values[None, :, column])
+    return equal
+
+
+def related(anchor: Padded, positive: Padded, candidate: Padded) -> Tensor:
+    """[B,C] whether a candidate is no negative of an anchor: it is that text, or belongs to it in some row."""
+    rows, belonging = equal_texts(anchor, anchor), equal_texts(positive, candidate)  # [i,k], [k,j]
+    return equal_texts(anchor, candidate) | (rows.float() @ belonging.float() > 0)
+
+
+def _nearest(similarities: Tensor, excluded: Tensor) -> Tensor:
+    """[B] whether the text of the same row has the largest cosine of all that are not excluded."""
+    own = torch.eye(len(similarities), dtype=torch.bool, device=similarities.device)
+    return similarities.diagonal() > losses.hardest(similarities, excluded | own)
+
+
+def _cosines_of(read: Read, texts: Together) -> Tensor:
+    assert isinstance(texts, Both), "the task has checked it"
+    return losses.paired_cosines(read(texts.first), read(texts.second))
+
+
+def thinned(symbols: Padded, draws: Tensor, left_out: float) -> Padded:
+    """The rows without the ordinary symbols whose draw [B,T] lies below the share; one at least stays.
+
+    >>> text = Padded.of(torch.tensor([[7, 8, 9]]))
+    >>> thinned(text, torch.tensor([[0.9, 0.1, 0.5]]), 0.3).values.tolist()
+    [[7, 9, 0]]
+    """
+    ordinary = symbols.valid & (symbols.values >= COUNT)
+    likeliest = draws.masked_fill(~ordinary, -1.0).amax(dim=1, keepdim=True)
+    kept = symbols.valid & (~ordinary | (draws >= left_out) | (draws == likeliest))
+    order = (~kept).to(torch.int8).argsort(dim=1, stable=True)  # those that stay, in their order, then the others
+    return Padded(symbols.values, kept.sum(dim=1)).with_values(symbols.values.gather(1, order))

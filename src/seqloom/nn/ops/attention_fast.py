@@ -1,0 +1,38 @@
+"""Which kernel computes attention: each equals `plain` on all it accepts, and refuses the rest.
+
+    edges    an edge list, one score per edge
+    blocked  a block of queries at a time: windows, long sequences
+    sdpa     torch's fused kernel
+    plain    the definition
+
+`choose` takes the first that accepts and suits; the order is the same on every device.
+"""
+
+from torch import Tensor
+
+from seqloom.errors import ConfigError, KernelError, did_you_mean
+from seqloom.nn.ops.attention import PLAIN, Kernel, Request
+from seqloom.nn.ops.attention_blocked import BLOCKED
+from seqloom.nn.ops.attention_edges import EDGES
+from seqloom.nn.ops.attention_sdpa import SDPA
+from seqloom.nn.ops.kernels import named
+
+KERNELS: tuple[Kernel, ...] = (EDGES, BLOCKED, SDPA, PLAIN)
+
+
+def choose(request: Request) -> Kernel:
+    """The kernel that will compute a request: the one named by the user, or the first that accepts and suits."""
+    name = named("attention")
+    if name is None:
+        return next(kernel for kernel in KERNELS if kernel.refuses(request) is None and kernel.suits(request))
+    kernels = {kernel.name: kernel for kernel in KERNELS}
+    if name not in kernels:
+        raise ConfigError(f"there is no attention kernel '{name}'", fix=did_you_mean(name, kernels))
+    if reason := kernels[name].refuses(request):
+        raise KernelError(f"the attention kernel '{name}' cannot do what was asked: {reason}", fix="name another one")
+    return kernels[name]
+
+
+def attend(request: Request) -> Tensor:
+    """Attention by the chosen kernel, [B,H,T,D]."""
+    return choose(request).run(request)

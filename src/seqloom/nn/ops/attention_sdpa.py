@@ -1,0 +1,92 @@
+"""Attention by torch's fused kernel; masks and biases become one dense matrix, unless the mask is just causal."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from seqloom.nn.layouts import Places
+from seqloom.nn.ops.attention import Kernel, Request, always
+from seqloom.nn.ops.masks import Causal, Everything, Mask, compact
+from seqloom.nn.ops.relations import NoBias, Shaw
+from seqloom.nn.ops.scores import Additive, scaled
+
+ALIGNMENT = 16  # numbers
+
+
+def _sdpa_refuses(request: Request) -> str | None:
+    if isinstance(request.score, Additive):
+        return "its score is a dot product, and an additive score is not one"
+    if isinstance(request.bias, Shaw):
+        return "Shaw's vectors enter the values too, which it has no place for"
+    return None
+
+
+def _sdpa(request: Request) -> Tensor:
+    assert not isinstance(request.score, Additive) and not isinstance(request.bias, Shaw)
+    query, scale = scaled(request.score, request.query)
+
+    def fused(mask: Tensor | None, *, causal: bool = False) -> Tensor:
+        with without_plans(query, mask):
+            return F.scaled_dot_product_attention(
+                query, request.key, request.value, mask, dropout_p=request.dropout, is_causal=causal, scale=scale
+            )
+
+    if isinstance(request.bias, NoBias):
+        if request.mask == Everything():
+            return fused(None)
+        if request.mask == Causal() and request.aligned:
+            return fused(None, causal=True)
+        mixed = fused(_penalties(request))
+    else:
+        bias = request.bias.term(request.query_places, request.key_places).to(query.dtype)
+        mixed = fused(bias + _penalties(request))
+    if request.heedless:
+        return mixed
+    allowed = compact(request.mask, request.query_places, request.key_places)
+    return mixed.masked_fill(~allowed.any(dim=-1, keepdim=True), 0)
+
+
+@contextmanager
+def without_plans(query: Tensor, mask: Tensor | None) -> Iterator[None]:
+    """Keep cuDNN from what has a mask: it plans anew, for up to a second, whenever lengths or rows are other ones.
+
+    torch takes it first on newer GPUs, and ragged text has another shape at nearly every step: a translator on an H200
+    came to 31 steps in bfloat16 while it took 389 in float32, which cuDNN does not serve. Compiled models have one
+    shape.
+    """
+    if mask is None or not query.is_cuda or torch.compiler.is_compiling():
+        yield
+        return
+    before = torch.backends.cuda.cudnn_sdp_enabled()  # type: ignore[no-untyped-call]
+    torch.backends.cuda.enable_cudnn_sdp(False)
+    try:
+        yield
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(before)
+
+
+def _penalties(request: Request) -> Tensor:
+    """What the scores lose by the mask, [B,1,T,S] or [B,1,1,S], made once for all layers that share it."""
+    mask, query, key, dtype = request.mask, request.query_places, request.key_places, request.query.dtype
+    make = partial(_penalise, mask, query, key, dtype)
+    return make() if request.shared is None else request.shared.once((mask, *query, *key, dtype), make)
+
+
+def _penalise(mask: Mask, query: Places, key: Places, dtype: torch.dtype) -> Tensor:
+    """0 where the mask lets a query read and the lowest number elsewhere, halved so that nothing overflows.
+
+    Finite, as in `plain`: a query that may read nothing then has no NaN to leak into gradients. The rows of the matrix
+    begin at multiples of ALIGNMENT, else a GPU's kernel would copy it there, for each layer again.
+    """
+    allowed = compact(mask, query, key)  # [B,1,T or 1,S]
+    time = allowed.shape[-1]
+    room = torch.zeros(*allowed.shape[:-1], -(-time // ALIGNMENT) * ALIGNMENT, dtype=dtype, device=allowed.device)
+    penalties = room[..., :time]
+    return penalties.masked_fill_(~allowed, torch.finfo(dtype).min / 2)
+
+
+SDPA = Kernel("sdpa", _sdpa_refuses, always, _sdpa)

@@ -1,0 +1,64 @@
+"""Convolutions: the same weights slid over a sequence or a picture.
+
+    1-D   y_t   = b + sum_k W_k x_{t + (k - left) * dilation}                 zero outside the sequence
+    2-D   y_o,i,j = b_o + sum_{c,u,v} W_o,c,u,v x_c,i+u,j+v                   a filter spans the full depth of its input
+
+`left` says how many of the K taps lie before t: K - 1 makes the convolution causal, (K - 1) // 2 centres it.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from seqloom.errors import ConfigError, did_you_mean
+from seqloom.nn.ops.kernels import named
+
+
+def plain(values: Tensor, weight: Tensor, bias: Tensor, *, left: int, dilation: int = 1) -> Tensor:
+    """The convolution of values [B,T,D] with weight [D_out,D,K], tap by tap: [B,T,D_out]."""
+    time, taps = values.shape[1], weight.shape[2]
+    padded = F.pad(values, (0, 0, left * dilation, (taps - 1 - left) * dilation))
+    result = bias.expand(values.shape[0], time, -1)
+    for tap in range(taps):
+        result = result + padded[:, tap * dilation : tap * dilation + time] @ weight[:, :, tap].T
+    return result
+
+
+def fused(values: Tensor, weight: Tensor, bias: Tensor, *, left: int, dilation: int = 1) -> Tensor:
+    """The same by torch's kernel, which knows no empty sequence."""
+    if values.shape[1] == 0:
+        return plain(values, weight, bias, left=left, dilation=dilation)
+    right = weight.shape[2] - 1 - left
+    padded = F.pad(values.transpose(1, 2), (left * dilation, right * dilation))
+    return F.conv1d(padded, weight, bias, dilation=dilation).transpose(1, 2)
+
+
+KERNELS = {"plain": plain, "fused": fused}
+
+
+def convolve(values: Tensor, weight: Tensor, bias: Tensor, *, left: int, dilation: int = 1) -> Tensor:
+    """A 1-D convolution by the named kernel, or by the fused one."""
+    return KERNELS[_chosen()](values, weight, bias, left=left, dilation=dilation)
+
+
+def _chosen() -> str:
+    name = named("convolution") or "fused"
+    if name not in KERNELS:
+        raise ConfigError(f"there is no convolution kernel '{name}'", fix=did_you_mean(name, KERNELS))
+    return name
+
+
+def plain_2d(picture: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """The convolution of [B,C,Y,X] with weight [O,C,U,V], tap by tap: [B,O,Y-U+1,X-V+1]."""
+    height, width = picture.shape[2] - weight.shape[2] + 1, picture.shape[3] - weight.shape[3] + 1
+    result = bias[:, None, None].expand(picture.shape[0], -1, height, width)
+    for down in range(weight.shape[2]):
+        for across in range(weight.shape[3]):
+            patch = picture[:, :, down : down + height, across : across + width]
+            result = result + torch.einsum("bcyx,oc->boyx", patch, weight[:, :, down, across])
+    return result
+
+
+def convolve_2d(picture: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """A 2-D convolution by the named kernel, or by the fused one."""
+    return plain_2d(picture, weight, bias) if _chosen() == "plain" else F.conv2d(picture, weight, bias)

@@ -1,0 +1,147 @@
+"""Linear attention (Katharopoulos et al. 2020): a kernel in place of the softmax, so that the sum can be carried along.
+
+    o_i = phi(q_i) . sum_j phi(k_j) v_j^T  /  phi(q_i) . sum_j phi(k_j)          phi(x) = elu(x) + 1
+
+Read in order, the two sums are a state of fixed size, S [D,D] and z [D]: attention as a recurrence. The plain form
+holds the T x T matrix phi(q_i) . phi(k_j); the chunked one holds it inside chunks and carries S and z between them.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from seqloom.errors import ConfigError, did_you_mean
+from seqloom.nn.layouts import Places
+from seqloom.nn.ops.kernels import named
+from seqloom.nn.ops.masks import Mask, dense
+
+_CHUNK = 128
+
+
+class AttentionSums(NamedTuple):
+    """What linear attention remembers of the keys and values it has read; in float32 at least.
+
+    A long sum in bfloat16 would soon stand still: nothing small changes it any more.
+    """
+
+    matrix: Tensor  # [B,H,D,D], sum of phi(k) v^T
+    vector: Tensor  # [B,H,D], sum of phi(k)
+
+
+def feature(x: Tensor) -> Tensor:
+    """phi(x) = elu(x) + 1: x + 1 above zero, exp(x) below; written so, because expm1(x) + 1 would cancel to zero."""
+    return torch.where(x > 0, x + 1, x.clamp(max=0).exp())
+
+
+class LinearQueries(NamedTuple):
+    """What linear attention was asked, from which any row of the matrix that it never holds can be had.
+
+        a_ij = phi(q_i) . phi(k_j) / phi(q_i) . (z + sum_j' phi(k_j'))
+
+    z is the sum over what was read before these keys: where there is any, a row of weights adds up to less than 1.
+    """
+
+    query: Tensor  # [B,H,T,D]
+    key: Tensor  # [B,H,S,D]
+    query_places: Places  # [B,T]
+    key_places: Places  # [B,S]
+    mask: Mask
+    before: Tensor  # [B,H,D], the z of the formula
+
+    def rows(self, start: int, stop: int) -> "LinearQueries":
+        """The same for queries start..stop alone."""
+        return self._replace(query=self.query[:, :, start:stop], query_places=self.query_places.cut(start, stop))
+
+    def match(self) -> Tensor:
+        """phi(q_i) . phi(k_j) of every query with every key, [B,H,T,S]; zero where the mask forbids."""
+        wide = self.before.dtype
+        match = feature(self.query.to(wide)) @ feature(self.key.to(wide)).transpose(-1, -2)
+        return match.masked_fill(~dense(self.mask, self.query_places, self.key_places), 0)
+
+    def weights(self) -> Tensor:
+        """The implied distribution of every query over the keys, [B,H,T,S]."""
+        match, wide = self.match(), self.before.dtype
+        before = (feature(self.query.to(wide)) @ self.before[..., None])[..., 0]
+        return _divide(match, match.sum(dim=-1) + before)
+
+
+def _divide(numerator: Tensor, denominator: Tensor) -> Tensor:
+    # phi is positive, so the denominator is zero only where nothing was read; there the numerator is zero too.
+    return numerator / denominator.clamp(min=torch.finfo(denominator.dtype).tiny)[..., None]
+
+
+def plain(query: Tensor, key: Tensor, value: Tensor, allowed: Tensor) -> Tensor:
+    """Linear attention by its definition for any mask [B,1,T,S], [B,H,T,D]; quadratic in the length."""
+    match = (feature(query) @ feature(key).transpose(-1, -2)).masked_fill(~allowed, 0)
+    return _divide(match @ value, match.sum(dim=-1))
+
+
+def everywhere(query: Tensor, key: Tensor, value: Tensor, valid: Tensor) -> Tensor:
+    """Every query reads every real key (`valid` [B,S]): two sums, linear in the length."""
+    keys = feature(key).masked_fill(~valid[:, None, :, None], 0)
+    sums = AttentionSums(keys.transpose(-1, -2) @ value, keys.sum(dim=2))
+    queries = feature(query)
+    return _divide(queries @ sums.matrix, (queries @ sums.vector[..., None])[..., 0])
+
+
+def plain_causal(
+    query: Tensor, key: Tensor, value: Tensor, valid: Tensor, sums: AttentionSums
+) -> tuple[Tensor, AttentionSums]:
+    """Each query reads what came before and itself: one element at a time, [B,H,T,D] and the sums after."""
+    kept, outputs = query.dtype, [query[:, :, :0]]
+    query, key, value = (x.to(sums.matrix.dtype) for x in (query, key, value))
+    for time in range(query.shape[2]):
+        real = valid[:, None, time, None]
+        keys = feature(key[:, :, time]).masked_fill(~real, 0)
+        sums = AttentionSums(sums.matrix + keys[..., :, None] * value[:, :, time, None, :], sums.vector + keys)
+        queries = feature(query[:, :, time])
+        numerator = (queries[:, :, None] @ sums.matrix)[:, :, 0]
+        outputs.append(_divide(numerator, (queries * sums.vector).sum(dim=-1))[:, :, None].to(kept))
+    return torch.cat(outputs, dim=2), sums
+
+
+def chunked_causal(
+    query: Tensor, key: Tensor, value: Tensor, valid: Tensor, sums: AttentionSums
+) -> tuple[Tensor, AttentionSums]:
+    """The same a chunk at a time: a small triangle inside each chunk, and the carried sums for all before it."""
+    kept, wide, outputs = query.dtype, sums.matrix.dtype, [query[:, :, :0]]
+    # split, not slices: its backward pass joins the pieces once, where each slice would fill a whole tensor with zeros
+    pieces = (torch.split(x, _CHUNK, 2) for x in (query, key, value, valid[:, None, :, None]))
+    for q, k, v, real in zip(*pieces, strict=True):
+        q, k, v = feature(q.to(wide)), feature(k.to(wide)).masked_fill(~real, 0), v.to(wide)
+        match = (q @ k.transpose(-1, -2)).tril()
+        numerator = match @ v + q @ sums.matrix
+        denominator = match.sum(dim=-1) + (q @ sums.vector[..., None])[..., 0]
+        outputs.append(_divide(numerator, denominator).to(kept))
+        sums = AttentionSums(sums.matrix + k.transpose(-1, -2) @ v, sums.vector + k.sum(dim=2))
+    return torch.cat(outputs, dim=2), sums
+
+
+KERNELS = ("plain", "sums")
+
+
+def _chosen() -> str:
+    name = named("linear_attention") or "sums"
+    if name not in KERNELS:
+        raise ConfigError(f"there is no linear attention kernel '{name}'", fix=did_you_mean(name, KERNELS))
+    return name
+
+
+def causal(
+    query: Tensor, key: Tensor, value: Tensor, valid: Tensor, sums: AttentionSums
+) -> tuple[Tensor, AttentionSums]:
+    """Causal linear attention by the named kernel, or by sums over chunks."""
+    run = plain_causal if _chosen() == "plain" else chunked_causal
+    with torch.autocast(query.device.type, enabled=False):  # it would undo the casts to float32
+        return run(query, key, value, valid, sums)
+
+
+def two_sided(query: Tensor, key: Tensor, value: Tensor, valid: Tensor) -> Tensor:
+    """Linear attention of every query to every real key by the named kernel, or by sums."""
+    kept, wide = query.dtype, torch.promote_types(query.dtype, torch.float32)
+    with torch.autocast(query.device.type, enabled=False):  # it would undo the casts to float32
+        query, key, value = (x.to(wide) for x in (query, key, value))
+        if _chosen() == "plain":
+            return plain(query, key, value, valid[:, None, None, :]).to(kept)
+        return everywhere(query, key, value, valid).to(kept)

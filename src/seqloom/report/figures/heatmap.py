@@ -1,0 +1,247 @@
+"""Heat maps: a matrix of numbers as colour, with positions along both sides; large ones are pooled, and say so."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import ClassVar, NamedTuple
+
+from seqloom.report.figures import checks
+from seqloom.report.figures.axis import brief, typeset
+from seqloom.report.figures.checks import Row
+from seqloom.report.figures.colors import ColorScale, on_ground, scale_of
+from seqloom.report.figures.figure import MARGIN, NARROWEST, WIDTH, Figure, FigureBlock, Plot, ruler
+from seqloom.report.figures.frame import LEGEND_HEIGHT, drawn_legend, legend_width, written_legend
+from seqloom.report.figures.labels import cell, visible
+from seqloom.report.figures.markup import Markup, filled, hatched, hover, label, look, rule, tag, together, width_of
+
+MOST_CELLS = 2**22
+LARGEST_SIDE = 256  # of a picture: beyond it blocks of cells are averaged
+HOVERED_CELLS = 48 * 48  # up to here each cell is an element that shows its number: below 5,000 elements in all
+TALLEST_TEXT = 40
+PLOT_WIDTH, PLOT_HEIGHT, LARGEST_CELL, THINNEST_STRIP = 620.0, 500.0, 32.0, 14.0
+STRIP = 120.0  # how wide a long and thin matrix becomes, where its cells need not be larger than others for it
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeatMap(Figure):
+    """A matrix of numbers as colour; `x` and `y` number its columns and rows, from 0 if not given.
+
+    The scale starts at zero, is centred on it if both signs occur, and is that of `span` if several figures share one.
+    Cells without a value are hatched. A side of more than 256 cells is drawn from means of blocks, which a note says.
+
+    >>> print(HeatMap(title="Weights", values=[[0.0, 0.3, 1.0], [0.9, 0.5, None]]).text(40))
+    Weights
+    0   ░░██
+    1 ██▒▒╱╱
+      0 1 2
+    0 [ ░▒▓█] 1  ╱ no value
+    """
+
+    kind: ClassVar[str] = "heat_map"
+    values: Sequence[Sequence[float | None]]
+    x: Sequence[float] | None = None
+    y: Sequence[float] | None = None
+    x_label: str = ""
+    y_label: str = ""
+    value_label: str = ""
+    span: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        rows = checks.grid(self.values, largest=MOST_CELLS, fix="pool it first, or draw a part")
+        object.__setattr__(self, "values", rows)
+        object.__setattr__(self, "span", checks.span(self.span, rows))
+        for name, count in (("x", len(rows[0])), ("y", len(rows))):
+            positions = getattr(self, name)
+            known = tuple(map(float, range(count))) if positions is None else checks.every_number(positions, name)
+            checks.same_count(known, name, range(count), "that side of values")
+            object.__setattr__(self, name, known)
+        for name in ("x_label", "y_label", "value_label"):
+            checks.text(getattr(self, name), name)
+
+    def _plot(self) -> Plot:
+        pooled = self._pooled(LARGEST_SIDE, LARGEST_SIDE)
+        scale = pooled.scale(self.span)
+        tile_width, tile_height = _tile(len(pooled.x), len(pooled.rows))
+        left = MARGIN + max(width_of(typeset(brief(value)), 11) for value in pooled.y) + 8
+        area = _Area(left, tile_width, tile_height, pooled)
+        legend_room = min(WIDTH, 2 * MARGIN + legend_width(self.value_label, gaps=pooled.has_gaps))
+        width = max(NARROWEST, legend_room, area.right + MARGIN)
+        top = LEGEND_HEIGHT + (22 if self.y_label else 0)
+        legend = drawn_legend(scale, self.value_label, MARGIN, room=width - 2 * MARGIN, gaps=pooled.has_gaps)
+        names = [label(self.y_label, MARGIN, LEGEND_HEIGHT + 12, theme="soft", room=width - 2 * MARGIN)]
+        names += [label(self.x_label, left, top + area.bottom + 38, theme="soft", room=width - left - MARGIN)]
+        cells = area.cells(scale, self._hover) if area.tiles <= HOVERED_CELLS else area.levels(scale)
+        drawn = tag("g", cells, area.gaps(), area.axes(), transform=f"translate(0 {top:g})")
+        height = top + area.bottom + (50 if self.x_label else 30)
+        return Plot(together([legend, *names, drawn]), width, height, self._notes(pooled))
+
+    def _hover(self, y: float, x: float, value: float) -> str:
+        return f"{self.y_label or 'row'} {brief(y)}, {self.x_label or 'column'} {brief(x)}: {brief(value)}"
+
+    def _pooled(self, most_rows: int, most_columns: int) -> "_Pooled":
+        assert self.x is not None and self.y is not None
+        down, across = -(-len(self.y) // most_rows), -(-len(self.x) // most_columns)
+        rows = tuple(_means(self.values[start : start + down], across) for start in range(0, len(self.y), down))
+        return _Pooled(rows, tuple(self.x[::across]), tuple(self.y[::down]), down, across)
+
+    def _notes(self, pooled: "_Pooled") -> tuple[str, ...]:
+        if pooled.down == pooled.across == 1:
+            return ()
+        known = [value for row in self.values for value in row if value is not None]
+        ends = f"; single values run from {brief(min(known))} to {brief(max(known))}" if known else ""
+        size = f"{len(self.values)} x {len(self.values[0])}"
+        return (f"Each cell drawn is the mean of up to {pooled.down} x {pooled.across} of the {size} values{ends}.",)
+
+    def _summary(self) -> str:
+        known = [value for row in self.values for value in row if value is not None]
+        ends = f"values from {brief(min(known))} to {brief(max(known))}" if known else "no values"
+        axes = f"{self.y_label or 'rows'} by {self.x_label or 'columns'}"
+        return f"Heat map of {len(self.values)} x {len(self.values[0])} cells, {axes}, {self.value_label} {ends}."
+
+    def _block(self, width: int, colour: bool) -> FigureBlock:
+        assert self.y is not None
+        gutter = max(len(brief(value)) for value in self.y)
+        pooled = self._pooled(TALLEST_TEXT, width - gutter - 1)
+        scale = pooled.scale(self.span)
+        each = 2 if 2 * len(pooled.x) <= width - gutter - 1 else 1
+        lines = [cell(visible(self.y_label), width)] if self.y_label else []
+        for position, row in zip(pooled.y, pooled.rows, strict=True):
+            tiles = "".join(_written(value, scale, each, colour) for value in row)
+            lines.append(f"{brief(position):>{gutter}} {tiles}")
+        stride = _stride(each, max(len(brief(value)) for value in pooled.x) + 1)
+        marks = {index * each: brief(pooled.x[index]) for index in range(0, len(pooled.x), stride)}
+        lines.append(" " * (gutter + 1) + ruler(marks, max(len(pooled.x) * each, 12)))
+        lines += [" " * (gutter + 1) + cell(visible(self.x_label), width - gutter - 1)] if self.x_label else []
+        lines += written_legend(scale, self.value_label, width=width, colour=colour, gaps=pooled.has_gaps)
+        return FigureBlock(lines, self._notes(pooled))
+
+
+class _Pooled(NamedTuple):
+    """The matrix as drawn: blocks of `down` rows and `across` columns in place of cells."""
+
+    rows: tuple[Row, ...]
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    down: int
+    across: int
+
+    @property
+    def has_gaps(self) -> bool:
+        return any(value is None for row in self.rows for value in row)
+
+    def scale(self, span: tuple[float, float] | None) -> ColorScale:
+        return scale_of((value for row in self.rows for value in row), span)
+
+
+def _means(rows: Sequence[Sequence[float | None]], across: int) -> Row:
+    if len(rows) == across == 1:
+        return tuple(rows[0])
+    return tuple(_mean([v for row in rows for v in row[at : at + across]]) for at in range(0, len(rows[0]), across))
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _tile(columns: int, rows: int) -> tuple[float, float]:
+    # Square tiles, unless the matrix is so long and thin that squares would leave a line.
+    across, down = min(LARGEST_CELL, PLOT_WIDTH / columns), min(LARGEST_CELL, PLOT_HEIGHT / rows)
+    side = min(across, down)
+    thin = max(THINNEST_STRIP, min(LARGEST_CELL, STRIP / min(columns, rows)))
+    thick = side if max(columns, rows) <= 3 * min(columns, rows) else max(side, thin)
+    return min(across, thick), min(down, thick)
+
+
+def _written(value: float | None, scale: ColorScale, each: int, colour: bool) -> str:
+    if not colour or value is None:
+        return scale.glyph(value) * each
+    return on_ground(" " * each, scale.shade(scale.level(value)).dark)
+
+
+class _Area(NamedTuple):
+    """The rectangle of tiles, its upper left corner at (left, 0)."""
+
+    left: float
+    tile_width: float
+    tile_height: float
+    pooled: _Pooled
+
+    @property
+    def right(self) -> float:
+        return self.left + self.tile_width * len(self.pooled.x)
+
+    @property
+    def bottom(self) -> float:
+        return self.tile_height * len(self.pooled.y)
+
+    @property
+    def tiles(self) -> int:
+        return len(self.pooled.x) * len(self.pooled.y)
+
+    def box(self, row: int, column: int, run: int = 1) -> tuple[float, float, float, float]:
+        x, y = self.left + column * self.tile_width, row * self.tile_height
+        return x, y, run * self.tile_width, self.tile_height
+
+    def places(self) -> Iterator[tuple[int, int, float | None]]:
+        for row_index, row in enumerate(self.pooled.rows):
+            for index, value in enumerate(row):
+                yield row_index, index, value
+
+    def cells(self, scale: ColorScale, words: Callable[[float, float, float], str]) -> Markup:
+        """An element for each cell, which shows its number on hover."""
+        drawn = []
+        for row, column, value in self.places():
+            if value is not None:
+                x, y, width, height = self.box(row, column)
+                note = hover(words(self.pooled.y[row], self.pooled.x[column], value))
+                look_of = filled(scale.shade(scale.level(value)))
+                drawn.append(tag("rect", note, x=x, y=y, width=width, height=height, **look_of))
+        return tag("g", *drawn, shape_rendering="crispEdges")
+
+    def levels(self, scale: ColorScale) -> Markup:
+        """One path for each shade, through all its cells: few elements however many cells there are."""
+        paths: dict[int, list[str]] = {}
+        for row_index, row in enumerate(self.pooled.rows):
+            shades = ((index, None if value is None else scale.level(value)) for index, value in enumerate(row))
+            for level, group in groupby(shades, key=lambda entry: entry[1]):
+                run = [index for index, _ in group]
+                if level is not None:  # counted in cells: a third of the letters of coordinates
+                    paths.setdefault(level, []).append(f"M{run[0]} {row_index}h{len(run)}v1h-{len(run)}z")
+        drawn = (
+            tag("path", hover(scale.interval(level)), d="".join(parts), **filled(scale.shade(level)))
+            for level, parts in sorted(paths.items())
+        )
+        placed = f"translate({self.left:g} 0) scale({self.tile_width:.6g} {self.tile_height:.6g})"
+        return tag("g", *drawn, shape_rendering="crispEdges", transform=placed)
+
+    def gaps(self) -> Markup:
+        return hatched(self.box(row, column) for row, column, value in self.places() if value is None)
+
+    def axes(self) -> Markup:
+        """A frame, and as many positions along it as fit."""
+        frame = tag(
+            "rect", x=self.left, y=0, width=self.right - self.left, height=self.bottom, fill="none", **look("axis")
+        )
+        widest = max(width_of(typeset(brief(value)), 11) for value in self.pooled.x)
+        marks = [frame]
+        for index in range(0, len(self.pooled.x), _stride(self.tile_width, widest + 10)):
+            x = self.left + (index + 0.5) * self.tile_width
+            marks += [rule(x, self.bottom, x, self.bottom + 4, "axis")]
+            marks += [
+                label(typeset(brief(self.pooled.x[index])), x, self.bottom + 17, size=11, anchor="middle", theme="soft")
+            ]
+        for index in range(0, len(self.pooled.y), _stride(self.tile_height, 14)):
+            y = (index + 0.5) * self.tile_height
+            marks += [rule(self.left - 4, y, self.left, y, "axis")]
+            marks += [
+                label(typeset(brief(self.pooled.y[index])), self.left - 8, y + 4, size=11, anchor="end", theme="soft")
+            ]
+        return together(marks)
+
+
+def _stride(tile: float, needed: float) -> int:
+    """The least round number of tiles that gives a label its room."""
+    sizes = (factor * power for power in (1, 10, 100, 1000) for factor in (1, 2, 5))
+    return next(size for size in sizes if size * tile >= needed)

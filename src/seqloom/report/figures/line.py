@@ -1,0 +1,260 @@
+"""Curves: one or more named series over a common x axis."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from typing import ClassVar, Literal
+
+from seqloom.errors import DataError
+from seqloom.report.figures import checks
+from seqloom.report.figures.axis import LEAST_LOGARITHMIC, Axis, brief, linear_axis, log_axis
+from seqloom.report.figures.colors import colour as colour_of
+from seqloom.report.figures.colors import in_colour
+from seqloom.report.figures.figure import MARGIN, WIDTH, Figure, FigureBlock, Plot, ruler
+from seqloom.report.figures.frame import PLOT_HEIGHT, Frame, FramePoint
+from seqloom.report.figures.labels import cell, columns, fit, isolated, shortened, visible, wrap
+from seqloom.report.figures.markup import LINES_DARK, Markup, axis_name, hover, label, stroked, tag, together, width_of
+
+MOST_SERIES, MOST_POINTS = 24, 1_000_000
+DOTTED = 40  # a series of at most so many points shows each as a dot
+EIGHTHS = " ▁▂▃▄▅▆▇█"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    """A named curve: y over x, None or NaN where the curve has a gap."""
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float | None]
+
+    def __post_init__(self) -> None:
+        what = f"series {checks.quoted(checks.text(self.name, 'name'))}"
+        object.__setattr__(self, "x", checks.every_number(self.x, f"{what} x"))
+        object.__setattr__(self, "y", checks.numbers(self.y, f"{what} y"))
+        checks.some(self.x, f"{what} x", largest=MOST_POINTS)
+        checks.same_count(self.x, f"{what} x", self.y, "y")
+        if all(value is None for value in self.y):
+            raise DataError(f"{what} has {len(self.y)} points and no value", fix="leave the series out")
+        for index, (before, after) in enumerate(pairwise(self.x), start=1):
+            if after < before:
+                raise DataError(f"{what} x[{index}] goes back from {before:g} to {after:g}", fix="sort the points by x")
+
+    @property
+    def known(self) -> list[float]:
+        """The values that are not missing."""
+        return [value for value in self.y if value is not None]
+
+    def runs(self) -> Iterator[list[FramePoint]]:
+        """The stretches of points without a gap between them."""
+        pairs = zip(self.x, self.y, strict=True)
+        for missing, run in groupby(pairs, key=lambda pair: pair[1] is None):
+            if not missing:
+                yield [FramePoint(x, y) for x, y in run if y is not None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line(Figure):
+    """Curves over a common x axis, y linear or logarithmic.
+
+    In a terminal each series has a strip of its own on the same scale; a column shows the mean of the points in it.
+
+    >>> losses = Series(name="train", x=[0, 1, 2, 3], y=[2.3, 1.1, None, 0.4])
+    >>> print(Line(title="Loss", series=[losses], x_label="epoch").text(40))
+    Loss
+    train: 2.3 to 0.4, lowest 0.4
+    2.5 ┤▁
+        │█▃
+        │██▇▃
+        │████▇▃
+        │██████▇▃
+        │████████▇▃
+        │██████████▇▃
+        │████████████
+        │████████████
+        │████████████
+        │████████████                      █
+    0.0 ┤████████████                      █
+         0          1           2          3
+    x: epoch
+    """
+
+    kind: ClassVar[str] = "line"
+    series: Sequence[Series]
+    x_label: str = ""
+    y_label: str = ""
+    y_axis: Literal["linear", "log"] = "linear"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "series", checks.instances(self.series, Series, "series"))
+        checks.some(self.series, "series", largest=MOST_SERIES)
+        checks.text(self.x_label, "x_label")
+        checks.text(self.y_label, "y_label")
+        if self.y_axis not in ("linear", "log"):
+            raise DataError(f"y_axis is {checks.quoted(str(self.y_axis))}", fix="choose linear or log")
+        if self.y_axis == "log":
+            self._refuse_what_has_no_logarithm()
+
+    def _refuse_what_has_no_logarithm(self) -> None:
+        for series in self.series:
+            for index, value in enumerate(series.y):
+                if value is not None and value < LEAST_LOGARITHMIC:
+                    where = f"series {checks.quoted(series.name)} y[{index}]"
+                    raise DataError(f"{where} is {value:g} on a log axis", fix="use y_axis='linear' or make it a gap")
+
+    def _axes(self) -> tuple[Axis, Axis]:
+        xs = [x for series in self.series for x in series.x]
+        ys = [y for series in self.series for y in series.known]
+        across = linear_axis(min(xs), max(xs), count=7, least_step=_least_step(xs)).trimmed(min(xs), max(xs))
+        if self.y_axis == "log":
+            return across, log_axis(min(ys), max(ys))
+        return across, linear_axis(min(ys), max(ys), least_step=_least_step(ys))
+
+    def _plot(self) -> Plot:
+        across, upward = self._axes()
+        frame = Frame.around(across, upward)
+        legend, legend_height = self._legend()
+        curves = together(_curve(series, index, frame) for index, series in enumerate(self.series))
+        top = legend_height + (30 if self.y_label else 8)
+        names = [label(self.y_label, MARGIN, legend_height + 10, theme="soft", room=WIDTH - 2 * MARGIN)]
+        names += [axis_name(self.x_label, frame.left, frame.right, top + PLOT_HEIGHT + 38)]
+        height = top + PLOT_HEIGHT + (50 if self.x_label else 30)
+        plot = tag("g", frame.drawn(), curves, transform=f"translate(0 {top:g})")
+        return Plot(together([legend, *names, plot]), WIDTH, height, self._thinning(frame))
+
+    def _thinning(self, frame: Frame) -> tuple[str, ...]:
+        drawn = sum(len(_thinned(run, frame)) for series in self.series for run in series.runs())
+        known = sum(len(series.known) for series in self.series)
+        if drawn == known:
+            return ()
+        return (f"Drawn from {drawn:,} of {known:,} points: first, lowest, highest and last in each pixel column.",)
+
+    def _legend(self) -> tuple[Markup, float]:
+        if len(self.series) == 1 and self.series[0].name in ("", self.y_label):
+            return Markup(""), 0.0
+        marks, x, y = [], MARGIN, 12.0
+        for index, series in enumerate(self.series):
+            room = min(width_of(series.name, 12) + 4, WIDTH / 2 - 60)
+            if x > MARGIN and x + 32 + room > WIDTH - MARGIN:
+                x, y = MARGIN, y + 20
+            marks.append(tag("path", d=f"M{x:g} {y - 4:g}h24", fill="none", stroke_width=2.5, **stroked(index)))
+            marks.append(label(series.name, x + 30, y, room=room))
+            x += 30 + room + 18
+        return together(marks), y + 14
+
+    def _summary(self) -> str:
+        axis = "logarithmic" if self.y_axis == "log" else "linear"
+        parts = [f"Line chart, {axis} y axis, {self.y_label or 'y'} over {self.x_label or 'x'}."]
+        return " ".join(parts + [f"{shortened(series.name) or 'series'}: {_range(series)}." for series in self.series])
+
+    def _block(self, width: int, colour: bool) -> FigureBlock:
+        across, upward = self._axes()
+        height = max(4, 12 // len(self.series))
+        gutter = max(len(upward.labels[0]), len(upward.labels[-1]))
+        count = width - gutter - 2
+        lines = []
+        for index, series in enumerate(self.series):
+            name = fit(visible(series.name), width // 2)
+            lines += _headed(name, _range(series), width)
+            rows = _columns(_profile(series, across, upward, count), height)
+            ink = colour_of(LINES_DARK[index % len(LINES_DARK)])
+            sides = [
+                f"{upward.labels[-1]:>{gutter}} ┤",
+                *[f"{'':{gutter}} │"] * (height - 2),
+                f"{upward.labels[0]:>{gutter}} ┤",
+            ]
+            lines += [
+                side + (in_colour(row, ink) if colour else row.rstrip()) for side, row in zip(sides, rows, strict=True)
+            ]
+        marks = {
+            round(across.place(tick) * (count - 1)): text
+            for tick, text in zip(across.ticks, across.labels, strict=True)
+        }
+        lines.append(" " * (gutter + 2) + ruler(marks, count))
+        names = [cell(visible(text), width - 4).rstrip() for text in (self.x_label, self.y_label)]
+        return FigureBlock([*lines, *(f"{axis}: {name}" for axis, name in zip("xy", names, strict=True) if name)])
+
+
+def _least_step(values: Sequence[float]) -> float:
+    """Between ticks: what can only be counted has none in between."""
+    return 1.0 if all(value == round(value) for value in values) and max(values) > min(values) else 0.0
+
+
+def _headed(name: str, words: str, width: int) -> list[str]:
+    joined = f"{isolated(name)}: {words}" if name else words
+    return [joined] if columns(joined) <= width else [*filter(None, [isolated(name)]), *wrap(words, width)]
+
+
+def _range(series: Series) -> str:
+    known = series.known
+    words = f"{brief(known[0])} to {brief(known[-1])}, lowest {brief(min(known))}"
+    return words if len(known) > 1 else brief(known[0])
+
+
+def _curve(series: Series, index: int, frame: Frame) -> Markup:
+    name = shortened(series.name) or "series"
+    paths, dots = [], []
+    for run in series.runs():
+        places = [frame.at(*point) for point in _thinned(run, frame)]
+        paths.append("M" + "L".join(f"{place.x:.1f} {place.y:.1f}" for place in places))
+        if len(series.x) <= DOTTED or len(run) == 1:
+            dots += [_dot(name, point, frame.at(*point), index) for point in run]
+    line = tag(
+        "path",
+        hover(f"{name}: {_range(series)}"),
+        d="".join(paths),
+        fill="none",
+        stroke_width=2,
+        stroke_linejoin="round",
+        stroke_linecap="round",
+        **stroked(index),
+    )
+    return together([line, *dots])
+
+
+def _dot(name: str, point: FramePoint, place: FramePoint, index: int) -> Markup:
+    # A stroke of no length with round ends: a dot that needs no colour but the line's.
+    words = f"{name}: {brief(point.y)} at {brief(point.x)}"
+    looks = stroked(index) | {"stroke_dasharray": "none"}
+    return tag(
+        "path", hover(words), d=f"M{place.x:.1f} {place.y:.1f}h0", stroke_width=6, stroke_linecap="round", **looks
+    )
+
+
+def _thinned(run: list[FramePoint], frame: Frame) -> list[FramePoint]:
+    # First, lowest, highest and last point of a pixel column leave the picture of the line unchanged.
+    pixels = int(frame.right - frame.left)
+    if len(run) <= 4 * pixels:
+        return run
+    kept = []
+    for _, group in groupby(enumerate(run), key=lambda entry: int(frame.across.place(entry[1].x) * pixels)):
+        column = list(group)
+        ends = {column[0], column[-1], min(column, key=lambda e: e[1].y), max(column, key=lambda e: e[1].y)}
+        kept += [point for _, point in sorted(ends)]
+    return kept
+
+
+def _profile(series: Series, across: Axis, upward: Axis, count: int) -> list[float | None]:
+    """The height between 0 and 1 in each of `count` columns: a mean where points are, a straight line between them."""
+    totals, hits = [0.0] * count, [0] * count
+    heights: list[float | None] = [None] * count
+    for run in series.runs():
+        places = [FramePoint(across.place(point.x), upward.place(point.y)) for point in run]
+        for place in places:
+            column = min(count - 1, int(place.x * count))
+            totals[column] += place.y
+            hits[column] += 1
+        for start, end in pairwise(places):
+            for column in range(int(start.x * count) + 1, min(count - 1, int(end.x * count))):
+                share = ((column + 0.5) / count - start.x) / (end.x - start.x)
+                heights[column] = start.y + share * (end.y - start.y)
+    return [total / hit if hit else height for total, hit, height in zip(totals, hits, heights, strict=True)]
+
+
+def _columns(heights: Sequence[float | None], rows: int) -> list[str]:
+    """The heights as columns of block characters, the top row first; a gap is blank, the least height is not."""
+    eighths = [0 if height is None else max(1, math.ceil(height * rows * 8 - 1e-9)) for height in heights]
+    lines = ["".join(EIGHTHS[min(8, max(0, height - 8 * row))] for height in eighths) for row in range(rows)]
+    return lines[::-1]

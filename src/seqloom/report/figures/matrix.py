@@ -1,0 +1,264 @@
+"""Small matrices with a name for each row and column and the number in each cell: alignments, confusions."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from typing import ClassVar, NamedTuple
+
+from seqloom.errors import DataError
+from seqloom.report.figures import checks
+from seqloom.report.figures.axis import alike, typeset
+from seqloom.report.figures.colors import NO_VALUE, ColorScale, on_ground, scale_of
+from seqloom.report.figures.figure import MARGIN, NARROWEST, Figure, FigureBlock, Plot
+from seqloom.report.figures.labels import breadth, cell, columns, edged, fit, shortened, stacked_cell, visible
+from seqloom.report.figures.markup import Markup, filled, hatched, hover, inked, label, look, tag, together, width_of
+
+LARGEST_SIDE = 64
+MOST_CELLS = 40 * 40  # three elements each: a browser stays quick below 5,000
+LONGEST_LABEL, LONGEST_ROW = 150.0, 220.0
+LONGEST_COLUMN = 14
+WIDEST_CELL, FILLED = 60.0, 440.0  # few columns are made wider, until the picture is as wide
+SLOPE = 0.71  # sine and cosine of the angle of slanted labels
+LONGEST_WORD = 12  # columns, of a word in a cell
+BROKEN = "4 3"
+NO_NUMBER = "no value"
+
+Place = tuple[int, int]  # a row and a column
+
+
+@dataclass(frozen=True, kw_only=True)
+class Matrix(Figure):
+    """A matrix with its rows and columns named and its numbers written out: at most 64 on a side and 1,600 in all.
+
+    Names may be in any script. What does not fit in the width of a terminal continues below, no number is left out.
+    `words` stand in the cells instead of their numbers, which colours and hovering still tell. Cells of `framed` have a
+    frame around them, those of `dashed` a broken one; in a terminal square and round brackets.
+
+    >>> print(Matrix(title="Confusion", rows=["cat", "狗"], columns=["cat", "狗"], values=[[8, 2], [1, 9]]).text(40))
+    Confusion
+        cat 狗
+    cat   8  2
+    狗    1  9
+    """
+
+    kind: ClassVar[str] = "matrix"
+    values: Sequence[Sequence[float | None]]
+    rows: Sequence[str]
+    columns: Sequence[str]
+    x_label: str = ""
+    y_label: str = ""
+    span: tuple[float, float] | None = None
+    words: Sequence[Sequence[str]] = ()
+    framed: Sequence[Place] = ()
+    dashed: Sequence[Place] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        values = checks.grid(self.values, largest=MOST_CELLS, fix="draw it as a HeatMap, or a part of it")
+        object.__setattr__(self, "values", values)
+        object.__setattr__(self, "rows", checks.labels(self.rows, "rows"))
+        object.__setattr__(self, "columns", checks.labels(self.columns, "columns"))
+        object.__setattr__(self, "span", checks.span(self.span, values))
+        checks.some(self.rows, "rows", largest=LARGEST_SIDE)
+        checks.some(self.columns, "columns", largest=LARGEST_SIDE)
+        checks.same_count(self.rows, "rows", values, "values")
+        checks.same_count(self.columns, "columns", values[0], "each row of values")
+        checks.text(self.x_label, "x_label")
+        checks.text(self.y_label, "y_label")
+        object.__setattr__(self, "words", self._checked_words())
+        for name in ("framed", "dashed"):
+            object.__setattr__(self, name, tuple(self._checked_place(place, name) for place in getattr(self, name)))
+
+    def _checked_words(self) -> tuple[tuple[str, ...], ...]:
+        words = tuple(checks.labels(row, "words") for row in self.words)
+        if words:
+            checks.same_count(words, "words", self.rows, "rows")
+        for row in words:
+            checks.same_count(row, "each row of words", self.columns, "columns")
+        return words
+
+    def _checked_place(self, place: Place, what: str) -> Place:
+        row, column = place
+        if not (0 <= row < len(self.rows) and 0 <= column < len(self.columns)):
+            raise DataError(
+                f"{what} has the cell ({row}, {column}) of {len(self.rows)} x {len(self.columns)}",
+                fix="give (row, column), from 0",
+            )
+        return row, column
+
+    @cached_property
+    def _numerals(self) -> list[list[str]]:
+        written = iter(alike([value for row in self.values for value in row if value is not None]))
+        return [[NO_VALUE if value is None else next(written) for value in row] for row in self.values]
+
+    @cached_property
+    def _inside(self) -> list[list[str]]:
+        """What is written in each cell: its word, or its number."""
+        if not self.words:
+            return self._numerals
+        return [[fit(visible(word), LONGEST_WORD) for word in row] for row in self.words]
+
+    def _scale(self) -> ColorScale:
+        return scale_of((value for row in self.values for value in row), self.span)
+
+    def _plot(self) -> Plot:
+        size = 11 if len(self.columns) <= 24 else 9
+        widest = max(width_of(self._printed(row, index), size) for row, index in self._places())
+        gutter = max([width_of(edged(text), 12) for text in self.rows] + [width_of(self.y_label, 12)])
+        left = MARGIN + min(LONGEST_ROW, gutter) + 8
+        filling = min(WIDEST_CELL, (FILLED - left) / len(self.columns))
+        tile = _Tile(max(size * 3.2, widest + 10, filling), size * 2.6, size)
+        heads, top, spill = self._heads(left, tile)
+        right = left + tile.width * len(self.columns)
+        width = max(NARROWEST, right + max(MARGIN, spill))
+        corner = label(self.y_label, left - 8, top - 8, anchor="end", theme="soft", room=left - MARGIN)
+        name = label(self.x_label, left, 12, theme="soft", room=width - left - MARGIN)
+        body = tag("g", self._names(left, tile), self._cells(left, tile), transform=f"translate(0 {top:g})")
+        return Plot(together([name, corner, heads, body]), width, top + tile.height * len(self.rows) + 14)
+
+    def _heads(self, left: float, tile: "_Tile") -> tuple[Markup, float, float]:
+        """The column names, the height they take, and how far the last reaches beyond the matrix."""
+        start = 24.0 if self.x_label else 4.0
+        widest = min(LONGEST_LABEL, max(width_of(edged(text), 12) for text in self.columns))
+        middles = [left + (index + 0.5) * tile.width for index in range(len(self.columns))]
+        if widest <= tile.width - 4:
+            top = start + 22
+            heads = [
+                label(edged(text), x, top - 8, anchor="middle") for text, x in zip(self.columns, middles, strict=True)
+            ]
+            return together(heads), top, 0.0
+        top = start + widest * SLOPE + 18
+        pairs = zip(self.columns, middles, strict=True)
+        heads = [label(edged(text), x + 2, top - 6, turn=-45, room=LONGEST_LABEL) for text, x in pairs]
+        return together(heads), top, widest * SLOPE + 14 - tile.width / 2
+
+    def _names(self, left: float, tile: "_Tile") -> Markup:
+        names = (
+            label(edged(text), left - 8, (index + 0.5) * tile.height + 4, anchor="end", room=LONGEST_ROW)
+            for index, text in enumerate(self.rows)
+        )
+        return together(names)
+
+    def _cells(self, left: float, tile: "_Tile") -> Markup:
+        scale, every, marks, gaps = self._scale(), self._told, [], []
+        for row_index, row in enumerate(self.values):
+            for index, value in enumerate(row):
+                x, y = left + index * tile.width, row_index * tile.height
+                words = f"{shortened(self.rows[row_index])} / {shortened(self.columns[index])}: "
+                if value is None:
+                    gaps.append((x, y, tile.width - 1, tile.height - 1))
+                    marks.append(tile.empty(x, y, words + NO_NUMBER))
+                else:
+                    told = every[row_index][index]
+                    marks.append(tile.drawn(x, y, words + told, self._printed(row_index, index), scale, value))
+        frames = [tile.frame(left, place, "none") for place in self.framed]
+        frames += [tile.frame(left, place, BROKEN) for place in self.dashed]
+        return together([*marks, hatched(gaps), *frames])
+
+    @cached_property
+    def _told(self) -> list[list[str]]:
+        """Each cell as people hear it: its word and its number."""
+        if not self.words:
+            return self._numerals
+        both = zip(self._inside, self._numerals, strict=True)
+        return [[f"{word} {number}" for word, number in zip(*pair, strict=True)] for pair in both]
+
+    def _places(self) -> Iterator[Place]:
+        return product(range(len(self.rows)), range(len(self.columns)))
+
+    def _printed(self, row: int, column: int) -> str:
+        inside = self._inside[row][column]
+        return inside if self.words else typeset(inside)
+
+    def _summary(self) -> str:
+        said = []
+        for name, row in zip(self.rows, self._told, strict=True):
+            cells = zip(self.columns, row, strict=True)
+            said.append(
+                f"{shortened(name)}: "
+                + ", ".join(f"{shortened(head)} {NO_NUMBER if n == NO_VALUE else n}" for head, n in cells)
+            )
+        axes = f"{self.y_label or 'rows'} by {self.x_label or 'columns'}"
+        return f"Matrix, {axes}. " + "; ".join(said) + "."
+
+    def _block(self, width: int, colour: bool) -> FigureBlock:
+        names, heads = [edged(text) for text in self.rows], [edged(text) for text in self.columns]
+        gutter = min(width // 3, max(map(breadth, (*names, self.y_label))))
+        widths = [
+            max(
+                min(LONGEST_COLUMN, breadth(head)),
+                *(columns(self._bracketed(at, index)) for at in range(len(self.rows))),
+            )
+            for index, head in enumerate(heads)
+        ]
+        lines = [cell(visible(self.x_label), width)] if self.x_label else []
+        for start, end in _panels(widths, width - gutter):
+            titles = [stacked_cell(heads[index], widths[index], right=True) for index in range(start, end)]
+            lines += _beside([stacked_cell(visible(self.y_label), gutter), *titles], [gutter, *widths[start:end]])
+            for row_index, name in enumerate(names):
+                cells = (self._written(row_index, index, widths[index], colour) for index in range(start, end))
+                *above, last = stacked_cell(name, gutter)
+                lines += [*above, " ".join([last, *cells])]
+        return FigureBlock(lines)
+
+    def _written(self, row: int, column: int, width: int, colour: bool) -> str:
+        value, inside = self.values[row][column], cell(self._bracketed(row, column), width, right=True)
+        if value is None or not colour:
+            return inside
+        scale = self._scale()
+        return on_ground(inside, scale.shade(scale.level(value)).dark)
+
+    def _bracketed(self, row: int, column: int) -> str:
+        """What is written in a cell, in brackets where it has a frame, and in as much room where others have one."""
+        inside = self._told[row][column]
+        if (row, column) in self.framed:
+            return f"[{inside}]"
+        if (row, column) in self.dashed:
+            return f"({inside})"
+        return f"{inside} " if self.framed or self.dashed else inside
+
+
+class _Tile(NamedTuple):
+    """The size of a cell and of the number in it."""
+
+    width: float
+    height: float
+    size: float
+
+    def drawn(self, x: float, y: float, words: str, written: str, scale: ColorScale, value: float) -> Markup:
+        shade = scale.shade(scale.level(value))
+        box = tag("rect", hover(words), x=x, y=y, width=self.width - 1, height=self.height - 1, **filled(shade))
+        middle, line = x + (self.width - 1) / 2, y + self.height / 2 + self.size * 0.34
+        number = tag("text", written, x=middle, y=line, font_size=self.size, text_anchor="middle", **inked(shade))
+        return together([box, number])
+
+    def frame(self, left: float, place: Place, dashes: str) -> Markup:
+        """A frame inside the edge of a cell, dark on a light ground so that it is seen on every colour."""
+        box = {"x": left + place[1] * self.width + 2, "y": place[0] * self.height + 2}
+        box |= {"width": self.width - 5, "height": self.height - 5}
+        look_of: dict[str, str | float] = {"fill": "none", "stroke_dasharray": dashes, "pointer_events": "none"}
+        under = tag("rect", **box, fill="none", stroke="#ffffff", stroke_width=4, pointer_events="none")
+        return together([under, tag("rect", **box, **look_of, stroke="#000000", stroke_width=2)])
+
+    def empty(self, x: float, y: float, words: str) -> Markup:
+        size = {"width": self.width - 1, "height": self.height - 1}
+        return tag("rect", hover(words), x=x, y=y, fill="none", pointer_events="all", **size, **look("rule"))
+
+
+def _beside(cells: Sequence[Sequence[str]], widths: Sequence[int]) -> list[str]:
+    """Cells of several lines side by side, their last lines on one level."""
+    tall = max(map(len, cells))
+    filled = [[" " * width] * (tall - len(lines)) + [*lines] for lines, width in zip(cells, widths, strict=True)]
+    return [" ".join(line) for line in zip(*filled, strict=True)]
+
+
+def _panels(widths: Sequence[int], room: int) -> list[tuple[int, int]]:
+    """The columns cut into stretches that fit side by side."""
+    panels, start, used = [], 0, 0
+    for index, width in enumerate(widths):
+        if index > start and used + width + 1 > room:
+            panels.append((start, index))
+            start, used = index, 0
+        used += width + 1
+    return [*panels, (start, len(widths))]

@@ -1,0 +1,94 @@
+"""Several figures as one picture, in rows: what a file of SVG or PNG can hold."""
+
+import re
+from collections.abc import Sequence
+
+from seqloom.errors import needing
+from seqloom.report.figures.figure import NAMESPACE, Figure
+from seqloom.report.figures.fonts import with_faces
+from seqloom.report.figures.markup import FLIPPED, look, style_sheet, tag, together
+
+GAP = 8.0
+ALMOST = 0.75
+WASTE = 0.85  # of the height of rows: closer packing that saves less is not worth the mixed order
+TALLEST = 2.2  # times its width: a taller picture gets two columns
+ZOOM = 2.0  # pixels for each unit of a picture: letters stay sharp on a fine screen
+RIGHT_TO_LEFT = re.compile(r'<text\b[^>]* direction="rtl"[^>]*>')
+ANCHORED = re.compile(r' text-anchor="(\w+)"')
+Size = tuple[float, float]
+VIEW_BOX = re.compile(r'viewBox="0 0 ([\d.]+) ([\d.]+)"')
+
+
+def stacked(figures: Sequence[Figure]) -> str:
+    """One SVG element with the figures in their order, in rows as wide as the widest; many of them in two columns."""
+    if len(figures) == 1:
+        return figures[0].svg()
+    drawn = [figure.drawn(styled=False) for figure in figures]
+    sizes = [(float(found[1]), float(found[2])) for one in drawn if (found := VIEW_BOX.search(one))]
+    places = _places(sizes)
+    width, height = _reach(places, sizes)
+    placed = [tag("g", one, transform=f"translate({x:g} {y:g})") for one, (x, y) in zip(drawn, places, strict=True)]
+    body = together([tag("rect", width=width, height=height, **look("ground")), *placed])
+    box: dict[str, str | float] = {"viewBox": f"0 0 {width:g} {height:g}", "width": width, "height": height}
+    return tag("svg", tag("style", style_sheet(body)), body, xmlns=NAMESPACE, **box, class_="seqloom")
+
+
+def _places(sizes: Sequence[Size]) -> list[Size]:
+    """The corner of each figure: in one column, in two where that is too tall, closely packed if rows waste room."""
+    places = _in_rows(sizes, columns=1)
+    width, height = _reach(places, sizes)
+    if height <= TALLEST * width:
+        return places
+    places, packed = _in_rows(sizes, columns=2), _packed(sizes)
+    return packed if _reach(packed, sizes)[1] < WASTE * _reach(places, sizes)[1] else places
+
+
+def _packed(sizes: Sequence[Size]) -> list[Size]:
+    """The corner of each figure when it goes to the end of the shorter of two columns."""
+    widest = max(wide for wide, _ in sizes)
+    ends = [0.0, 0.0]
+    places = []
+    for _, tall in sizes:
+        column = ends.index(min(ends))
+        places.append((column * widest, ends[column]))
+        ends[column] += tall + GAP
+    return places
+
+
+def _in_rows(sizes: Sequence[Size], columns: int) -> list[Size]:
+    """The corner of each figure when rows as wide as so many of the widest are filled one after the other."""
+    places: list[Size] = []
+    x = y = tallest = 0.0
+    widest = max(wide for wide, _ in sizes)
+    for wide, tall in sizes:
+        if x and x + wide > columns * widest:
+            x, y, tallest = 0.0, y + tallest + GAP, 0.0
+        places.append((x, y))
+        x += widest if wide > ALMOST * widest else wide  # those of nearly one width stand in columns
+        tallest = max(tallest, tall)
+    return places
+
+
+def _reach(places: Sequence[Size], sizes: Sequence[Size]) -> Size:
+    """The width and the height of all figures together."""
+    corners = [(x + wide, y + tall) for (x, y), (wide, tall) in zip(places, sizes, strict=True)]
+    return max(x for x, _ in corners), max(y for _, y in corners)
+
+
+def png(svg: str, *, zoom: float = ZOOM) -> bytes:
+    """A picture as PNG, by resvg, which needs no browser; on a white ground, whatever the reader prefers."""
+    with needing("png"):
+        import resvg_py
+    return bytes(resvg_py.svg_to_bytes(svg_string=_for_resvg(svg), zoom=zoom, background="#ffffff"))
+
+
+def _for_resvg(svg: str) -> str:
+    """The same picture as resvg understands it: to it the start of a line is its left end, whatever the direction."""
+    return with_faces(RIGHT_TO_LEFT.sub(_from_the_left, svg))
+
+
+def _from_the_left(found: re.Match[str]) -> str:
+    opening = found.group().replace(' direction="rtl"', "")
+    anchor = ANCHORED.search(opening)
+    turned = f' text-anchor="{FLIPPED[anchor.group(1) if anchor else "start"]}"'
+    return ANCHORED.sub("", opening)[:-1] + turned + ">"

@@ -1,0 +1,152 @@
+"""Strips: a sentence with each token on the colour of its value, over as many lines as it needs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, NamedTuple
+
+from seqloom.report.figures import checks
+from seqloom.report.figures.axis import alike, brief, typeset
+from seqloom.report.figures.colors import NO_VALUE, ColorScale, on_ground, scale_of
+from seqloom.report.figures.figure import MARGIN, NARROWEST, WIDTH, Figure, FigureBlock, Plot
+from seqloom.report.figures.frame import LEGEND_HEIGHT, drawn_legend, legend_width, written_legend
+from seqloom.report.figures.labels import cell, columns, edged, fit, reads_right_to_left
+from seqloom.report.figures.markup import Markup, filled, hatched, hover, inked, label, look, tag, together, width_of
+
+MOST_TOKENS = 10_000
+NUMBERED_TOKENS = 100  # more are drawn without their numbers, which hovering still shows
+DESCRIBED_TOKENS = 200
+SIZE, NUMBER_SIZE = 14.0, 10.0
+CHIP_HEIGHT, GAP = 24.0, 4.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Strip(Figure):
+    """Tokens in reading order, each on the colour of its value: attributions, gates, surprisals.
+
+    Spaces at the ends of a token are shown as `␣`, an empty token as `∅`. A picture runs from the right if most
+    tokens are in a right-to-left script; a terminal, whose handling of such text is unknown, always from the left.
+
+    >>> print(Strip(title="Attribution", tokens=["not", " bad"], values=[-0.4, 0.8]).text(40))
+    Attribution
+    not     ␣bad
+    ~ -0.40 █ 0.80
+    -0.8 [#=~- ░▒▓█] 0.8
+    """
+
+    kind: ClassVar[str] = "strip"
+    tokens: Sequence[str]
+    values: Sequence[float | None]
+    value_label: str = ""
+    span: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "tokens", checks.labels(self.tokens, "tokens"))
+        object.__setattr__(self, "values", checks.numbers(self.values, "values"))
+        checks.some(self.tokens, "tokens", largest=MOST_TOKENS)
+        checks.same_count(self.values, "values", self.tokens, "tokens")
+        object.__setattr__(self, "span", checks.span(self.span, [tuple(self.values)]))
+        checks.text(self.value_label, "value_label")
+
+    @cached_property
+    def _numerals(self) -> list[str]:
+        written = iter(alike([value for value in self.values if value is not None]))
+        return [NO_VALUE if value is None else next(written) for value in self.values]
+
+    @property
+    def _has_gaps(self) -> bool:
+        return None in self.values
+
+    def _plot(self) -> Plot:
+        scale = scale_of(self.values, self.span)
+        numbered, leftward = len(self.tokens) <= NUMBERED_TOKENS, self._runs_leftward()
+        chips = self._chips(numbered)
+        width = self._width(chips)
+        chips = [
+            chip._replace(x=width - MARGIN - chip.x - chip.width if leftward else MARGIN + chip.x) for chip in chips
+        ]
+        pitch = CHIP_HEIGHT + (18 if numbered else 0) + GAP
+        marks = [self._drawn(index, chip, chip.line * pitch, scale, numbered) for index, chip in enumerate(chips)]
+        room = width - 2 * MARGIN
+        legend = drawn_legend(scale, self.value_label, MARGIN, room=room, gaps=self._has_gaps)
+        body = tag("g", *marks, transform=f"translate(0 {LEGEND_HEIGHT:g})")
+        return Plot(together([legend, body]), width, LEGEND_HEIGHT + pitch * (chips[-1].line + 1) + 8)
+
+    def _width(self, chips: Sequence["_Chip"]) -> float:
+        """That of the longest line and of the legend, but no more than a picture has."""
+        key = legend_width(self.value_label, gaps=self._has_gaps)
+        return min(WIDTH, max(NARROWEST, 2 * MARGIN + max(key, *(chip.x + chip.width for chip in chips))))
+
+    def _chips(self, numbered: bool) -> list["_Chip"]:
+        """Where the tokens stand, counted from where lines begin."""
+        room, chips = WIDTH - 2 * MARGIN, []
+        x, line = 0.0, 0
+        for token, numeral in zip(self.tokens, self._numerals, strict=True):
+            number = width_of(typeset(numeral), NUMBER_SIZE) + 4 if numbered else 0.0
+            width = min(room, max(width_of(edged(token), SIZE) + 12, number))
+            if x and x + width > room:
+                x, line = 0.0, line + 1
+            chips.append(_Chip(x, width, line))
+            x += width + GAP
+        return chips
+
+    def _runs_leftward(self) -> bool:
+        with_letters = [token for token in self.tokens if any(map(str.isalpha, token))]
+        return 2 * sum(map(reads_right_to_left, with_letters)) > len(with_letters)
+
+    def _drawn(self, index: int, chip: "_Chip", y: float, scale: ColorScale, numbered: bool) -> Markup:
+        value, token = self.values[index], edged(self.tokens[index])
+        note = hover(f"{token}: {'no value' if value is None else brief(value)} (token {index})")
+        box: dict[str, str | float] = {"x": chip.x, "y": y, "width": chip.width, "height": CHIP_HEIGHT, "rx": 3}
+        middle = chip.x + chip.width / 2
+        if value is None:
+            ground = [tag("rect", note, fill="none", pointer_events="all", **box, **look("rule"))]
+            ground += [hatched([(chip.x, y, chip.width, CHIP_HEIGHT)])]
+            looks = look("ink")
+        else:
+            shade = scale.shade(scale.level(value))
+            ground, looks = [tag("rect", note, **box, **filled(shade))], inked(shade)
+        word = label(token, middle, y + 17, size=SIZE, anchor="middle", room=chip.width - 8, looks=looks)
+        number = [
+            label(
+                typeset(self._numerals[index]),
+                middle,
+                y + CHIP_HEIGHT + 12,
+                size=NUMBER_SIZE,
+                anchor="middle",
+                theme="soft",
+            )
+        ]
+        return together([*ground, word, *(number if numbered and value is not None else [])])
+
+    def _summary(self) -> str:
+        pairs = list(zip(self.tokens, self._numerals, strict=True))[:DESCRIBED_TOKENS]
+        said = ", ".join(f"{edged(token)} {number}" for token, number in pairs)
+        more = f", and {len(self.tokens) - len(pairs)} more" if len(self.tokens) > len(pairs) else ""
+        return f"Tokens coloured by {self.value_label or 'value'}: {said}{more}."
+
+    def _block(self, width: int, colour: bool) -> FigureBlock:
+        scale = scale_of(self.values, self.span)
+        pairs, used = [("", "")], 0
+        for token, value, numeral in zip(self.tokens, self.values, self._numerals, strict=True):
+            below = numeral if value is None else f"{scale.glyph(value)} {numeral}"
+            each = min(width, max(columns(edged(token)), len(below)))
+            if used and used + each > width:
+                pairs.append(("", ""))
+                used = 0
+            word = cell(fit(edged(token), each), each)
+            if colour and value is not None:
+                word = on_ground(word, scale.shade(scale.level(value)).dark)
+            pairs[-1] = (f"{pairs[-1][0]}{word} ", f"{pairs[-1][1]}{below:<{each}} ")
+            used += each + 1
+        lines = [line.rstrip() for pair in pairs for line in pair]
+        return FigureBlock(
+            [*lines, *written_legend(scale, self.value_label, width=width, colour=colour, gaps=self._has_gaps)]
+        )
+
+
+class _Chip(NamedTuple):
+    x: float
+    width: float
+    line: int

@@ -1,0 +1,271 @@
+"""A file of inputs becomes a file of vectors: streamed, in order, and gone on with where it was stopped.
+
+    file ── checked ──▶ windows ── sorted by length ──▶ model ──▶ in order ──▶ kept segment by segment ──▶ joined
+
+The same call after a kill goes on behind the last segment that is whole, and ends with the bytes of a run that was not
+stopped: windows, batches and scales are the same. Another file, model or setting is refused.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from seqloom.bundle import identity_of
+from seqloom.config.data import ReadingConfig
+from seqloom.data.inputs import InputColumns
+from seqloom.data.readers.files import fingerprint
+from seqloom.errors import ConfigError, DataError
+from seqloom.files.disk import write_file
+from seqloom.files.folders import sweep
+from seqloom.files.lock import hold, remove_held
+from seqloom.inference.model import LoadedModel, load
+from seqloom.search.embedding.output import EmbeddingCard, Written, card_of, form_of, is_of_another_version, read_card
+from seqloom.search.embedding.packed_linears import Precision, require_precision
+from seqloom.search.embedding.quantization import Kind, Numbers, QuantizationLoss, measured, require_kind, sampled
+from seqloom.search.embedding.segments import FORMAT, Job, Segments, differences
+from seqloom.search.embedding.source import CheckedSource, InputSource, Row
+from seqloom.search.embedding.windows import Bad, Note, Setup, WindowVectors, Work, here, threads
+
+SUFFIX = ".work"  # of the folder of unfinished work
+ENOUGH = 1_024  # rows with a vector that the scale of int8 is taken from, or all there are
+
+Engine = Callable[
+    [Setup, LoadedModel, Iterable[Work]], Iterator[WindowVectors]
+]  # what comes of windows, in their order
+
+
+class EmbeddedFile(NamedTuple):
+    """How many rows are done, of how many."""
+
+    done: int
+    total: int
+
+
+class Finished(NamedTuple):
+    """What is in the file that was written."""
+
+    path: Path
+    rows: int
+    width: int
+    bad: tuple[Bad, ...]  # rows without a vector
+    notes: tuple[Note, ...]
+    loss: QuantizationLoss | None  # of vectors that are not kept, or not computed, in float32
+
+
+Step = CheckedSource | EmbeddedFile | Finished
+
+
+def embed_file(
+    model: LoadedModel | str | Path,
+    source: InputSource | str | Path,
+    out: str | Path,
+    *,
+    input: str | None = None,  # noqa: A002  # the name of the option
+    kept_as: Kind = "float32",
+    precision: Precision = "float32",
+    bad_rows: str = "strict",
+    budget: int | None = None,
+    engine: Engine = here,
+) -> Finished:
+    """What was written: the vector of every row of a file, in order, in `out` (.npy or .parquet).
+
+    `kept_as` is how numbers are kept, `precision` what the model computes in. Rows that cannot be read are refused, or
+    with bad_rows="skip" have a place without a vector.
+    """
+    loaded = model if isinstance(model, LoadedModel) else load(model)
+    if not isinstance(source, InputSource):
+        if bad_rows not in ("strict", "skip"):
+            raise ConfigError(f"bad_rows {bad_rows!r}", fix="choose from strict, skip")
+        columns = InputColumns(() if input is None else (input,), loaded.columns)
+        source = InputSource(Path(source), columns, ReadingConfig(), bad_rows == "skip")
+    steps = embedding(loaded, source, Path(out), kept_as=kept_as, precision=precision, budget=budget, engine=engine)
+    *_, last = steps
+    assert isinstance(last, Finished), "it ends with what was written"
+    return last
+
+
+def embedding(
+    loaded: LoadedModel,
+    source: InputSource,
+    out: Path,
+    *,
+    kept_as: str = "float32",
+    precision: Precision = "float32",
+    budget: int | None = None,
+    engine: Engine = here,
+) -> Iterator[Step]:
+    """How far it is, step by step, and at last what was written."""
+    written = form_of(out)
+    numbers = Numbers(require_kind(kept_as), loaded.task.vector_size(loaded.config))
+    require_precision(loaded, precision)
+    if out.absolute() == source.path.absolute():
+        raise ConfigError(f"{out} is the input itself, which the vectors would replace", fix="another name")
+    _require_own_card(out)
+    setup = Setup(
+        str(loaded.path), str(loaded.device), precision, budget or loaded.vector_budget, source.skip, threads()
+    )
+    kind = loaded.task.asked.schema.input
+    checked = source.checked(kind)
+    yield checked
+    job = _job(loaded, checked, numbers, setup)
+    work = out.with_name(out.name + SUFFIX)
+    segments = Segments(work, job)
+    segments.require_own()
+    if _is_done(out, job):
+        card = read_card(out)
+        assert card is not None, "it was read a moment ago"
+        finished = _finished(out, card)
+        if segments.is_begun():
+            with hold(work):
+                remove_held(work)
+    else:
+        with hold(work):
+            yield from _filled(segments, numbers, source, loaded, setup, engine)
+            finished = _joined(segments, out, written)
+            remove_held(work)  # while it is held: the next holder has a folder of its own
+    yield finished
+    for path in (out, card_of(out), work):
+        sweep(out.absolute().parent, name=path.name)  # what kills have left
+
+
+def _job(loaded: LoadedModel, checked: CheckedSource, numbers: Numbers, setup: Setup) -> Job:
+    return Job(
+        format=FORMAT,
+        source=checked.sha256,
+        rows=checked.rows,
+        model=identity_of(loaded.path),
+        width=numbers.width,
+        kept_as=numbers.kind,
+        precision=setup.precision,
+        budget=setup.budget,
+        device=loaded.device.type,
+        threads=setup.threads,
+    )
+
+
+def _require_own_card(out: Path) -> None:
+    """Raise ConfigError for a file where the card will stand that is no card of ours."""
+    card = card_of(out)
+    if not (card.exists() or card.is_symlink()) or read_card(out) is not None:
+        return
+    if is_of_another_version(out):
+        fix = f"choose another name, or delete it and {out.name}"
+        raise ConfigError(f"{card} is there, the card of another version of Seqloom", fix=fix)
+    raise ConfigError(f"{card} is there, and is no card of ours", fix="choose another name, or move it away")
+
+
+def _is_done(out: Path, job: Job) -> bool:
+    """Whether the output of this very job is there; ConfigError for anything else of its name."""
+    if not out.exists():
+        return False
+    card = read_card(out)
+    if card is None:
+        raise ConfigError(f"{out} is there, and no job of ours made it", fix="choose another name, or delete it")
+    # threads decide what is gone on with, not what is done
+    if msgspec.structs.replace(card.job, threads=job.threads) != job:
+        found = differences(card.job, job)
+        raise ConfigError(f"{out} is there, made from something else: {found}", fix="choose another name, or delete it")
+    if card.sha256 != fingerprint(out).sha256:
+        fix = "delete it, and give the command again"
+        raise ConfigError(f"{out} is not what was written: it is damaged, or was changed", fix=fix)
+    return True
+
+
+def _filled(
+    segments: Segments, numbers: Numbers, source: InputSource, loaded: LoadedModel, setup: Setup, engine: Engine
+) -> Iterator[EmbeddedFile]:
+    """How many rows are done while segments are added, behind those that are there."""
+    sweep(segments.folder)
+    done, total = segments.begin(), segments.job.rows
+    numbers = segments.numbers() if done else numbers
+    yield EmbeddedFile(done, total)
+    if done == total:
+        return
+    kind = loaded.task.asked.schema.input
+    for made, fitted in _fitted(engine(setup, loaded, _works(source.windows(kind), done, total)), numbers):
+        segments.add(made, fitted)
+        done = made.start + len(made.vectors)
+        yield EmbeddedFile(done, total)
+    if done != total:
+        raise DataError(f"{source.path} had {total:,} rows, and now has {done:,}", fix="begin again when it is at rest")
+
+
+def _fitted(windows: Iterable[WindowVectors], numbers: Numbers) -> Iterator[tuple[WindowVectors, Numbers]]:
+    """Each window and how it is kept; the first ones wait until there are enough vectors for a scale."""
+    waiting: list[WindowVectors] = []
+    good = 0
+    for made in windows:
+        waiting.append(made)
+        good += len(made.vectors) - len(made.bad)
+        if numbers.is_fitted or good >= ENOUGH:
+            numbers = _scaled(waiting, numbers)
+            yield from ((one, numbers) for one in waiting)
+            waiting.clear()
+    numbers = _scaled(waiting, numbers)
+    yield from ((one, numbers) for one in waiting)
+
+
+def _scaled(windows: list[WindowVectors], numbers: Numbers) -> Numbers:
+    """The numbers with the scale of all these windows, where there is none."""
+    return (
+        numbers
+        if numbers.is_fitted or not windows
+        else numbers.fitted(np.concatenate([one.vectors for one in windows]))
+    )
+
+
+def _works(windows: Iterable[list[Row]], done: int, total: int) -> Iterator[Work]:
+    """The windows that are not done, numbered by their rows."""
+    start = 0
+    for window in windows:
+        stop = start + len(window)
+        if start >= done:
+            yield Work(start, window, sampled(total, start, stop) - start)
+        start = stop
+
+
+def _joined(segments: Segments, out: Path, written: Written) -> Finished:
+    """What was written: the card first, so that vectors never stand without it."""
+    job, numbers = segments.job, segments.numbers()
+    bad: list[Bad] = []
+    notes: list[Note] = []
+    for segment in segments:
+        bad += segment.told.bad
+        notes += segment.told.notes
+    scale = None if numbers.scale is None else numbers.scale.tolist()
+    digest = hashlib.sha256()
+    for piece in written(segments, numbers, job.rows):
+        digest.update(piece)
+    card = EmbeddingCard(job, scale, tuple(bad), _together(notes), _loss(segments, numbers), digest.hexdigest())
+    write_file(card_of(out), msgspec.json.format(msgspec.json.encode(card)))
+    write_file(out, written(segments, numbers, job.rows))
+    return _finished(out, card)
+
+
+def _finished(out: Path, card: EmbeddingCard) -> Finished:
+    return Finished(out, card.job.rows, card.job.width, card.bad, card.notes, card.loss)
+
+
+def _loss(segments: Segments, numbers: Numbers) -> QuantizationLoss | None:
+    """What was lost; None where vectors are kept as they are and computed in float32."""
+    job = segments.job
+    if job.kept_as == job.precision == "float32":
+        return None
+    exact, kept = [], []
+    for told, vectors, sample in segments:
+        exact.append(sample)
+        kept.append(numbers.decoded(vectors[sampled(job.rows, told.start, told.stop) - told.start]))
+    return measured(np.concatenate(exact), np.concatenate(kept))
+
+
+def _together(notes: Iterable[Note]) -> tuple[Note, ...]:
+    """One note for each code, with the number of all of them."""
+    found: dict[str, Note] = {}
+    for note in notes:
+        before = found.get(note.code, note._replace(times=0))
+        found[note.code] = before._replace(times=before.times + note.times)
+    return tuple(found.values())

@@ -1,0 +1,297 @@
+"""Labelling many rows with few answers: what is known, what is suggested, and what to ask next.
+
+    rows ──▶ vectors ──▶ suggestions ──▶ next question ──▶ answer ──▶ log
+                             ▲                                         │
+                             └───────────── fitted anew ◀──────────────┘
+
+Suggestions are learnt from the examples and from what people decided; labels that were accepted in bulk teach nothing,
+else a mistake would confirm itself. All that was decided stands in the log (`decisions`), so the same call goes on.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from seqloom.data.checks.duplicates import folded
+from seqloom.data.problems import Ledger
+from seqloom.data.roles import LABELS
+from seqloom.data.values import Unfit, label_of
+from seqloom.errors import ConfigError, did_you_mean
+from seqloom.search.copies import AddedColumn
+from seqloom.search.decisions import MODEL, PERSON, Action, Decision, Decisions, WritableDecisions
+from seqloom.search.embedders import HashedWords
+from seqloom.search.rows import FileRows, GivenRows
+from seqloom.search.similar_vectors import MakesVectors, embedding
+from seqloom.search.similarity import ComparedPair
+from seqloom.search.suggestions import SUGGESTS, Even, Suggests
+
+# -----------------------------------------------------------------------------
+# Which row to label next: the one that a label would teach most, or any.
+#
+# *Active* order asks about the row of which the suggestions are least sure, 1 - p(likeliest): uncertainty sampling
+# (Lewis and Gale 1994). Several rows are asked about before the next fit, and the least sure ones are often alike; so
+# one that is near to another of them has to wait. (To prefer rows that are far from all others would be worse than
+# chance: these are odd ones, from which little is learnt about the rest.) Where nothing has been learnt yet, the order
+# is random but for that.
+# -----------------------------------------------------------------------------
+
+SAMPLE = 10_000  # free rows that are looked at for each choice
+ALIKE = 0.8  # cosine from which two rows are not asked about together
+
+Order = Callable[[np.ndarray, np.ndarray, np.ndarray, int, np.random.Generator], list[int]]
+
+
+def active_order(
+    vectors: np.ndarray, doubts: np.ndarray, free: np.ndarray, count: int, draws: np.random.Generator
+) -> list[int]:
+    """`count` of the rows that are free: the most doubtful [N] first, no two of them alike while there are others."""
+    sample = draws.permutation(free)[:SAMPLE]
+    rows = sample[np.argsort(-doubts[sample], kind="stable")]  # of equally doubtful ones, any
+    found, waits = list[int](), np.zeros(len(rows), bool)
+    for _ in range(min(count, len(rows))):
+        best = int(np.argmin(waits))  # the first that does not wait, else the first
+        found.append(int(rows[best]))
+        waits = waits[np.arange(len(rows)) != best]
+        rows = np.delete(rows, best)
+        waits |= vectors[rows] @ vectors[found[-1]] >= ALIKE
+    return found
+
+
+def random_order(
+    vectors: np.ndarray,  # noqa: ARG001  # as every order
+    doubts: np.ndarray,  # noqa: ARG001
+    free: np.ndarray,
+    count: int,
+    draws: np.random.Generator,
+) -> list[int]:
+    """`count` of the rows that are free, drawn without preference."""
+    return [int(row) for row in draws.permutation(free)[:count]]
+
+
+ORDERS: dict[str, Order] = {"active": active_order, "random": random_order}
+
+
+# -----------------------------------------------------------------------------
+# Rows that have a label already, from a file: what suggestions are learnt from before anybody was asked.
+# -----------------------------------------------------------------------------
+
+
+class Examples(NamedTuple):
+    """Texts with their labels, and their vectors when they are made."""
+
+    texts: list[str]
+    of: list[str]
+    vectors: np.ndarray  # [n,W] float32
+
+    @property
+    def labels(self) -> list[str]:
+        """The different labels in their order."""
+        return sorted(set(self.of))
+
+
+NONE = Examples([], [], np.empty((0, 1), np.float32))
+
+
+def read_examples(rows: FileRows, target: str | None = None) -> Examples:
+    """The rows of a file that have a text and a label; those without either are passed over."""
+    given = rows.read()
+    table = rows.table()
+    column = _target(table.columns, target, rows.path)
+    ledger, texts, labels = Ledger(), list[str](), list[str]()
+    for record, text in zip(table.records, given.texts, strict=True):
+        try:
+            label = label_of(record.values[column], column)
+        except Unfit as unfit:
+            if unfit.code != "row.empty_label":
+                ledger.bad_row(unfit.code, unfit.text, table.locate(record, column), unfit.fix)
+            continue
+        if text:
+            texts.append(text)
+            labels.append(label)
+    ledger.close()
+    if not texts:
+        raise ConfigError(f"{rows.path} has no row with a text and a label", fix="give a file of labelled rows")
+    return Examples(texts, labels, np.empty((0, 1), np.float32))
+
+
+def _target(names: tuple[str, ...], target: str | None, path: Path) -> int:
+    if target is not None:
+        if target not in names:
+            raise ConfigError(f"{path}: --target {target}: there is no such column", fix=did_you_mean(target, names))
+        return names.index(target)
+    lower = [name.lower() for name in names]
+    found = next((lower.index(name) for name in LABELS if name in lower), None)
+    if found is None:
+        raise ConfigError(f"{path}: none of {', '.join(names)} is named as labels usually are", fix="--target NAME")
+    return found
+
+
+MOST_AT_ONCE = 8  # questions between two fits
+LABEL, BY = "label", "labelled_by"  # columns of an export
+
+
+class How(NamedTuple):
+    """How suggestions are made and questions are ordered; the seed decides every draw."""
+
+    suggest: Literal["head", "neighbours"] = "head"
+    order: Literal["active", "random"] = "active"
+    seed: int = 0
+
+
+class LabelQuestion(NamedTuple):
+    """A row that needs a label, and what is suggested; None where nothing has been learnt yet."""
+
+    row: int
+    text: str
+    suggested: str | None
+    confidence: float | None
+
+
+class Labelling:
+    """Rows that are being labelled; every answer is on the disk before the next question."""
+
+    def __init__(
+        self,
+        given: GivenRows,
+        vectors: np.ndarray,
+        decisions: WritableDecisions,
+        *,
+        labels: Sequence[str] = (),
+        examples: Examples = NONE,
+        how: How = How(),  # noqa: B008  # an immutable value
+    ) -> None:
+        self.given, self.vectors, self.decisions, self.examples, self.how = given, vectors, decisions, examples, how
+        logged = (decided.label for decided in decisions.labelled.values() if decided.label is not None)
+        self.labels = list(dict.fromkeys(map(str, [*labels, *examples.labels, *logged])))
+        self.rows = {name: row for row, name in enumerate(given.names)}
+        known = {folded(text) for text in examples.texts}
+        self.open = np.array([bool(text) and folded(text) not in known for text in given.texts], bool)
+        self.queue: list[int] = []
+        self.suggests: Suggests | None = None  # fitted when it is first needed
+
+    @property
+    def free(self) -> np.ndarray:
+        """The numbers of the rows nobody decided about; rows without text, or with that of an example, need none."""
+        decided = [self.rows[name] for name in self.decisions.standing]
+        free = self.open.copy()
+        free[decided] = False
+        return np.flatnonzero(free)
+
+    def next(self) -> LabelQuestion | None:
+        """The most useful question; None when every row is decided."""
+        if not self.queue:
+            self._fill()
+        if not self.queue:
+            return None
+        row = self.queue[0]
+        (suggested,), (confidence,) = self.suggestions(np.array([row]))
+        return LabelQuestion(row, self.given.texts[row], suggested, None if suggested is None else float(confidence))
+
+    def _fill(self) -> None:
+        """Fit anew, and line up a few questions: few while every answer changes much."""
+        learnt = len(self._learnt()[1])
+        draws = np.random.default_rng([self.how.seed, self.decisions.last])
+        doubts = 1 - self.fit().probabilities(self.vectors).max(axis=1, initial=0)
+        count = max(1, min(MOST_AT_ONCE, learnt // 4))
+        self.queue = ORDERS[self.how.order](self.vectors, doubts, self.free, count, draws)
+
+    def _learnt(self) -> tuple[np.ndarray, np.ndarray]:
+        """The vectors [n,W] and classes [n] of the examples and of what people decided."""
+        decided = {row: one.label for row, one in self.decisions.labelled.items() if one.by == PERSON}
+        mine = self.vectors[[self.rows[name] for name in decided]]
+        labels = [*self.examples.of, *decided.values()]
+        classes = np.array([self.labels.index(str(label)) for label in labels], np.int64)
+        return np.concatenate([self.examples.vectors.reshape(-1, self.vectors.shape[1]), mine]), classes
+
+    def fit(self) -> Suggests:
+        """What suggests labels, learnt anew from all that is known."""
+        vectors, classes = self._learnt()
+        if len(set(classes.tolist())) < 2:
+            self.suggests = Even(len(self.labels))
+        else:
+            self.suggests = SUGGESTS[self.how.suggest](vectors, classes, len(self.labels))
+        return self.suggests
+
+    def suggestions(self, rows: np.ndarray) -> tuple[list[str | None], np.ndarray]:
+        """The likeliest label of each row and its probability; None where nothing has been learnt."""
+        fitted = self.fit() if self.suggests is None else self.suggests
+        if isinstance(fitted, Even):
+            return [None] * len(rows), np.zeros(len(rows), np.float32)
+        found = fitted.probabilities(self.vectors[rows])
+        return [self.labels[best] for best in found.argmax(axis=1)], found.max(axis=1)
+
+    def label(self, question: LabelQuestion, label: str) -> None:
+        """Nothing; the row has this label, on the disk."""
+        if label not in self.labels:
+            raise ConfigError(f"there is no label {label!r}", fix=did_you_mean(label, self.labels))
+        self._take(question, str(label))
+
+    def skip(self, question: LabelQuestion) -> None:
+        """Nothing; the row is not asked about again, on the disk."""
+        self._take(question, None)
+
+    def _take(self, question: LabelQuestion, label: str | None) -> None:
+        row, text, suggested, confidence = question
+        self.decisions.take([Decision(self.given.names[row], text, label, PERSON, suggested, confidence)])
+        self.queue = [other for other in self.queue if other != row]
+
+    def undo(self) -> Action | None:
+        """The last action, which holds no more; a single row of it is the next question. None if there is none."""
+        action = self.decisions.undo()
+        if action is not None:
+            self.suggests = None
+            self.queue = [self.rows[name] for name in action.rows] if len(action.rows) == 1 else []
+        return action
+
+    def accept_above(self, confidence: float) -> int:
+        """How many suggestions were at least so sure, and are labels now: one action, so one undo takes all back."""
+        if not 0 < confidence <= 1:
+            raise ConfigError(f"a confidence of {confidence:g}", fix="take one above 0 and up to 1")
+        self.suggests, self.queue = None, []
+        free = self.free
+        labels, sure = self.suggestions(free)
+        if isinstance(self.suggests, Even):
+            raise ConfigError("nothing has been learnt yet: two labels need an example", fix="label some rows first")
+        choices = [
+            Decision(self.given.names[row], self.given.texts[row], label, MODEL, label, float(one))
+            for row, label, one in zip(free.tolist(), labels, sure, strict=True)
+            if one >= confidence
+        ]
+        if choices:
+            self.decisions.take(choices)
+        return len(choices)
+
+
+def exported(
+    decisions: Decisions, names: Sequence[str], column: str = LABEL
+) -> tuple[dict[str, AddedColumn], np.ndarray]:
+    """The new columns of an export, and which of the rows with these names have a label [rows]."""
+    labelled = decisions.labelled
+    found = [labelled.get(name) for name in names]
+    labels = AddedColumn(str, [None if one is None else one.label for one in found])
+    by = AddedColumn(str, [None if one is None else one.by for one in found])
+    return {column: labels, BY: by}, np.array([one is not None for one in found], bool)
+
+
+def opening(
+    given: GivenRows,
+    decisions: WritableDecisions,
+    *,
+    model: MakesVectors | None = None,
+    labels: Sequence[str] = (),
+    examples: Examples = NONE,
+    how: How = How(),  # noqa: B008
+) -> Iterator[ComparedPair | Labelling]:
+    """How far the embedding is, and in the end the rows ready to be labelled, with all that was decided."""
+    made = HashedWords(given.texts) if model is None else model
+    vectors = [np.empty((0, 1), np.float32)]
+    filled = [text or "-" for text in (*given.texts, *examples.texts)]  # a row without text is never asked about
+    for step in embedding(filled, made):
+        if isinstance(step, ComparedPair):
+            yield step
+        else:
+            vectors = np.split(step, [len(given.texts)])
+    examples = examples._replace(vectors=vectors[1])
+    yield Labelling(given, vectors[0], decisions, labels=labels, examples=examples, how=how)

@@ -1,0 +1,255 @@
+"""Evaluation: every example judged, and the metrics of all, with intervals that say how sure they are.
+
+Statistics are kept row by row, answers of a few examples only: a sample that is decided by their ids, so it is the same
+however the data was cut into batches and whoever looks; and, where they are asked for, the worst.
+"""
+
+import hashlib
+import heapq
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import nn
+
+from seqloom.data.values import is_number
+from seqloom.errors import DataError
+from seqloom.metrics import bootstrap
+from seqloom.metrics.bootstrap import Interval
+from seqloom.nn.types import Batch
+from seqloom.tasks.task import Judged, Task
+
+Confusion = tuple[tuple[str, str, int], ...]  # what is true, what was said, how often; the most frequent first
+
+
+class Unseen(NamedTuple):
+    """Labels that training never saw, which no model can say: how many rows have one, and how often each stands."""
+
+    rows: int = 0
+    labels: tuple[tuple[str, int], ...] = ()  # the most frequent first
+
+
+class Slice(NamedTuple):
+    """The rows that share a value of a column, or whose value falls between two."""
+
+    column: str
+    value: str
+    evaluation: "Evaluation"
+
+
+class Evaluation(NamedTuple):
+    """What came of judging a set of examples."""
+
+    task: str
+    metrics: dict[str, float]
+    rows: int
+    statistics: np.ndarray  # [N,S]
+    judged: tuple[Judged, ...]  # a few
+    confusion: Confusion = ()
+    ids: tuple[str, ...] = ()  # of the rows of `statistics`, in their order
+    worst: tuple[Judged, ...] = ()  # as many as were asked for, the worst first
+    unseen: Unseen = Unseen()
+    slices: tuple[Slice, ...] = ()
+    judge: Task | None = None  # the task that judged them
+    said: tuple[str, ...] = ()  # where the data was found and how it was read, where that is to be known
+
+    def intervals(
+        self, task: Task, *, resamples: int = 1000, seed: int = 0, level: float = 0.95
+    ) -> dict[str, Interval]:
+        """Where each metric would lie with other examples of the same kind; without those of which nothing is known."""
+        how: Any = {"resamples": resamples, "seed": seed, "level": level}
+        found = bootstrap.intervals(self.statistics, task.measure, summed=task.summed, rows=task.measure_rows, **how)
+        undefined = task.undefined(self.statistics)
+        return {name: interval for name, interval in found.items() if name not in undefined}
+
+    def only(self, task: Task, rows: np.ndarray) -> "Evaluation":
+        """The evaluation of some of the rows, by their numbers here; without examples and without confusions."""
+        statistics = self.statistics[rows]
+        ids = tuple(self.ids[row] for row in rows)
+        return Evaluation(self.task, _metrics(task, statistics), len(rows), statistics, (), ids=ids)
+
+
+def evaluate(
+    task: Task, model: nn.Module, batches: Iterable[Batch[Any, Any]], *, keep: int = 20, worst: int = 0
+) -> Evaluation:
+    """The metrics of a model on batches, which lie on its device; the model is left as it was."""
+    statistics: list[np.ndarray] = []
+    ids: list[str] = []
+    kept, bad, confusion, state = _KeptExamples(keep), _Worst(task, worst), Counter[tuple[str, str]](), None
+    with answering(model):
+        for batch in batches:
+            judged, state = task.judge_on(model, batch, state)
+            statistics.extend(one.statistics for one in judged)
+            ids.extend(one.id for one in judged)
+            kept.add(judged)
+            bad.add(judged)
+            confusion.update(pair for one in judged for pair in task.confused(one))
+    if not statistics:
+        raise DataError("there is no example to judge", fix="give at least one batch")
+    table = task.agreed(np.stack(statistics), np.stack(statistics))
+    chosen, told = (_agreed(task, some, table) for some in (task.settled(kept.judged()), bad.judged()))
+    found = Evaluation(
+        task.name, _metrics(task, table), len(table), table, chosen, _ordered(confusion), tuple(ids), told
+    )
+    return found._replace(judge=task)
+
+
+def _metrics(task: Task, statistics: np.ndarray) -> dict[str, float]:
+    """Every figure of the statistics [N,S]: those of sums, and those of all rows at once."""
+    figures = {name: float(value) for name, value in task.measure(task.summed(statistics)).items()}
+    return figures | task.measure_rows(statistics)
+
+
+def _agreed(task: Task, judged: Sequence[Judged], table: np.ndarray) -> tuple[Judged, ...]:
+    """Examples whose statistics follow what all rows decide."""
+    return tuple(one._replace(statistics=task.agreed(one.statistics[None], table)[0]) for one in judged)
+
+
+def _ordered(confusion: Counter[tuple[str, str]]) -> Confusion:
+    pairs = sorted(confusion.items(), key=lambda item: (-item[1], item[0]))
+    return tuple((true, said, count) for (true, said), count in pairs)
+
+
+@contextmanager
+def answering(model: nn.Module) -> Iterator[None]:
+    """Inside the `with`, a model answers: no dropout, no gradient; afterwards each of its parts is as it was."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+class _KeptExamples:
+    """The examples whose ids have the smallest sums: a sample that does not depend on any order."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.chosen: list[tuple[bytes, int, Judged]] = []
+        self.seen = 0
+
+    def add(self, judged: Sequence[Judged]) -> None:
+        for one in judged:
+            self.chosen.append((hashlib.sha256(one.id.encode()).digest(), self.seen, one))
+            self.seen += 1
+        self.chosen = sorted(self.chosen, key=lambda item: item[:2])[: self.most]
+
+    def judged(self) -> list[Judged]:
+        return [one for _, _, one in self.chosen]
+
+
+class _Worst:
+    """The answers that are furthest from right: wrong ones before right ones, and ids where two are equally bad."""
+
+    def __init__(self, task: Task, most: int) -> None:
+        self.task, self.most = task, most
+        self.chosen: list[Judged] = []
+
+    def add(self, judged: Sequence[Judged]) -> None:
+        if self.most:
+            told = self.task.settled(judged)
+            self.chosen = heapq.nsmallest(self.most, [*self.chosen, *told], key=self._rank)
+
+    def _rank(self, one: Judged) -> tuple[bool, float, int, str]:
+        badness = self.task.badness(one)
+        return one.right is True, -badness if not math.isnan(badness) else -math.inf, len(one.id), one.id
+
+    def judged(self) -> tuple[Judged, ...]:
+        return tuple(self.chosen)
+
+
+# -----------------------------------------------------------------------------
+# Slices: how well a model does on each kind of example, by a column of the data or by the length of the input.
+#
+#     values   few different ones      a slice each
+#              many                    the frequent ones a slice each, all others together, as "(others)"
+#              many numbers            QUANTILES stretches with about as many rows each: "3 to 7"
+#              none                    "(nothing)"
+#
+# A slice is an evaluation of its rows: it has the same metrics, and intervals that say how little few rows tell.
+# -----------------------------------------------------------------------------
+
+MOST_VALUES = 20  # slices of one column
+LEAST_ROWS = 5  # of a value with a slice of its own, where there are more values than that
+FEW_NUMBERS = 8  # different numbers up to here are names: stars, years
+QUANTILES = 5
+LONGEST_NAME = 60  # characters
+OTHERS, NOTHING = "(others)", "(nothing)"
+
+
+def sliced(task: Task, evaluation: Evaluation, column: str, values: Sequence[Any]) -> tuple[Slice, ...]:
+    """The evaluation of the rows that belong together; `values` are those of its rows, in their order."""
+    found: dict[str, list[int]] = {}
+    for row, name in enumerate(names_of(values)):
+        found.setdefault(name, []).append(row)
+    return tuple(
+        Slice(column, name, evaluation.only(task, np.array(found[name])))
+        for name in _ordered_values(list(found), {name: len(rows) for name, rows in found.items()}, values)
+    )
+
+
+def names_of(values: Sequence[Any]) -> list[str]:
+    """The name of the slice of each value.
+
+    >>> names_of(["a", "b", "a", None])
+    ['a', 'b', 'a', '(nothing)']
+    >>> names_of([3, 1, 4, 1, 5, 9, 2, 6, 8, 7])
+    ['2 to 3', '1', '4 to 5', '1', '4 to 5', '8 to 9', '2 to 3', '6 to 7', '8 to 9', '6 to 7']
+    """
+    there = [value for value in values if not _is_nothing(value)]
+    if there and all(map(is_number, there)) and len({float(value) for value in there}) > FEW_NUMBERS:
+        stretches = _stretches(np.array([float(value) for value in there]))
+        return [NOTHING if _is_nothing(value) else _stretch(float(value), stretches) for value in values]
+    named = [NOTHING if _is_nothing(value) else _shown(value) for value in values]
+    kept = _frequent(Counter(named))
+    return [name if name in kept else OTHERS for name in named]
+
+
+def _is_nothing(value: Any) -> bool:
+    return value is None or (isinstance(value, str) and not value.strip())
+
+
+def _shown(value: Any) -> str:
+    text = " ".join(str(value).split())
+    return text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 1]}…"
+
+
+def _frequent(counts: Counter[str]) -> set[str]:
+    """The values with slices of their own: all of a few, else the most frequent that have rows enough."""
+    if len(counts) <= MOST_VALUES:
+        return set(counts)
+    often = [name for name, count in counts.most_common() if count >= LEAST_ROWS or name == NOTHING]
+    return set(often[:MOST_VALUES])
+
+
+def _stretches(numbers: np.ndarray) -> list[tuple[float, float]]:
+    """The least and the largest number of each stretch; numbers that are equal stay together."""
+    ends = [-(-len(numbers) * part // QUANTILES) - 1 for part in range(1, QUANTILES + 1)]
+    edges = np.unique(np.sort(numbers)[ends])
+    different = np.unique(numbers)
+    groups = np.searchsorted(edges, different)
+    return [(float(one.min()), float(one.max())) for one in (different[groups == at] for at in range(len(edges)))]
+
+
+def _stretch(number: float, stretches: list[tuple[float, float]]) -> str:
+    low, high = next((low, high) for low, high in stretches if number <= high)
+    return f"{low:.6g}" if low == high else f"{low:.6g} to {high:.6g}"
+
+
+def _ordered_values(names: list[str], counts: dict[str, int], values: Sequence[Any]) -> list[str]:
+    """Stretches and numbers by their size, names by how often they come; what is left over last."""
+    last = {OTHERS: 1, NOTHING: 2}
+    numeric = all(_is_nothing(value) or is_number(value) for value in values)
+
+    def rank(name: str) -> tuple[int, float, str]:
+        size = float(name.partition(" to ")[0]) if numeric and name not in last else -counts[name]
+        return last.get(name, 0), size, name
+
+    return sorted(names, key=rank)

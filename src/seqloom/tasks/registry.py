@@ -1,0 +1,41 @@
+"""Which task the numbers of a model belong to: the kinds of its data decide."""
+
+from seqloom.config.data import Task as TaskName
+from seqloom.data.schema import TargetKind
+from seqloom.tasks.classify import Classify
+from seqloom.tasks.embed import Embed, EmbedScored
+from seqloom.tasks.labels import ClassifySeveral
+from seqloom.tasks.lm import LanguageModelling
+from seqloom.tasks.masked import MaskedPrediction
+from seqloom.tasks.regress import Regress
+from seqloom.tasks.series import RegressSteps
+from seqloom.tasks.tag import Tag
+from seqloom.tasks.task import Meaning, Task
+from seqloom.tasks.translate import Translate
+
+TASKS: dict[TaskName, type[Task]] = {
+    "classify": Classify,
+    "regress": Regress,
+    "tag": Tag,
+    "lm": LanguageModelling,
+    "masked": MaskedPrediction,
+    "translate": Translate,
+    "embed": Embed,
+}
+BY_TARGET: dict[TargetKind, type[Task]] = {
+    "label": Classify,
+    "labels": ClassifySeveral,
+    "numbers": Regress,
+    "tags": Tag,
+    "series": RegressSteps,
+    "nothing": LanguageModelling,
+    "masked": MaskedPrediction,
+    "text": Translate,
+    "related": Embed,
+    "similarity": EmbedScored,
+}
+
+
+def task_of(meaning: Meaning) -> Task:
+    """The task that asks for this kind of answer."""
+    return BY_TARGET[meaning.schema.target](meaning)

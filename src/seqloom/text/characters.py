@@ -1,0 +1,158 @@
+"""Characters and bytes: the two cutters that need no model, only numpy."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import msgspec
+import numpy as np
+
+from seqloom.config.tokenizers import BytesConfig, CharactersConfig
+from seqloom.errors import DataError
+from seqloom.text.cutter import Pieces, spans_of_bytes
+from seqloom.text.ragged import Ragged, starts_of
+from seqloom.text.special_tokens import COUNT, UNKNOWN
+from seqloom.text.words import most_frequent
+
+CODE_POINTS = 0x110000
+
+
+class CharactersData(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """What a vocabulary of characters consists of: they stand here one behind the other."""
+
+    characters: str
+
+
+class CharacterCutter:
+    """Characters by their numbers; what is not in the vocabulary is UNKNOWN."""
+
+    def __init__(self, config: CharactersConfig, data: CharactersData) -> None:
+        known = data.characters
+        if COUNT + len(known) > config.limit:
+            raise DataError(f"{len(known):,} characters and {COUNT} special symbols, the limit is {config.limit:,}")
+        if len(set(known)) < len(known):
+            raise DataError("a character of the vocabulary stands there twice")
+        self._known = known
+        self._symbols = np.full(CODE_POINTS, UNKNOWN, np.int32)  # of every code point
+        self._symbols[_codes(known)] = np.arange(COUNT, COUNT + len(known))
+
+    @property
+    def vocab_size(self) -> int:
+        """How many symbols there are."""
+        return COUNT + len(self._known)
+
+    def encode(self, texts: Sequence[str]) -> Ragged:
+        """One symbol for each character."""
+        return Ragged(self._symbols[_codes("".join(texts))], starts_of([len(text) for text in texts]))
+
+    def encode_with_offsets(self, text: str) -> Pieces:
+        """One symbol for each character, and its place."""
+        places = np.arange(len(text))
+        return Pieces(self._symbols[_codes(text)], np.stack([places, places + 1], axis=1))
+
+    def decode(self, symbols: np.ndarray) -> str:
+        """The characters put together."""
+        return self.text([self.piece(symbol) for symbol in symbols.tolist()])
+
+    def text(self, characters: Sequence[str]) -> str:
+        """The text of characters, whether they are in the vocabulary or not."""
+        return "".join(characters)
+
+    def piece(self, symbol: int) -> str:
+        """The character."""
+        return self._known[symbol - COUNT]
+
+    def data(self) -> CharactersData:
+        """The characters in the order of their numbers."""
+        return CharactersData(self._known)
+
+
+def _codes(text: str) -> np.ndarray:
+    return np.frombuffer(text.encode("utf-32-le"), np.uint32)
+
+
+def fit_characters(config: CharactersConfig, texts: Iterator[Sequence[str]]) -> tuple[CharacterCutter, int]:
+    """The vocabulary of the most frequent characters in blocks of texts, and how many characters it leaves out."""
+    totals = np.zeros(CODE_POINTS, np.int64)
+    for block in texts:
+        codes, counts = np.unique(_codes("".join(block)), return_counts=True)
+        totals[codes] += counts
+    seen = Counter({chr(code): int(totals[code]) for code in np.flatnonzero(totals)})
+    known = most_frequent(seen, config.limit - COUNT, config.least)
+    return CharacterCutter(config, CharactersData("".join(known))), len(seen) - len(known)
+
+
+class BytesData(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Nothing: all bytes are known."""
+
+
+class ByteCutter:
+    """The bytes of UTF-8: byte b is symbol b + COUNT."""
+
+    def __init__(self, config: BytesConfig, data: BytesData) -> None:
+        self._data = data
+
+    @property
+    def vocab_size(self) -> int:
+        """How many symbols there are."""
+        return COUNT + 256
+
+    def encode(self, texts: Sequence[str]) -> Ragged:
+        """One symbol for each byte."""
+        encoded = [text.encode() for text in texts]
+        values = np.frombuffer(b"".join(encoded), np.uint8).astype(np.int32) + COUNT
+        return Ragged(values, starts_of([len(text) for text in encoded]))
+
+    def encode_with_offsets(self, text: str) -> Pieces:
+        """One symbol for each byte, and the character that it is part of."""
+        encoded = text.encode()
+        return Pieces(self.encode([text]).values, spans_of_bytes(encoded, np.ones(len(encoded), np.int64)))
+
+    def decode(self, symbols: np.ndarray) -> str:
+        r"""The text of the bytes; those that make no character are written out as \xNN."""
+        return (symbols - COUNT).astype(np.uint8).tobytes().decode("utf-8", errors="backslashreplace")
+
+    def piece(self, symbol: int) -> str:
+        """The byte as ASCII, or written out."""
+        return bytes([symbol - COUNT]).decode("ascii", errors="backslashreplace")
+
+    def data(self) -> BytesData:
+        """Nothing."""
+        return self._data
+
+
+def fit_bytes(config: BytesConfig, texts: Iterator[Sequence[str]]) -> tuple[ByteCutter, int]:
+    """The cutter into bytes; the texts are only checked, and nothing is left out."""
+    for _ in texts:
+        pass
+    return ByteCutter(config, BytesData()), 0
+
+
+# -----------------------------------------------------------------------------
+# The letters of words: the bytes of UTF-8, so that no letter is unknown and no alphabet has to be fitted.
+#
+# cat       99  97 116   0   0 ...
+# naïve    110  97 195 175 118 101   0 ...
+#
+# A word beyond `MOST` keeps its beginning and its end, where its meaning and its form are; an address of the web has
+# its name in front and its kind behind.
+# -----------------------------------------------------------------------------
+
+MOST = 32  # bytes of a word
+
+
+def letters_of(words: Sequence[str]) -> np.ndarray:
+    """[words, MOST] uint8, zeros behind the shorter words.
+
+    >>> letters_of(["cat", "a"])[:, :4].tolist()
+    [[99, 97, 116, 0], [97, 0, 0, 0]]
+    """
+    numbers: dict[str, int] = {}  # different words once: text repeats itself
+    of_word = [numbers.setdefault(word, len(numbers)) for word in words]
+    spelled = b"".join(_spelled(word).ljust(MOST, b"\0") for word in numbers)
+    table: np.ndarray = np.frombuffer(spelled, np.uint8).reshape(-1, MOST)[np.array(of_word, np.int64)]
+    return table
+
+
+def _spelled(word: str) -> bytes:
+    letters = word.encode("utf-8", "replace")
+    return letters if len(letters) <= MOST else letters[: MOST // 2] + letters[-MOST // 2 :]

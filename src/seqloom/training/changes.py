@@ -1,0 +1,151 @@
+"""What is different when a run is asked for again: the answer decides whether it goes on, goes on with a word, or not.
+
+another configuration, data or vocabulary      refused: the weights would be those of neither
+a greater length of the same kind              goes on, also behind its end
+a step in more pieces                          goes on: less memory, the same gradient
+another patience                               goes on: it decides when to stop, not what was trained
+`keep`                                         goes on: it decides which checkpoints stay, not what is in them
+another rule for bad rows                      goes on: it decides whether data is refused, not which rows are read
+torch, python, device, threads, processes      goes on and says so: right, but perhaps not to the last bit
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from seqloom.config.training import CosineConfig, LinearConfig, RunConfig, TrainingConfig
+from seqloom.errors import ConfigError
+from seqloom.training.state import Environment, TrainingState
+
+FREE = {"training.keep", "training.patience", "data.bad_rows.skip", "data.bad_rows.share"}
+LENGTH, PIECES = "training.length.count", "training.pieces"
+
+
+class Change(NamedTuple):
+    """A setting that is another one now."""
+
+    setting: str  # "training.rate"
+    before: Any
+    now: Any
+
+    def __str__(self) -> str:
+        """Both values, in words."""
+        return f"{self.setting} was {_shown(self.before)} and is now {_shown(self.now)}"
+
+    def called(self, name: str) -> "Change":
+        """The same change of something that people call by another name."""
+        return self._replace(setting=name)
+
+
+class OtherRunError(ConfigError):
+    """A folder holds another run than the one that is asked for: both are here, to be told in words of one's own."""
+
+    def __init__(self, problem: str, *, fix: str, before: RunConfig, now: RunConfig) -> None:
+        super().__init__(problem, fix=fix)
+        self.before, self.now = before, now
+
+
+def changed_settings(before: RunConfig, now: RunConfig) -> Iterator[str]:
+    """What changed, each with both values."""
+    return map(str, changed(before, now))
+
+
+def changed(before: RunConfig, now: RunConfig) -> Iterator[Change]:
+    """The settings whose change would change the weights or the log."""
+    old, new = _flat(msgspec.to_builtins(before), ""), _flat(msgspec.to_builtins(now), "")
+    free = FREE | ({LENGTH} if is_longer(before, now) else set()) | ({PIECES} if is_finer(before, now) else set())
+    for name in dict.fromkeys([*old, *new]):
+        if name not in free and old.get(name) != new.get(name):
+            yield Change(name, old.get(name), new.get(name))
+
+
+def is_longer(before: RunConfig, now: RunConfig) -> bool:
+    """Whether a run is asked for that goes on longer, measured in the same way."""
+    old, new = before.training.length, now.training.length
+    return type(old) is type(new) and old.count < new.count
+
+
+def is_finer(before: RunConfig, now: RunConfig) -> bool:
+    """Whether a run is asked for that computes each step in more pieces."""
+    return before.training.pieces < now.training.pieces
+
+
+def refined(before: RunConfig, now: RunConfig) -> Iterator[str]:
+    """What is said about a run whose steps are cut finer."""
+    if is_finer(before, now):
+        old, new = before.training.pieces, now.training.pieces
+        yield f"each step is computed in {new} pieces, before in {old}: less memory, the same gradient, other dropout"
+
+
+def lengthened(before: RunConfig, now: RunConfig) -> Iterator[str]:
+    """What is said about a run that may become longer."""
+    yield from _patience(before.training.patience, now.training.patience)
+    if is_longer(before, now):
+        old, new = before.training.length, now.training.length
+        text = f"the run goes on to {new.count:,} {new.kind()}; it was begun for {old.count:,}"
+        stretched = isinstance(now.training.schedule, LinearConfig | CosineConfig)
+        yield f"{text}, and its rate follows the longer course from here on" if stretched else text
+
+
+def _patience(before: int, now: int) -> Iterator[str]:
+    if now != before:
+        waits = f"ends early after {now} validations without a better one" if now else "does not end early"
+        yield f"the run {waits}; its patience was {before or 'without end'}"
+
+
+def has_patience(standing: TrainingState, now: TrainingConfig) -> bool:
+    """Whether a run waits on for a better validation."""
+    return not now.patience or standing.waited < now.patience
+
+
+def out_of_patience(standing: TrainingState, now: TrainingConfig) -> Iterator[str]:
+    """What is said about a run that patience ended and that was made longer, but not more patient."""
+    if standing.ended == "patience" and standing.asked < now.length.count and not has_patience(standing, now):
+        yield (
+            f"patience ended this run: {standing.waited} validations in a row saw nothing better. It ends again at the "
+            "next one that does not, unless --patience is larger"
+        )
+
+
+def changed_entries(what: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    """The entries that are different, new or missing, each with both values."""
+    for name in dict.fromkeys([*before, *now]):
+        if before.get(name) != now.get(name):
+            yield f"{what} {name} was {_shown(before.get(name))} and is now {_shown(now.get(name))}"
+
+
+def changed_environment(before: Environment, now: Environment) -> tuple[str, ...]:
+    """What is different about the machine and the libraries, one warning for each."""
+    old, new = msgspec.to_builtins(before), msgspec.to_builtins(now)
+    return tuple(
+        f"{name}: {old[name]} when the checkpoint was saved, {new[name]} now; "
+        "the run goes on, but not to the last bit as it would have"
+        for name in old
+        if old[name] != new[name]
+    )
+
+
+def _flat(data: Any, place: str) -> dict[str, Any]:
+    """The leaves of nested tables and arrays of tables by their dotted names.
+
+    >>> _flat({"model": {"width": 8, "blocks": [{"kind": "gru"}]}}, "")
+    {'model.width': 8, 'model.blocks.0.kind': 'gru'}
+    """
+    if isinstance(data, list | tuple) and any(isinstance(item, dict) for item in data):
+        data = {str(number): item for number, item in enumerate(data)}
+    if not isinstance(data, dict):
+        return {place: data}
+    inner = f"{place}." if place else ""
+    return {name: leaf for key, item in data.items() for name, leaf in _flat(item, f"{inner}{key}").items()}
+
+
+def _shown(value: Any) -> str:
+    """A value in a few words; a long one by its size and sum."""
+    if value is None:
+        return "not there"
+    if isinstance(value, bytes):
+        return f"{len(value):,} bytes, sha256 {hashlib.sha256(value).hexdigest()[:12]}"
+    text = str(value)
+    return text if len(text) <= 100 else f"{text[:97]}..."

@@ -1,0 +1,253 @@
+"""Checkpoints: everything a run needs to go on, in a folder that is whole and verified, or not used.
+
+    checkpoints/step-00000020/
+      model.safetensors      weights                        average.safetensors   if the run averages them
+      optimiser.safetensors  moments                        carried.safetensors   if a state goes on between steps
+      best.safetensors       statistics of each example at the best validation, once there is one
+      standing.json          counters, position, seed, best, scale, pieces: equal runs have equal bytes up to here
+      machine.json           environment and seconds, which differ
+      manifest.json          size and sha256 of each
+
+With several processes what differs between them has a file for each, `carried-00001-of-00002.safetensors`, and so has
+everything when the weights are sharded. All processes take part in `save`: they put their files into one hidden folder,
+process 0 seals it, and an error of one is an error of all.
+
+Newer means a larger number in the name; times of files are never asked.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+from torch import Tensor
+
+from seqloom import files as durable
+from seqloom.config.training import TrainingConfig
+from seqloom.errors import ConfigError, DamagedError, DurableError
+from seqloom.files.disk import REAL_FILES, FileLayer
+from seqloom.files.folders import FileEntry
+from seqloom.files.numbered_folders import Pruned
+from seqloom.training.distributed import Ranks, ShardPart, part_of, whole_of
+from seqloom.training.state import FORMAT, Machine, TrainingState
+from seqloom.training.tensors import not_finite, packed, size_of, unpacked
+
+STANDING, MACHINE = "standing.json", "machine.json"
+OWN = "carried"  # the tensors that belong to the rows of one process
+_FILE = re.compile(r"(?P<group>[a-z]+)(-(?P<rank>[0-9]{5})-of-(?P<count>[0-9]{5}))?\.safetensors")
+
+
+class Checkpoint(NamedTuple):
+    """Where a run stands, on which machine, its tensors by group: model, optimiser, perhaps average, carried, best."""
+
+    standing: TrainingState
+    machine: Machine
+    tensors: dict[str, dict[str, Tensor]]
+
+
+def save(folder: Path, checkpoint: Checkpoint, ranks: Ranks, *, files: FileLayer = REAL_FILES) -> Path:
+    """The folder of the checkpoint; when it returns, on every process, a power cut cannot take it back.
+
+    A folder of the same step is replaced: a run that went back behind a damaged one comes to its step again. Numbers
+    that are not finite are refused. DurableError on all processes if one of them fails; what was there is there.
+    """
+    path, main = folder / f"step-{checkpoint.standing.step:08d}", ranks.rank == 0
+    begin: Callable[[], str] = lambda: durable.begin_shared(path, files=files).name if main else ""  # noqa: E731
+    partial = folder / _together(ranks, begin)[0]
+    try:
+        each = _together(ranks, lambda: _put(partial, checkpoint, ranks, files))
+        entries = {name: entry for mine in each for name, entry in mine.items()}
+        _together(ranks, lambda: _seal(partial, path, entries, files) if main else None)
+    except BaseException:
+        if main:
+            durable.drop_shared(partial, files=files)
+        raise
+    return path
+
+
+def _put(partial: Path, checkpoint: Checkpoint, ranks: Ranks, files: FileLayer) -> dict[str, Any]:
+    entries = durable.put_shared(partial, _contents(checkpoint, ranks), files=files)
+    return {name: msgspec.to_builtins(entry) for name, entry in entries.items()}
+
+
+def _seal(partial: Path, path: Path, entries: Mapping[str, Any], files: FileLayer) -> None:
+    durable.seal_shared(partial, path, msgspec.convert(entries, dict[str, FileEntry]), files=files)
+
+
+def _contents(checkpoint: Checkpoint, ranks: Ranks) -> dict[str, bytes]:
+    """The files that this process writes; nothing is written if one of them cannot be made."""
+    contents = {}
+    for group, tensors in checkpoint.tensors.items():
+        apart = ranks.sharded or (group == OWN and ranks.count > 1)
+        if apart or ranks.rank == 0:
+            part = part_of(tensors) if ranks.sharded and group != OWN else ShardPart(tensors, {})
+            if bad := not_finite(part.tensors):
+                raise DurableError(
+                    f"{group}: {', '.join(bad[:3])} hold numbers that are not finite", fix="lower --rate"
+                )
+            ending = f"-{ranks.rank + 1:05d}-of-{ranks.count:05d}" if apart else ""
+            contents[f"{group}{ending}.safetensors"] = packed(part)
+    if ranks.rank == 0:
+        contents |= {STANDING: _text(checkpoint.standing), MACHINE: _text(checkpoint.machine)}
+    return contents
+
+
+def _text(value: TrainingState | Machine) -> bytes:
+    try:
+        return json.dumps(msgspec.to_builtins(value), indent=2, allow_nan=False).encode() + b"\n"
+    except ValueError as error:
+        raise DurableError("where the run stands holds a number that is not finite", fix="lower --rate") from error
+
+
+def _together(ranks: Ranks, work: Callable[[], Any]) -> list[Any]:
+    """What the work of each process gave, on all of them; an error of one is an error of all."""
+    try:
+        told = {"done": work()}
+    except DurableError as error:
+        told = {"problem": error.problem, "fix": error.fix}
+    answers = [json.loads(answer) for answer in ranks.gather(json.dumps(told).encode())]
+    for number, answer in enumerate(answers):
+        if "problem" in answer:
+            where = f" (process {number})" if ranks.count > 1 else ""
+            raise DurableError(answer["problem"] + where, fix=answer["fix"])
+    return [answer["done"] for answer in answers]
+
+
+def estimated_bytes(tensors: Mapping[str, Mapping[str, Tensor]]) -> int:
+    """How many bytes a checkpoint of these tensors takes on the disk."""
+    return 16_384 + sum(size_of(group) for group in tensors.values())
+
+
+def steps(folder: Path) -> list[Path]:
+    """The folders of checkpoints, oldest first; not looked into."""
+    return [path for _, path in reversed(durable.numbered(folder)[0])]
+
+
+def newest(folder: Path, ranks: Ranks) -> tuple[Checkpoint | None, tuple[str, ...]]:
+    """The newest checkpoint that verifies, None if there is none yet, and what was passed over and why.
+
+    DamagedError if there are checkpoints and none can be used: a run must not begin anew over them. Process 0 chooses;
+    the others read what it chose.
+    """
+    chosen: Checkpoint | None = None
+    found: list[Any] = ["", []]
+    if ranks.rank == 0:
+        chosen, found = _newest(folder, ranks)
+    path, skipped = json.loads(ranks.share(json.dumps(found).encode()))
+    if path is None:
+        raise DamagedError(
+            f"{folder}: no checkpoint can be used: {'; '.join(skipped)}",
+            fix="restore one from a copy, or train in another folder",
+        )
+    if path and ranks.rank:
+        chosen = read(folder / path, ranks)
+    return chosen, tuple(skipped)
+
+
+def _newest(folder: Path, ranks: Ranks) -> tuple[Checkpoint | None, list[Any]]:
+    """The checkpoint; its name, empty if there is none, None if there are only damaged ones; what was passed over."""
+    listed, passed = durable.numbered(folder)
+    skipped = [f"{one.path.name} was passed over: {one.reason}" for one in passed]
+    for _, path in listed:
+        try:
+            return read(path, ranks), [path.name, skipped]
+        except DurableError as error:
+            skipped.append(f"{path.name} was passed over: {error}")
+    return None, [None if listed else "", skipped]
+
+
+def read(path: Path, ranks: Ranks) -> Checkpoint:
+    """A checkpoint whose every byte is as saved, its tensors whole and on the processor; otherwise DamagedError.
+
+    Parts that the processes of another number wrote are put together. ConfigError for one that was written by another
+    version of Seqloom, or that lacks something.
+    """
+    texts: dict[str, bytes] = {}
+    parts: dict[str, dict[int, ShardPart]] = {}
+    for name, data in durable.read_folder(path):
+        match = _FILE.fullmatch(name)
+        if match is None:
+            texts[name] = data
+        elif match["group"] != OWN or _is_own(match, ranks):
+            parts.setdefault(match["group"], {})[int(match["rank"] or 1)] = unpacked(data, f"{path}/{name}")
+    standing = _decoded(path / STANDING, texts.get(STANDING), TrainingState)
+    if path.name != f"step-{standing.step:08d}":
+        raise DamagedError(f"{path}: expected step {path.name[5:]}, found {standing.step} in {STANDING}")
+    tensors = {group: whole_of([of_rank[rank] for rank in sorted(of_rank)]) for group, of_rank in parts.items()}
+    return Checkpoint(standing, _decoded(path / MACHINE, texts.get(MACHINE), Machine), tensors)
+
+
+def _is_own(match: re.Match[str], ranks: Ranks) -> bool:
+    """Whether a file of one process's tensors is this one's; after a change of their number it is nobody's."""
+    return (int(match["rank"] or 1), int(match["count"] or 1)) == (ranks.rank + 1, ranks.count)
+
+
+def _decoded(path: Path, data: bytes | None, kind: type[Any]) -> Any:
+    """The record in a JSON file, with nothing missing: a default would silently change how the run goes on."""
+    try:
+        plain = json.loads(data or b"null")
+        if kind is TrainingState and isinstance(plain, dict) and plain.get("format") != FORMAT:
+            raise ConfigError(
+                f"{path}: expected format {FORMAT}, found {plain.get('format')}",
+                fix="go on with the Seqloom that wrote it, or train in another folder",
+            )
+        decoded = msgspec.convert(plain, kind)
+    except (ValueError, msgspec.ValidationError) as error:
+        raise ConfigError(f"{path}: {error}", fix="go on with the Seqloom that wrote it") from error
+    if missing := [name for name in kind.__struct_fields__ if name not in plain]:
+        raise ConfigError(
+            f"{path} lacks {', '.join(missing)}, without which a run cannot go on as it would have",
+            fix="go on with the Seqloom that wrote it, or train in another folder",
+        )
+    return decoded
+
+
+def read_standing(path: Path) -> TrainingState:
+    """Where the run stood at a checkpoint; its other files are not looked at."""
+    standing: TrainingState = _decoded(path / STANDING, durable.read_file_of(path, STANDING), TrainingState)
+    return standing
+
+
+def read_machine(path: Path) -> Machine:
+    """On which machine a checkpoint was saved; its other files are not looked at."""
+    machine: Machine = _decoded(path / MACHINE, durable.read_file_of(path, MACHINE), Machine)
+    return machine
+
+
+def retain(folder: Path, keep: int, chosen_step: int | None, *, files: FileLayer = REAL_FILES) -> Pruned:
+    """What was kept and removed: the `keep` newest that verify stay, and the one that is shipped; for process 0."""
+    return durable.prune(folder, keep, protect=() if chosen_step is None else (chosen_step,), files=files)
+
+
+# -----------------------------------------------------------------------------
+# When a validation and a checkpoint are due, and which checkpoints lie elsewhere.
+#
+# A signal asks for a checkpoint in between. It must leave no trace in what comes out: it takes the place of no other
+# one, is in no mean of checkpoints, and goes when the next one that is due is there.
+# -----------------------------------------------------------------------------
+
+
+def validation_is_due(config: TrainingConfig, standing: TrainingState) -> bool:
+    """Whether the dev part is looked at here: at the end of an epoch, or every so many steps."""
+    return standing.index == 0 if config.validate_every == 0 else standing.step % config.validate_every == 0
+
+
+def save_is_due(config: TrainingConfig, standing: TrainingState) -> bool:
+    """Whether a checkpoint is written here: behind a validation, or every so many steps.
+
+    >>> save_is_due(TrainingConfig(save_every=7), Standing(step=21)), save_is_due(TrainingConfig(), Standing(index=1))
+    (True, False)
+    """
+    return validation_is_due(config, standing) if config.save_every == 0 else standing.step % config.save_every == 0
+
+
+def in_between(folder: Path, config: TrainingConfig) -> Iterator[Path]:
+    """The checkpoints, oldest first, that were not due where they lie."""
+    for path in steps(folder):
+        try:
+            if not save_is_due(config, read_standing(path)):
+                yield path
+        except DurableError:  # one that is damaged is for `retain`
+            continue

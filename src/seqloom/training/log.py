@@ -1,0 +1,136 @@
+"""The journal of a run: its reports as lines of two files.
+
+    metrics.jsonl   step, validation, end: numbers that an equal run repeats, so that equal runs have equal bytes
+    events.jsonl    begun, pace, saved, notice, ended: what depends on the machine and the hour
+
+Lines are collected and synced together, once a second at most, because a sync may take longer than a step. `flush`
+writes what waits; the loop calls it before each checkpoint, so that a run that goes on from one finds all lines up to
+it, and drops those that came after.
+"""
+
+import math
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from seqloom.errors import DamagedError, DurableError
+from seqloom.files.jsonl import append_lines, read_lines, write_lines
+from seqloom.training.events import Begun, Ended, Noticed, Report, Saved, Stepped, Validated
+
+METRICS, EVENTS = "metrics.jsonl", "events.jsonl"
+LONGEST_TEXT = 500  # characters of a sample: a line is for people, and has a limit
+TOGETHER = 32  # lines that are written and synced as one: all of them or, when the disk refuses, none
+BETWEEN_SYNCS = 1.0  # seconds
+_KINDS = {Stepped: "step", Validated: "validation", Begun: "begun", Saved: "saved", Noticed: "notice"}
+
+
+class Journal:
+    """Takes reports and keeps them; `lines` says how many `metrics.jsonl` has, those that still wait counted.
+
+    A run that goes on gives the number of lines that its checkpoint knew of; what came after is dropped.
+    """
+
+    def __init__(self, folder: Path, lines: int = 0, *, clock: Callable[[], float] = time.time) -> None:
+        self.metrics_path, self.events_path = folder / METRICS, folder / EVENTS
+        self.lines = lines
+        self._clock, self._synced = clock, -math.inf
+        self._metrics: list[dict[str, Any]] = []
+        self._events: list[dict[str, Any]] = []
+        _keep(self.metrics_path, lines)
+
+    def take(self, report: Report) -> None:
+        """Nothing; the report is written now or with one of the next, and `flush` says what could not be."""
+        for record in metrics_of(report):
+            self._metrics.append(record)
+            self.lines += 1
+        when = datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="milliseconds")
+        self._events.extend({"when": when, **record} for record in events_of(report))
+        if abs(self._clock() - self._synced) >= BETWEEN_SYNCS:  # abs: clocks are also set back
+            try:
+                self.flush()
+            except DurableError:  # lines wait for the disk; before the next checkpoint the loop hears of it
+                self._synced = self._clock()
+
+    def flush(self) -> None:
+        """Nothing; when it returns, all lines are on the disk. DurableError if they are not; they are kept then."""
+        for path, waiting in ((self.metrics_path, self._metrics), (self.events_path, self._events)):
+            while waiting:
+                append_lines(path, waiting[:TOGETHER])
+                del waiting[:TOGETHER]
+        self._synced = self._clock()
+
+
+class Silent:
+    """The journal of a process that keeps none: process 0 writes for all."""
+
+    lines = 0
+
+    def take(self, report: Report) -> None:
+        """Nothing."""
+
+    def flush(self) -> None:
+        """Nothing to write."""
+
+
+AnyJournal = Journal | Silent
+
+
+def metrics_of(report: Report) -> list[dict[str, Any]]:
+    """The records of a report that equal runs share.
+
+    >>> from seqloom.training.events import Saved
+    >>> metrics_of(Saved(20, Path("checkpoints")))
+    []
+    """
+    if isinstance(report, Stepped | Validated):
+        fields = _plain(report)
+        del fields["pace"]
+        return [{"kind": _KINDS[type(report)], **fields}]
+    if isinstance(report, Ended):
+        fields = _plain(report)
+        told = ("step", "why", "best_step", "chosen_step", "metrics")
+        return [{"kind": "end"} | {name: fields[name] for name in told}]
+    return []
+
+
+def events_of(report: Report) -> list[dict[str, Any]]:
+    """The records of a report that tell of this machine."""
+    if isinstance(report, Stepped | Validated):
+        return [{"kind": "pace", "step": report.step, **_plain(report.pace)}]
+    if isinstance(report, Ended):
+        return [{"kind": "ended", **_plain(report)}]
+    return [{"kind": _KINDS[type(report)], **_plain(report)}]
+
+
+def _plain(value: Any) -> Any:
+    """The value as JSON holds it: a number that is not finite is null, a long text is cut."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Path | str):
+        text = str(value).encode(errors="replace").decode()  # half a surrogate pair is no text
+        return text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…"
+    if isinstance(value, msgspec.Struct):
+        value = msgspec.structs.asdict(value)
+    elif hasattr(value, "_asdict"):
+        value = value._asdict()
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _keep(path: Path, lines: int) -> None:
+    """Drop the lines after the first so many; they belong to steps that will be taken again."""
+    found = read_lines(path)
+    if len(found.records) < lines:
+        raise DamagedError(
+            f"{path} has {len(found.records):,} lines, the checkpoint knew {lines:,}",
+            fix="restore the file from a copy, or train into a new folder",
+        )
+    if len(found.records) > lines or found.torn:
+        write_lines(path, found.records[:lines])

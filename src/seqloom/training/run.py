@@ -1,0 +1,177 @@
+"""Training from Python in one call, and the two halves of it that the command line takes one by one.
+
+wishes ──▶ resolve ──▶ Resolved: data, task, and a configuration with nothing left open
+                          │
+                          └──▶ train_run ──▶ reports; RUN has its model, report and card at the end
+
+A feed that is not for this task or model is refused first, before the folder of the run is made or compared.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+from torch import nn
+
+from seqloom.config.models import AnyModel
+from seqloom.data.run_files import keep_places
+from seqloom.errors import ConfigError, DurableError, SeqloomError
+from seqloom.recipes.bodies import Size
+from seqloom.training import checkpoint as checkpoints
+from seqloom.training.changes import OtherRunError, changed, has_patience, out_of_patience
+from seqloom.training.checkpoint import Checkpoint
+from seqloom.training.devices import Device, DeviceName, choose_device
+from seqloom.training.distributed import Alone, Ranks
+from seqloom.training.events import Ended, Report
+from seqloom.training.initialization import fit_input, freeze, start_from, start_from_vectors, training_texts
+from seqloom.training.loop import training
+from seqloom.training.pages.writing import write_pages
+from seqloom.training.resolve import Resolved, init_bundle, resolve, with_known_names
+from seqloom.training.run_folder import Home, RunFolder
+from seqloom.training.session import Session
+from seqloom.training.signals import Stopping
+from seqloom.training.wishes import settings_of
+
+
+def train_run(
+    out: Path,
+    resolved: Resolved,
+    *,
+    ranks: Ranks = Alone(),  # noqa: B008  # has no state
+    device: Device | None = None,
+    workers: int = 2,
+) -> Iterator[Report]:
+    """The reports of a run in a folder: a new one, or the one that is there, which goes on."""
+    place = device or choose_device("auto", resolved.config.training.precision)
+    folder, main = RunFolder(out), ranks.rank == 0
+    resolved, drawn = with_known_names(folder, resolved), _drawn(resolved)
+    resolved.task.require_feed(drawn, resolved.config.training.feed)
+    with Stopping() as stopping, folder.held() if main else nullcontext():
+        warned = _started(folder, resolved, place, ranks)
+        checkpoint, skipped = checkpoints.newest(folder.checkpoints, ranks)
+        warned += _patience(resolved, checkpoint)
+        model, said = _prepared(drawn, _started_from(resolved, new=checkpoint is None), place)
+        session = Session(
+            folder, resolved.config, resolved.prepared, resolved.task, model, ranks, place, stopping, workers
+        )
+        session = session._replace(said=(*resolved.said, *place.said, *said, *warned, *skipped))
+        for report in training(session, checkpoint):
+            if isinstance(report, Ended) and main:
+                with suppress(DurableError) if report.why == "disk" else nullcontext():  # a full disk was told already
+                    write_pages(folder)
+            yield report
+
+
+def _started(folder: RunFolder, resolved: Resolved, device: Device, ranks: Ranks) -> tuple[str, ...]:
+    """What process 0 found when it began or took up the run; what it refuses, all refuse."""
+    told: dict[str, Any] = {}
+    if ranks.rank == 0:
+        try:
+            told["warned"] = folder.start(resolved.config, resolved.facts, resolved.task.meaning, device, ranks)
+            keep_places(folder.path, resolved.files)
+        except SeqloomError as error:
+            if ranks.count == 1:
+                raise _other_run(error, resolved) from error.__cause__
+            told = {"problem": error.problem, "fix": error.fix}
+    told = msgspec.json.decode(ranks.share(msgspec.json.encode(told)))
+    if "problem" in told:
+        raise ConfigError(told["problem"], fix=told["fix"])
+    return tuple(told["warned"])
+
+
+def _other_run(error: SeqloomError, resolved: Resolved) -> SeqloomError:
+    """What was refused, with both configurations if it is for one of their settings."""
+    if not (isinstance(error, ConfigError) and resolved.before and any(changed(resolved.before, resolved.config))):
+        return error
+    return OtherRunError(error.problem, fix=error.fix, before=resolved.before, now=resolved.config)
+
+
+def _patience(resolved: Resolved, checkpoint: Checkpoint | None) -> tuple[str, ...]:
+    """What is said about a run that patience ended; one that is more patient now goes on."""
+    if checkpoint is None:
+        return ()
+    standing, settings = checkpoint.standing, resolved.config.training
+    said = tuple(out_of_patience(standing, settings))
+    if standing.ended == "patience" and has_patience(standing, settings):
+        standing.ended = ""
+    return said
+
+
+def _started_from(resolved: Resolved, *, new: bool) -> Resolved:
+    """The run with what it starts from if it has no weights yet, and without if it has."""
+    init = resolved.config.training.init
+    if not new:
+        return resolved._replace(init=None, vectors=None)
+    if not init:
+        return resolved._replace(init=None)
+    return (
+        resolved if resolved.init is not None else resolved._replace(init=init_bundle(resolved.files.get(init, init)))
+    )
+
+
+def built_model(resolved: Resolved, device: Device) -> tuple[nn.Module, tuple[str, ...]]:
+    """A model with the weights that a new run starts from, and what is said about them."""
+    return _prepared(_drawn(resolved), resolved, device)
+
+
+def _drawn(resolved: Resolved) -> nn.Module:
+    """A model with its first weights, drawn on the processor so that they are the same for every device."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(resolved.config.training.seed)
+        return resolved.config.model.build()
+
+
+def _prepared(model: nn.Module, resolved: Resolved, device: Device) -> tuple[nn.Module, tuple[str, ...]]:
+    """The model on its device, some weights taken from another one or from a file of vectors, some held fast."""
+    fit_input(model, training_texts(resolved.task, resolved.prepared, resolved.config.training.feed))
+    said = start_from(model, resolved.init) if resolved.init is not None else ()
+    if resolved.vectors is not None:
+        file = resolved.files.get(resolved.vectors, resolved.vectors)
+        said = (*said, start_from_vectors(model, file, resolved.prepared, resolved.config.training.seed))
+    said = (*said, *freeze(model, resolved.config.training.freeze))
+    return model.to(device.torch), said
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A run that has ended."""
+
+    folder: Path
+    ended: Ended
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Of the validation whose weights are shipped."""
+        return self.ended.metrics
+
+
+def train(
+    *data: str | Path,
+    out: str | Path | None = None,
+    model: str | AnyModel | None = None,
+    size: Size | None = None,
+    device: DeviceName = "auto",
+    show: Callable[[Report], None] | None = None,
+    **settings: Any,
+) -> Trained:
+    """Train a model and leave it in `out`, else in runs/NAME-TASK-MODEL; a run that is there already goes on.
+
+    `settings` say how long (epochs, steps, symbols or seconds) and are else those of `DataConfig` (dev, task, input,
+    ...), of `TrainingConfig` (rate, seed, patience, ...) and of `Wishes` (dropout, encoding, ...), each by its name.
+    """
+    home = Home(None if out is None else Path(out))
+    config, wishes = settings_of(data, model, size, settings, home.own_data(data))
+    home.require_room()
+    resolved = resolve(config, wishes, home=home)
+    chosen = choose_device(device, resolved.config.training.precision)
+    home.make()
+    assert resolved.folder is not None, "a run with a home has a folder"
+    for report in train_run(resolved.folder, resolved, device=chosen):
+        if show is not None:
+            show(report)
+    assert isinstance(report, Ended), "the last report"
+    return Trained(resolved.folder, report)

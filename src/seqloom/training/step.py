@@ -1,0 +1,464 @@
+"""One step of training: from a batch to changed weights, for every family and task.
+
+    batch ─▶ pieces ─▶ loss ─▶ backward ─┐ summed over pieces and ranks
+                                         ▼
+                 gradient = sum of d total / sum of weights ─▶ clip ─▶ optimiser ─▶ average
+                                         │
+                                         └─ not finite: weights, moments, average and carried state stay as they are
+
+The loss is divided once, by the weight (real symbols, rows) of the whole step: however a batch is cut, the gradient is
+that of the whole batch. Nothing here asks the device for a number until `read`; whether a step counts is decided there,
+by a tensor that is 0 or 1.
+"""
+
+import hashlib
+import struct
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import get_total_norm
+from torch.torch_version import TorchVersion
+
+from seqloom.config.training import ByLengthConfig, TrainingConfig
+from seqloom.errors import ConfigError
+from seqloom.nn.types import Batch, count_rows, map_state, merge_rows
+from seqloom.tasks.task import Task
+from seqloom.training.devices import Device
+from seqloom.training.distributed import Ranks
+from seqloom.training.memory import HalvedError, OutOfMemoryError, ran_out, release
+from seqloom.training.micro_batches import cut, cut_state, elements_of, join_states, moved, rows_of, spans
+from seqloom.training.optimizers import apply, build_optimiser, gradients_of, moments_of
+from seqloom.training.state import TrainingState
+from seqloom.training.weights import Average, copy_all, leaves_of, plain, put, weights_of
+
+# -----------------------------------------------------------------------------
+# What happened in the steps since the last look: four numbers of each stay on the device until somebody asks.
+#
+# Whether a step counts is decided there too, without asking anybody: it does not if something in it was not finite, or
+# if three steps in a row were not - then nothing changes any more, however long it takes until the host looks.
+# -----------------------------------------------------------------------------
+
+LATCH = 3  # steps in a row that were not finite: nothing changes after them
+HELD = 256  # steps whose numbers are held one by one; then they are put together, on the device
+
+
+class Tally(NamedTuple):
+    """What happened since the last look, added up over steps, pieces and ranks; skipped steps only count as such."""
+
+    steps: int
+    loss: float  # summed; `loss / weight` is the mean
+    weight: float
+    norm: float  # of gradients before clipping, summed over steps
+    largest: float
+    clipped: int
+    skipped: int
+    not_finite: int  # steps in a row, up to now; stays at 3
+    elements: int  # with padding
+    symbols: int  # without
+    stop: bool  # some rank was asked to stop
+    scale: float = 0.0  # of the losses in fp16; 0: not scaled
+    grown: int = 0
+
+
+class Seen(NamedTuple):
+    """One step as numbers on the device, all of shape []."""
+
+    total: Tensor
+    weight: Tensor
+    norm: Tensor  # of the gradient of the total
+    hold: Tensor  # 1 if the step does not count
+
+
+class Tallies:
+    """The steps since the last look."""
+
+    def __init__(self, clip: float, ranks: Ranks, device: torch.device) -> None:
+        self.clip, self.ranks, self.device = clip, ranks, device
+        self.in_a_row = torch.zeros((), device=device)
+        self.seen: list[Seen] = []
+        self.together: list[Tensor] = []  # each [steps, 4]
+        self.elements, self.symbols, self.stop = 0, 0, False
+
+    def load(self, not_finite: int) -> None:
+        """Nothing; so many steps in a row were not finite up to now."""
+        self.in_a_row.fill_(float(not_finite))
+
+    def hold(self, loss: Tensor, norm: Tensor) -> Tensor:
+        """1 if a step must change nothing: its loss [2] or norm is not finite, or three steps in a row were not."""
+        left = (loss.sum() + norm) * 0  # 0, or NaN: cheaper than isfinite
+        return ((left != 0) | (self.in_a_row >= LATCH)).float()
+
+    def add(self, seen: Seen, errs: Tensor, counts: tuple[int, int], stop: bool) -> None:
+        """Nothing; a step is noted. `errs` is 1 if it was held back, and not only because fp16 looks for its scale."""
+        self.in_a_row.add_(1).mul_(errs)
+        self.seen.append(seen)
+        if len(self.seen) == HELD:
+            self._put_together()
+        elements, symbols = counts
+        self.elements, self.symbols, self.stop = self.elements + elements, self.symbols + symbols, self.stop or stop
+
+    def read(self) -> Tally:
+        """The sums over all steps and ranks; every rank must ask."""
+        self._put_together()
+        elements, symbols, stop = self._counts()
+        steps = [step for together in self.together for step in together.tolist()]
+        good = [(total, weight, _mean(norm, weight)) for total, weight, norm, hold in steps if not hold]
+        norms = [norm for _, _, norm in good]
+        tally = Tally(
+            steps=len(steps),
+            loss=sum(total for total, _, _ in good),
+            weight=sum(weight for _, weight, _ in good),
+            norm=sum(norms),
+            largest=max(norms, default=0.0),
+            clipped=sum(norm > self.clip for norm in norms) if self.clip else 0,
+            skipped=len(steps) - len(good),
+            not_finite=min(LATCH, int(self.in_a_row)),
+            elements=elements,
+            symbols=symbols,
+            stop=stop > 0,
+        )
+        self.together, self.elements, self.symbols, self.stop = [], 0, 0, False
+        return tally
+
+    def _counts(self) -> list[int]:
+        """Elements, symbols, and wishes to stop, over all ranks."""
+        counts = [self.elements, self.symbols, int(self.stop)]
+        return counts if self.ranks.count == 1 else self.ranks.sum(torch.tensor(counts)).tolist()
+
+    def _put_together(self) -> None:
+        if self.seen:
+            self.together.append(
+                torch.stack([number for one in self.seen for number in one]).view(-1, len(Seen._fields))
+            )
+            self.seen = []
+
+
+def _mean(norm: float, weight: float) -> float:
+    """The norm of the mean's gradient, rounded to 24 bits as the other numbers are.
+
+    A float64 holds the sum of very many such numbers exactly, so what they come to does not depend on how often
+    somebody looked: a run that a signal stops between two reports tells of the same steps the same.
+    """
+    mean = norm / weight if weight else 0.0
+    split = mean * (2**29 + 1)  # Dekker 1971: the upper 24 of 53 bits
+    return split - (split - mean)
+
+
+# -----------------------------------------------------------------------------
+# Loss scaling for fp16: small gradients vanish there below 6e-8, so losses are multiplied before the backward pass.
+#
+#     a step with something not finite     scale / 2, the step is skipped       (Micikevicius et al. 2018)
+#     2,000 good steps in a row            scale * 2
+#
+# While the scale is above 1 such a step is how the scale is found, and no error. Everything is kept on the device.
+# -----------------------------------------------------------------------------
+
+START = 65_536.0
+PATIENCE = 2_000  # good steps before the scale grows
+
+
+class LossScale:
+    """What losses are multiplied by, and for how many steps it has been so."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.value = torch.full((), START, device=device)
+        self.grown = torch.zeros((), device=device)
+
+    def load(self, value: float, grown: int) -> None:
+        """Nothing; the scale is what it was at a checkpoint, or the first one where there was none."""
+        self.value.fill_(value or START)
+        self.grown.fill_(float(grown))
+
+    def read(self) -> tuple[float, int]:
+        """The scale and how long it has been so, on the host."""
+        return self.value.item(), int(self.grown)
+
+    def searching(self) -> Tensor:
+        """1 while a step that is not finite only means that the scale is too large, else 0."""
+        return (self.value > 1).float()
+
+    def follow(self, bad: Tensor) -> None:
+        """Nothing; smaller after a bad step, larger after many good ones."""
+        self.grown.add_(1).mul_(1 - bad)
+        grows = self.grown >= PATIENCE
+        larger = torch.where(grows, self.value * 2, self.value)
+        self.value = torch.where(bad > 0, (self.value / 2).clamp(min=1), larger)
+        self.grown.mul_(~grows)
+
+
+# -----------------------------------------------------------------------------
+# What a step draws at random (dropout) as a function of (seed, step, piece, rank), and of nothing else.
+#
+# Modules draw from torch's global generators. Inside `drawing` these are seeded from the four numbers; afterwards they
+# are what they were, so a caller's own draws are neither disturbed by training nor disturb it. No state of a generator
+# is ever saved: a run that goes on from step 20 draws at step 21 what the run that was not stopped draws there.
+# -----------------------------------------------------------------------------
+
+
+def seed_of(seed: int, step: int, piece: int, rank: int) -> int:
+    """A number of 63 bits in which every bit of the four counts."""
+    digest = hashlib.blake2b(struct.pack("<4q", seed, step, piece, rank), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1
+
+
+@contextmanager
+def drawing(seed: int, step: int, piece: int, rank: int, device: torch.device) -> Iterator[None]:
+    """A block in which the generators of the host and of the device start from these four numbers."""
+    generators = _generators(device)
+    before = [generator.get_state() for generator in generators]
+    start = seed_of(seed, step, piece, rank)
+    for generator in generators:
+        generator.manual_seed(start)
+    try:
+        yield
+    finally:
+        for generator, state in zip(generators, before, strict=True):
+            generator.set_state(state)
+
+
+def _generators(device: torch.device) -> list[torch.Generator]:
+    """The global generators that modules on the device draw from; none of their states lies on the device itself."""
+    if device.type == "cuda":
+        torch.cuda.init()  # type: ignore[no-untyped-call]
+        index = torch.cuda.current_device() if device.index is None else device.index
+        return [torch.default_generator, torch.cuda.default_generators[index]]
+    if device.type == "mps":
+        return [torch.default_generator, torch.mps._get_default_mps_generator()]
+    return [torch.default_generator]
+
+
+COMPILER = "inductor"
+COMPILES_FROM = "2.13"
+TINY = torch.finfo(torch.float32).tiny  # what has no weight has no loss either: 0 by anything is 0
+
+AnyBatch = Batch[Any, Any]
+Tensors = dict[str, Tensor]
+
+
+class LossOf(nn.Module):
+    """The loss of a task as a module, so that whatever wraps modules (DDP, sharding, compilation) can wrap it."""
+
+    def __init__(self, model: nn.Module, device: Device) -> None:
+        super().__init__()
+        self.model, self.device = model, device
+
+    def forward(self, task: Task, batch: AnyBatch | None, state: Any) -> tuple[Tensor, Tensor, Any]:
+        """The summed loss, its weight, and the state to go on from, cut off from the gradient.
+
+        A rank that has nothing to read takes part with a loss of zero over all weights.
+        """
+        if batch is None:
+            total = torch.stack([weight.sum() * 0 for weight in self.model.parameters() if weight.requires_grad]).sum()
+            return total, total.detach(), state
+        with self.device.mixed():
+            loss, after = task.loss(self.model, batch, state)
+        return loss.total, loss.weight.detach(), None if after is None else map_state(Tensor.detach, after)
+
+
+class _Summed(NamedTuple):
+    """What the pieces of a step come to."""
+
+    total: Tensor
+    weight: Tensor
+    state: Any
+
+
+class Update:
+    """Takes the steps of a run, and keeps all its tensors."""
+
+    def __init__(self, task: Task, model: nn.Module, config: TrainingConfig, ranks: Ranks, device: Device) -> None:
+        self._task, self._model, self._config, self._ranks, self._device = task, model, config, ranks, device
+        loss = LossOf(model, device)
+        if config.compile:
+            _require_one_shape(task, config)
+            loss.compile(backend=COMPILER)
+        self._loss = ranks.wrap(loss)
+        self._optimiser = build_optimiser(config, model)  # after the wrapping, which may shard the weights
+        self._average = Average(model, config.average) if config.average else None
+        self._scale = LossScale(device.torch) if device.precision == "fp16" else None
+        self._carried: Any = None
+        self._tallies = Tallies(config.clip, ranks, device.torch)
+        model.train()
+
+    def step(
+        self, batch: AnyBatch | None, *, carried: bool, standing: TrainingState, rate: float, stop: bool = False
+    ) -> None:
+        """Nothing; the weights have changed by one step, or not at all if something was not finite.
+
+        When memory runs out, `standing.pieces` doubles, and the step is computed again from the same draws.
+        """
+        state = self._carried if carried else None
+        while (summed := self._gradients(batch, state, standing)) is None:
+            self._halve(batch, standing)
+        hold = self._change(summed, rate, (0, 0) if batch is None else elements_of(batch), stop)
+        if self._average is not None:
+            self._average.follow(standing.step, hold)
+        self._carried = self._kept(hold, state, summed.state)
+
+    def is_done(self, standing: TrainingState) -> bool:
+        """Whether nothing is left to be changed, however long the run may last: never, where steps go by batches."""
+        return False
+
+    def read(self) -> Tally:
+        """What happened since the last call: the only place where the host waits for the device."""
+        scale, grown = (0.0, 0) if self._scale is None else self._scale.read()
+        return self._tallies.read()._replace(scale=scale, grown=grown)
+
+    def tensors(self) -> dict[str, Tensors]:
+        """All tensors of the run, as they are (not copied): what a checkpoint keeps beside the standing."""
+        named = {"model": weights_of(self._model), "optimiser": moments_of(self._optimiser, self._model)}
+        if self._average is not None:
+            named["average"] = self._average.values
+        if self._carried is not None:
+            named["carried"] = {f"{number:04}": leaf for number, leaf in enumerate(leaves_of(self._carried))}
+        return named
+
+    @torch.no_grad()
+    def load(self, tensors: Mapping[str, Mapping[str, Tensor]], standing: TrainingState) -> None:
+        """Nothing; the run is where it was when these tensors and this standing were kept."""
+        for part, mine in self.tensors().items():
+            if part != "carried":
+                copy_all(part, mine, tensors.get(part, {}))
+        carried = [leaf.to(self._device.torch) for _, leaf in sorted(tensors.get("carried", {}).items())]
+        self._carried = self._nested(carried) if carried else None
+        self._tallies.load(standing.not_finite)
+        if self._scale is not None:
+            self._scale.load(standing.scale, standing.grown)
+
+    def shipped(self) -> AbstractContextManager[None]:
+        """A block in which the model has the weights that are validated and shipped: the average, or its own."""
+        return self.replaced({} if self._average is None else self._average.values)
+
+    @contextmanager
+    def replaced(self, weights: Mapping[str, Tensor]) -> Iterator[None]:
+        """A block in which the model has other weights where names are given; afterwards its own, bit for bit."""
+        mine = {name: tensor for name, tensor in weights_of(self._model).items() if name in weights}
+        before = {name: tensor.clone() for name, tensor in mine.items()}
+        put(mine, weights)
+        try:
+            with self._ranks.whole(self._loss):
+                yield
+        finally:
+            put(mine, before)
+
+    def finite(self) -> list[str]:
+        """The names of the tensors that hold something not finite; a checkpoint with one is never written."""
+        named = {f"{part}.{name}": tensor for part, all_ in self.tensors().items() for name, tensor in all_.items()}
+        floats = {name: tensor for name, tensor in named.items() if tensor.is_floating_point() and tensor.numel()}
+        flags = torch.stack([plain(tensor).isfinite().all() for tensor in floats.values()])
+        return [name for name, fine in zip(floats, flags.tolist(), strict=True) if not fine]
+
+    def _gradients(self, batch: AnyBatch | None, state: Any, standing: TrainingState) -> _Summed | None:
+        """The sums over the pieces, the gradients lying with the weights; None if memory ran out."""
+        self._optimiser.zero_grad(set_to_none=True)
+        try:
+            return self._backward(batch, state, standing)
+        except (RuntimeError, MemoryError) as error:
+            if not ran_out(error):
+                raise
+        return None  # outside the block: the traceback would keep the tensors of the step alive
+
+    def _backward(self, batch: AnyBatch | None, state: Any, standing: TrainingState) -> _Summed:
+        device, done = self._device.torch, []
+        division = self._task.divided(self._model, standing.pieces)
+        pieces = [None] if batch is None else cut(moved(batch, device), division.pieces)
+        parts = [state] if batch is None else cut_state(state, spans(rows_of(batch), division.pieces))
+        for number, (piece, part) in enumerate(zip(pieces, parts, strict=True)):
+            apart = nullcontext() if number + 1 == len(pieces) else self._ranks.apart(self._loss)
+            with apart, drawing(standing.seed, standing.step, number, self._ranks.rank, device):
+                total, weight, after = self._loss(division.task, piece, part)
+                self._scaled(total).backward()  # type: ignore[no-untyped-call]
+            done.append(_Summed(total.detach(), weight, after))
+        totals, weights, states = zip(*done, strict=True)
+        return _Summed(sum(totals[1:], totals[0]), sum(weights[1:], weights[0]), join_states(states))
+
+    def _change(self, summed: _Summed, rate: float, counts: tuple[int, int], stop: bool) -> Tensor:
+        """1 if nothing has changed because something was not finite, else 0; the weights have taken their step."""
+        loss = self._ranks.sum(torch.stack([summed.total, summed.weight]))
+        total, weight = loss.unbind()
+        norm, scale = plain(get_total_norm(gradients_of(self._optimiser))), self._factor()
+        if scale is not None:
+            norm = norm / scale
+        hold = self._tallies.hold(loss, norm)
+        # To the mean, and on to the norm that is allowed: norm / weight > clip means norm / clip > weight.
+        divisor = torch.maximum(weight, norm / self._config.clip) if self._config.clip else weight
+        divisor = divisor.clamp(min=TINY) if scale is None else divisor.clamp(min=TINY) * scale
+        apply(self._optimiser, rate, divisor, hold)
+        self._tallies.add(Seen(total, weight, norm, hold), self._errs(hold), counts, stop)
+        return hold
+
+    def _errs(self, hold: Tensor) -> Tensor:
+        """1 if a step that was held back is an error, and not a sign that the scale of fp16 is too large."""
+        if self._scale is None:
+            return hold
+        errs = hold * (1 - self._scale.searching())
+        self._scale.follow(hold)
+        return errs
+
+    def _factor(self) -> Tensor | None:
+        """What the loss is multiplied by before the backward pass, in fp16: else small gradients would vanish."""
+        return None if self._scale is None else self._scale.value / self._nominal
+
+    def _scaled(self, total: Tensor) -> Tensor:
+        factor = self._factor()
+        return total if factor is None else total * factor
+
+    @property
+    def _nominal(self) -> int:
+        """About how many elements a step has: the scale of fp16 is that of a mean, and the same on all ranks."""
+        feed = self._config.feed
+        return feed.budget if isinstance(feed, ByLengthConfig) else feed.rows * feed.length
+
+    def _kept(self, hold: Tensor, before: Any, after: Any) -> Any:
+        """The state to go on from: the one after the step, or the one before it where the step did not count."""
+        if after is None or after is before:
+            return after
+        if before is None:
+            before = self._fresh(after)
+        old, new = leaves_of(before), leaves_of(after)
+        if all(one.shape == other.shape for one, other in zip(old, new, strict=True)):
+            return merge_rows(hold.bool().expand(len(new[0])), before, after)
+        return before if bool(hold) else after  # memories that grow cannot be chosen between on the device
+
+    def _fresh(self, state: Any) -> Any:
+        """The state of as many rows that have read nothing."""
+        return self._model.initial_state(count_rows(state))  # type: ignore[operator]  # only causal models carry one
+
+    def _nested(self, leaves: list[Tensor]) -> Any:
+        """The tensors of a checkpoint as the state that they were."""
+        rest = iter(leaves)
+        return map_state(lambda _: next(rest), self._model.initial_state(len(leaves[0])))  # type: ignore[operator]
+
+    def _halve(self, batch: AnyBatch | None, standing: TrainingState) -> None:
+        """Nothing; the next attempt needs half the memory.
+
+        OutOfMemoryError if there is nothing left to halve, HalvedError if only all ranks together could try again.
+        """
+        self._optimiser.zero_grad(set_to_none=True)
+        release(self._device.torch)
+        pieces, rows = standing.pieces * 2, 1 if batch is None else rows_of(batch)
+        if standing.pieces >= rows:
+            raise OutOfMemoryError(
+                f"memory ran out in step {standing.step + 1} with one row at a time",
+                fix="take a smaller model, shorter sequences, a smaller --batch, or --precision bf16",
+            )
+        if self._ranks.count > 1:  # the others are in the middle of the same step, and cannot go back
+            raise HalvedError(f"memory ran out in step {standing.step + 1} on rank {self._ranks.rank}", pieces=pieces)
+        standing.pieces = pieces
+
+
+def _require_one_shape(task: Task, config: TrainingConfig) -> None:
+    """Raise ConfigError where batches have many shapes: each new one would be compiled anew, for minutes."""
+    if not task.has_one_shape(config.feed):
+        raise ConfigError(
+            "compile needs batches of one shape, and rows of about one length have another one at nearly every step",
+            fix="leave compile out, or feed a language model by streams or packs",
+        )
+    if TorchVersion(torch.__version__) < COMPILES_FROM:
+        raise ConfigError(
+            f"compile needs torch {COMPILES_FROM}, found {torch.__version__}: older ones fail on named tuples",
+            fix="leave compile out, or take a newer torch",
+        )

@@ -1,0 +1,259 @@
+"""A look at the dev part: metrics over all ranks, and a few examples of what the model says.
+
+Each rank judges its share, and only sums travel. Which weights are shipped may depend on the rows of all, and what is
+shipped says more - intervals, and what was taken for what: rows are gathered when they are asked for.
+"""
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from seqloom.config.data import BadRows, DataConfig
+from seqloom.data.dataset import OPEN, open_data
+from seqloom.data.problems import Ledger, Place
+from seqloom.data.schema import Input, Part, Words
+from seqloom.errors import SeqloomError
+from seqloom.metrics.jackknife import PairedDifference, paired_differences
+from seqloom.nn.types import Batch
+from seqloom.tasks.evaluation import Confusion, Evaluation, answering, evaluate
+from seqloom.tasks.predictions import cut_short, input_shown
+from seqloom.tasks.task import Judged, Task
+from seqloom.text.special_tokens import NAMES, SEPARATOR, UNKNOWN
+from seqloom.training.checkpoint import Checkpoint
+from seqloom.training.events import Sample
+from seqloom.training.micro_batches import moved
+from seqloom.training.session import Session
+from seqloom.training.state import LOSS, TrainingState, is_better, validation
+
+# -----------------------------------------------------------------------------
+# The inputs of a few rows as they stand in the data, for samples with words that the vocabulary lacks.
+#
+# Prepared data keeps numbers only, so the files are read once more. A sample is not worth a long wait: where they are
+# large, gone or changed, it is shown as the model reads it, with <unknown> in the places of such words.
+# -----------------------------------------------------------------------------
+
+MOST = 2**24  # bytes of all files that are read for it
+
+
+def inputs_shown(session: Session, rows: Sequence[int]) -> list[str]:
+    """The inputs of rows in one line each: what the vocabulary lacks is shown as it was written, if it can be."""
+    prepared, meaning = session.prepared, session.task.meaning
+    lacking = [row for row in rows if meaning.tokenizer is not None and UNKNOWN in prepared.columns["input"].row(row)]
+    places = {row: prepared.place_of(row) for row in lacking if session.ranks.rank == 0}  # the others show nothing
+    found = _texts(session.config.data, tuple(places.values())) if places else {}
+    written = {row: found[place] for row, place in places.items() if place in found}
+    return [written.get(row) or input_shown(meaning, prepared, row) for row in rows]
+
+
+@lru_cache(maxsize=4)  # every look at the dev part shows the same rows
+def _texts(config: DataConfig, places: tuple[Place, ...]) -> dict[Place, str]:
+    """The texts at some places of the dev part; none where it cannot be read, or not at once."""
+    ledger = Ledger(BadRows(skip=True, share=1.0))  # what is bad was told by the first reading
+    try:
+        dataset = open_data(config, ledger, ("dev",) if config.dev else OPEN)  # drawn, dev stands among train
+        inputs = ((Place(*row.place[:2]), row.input) for _, row in dataset.rows(ledger))
+        return dict(_first(inputs, set(places))) if 0 < dataset.size() <= MOST else {}
+    except (SeqloomError, OSError):
+        return {}
+
+
+def _first(inputs: Iterator[tuple[Place, Input]], wanted: set[Place]) -> Iterator[tuple[Place, str]]:
+    """Each wanted place with its text; nothing is read behind the last of them."""
+    for place, given in inputs:
+        if place in wanted:
+            wanted.discard(place)
+            yield place, _text(given)
+        if not wanted:
+            return
+
+
+def _text(given: Input) -> str:
+    """An input in one line; "" for one that is no text."""
+    if isinstance(given, np.ndarray):
+        return ""
+    if isinstance(given, Words):
+        return cut_short(" ".join(given.words()))
+    return cut_short(given if isinstance(given, str) else f" {NAMES[SEPARATOR]} ".join(given))
+
+
+SAMPLES = 4
+
+
+class Validation(NamedTuple):
+    """What a look at the dev part found."""
+
+    metrics: dict[str, float]
+    samples: tuple[Sample, ...]
+    evaluation: Evaluation | None  # of this rank's share; None if it has none
+
+    def value(self, session: Session) -> float:
+        """The metric that decides which weights are shipped; NaN without a dev part."""
+        return self.metrics.get(session.task.metric.name, math.nan)
+
+    def rows(self, session: Session) -> np.ndarray:
+        """[N,1+S] the id and the statistics of each example of all ranks, in the order of ids, on all of them alike."""
+        task, mine = session.task, self.evaluation
+        table = np.empty((0, 1 + task.statistics))
+        if mine is not None:
+            table = np.column_stack([np.array(mine.ids, np.float64), mine.statistics])
+        if not session.ranks.sharded:
+            shares = session.ranks.gather(table.tobytes())
+            table = np.frombuffer(b"".join(shares)).reshape(-1, 1 + task.statistics)
+        table = table[np.argsort(table[:, 0], kind="stable")]
+        table[:, 1:] = task.agreed(table[:, 1:], table[:, 1:])
+        return table
+
+    def gathered(self, session: Session) -> "Validation":
+        """The same with the evaluation of all ranks together, on all of them."""
+        ranks = session.ranks
+        if not self.metrics or ranks.sharded or ranks.count == 1:
+            return self
+        mine = self.evaluation
+        rows = ranks.gather(b"" if mine is None else mine.statistics.astype(np.float64).tobytes())
+        confused = ranks.gather(json.dumps(() if mine is None else mine.confusion).encode())
+        table = np.frombuffer(b"".join(rows)).reshape(-1, session.task.statistics)
+        table, metrics = session.task.agreed(table, table), self.metrics | session.task.measure_rows(table)
+        confusion = _added(json.loads(data) for data in confused)
+        judged = () if mine is None else mine.judged
+        return self._replace(evaluation=Evaluation(session.task.name, metrics, len(table), table, judged, confusion))
+
+
+def look(session: Session) -> Validation:
+    """The metrics of the model's present weights on the dev part."""
+    if not len(session.prepared.parts["dev"]):
+        return Validation({}, (), None)
+    batches = share_of(session, "dev")
+    first = next(batches, None)  # a rank may have no share in a small part
+    evaluation = None if first is None else evaluate(_looking(session), session.model, chain([first], batches))
+    metrics = _summed(session, evaluation)
+    return Validation(metrics, _samples(session, evaluation), evaluation)
+
+
+def _looking(session: Session) -> Task:
+    """The task as dev is judged; where it is prepared for that, by all of dev, on every rank alike."""
+    with answering(session.model):
+        return session.task.looking(session.model, batches_of(session, "dev"))
+
+
+def share_of(session: Session, part: Part) -> Iterator[Batch[Any, Any]]:
+    """This rank's share of a part; all of it where the weights are sharded, because then all ranks compute together."""
+    rank, count = (0, 1) if session.ranks.sharded else (session.ranks.rank, session.ranks.count)
+    return batches_of(session, part, rank, count)
+
+
+def batches_of(session: Session, part: Part, rank: int = 0, count: int = 1) -> Iterator[Batch[Any, Any]]:
+    """The batches of a part, or one rank's share of them."""
+    training = session.config.training
+    loader = session.task.loader(session.prepared, part, training.feed, seed=0, workers=0, rank=rank, ranks=count)
+    for step in loader.steps(until=1):
+        if step.batch is not None:
+            yield moved(step.batch, session.device.torch)
+
+
+def _summed(session: Session, evaluation: Evaluation | None) -> dict[str, float]:
+    rows = np.empty((0, session.task.statistics)) if evaluation is None else evaluation.statistics
+    sums = torch.from_numpy(session.task.summed(rows))
+    if not session.ranks.sharded:
+        sums = session.ranks.sum(sums)
+    return {name: float(value) for name, value in session.task.measure(sums.numpy()).items()}
+
+
+def _added(shares: Iterable[Confusion]) -> Confusion:
+    counted = Counter[tuple[str, str]]()
+    for true, said, count in chain.from_iterable(shares):
+        counted[true, said] += count
+    return tuple((*pair, count) for pair, count in sorted(counted.items(), key=lambda item: (-item[1], item[0])))
+
+
+def _samples(session: Session, evaluation: Evaluation | None) -> tuple[Sample, ...]:
+    if evaluation is None:
+        return ()
+    shown = evaluation.judged[:SAMPLES]
+    inputs = inputs_shown(session, [int(one.id) for one in shown])
+    return tuple(_sample(session, one, text) for one, text in zip(shown, inputs, strict=True))
+
+
+def _sample(session: Session, judged: Judged, text: str) -> Sample:
+    """What is shown of an example; where the true answer is the input itself, it is shown alike."""
+    same = judged.true == input_shown(session.task.meaning, session.prepared, int(judged.id))
+    return Sample(text, judged.said, text if same else judged.true, judged.right)
+
+
+# -----------------------------------------------------------------------------
+# Which weights a run ships: the latest that are not worse than the best by more than the noise of the dev part.
+#
+#     step        100    200    300    400
+#     accuracy   0.80   0.83   0.82   0.79        noise 0.015: step 200 is the best, and step 300 as good: it is shipped
+#
+# The best of many looks is in part the luckiest one, and behind it the learning rate has fallen: later weights jump
+# about less, and on new data they are mostly better. So the best is shipped only if it is better than what came later
+# by more than one standard error of their difference (Breiman et al. 1984 choose the simplest tree so). The difference
+# is paired, for both have seen the same examples.
+#
+# - All are compared with the best of the whole run, so that no run drifts down step by step.
+# - Only where the rate is lower than at the best. With a constant rate later is not better by itself; nor is it in a
+#   warm-up, or while a plateau schedule waits.
+# - Of fewer than `LEAST` examples the noise is not known: the best is shipped.
+# - The metric decides alone, also where the loss has grown: most classifiers grow too sure while they still get better,
+#   and what is shipped is read with a temperature. Whoever wants the least loss decides by it (`--metric loss`). Where
+#   not one example tells two looks apart, as an exact match that is always 0, the loss decides in the same way.
+# -----------------------------------------------------------------------------
+
+BEST = "best"  # the group of tensors in a checkpoint
+LEAST = 10  # examples
+ROUNDING = 1 + 1e-9  # one example of difference is exactly one standard error: no last digit may decide
+
+
+class CheckpointChoice:
+    """Chooses the weights that are shipped; keeps the statistics of each example at the best validation."""
+
+    def __init__(self, session: Session, resumed: Checkpoint | None) -> None:
+        kept = {} if resumed is None else resumed.tensors.get(BEST, {})
+        self._session, self._rows = session, kept["rows"].numpy() if kept else None
+
+    def tensors(self) -> dict[str, dict[str, Tensor]]:
+        """What a checkpoint keeps of it."""
+        return {} if self._rows is None else {BEST: {"rows": torch.from_numpy(self._rows)}}
+
+    def take(self, found: Validation, standing: TrainingState, is_best: bool, rate: float) -> bool:
+        """Whether the weights of this look are shipped: where the run stands says so from now on."""
+        best = standing.best
+        if best is None or not (is_best or rate < best.rate):
+            return False
+        rows = found.rows(self._session)
+        known = len(rows) >= LEAST and bool(np.isfinite(rows).all())
+        if is_best:
+            self._rows = rows if known else None
+        elif not (known and self._is_as_good(rows) and self._is_new(found, standing)):
+            return False
+        standing.chosen = validation(found.metrics, standing, rate)
+        return True
+
+    def _is_as_good(self, rows: np.ndarray) -> bool:
+        best = self._rows
+        if best is None or not np.array_equal(rows[:, 0], best[:, 0]):
+            return False
+        return is_as_good(self._session.task, rows[:, 1:], best[:, 1:])
+
+    def _is_new(self, found: Validation, standing: TrainingState) -> bool:
+        """Whether nothing of this step is chosen yet, or something worse: of its weights and a mean the better one."""
+        chosen = standing.chosen
+        if chosen is None or chosen.step != standing.step:
+            return True
+        return is_better(self._session.task.metric, found.metrics, chosen.metrics)
+
+
+def is_as_good(task: Task, rows: np.ndarray, best: np.ndarray) -> bool:
+    """Whether `best` [N,S] is better than `rows` [N,S], of the same examples, by one standard error at most."""
+    found = paired_differences(best, rows, task.summed, task.measure)
+    decisive = task.metric if found[task.metric.name] != PairedDifference(0.0, 0.0) else LOSS
+    lead, error = found[decisive.name]
+    return (lead if decisive.higher_is_better else -lead) <= error * ROUNDING

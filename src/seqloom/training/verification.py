@@ -1,0 +1,216 @@
+"""Proof on somebody's own configuration that a run which is killed and goes on ends with the same bytes.
+
+    whole      ●──●──●──●──●──●──●──●──●──●──●──●   a run of a few steps that nothing happens to
+    resumed    ●──●──●──●──●──●──●──✗               the same one, killed (SIGKILL) in the middle of a step
+                              └─●──●──●──●──●──●──●   and started again from its newest checkpoint
+
+Each is a process of its own, in a temporary folder; the run whose configuration is taken is only read. The kill strikes
+behind a change of the weights and before it is counted, as far behind a checkpoint as it gets. Model, data, optimiser,
+seed and precision are those of the run; only its length and how often it validates, saves and reports are cut down.
+"""
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from seqloom.config.data import BadRows
+from seqloom.config.training import NewtonConfig, RunConfig, StepsConfig
+from seqloom.data.run_files import located
+from seqloom.errors import ConfigError, DurableError, near_name
+from seqloom.files.disk import temporary_folder, write_file
+from seqloom.training import checkpoint
+from seqloom.training.devices import DeviceName, choose_device
+from seqloom.training.events import Ended
+from seqloom.training.resolve import resolve
+from seqloom.training.run import train_run
+from seqloom.training.run_folder import CONFIG, RunFolder
+from seqloom.training.wishes import Wishes
+
+STEPS, FEWEST = 12, 4
+KILLED = -9
+PLACE = "between-update-and-count"  # of `durable.failing`
+
+
+class Schedule(NamedTuple):
+    """When the runs of a proof save, and in which step one of them is killed."""
+
+    steps: int
+    save_every: int
+    killed_in: int
+
+    @classmethod
+    def of(cls, steps: int) -> "Schedule":
+        """Four saves, and a kill as long after the second one as possible.
+
+        >>> Schedule.of(12)
+        Schedule(steps=12, save_every=3, killed_in=8)
+        """
+        if steps < FEWEST:
+            raise ConfigError(f"{steps} steps are too few to stop in between", fix=f"take {FEWEST} or more")
+        every = steps // 4
+        return cls(steps, every, 2 * every + max(1, every - 1))
+
+
+class ComparedRuns(NamedTuple):
+    """A part of both runs by its sha256."""
+
+    part: str
+    whole: str
+    resumed: str
+
+    @property
+    def equal(self) -> bool:
+        """Whether not one bit differs; a part that neither has is no part."""
+        return self.whole == self.resumed
+
+
+class ResumeProof(NamedTuple):
+    """What became of both runs."""
+
+    run: Path
+    steps: int
+    killed_in: int  # the step in whose middle the process was killed
+    resumed_from: int  # the step of the checkpoint that it went on from
+    parts: tuple[ComparedRuns, ...]
+    repeats: bool  # whether two runs that nothing happened to are equal; asked only where the parts are not
+    environment: dict[str, Any]  # what bit-equality is claimed for
+
+    @property
+    def equal(self) -> bool:
+        """Whether the run that was killed ended with the bytes of the one that was not."""
+        return all(part.equal for part in self.parts)
+
+    @property
+    def verdict(self) -> str:
+        """One sentence."""
+        if self.equal:
+            return "equal: killed in the middle of a step, this run ends with the same bytes"
+        if not self.repeats:
+            return "different, but two runs that were not stopped differ as well: take --deterministic, or --device cpu"
+        return f"different: {', '.join(part.part for part in self.parts if not part.equal)}; please report it"
+
+    def to_json(self) -> dict[str, Any]:
+        """The proof as programs read it."""
+        parts = [part._asdict() | {"equal": part.equal} for part in self.parts]
+        plain = self._asdict() | {"run": str(self.run), "parts": parts}
+        return plain | {"equal": self.equal, "verdict": self.verdict}
+
+
+def verify_resume(run: str | Path, *, steps: int = STEPS, device: DeviceName = "auto", workers: int = 2) -> ResumeProof:
+    """The proof for the configuration of a run, from three short runs beside it; the run itself is only read."""
+    folder, schedule = Path(run), Schedule.of(steps)
+    if not (folder / CONFIG).is_file():
+        fix = near_name(folder) if not folder.exists() else "name the folder that `seqloom train --out` made"
+        raise ConfigError(f"{folder} is no run folder: it has no {CONFIG}", fix=fix)
+    short = shortened(located(folder, RunFolder(folder).config()).config, schedule)
+    choose_device(device, short.training.precision)  # refused here, and not three processes later
+    with temporary_folder("verify") as place:
+        return _proof(folder, place, short, schedule, _Child(place, device, workers))
+
+
+def shortened(config: RunConfig, schedule: Schedule) -> RunConfig:
+    """The same run, a few steps long."""
+    training = msgspec.structs.replace(
+        config.training,
+        length=StepsConfig(count=schedule.steps),
+        save_every=schedule.save_every,
+        validate_every=2 * schedule.save_every,
+        report_every=1,
+        patience=0,
+    )
+    if isinstance(training.optimiser, NewtonConfig):  # no strength ends before its steps are taken
+        solving = msgspec.structs.replace(training.optimiser, tolerance=0.0)
+        training = msgspec.structs.replace(training, optimiser=solving)
+    return msgspec.structs.replace(config, training=training)
+
+
+class _Child(NamedTuple):
+    """How the processes of a proof are started."""
+
+    place: Path
+    device: DeviceName
+    workers: int
+
+    def run(self, name: str, *, killed_in: int = 0) -> Path:
+        """The folder of a run that has ended: by itself, or because it was killed in a step."""
+        surroundings = {**os.environ, "SEQLOOM_FAIL": f"{PLACE}:kill:{killed_in}" if killed_in else ""}
+        arguments = [str(self.place / CONFIG), str(self.place / name), self.device, str(self.workers)]
+        command = [sys.executable, "-m", "seqloom.training.verification", *arguments]
+        done = subprocess.run(command, env=surroundings, capture_output=True, text=True, check=False)
+        if done.returncode != (KILLED if killed_in else 0):
+            last = (done.stderr.strip() or "nothing was said").split("\n")[-1]
+            raise ConfigError(
+                f"the run that was to be compared ended with code {done.returncode}: {last[:300]}",
+                fix="see that `seqloom train` with this configuration runs, and that its data is still there",
+            )
+        return self.place / name
+
+
+def _proof(run: Path, place: Path, short: RunConfig, schedule: Schedule, child: _Child) -> ResumeProof:
+    write_file(place / CONFIG, short.to_toml())
+    whole = child.run("whole")
+    resumed = child.run("resumed", killed_in=schedule.killed_in)
+    went_on = RunFolder(resumed).standing()
+    child.run("resumed")
+    parts = compared(whole, resumed)
+    equal = all(part.equal for part in parts)
+    machine = RunFolder(whole).machine()
+    return ResumeProof(
+        run=run,
+        steps=schedule.steps,
+        killed_in=schedule.killed_in,
+        resumed_from=went_on.step if went_on is not None else 0,
+        parts=parts,
+        repeats=equal or all(part.equal for part in compared(whole, child.run("again"))),
+        environment={} if machine is None else msgspec.to_builtins(machine.environment),
+    )
+
+
+def compared(whole: Path, resumed: Path) -> tuple[ComparedRuns, ...]:
+    """What two runs came to, part by part."""
+    first, second = sums_of(whole), sums_of(resumed)
+    return tuple(
+        ComparedRuns(name, first.get(name, ""), second.get(name, "")) for name in dict.fromkeys([*first, *second])
+    )
+
+
+def sums_of(run: Path) -> dict[str, str]:
+    """The sha256 of each part of a run that an equal run has too."""
+    newest = checkpoint.steps(run / "checkpoints")[-1:]
+    if not newest:
+        raise DurableError(f"{run} has no checkpoint", fix="take more steps")
+    standing = checkpoint.read_standing(newest[0])
+    files = {path.stem: path for path in sorted(newest[0].glob("*.safetensors"))}
+    named = {"weights": files.pop("model"), "optimiser": files.pop("optimiser"), **files}
+    sums = {name: _sum(path.read_bytes()) for name, path in named.items()}
+    sums["order of examples"] = standing.order
+    sums["where it stands"] = _sum((newest[0] / checkpoint.STANDING).read_bytes())
+    sums["metrics"] = _sum((run / "metrics.jsonl").read_bytes())
+    sums["shipped model"] = _sum((run / "model" / "model.safetensors").read_bytes())
+    return sums
+
+
+def _sum(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def short_run(config: Path, out: Path, device: DeviceName, workers: int) -> int:
+    """The exit code of a run of this configuration, a new one or one that goes on."""
+    asked = RunFolder(config.parent).config()
+    wishes = Wishes(model=asked.model, training=msgspec.structs.asdict(asked.training), encoding=asked.encoding)
+    lenient = BadRows(skip=True, share=1.0)  # the run whose configuration it is has decided about them
+    resolved = resolve(msgspec.structs.replace(asked.data, bad_rows=lenient), wishes)
+    place = choose_device(device, asked.training.precision, asked.training.deterministic)
+    *_, last = train_run(out, resolved, device=place, workers=workers)
+    assert isinstance(last, Ended), "the last report"
+    return last.exit_code
+
+
+if __name__ == "__main__":
+    _config, _out, _device, _workers = sys.argv[1:]
+    sys.exit(short_run(Path(_config), Path(_out), _device, int(_workers)))  # type: ignore[arg-type]
