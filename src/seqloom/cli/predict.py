@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 import typer
 
 from seqloom.cli.answers import ERROR, AnswerLine, Form, answered, form_of, refused, written
-from seqloom.cli.data_options import BadRowsRule, FileOptions, Sequence, bad_rows, reading_settings
-from seqloom.cli.shared_options import shares
+from seqloom.cli.options import FILE, Budget, Deterministic, DeviceName, Given, Model, require_device, takes
 from seqloom.cli.terminal import SOME_BAD, Screen, work_bar
-from seqloom.config.data import ReadingConfig
+from seqloom.config.data import BadRows, DataConfig, ReadingConfig
+from seqloom.config.options import said, settings, with_flags
 from seqloom.data.problems import Ledger, Problem, counted
 from seqloom.errors import ConfigError
 
@@ -30,13 +30,8 @@ TOGETHER = 256  # lines that are written at once; of a stream each alone, for so
 NOT_ASKED = " in float32"  # of a model that is only asked, nobody chooses the precision
 LINED = {".txt": "text", ".jsonl": "jsonl", ".ndjson": "jsonl"}  # files in which a bad line spoils itself alone
 
-Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A run folder or a model folder.")]
-Deterministic = Annotated[
-    bool, typer.Option("--deterministic", help="Use only kernels whose sums do not depend on timing.")
-]
 
-
-@shares(FileOptions)
+@takes(FILE, settings(DataConfig, "sequence", "bad_rows"))
 def predict(
     model: Model,
     source: Annotated[str, typer.Argument(metavar="FILE", help="A file, or - for lines of standard input.")],
@@ -46,21 +41,25 @@ def predict(
         typer.Option("--as", metavar="FORM", help="jsonl, csv or text; else by the name of --out, or jsonl."),
     ] = None,
     with_input: Annotated[bool, typer.Option("--with-input", help="Repeat the input beside its answer.")] = False,
-    sequence: Sequence = None,
-    bad_rows_: BadRowsRule = None,
     deterministic: Deterministic = False,
     *,
-    shared: FileOptions,
+    given: Given,
+    budget: Budget = None,
+    device: DeviceName = "auto",
 ) -> None:
     """Answer every input of a file: a line for each, in their order."""
-    told, wanted = reading_settings(shared), Wanted(form_of(as_, out), out, with_input)
-    bad_rows(bad_rows_, None)  # refused before the model is read
+    wanted = Wanted(form_of(as_, out), out, with_input)
     require_another(source, out)
-    loaded = load_on(model, shared.device)
-    reading, skip = reading_of(loaded, source, told), bad_rows(bad_rows_, None, loaded.bad_rows).skip
-    asked = PredictRequest(source, tuple(shared.input_ or ()), sequence, reading, skip)
+    require_readable(given)
+    loaded = load_on(model, device)
     with exact(deterministic):
-        answer(loaded, asked, wanted, shared.budget)
+        answer(loaded, PredictRequest.of(loaded, source, given), wanted, budget)
+
+
+def require_readable(given: Given) -> None:
+    """Refuse what was typed about a file of inputs and cannot be, before a model is read."""
+    ReadingConfig(**said(ReadingConfig, given))
+    said(BadRows, given)
 
 
 def require_another(source: str, out: Path | None) -> None:
@@ -69,10 +68,11 @@ def require_another(source: str, out: Path | None) -> None:
         raise ConfigError(f"--out {out} is the input itself, which the answers would replace", fix="another name")
 
 
-def reading_of(loaded: "LoadedModel", source: str, told: dict[str, Any]) -> ReadingConfig:
+def reading_of(loaded: "LoadedModel", source: str, given: Given) -> ReadingConfig:
     """How a file of inputs is read: as is told, else as in training, which is said; a stream only as is told."""
     from seqloom.inference.as_trained import inputs_as_trained
 
+    told = said(ReadingConfig, given)
     if source == STANDARD_INPUT:
         return ReadingConfig(**told)
     read = inputs_as_trained(loaded.run, Path(source), told)
@@ -113,8 +113,7 @@ def load_on(model: Path, device: str) -> "LoadedModel":
     from seqloom.inference.model import load
     from seqloom.training.devices import choose_device
 
-    if device not in ("auto", "cpu", "cuda", "mps"):
-        raise ConfigError(f"--device {device!r}", fix="choose from auto, cpu, cuda, mps")
+    require_device(device)
     chosen = choose_device(device, "float32")  # type: ignore[arg-type]  # one of the four
     loaded = load(model, device=chosen.torch)
     screen = Screen(stderr=True)
@@ -145,6 +144,12 @@ class PredictRequest(NamedTuple):
     sequence: str | None
     reading: ReadingConfig
     skip: bool  # whether bad rows are told and the rest answered
+
+    @classmethod
+    def of(cls, loaded: "LoadedModel", source: str, given: Given) -> "PredictRequest":
+        """What was typed; what was not is as in training."""
+        reading, skip = reading_of(loaded, source, given), with_flags(loaded.bad_rows, given).skip
+        return cls(source, tuple(given.get("input", ())), given.get("sequence"), reading, skip)
 
     def windows(self, loaded: "LoadedModel", ledger: Ledger) -> "Iterable[list[Example]]":
         """The inputs, some at a time: of a stream, whatever has arrived."""

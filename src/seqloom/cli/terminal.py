@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 from typer.core import TyperCommand
 
-from seqloom.cli.data_options import FileOptions
+from seqloom.cli.options import OF_FILES
 from seqloom.data.problems import counted, escaped
 from seqloom.data.report.findings import DataFinding, FindingSample
 from seqloom.errors import DamagedError, RepeatError
@@ -71,7 +71,7 @@ class TwoPanels(Panels):
         """The name of the panel of an option."""
         if option.param_type_name == "argument":
             return GIVEN
-        return REST if option.name in FileOptions.__annotations__ else OWN
+        return REST if option.name in OF_FILES else OWN
 
 
 # -----------------------------------------------------------------------------
