@@ -102,7 +102,7 @@ def _known(shelves: Shelves) -> Iterator[Listed]:
 
 
 def _embedded() -> Iterator[Listed]:
-    from seqloom.data.schema import PARTS
+    from seqloom.config.data import PARTS
     from seqloom.data.synthetic.registry import NAMES  # needs numpy, and `seqloom --help` does not
 
     for one in NAMES.values():

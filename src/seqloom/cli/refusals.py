@@ -15,10 +15,9 @@ from typing import Any
 import msgspec
 
 from seqloom.config.base import Config
-from seqloom.config.data import DataConfig
+from seqloom.config.data import PARTS, DataConfig
 from seqloom.config.training import ByLengthConfig, RunConfig
 from seqloom.data.run_files import with_known_starts
-from seqloom.data.schema import PARTS
 from seqloom.errors import ConfigError
 from seqloom.training.changes import OtherRunError, changed
 from seqloom.training.home import Home, free_name
