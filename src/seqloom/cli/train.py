@@ -17,7 +17,7 @@ from seqloom.cli.requests import TrainRequest, asked_for
 from seqloom.cli.shared_options import shares
 from seqloom.cli.terminal import Screen
 from seqloom.training.changes import OtherRunError
-from seqloom.training.run_folder import Home
+from seqloom.training.home import Home
 
 if TYPE_CHECKING:
     from seqloom.training.devices import Device
@@ -126,7 +126,7 @@ def _launched(values: dict[str, Any]) -> int:
 
 def _run(values: dict[str, Any], asked: TrainRequest) -> None:
     """Read the data, train, and tell how it ended."""
-    from seqloom.cli.terminal import warnings_said
+    from seqloom.cli.data_warnings import warnings_said
     from seqloom.training.devices import choose_device
     from seqloom.training.processes import joined
     from seqloom.training.resolve import resolve

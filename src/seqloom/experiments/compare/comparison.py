@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from seqloom.config.data import ColumnSplit, DataConfig, RandomSplit
-from seqloom.data.batches import sizes_of
+from seqloom.data.order import sizes_of
 from seqloom.data.prepared import Prepared
 from seqloom.data.synthetic.registry import NAMES
 from seqloom.errors import ConfigError
