@@ -18,7 +18,6 @@ from seqloom.experiments.compare.plan import MOST_JOBS, Budget, BudgetKind, Comp
 from seqloom.experiments.compare.results import Comparison, Cost
 from seqloom.experiments.compare.runs import (
     Judgement,
-    RunInterrupted,
     judgement,
     one_by_one,
     resolved_run,
@@ -26,6 +25,7 @@ from seqloom.experiments.compare.runs import (
     wishes_of,
 )
 from seqloom.experiments.compare.verdicts import Weighed
+from seqloom.experiments.workers import Interrupted
 from seqloom.files.disk import make_folder, write_file
 from seqloom.files.jsonl import append_lines, read_lines
 from seqloom.files.lock import hold
@@ -171,7 +171,7 @@ def referee(plan: ComparisonPlan, jobs: int = 1) -> Iterator[ComparisonReport]:
                 _write_lines(plan)
                 yield report
                 _require_success(report)
-        except RunInterrupted as interruption:
+        except Interrupted as interruption:
             yield ComparisonEnded(interruption.why, None, interruption.exit_code)
             return
         yield Measuring(len(plan.models))
