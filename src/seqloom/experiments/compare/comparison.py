@@ -11,11 +11,11 @@ from seqloom.data.order import sizes_of
 from seqloom.data.prepared import Prepared
 from seqloom.data.synthetic.registry import NAMES
 from seqloom.errors import ConfigError
-from seqloom.experiments.compare.costs import Cost, measure_costs
+from seqloom.experiments.compare.costs import measure_costs
 from seqloom.experiments.compare.events import ComparisonBegun, ComparisonEnded, ComparisonReport, Measuring, RunEnded
 from seqloom.experiments.compare.leaks import count_leaks
 from seqloom.experiments.compare.plan import MOST_JOBS, Budget, BudgetKind, ComparisonPlan, PlannedModel
-from seqloom.experiments.compare.results import Comparison
+from seqloom.experiments.compare.results import Comparison, Cost
 from seqloom.experiments.compare.runs import (
     Judgement,
     RunInterrupted,
