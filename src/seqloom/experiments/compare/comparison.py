@@ -213,7 +213,7 @@ def _weigh(opening: OpenComparison) -> Comparison:
     costs = _costs(plan, models, prepared)
     results = tuple(msgspec.structs.replace(one, cost=costs[one.name]) for one in comparison.models)
     comparison = msgspec.structs.replace(comparison, models=results)
-    write_file(plan.folder / WHOLE, comparison.to_json())
+    write_file(plan.folder / WHOLE, msgspec.json.format(msgspec.json.encode(comparison), indent=2))
     write_file(plan.folder / PAGE, comparison.html())
     return comparison
 
