@@ -6,16 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
-from rich.text import Text
 
 from seqloom.cli.options import DATA, Data, DeviceName, Given, encoded, takes
-from seqloom.cli.progress import duration
 from seqloom.cli.terminal import Screen
 from seqloom.config.data import DataConfig
 from seqloom.config.options import said, settings, with_flags
 from seqloom.config.training import TrainingConfig
 from seqloom.data.problems import escaped
 from seqloom.errors import ConfigError
+from seqloom.report.numbers import duration, number
 from seqloom.training.wishes import Wishes
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from seqloom.experiments.compare.plan import Budget, ComparisonPlan
     from seqloom.experiments.compare.results import Comparison
 
-NARROWEST, WIDEST = 50, 110  # columns of the results
 BUDGETS = ("symbols", "parameters", "seconds")
 COMPARISON = "The comparison"  # the panel of its own options
 WHY = {
@@ -156,8 +154,7 @@ def _followed(reports: Iterator[Any], *, quiet: bool) -> tuple["Comparison | Dis
     results: Comparison | Distances | None = None
     screen, why, code = Screen(stderr=True), "done", 0
     for report in reports:
-        for line in () if quiet else _lines(report):
-            screen.print(line, markup=False, soft_wrap=True)
+        screen.say(*(() if quiet else _lines(report)))
         if isinstance(report, ComparisonEnded):
             results, why, code = report.comparison, report.why, report.exit_code
         if isinstance(report, Distances):
@@ -174,7 +171,7 @@ def _lines(report: "ComparisonReport") -> list[str]:
     if isinstance(report, RunBegun):
         return [f"{report.entry.name}: {report.said}"]
     if isinstance(report, RunEnded):
-        score = "" if report.score is None else f"{report.score:.4g} after {duration(report.seconds)}"
+        score = "" if report.score is None else f"{number(report.score)} after {duration(report.seconds)}"
         return [f"{report.entry.name}: {score or report.problem}"]
     if isinstance(report, Measuring):
         return [f"measuring speed and memory of {report.models} models, in turn"]
@@ -193,15 +190,11 @@ def _preparing(report: "ComparisonBegun") -> list[str]:
 def _show(plan: "ComparisonPlan", results: "Comparison | Distances | None", why: str, *, json: bool) -> None:
     screen = Screen()
     if results is not None and json:
-        screen.print(results.to_json(), markup=False, soft_wrap=True)
-        return
+        return screen.say(msgspec.json.format(msgspec.json.encode(results), indent=2).decode())
     if results is not None:
-        coloured = screen.color_system is not None and not screen.no_color
-        drawn = results.text(width=max(NARROWEST, min(WIDEST, screen.width)), colour=coloured)
-        screen.print(Text.from_ansi(drawn), soft_wrap=True)
+        screen.show(results)
     place = escaped(str(plan.folder))
     lines = ["", WHY[why]]
     if results is not None:
         lines += [f"  report   {place}/report.html", f"  results  {place}/results.json"]
-    for line in lines:
-        screen.print(line, markup=False, soft_wrap=True)
+    return screen.say(*lines)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from seqloom.cli.options import FILE, Budget, DeviceName, Given, Model, takes
-from seqloom.cli.predict import STANDARD_INPUT, PredictRequest, load_on, require_readable
+from seqloom.cli.inputs import STANDARD_INPUT, Model, PredictRequest, load_on, require_readable
+from seqloom.cli.options import FILE, Budget, DeviceName, Given, takes
 from seqloom.cli.terminal import SOME_BAD, work_bar
 from seqloom.config.data import DataConfig
 from seqloom.config.options import settings

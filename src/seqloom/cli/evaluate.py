@@ -7,8 +7,8 @@ import msgspec
 import typer
 
 from seqloom.cli.decoding_options import way_to_write
-from seqloom.cli.options import FILE, Budget, Deterministic, DeviceName, Given, Model, takes
-from seqloom.cli.predict import exact, load_on, require_readable
+from seqloom.cli.inputs import Deterministic, Model, exact, load_on, require_readable
+from seqloom.cli.options import FILE, Budget, DeviceName, Given, takes
 from seqloom.cli.tables import FigureRow, confusion_lines, figure_lines, label_lines
 from seqloom.cli.terminal import Screen
 from seqloom.config.data import DataConfig, ReadingConfig

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from seqloom.cli.answers import ERROR, AnswerLine, Form, form_of, refused
+from seqloom.cli.answers import ERROR, TOGETHER, AnswerLine, Form, form_of, refused, tell, write_lines
 from seqloom.cli.decoding_options import way_to_write
-from seqloom.cli.options import DeviceName, Given, Model, takes
-from seqloom.cli.predict import STANDARD_INPUT, TOGETHER, load_on, require_another, tell, write_lines
+from seqloom.cli.inputs import STANDARD_INPUT, Model, load_on, require_another
+from seqloom.cli.options import DeviceName, Given, takes
 from seqloom.cli.terminal import SOME_BAD, Screen, work_bar
 from seqloom.config.data import BadRows, DataConfig
 from seqloom.config.decoding import BeamConfig, SampleConfig
 from seqloom.config.options import settings, with_flags
+from seqloom.data.cells import rounded_text
 from seqloom.data.problems import Ledger, Place, counted
-from seqloom.data.values import rounded_text
 from seqloom.errors import ConfigError, near_name
 
 if TYPE_CHECKING:

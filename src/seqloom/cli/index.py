@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from seqloom.cli.inputs import load_on, reading_of, require_readable
 from seqloom.cli.options import FILE, Budget, DeviceName, Given, takes
-from seqloom.cli.predict import load_on, reading_of, require_readable
 from seqloom.cli.terminal import work_bar
 from seqloom.config.data import DataConfig
 from seqloom.config.options import settings, with_flags
@@ -18,8 +18,6 @@ from seqloom.errors import ConfigError
 if TYPE_CHECKING:
     from seqloom.search.build import EmbeddedDocuments, Step
     from seqloom.search.store import Built, Linked
-
-Exact = Annotated[bool, typer.Option("--exact", help="No graph: compare every passage, however many there are.")]
 
 
 @takes(settings(DataConfig, "id", "bad_rows"), FILE)

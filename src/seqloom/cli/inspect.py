@@ -10,8 +10,9 @@ import msgspec
 import typer
 from rich.text import Text
 
-from seqloom.cli.options import FILE, DeviceName, Given, Model, takes
-from seqloom.cli.predict import load_on, reading_of, require_readable, tell_warnings
+from seqloom.cli.answers import tell_warnings
+from seqloom.cli.inputs import Model, load_on, reading_of, require_readable
+from seqloom.cli.options import FILE, DeviceName, Given, takes
 from seqloom.cli.terminal import Screen, Show, work_bar
 from seqloom.cli.view_options import chosen, only_in_python, settings, typed
 from seqloom.config.data import DataConfig, ReadingConfig

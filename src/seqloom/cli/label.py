@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
 
-from seqloom.cli.dedupe import embedder_of
+from seqloom.cli.inputs import embedder_of
 from seqloom.cli.options import FILE, Budget, DeviceName, Given, takes
 from seqloom.cli.terminal import Screen, work_bar
 from seqloom.config.data import DataConfig, ReadingConfig

@@ -10,7 +10,6 @@ signature, the flags stand in the help; it gets the values of those that were ty
 import inspect
 from collections.abc import Callable, Mapping
 from functools import wraps
-from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
 
 import typer
@@ -26,13 +25,9 @@ Data = Annotated[
     list[str],
     typer.Argument(metavar="FILE", help="A file, a folder, two files of parallel text, or the name of a set."),
 ]
-Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A run folder or a model folder.")]
 Budget = Annotated[int | None, typer.Option("--budget", min=1, metavar="COUNT", help="Symbols in one batch.")]
 DeviceName = Annotated[
     str, typer.Option("--device", metavar="NAME", rich_help_panel=MACHINE, help="auto, cpu, cuda or mps.")
-]
-Deterministic = Annotated[
-    bool, typer.Option("--deterministic", help="Use only kernels whose sums do not depend on timing.")
 ]
 
 DATA = settings(DataConfig) | settings(EncodingConfig)  # of verbs that train

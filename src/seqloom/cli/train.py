@@ -13,7 +13,7 @@ import msgspec
 import typer
 from rich.text import Text
 
-from seqloom.cli.follow import drawn, followed, last_of, reading_bar, summary
+from seqloom.cli.follow import followed, last_of, reading_bar, summary
 from seqloom.cli.options import DATA, DeviceName, Given, encoded, require_device, takes
 from seqloom.cli.progress import duration
 from seqloom.cli.refusals import require_same, told_in_flags, without
@@ -25,7 +25,7 @@ from seqloom.config.training import RunConfig, TrainingConfig
 from seqloom.data.run_files import located
 from seqloom.errors import ConfigError
 from seqloom.training.changes import OtherRunError
-from seqloom.training.run_folder import CONFIG, Home
+from seqloom.training.home import CONFIG, Home
 from seqloom.training.wishes import Wishes, is_solved
 
 if TYPE_CHECKING:
@@ -168,14 +168,17 @@ def _run(
     json: bool,
 ) -> None:
     """Read the data, train, and tell how it ended."""
-    from seqloom.cli.terminal import warnings_said
+    from seqloom.cli.data_warnings import warnings_said
     from seqloom.training.devices import choose_device
     from seqloom.training.processes import joined
     from seqloom.training.resolve import resolve
     from seqloom.training.run import train_run
+    from seqloom.training.tensorboard import drawn, require_tensorboard
 
     screen = Screen(stderr=True)
     choose_device(device_name)  # type: ignore[arg-type]  # checked; what is not there is refused before data is read
+    if tensorboard:
+        require_tensorboard()
     with reading_bar(screen) as watch:
         resolved = resolve(asked, wishes, home=None if find_lr else home, watch=watch)
     resolved, device = _placed(resolved, device_name, wishes.training.get("precision", "auto"))
@@ -191,7 +194,8 @@ def _run(
             raise typer.Exit(last_of(reports).exit_code)
         for line in warnings_said(resolved.prepared.findings):
             screen.print(line, style="yellow", markup=False, soft_wrap=True)
-        ended = followed(drawn(reports, out) if tensorboard else reports, screen, metric, estimate)
+        reports = drawn(reports, out / "tensorboard") if tensorboard else reports
+        ended = followed(reports, screen, metric, estimate)
     summary(out, ended, resolved.task, json=json)
     raise typer.Exit(ended.exit_code)
 

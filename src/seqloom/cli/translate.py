@@ -5,19 +5,19 @@ from typing import Annotated
 
 import typer
 
-from seqloom.cli.answers import ENDINGS, OTHERS, Form, form_of
+from seqloom.cli.answers import ENDINGS, OTHERS, Form, Wanted, answer, form_of
 from seqloom.cli.decoding_options import way_to_write
-from seqloom.cli.options import FILE, Budget, Deterministic, DeviceName, Given, Model, takes
-from seqloom.cli.predict import (
+from seqloom.cli.inputs import (
     STANDARD_INPUT,
+    Deterministic,
+    Model,
     PredictRequest,
-    Wanted,
-    answer,
     exact,
     load_on,
     require_another,
     require_readable,
 )
+from seqloom.cli.options import FILE, Budget, DeviceName, Given, takes
 from seqloom.config.data import DataConfig
 from seqloom.config.decoding import BeamConfig
 from seqloom.config.options import settings

@@ -10,9 +10,8 @@ import numpy as np
 
 from seqloom.config.data import AnySplit, BadRows, DataConfig, EncodingConfig, ReadingConfig, Task
 from seqloom.config.options import stated, strict
-from seqloom.data.batches import sizes_of, usual_budget
 from seqloom.data.dataset import open_data
-from seqloom.data.order import Order
+from seqloom.data.order import Order, sizes_of, usual_budget
 from seqloom.data.prepared import PART, Prepared, encoded, fitted_encoder, prepare
 from seqloom.data.problems import Ledger
 from seqloom.data.report.report import Batching, DataReport, ReportColumns, Reporter

@@ -18,7 +18,6 @@ from seqloom.config.options import MODEL, Flag
 from seqloom.config.reading import read
 from seqloom.config.tokenizers import WordsConfig
 from seqloom.config.training import AnyLength, NewtonConfig, RunConfig, TrainingConfig
-from seqloom.data.check import data_config
 from seqloom.errors import ConfigError, did_you_mean
 from seqloom.recipes.bodies import Size
 from seqloom.recipes.families import RECIPES
@@ -186,6 +185,8 @@ def settings_of(
         if name not in known:
             raise ConfigError(f"train has no setting '{name}'", fix=did_you_mean(name, known))
     wishes = Wishes(training={**_those(settings, OF_TRAINING), **_length(settings)}, **_those(settings, OF_WISHES))
+    from seqloom.data.check import data_config  # reads with numpy, and the command line does not call this
+
     return data_config(data, _those(settings, OF_DATA), before), wishes
 
 
