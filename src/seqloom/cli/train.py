@@ -106,7 +106,7 @@ def _require_machine(device: str, workers: int, processes: int, max_restarts: in
 def _asked(data: list[str], home: Home, given: Given) -> tuple[DataConfig, Wishes]:
     """What the options say about data that is named, checked before a file of it is read."""
     training, model = said(TrainingConfig, given), said(Wishes, given)
-    solved = {"rate": 1.0, "schedule": ConstantConfig()} if is_solved(None, training) else {}
+    solved: Given = {"rate": 1.0, "schedule": ConstantConfig()} if is_solved(None, training) else {}
     TrainingConfig(**solved | training)  # contradictions are refused now
     wishes = Wishes(training=training, encoding=encoded(given), **model)
     if names := wishes.in_vain():
