@@ -133,7 +133,7 @@ def exact(wanted: bool) -> "AbstractContextManager[None]":
 
 def _require_text(loaded: "LoadedModel") -> None:
     kind = loaded.meaning.schema.input
-    if kind in ("vectors", "picture"):
+    if not kind.reads_tokens:
         raise ConfigError(f"--with-input repeats texts, and the model reads {kind}", fix="leave it out")
 
 

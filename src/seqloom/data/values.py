@@ -243,7 +243,7 @@ WHOLE_TEXT = 1e6  # from here on six digits have no place behind the point
 def rounded_text(value: Any) -> Any:
     """The same plain value, each fraction in it to six digits that matter: a model knows no more.
 
-    >>> rounded({"scores": {"good": 0.12345678901234567}, "numbers": [1234567.75, -2e-9], "line": 3})
+    >>> rounded_text({"scores": {"good": 0.12345678901234567}, "numbers": [1234567.75, -2e-9], "line": 3})
     {'scores': {'good': 0.123457}, 'numbers': [1234568.0, -2e-09], 'line': 3}
     """
     if isinstance(value, dict):
