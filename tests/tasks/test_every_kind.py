@@ -195,7 +195,7 @@ def test_a_tagger_cannot_read_what_linear_scores(small: Find) -> None:
 def test_numbers_take_over_the_body_of_a_classifier(small: Find) -> None:
     model = small("csv").task.model("cnn", "tiny", HeadSettings())
     meaning: Meaning = small("csv").task.meaning
-    numbers = task_of(meaning._replace(schema=meaning.schema._replace(target="numbers"), numbers=3))
+    numbers = task_of(meaning._replace(schema=meaning.schema._replace(target=NumbersTarget()), numbers=3))
     numbers.require(numbers.adapted(model))
     with pytest.raises(ConfigError, match="3 numbers"):
         numbers.require(model)
