@@ -16,7 +16,7 @@ from seqloom import recipes
 from seqloom.config.data import DataConfig, EncodingConfig, FoldSplit, RandomSplit
 from seqloom.config.heads import LabelsHeadConfig, NumberHeadConfig
 from seqloom.config.inputs import AnyInput, PatchesConfig, TokensConfig, VectorsConfig
-from seqloom.data.batches import collate, sizes_of
+from seqloom.data.batches import collate
 from seqloom.data.dataset import open_data
 from seqloom.data.order import Order
 from seqloom.data.prepared import Prepared, prepare
@@ -40,7 +40,7 @@ def prepared_from(config: DataConfig, cache: Path | None = None, **how: Any) -> 
 def batches_of(prepared: Prepared, part: Part) -> list[Batch[Any, Any]]:
     """The batches of the first epoch of a part."""
     rows = prepared.parts[part]
-    order = Order(sizes_of(prepared.schema, prepared.columns)[rows], budget=200, seed=0)
+    order = Order(prepared.schema.target.sizes(prepared.columns)[rows], budget=200, seed=0)
     return [collate(prepared.schema, prepared.columns, rows[batch]) for batch in order.batches(0)]
 
 

@@ -14,6 +14,7 @@ from seqloom.config.models import EmbedderConfig
 from seqloom.config.stacks import EncoderConfig
 from seqloom.config.training import ByLengthConfig, StreamsConfig
 from seqloom.data.batches import collate
+from seqloom.data.kinds.targets.numbers import NumbersTarget
 from seqloom.errors import ConfigError
 from seqloom.tasks.evaluation import evaluate
 from seqloom.tasks.registry import BY_TARGET, TASKS, task_of

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import msgspec
 
+from seqloom.data.cells import rounded_text, row
 from seqloom.data.problems import Problem
-from seqloom.data.values import rounded_text, row
 from seqloom.errors import ConfigError
 
 if TYPE_CHECKING:

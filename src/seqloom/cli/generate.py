@@ -16,8 +16,8 @@ from seqloom.cli.data_options import BadRowsRule, bad_rows
 from seqloom.cli.decoding_options import BEAM, Beam, LengthPenalty, require_beam, way_to_write
 from seqloom.cli.predict import STANDARD_INPUT, TOGETHER, Model, load_on, require_another, tell, write_lines
 from seqloom.cli.terminal import SOME_BAD, Screen, work_bar
+from seqloom.data.cells import rounded_text
 from seqloom.data.problems import Ledger, Place, counted
-from seqloom.data.values import rounded_text
 from seqloom.errors import ConfigError, near_name
 
 if TYPE_CHECKING:

@@ -104,20 +104,3 @@ def _dealt(sizes: np.ndarray | None, symbols: Ragged, documents: np.ndarray, off
     if sizes is None:
         return None
     return torch.from_numpy(dealt(sizes[documents], symbols.lengths[documents] + 1, offsets))
-
-
-def usual_budget(symbols: int) -> int:
-    """The symbols of a batch for a training part of so many, padding included.
-
-    >>> usual_budget(900), usual_budget(50_000), usual_budget(10**9)
-    (128, 500, 8192)
-    """
-    return max(SMALLEST_BATCH, min(LARGEST_BATCH, symbols // STEPS_OF_EPOCH))
-
-
-def sizes_of(schema: Schema, columns: Columns) -> np.ndarray:
-    """[N,S] how many elements the batch will hold for each row, on each side: what an Order counts.
-
-    A picture counts its rows of pixels. BEGIN and END count where they are added.
-    """
-    return schema.target.sizes(columns)

@@ -20,7 +20,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from seqloom.data.batches import collate, packed_batch, sizes_of, stream_batch
+from seqloom.data.batches import collate, packed_batch, stream_batch
 from seqloom.data.kinds.targets.nothing import BYTES
 from seqloom.data.order import Order
 from seqloom.data.prepared import Prepared
@@ -226,7 +226,7 @@ def _place(position: Position) -> str:
 def feed(prepared: Prepared, part: Part, *, budget: int = 8_192, seed: int = 0, **how: Any) -> Loader[Any, Any]:
     """Batches of a part, each of at most `budget` symbols with its padding; `how` is for the `Loader`."""
     rows = _rows(prepared, part)
-    order = Order(sizes_of(prepared.schema, prepared.columns)[rows], budget, seed)
+    order = Order(prepared.schema.target.sizes(prepared.columns)[rows], budget, seed)
     return Loader(order, lambda chosen: collate(prepared.schema, prepared.columns, rows[chosen]), **how)
 
 

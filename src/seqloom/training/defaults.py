@@ -25,7 +25,7 @@ from seqloom.config.training import (
     SymbolsConfig,
     TrainingConfig,
 )
-from seqloom.data.batches import sizes_of, usual_budget
+from seqloom.data.order import usual_budget
 from seqloom.data.prepared import Prepared
 from seqloom.data.schema import Schema
 from seqloom.errors import ConfigError
@@ -87,7 +87,7 @@ def default_training(prepared: Prepared, recipe: str, size: Size, named: Mapping
     optimiser, by_steps = named.get("optimiser"), {"optimiser", "rate", "schedule"} & named.keys()
     if isinstance(optimiser, NewtonConfig) or (recipe == "linear" and not by_steps):
         return _solving(prepared, optimiser)
-    symbols = int(sizes_of(prepared.schema, prepared.columns)[prepared.parts["train"]].sum())
+    symbols = int(prepared.schema.target.sizes(prepared.columns)[prepared.parts["train"]].sum())
     budget = usual_budget(symbols)
     steps = max(1, symbols // budget)
     length = named.get("length") or EpochsConfig(count=usual_epochs(symbols))

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from seqloom.data.checks.duplicates import DuplicateRows, Leak, Repeats, Twins
 from seqloom.data.kinds.registry import TARGET_KINDS
-from seqloom.data.report.excerpts import excerpt, excerpt_from
 from seqloom.data.report.measures import ColumnMeasure, HistogramBin
+from seqloom.report.excerpts import excerpt, excerpt_from
 from seqloom.report.figures.axis import brief
 from seqloom.report.figures.labels import visible
 
