@@ -5,8 +5,8 @@ from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from seqloom.data.checks.duplicates import DuplicateRows, Leak, Repeats, Twins
+from seqloom.data.kinds.registry import TARGET_KINDS
 from seqloom.data.report.measures import ColumnMeasure, HistogramBin
-from seqloom.data.schema import TargetKind
 from seqloom.report.excerpts import excerpt, excerpt_from
 from seqloom.report.figures.axis import brief
 from seqloom.report.figures.labels import visible
@@ -88,9 +88,9 @@ def label_shown(label: str, width: int) -> str:
     return excerpt(label if label == label.strip() else f"'{label}'", width)
 
 
-def labels_title(target: TargetKind) -> str:
+def labels_title(target: str) -> str:
     """What the classes are called."""
-    return "Tags" if target == "tags" else "Labels"
+    return f"{TARGET_KINDS[target].thing.capitalize()}s"
 
 
 def title_of(measure: ColumnMeasure) -> str:
