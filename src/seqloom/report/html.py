@@ -65,7 +65,8 @@ STYLES = (
     "details{margin:8px 0}summary{color:var(--soft);cursor:pointer}"
     "blockquote{border-left:3px solid var(--rule);padding:2px 0 2px 14px;margin:12px 0;overflow-wrap:anywhere}"
     "ul{margin:4px 0;padding-left:20px}figure{margin:12px -16px}"
-    ".figures{display:grid;gap:8px 24px;grid-template-columns:repeat(auto-fit,minmax(min(100%,540px),1fr))}"
+    ".figures{display:grid;gap:8px 24px;grid-template-columns:repeat(auto-fit,minmax(min(100%,510px),1fr))}"
+    ".figures .line text[text-anchor]{font-size:14px}"  # ticks: side by side they are drawn smaller than made
     ".figures figure{margin:8px 0;min-width:0}"
     "@media (max-width:640px){td.name{white-space:normal;min-width:90px;overflow-wrap:anywhere;width:auto}"
     ".track{min-width:50px}.number{padding-left:6px}th,td{padding-right:6px}}"
@@ -123,7 +124,7 @@ def drawn(block: Block) -> Markup:
             cards = [tag("div", tag("b", one), tag("span", words), class_="card") for one, words in shown]
             return tag("div", *cards, class_="cards")
         case Pictures(figures):
-            pictures = [tag("figure", figure.drawn(styled=False)) for figure in figures]
+            pictures = [tag("figure", figure.drawn(styled=False), class_=figure.kind) for figure in figures]
             return tag("div", *pictures, class_="figures") if len(pictures) > 1 else pictures[0]
         case Details(title, blocks):
             return tag("details", tag("summary", _line(title)), *map(drawn, blocks))
