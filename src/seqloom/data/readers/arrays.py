@@ -25,7 +25,7 @@ from numpy.lib import format as npy
 
 from seqloom.config.data import ReadingConfig
 from seqloom.data.problems import Ledger, Place, counted
-from seqloom.data.readers.files import require_magic, require_regular
+from seqloom.data.readers.files import opened, require_regular
 from seqloom.data.roles import LABELS, NUMBERS, PAIRS, TAGS, TRANSLATIONS, WORDS
 from seqloom.data.values import Record, Table
 
@@ -73,7 +73,6 @@ class StoredArray(NamedTuple):
 def stored_arrays(path: Path, ledger: Ledger) -> dict[str, StoredArray]:
     """The arrays of a file by name; refuses whatever is no plain array, or larger than it should be."""
     require_regular(path, ledger)
-    require_magic(path, "npz", ledger)
     members = _members(path, ledger)
     _require_sizes(path, members, ledger)
     arrays = {member.filename.removesuffix(".npy"): _described(path, member, ledger) for member in members}
@@ -85,11 +84,12 @@ def stored_arrays(path: Path, ledger: Ledger) -> dict[str, StoredArray]:
 
 
 def _members(path: Path, ledger: Ledger) -> list[zipfile.ZipInfo]:
-    try:
-        with zipfile.ZipFile(path) as file:
-            return file.infolist()
-    except Exception as error:
-        _refuse_damaged(path, error, ledger)
+    with opened(path, ledger, "npz") as file:
+        try:
+            with zipfile.ZipFile(file) as archive:
+                return archive.infolist()
+        except Exception as error:
+            _refuse_damaged(path, error, ledger)
 
 
 def _require_sizes(path: Path, members: list[zipfile.ZipInfo], ledger: Ledger) -> None:

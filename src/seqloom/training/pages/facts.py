@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from seqloom.errors import DamagedError
+from seqloom.files.layouts import RunFile, VocabularyFile
 
 
 class RunFinding(msgspec.Struct, frozen=True):
@@ -30,8 +31,8 @@ class DataSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 def data_summary(run: Path) -> DataSummary:
     """The data of a run; empty where the folder does not say."""
-    facts = _json(run / "data.json") or {}
-    labels = _json(run / "vocabulary" / "labels.json") or []
+    facts = _json(run / RunFile.DATA) or {}
+    labels = _json(run / RunFile.VOCABULARY / VocabularyFile.LABELS) or []
     try:
         return DataSummary(
             files=tuple(facts.get("fingerprints", {})),
