@@ -6,9 +6,9 @@ from itertools import islice
 
 import numpy as np
 
-from seqloom.data.batches import collate, packed_batch, sizes_of, stream_batch
+from seqloom.data.batches import collate, packed_batch, stream_batch
 from seqloom.data.loader import BatchPlan, Loader
-from seqloom.data.order import Order
+from seqloom.data.order import Order, sizes_of
 from seqloom.data.schema import Schema
 from seqloom.data.streams import Packs, Streams
 from seqloom.text.ragged import Ragged

@@ -43,9 +43,9 @@ from seqloom.recipes.bodies import Size
 from seqloom.tasks.predictions import LabelPrediction, LabelsPrediction, NumbersPrediction, TagsPrediction
 from seqloom.training.devices import DeviceName, choose_device
 from seqloom.training.events import Ended
+from seqloom.training.home import Home
 from seqloom.training.resolve import resolve
 from seqloom.training.run import train_run
-from seqloom.training.run_folder import Home
 from seqloom.training.wishes import settings_of
 
 with needing("sklearn"):

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from seqloom import recipes
 from seqloom.config.inputs import TokensConfig
-from seqloom.data.batches import INPUTS, TARGETS, collate, sizes_of, unseen_labels
+from seqloom.data.batches import INPUTS, TARGETS, collate, unseen_labels
+from seqloom.data.order import sizes_of
 from seqloom.data.schema import InputKind, Schema, TargetKind
 from seqloom.errors import DataError
 from seqloom.nn.types import Batch, Padded, Subwords

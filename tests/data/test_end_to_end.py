@@ -16,9 +16,9 @@ from seqloom import recipes
 from seqloom.config.data import DataConfig, EncodingConfig, FoldSplit, RandomSplit
 from seqloom.config.heads import LabelsHeadConfig, NumberHeadConfig
 from seqloom.config.inputs import AnyInput, PatchesConfig, TokensConfig, VectorsConfig
-from seqloom.data.batches import collate, sizes_of
+from seqloom.data.batches import collate
 from seqloom.data.dataset import open_data
-from seqloom.data.order import Order
+from seqloom.data.order import Order, sizes_of
 from seqloom.data.prepared import Prepared, prepare
 from seqloom.data.problems import Ledger
 from seqloom.data.schema import PARTS, Part

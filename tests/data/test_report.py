@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from seqloom.config.data import BadRows
 from seqloom.data.problems import Ledger, Place
-from seqloom.data.report.excerpts import excerpt, excerpt_from
 from seqloom.data.report.report import Batching, DataReport, ReportColumns, Reporter
 from seqloom.data.report.words import bin_names
 from seqloom.data.schema import Example, Input, InputKind, Schema, Target, TargetKind, TextPair, Words
 from seqloom.errors import DataError
+from seqloom.report.excerpts import excerpt, excerpt_from
 from seqloom.report.figures.labels import columns, visible
 
 FAMILY = "👨‍👩‍👧‍👦"

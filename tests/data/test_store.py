@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import seqloom.data.cache as store_module
-from seqloom.data.batches import collate, sizes_of
+from seqloom.data.batches import collate
 from seqloom.data.cache import ColumnStore, Unusable, chunks_of, open_or_build, open_store, write_store
 from seqloom.data.loader import Loader
-from seqloom.data.order import Order
+from seqloom.data.order import Order, sizes_of
 from seqloom.data.schema import Schema
 from seqloom.errors import DataError, DurableError
 from seqloom.text.ragged import Ragged

@@ -20,7 +20,7 @@ from seqloom.search.documents import Collection
 from seqloom.search.index import Index, open_index
 from seqloom.search.index_writer import writing
 from seqloom.search.search import RANKINGS, ByVectors, Hit, Searcher, SearchQuestion
-from seqloom.search.store import Document, Lot
+from seqloom.search.store import Lot, TextDocument
 
 QUESTIONS = [some_text(np.random.default_rng(1000 + number), 1) for number in range(6)]
 AGAIN = "make the index again of its file: seqloom index MODEL FILE --out NEW"
@@ -46,14 +46,14 @@ def same_answers(one: Index, other: Index) -> None:
         assert sorted(mine) == sorted(others)
 
 
-def lot_of(documents: list[Document], removed: tuple[str, ...] = ()) -> Lot:
+def lot_of(documents: list[TextDocument], removed: tuple[str, ...] = ()) -> Lot:
     *_, (_, lot) = embedded(documents, WordTable(), SETTINGS)
     return lot._replace(removed=removed)
 
 
 def long_lot(count: int, name: str) -> Lot:
     """Long documents of one passage and no meaning."""
-    documents = tuple(Document(f"{name}{row}", f"{name}{row} {QUESTIONS[0] * 100}", {}) for row in range(count))
+    documents = tuple(TextDocument(f"{name}{row}", f"{name}{row} {QUESTIONS[0] * 100}", {}) for row in range(count))
     passages = lots.as_passages([(row, 0, 5) for row in range(count)])
     return Lot(SETTINGS, documents, passages, np.eye(count, 16, dtype=np.float32))
 
@@ -68,7 +68,7 @@ def index(tmp_path: Path, made: Path) -> Index:
     return Index(Path(shutil.copytree(made, tmp_path / "index")))
 
 
-def changed(folder: Path, change: Callable[[dict[str, Document]], list[Document]]) -> dict[str, Document]:
+def changed(folder: Path, change: Callable[[dict[str, TextDocument]], list[TextDocument]]) -> dict[str, TextDocument]:
     """Documents after lots were added to the index of a folder, of which `change` gives each."""
     known = {one.id: one for one in some_documents(40)}
     with writing(folder) as there:
@@ -101,7 +101,7 @@ def test_an_index_that_was_added_to_replaced_in_and_deleted_from_answers_as_a_fr
 
 @pytest.mark.slow
 def test_joined_lots_answer_as_before_and_what_is_gone_leaves_the_disk(tmp_path: Path, index: Index) -> None:
-    secret = Document("secret", "Zebrafish everywhere.", {"year": 2001, "lang": "en"})
+    secret = TextDocument("secret", "Zebrafish everywhere.", {"year": 2001, "lang": "en"})
     with writing(index.path) as there:
         there.add(lot_of([secret]))
         there.delete(["secret", "d3"])
@@ -193,7 +193,7 @@ def test_a_join_that_was_killed_before_the_old_lots_went_is_finished_later(
 def test_many_small_lots_are_joined(tmp_path: Path, index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index_writer, "MANY", 3)
     for number in range(4):
-        file = write_documents(tmp_path / "one.jsonl", [Document(f"n{number}", QUESTIONS[number], {})])
+        file = write_documents(tmp_path / "one.jsonl", [TextDocument(f"n{number}", QUESTIONS[number], {})])
         last(add_to_index(index.path, WordTable(), Collection(file)))
     assert len(list(index.path.glob("lot-*"))) < 4
     assert len(Index(index.path)) == 44
@@ -220,7 +220,7 @@ def test_documents_are_ranked_by_their_best_passage(index: Index) -> None:
 
 def test_a_hit_shows_the_best_passage_and_its_best_sentence(tmp_path: Path) -> None:
     texts = " ".join(f"Kaba lodo {'mifi ' * 6}nugu." for _ in range(3)) + " Peba pedo pefi pegu."
-    index = built(tmp_path, [Document("long", texts, {}), Document("other", "Kaba.", {})])
+    index = built(tmp_path, [TextDocument("long", texts, {}), TextDocument("other", "Kaba.", {})])
     for rankings in RANKINGS.values():
         (hit, *_) = Searcher(index, WordTable(), rankings).search("peba pedo pefi")
         assert hit.to_json()["sentence"] == "Peba pedo pefi pegu."

@@ -11,9 +11,8 @@ from typer.testing import CliRunner
 from seqloom.cli import app
 from seqloom.config.data import DataConfig, EncodingConfig, RandomSplit
 from seqloom.config.training import ByLengthConfig
-from seqloom.data.batches import sizes_of
 from seqloom.data.check import look
-from seqloom.data.order import Order
+from seqloom.data.order import Order, sizes_of
 from seqloom.data.problems import Ledger
 from seqloom.inference.model import load
 from seqloom.training.resolve import resolve

@@ -51,16 +51,6 @@ def reading_bar(screen: Screen) -> Iterator["Watch"]:
         yield show
 
 
-def drawn(reports: Iterator[Report], out: Path) -> Iterator[Report]:
-    """The reports, which TensorBoard also gets."""
-    from seqloom.training.tensorboard import Events
-
-    events = Events(out / RunFile.TENSORBOARD)
-    for report in reports:
-        events.take(report)
-        yield report
-
-
 def last_of(reports: Iterator[Report]) -> Ended:
     """The end of a run that nobody watches."""
     *_, last = reports

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from seqloom.cli.answers import ERROR, AnswerLine, Form, form_of, refused
+from seqloom.cli.answers import ERROR, TOGETHER, AnswerLine, Form, form_of, refused, tell, write_lines
 from seqloom.cli.data_options import BadRowsRule, bad_rows
 from seqloom.cli.decoding_options import BEAM, Beam, LengthPenalty, require_beam, way_to_write
-from seqloom.cli.predict import STANDARD_INPUT, TOGETHER, Model, load_on, require_another, tell, write_lines
+from seqloom.cli.inputs import STANDARD_INPUT, Model, load_on, require_another
 from seqloom.cli.terminal import SOME_BAD, Screen, work_bar
+from seqloom.data.cells import rounded_text
 from seqloom.data.problems import Ledger, Place, counted
-from seqloom.data.values import rounded_text
 from seqloom.errors import ConfigError, near_name
 
 if TYPE_CHECKING:

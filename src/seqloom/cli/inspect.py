@@ -10,6 +10,7 @@ import msgspec
 import typer
 from rich.text import Text
 
+from seqloom.cli.answers import tell_warnings
 from seqloom.cli.data_options import (
     Delimiter,
     Encoding,
@@ -21,7 +22,7 @@ from seqloom.cli.data_options import (
     UnitName,
     reading_settings,
 )
-from seqloom.cli.predict import Model, load_on, reading_of, tell_warnings
+from seqloom.cli.inputs import Model, load_on, reading_of
 from seqloom.cli.shared_options import shares
 from seqloom.cli.terminal import Screen, Show, work_bar
 from seqloom.cli.view_options import chosen, only_in_python, settings, typed

@@ -8,9 +8,8 @@ import msgspec
 import numpy as np
 
 from seqloom.config.data import DataConfig, EncodingConfig, ReadingConfig
-from seqloom.data.batches import sizes_of, usual_budget
 from seqloom.data.dataset import open_data
-from seqloom.data.order import Order
+from seqloom.data.order import Order, sizes_of, usual_budget
 from seqloom.data.prepared import PART, Prepared, encoded, fitted_encoder, prepare
 from seqloom.data.problems import Ledger
 from seqloom.data.report.report import Batching, DataReport, ReportColumns, Reporter

@@ -20,9 +20,9 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from seqloom.data.batches import collate, packed_batch, sizes_of, stream_batch
+from seqloom.data.batches import collate, packed_batch, stream_batch
 from seqloom.data.encoding import BYTES
-from seqloom.data.order import Order
+from seqloom.data.order import Order, sizes_of
 from seqloom.data.prepared import Prepared
 from seqloom.data.schema import RUNNING, Part
 from seqloom.data.streams import Packs, Streams

@@ -21,6 +21,8 @@ from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 
+from seqloom.config.data import PARTS as PARTS
+from seqloom.config.data import Part as Part
 from seqloom.config.data import Task
 from seqloom.data.problems import Place
 
@@ -28,9 +30,6 @@ InputKind = Literal["text", "pair", "words", "vectors", "picture", "triple"]
 TargetKind = Literal[
     "label", "labels", "numbers", "tags", "series", "text", "nothing", "masked", "related", "similarity"
 ]
-
-Part = Literal["train", "dev", "test"]
-PARTS: tuple[Part, ...] = ("train", "dev", "test")
 
 TASKS: dict[TargetKind, Task] = {
     "label": "classify",

@@ -21,6 +21,7 @@ import numpy as np
 from seqloom.bundle import run_of
 from seqloom.config.data import BadRows, ColumnSplit, DataConfig, EncodingConfig, GivenSplit, RandomSplit, ReadingConfig
 from seqloom.config.training import RunConfig
+from seqloom.data.cells import rounded_text, row
 from seqloom.data.check import data_config
 from seqloom.data.dataset import Dataset, FileSet, open_data
 from seqloom.data.encoding import UNSEEN
@@ -31,7 +32,6 @@ from seqloom.data.run_files import RunData
 from seqloom.data.schema import PARTS, Example, Part, TextPair, TextTriple, Words
 from seqloom.data.sources.registry import SOURCES, resolve
 from seqloom.data.synthetic.registry import NAMES
-from seqloom.data.values import rounded_text, row
 from seqloom.errors import ConfigError, RejectedError, did_you_mean
 from seqloom.files.disk import write_file
 from seqloom.files.jsonl import append_line, read_lines

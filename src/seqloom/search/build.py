@@ -21,11 +21,11 @@ from seqloom.search.lots import as_passages, bounded
 from seqloom.search.passages import passages_of
 from seqloom.search.store import (
     Built,
-    Document,
     DocumentSource,
     Linked,
     Lot,
     Settings,
+    TextDocument,
     WritableStore,
     remember_exact,
     require_finished,
@@ -141,7 +141,7 @@ def _filled(
         yield EmbeddedDocuments(done, checked.documents, done)
 
 
-def embedded(documents: Sequence[Document], model: Embeds, settings: Settings) -> Iterator[tuple[int, Lot]]:
+def embedded(documents: Sequence[TextDocument], model: Embeds, settings: Settings) -> Iterator[tuple[int, Lot]]:
     """How many of the documents have vectors, and the lot of those; the last one is that of all."""
     spans = [passages_of(one.text, model.lengths, settings.passage) for one in documents]
     passages = [(row, *span) for row, some in enumerate(spans) for span in some]

@@ -19,7 +19,7 @@ from seqloom.data.readers.files import fingerprint
 from seqloom.data.readers.registry import read_table
 from seqloom.data.values import Record, Table, Unfit, kind_name
 from seqloom.search.rows import id_column, text_columns
-from seqloom.search.store import Document
+from seqloom.search.store import TextDocument
 
 ONCE = "give every document an id of its own, or --bad-rows skip"
 
@@ -66,7 +66,7 @@ class Collection(NamedTuple):
         read = (fingerprint(self.path).sha256, self.text, self.id, self.usual, self.reading, rule)
         return hashlib.sha256(msgspec.json.encode(read)).hexdigest()
 
-    def documents(self, ledger: Ledger | None = None) -> Iterator[Document]:
+    def documents(self, ledger: Ledger | None = None) -> Iterator[TextDocument]:
         """The documents in the order of the file; bad rows are counted in the ledger and left out."""
         told = Ledger(self.bad_rows) if ledger is None else ledger
         table = read_table((self.path,), self.reading, told)
@@ -90,14 +90,14 @@ class Collection(NamedTuple):
         return DocumentRoles(text, id_column(table, self.id, self.path), tuple(others))
 
 
-def _document(record: Record, roles: DocumentRoles) -> Document:
+def _document(record: Record, roles: DocumentRoles) -> TextDocument:
     """The document of a row; Unfit if it has no text or no id."""
     texts = [_text(record.values[column], column) for column in roles.text]
     text = " ".join(filter(None, texts))
     if not text:
         raise Unfit(roles.text[-1], "row.empty_text", "the text is empty", "fill it in, or --bad-rows skip")
     columns = {name: kept(record.values[number]) for name, number in roles.kept}
-    return Document(_id(record, roles.id), text, columns)
+    return TextDocument(_id(record, roles.id), text, columns)
 
 
 def _text(value: Any, column: int) -> str:

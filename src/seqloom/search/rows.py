@@ -34,7 +34,7 @@ class GivenRows(NamedTuple):
     def gaps(self) -> list[str]:
         """What people should know of rows that say nothing.
 
-        >>> Given(["a", ""], ["1", "2"], "", blank=3).gaps
+        >>> GivenRows(["a", ""], ["1", "2"], "", blank=3).gaps
         ['1 row has no text', '3 blank lines are no rows, and are not counted']
         """
         empty = sum(not text for text in self.texts)

@@ -19,7 +19,7 @@ from seqloom.search.conditions import Condition
 from seqloom.search.passages import Span
 
 
-class Document(NamedTuple):
+class TextDocument(NamedTuple):
     """A text with its name, and what else is known about it."""
 
     id: str
@@ -57,7 +57,7 @@ class Lot(NamedTuple):
     """Documents, their passages and vectors; and ids of which all earlier documents are gone."""
 
     settings: Settings
-    documents: tuple[Document, ...]
+    documents: tuple[TextDocument, ...]
     passages: np.ndarray  # [P,3] the row of its document, and the characters where it starts and stops
     vectors: np.ndarray  # [P,W] float32, of length 1
     removed: tuple[str, ...] = ()
@@ -82,7 +82,7 @@ class Built(NamedTuple):
 class FoundPassage(NamedTuple):
     """A document with its passages."""
 
-    document: Document
+    document: TextDocument
     passages: tuple[Span, ...]
     vectors: np.ndarray  # [P,W]
 

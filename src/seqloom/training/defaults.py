@@ -25,7 +25,7 @@ from seqloom.config.training import (
     SymbolsConfig,
     TrainingConfig,
 )
-from seqloom.data.batches import sizes_of, usual_budget
+from seqloom.data.order import sizes_of, usual_budget
 from seqloom.data.prepared import Prepared
 from seqloom.data.schema import RUNNING, Schema
 from seqloom.errors import ConfigError

@@ -4,12 +4,13 @@ import statistics
 import time
 
 from seqloom.config.training import NewtonConfig, SecondsConfig
-from seqloom.data.batches import sizes_of
+from seqloom.data.order import sizes_of
 from seqloom.training.devices import Device
 from seqloom.training.distributed import Alone
+from seqloom.training.length import expected_steps
 from seqloom.training.resolve import Resolved
 from seqloom.training.run import built_model
-from seqloom.training.state import TrainingState, expected_steps
+from seqloom.training.state import TrainingState
 from seqloom.training.step import Update
 
 STEPS = 4  # the first one warms up

@@ -42,9 +42,10 @@ from seqloom.tasks.task import HeadSettings, Meaning, Task
 from seqloom.text.special_tokens import COUNT, UNKNOWN
 from seqloom.text.word_vectors import width_of
 from seqloom.training.defaults import default_counts, default_encoding, default_letters, default_training, told
+from seqloom.training.home import Home, has_kept
 from seqloom.training.initialization import MUCH, unknown_said
 from seqloom.training.newton import require_solvable
-from seqloom.training.run_folder import DataFacts, Home, RunFolder, has_kept
+from seqloom.training.run_folder import DataFacts, RunFolder
 from seqloom.training.wishes import Wishes
 
 # -----------------------------------------------------------------------------

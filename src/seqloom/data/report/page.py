@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from seqloom.data.checks.duplicates import Twins
-from seqloom.data.report.excerpts import excerpt
 from seqloom.data.report.findings import DataFinding, FindingSample
 from seqloom.data.report.measures import ColumnMeasure, LabelCount
 from seqloom.data.report.words import (
@@ -28,6 +27,7 @@ from seqloom.data.report.words import (
     twins_said,
     verdict_said,
 )
+from seqloom.report.excerpts import excerpt
 from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.markup import Markup, tag, together
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from seqloom.data.report.excerpts import excerpt
 from seqloom.data.report.findings import DataFinding
 from seqloom.data.report.measures import ColumnMeasure
 from seqloom.data.report.words import (
@@ -25,6 +24,7 @@ from seqloom.data.report.words import (
     verdict_said,
 )
 from seqloom.errors import DataError
+from seqloom.report.excerpts import excerpt
 from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.colors import Colour, in_colour
 from seqloom.report.figures.labels import cell, columns, isolated, visible, wrap

@@ -5,9 +5,9 @@ from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from seqloom.data.checks.duplicates import DuplicateRows, Leak, Repeats, Twins
-from seqloom.data.report.excerpts import excerpt, excerpt_from
 from seqloom.data.report.measures import ColumnMeasure, HistogramBin
 from seqloom.data.schema import TargetKind
+from seqloom.report.excerpts import excerpt, excerpt_from
 from seqloom.report.figures.axis import brief
 from seqloom.report.figures.labels import visible
 

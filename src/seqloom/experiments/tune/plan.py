@@ -7,12 +7,12 @@ import msgspec
 
 from seqloom.config.training import AnyFeed, ByLengthConfig
 from seqloom.config.tuning import SpaceConfig
-from seqloom.data.batches import sizes_of
+from seqloom.data.order import sizes_of
 from seqloom.errors import ConfigError
 from seqloom.experiments.plan import RunsPlan
 from seqloom.tasks.task import HeadSettings, Task
+from seqloom.training.length import expected_steps
 from seqloom.training.resolve import Resolved
-from seqloom.training.state import expected_steps
 
 MOST_TRIALS, MOST_JOBS = 1_000_000, 256
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from seqloom.data.report.excerpts import excerpt
+from seqloom.report.excerpts import excerpt
 from seqloom.training.pages.naming import layers_said
 from seqloom.training.pages.words import alike_said, choice_said, metrics_said, value
 
