@@ -25,7 +25,8 @@ import usearch.index  # noqa: F401
 
 from search_common import WordTable, last, some_documents, write_documents
 from seqloom.cli.index import _change
-from seqloom.search import build, index_writer, lots
+from seqloom.search import build, lots
+from seqloom.search import index as index_writer
 from seqloom.search.build import add_to_index, build_index
 from seqloom.search.documents import Collection
 from seqloom.search.index import Index

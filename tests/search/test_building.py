@@ -11,11 +11,11 @@ import pytest
 from search_common import WordTable, built, bytes_of, last, some_documents, write_documents
 from seqloom.config.data import BadRows
 from seqloom.errors import ConfigError, DataError, MissingExtraError, RejectedError
-from seqloom.search import build, index_writer, lots
+from seqloom.search import build, lots
+from seqloom.search import index as index_writer
 from seqloom.search.build import EmbeddedDocuments, add_to_index, build_index
 from seqloom.search.documents import Collection
-from seqloom.search.index import Index
-from seqloom.search.index_writer import writing
+from seqloom.search.index import Index, writing
 from seqloom.search.store import TextDocument, remember_exact
 
 

@@ -11,16 +11,15 @@ import pytest
 from search_common import SETTINGS, WordTable, built, bytes_of, last, some_documents, some_text, write_documents
 from seqloom.errors import ConfigError, DamagedError, HeldError
 from seqloom.files.lock import hold
-from seqloom.search import bm25, index_writer, lots
+from seqloom.search import bm25, lots
 from seqloom.search import index as index_module
+from seqloom.search import index as index_writer
 from seqloom.search.bm25 import words_of
 from seqloom.search.build import add_to_index, embedded
-from seqloom.search.conditions import conditions
 from seqloom.search.documents import Collection
-from seqloom.search.index import Index, open_index
-from seqloom.search.index_writer import writing
+from seqloom.search.index import Index, open_index, writing
 from seqloom.search.search import RANKINGS, ByVectors, Hit, Searcher, SearchQuestion
-from seqloom.search.store import Lot, TextDocument
+from seqloom.search.store import Lot, TextDocument, conditions
 
 QUESTIONS = [some_text(np.random.default_rng(1000 + number), 1) for number in range(6)]
 AGAIN = "make the index again of its file: seqloom index MODEL FILE --out NEW"

@@ -12,8 +12,9 @@ from search_common import bytes_of
 from seqloom.cli import app
 from seqloom.errors import ConfigError, RejectedError
 from seqloom.inference.model import load
-from seqloom.search import index_writer, lots
-from seqloom.search.index_writer import WritableIndex
+from seqloom.search import index as index_writer
+from seqloom.search import lots
+from seqloom.search.index import WritableIndex
 from seqloom.search.search import Hit, Reranker
 from seqloom.search.store import Lot
 

@@ -16,8 +16,8 @@ from seqloom.errors import ConfigError
 
 if TYPE_CHECKING:
     from seqloom.search.decisions import Decisions, WritableDecisions
+    from seqloom.search.documents import FileRows, GivenRows
     from seqloom.search.labeling import Examples, Labelling, LabelQuestion
-    from seqloom.search.rows import FileRows, GivenRows
     from seqloom.search.similarity import ComparedPair
 
 MOST_SHOWN = 2_000  # characters of a text
@@ -63,8 +63,8 @@ def label(
     """Label the rows of a file; the same command goes on where it was stopped."""
     from seqloom.search.copies import require_copy
     from seqloom.search.decisions import Decisions, writing
+    from seqloom.search.documents import FileRows
     from seqloom.search.labeling import BY, How, opening
-    from seqloom.search.rows import FileRows
 
     rows = FileRows(file, tuple(shared.input_ or ()), id_, reading=shared.reading())
     _require_out(out, file, examples)
