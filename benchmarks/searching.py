@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from seqloom.search import index as index_writer
+from seqloom.search import index as folder_index
 from seqloom.search.index import WritableIndex, open_index, writing
 from seqloom.search.lots import DOCUMENTS, as_passages
 from seqloom.search.store import Linked, Lot, Settings, TextDocument
@@ -112,7 +112,7 @@ def asked(folder: Path, theirs: Any, vectors: np.ndarray, questions: np.ndarray)
 
 def main(arguments: list[str]) -> None:
     rows = int(arguments[0]) if arguments else 100_000
-    index_writer.GRAPH_FROM = min(rows, index_writer.GRAPH_FROM)
+    folder_index.GRAPH_FROM = min(rows, folder_index.GRAPH_FROM)
     draws = np.random.default_rng(0)
     centres = draws.standard_normal((CENTRES, WIDTH))
     vectors, questions = drawn(draws, rows, centres), drawn(draws, QUESTIONS, centres)

@@ -15,7 +15,8 @@ from seqloom.config.reading import read
 from seqloom.config.training import RunConfig
 from seqloom.data.run_files import located
 from seqloom.errors import ConfigError
-from seqloom.training.home import CONFIG, Home
+from seqloom.files.layouts import RunFile
+from seqloom.training.home import Home
 
 # Beside a run that is written down: where, how long, and what does not decide which weights come out.
 FREE = {"out", "config", *train_settings.LENGTHS, "patience", "pieces", "keep", "bad_rows", "max_bad"}
@@ -53,7 +54,7 @@ def _written(values: dict[str, Any], given: list[str]) -> RunConfig | None:
     if path is None:
         if values["out"] is None:
             raise ConfigError("nothing to train on", fix="name a file of data, or a run to go on with: --out RUN")
-        path = values["out"] / CONFIG
+        path = values["out"] / RunFile.CONFIG
         if not path.is_file():
             raise ConfigError(f"{values['out']} holds no run to go on with", fix="name a file of data before --out")
     if others := [name for name in given if name not in FREE]:

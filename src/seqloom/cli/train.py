@@ -16,6 +16,7 @@ from seqloom.cli.refusals import require_same, told_in_flags, without
 from seqloom.cli.requests import TrainRequest, asked_for
 from seqloom.cli.shared_options import shares
 from seqloom.cli.terminal import Screen
+from seqloom.files.layouts import RunFile
 from seqloom.training.changes import OtherRunError
 from seqloom.training.home import Home
 
@@ -155,7 +156,7 @@ def _run(values: dict[str, Any], asked: TrainRequest) -> None:
             raise typer.Exit(last_of(reports).exit_code)
         for line in warnings_said(resolved.prepared.findings):
             screen.print(line, style="yellow", markup=False, soft_wrap=True)
-        reports = drawn(reports, out / "tensorboard") if values["tensorboard"] else reports
+        reports = drawn(reports, out / RunFile.TENSORBOARD) if values["tensorboard"] else reports
         ended = followed(reports, screen, metric, estimate)
     summary(out, ended, resolved.task, json=values["json"])
     raise typer.Exit(ended.exit_code)

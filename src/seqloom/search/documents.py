@@ -19,6 +19,7 @@ import numpy as np
 
 from seqloom.config.data import BadRows, Format, ReadingConfig
 from seqloom.data.inputs import InputColumns, find_columns
+from seqloom.data.kinds.inputs.text import TextInput
 from seqloom.data.problems import Ledger, Place, Problem, counted
 from seqloom.data.readers.files import fingerprint, require_state, state_of
 from seqloom.data.readers.registry import format_of, read_table
@@ -101,7 +102,7 @@ def text_columns(table: Table, asked: InputColumns, path: Path, ledger: Ledger) 
     """The numbers of the columns that are the text: all that were named, or one of a usual name."""
     if len(asked.named) > 1:
         return tuple(_column(name, table.columns, "--input", path) for name in asked.named)
-    return find_columns(table, "text", asked, path, ledger)
+    return find_columns(table, TextInput(), asked, path, ledger)
 
 
 def id_column(table: Table, name: str | None, path: Path) -> int | None:

@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 
 from seqloom.config.data import ColumnSplit, DataConfig, RandomSplit
-from seqloom.data.order import sizes_of
 from seqloom.data.prepared import Prepared
 from seqloom.data.synthetic.registry import NAMES
 from seqloom.errors import ConfigError
@@ -132,7 +131,7 @@ def usual(plan: ComparisonPlan, first: Resolved) -> float:
     if plan.budget.kind == "parameters":
         return float(first.task.model(first.task.recipes()[0], plan.size, HeadSettings()).parameters())
     prepared = first.prepared
-    symbols = int(sizes_of(prepared.schema, prepared.columns)[prepared.parts["train"]].sum())
+    symbols = int(prepared.schema.target.sizes(prepared.columns)[prepared.parts["train"]].sum())
     return float(symbols * usual_epochs(symbols))
 
 
@@ -213,7 +212,7 @@ def _weigh(opening: OpenComparison) -> Comparison:
     costs = _costs(plan, models, prepared)
     results = tuple(msgspec.structs.replace(one, cost=costs[one.name]) for one in comparison.models)
     comparison = msgspec.structs.replace(comparison, models=results)
-    write_file(plan.folder / WHOLE, comparison.to_json())
+    write_file(plan.folder / WHOLE, msgspec.json.format(msgspec.json.encode(comparison), indent=2))
     write_file(plan.folder / PAGE, comparison.html())
     return comparison
 
