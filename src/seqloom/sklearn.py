@@ -237,7 +237,7 @@ class SeqloomEstimator(BaseEstimator):  # type: ignore[misc]  # it has no types
         with temporary_folder("fit") as folder:
             data = write_examples(folder, inputs, targets, name)
             wanted = self._wanted() | {"task": task, "input": inputs.columns, "target": (name,)}
-            config, wishes = settings_of((data,), self.model, self.size, wanted)
+            config, wishes = settings_of((data,), wanted)
             home = Home(folder / "run")
             resolved = resolve(config, wishes, home=home, cache=folder / "cache")
             device = choose_device(self.device, resolved.config.training.precision)
@@ -248,7 +248,7 @@ class SeqloomEstimator(BaseEstimator):  # type: ignore[misc]  # it has no types
 
     def _wanted(self) -> dict[str, Any]:
         """The settings that are said, by the names that `seqloom.train` has for them."""
-        names = ("epochs", "steps", "rate", "dropout", "seed")
+        names = ("model", "size", "epochs", "steps", "rate", "dropout", "seed")
         said = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         tokenizer = from_data({"kind": self.tokenizer, "lower": self.lower}, AnyTokenizer)
         split = RandomSplit(dev=self.validation, test=0.0, seed=self.seed)
