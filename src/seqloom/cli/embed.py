@@ -48,7 +48,7 @@ def embed(
     from seqloom.data.inputs import InputColumns
     from seqloom.search.embedding.bulk import embedding
     from seqloom.search.embedding.output import form_of
-    from seqloom.search.embedding.source import InputSource
+    from seqloom.search.embedding.windows import InputSource
 
     form_of(out)
     require_readable(given)
@@ -110,7 +110,7 @@ def _follow(steps: "Iterable[Step]", out: Path) -> "Finished":
 def _shown(steps: "Iterable[Step]", last: "deque[EmbeddedFile]") -> "Finished":
     """What was written; people at a terminal see how far it is, and when it will be done."""
     from seqloom.search.embedding.bulk import EmbeddedFile, Finished
-    from seqloom.search.embedding.source import CheckedSource
+    from seqloom.search.embedding.windows import CheckedSource
 
     finished = None
     with work_bar() as show:

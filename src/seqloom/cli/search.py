@@ -88,9 +88,9 @@ def search(
         raise ConfigError("--queries and --qrels belong together", fix="give both, or none")
     if queries is not None and query is not None:
         raise ConfigError("both a query and a file of them are given", fix="leave one out")
-    from seqloom.search.conditions import conditions, require_columns
-    from seqloom.search.locations import open_store
+    from seqloom.search.build import open_store
     from seqloom.search.search import searcher
+    from seqloom.search.store import conditions, require_columns
 
     there = open_store(index, exact=exact)
     require_columns(conditions(where or ()), there.columns)
