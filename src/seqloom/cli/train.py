@@ -11,11 +11,11 @@ from rich.text import Text
 from seqloom.cli import train_options as options
 from seqloom.cli.data_options import DataOptions
 from seqloom.cli.follow import drawn, followed, last_of, reading_bar, summary
-from seqloom.cli.progress import duration
 from seqloom.cli.refusals import require_same, told_in_flags, without
 from seqloom.cli.requests import TrainRequest, asked_for
 from seqloom.cli.shared_options import shares
 from seqloom.cli.terminal import Screen
+from seqloom.report.numbers import duration
 from seqloom.training.changes import OtherRunError
 from seqloom.training.run_folder import Home
 
