@@ -177,7 +177,7 @@ def test_what_was_decided_is_taken_back_and_written_without_vectors(
 ) -> None:
     label(file, "--out", tmp_path / "log", "--labels", "good,bad", given="good\n")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("seqloom.search.similar_vectors.embedding", None)
+    monkeypatch.setattr("seqloom.search.labeling.embedding", None)
     assert "1" in label(file, "--out", tmp_path / "log", "--model", "no such model", *options).stdout
 
 

@@ -19,7 +19,7 @@ from seqloom.config.data import BadRows
 from seqloom.data.run_files import PLACES
 from seqloom.errors import ConfigError, RejectedError
 from seqloom.files import disk
-from seqloom.training.run_folder import has_kept
+from seqloom.training.home import has_kept
 from survival.cases import sums
 
 WORDS = ("red", "green", "blue", "old", "new", "tall")

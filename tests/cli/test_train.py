@@ -39,7 +39,7 @@ from seqloom.config.training import (
     StreamsConfig,
     TrainingConfig,
 )
-from seqloom.data import batches
+from seqloom.data import order
 from seqloom.data.schema import Schema
 from seqloom.errors import HeldError, SeqloomError
 from seqloom.files.lock import hold
@@ -234,7 +234,7 @@ def test_help_tells_the_run_before_the_model_and_the_data_last() -> None:
     [
         ("--epochs", f"else {defaults.FEWEST} to {defaults.MOST} times"),
         ("--patience", f"else {defaults.PATIENCE};"),
-        ("--batch", f"else {batches.SMALLEST_BATCH} to {batches.LARGEST_BATCH:,},"),
+        ("--batch", f"else {order.SMALLEST_BATCH} to {order.LARGEST_BATCH:,},"),
         ("--warm-up", f"{defaults.WARM_UP} at most"),
         ("--clip", f"else {TrainingConfig().clip:g};"),
         ("--keep", f"else {TrainingConfig().keep}."),

@@ -10,10 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqloom.config.data import BadRows
+from seqloom.data.kinds.inputs.pair import TextPair
+from seqloom.data.kinds.inputs.words import Words
+from seqloom.data.kinds.kind import InputKind, TargetKind
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.report.document import bin_names
 from seqloom.data.report.report import Batching, DataReport, ReportColumns, Reporter
-from seqloom.data.schema import Example, Input, InputKind, Schema, Target, TargetKind, TextPair, Words
+from seqloom.data.schema import Example, Input, Schema, Target
 from seqloom.errors import DataError
 from seqloom.report.excerpts import excerpt, excerpt_from
 from seqloom.report.figures.labels import columns, visible

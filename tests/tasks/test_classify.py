@@ -108,7 +108,7 @@ def test_what_the_loader_does_not_count_is_not_missed(written: Write, monkeypatc
     small = written("a.jsonl", train, lines(["a"], ["b", "z"], ["x", "y", "c"], []))
     model = small.model("bag")
     counted = evaluate(small.task, model, small.batches())
-    monkeypatch.setattr("seqloom.data.batches.unseen_labels", lambda _, rows: np.zeros(len(rows), np.int64))
+    monkeypatch.setattr("seqloom.tasks.labels.unseen_labels", lambda _, rows: np.zeros(len(rows), np.int64))
     assert support(small.task, counted) == 6
     assert support(small.task, evaluate(small.task, model, small.batches())) == 3
 

@@ -200,7 +200,7 @@ def test_what_is_unknown_is_copied_from_the_word_that_was_looked_at(
     task, tokenizer = found.task.copying(model), found.task.tokenizer
     frau, ruht, stop = (tokenizer.encode([word]).row(0).tolist()[0] for word in ("Frau", "ruht", "."))
     looks = torch.eye(4)  # symbol t of the answer was said while symbol t of the source was looked at
-    monkeypatch.setattr("seqloom.decoding.alignment.alignment", lambda *_: looks)
+    monkeypatch.setattr("seqloom.tasks.translate.alignment", lambda *_: looks)
     answer = [frau, UNKNOWN, ruht, stop]
     monkeypatch.setattr(Translate, "answers", lambda *_: [[Written(answer, -1.0, "end", "Frau ruht.")]])
     source = "Ms Quark sleeps."

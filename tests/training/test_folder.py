@@ -24,7 +24,8 @@ from seqloom.training import checkpoint as checkpoints
 from seqloom.training import run_folder
 from seqloom.training.changes import changed_environment
 from seqloom.training.devices import Device
-from seqloom.training.run_folder import DataFacts, RunFolder, require_place
+from seqloom.training.home import require_place
+from seqloom.training.run_folder import DataFacts, RunFolder
 from seqloom.training.state import Environment
 
 CPU = Device(torch.device("cpu"))

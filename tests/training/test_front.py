@@ -23,9 +23,10 @@ from seqloom.training import defaults
 from seqloom.training import resolve as resolving
 from seqloom.training import run as front
 from seqloom.training.changes import OtherRunError, changed
+from seqloom.training.home import Home
 from seqloom.training.resolve import Resolved, class_weights, resolve
 from seqloom.training.run import Trained, train
-from seqloom.training.run_folder import Home, RunFolder
+from seqloom.training.run_folder import RunFolder
 from seqloom.training.wishes import LENGTHS, Wishes, settings_of
 from training_common import BASE, ended, resolved, run, write_data
 

@@ -22,7 +22,7 @@ from seqloom.experiments.tune.results import Results, TrialResult
 from seqloom.experiments.tune.space import drawn, near, require_searchable, used, wishes_of
 from seqloom.experiments.tune.storage import NETWORK, file_system, open_storage, require_local, version_said
 from seqloom.experiments.tune.study import Study
-from seqloom.experiments.tune.workers import OpenTuning
+from seqloom.experiments.tune.trials import OpenTuning
 from seqloom.tasks.task import Metric
 from seqloom.training.resolve import resolve
 from seqloom.training.wishes import Wishes

@@ -24,7 +24,6 @@ from seqloom.cli.terminal import Screen
 from seqloom.config.data import DataConfig, EncodingConfig, Task
 from seqloom.data.problems import Ledger, counted
 from seqloom.data.readers.files import require_writable
-from seqloom.data.schema import PARTS
 from seqloom.data.sources.download import Shelves, usual_shelves
 from seqloom.data.sources.registry import SOURCES
 from seqloom.data.sources.source import NamedSource
@@ -100,6 +99,7 @@ def _known(shelves: Shelves) -> Iterator[Listed]:
 
 
 def _embedded() -> Iterator[Listed]:
+    from seqloom.config.data import PARTS
     from seqloom.data.synthetic.registry import NAMES  # needs numpy, and `seqloom --help` does not
 
     for one in NAMES.values():

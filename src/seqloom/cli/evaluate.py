@@ -15,7 +15,7 @@ from seqloom.cli.data_options import (
     reading_settings,
 )
 from seqloom.cli.decoding_options import Beam, LengthPenalty, require_beam, way_to_write
-from seqloom.cli.predict import Deterministic, Model, exact, load_on
+from seqloom.cli.inputs import Deterministic, Model, exact, load_on
 from seqloom.cli.shared_options import shares
 from seqloom.cli.tables import confusion_table, figure_table, label_table, slice_table
 from seqloom.cli.terminal import Screen

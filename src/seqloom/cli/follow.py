@@ -32,7 +32,6 @@ ALREADY = {
     "done": "this run is done already; a larger --epochs (or --steps, ... as it was begun) goes on with it",
     "patience": "patience ended this run already: the dev part saw nothing better; a larger --patience goes on with it",
 }
-ASKED = ("text", "words")  # models that read one text from the shell
 
 
 @contextmanager
@@ -49,16 +48,6 @@ def reading_bar(screen: Screen) -> Iterator["Watch"]:
             bar.update(work, description=stage.stage, rows=rows, total=total, completed=stage.share)
 
         yield show
-
-
-def drawn(reports: Iterator[Report], out: Path) -> Iterator[Report]:
-    """The reports, which TensorBoard also gets."""
-    from seqloom.training.tensorboard import Events
-
-    events = Events(out / "tensorboard")
-    for report in reports:
-        events.take(report)
-        yield report
 
 
 def last_of(reports: Iterator[Report]) -> Ended:
@@ -135,6 +124,6 @@ def _scores(metrics: dict[str, float]) -> str:
 
 def _next(out: str, task: "Task") -> list[str]:
     """What to type next: how the model is asked, by one text where it reads such, and how it is judged."""
-    asked = [task.asking.text] if task.asked.schema.input in ASKED else []
+    asked = [task.asking.text] if task.asked.schema.input.in_lines else []
     lines = (*asked, task.asking.file, *task.asking.then, "seqloom evaluate RUN", "seqloom doctor RUN")
     return [f"  {line.replace('RUN', out)}" for line in lines]

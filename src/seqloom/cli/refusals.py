@@ -15,13 +15,12 @@ from typing import Any
 import msgspec
 
 from seqloom.config.base import Config
-from seqloom.config.data import DataConfig
+from seqloom.config.data import PARTS, DataConfig
 from seqloom.config.training import ByLengthConfig, RunConfig
 from seqloom.data.run_files import with_known_starts
-from seqloom.data.schema import PARTS
 from seqloom.errors import ConfigError
 from seqloom.training.changes import OtherRunError, changed
-from seqloom.training.run_folder import Home, free_name
+from seqloom.training.home import Home, free_name
 
 SHOWN = 4  # changes that have no flag
 KEPT = ("the file ", "of the split,", "of the vocabulary,")  # how changes begin that are none of settings

@@ -15,7 +15,7 @@ from seqloom.config.reading import read
 from seqloom.config.training import RunConfig
 from seqloom.data.run_files import located
 from seqloom.errors import ConfigError
-from seqloom.training.run_folder import CONFIG, Home
+from seqloom.training.home import CONFIG, Home
 
 # Beside a run that is written down: where, how long, and what does not decide which weights come out.
 FREE = {"out", "config", *train_settings.LENGTHS, "patience", "pieces", "keep", "bad_rows", "max_bad"}

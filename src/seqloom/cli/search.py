@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import msgspec
 import typer
 
-from seqloom.cli.index import Exact
+from seqloom.cli.inputs import Exact
 from seqloom.cli.terminal import Screen, work_bar
 from seqloom.data.problems import counted
 from seqloom.errors import ConfigError, SeqloomError

@@ -1,7 +1,7 @@
 """What the verbs print on."""
 
 import errno
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +12,6 @@ from rich.text import Text
 from typer.core import TyperCommand
 
 from seqloom.cli.data_options import FileOptions
-from seqloom.data.problems import counted, escaped
-from seqloom.data.report.findings import DataFinding, FindingSample
 from seqloom.errors import DamagedError, RepeatError
 
 if TYPE_CHECKING:
@@ -142,37 +140,3 @@ def work_bar() -> Iterator[Show]:
             bar.update(work, description=what, completed=min(done, total), total=total or None)
 
         yield show
-
-
-# -----------------------------------------------------------------------------
-# What looked wrong in the data that a run is about to learn from, in a line for each kind of warning.
-#
-#     warning: leak.overlap: dev.csv:7: 12 of 200 rows of dev (6.0%) have an input that train has too; ... Fix: ...
-#
-# The findings are those of the checks that preparing data runs. `seqloom data check` looks for more.
-# -----------------------------------------------------------------------------
-
-
-def warnings_said(findings: Iterable[DataFinding]) -> list[str]:
-    """A line for each kind of warning: its code, its first case and the cure, and how many rows it concerns.
-
-    >>> case = Sample("a.csv:3", "a label of one row", "give it more")
-    >>> warnings_said([Finding("warn", "label.rare", 4, (case,)), Finding("note", "text.blank", 1, ())])
-    ['warning: label.rare: a.csv:3: a label of one row. Fix: give it more. (4 rows in all)']
-    """
-    return [_line(finding) for finding in findings if finding.severity == "warn"]
-
-
-def _line(finding: DataFinding) -> str:
-    case = "".join(map(_case, finding.samples[:1]))
-    rows = f" ({counted(finding.rows, 'row')} in all)" if finding.rows > 1 else ""
-    return f"warning: {finding.code}{case}{rows}"
-
-
-def _case(sample: FindingSample) -> str:
-    fix = f" Fix: {_sentence(sample.fix)}" if sample.fix else ""
-    return escaped(f": {sample.place}: {_sentence(sample.text)}{fix}")
-
-
-def _sentence(text: str) -> str:
-    return text if text.endswith((".", "?")) else f"{text}."

@@ -10,14 +10,14 @@ from rich.text import Text
 
 from seqloom.cli import train_options as options
 from seqloom.cli.data_options import DataOptions
-from seqloom.cli.follow import drawn, followed, last_of, reading_bar, summary
+from seqloom.cli.follow import followed, last_of, reading_bar, summary
 from seqloom.cli.refusals import require_same, told_in_flags, without
 from seqloom.cli.requests import TrainRequest, asked_for
 from seqloom.cli.shared_options import shares
 from seqloom.cli.terminal import Screen
 from seqloom.report.numbers import duration
 from seqloom.training.changes import OtherRunError
-from seqloom.training.run_folder import Home
+from seqloom.training.home import Home
 
 if TYPE_CHECKING:
     from seqloom.training.devices import Device
@@ -126,15 +126,18 @@ def _launched(values: dict[str, Any]) -> int:
 
 def _run(values: dict[str, Any], asked: TrainRequest) -> None:
     """Read the data, train, and tell how it ended."""
-    from seqloom.cli.terminal import warnings_said
+    from seqloom.cli.data_warnings import warnings_said
     from seqloom.training.devices import choose_device
     from seqloom.training.processes import joined
     from seqloom.training.resolve import resolve
     from seqloom.training.run import train_run
+    from seqloom.training.tensorboard import drawn, require_tensorboard
     from seqloom.training.wishes import Wishes
 
     screen, home = Screen(stderr=True), Home(values["out"])
     choose_device(values["device"])  # refused before data is read
+    if values["tensorboard"]:
+        require_tensorboard()
     wishes = Wishes(training=asked.training, encoding=asked.encoding, **asked.model)
     with reading_bar(screen) as watch:
         place = None if values["find_lr"] else home
@@ -152,7 +155,8 @@ def _run(values: dict[str, Any], asked: TrainRequest) -> None:
             raise typer.Exit(last_of(reports).exit_code)
         for line in warnings_said(resolved.prepared.findings):
             screen.print(line, style="yellow", markup=False, soft_wrap=True)
-        ended = followed(drawn(reports, out) if values["tensorboard"] else reports, screen, metric, estimate)
+        reports = drawn(reports, out / "tensorboard") if values["tensorboard"] else reports
+        ended = followed(reports, screen, metric, estimate)
     summary(out, ended, resolved.task, json=values["json"])
     raise typer.Exit(ended.exit_code)
 

@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 
 from seqloom.cli.terminal import Screen
-from seqloom.training.run_folder import CONFIG
+from seqloom.training.home import CONFIG
 
 if TYPE_CHECKING:
     from seqloom.training.verification import ResumeProof

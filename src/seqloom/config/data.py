@@ -9,6 +9,8 @@ from seqloom.config.tokenizers import FittedTokenizer, WordsConfig
 from seqloom.errors import ConfigError
 
 Task = Literal["classify", "regress", "tag", "lm", "masked", "translate", "embed"]
+Part = Literal["train", "dev", "test"]
+PARTS: tuple[Part, ...] = ("train", "dev", "test")
 Format = Literal["csv", "tsv", "jsonl", "parquet", "conll", "conllu", "text", "parallel", "folder", "npz"]
 Unit = Literal["line", "paragraph", "file"]
 Name = Annotated[str, Meta(max_length=4_096, examples=["text"])]

@@ -17,10 +17,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from seqloom.config.data import DataConfig
+from seqloom.config.data import PARTS, DataConfig
 from seqloom.config.training import RunConfig
 from seqloom.data.readers.files import are_same, fingerprint, is_file, is_folder
-from seqloom.data.schema import PARTS
 from seqloom.errors import DamagedError
 from seqloom.files.disk import write_file
 

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
+from seqloom.data.cells import cell
 from seqloom.data.problems import Ledger
 from seqloom.data.readers.delimited import dialect_of
 from seqloom.data.readers.files import require_state, state_of
-from seqloom.data.values import cell
 from seqloom.errors import ConfigError, needing
 from seqloom.files.disk import write_file
 from seqloom.search.documents import kept

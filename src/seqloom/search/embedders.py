@@ -5,17 +5,18 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from seqloom.bundle import identity_of
 from seqloom.errors import ConfigError
-from seqloom.inference.model import LoadedModel
 from seqloom.search.bm25 import words_of
 from seqloom.search.similar_vectors import MakesVectors
 from seqloom.search.store import Settings
 from seqloom.search.vectors import unit
+
+if TYPE_CHECKING:
+    from seqloom.inference.model import LoadedModel
 
 USUAL = 256  # symbols of a passage: what most models of sentences were trained on
 
@@ -42,9 +43,9 @@ class Embeds(MakesVectors, Protocol):
 class ModelEmbeds:
     """A loaded model as search asks it."""
 
-    def __init__(self, loaded: LoadedModel) -> None:
+    def __init__(self, loaded: "LoadedModel") -> None:
         tokenizer = loaded.meaning.tokenizer
-        if tokenizer is None or loaded.task.asked.schema.input != "text":
+        if tokenizer is None or not loaded.task.asked.schema.input.is_text:
             kind = loaded.meaning.schema.input
             raise ConfigError(f"search needs a model of texts, and {loaded.path} reads {kind}", fix="take another one")
         self.loaded, self.tokenizer, self.path = loaded, tokenizer, loaded.path
@@ -52,6 +53,8 @@ class ModelEmbeds:
     @cached_property
     def identity(self) -> str:
         """The sum over the files of the model."""
+        from seqloom.bundle import identity_of
+
         return identity_of(self.path)
 
     @property

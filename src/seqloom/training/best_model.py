@@ -25,11 +25,11 @@ from seqloom.training.pages.summary import summary_of
 from seqloom.training.session import Session
 from seqloom.training.state import TrainingState
 from seqloom.training.step import Update
-from seqloom.training.validation import Validation, batches_of, look
+from seqloom.training.validation import ValidationResult, batches_of, look
 from seqloom.training.weights import mean_of, plain
 
 
-def ship(session: Session, standing: TrainingState, found: Validation) -> None:
+def ship(session: Session, standing: TrainingState, found: ValidationResult) -> None:
     """Nothing; RUN/model holds the model's present weights. Process 0 writes, the others wait for nobody."""
     if session.ranks.rank != 0 and not session.ranks.sharded:
         return
@@ -45,7 +45,7 @@ def ship(session: Session, standing: TrainingState, found: Validation) -> None:
     reached("after-model")
 
 
-def _calibrated(session: Session, found: Validation) -> tuple[Task, Evaluation | None]:
+def _calibrated(session: Session, found: ValidationResult) -> tuple[Task, Evaluation | None]:
     """The task as the shipped model answers it, its scores read as the dev part asks for, and how good that is.
 
     How good: each half of dev is read as the other half asks for, so that no row is judged by what it found itself.
@@ -146,7 +146,7 @@ class Mended(NamedTuple):
 
 
 def mended(
-    session: Session, update: Update, standing: TrainingState, ship: Callable[[TrainingState, Validation], str]
+    session: Session, update: Update, standing: TrainingState, ship: Callable[[TrainingState, ValidationResult], str]
 ) -> Mended | None:
     """What became of a RUN/model that was not that of the chosen validation; None if it was, or if there is none.
 

@@ -237,8 +237,10 @@ def validation_is_due(config: TrainingConfig, standing: TrainingState) -> bool:
 def save_is_due(config: TrainingConfig, standing: TrainingState) -> bool:
     """Whether a checkpoint is written here: behind a validation, or every so many steps.
 
-    >>> save_is_due(TrainingConfig(save_every=7), Standing(step=21)), save_is_due(TrainingConfig(), Standing(index=1))
-    (True, False)
+    >>> save_is_due(TrainingConfig(save_every=7), TrainingState(step=21))
+    True
+    >>> save_is_due(TrainingConfig(), TrainingState(index=1))
+    False
     """
     return validation_is_due(config, standing) if config.save_every == 0 else standing.step % config.save_every == 0
 

@@ -27,11 +27,12 @@ from seqloom.training.checkpoint import Checkpoint
 from seqloom.training.devices import Device, DeviceName, choose_device
 from seqloom.training.distributed import Alone, Ranks
 from seqloom.training.events import Ended, Report
+from seqloom.training.home import Home
 from seqloom.training.initialization import fit_input, freeze, start_from, start_from_vectors, training_texts
 from seqloom.training.loop import training
 from seqloom.training.pages.summary import write_pages
 from seqloom.training.resolve import Resolved, init_bundle, resolve, with_known_names
-from seqloom.training.run_folder import Home, RunFolder
+from seqloom.training.run_folder import RunFolder
 from seqloom.training.session import Session
 from seqloom.training.signals import Stopping
 from seqloom.training.wishes import settings_of

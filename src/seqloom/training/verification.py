@@ -26,9 +26,10 @@ from seqloom.files.disk import temporary_folder, write_file
 from seqloom.training import checkpoint
 from seqloom.training.devices import DeviceName, choose_device
 from seqloom.training.events import Ended
+from seqloom.training.home import CONFIG
 from seqloom.training.resolve import resolve
 from seqloom.training.run import train_run
-from seqloom.training.run_folder import CONFIG, RunFolder
+from seqloom.training.run_folder import RunFolder
 from seqloom.training.wishes import Wishes
 
 STEPS, FEWEST = 12, 4

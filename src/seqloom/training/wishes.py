@@ -15,7 +15,6 @@ from seqloom.config.models import AnyModel
 from seqloom.config.objectives import AnyObjective
 from seqloom.config.tokenizers import WordsConfig
 from seqloom.config.training import AnyLength, RunConfig, TrainingConfig
-from seqloom.data.check import data_config
 from seqloom.errors import ConfigError, did_you_mean
 from seqloom.recipes.bodies import Size
 
@@ -136,6 +135,8 @@ def settings_of(
     if settings.get(FREEZE_VECTORS):
         training["freeze"] = frozen(training.get("freeze", ()), vectors=True)
     wishes = Wishes(model=model, size=size, training=training, **_those(settings, OF_WISHES))
+    from seqloom.data.check import data_config  # reads with numpy, and the command line does not call this
+
     return data_config(data, _those(settings, OF_DATA), before), wishes
 
 

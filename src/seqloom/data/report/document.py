@@ -5,6 +5,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from seqloom.data.checks.duplicates import DuplicateRows, Leak, Repeats, Twins
+from seqloom.data.kinds.registry import TARGET_KINDS
 from seqloom.data.report.findings import DataFinding, FindingSample
 from seqloom.data.report.measures import ColumnMeasure, HistogramBin
 from seqloom.report.document import (
@@ -122,7 +123,7 @@ def _more_cases(finding: DataFinding) -> Details:
 
 
 def _labels_title(report: "DataReport") -> str:
-    return "Tags" if report.target == "tags" else "Labels"
+    return f"{TARGET_KINDS[report.target].thing.capitalize()}s"
 
 
 def _labels(report: "DataReport") -> list[Block]:

@@ -17,7 +17,7 @@ from seqloom.data.problems import Ledger
 from seqloom.data.report.document import report_document
 from seqloom.data.report.findings import DataFinding, gravest_first, refusals, told
 from seqloom.data.report.measures import ColumnMeasure, LabelCount, Measures
-from seqloom.data.schema import Example, InputKind, Schema, TargetKind, in_order
+from seqloom.data.schema import Example, Schema, in_order
 from seqloom.errors import DataError
 from seqloom.report.document import Document, Shown
 
@@ -55,8 +55,8 @@ class DataReport(Shown):
 
     name: str
     task: Task
-    input: InputKind
-    target: TargetKind
+    input: str  # the names of the kinds
+    target: str
     columns: ReportColumns
     parts: tuple[PartReport, ...]
     inferred: tuple[str, ...]
@@ -99,7 +99,7 @@ class Reporter:
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
-        self._checks, self._search, self._measures = Checks(schema), DuplicateSearch(), Measures(schema)
+        self._checks, self._search, self._measures = Checks(schema), DuplicateSearch(schema.input), Measures(schema)
         self._refused: list[DataFinding] = []
         self._duplicates = DuplicateRows((), (), (), ())
 
@@ -130,8 +130,8 @@ class Reporter:
         return DataReport(
             name=name,
             task=self._schema.task,
-            input=self._schema.input,
-            target=self._schema.target,
+            input=self._schema.input.name,
+            target=self._schema.target.name,
             columns=columns,
             parts=tuple(PartReport(part, rows) for part, rows in in_order(self._measures.rows).items()),
             inferred=tuple(inferred),

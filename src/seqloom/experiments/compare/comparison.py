@@ -7,18 +7,16 @@ from typing import Any
 import msgspec
 
 from seqloom.config.data import ColumnSplit, DataConfig, RandomSplit
-from seqloom.data.batches import sizes_of
 from seqloom.data.prepared import Prepared
 from seqloom.data.synthetic.registry import NAMES
 from seqloom.errors import ConfigError
-from seqloom.experiments.compare.costs import Cost, measure_costs
+from seqloom.experiments.compare.costs import measure_costs
 from seqloom.experiments.compare.events import ComparisonBegun, ComparisonEnded, ComparisonReport, Measuring, RunEnded
 from seqloom.experiments.compare.leaks import count_leaks
 from seqloom.experiments.compare.plan import MOST_JOBS, Budget, BudgetKind, ComparisonPlan, PlannedModel
-from seqloom.experiments.compare.results import Comparison
+from seqloom.experiments.compare.results import Comparison, Cost
 from seqloom.experiments.compare.runs import (
     Judgement,
-    RunInterrupted,
     judgement,
     one_by_one,
     resolved_run,
@@ -26,6 +24,7 @@ from seqloom.experiments.compare.runs import (
     wishes_of,
 )
 from seqloom.experiments.compare.verdicts import Weighed
+from seqloom.experiments.workers import Interrupted
 from seqloom.files.disk import make_folder, write_file
 from seqloom.files.jsonl import append_lines, read_lines
 from seqloom.files.lock import hold
@@ -132,7 +131,7 @@ def usual(plan: ComparisonPlan, first: Resolved) -> float:
     if plan.budget.kind == "parameters":
         return float(first.task.model(first.task.recipes()[0], plan.size, HeadSettings()).parameters())
     prepared = first.prepared
-    symbols = int(sizes_of(prepared.schema, prepared.columns)[prepared.parts["train"]].sum())
+    symbols = int(prepared.schema.target.sizes(prepared.columns)[prepared.parts["train"]].sum())
     return float(symbols * usual_epochs(symbols))
 
 
@@ -171,7 +170,7 @@ def referee(plan: ComparisonPlan, jobs: int = 1) -> Iterator[ComparisonReport]:
                 _write_lines(plan)
                 yield report
                 _require_success(report)
-        except RunInterrupted as interruption:
+        except Interrupted as interruption:
             yield ComparisonEnded(interruption.why, None, interruption.exit_code)
             return
         yield Measuring(len(plan.models))

@@ -6,10 +6,37 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from seqloom.experiments.compare.costs import Cost
 from seqloom.experiments.compare.leaks import LeakCount
 from seqloom.experiments.compare.statistics import Measure, SeedSpread, estimate, resampled
 from seqloom.report.document import Document, Shown
+
+
+class Spread(msgspec.Struct, frozen=True):
+    """The median of several measurements, and the middle half of them."""
+
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Spread":
+        """The quartiles.
+
+        >>> Spread.of([1.0, 2.0, 3.0, 4.0, 5.0])
+        Spread(median=3.0, low=2.0, high=4.0)
+        """
+        low, median, high = np.quantile(values, [0.25, 0.5, 0.75]).tolist()
+        return cls(median, low, high)
+
+
+class Cost(msgspec.Struct, frozen=True, kw_only=True):
+    """What one model costs."""
+
+    latency: Spread  # milliseconds for an example that comes alone
+    throughput: Spread  # examples in a second, 32 at a time
+    memory: int  # bytes
+    disk: int  # bytes of the model folder
+
 
 # -----------------------------------------------------------------------------
 # How scores change with the length of the input: bins of about as many examples each.

@@ -33,7 +33,8 @@ from seqloom.report.figures.figure import Figure
 from seqloom.tasks.evaluation import evaluate
 from seqloom.tasks.registry import task_of
 from seqloom.tasks.task import Task
-from seqloom.training.run_folder import CONFIG, DATA, RunFolder
+from seqloom.training.home import CONFIG, DATA
+from seqloom.training.run_folder import RunFolder
 
 OF_STEPS = ("--find-lr", "--rate", "--schedule", "--warm-up", "--clip", "--batch", "--decay")
 BATCHES = 8  # of the dev part: enough to see whether units ever wake, and little to wait for

@@ -106,7 +106,7 @@ def runs(keys: Sequence[Hashable]) -> Iterator[RepeatRun]:
     """The runs of bodies of two items or more, from left to right, the longest first where several begin.
 
     >>> list(runs("xababababy"))
-    [Run(start=1, length=2, times=4)]
+    [RepeatRun(start=1, length=2, times=4)]
     """
     numbers = dict[Hashable, int]()
     known = np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)

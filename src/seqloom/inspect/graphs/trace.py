@@ -134,7 +134,7 @@ LISTED = 3  # numbers that are told one by one
 def told(summary: TensorSummary) -> str:
     """A tensor in one short phrase.
 
-    >>> told(Summary(1, 2.0, 2.0, 2.0, 2.0, 0, 0, 0, (2.0,)))
+    >>> told(TensorSummary(1, 2.0, 2.0, 2.0, 2.0, 0, 0, 0, (2.0,)))
     '2'
     """
     if summary.nans:
