@@ -17,14 +17,13 @@ from seqloom.cli.data_options import (
 from seqloom.cli.decoding_options import Beam, LengthPenalty, require_beam, way_to_write
 from seqloom.cli.inputs import Deterministic, Model, exact, load_on
 from seqloom.cli.shared_options import shares
-from seqloom.cli.tables import confusion_table, figure_table, label_table, slice_table
 from seqloom.cli.terminal import Screen
 from seqloom.errors import ConfigError
-from seqloom.report.document import Aside, Document, Heading, Paragraph, TableBlock
 from seqloom.report.numbers import counted
 
 if TYPE_CHECKING:
     from seqloom.inference.model import LoadedModel
+    from seqloom.report.document import Document
     from seqloom.tasks.evaluation import Evaluation, Slice, Unseen
     from seqloom.tasks.task import Task
 
@@ -147,7 +146,10 @@ def _slices(task: "Task", slices: "tuple[Slice, ...]") -> dict[str, Any]:
     return found
 
 
-def _document(found: dict[str, Any], evaluation: "Evaluation", data: list[str]) -> Document:
+def _document(found: dict[str, Any], evaluation: "Evaluation", data: list[str]) -> "Document":
+    from seqloom.cli.tables import confusion_table, figure_table, label_table, slice_table
+    from seqloom.report.document import Aside, Document, Heading, Paragraph, TableBlock
+
     where = " ".join(data) or f"the {found['part']} part"
     looks = found.get("looks")
     return Document(
