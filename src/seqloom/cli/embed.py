@@ -15,6 +15,7 @@ from seqloom.cli.shared_options import shares
 from seqloom.cli.terminal import SOME_BAD, work_bar
 from seqloom.data.problems import counted
 from seqloom.errors import needing
+from seqloom.report.numbers import number, share
 
 if TYPE_CHECKING:
     from seqloom.search.embedding.bulk import EmbeddedFile, Engine, Finished, Step
@@ -137,7 +138,7 @@ def _tell(finished: "Finished") -> None:
     typer.echo(f"{vectors} of {finished.width:,} numbers in {finished.path}", err=True)
     if finished.loss is not None:
         rows, cosine, recall = finished.loss
-        found = f"cosines are off by {cosine:.2g} on average, {recall:.1%} of the 10 nearest are the same"
+        found = f"cosines are off by {number(cosine)} on average, {share(recall)} of the 10 nearest are the same"
         typer.echo(f"lost, measured on {counted(rows, 'row')}: {found}", err=True)
     if finished.bad:
         for bad in finished.bad[:SHOWN]:

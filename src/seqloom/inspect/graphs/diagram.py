@@ -11,12 +11,13 @@ from itertools import pairwise
 from typing import ClassVar, NamedTuple
 
 from seqloom.errors import DataError
-from seqloom.report.figures.axis import brief, minus_signed
+from seqloom.report.figures.axis import minus_signed
 from seqloom.report.figures.colors import ColorScale, scale_of
 from seqloom.report.figures.figure import MARGIN, NARROWEST, Figure, FigureBlock, Plot
 from seqloom.report.figures.frame import LEGEND_HEIGHT, drawn_legend, legend_width, written_legend
 from seqloom.report.figures.labels import shortened, visible, wrap
 from seqloom.report.figures.markup import Markup, filled, hatched, hover, label, look, tag, together, width_of
+from seqloom.report.numbers import number as brief
 
 # -----------------------------------------------------------------------------
 # Where the boxes of a graph stand: in layers from top to bottom, few crossings, no line through a box.

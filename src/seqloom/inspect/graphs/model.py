@@ -14,12 +14,12 @@ from seqloom.inspect.graphs.diagram import MOST_CARDS, Diagram, NodeCard, NodeLi
 from seqloom.inspect.graphs.trace import Op, Trace, told, told_shape, told_summary
 from seqloom.inspect.graphs.walk import WalkPart, WalkStep, walking_page
 from seqloom.inspect.view import View
-from seqloom.report.figures.axis import brief
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.heatmap import HeatMap
 from seqloom.report.figures.labels import wrap
 from seqloom.report.figures.line import Line, Series
 from seqloom.report.figures.matrix import Matrix
+from seqloom.report.numbers import number as brief
 
 # -----------------------------------------------------------------------------
 # What does the same again: the steps of a loop, the layers of a stack.

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from seqloom.errors import DataError, did_you_mean
 from seqloom.inspect.graphs.grammar import Applied, Name, Number, Statement, Term, fault, parse
-from seqloom.report.figures.axis import brief
+from seqloom.report.numbers import number as brief
 
 # -----------------------------------------------------------------------------
 # The operations of expressions: what each makes of numbers, and its local derivatives, as numbers and as a formula.
