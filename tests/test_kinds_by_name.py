@@ -24,9 +24,9 @@ def asked_by_name(text: str) -> Iterator[str]:
                 yield ast.unparse(node)
         if isinstance(node, ast.Match) and _is_kind(node.subject):
             yield f"match {ast.unparse(node.subject)}"
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance":
-            if TYPES & {name.id for name in ast.walk(node.args[1]) if isinstance(name, ast.Name)}:
-                yield ast.unparse(node)
+        asks = isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance"
+        if asks and TYPES & {name.id for name in ast.walk(node.args[1]) if isinstance(name, ast.Name)}:
+            yield ast.unparse(node)
 
 
 def _is_kind(node: ast.AST) -> bool:

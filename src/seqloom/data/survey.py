@@ -55,6 +55,7 @@ class Survey:
         self.rows: Counter[Part] = Counter()
         self.labels: dict[Part, Counter[str]] = {part: Counter() for part in PARTS}
         self.schemes: dict[str, Scheme] = {}  # of the tags of each file
+        self.written: dict[int, str] = {}  # inputs of rows of dev of which the vocabulary lacks something
         self._looker = looker or Checks(dataset.schema)
         self._tags: dict[str, TagChecker] = {}
         self._kept: list[Block] | None = []

@@ -47,7 +47,7 @@ from seqloom.training.home import Home, has_kept
 from seqloom.training.initialization import MUCH, unknown_said
 from seqloom.training.newton import require_solvable
 from seqloom.training.run_folder import DataFacts, RunFolder
-from seqloom.training.wishes import Wishes
+from seqloom.training.wishes import WORD_VECTORS, Wishes
 
 # -----------------------------------------------------------------------------
 # Letters, counts and pretrained vectors: what these wishes mean for how words become numbers, and for the model.
@@ -184,6 +184,9 @@ def resolve(
     the tokenisers that it started from.
     """
     _require_changeable(wishes)
+    if wishes.freeze_vectors:
+        patterns = (*wishes.training.get("freeze", ()), WORD_VECTORS)
+        wishes = wishes._replace(training={**wishes.training, "freeze": tuple(dict.fromkeys(patterns))})
     folder = home.named if home is not None else None
     before, asked = _begun(folder), wishes
     own = None if folder is None or before is None else located(folder, before).config  # its files where they lie now
