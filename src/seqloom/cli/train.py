@@ -15,7 +15,6 @@ from rich.text import Text
 
 from seqloom.cli.follow import followed, last_of, reading_bar, summary
 from seqloom.cli.options import DATA, DeviceName, Given, encoded, require_device, takes
-from seqloom.cli.progress import duration
 from seqloom.cli.refusals import require_same, told_in_flags, without
 from seqloom.cli.terminal import Screen
 from seqloom.config.data import DataConfig
@@ -25,6 +24,7 @@ from seqloom.config.training import RunConfig, TrainingConfig
 from seqloom.data.run_files import located
 from seqloom.errors import ConfigError
 from seqloom.files.layouts import RunFile
+from seqloom.report.numbers import duration
 from seqloom.training.changes import OtherRunError
 from seqloom.training.home import Home
 from seqloom.training.wishes import Wishes, is_solved
