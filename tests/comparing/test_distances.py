@@ -45,7 +45,7 @@ def test_a_set_at_a_distance_is_written_as_it_is_drawn(tmp_path: Path, name: str
     source, parameter = far_set(DataConfig(train=(name,)))
     data = _written(source, {parameter: 12}, tmp_path, rows=40)
     prepared = load_data(data.train[0], dev=data.dev[0], task=data.task)
-    assert (prepared.schema.input, prepared.schema.target) == kinds
+    assert (prepared.schema.input.name, prepared.schema.target.name) == kinds
     drawn = len(list(source.examples("train", count=40, **{parameter: 12})))
     assert (len(prepared.parts["train"]), len(prepared.parts["dev"])) == (drawn, 4)
     steps = {"copy": 13, "copy_memory": 32}[name]

@@ -6,8 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checks_common import check_parts
+from seqloom.data.kinds.inputs.pair import TextPair
+from seqloom.data.kinds.inputs.words import Words
+from seqloom.data.kinds.kind import InputKind
 from seqloom.data.problems import Ledger, Place
-from seqloom.data.schema import Example, Input, InputKind, Schema, TextPair, Words
+from seqloom.data.schema import Example, Input, Schema
 from seqloom.errors import RejectedError
 
 
@@ -50,7 +53,7 @@ def test_an_overlap_of_parts_is_told_with_count_share_and_first_places() -> None
     (problem,) = ledger.samples["leak.overlap"]
     assert ledger.counts["leak.overlap"] == 2
     assert problem.place == Place("dev", 2)
-    assert "2 of 4 rows of dev (50.0%)" in problem.text
+    assert "2 of 4 rows of dev (50 %)" in problem.text
     assert "the same as at train:4" in problem.text
 
 

@@ -13,9 +13,11 @@ from seqloom.config.tokenizers import BytesConfig, CharactersConfig, WordsConfig
 from seqloom.data.check import load_data
 from seqloom.data.checks.blocks import BLOCK_CHARACTERS, BLOCK_ROWS
 from seqloom.data.dataset import Dataset, open_data
+from seqloom.data.kinds.inputs.pair import TextPair
+from seqloom.data.kinds.inputs.words import Words
 from seqloom.data.prepared import Prepared
 from seqloom.data.problems import Ledger, Place
-from seqloom.data.schema import Example, Input, TextPair, Words
+from seqloom.data.schema import Example, Input
 from seqloom.data.survey import Survey, _in_blocks
 from seqloom.errors import ConfigError
 from seqloom.text.special_tokens import UNKNOWN
@@ -42,12 +44,12 @@ def counts(dataset: Dataset) -> Counter[str]:
         (
             ("test",),
             {"train": 36, "dev": 4, "test": GIVEN},
-            "split: 10% dev drawn from train with seed 4; test is given",
+            "split: 10 % dev drawn from train with seed 4; test is given",
         ),
         (
             ("dev",),
             {"train": 36, "dev": GIVEN, "test": 4},
-            "split: 10% test drawn from train with seed 4; dev is given",
+            "split: 10 % test drawn from train with seed 4; dev is given",
         ),
         (("dev", "test"), {"train": 40, "dev": GIVEN, "test": GIVEN}, "split: the given files; nothing is drawn"),
     ],

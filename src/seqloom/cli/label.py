@@ -17,8 +17,8 @@ from seqloom.errors import ConfigError
 
 if TYPE_CHECKING:
     from seqloom.search.decisions import Decisions, WritableDecisions
+    from seqloom.search.documents import FileRows, GivenRows
     from seqloom.search.labeling import Examples, Labelling, LabelQuestion
-    from seqloom.search.rows import FileRows, GivenRows
     from seqloom.search.similarity import ComparedPair
 
 MOST_SHOWN = 2_000  # characters of a text
@@ -65,8 +65,8 @@ def label(
     """Label the rows of a file; the same command goes on where it was stopped."""
     from seqloom.search.copies import require_copy
     from seqloom.search.decisions import Decisions, writing
+    from seqloom.search.documents import FileRows
     from seqloom.search.labeling import BY, How, opening
-    from seqloom.search.rows import FileRows
 
     reading = ReadingConfig(**said(ReadingConfig, given))
     rows = FileRows(file, tuple(given.get("input", ())), given.get("id"), reading=reading)

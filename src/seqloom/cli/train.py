@@ -15,7 +15,6 @@ from rich.text import Text
 
 from seqloom.cli.follow import followed, last_of, reading_bar, summary
 from seqloom.cli.options import DATA, DeviceName, Given, encoded, require_device, takes
-from seqloom.cli.progress import duration
 from seqloom.cli.refusals import require_same, told_in_flags, without
 from seqloom.cli.terminal import Screen
 from seqloom.config.data import DataConfig
@@ -24,8 +23,10 @@ from seqloom.config.reading import read
 from seqloom.config.training import ConstantConfig, RunConfig, TrainingConfig
 from seqloom.data.run_files import located
 from seqloom.errors import ConfigError
+from seqloom.files.layouts import RunFile
+from seqloom.report.numbers import duration
 from seqloom.training.changes import OtherRunError
-from seqloom.training.home import CONFIG, Home
+from seqloom.training.home import Home
 from seqloom.training.wishes import Wishes, is_solved
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def _written(data: list[str] | None, out: Path | None, config: Path | None, give
     """The run that is written down, in a file or in the folder of a run, with what may be said beside it."""
     if config is None and out is None:
         raise ConfigError("nothing to train on", fix="name a file of data, or a run to go on with: --out RUN")
-    path = config or Path(out or "") / CONFIG
+    path = config or Path(out or "") / RunFile.CONFIG
     if config is None and not path.is_file():
         raise ConfigError(f"{out} holds no run to go on with", fix="name a file of data before --out")
     others = ["the data"] if data else []
@@ -195,7 +196,7 @@ def _run(
             raise typer.Exit(last_of(reports).exit_code)
         for line in warnings_said(resolved.prepared.findings):
             screen.print(line, style="yellow", markup=False, soft_wrap=True)
-        reports = drawn(reports, out / "tensorboard") if tensorboard else reports
+        reports = drawn(reports, out / RunFile.TENSORBOARD) if tensorboard else reports
         ended = followed(reports, screen, metric, estimate)
     summary(out, ended, resolved.task, json=json)
     raise typer.Exit(ended.exit_code)

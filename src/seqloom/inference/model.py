@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqloom.bundle import RUN_CONFIG, WEIGHTS, built, model_folder, read_bundle, run_of
+from seqloom.bundle import built, model_folder, read_bundle, run_of
 from seqloom.config.data import AnySplit, BadRows, EncodingConfig, ReadingConfig
 from seqloom.config.data import Task as TaskName
 from seqloom.config.decoding import AnyDecoding
@@ -28,6 +28,7 @@ from seqloom.data.run_files import RunData, located
 from seqloom.data.schema import Example, Part
 from seqloom.errors import ConfigError
 from seqloom.files.folders import read_manifest
+from seqloom.files.layouts import ModelFile, RunFile
 from seqloom.inference.evaluation import (
     MOST_ERRORS,
     Looks,
@@ -69,7 +70,7 @@ class OpenedModel:
         self.task.require(bundle.config)
         self.model = built(bundle, device)
         self.folder = run_of(path)  # of its run, if it is still in one
-        self.run = None if self.folder is None else cast(RunConfig, read(self.folder / RUN_CONFIG, RunConfig))
+        self.run = None if self.folder is None else cast(RunConfig, read(self.folder / RunFile.CONFIG, RunConfig))
 
     @cached_property
     def data(self) -> RunData | None:
@@ -78,7 +79,7 @@ class OpenedModel:
 
     def __repr__(self) -> str:
         schema = self.meaning.schema
-        answer = f"{len(schema.labels):,} {'tags' if schema.target == 'tags' else 'labels'}" if schema.labels else ""
+        answer = f"{len(schema.labels):,} {schema.target.thing}s" if schema.labels else ""
         symbols = "" if self.meaning.tokenizer is None else f"{self.meaning.tokenizer.vocab_size:,} symbols"
         size = f"{count_parameters(self.model):,} parameters"
         facts = [f"{schema.input} to {schema.target}", answer, symbols, size, f"on {self.device}"]
@@ -432,7 +433,7 @@ class LoadedModel(OpenedModel):
         return Looks.of(self.path).records()
 
     def _record(self, task: Task, evaluation: Evaluation, facts: dict[str, Any]) -> None:
-        sha256 = read_manifest(self.path).files[WEIGHTS].sha256
+        sha256 = read_manifest(self.path).files[ModelFile.WEIGHTS].sha256
         intervals = evaluation.intervals(task)
         Looks.of(self.path).record(evaluation.metrics, intervals, model_sha256=sha256, rows=evaluation.rows, **facts)
 

@@ -45,7 +45,7 @@ STYLES = (
     "border-left:5px solid var(--soft)}"
     ".verdict.fine{border-color:var(--fine)}.verdict.warn,.verdict.open{border-color:var(--warn)}"
     ".verdict.reject{border-color:var(--reject)}"
-    ".cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(170px,1fr));gap:12px;margin:20px 0}"
+    ".cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(160px,1fr));gap:12px;margin:20px 0}"
     ".card{padding:12px 16px;border:1px solid var(--rule);border-radius:8px}.card b{display:block;font-size:22px;"
     "font-weight:600;line-height:1.3}.card span{color:var(--soft);font-size:13px}"
     "table{border-collapse:collapse;width:100%;font-size:14px}table.short{width:auto}"
@@ -65,7 +65,8 @@ STYLES = (
     "details{margin:8px 0}summary{color:var(--soft);cursor:pointer}"
     "blockquote{border-left:3px solid var(--rule);padding:2px 0 2px 14px;margin:12px 0;overflow-wrap:anywhere}"
     "ul{margin:4px 0;padding-left:20px}figure{margin:12px -16px}"
-    ".figures{display:grid;gap:8px 24px;grid-template-columns:repeat(auto-fit,minmax(min(100%,540px),1fr))}"
+    ".figures{display:grid;gap:8px 24px;grid-template-columns:repeat(auto-fit,minmax(min(100%,510px),1fr))}"
+    ".figures .line text[text-anchor]{font-size:14px}"  # ticks: side by side they are drawn smaller than made
     ".figures figure{margin:8px 0;min-width:0}"
     "@media (max-width:640px){td.name{white-space:normal;min-width:90px;overflow-wrap:anywhere;width:auto}"
     ".track{min-width:50px}.number{padding-left:6px}th,td{padding-right:6px}}"
@@ -123,7 +124,7 @@ def drawn(block: Block) -> Markup:
             cards = [tag("div", tag("b", one), tag("span", words), class_="card") for one, words in shown]
             return tag("div", *cards, class_="cards")
         case Pictures(figures):
-            pictures = [tag("figure", figure.drawn(styled=False)) for figure in figures]
+            pictures = [tag("figure", figure.drawn(styled=False), class_=figure.kind) for figure in figures]
             return tag("div", *pictures, class_="figures") if len(pictures) > 1 else pictures[0]
         case Details(title, blocks):
             return tag("details", tag("summary", _line(title)), *map(drawn, blocks))

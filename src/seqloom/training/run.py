@@ -35,9 +35,9 @@ from seqloom.training.devices import Device, DeviceName, choose_device
 from seqloom.training.distributed import Alone, Ranks
 from seqloom.training.events import Ended, Report
 from seqloom.training.home import Home
-from seqloom.training.initialization import fit_input, freeze, start_from, start_from_vectors, training_texts
+from seqloom.training.initialization import fit_input, freeze, start_from, start_from_vectors
 from seqloom.training.loop import training
-from seqloom.training.pages.writing import write_pages
+from seqloom.training.pages.summary import write_pages
 from seqloom.training.resolve import Resolved, init_bundle, resolve, with_known_names
 from seqloom.training.run_folder import RunFolder
 from seqloom.training.session import Session
@@ -135,7 +135,7 @@ def _drawn(resolved: Resolved) -> nn.Module:
 
 def _prepared(model: nn.Module, resolved: Resolved, device: Device) -> tuple[nn.Module, tuple[str, ...]]:
     """The model on its device, some weights taken from another one or from a file of vectors, some held fast."""
-    fit_input(model, training_texts(resolved.task, resolved.prepared, resolved.config.training.feed))
+    fit_input(model, resolved.task, resolved.prepared, resolved.config.training.feed)
     said = start_from(model, resolved.init) if resolved.init is not None else ()
     if resolved.vectors is not None:
         file = resolved.files.get(resolved.vectors, resolved.vectors)

@@ -14,7 +14,6 @@ from seqloom.config.objectives import AnyObjective
 from seqloom.config.options import stated, strict
 from seqloom.config.training import AnyFeed, AnyLength, AnyOptimiser, AnySchedule, Precision
 from seqloom.data.check import Names
-from seqloom.data.order import sizes_of
 from seqloom.data.prepared import Prepared
 from seqloom.data.synthetic.registry import NAMES
 from seqloom.errors import ConfigError
@@ -139,7 +138,7 @@ def usual(plan: ComparisonPlan, first: Resolved) -> float:
     if plan.budget.kind == "parameters":
         return float(first.task.model(first.task.recipes()[0], plan.size, HeadSettings()).parameters())
     prepared = first.prepared
-    symbols = int(sizes_of(prepared.schema, prepared.columns)[prepared.parts["train"]].sum())
+    symbols = int(prepared.schema.target.sizes(prepared.columns)[prepared.parts["train"]].sum())
     return float(symbols * usual_epochs(symbols))
 
 

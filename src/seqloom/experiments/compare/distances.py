@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from seqloom.config.data import DataConfig, GivenSplit
-from seqloom.data.schema import PARTS, Example, Words
+from seqloom.data.schema import PARTS, Example, Schema
 from seqloom.data.synthetic.registry import NAMES
 from seqloom.data.synthetic.set import SyntheticSet
 from seqloom.errors import ConfigError
@@ -119,7 +119,7 @@ def _written(source: SyntheticSet, settings: dict[str, int], folder: Path, rows:
         if path.exists():
             _require_rows(path, count)
         else:
-            write_file(path, (msgspec.json.encode(_row(example)) + b"\n" for example in examples))
+            write_file(path, (msgspec.json.encode(_row(source.schema, example)) + b"\n" for example in examples))
     train, dev, test = ((str(paths[part]),) for part in ("train", "dev", "test"))
     return DataConfig(train=train, dev=dev, test=test, task=source.task, split=GivenSplit())
 
@@ -131,7 +131,8 @@ def _require_rows(path: Path, count: int) -> None:
         raise ConfigError(f"{path} has {found:,} rows, and {count:,} are asked for", fix="give another --out")
 
 
-def _row(example: Example) -> dict[str, object]:
-    if isinstance(example.input, Words):
-        return {"tokens": example.input.text.split(" "), "tags": list(example.target)}  # type: ignore[arg-type]
-    return {"text": example.input, "label": example.target}
+def _row(schema: Schema, example: Example) -> dict[str, object]:
+    (text,) = schema.input.texts(example.input)
+    if schema.input.in_words:
+        return {"tokens": text.split(" "), "tags": list(schema.target.labels(example.target))}
+    return {"text": text, "label": example.target}
