@@ -13,7 +13,6 @@ from rich.progress import (
     BarColumn,
     DownloadColumn,
     Progress,
-    SpinnerColumn,
     TextColumn,
     TimeRemainingColumn,
     TransferSpeedColumn,
@@ -22,7 +21,7 @@ from rich.text import Text
 
 from seqloom.cli import data_options as options
 from seqloom.cli.shared_options import shares
-from seqloom.cli.terminal import Screen
+from seqloom.cli.terminal import Screen, followed_work
 from seqloom.config.data import DataConfig, EncodingConfig, Task
 from seqloom.data.problems import Ledger, counted
 from seqloom.data.readers.files import require_writable
@@ -176,7 +175,6 @@ def _summary(source: NamedSource, written: int) -> str:
 
 if TYPE_CHECKING:
     from seqloom.data.report.report import DataReport
-    from seqloom.data.survey import Progress as Stage
 
 NARROWEST, WIDEST = 50, 100  # columns of a report
 
@@ -224,25 +222,9 @@ def _print_json(value: object) -> None:
 
 
 def _report(config: DataConfig, how: EncodingConfig, budget: int | None) -> "DataReport":
-    from seqloom.data.check import look
+    from seqloom.data.check import looking
 
-    screen = Screen(stderr=True)
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[rows]}"),
-    )
-    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
-        work = bar.add_task("reading", total=None, rows="")
-
-        def show(progress: "Stage") -> None:
-            total = None if progress.share is None else 1.0  # None leaves what is there
-            rows = counted(progress.rows, "row")
-            bar.update(work, description=progress.stage, rows=rows, total=total, completed=progress.share)
-
-        return look(config, how, Ledger(config.bad_rows), budget=budget, watch=show)
+    return followed_work(looking(config, how, Ledger(config.bad_rows), budget=budget))
 
 
 def _show(report: "DataReport", html: Path | None, json: bool) -> None:

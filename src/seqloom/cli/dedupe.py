@@ -12,13 +12,13 @@ from seqloom.cli.shared_options import shares
 from seqloom.cli.terminal import Screen, work_bar
 from seqloom.data.problems import counted
 from seqloom.errors import ConfigError
+from seqloom.events import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from seqloom.search.duplicates import Duplicates
     from seqloom.search.rows import GivenRows
-    from seqloom.search.similarity import ComparedPair
 
 NARROWEST, WIDEST = 50, 100  # columns of the picture
 PICTURES = (".html", ".svg")
@@ -76,7 +76,7 @@ def _require_picture(picture: Path | None, others: tuple[Path, ...]) -> None:
         raise ConfigError(f"--picture {picture}: there is no folder {picture.parent}", fix="make the folder first")
 
 
-def _followed(steps: "Iterable[GivenRows | ComparedPair | Duplicates]") -> tuple["Duplicates", list[str]]:
+def _followed(steps: "Iterable[GivenRows | Progress | Duplicates]") -> tuple["Duplicates", list[str]]:
     """What was found, and what is to be told of rows without text; people at a terminal see how far it is."""
     from seqloom.search.duplicates import Duplicates
     from seqloom.search.rows import GivenRows
@@ -89,7 +89,7 @@ def _followed(steps: "Iterable[GivenRows | ComparedPair | Duplicates]") -> tuple
             elif isinstance(step, GivenRows):
                 gaps = step.gaps
             else:
-                show(f"{step.done:,} of {step.total:,} {step.doing}", step.done, step.total)
+                show(step)
     assert found is not None, "finding ends with what was found"
     return found, gaps
 

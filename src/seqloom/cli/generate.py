@@ -17,8 +17,9 @@ from seqloom.cli.decoding_options import BEAM, Beam, LengthPenalty, require_beam
 from seqloom.cli.inputs import STANDARD_INPUT, Model, load_on, require_another
 from seqloom.cli.terminal import SOME_BAD, Screen, work_bar
 from seqloom.data.cells import rounded_text
-from seqloom.data.problems import Ledger, Place, counted
+from seqloom.data.problems import Ledger, Place
 from seqloom.errors import ConfigError, near_name
+from seqloom.events import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -164,7 +165,7 @@ def _watched(loaded: "LoadedModel", given: "list[Prompt]", how: "AnyDecoding", l
 
     with work_bar() as show:
         for done, answer in enumerate(answered(loaded.task, loaded.model, given, how, ledger, budget=BUDGET), 1):
-            show(counted(done, "answer"), done, len(given))
+            show(Progress("answers", done, len(given)))
             yield answer
 
 

@@ -10,17 +10,18 @@ from rich.text import Text
 
 from seqloom.cli import train_options as options
 from seqloom.cli.data_options import DataOptions
-from seqloom.cli.follow import followed, last_of, reading_bar, summary
+from seqloom.cli.follow import followed, last_of, summary
 from seqloom.cli.progress import duration
 from seqloom.cli.refusals import require_same, told_in_flags, without
 from seqloom.cli.requests import TrainRequest, asked_for
 from seqloom.cli.shared_options import shares
-from seqloom.cli.terminal import Screen
+from seqloom.cli.terminal import Screen, followed_work
 from seqloom.files.layouts import RunFile
 from seqloom.training.changes import OtherRunError
 from seqloom.training.home import Home
 
 if TYPE_CHECKING:
+    from seqloom.data.dataset import Dataset
     from seqloom.training.devices import Device
     from seqloom.training.resolve import Resolved
 
@@ -93,11 +94,11 @@ def train(
     asked = asked_for(values, shared, options.given(context))
     if not find_lr:
         _require_room(Home(out), asked)
-    _require_data(asked)
+    dataset = _opened(asked)
     if processes > 1:
         raise typer.Exit(_launched(values))
     try:
-        _run(values, asked)
+        _run(values, asked, dataset)
     except OtherRunError as error:
         raise told_in_flags(error, options.given(context)) from None
 
@@ -109,12 +110,12 @@ def _require_room(home: Home, asked: TrainRequest) -> None:
     require_same(home, asked.data, asked.training)
 
 
-def _require_data(asked: TrainRequest) -> None:
-    """Refuse data that is not there or cannot be understood, before torch is loaded: that takes seconds."""
+def _opened(asked: TrainRequest) -> "Dataset":
+    """The data; what is not there or cannot be understood is refused before torch is loaded: that takes seconds."""
     from seqloom.data.dataset import open_sealed
     from seqloom.data.problems import Ledger
 
-    open_sealed(asked.data, Ledger(asked.data.bad_rows))
+    return open_sealed(asked.data, Ledger(asked.data.bad_rows))
 
 
 def _launched(values: dict[str, Any]) -> int:
@@ -125,12 +126,12 @@ def _launched(values: dict[str, Any]) -> int:
     return launch(rest, values["processes"], max_restarts=values["max_restarts"])
 
 
-def _run(values: dict[str, Any], asked: TrainRequest) -> None:
+def _run(values: dict[str, Any], asked: TrainRequest, dataset: "Dataset") -> None:
     """Read the data, train, and tell how it ended."""
     from seqloom.cli.data_warnings import warnings_said
     from seqloom.training.devices import choose_device
     from seqloom.training.processes import joined
-    from seqloom.training.resolve import resolve
+    from seqloom.training.resolve import resolving
     from seqloom.training.run import train_run
     from seqloom.training.tensorboard import drawn, require_tensorboard
     from seqloom.training.wishes import Wishes
@@ -140,9 +141,8 @@ def _run(values: dict[str, Any], asked: TrainRequest) -> None:
     if values["tensorboard"]:
         require_tensorboard()
     wishes = Wishes(training=asked.training, encoding=asked.encoding, **asked.model)
-    with reading_bar(screen) as watch:
-        place = None if values["find_lr"] else home
-        resolved = resolve(asked.data, wishes, home=place, watch=watch)
+    place = None if values["find_lr"] else home
+    resolved = followed_work(resolving(asked.data, wishes, home=place, dataset=dataset))
     resolved, device = _placed(resolved, values["device"], asked.training.get("precision", values["precision"]))
     if values["find_lr"]:
         return _find_rate(resolved, device, json=values["json"])

@@ -17,11 +17,12 @@ import numpy as np
 from seqloom.data.checks.duplicates import folded
 from seqloom.data.checks.minhash import clusters, members
 from seqloom.errors import ConfigError, DataError
+from seqloom.events import Progress
 from seqloom.search.copies import AddedColumn, require_copy, write_copy
 from seqloom.search.rows import FileRows, GivenRows
 from seqloom.search.similar_texts import ByText
 from seqloom.search.similar_vectors import ByMeaning, MakesVectors
-from seqloom.search.similarity import LEAST, ComparedPair, Histogram, Measure, Pairs, joined
+from seqloom.search.similarity import LEAST, Histogram, Measure, Pairs, joined
 
 NONE = -1
 
@@ -48,7 +49,7 @@ class Duplicates(NamedTuple):
         return int(((self.representatives != NONE) & (self.representatives != rows)).sum())
 
 
-Step = ComparedPair | Duplicates
+Step = Progress | Duplicates
 
 
 def dedupe(texts: Sequence[str], *, model: MakesVectors | None = None, threshold: float | None = None) -> Duplicates:
@@ -67,7 +68,7 @@ def dedupe(texts: Sequence[str], *, model: MakesVectors | None = None, threshold
 
 def finding(
     texts: Sequence[str], *, model: MakesVectors | None = None, threshold: float | None = None
-) -> Iterator[ComparedPair | Duplicates]:
+) -> Iterator[Progress | Duplicates]:
     """How far the finding is, and in the end what was found."""
     if isinstance(texts, str):
         raise DataError("duplicates are found among several texts, found one", fix="give a list of texts")
@@ -169,7 +170,7 @@ CLUSTER, DUPLICATE_OF, SIMILARITY = COLUMNS = ("cluster", "duplicate_of", "simil
 
 def mark_duplicates(
     rows: FileRows, out: Path, *, model: MakesVectors | None = None, threshold: float | None = None
-) -> Iterator[GivenRows | ComparedPair | Duplicates]:
+) -> Iterator[GivenRows | Progress | Duplicates]:
     """What the file holds, how far it is, and in the end what was found, when the marked copy stands at `out`."""
     require_threshold(threshold)
     require_copy(out, rows, COLUMNS)

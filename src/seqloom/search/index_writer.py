@@ -17,12 +17,13 @@ import msgspec
 import numpy as np
 
 from seqloom.errors import ConfigError, MissingExtraError, needing
+from seqloom.events import Progress
 from seqloom.files.folders import commit_folder, remove_folder, sweep
 from seqloom.files.lock import hold, remove_held
 from seqloom.files.numbered_folders import numbered
 from seqloom.search.index import COVERS, GRAPH, LOT, WALK, Covers, Index, lot_at, lots_in
 from seqloom.search.lots import Join, commit_joined, commit_lot, divided, joined
-from seqloom.search.store import Built, Linked, Lot, delete_from
+from seqloom.search.store import LINKED, Built, Lot, delete_from
 from seqloom.search.vectors import GRAPH_FROM, grown, saved
 
 MANY = 32  # so many small lots are joined
@@ -97,14 +98,14 @@ class WritableIndex(Index):
             if any(total >= GRAPH_FROM for total in accumulate(more, initial=len(self.state.owners))):
                 raise
 
-    def finished(self) -> Iterator[Linked | Built]:
+    def finished(self) -> Iterator[Progress | Built]:
         """What is left to do when lots were added: small ones joined, the graph made or grown."""
         self.tidy()
         total, settings = len(self.state.owners), self.settings
         if settings is not None and settings.exact:
             self._drop_graphs()
         else:
-            yield from (Linked(done, total) for done in self.grow_graph())
+            yield from (Progress(LINKED, done, total) for done in self.grow_graph())
         yield Built(len(self), total, self.nearest is not self.state.exact)
 
     def grow_graph(self) -> Iterator[int]:

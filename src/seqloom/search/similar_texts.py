@@ -19,8 +19,9 @@ from itertools import chain
 import numpy as np
 
 from seqloom.data.checks.minhash import Candidates, candidates, clusters, smallest
+from seqloom.events import Progress
 from seqloom.search.bm25 import runs_of
-from seqloom.search.similarity import ComparedPair, Pairs
+from seqloom.search.similarity import Pairs
 
 BANDS, BAND_ROWS = 28, 5
 DEVIATIONS = 3  # of the estimate, below the least similarity, at which an exact look is in vain
@@ -56,7 +57,7 @@ class ByText:
         self.signed = np.empty((0, BANDS * BAND_ROWS), np.uint32)
         self.left_out = 0  # candidates that were not compared
 
-    def pairs(self, least: float) -> Iterator[ComparedPair | Pairs]:
+    def pairs(self, least: float) -> Iterator[Progress | Pairs]:
         """Pairs that are at least so similar, each once."""
         self.signed, self.left_out = np.empty((len(self.texts), BANDS * BAND_ROWS), np.uint32), 0
         yield from self._read(self.signed)
@@ -64,13 +65,13 @@ class ByText:
             ones, others = _nearest(some)
             self.left_out += len(some.ones) - len(ones)
             yield Pairs(ones, others, self.between(ones, others)).above(least)
-            yield ComparedPair("texts compared", int(ones.max(initial=0)) + 1, len(self.texts))
+            yield Progress("texts compared", int(ones.max(initial=0)) + 1, len(self.texts))
 
     def _candidates(self, least: float) -> Iterator[Candidates]:
         promising = least - DEVIATIONS * (least * (1 - least) / (BANDS * BAND_ROWS)) ** 0.5
         return candidates(self.signed, BAND_ROWS, promising, NEIGHBOURS)
 
-    def bridges(self, near: Pairs, least: float) -> Iterator[ComparedPair | Pairs]:
+    def bridges(self, near: Pairs, least: float) -> Iterator[Progress | Pairs]:
         """Pairs between clusters, of candidates that were not among the likest of a text with many."""
         if not self.left_out:
             return
@@ -80,7 +81,7 @@ class ByText:
             ones, others = some.ones[apart], some.others[apart]
             yield Pairs(ones, others, self.between(ones, others)).above(least)
 
-    def _read(self, signed: np.ndarray) -> Iterator[ComparedPair]:
+    def _read(self, signed: np.ndarray) -> Iterator[Progress]:
         """Keep the sets of all texts, one behind the other in one array, and fill in their signatures."""
         sets, sizes = [np.empty(0, np.uint32)], [np.zeros(1, np.int64)]
         for some in _slices(len(self.texts), TEXTS):
@@ -88,7 +89,7 @@ class ByText:
             sizes.append(np.array(list(map(len, found)), np.int64))
             sets.append(np.fromiter(chain.from_iterable(found), np.uint32, int(sizes[-1].sum())))
             signed[some] = smallest(sets[-1], np.cumsum(sizes[-1]) - sizes[-1], signed.shape[1])
-            yield ComparedPair("texts read", some.stop, len(self.texts))
+            yield Progress("texts read", some.stop, len(self.texts))
         self.runs, self.starts = np.concatenate(sets), np.cumsum(np.concatenate(sizes))
 
     def between(self, ones: np.ndarray, others: np.ndarray) -> np.ndarray:

@@ -11,7 +11,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from seqloom.data.checks.minhash import clusters
-from seqloom.search.similarity import ComparedPair, Pairs
+from seqloom.events import Progress
+from seqloom.search.similarity import Pairs
 from seqloom.search.vectors import GRAPH_FROM, grown, unit
 
 NEIGHBOURS = 8  # of a text, whose pairs are kept
@@ -26,7 +27,7 @@ class MakesVectors(Protocol):
         """[N,W] the vectors of the texts, in their order."""
 
 
-def embedding(texts: Sequence[str], model: MakesVectors) -> Iterator[ComparedPair | np.ndarray]:
+def embedding(texts: Sequence[str], model: MakesVectors) -> Iterator[Progress | np.ndarray]:
     """How far the embedding is, and in the end the vectors [N,W] float32, of length 1."""
     vectors = np.empty((0, 0), np.float32)
     for start in range(0, len(texts), TOGETHER):
@@ -34,7 +35,7 @@ def embedding(texts: Sequence[str], model: MakesVectors) -> Iterator[ComparedPai
         if not start:
             vectors = np.empty((len(texts), made.shape[1]), np.float32)
         vectors[start : start + TOGETHER] = made
-        yield ComparedPair("texts embedded", start + len(made), len(texts))
+        yield Progress("texts embedded", start + len(made), len(texts))
     yield vectors
 
 
@@ -47,10 +48,10 @@ class ByMeaning:
         self.texts, self.model, self.graph_from = texts, model, graph_from
         self.vectors = np.empty((0, 0), np.float32)
 
-    def pairs(self, least: float) -> Iterator[ComparedPair | Pairs]:
+    def pairs(self, least: float) -> Iterator[Progress | Pairs]:
         """Pairs of each text with its nearest ones that are at least so similar."""
         for step in embedding(self.texts, self.model):
-            if isinstance(step, ComparedPair):
+            if isinstance(step, Progress):
                 yield step
             else:
                 self.vectors = step
@@ -58,7 +59,7 @@ class ByMeaning:
         for found in search():
             yield found.above(least) if isinstance(found, Pairs) else found
 
-    def _compared(self) -> Iterator[ComparedPair | Pairs]:
+    def _compared(self) -> Iterator[Progress | Pairs]:
         """Every text with every other."""
         count = len(self.vectors)
         most, some = min(NEIGHBOURS, count - 1), max(1, PRODUCTS // max(1, count))
@@ -68,21 +69,21 @@ class ByMeaning:
             products[np.arange(len(rows)), rows] = -2  # no text is its own neighbour
             near = np.argpartition(products, -most, axis=1)[:, -most:]
             yield _pairs_of(rows, near, np.take_along_axis(products, near, axis=1))
-            yield ComparedPair("texts compared", int(rows[-1]) + 1, count)
+            yield Progress("texts compared", int(rows[-1]) + 1, count)
 
-    def _along_graph(self) -> Iterator[ComparedPair | Pairs]:
+    def _along_graph(self) -> Iterator[Progress | Pairs]:
         """Every text with those that a walk along a graph of all meets."""
         walk: Any = None
         for done, walk in grown(None, self.vectors):  # noqa: B007  # the last one has all
-            yield ComparedPair("texts in the graph", done, len(self.vectors))
+            yield Progress("texts in the graph", done, len(self.vectors))
         for start in range(0, len(self.vectors), TOGETHER):
             rows = np.arange(start, min(start + TOGETHER, len(self.vectors)))
             near = walk.search(self.vectors[rows], NEIGHBOURS + 1, threads=1).keys.astype(np.int64)
             similarities = np.einsum("nw,nkw->nk", self.vectors[rows], self.vectors[near])
             yield _pairs_of(rows, near, np.where(near == rows[:, None], -2, similarities))
-            yield ComparedPair("texts compared", int(rows[-1]) + 1, len(self.vectors))
+            yield Progress("texts compared", int(rows[-1]) + 1, len(self.vectors))
 
-    def bridges(self, near: Pairs, least: float) -> Iterator[ComparedPair | Pairs]:
+    def bridges(self, near: Pairs, least: float) -> Iterator[Progress | Pairs]:
         """Pairs between clusters, one for each two: both texts have more neighbours than are kept."""
         crowded = np.flatnonzero(np.bincount(near.ones, minlength=len(self.vectors)) >= NEIGHBOURS)
         leaders = clusters(len(self.vectors), near.ones, near.others)[crowded]
@@ -96,7 +97,7 @@ class ByMeaning:
             ones, others = _one_for_each_two(leaders, ones + start, others)
             leaders = clusters(len(self.vectors), leaders[ones], leaders[others])[leaders] if len(ones) else leaders
             yield Pairs(crowded[ones], crowded[others], self.between(crowded[ones], crowded[others]))
-            yield ComparedPair("crowded texts compared", min(start + some, len(crowded)), len(crowded))
+            yield Progress("crowded texts compared", min(start + some, len(crowded)), len(crowded))
 
     def between(self, ones: np.ndarray, others: np.ndarray) -> np.ndarray:
         """[n] float32: the cosines of pairs of texts."""

@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from seqloom.data.problems import counted
+from seqloom.events import Progress
 from seqloom.report.figures.bars import Bars
 
 LEAST = 0.5  # similarity below which pairs are not kept: no threshold lies there
@@ -27,23 +28,15 @@ class Pairs(NamedTuple):
         return Pairs(*(part[self.similarities >= least] for part in self))
 
 
-class ComparedPair(NamedTuple):
-    """How far the comparing is: what is being done, how much of it, and of how much."""
-
-    doing: str
-    done: int
-    total: int
-
-
 class Measure(Protocol):
     """How similar texts are to one another, from 0 to 1."""
 
     usual: float  # a threshold that is good for most texts
 
-    def pairs(self, least: float) -> Iterator[ComparedPair | Pairs]:
+    def pairs(self, least: float) -> Iterator[Progress | Pairs]:
         """Pairs that are at least so similar, in blocks, and how far it is; a pair may come twice."""
 
-    def bridges(self, near: Pairs, least: float) -> Iterator[ComparedPair | Pairs]:
+    def bridges(self, near: Pairs, least: float) -> Iterator[Progress | Pairs]:
         """Further pairs that are at least so similar and join clusters of those found, and how far it is."""
 
     def between(self, ones: np.ndarray, others: np.ndarray) -> np.ndarray:

@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 
 from seqloom.errors import ConfigError
+from seqloom.events import Progress
 from seqloom.search.conditions import Condition
 from seqloom.search.passages import Span
 
@@ -64,11 +65,7 @@ class Lot(NamedTuple):
     source: DocumentSource | None = None
 
 
-class Linked(NamedTuple):
-    """How many passages are in the graph, while it is made."""
-
-    passages: int
-    total: int
+LINKED = "passages in the graph"  # the last stage of a build
 
 
 class Built(NamedTuple):
@@ -140,7 +137,7 @@ class WritableStore(IndexStore, Protocol):
     def require_graph(self, more: Iterable[int]) -> None:
         """Nothing; MissingExtraError if documents with so many passages each need a library that is not there."""
 
-    def finished(self) -> Iterator[Linked | Built]:
+    def finished(self) -> Iterator[Progress | Built]:
         """What is left to do when lots were added: how far it is, and at last what is kept."""
 
 

@@ -14,15 +14,15 @@ on_ray.py     the windows spread over a Ray cluster
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from seqloom.search.embedding.bulk import EmbeddedFile, Finished, embed_file, embedding
+    from seqloom.search.embedding.bulk import Finished, embed_file, embedding
     from seqloom.search.embedding.packed_linears import computing_in
     from seqloom.search.embedding.source import CheckedSource, InputSource
 
-__all__ = ["CheckedSource", "EmbeddedFile", "Finished", "InputSource", "computing_in", "embed_file", "embedding"]
+__all__ = ["CheckedSource", "Finished", "InputSource", "computing_in", "embed_file", "embedding"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("EmbeddedFile", "Finished", "embed_file", "embedding"):
+    if name in ("Finished", "embed_file", "embedding"):
         from seqloom.search.embedding import bulk
 
         return getattr(bulk, name)
