@@ -146,7 +146,7 @@ def answer(loaded: "LoadedModel", asked: PredictRequest, wanted: Wanted, budget:
     ledger = PredictionNote() if asked.skip else Ledger()
     if wanted.with_input:
         kind = loaded.meaning.schema.input
-        if kind in ("vectors", "picture"):
+        if not kind.reads_tokens:
             raise ConfigError(f"--with-input repeats texts, and the model reads {kind}", fix="leave it out")
     source, windows = asked.source, asked.windows(loaded, ledger)
     with _progress(source, ledger) as show:

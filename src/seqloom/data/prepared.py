@@ -25,11 +25,11 @@ import numpy as np
 from seqloom.config.data import AnySplit, EncodingConfig, GivenSplit
 from seqloom.data.cache import Columns, open_or_build
 from seqloom.data.dataset import Dataset
-from seqloom.data.encoding import PLACE, ExampleEncoder, texts_of
+from seqloom.data.encoding import PLACE, ExampleEncoder
 from seqloom.data.order import sample_order
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.report.findings import DataFinding, told
-from seqloom.data.schema import PARTS, Example, Part, Schema, Words
+from seqloom.data.schema import PARTS, Example, Part, Schema
 from seqloom.data.splits import Divided
 from seqloom.data.survey import Survey
 from seqloom.events import Progress, Show, Work, finished
@@ -103,6 +103,10 @@ class Prepared(NamedTuple):
         kinds = f"{self.schema.input} to {self.schema.target}"
         return f"Prepared({self.schema.task}: {kinds}; {rows}{symbols}; {len(self.findings)} kinds of findings)"
 
+    def shown(self, row: int) -> str:
+        """The input of a row in one line, as a model reads it."""
+        return self.schema.input.show(self.columns, row, self.tokenizer)
+
     def place_of(self, row: int) -> Place:
         """Where a row stood in the files; the ids of a batch are the numbers of its rows."""
         file, line = self.places[row].tolist()
@@ -159,7 +163,7 @@ def _encoder(
         fitted = yield from fitted_encoder(survey, encoding, ledger)
     else:
         yield from survey.read()
-        said = (given.target_tokenizer or given.tokenizer) if survey.dataset.schema.target == "text" else None
+        said = (given.target_tokenizer or given.tokenizer) if survey.dataset.schema.target.is_text else None
         fitted = ExampleEncoder(survey.schema(), encoding, given.tokenizer, said, ledger)
     if given is None or given.labels is None:
         return fitted
@@ -170,9 +174,9 @@ def _encoder(
 def fitted_encoder(survey: Survey, encoding: EncodingConfig, ledger: Ledger) -> Work[ExampleEncoder]:
     """An encoder with the tokenisers and labels of the training part; the whole survey is done on the way."""
     schema, separate = survey.dataset.schema, encoding.target_tokenizer is not None
-    to_text = schema.target == "text"
+    to_text = schema.target.is_text
     tokenizer = target_tokenizer = None
-    if schema.input in ("text", "pair", "triple", "words"):
+    if schema.input.reads_tokens:
         tokenizer = yield from _fitted(survey, encoding, inputs=True, targets=to_text and not separate)
         if to_text:
             target_tokenizer = tokenizer
@@ -201,13 +205,17 @@ def _warn_if_full(tokenizer: Tokenizer, place: Place, ledger: Ledger) -> None:
 
 def _fitted(survey: Survey, encoding: EncodingConfig, *, inputs: bool, targets: bool) -> Work[Tokenizer]:
     """A tokeniser of the texts of the training part, while the survey goes over all parts."""
-    schema, config = survey.dataset.schema, encoding.tokenizer if inputs else encoding.target_tokenizer
+    kind, config = survey.dataset.schema.input, encoding.tokenizer if inputs else encoding.target_tokenizer
     with TokenizerFit(config or encoding.tokenizer) as fitting:
         for part, block in survey.blocks():
             if part == "train":
-                given = [[*texts_of(schema, encoding, one)] if inputs else [] for one in block]
-                said = [[str(one.target)] if targets else [] for one in block]
-                fitting.see([text for texts in zip(given, said, strict=True) for some in texts for text in some])
+                texts = list[str]()
+                for example in block:
+                    if inputs:
+                        texts += kind.fitting_texts(example.input, encoding.tokenizer)
+                    if targets:
+                        texts.append(str(example.target))
+                fitting.see(texts)
             yield survey.progress()
         return fitting.tokenizer()
 
@@ -244,16 +252,15 @@ def _lacking(
     examples = {(encoder.files[example.place.path], example.place.line or 0): example for example in block}
     for row in lacking.tolist():
         given = examples[tuple(columns[PLACE].values[row].tolist())].input
-        words = given.words() if isinstance(given, Words) else (given,) if isinstance(given, str) else given
-        text = (" " if isinstance(given, Words) else f" {NAMES[SEPARATOR]} ").join(map(str, words))
+        text = f" {NAMES[SEPARATOR]} ".join(encoder.schema.input.texts(given))
         yield first + row, " ".join(text.split())[:LONGEST_SHOWN]
 
 
 def _facts(survey: Survey, encoder: ExampleEncoder, ledger: Ledger) -> PreparedFacts:
     first, second = encoder.tokenizer, encoder.target_tokenizer
     return PreparedFacts(
-        input=encoder.schema.input,
-        target=encoder.schema.target,
+        input=encoder.schema.input.name,
+        target=encoder.schema.target.name,
         labels=encoder.schema.labels,
         tokenizer=None if first is None else first.to_json(),
         target_tokenizer=None if second is None or second is first else second.to_json(),
@@ -267,11 +274,11 @@ def _facts(survey: Survey, encoder: ExampleEncoder, ledger: Ledger) -> PreparedF
 def _prepared(facts: PreparedFacts, columns: Columns) -> Prepared:
     tokenizer = None if facts.tokenizer is None else Tokenizer.from_json(facts.tokenizer)
     second = None if facts.target_tokenizer is None else Tokenizer.from_json(facts.target_tokenizer)
-    if second is None and facts.target == "text":
-        second = tokenizer
     codes = columns[PART].values
     parts = {part: np.flatnonzero(codes == number) for number, part in enumerate(PARTS)}
-    schema = Schema(facts.input, facts.target, facts.labels)  # type: ignore[arg-type]  # checked by the key
+    schema = Schema(facts.input, facts.target, facts.labels)
+    if second is None and schema.target.is_text:
+        second = tokenizer
     kept = {name: column for name, column in columns.items() if name not in (PART, PLACE)}
     places = columns[PLACE].values
     return Prepared(
@@ -310,7 +317,7 @@ def versions(dataset: Dataset) -> dict[str, str]:
     """The versions of everything that has a say in what is read and encoded."""
     python = ".".join(platform.python_version_tuple()[:2])
     own = {"seqloom": __version__, "python": python, "unicode": unicodedata.unidata_version}
-    libraries = ["tokenizers", *(["pillow"] if dataset.schema.input == "picture" else [])]
+    libraries = ["tokenizers", *dataset.schema.input.libraries]
     if dataset.config.reading.format == "parquet" or any(".parquet" in path for path in dataset.config.train):
         libraries.append("pyarrow")
     return own | {name: metadata.version(name) for name in libraries}

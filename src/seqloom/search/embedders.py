@@ -43,12 +43,12 @@ class Embeds(MakesVectors, Protocol):
 class ModelEmbeds:
     """A loaded model as search asks it."""
 
-    def __init__(self, loaded: "LoadedModel") -> None:
+    def __init__(self, loaded: "LoadedModel", budget: int | None = None) -> None:
         tokenizer = loaded.meaning.tokenizer
-        if tokenizer is None or loaded.task.asked.schema.input != "text":
+        if tokenizer is None or not loaded.task.asked.schema.input.is_text:
             kind = loaded.meaning.schema.input
             raise ConfigError(f"search needs a model of texts, and {loaded.path} reads {kind}", fix="take another one")
-        self.loaded, self.tokenizer, self.path = loaded, tokenizer, loaded.path
+        self.loaded, self.tokenizer, self.path, self.budget = loaded, tokenizer, loaded.path, budget
 
     @cached_property
     def identity(self) -> str:
@@ -65,7 +65,7 @@ class ModelEmbeds:
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """[N,W] the vectors of the texts, in their order."""
-        return self.loaded.embed(texts)
+        return self.loaded.embed(texts, budget=self.budget)
 
     def lengths(self, texts: Sequence[str]) -> np.ndarray:
         """[N] how many symbols each text has."""

@@ -15,12 +15,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from seqloom.config.options import free_places
 from seqloom.config.training import CosineConfig, LinearConfig, RunConfig, TrainingConfig
 from seqloom.errors import ConfigError
 from seqloom.training.state import Environment, TrainingState
 
-FREE = {"training.keep", "training.patience", "data.bad_rows.skip", "data.bad_rows.share"}
-LENGTH, PIECES = "training.length.count", "training.pieces"
+LENGTH, PIECES = "training.length.count", "training.pieces"  # free where they grow
+FREE = frozenset(free_places(RunConfig)) - {LENGTH, PIECES}
 
 
 class Change(NamedTuple):

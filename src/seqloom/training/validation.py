@@ -15,11 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from seqloom.data.kinds.inputs.text import cut_short
 from seqloom.data.schema import Part
 from seqloom.metrics.jackknife import PairedDifference, paired_differences
 from seqloom.nn.types import Batch
 from seqloom.tasks.evaluation import Confusion, Evaluation, answering, evaluate
-from seqloom.tasks.predictions import cut_short, input_shown
 from seqloom.tasks.task import Judged, Metric, Task
 from seqloom.training.checkpoint import Checkpoint
 from seqloom.training.events import Sample
@@ -124,7 +124,7 @@ def _samples(session: Session, evaluation: Evaluation | None) -> tuple[Sample, .
 
 def _sample(session: Session, judged: Judged) -> Sample:
     """What is shown of an example: its input as it was written; a true answer that is the input itself alike."""
-    read = input_shown(session.task.meaning, session.prepared, int(judged.id))
+    read = session.prepared.shown(int(judged.id))
     text = cut_short(session.prepared.written.get(int(judged.id), "")) or read
     return Sample(text, judged.said, text if judged.true == read else judged.true, judged.right)
 

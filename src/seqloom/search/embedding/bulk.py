@@ -58,7 +58,7 @@ def embed_file(
     source: InputSource | str | Path,
     out: str | Path,
     *,
-    input: str | None = None,  # noqa: A002  # the name of the option
+    input: str | None = None,  # the name of the option
     kept_as: Kind = "float32",
     precision: Precision = "float32",
     bad_rows: str = "strict",
