@@ -120,7 +120,7 @@ def test_the_check_speaks_of_rows_and_batches_and_not_of_pairs(tmp_path: Path) -
         return " ".join(told.split())
 
     assert batches(10_000).endswith("All rows are in one batch: an epoch is one step.")
-    said = r"ows that share a batch: \d+ ?% of them share one in the next epoch too, the others meet new rows\.?$"
+    said = r"Of the rows that share a batch [\d.]+ % share one in the next epoch too; the others meet new rows\.$"
     assert re.search(said, batches(40))
 
 
