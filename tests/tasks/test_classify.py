@@ -108,14 +108,14 @@ def test_what_the_loader_does_not_count_is_not_missed(written: Write, monkeypatc
     small = written("a.jsonl", train, lines(["a"], ["b", "z"], ["x", "y", "c"], []))
     model = small.model("bag")
     counted = evaluate(small.task, model, small.batches())
-    monkeypatch.setattr("seqloom.data.batches.unseen_labels", lambda _, rows: np.zeros(len(rows), np.int64))
+    monkeypatch.setattr("seqloom.tasks.labels.unseen_labels", lambda _, rows: np.zeros(len(rows), np.int64))
     assert support(small.task, counted) == 6
     assert support(small.task, evaluate(small.task, model, small.batches())) == 3
 
 
 def test_an_example_of_several_labels_is_right_only_if_all_are(small: Write) -> None:
     found = small("labels")
-    for one in found.task.judge(found.model(), found.batches()[0]):
+    for one in found.task.judge(found.model(), found.batches()[0], None)[0]:
         assert one.right == (one.said == one.true) == bool(one.statistics[1])
 
 

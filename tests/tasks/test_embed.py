@@ -128,7 +128,7 @@ def test_accuracy_is_how_often_the_own_text_is_the_nearest_of_the_batch(table: A
 def test_rows_of_one_batch_have_losses_of_their_own_so_that_an_interval_can_be_told(table: Any) -> None:
     small = table("scored")
     (batch,) = small.batches(feed=ByLengthConfig(budget=10_000))
-    losses = [one.statistics[-2] for one in small.task.judge(built(small).eval(), batch)]
+    losses = [one.statistics[-2] for one in small.task.judge(built(small).eval(), batch, None)[0]]
     assert max(losses) > 1.1 * min(losses) > 0
 
 
@@ -275,5 +275,5 @@ def test_a_model_of_any_texts_is_judged_by_scored_pairs(table: Any) -> None:
 
 
 def test_settings_of_labels_are_refused(table: Any) -> None:
-    with pytest.raises(ConfigError, match="for labels, and embed has none"):
+    with pytest.raises(ConfigError, match="for one label of several, and embed has none"):
         table("pair").task.model("bag", "tiny", HeadSettings(smoothing=0.1))

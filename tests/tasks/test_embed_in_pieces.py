@@ -119,7 +119,7 @@ def test_pieces_that_are_asked_for_have_the_gradient_of_the_whole_batch(
 def test_a_batch_that_were_cut_would_learn_something_else(written: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     learner = Learner(written, "pair", ContrastConfig())
     whole = learner.gradient(TrainingState())
-    monkeypatch.setattr("seqloom.nn.objectives.RowObjective", object)
+    monkeypatch.setattr("seqloom.tasks.embed.RowObjective", object)
     assert torch.cosine_similarity(learner.gradient(TrainingState(pieces=8)), whole, dim=0) < 0.95
 
 

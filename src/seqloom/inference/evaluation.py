@@ -36,7 +36,7 @@ from seqloom.errors import ConfigError, RejectedError, did_you_mean
 from seqloom.files.disk import write_file
 from seqloom.files.jsonl import append_line, read_lines
 from seqloom.inference.as_trained import FileReading, columns_as_trained, columns_said, reading_as_trained
-from seqloom.tasks.evaluation import Evaluation, Unseen
+from seqloom.tasks.evaluation import Evaluation, Unseen, badness
 from seqloom.tasks.predictions import input_shown
 from seqloom.tasks.registry import task_of
 from seqloom.tasks.task import Judged, Meaning, Task
@@ -325,7 +325,7 @@ def write_errors(path: Path, task: Task, evaluation: Evaluation, origin: Origin)
 
 def _line(task: Task, judged: Judged, example: Example | None, origin: Origin) -> Any:
     """What a line of the file holds, by name."""
-    place, loss = origin.prepared.place_of(int(judged.id)), task.badness(judged)
+    place, loss = origin.prepared.place_of(int(judged.id)), badness(judged)
     told = input_shown(task.meaning, origin.prepared, int(judged.id)) if example is None else whole(example)
     own = {
         "id": None if example is None else example.id or None,

@@ -41,17 +41,16 @@ from seqloom.inspect.subject import Subject, encoding
 from seqloom.metrics.calibration import Calibration
 from seqloom.nn.models import count_parameters
 from seqloom.nn.types import Batch, on_device
-from seqloom.tasks.embed import vectors_of
+from seqloom.tasks.abilities import Calibrator, Vectorizer, Writer
 from seqloom.tasks.evaluation import Evaluation, Slice, answering, evaluate, sliced
-from seqloom.tasks.predictions import VectorPrediction
+from seqloom.tasks.inputs import lengths_read, longest_input
+from seqloom.tasks.predictions import VectorPrediction, vectors_of
 from seqloom.tasks.registry import task_of
 from seqloom.tasks.task import Prediction, Task
 
 # -----------------------------------------------------------------------------
 # A trained model that was read from its folder: what it is made of, and what is known of its training.
 # -----------------------------------------------------------------------------
-
-ANY_LENGTH = 2**24  # the most that a configuration may say
 
 
 class OpenedModel:
@@ -108,7 +107,7 @@ class OpenedModel:
 
     def reading(self) -> EncodingConfig:
         """How inputs become numbers here: what is read in windows is not cut."""
-        return msgspec.structs.replace(self.encoding, longest=ANY_LENGTH) if self.task.in_windows else self.encoding
+        return msgspec.structs.replace(self.encoding, longest=self.task.longest or self.encoding.longest)
 
 
 if TYPE_CHECKING:
@@ -135,7 +134,7 @@ class LoadedModel(OpenedModel):
 
         ConfigError for a model that makes no vector of a whole input.
         """
-        size = self.task.vector_size(self.config)
+        size = self.vector_size
         examples, ledger = self._given(texts)
         found = self.vectors(windows_of(examples), ledger, budget=budget)
         vectors = [reply[1].vector for reply in found if isinstance(reply[1], VectorPrediction)]
@@ -150,13 +149,18 @@ class LoadedModel(OpenedModel):
         return replies(windows, encoder, self._vectors, budget=chosen, limits=limits)
 
     @property
+    def vector_size(self) -> int:
+        """How many numbers a vector has; ConfigError for a model that makes none."""
+        return Vectorizer.of(self.task).vector_size(self.config)
+
+    @property
     def vector_budget(self) -> int:
         """Elements of a batch whose vectors are wanted, where nobody says how many."""
         return ON_PROCESSOR if self.device.type == "cpu" else BUDGET
 
     def _vectors(self, inputs: Any) -> list[VectorPrediction]:
         with torch.no_grad():
-            return vectors_of(self.task.vectors(self.model, on_device(inputs, self.device)))
+            return vectors_of(Vectorizer.of(self.task).vectors(self.model, on_device(inputs, self.device)))
 
     def _given(self, inputs: Iterable[Any]) -> tuple[list[Example], Ledger]:
         """Values from Python as examples; what is bad is told before any work."""
@@ -183,7 +187,7 @@ class LoadedModel(OpenedModel):
     def _asked(self, ledger: Ledger) -> tuple[ExampleEncoder, Limits]:
         """What makes numbers of questions, and what can be asked."""
         encoder = encoder_of(self.task.asked, self.reading().longest, ledger)
-        return encoder, Limits(self.meaning.sizes, self.task.longest_input(self.config))
+        return encoder, Limits(self.meaning.sizes, longest_input(self.config))
 
     def _answer(self, inputs: Any) -> list[Prediction]:
         with torch.no_grad():
@@ -230,8 +234,7 @@ class LoadedModel(OpenedModel):
     @property
     def subject(self) -> Subject:
         """The model as the functions of `seqloom.inspect` take it."""
-        room = self.task.longest_input(self.config)
-        encode = encoding(self.task, self.reading().longest, room, self.device)
+        encode = encoding(self.task, self.reading().longest, longest_input(self.config), self.device)
         return Subject(self.task, self.config, self.model, encode)
 
     def inspect(self, given: Any, *, target: str | None = None, among: Iterable[Any] = ()) -> "Inspection":
@@ -267,7 +270,7 @@ class LoadedModel(OpenedModel):
         unless `bad_rows` skips them, or the rule of the run does.
         """
         worst = 0 if errors is None else require_errors(Path(errors), most)
-        task = self.task if decoding is None else self.task.writing(decoding)
+        task = self.task if decoding is None else Writer.of(self.task, decoding.kind()).writing(decoding)
         origin = self._origin(data, part, settings, bad_rows)
         task = task.judging(origin.prepared.schema)
         columns = {name: origin.values(name, origin.prepared.parts[part].tolist()) for name in names_in(by)}
@@ -288,7 +291,7 @@ class LoadedModel(OpenedModel):
     def _cross_fitted(self, task: Task, dev: Iterable[Batch[Any, Any]]) -> Task:
         """The task for rows that found its calibration: each half of them is read as the other asks for."""
         calibration = task.meaning.calibration
-        if self.run is None or calibration == Calibration():
+        if self.run is None or calibration == Calibration() or not isinstance(task, Calibrator):
             return task
         with answering(self.model):
             fitted = task.deciding_by(self.run.training.metric).fitted(self.model, dev)
@@ -296,8 +299,8 @@ class LoadedModel(OpenedModel):
 
     def _require_room(self, origin: Origin, part: Part) -> None:
         """Refuse inputs that are longer than the positions of the model, with their places."""
-        most, ledger, rows = self.task.longest_input(self.config), Ledger(), origin.prepared.parts[part]
-        lengths = self.task.lengths(origin.prepared)
+        most, ledger, rows = longest_input(self.config), Ledger(), origin.prepared.parts[part]
+        lengths = lengths_read(self.config, origin.prepared)
         for row in rows[lengths[rows] > most].tolist() if most is not None else ():
             tell_too_long(int(lengths[row]), most or 0, origin.prepared.place_of(row), ledger)
         ledger.close()

@@ -16,6 +16,7 @@ from seqloom.search.bm25 import words_of
 from seqloom.search.similar_vectors import MakesVectors
 from seqloom.search.store import Settings
 from seqloom.search.vectors import unit
+from seqloom.tasks.inputs import longest_input
 
 USUAL = 256  # symbols of a passage: what most models of sentences were trained on
 
@@ -57,7 +58,7 @@ class ModelEmbeds:
     @property
     def longest(self) -> int:
         """What its training cut texts at, or its positions end at."""
-        positions = self.loaded.task.longest_input(self.loaded.config)
+        positions = longest_input(self.loaded.config)
         return min(self.loaded.encoding.longest, self.loaded.encoding.longest if positions is None else positions)
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:

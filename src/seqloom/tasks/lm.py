@@ -13,11 +13,10 @@ step, in training without its gradient, in evaluation too; a test part is read i
 The default is `lstm`: the best of the small ones, and its memory does not grow with the text.
 """
 
-import copy
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 import numpy as np
@@ -27,7 +26,7 @@ from torch import Tensor, nn
 from seqloom import recipes
 from seqloom.config.decoding import AnyDecoding, GreedyConfig
 from seqloom.config.models import AnyModel, LanguageModelConfig
-from seqloom.config.training import AnyFeed, PacksConfig, StreamsConfig
+from seqloom.config.training import AnyFeed, ByLengthConfig, PacksConfig, StreamsConfig
 from seqloom.data.loader import Loader, feed_packs, feed_streams
 from seqloom.data.prepared import Prepared
 from seqloom.data.schema import Part
@@ -41,11 +40,12 @@ from seqloom.nn.heads import Losses
 from seqloom.nn.models import LanguageModel
 from seqloom.nn.types import Batch, Loss, Padded
 from seqloom.recipes.bodies import Size
+from seqloom.tasks.abilities import Continuer
 from seqloom.tasks.documents import document_numbers, named_packs, summed
 from seqloom.tasks.evaluation import answering
-from seqloom.tasks.inputs import require_input, wrong_shape
+from seqloom.tasks.inputs import require_shape
 from seqloom.tasks.predictions import LONGEST, TextPrediction, text_shown
-from seqloom.tasks.task import Asking, Graded, HeadSettings, Judged, Metric
+from seqloom.tasks.task import LOSS, Asking, HeadSettings, Judged, Metric
 from seqloom.text.special_tokens import BEGIN, END, UNKNOWN
 from seqloom.text.tokenizer import Tokenizer
 
@@ -117,7 +117,6 @@ def begun(inputs: Padded) -> Padded:
     return Padded(torch.cat([begin, inputs.values], dim=1), inputs.lengths + 1, None, inputs.full)
 
 
-DEFAULT = "lstm"
 PROBE, PROBES = 512, 3  # symbols that are read, so many times, to see whether a memory grows
 
 
@@ -127,14 +126,15 @@ class Running(NamedTuple):
     symbols: Padded
 
 
-class LanguageModelling(Graded):
+class LanguageModelling(Continuer):
     """The probability of a text."""
 
     name = "lm"
-    metric = Metric("perplexity", higher_is_better=False)
+    settings = frozenset({"smoothing"})
+    feeds = (ByLengthConfig, PacksConfig, StreamsConfig)
+    metrics = (Metric("perplexity", higher_is_better=False), Metric("bits_per_byte", higher_is_better=False), LOSS)
     asking = Asking('seqloom generate RUN "some text"', "seqloom generate RUN --file FILE")
     decoding: AnyDecoding = GreedyConfig()
-    others = (Metric("bits_per_byte", higher_is_better=False), Metric("loss", higher_is_better=False))
     statistics = 4  # bytes of the original, symbols that are UNKNOWN, loss, weight
 
     @property
@@ -145,12 +145,11 @@ class LanguageModelling(Graded):
 
     def recipes(self) -> list[str]:
         """The recipes that make a language model."""
-        return [DEFAULT, *(name for name in recipes.names("language-model") if name != DEFAULT)]
+        return recipes.names("language-model", "lstm")
 
     def model(self, recipe: str, size: Size, head: HeadSettings) -> LanguageModelConfig:
         """The model that a recipe makes."""
-        if head.class_weights:
-            raise ConfigError("class weights are for labels, and lm has none", fix="leave them out")
+        self.require_settings(head)
         model = recipes.language_model(recipe, vocab_size=self.tokenizer.vocab_size, size=size)
         return msgspec.structs.replace(model, head=msgspec.structs.replace(model.head, smoothing=head.smoothing))
 
@@ -161,18 +160,12 @@ class LanguageModelling(Graded):
 
     def require(self, model: AnyModel) -> None:
         """Raise ConfigError for another shape of model or vocabulary."""
-        if not isinstance(model, LanguageModelConfig):
-            raise wrong_shape(self.name, LanguageModelConfig.kind(), model)
-        require_input(self.meaning, model.decoder.input)
-        if model.head.vocab_size != self.tokenizer.vocab_size:
+        written = require_shape(self, LanguageModelConfig, model).head.vocab_size
+        if written != self.tokenizer.vocab_size:
             raise ConfigError(
-                f"the data has {self.tokenizer.vocab_size:,} symbols, and the model writes {model.head.vocab_size:,}",
+                f"the data has {self.tokenizer.vocab_size:,} symbols, and the model writes {written:,}",
                 fix=f"set vocab_size = {self.tokenizer.vocab_size} in its head",
             )
-
-    @classmethod
-    def require_feeding(cls, feed: AnyFeed) -> None:
-        """Nothing: running text is read in every way."""
 
     def require_feed(self, model: nn.Module, feed: AnyFeed) -> None:
         """Raise ConfigError for streams where the model's memory grows with all that it has read."""
@@ -203,12 +196,8 @@ class LanguageModelling(Graded):
             return reading.continued_loss(batch._replace(inputs=batch.inputs.symbols), state)
         return reading.loss(batch), None
 
-    def judge(self, model: nn.Module, batch: Batch[Any, Tensor]) -> list[Judged]:
-        """Each document of a batch judged, or each row of streams as if nothing had been read before."""
-        return self.judge_on(model, batch, None)[0]
-
-    def judge_on(self, model: nn.Module, batch: Batch[Any, Tensor], state: Any) -> tuple[list[Judged], Any]:
-        """The same from a state on; right is decided when all are known."""
+    def judge(self, model: nn.Module, batch: Batch[Any, Tensor], state: Any) -> tuple[list[Judged], Any]:
+        """Each document of a batch judged, or each row of streams from a state on."""
         reading = cast(LanguageModel, model)
         if isinstance(batch.inputs, Running):
             inputs = batch.inputs.symbols
@@ -231,7 +220,7 @@ class LanguageModelling(Graded):
             if sums[-1]:
                 text = symbols[starts[number] : starts[number + 1]][:LONGEST]
                 said = f"perplexity {self.measure(sums)['perplexity']:.4g}"
-                yield Judged(id_, said, text_shown(self.tokenizer, text[text != END]), False, sums)
+                yield Judged(id_, said, text_shown(self.tokenizer, text[text != END]), None, sums)
 
     def measure(self, sums: np.ndarray) -> dict[str, np.ndarray]:
         """`perplexity`, `bits_per_byte`, `unknown` (the share of symbols that are UNKNOWN) and `loss`."""
@@ -250,16 +239,6 @@ class LanguageModelling(Graded):
             return {}
         said = f"of text without its {' and '.join(lost)}: compare it with none that keeps more"
         return {"bits_per_byte": said}
-
-    def writing(self, how: AnyDecoding) -> Self:
-        """The same task whose continuations are written in this way."""
-        chosen = copy.copy(self)
-        chosen.decoding = how
-        return chosen
-
-    def going_on(self, how: AnyDecoding) -> Self:
-        """The same: going on with a text is all that it writes."""
-        return self.writing(how)
 
     def predict(self, model: nn.Module, inputs: Any) -> Sequence[TextPrediction]:
         """What follows each row, a text or the beginning of one: the best, or the first that was drawn."""

@@ -6,6 +6,7 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from seqloom.data.prepared import Prepared
 from seqloom.data.schema import Words
@@ -161,6 +162,11 @@ class VectorPrediction(Prediction):
         """Its first numbers."""
         first = numbers_shown(self.vector[:SHOWN_OF_VECTOR].tolist())
         return f"{first}, ..." if len(self.vector) > SHOWN_OF_VECTOR else first
+
+
+def vectors_of(vectors: Tensor) -> list[VectorPrediction]:
+    """The rows of vectors [N,D] as answers, in float32 on the host."""
+    return [VectorPrediction(row) for row in vectors.detach().float().cpu().numpy()]
 
 
 def numbers_shown(numbers: Iterable[float]) -> str:

@@ -28,8 +28,9 @@ from seqloom.nn.types import Batch, Loss
 from seqloom.tasks.inputs import sequences
 from seqloom.tasks.predictions import NumbersPrediction, numbers_shown
 from seqloom.tasks.sequences import SequenceTask
-from seqloom.tasks.task import Graded, HeadSettings, Judged, Meaning, Metric
+from seqloom.tasks.task import LOSS, HeadSettings, Judged, Meaning, Metric
 
+OF_ERRORS = tuple(Metric(name, higher_is_better=False) for name in ("mse", "rmse", "mae"))
 SAME_NUMBERS = "the true numbers are all the same"
 
 
@@ -55,17 +56,11 @@ class NumberUnits(NamedTuple):
         return np.asarray(answers.detach().cpu().double().numpy() * self.deviations + self.means)
 
 
-class Regress(Graded, SequenceTask):
+class Regress(SequenceTask):
     """Numbers for each example."""
 
     name = "regress"
-    metric = Metric("mse", higher_is_better=False)
-    others = (
-        Metric("rmse", higher_is_better=False),
-        Metric("mae", higher_is_better=False),
-        Metric("r2"),
-        Metric("loss", higher_is_better=False),
-    )
+    metrics = (*OF_ERRORS, Metric("r2"), LOSS)
 
     def __init__(self, meaning: Meaning) -> None:
         super().__init__(meaning)
@@ -75,7 +70,6 @@ class Regress(Graded, SequenceTask):
 
     def head(self, settings: HeadSettings) -> NumberHeadConfig:
         """A linear map to the numbers."""
-        self.refuse_settings(settings)
         return NumberHeadConfig(size=self.meaning.numbers)
 
     def require_head(self, head: SequenceHead) -> None:
@@ -89,10 +83,9 @@ class Regress(Graded, SequenceTask):
 
     def loss(self, model: nn.Module, batch: Batch[Any, Tensor], state: Any) -> tuple[Loss, Any]:
         """The summed squared errors in the units of the model; nothing is carried."""
-        learned = batch._replace(inputs=sequences(batch.inputs), targets=self.units.learned(batch.targets))
-        return cast(SequenceModel, model).loss(learned), None
+        return super().loss(model, batch._replace(targets=self.units.learned(batch.targets)), state)
 
-    def judge(self, model: nn.Module, batch: Batch[Any, Tensor]) -> list[Judged]:
+    def judge(self, model: nn.Module, batch: Batch[Any, Tensor], state: Any) -> tuple[list[Judged], Any]:
         """Each row judged; none of them is right or wrong."""
         said, true = self._answers(model, batch.inputs), batch.targets.cpu().double().numpy()
         errors = said - true
@@ -100,7 +93,7 @@ class Regress(Graded, SequenceTask):
         losses = [((errors / self.units.deviations) ** 2).sum(axis=1), np.full(len(true), true.shape[1])]
         statistics = np.stack([*sums, *said.T, *true.T, *losses], axis=1)
         rows = zip(batch.ids, said.tolist(), true.tolist(), statistics, strict=True)
-        return [Judged(id_, numbers_shown(one), numbers_shown(other), None, row) for id_, one, other, row in rows]
+        return [Judged(id_, numbers_shown(one), numbers_shown(other), None, row) for id_, one, other, row in rows], None
 
     def _answers(self, model: nn.Module, inputs: Any) -> np.ndarray:
         """[B,K] in the units of the data."""

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from seqloom.config.data import EncodingConfig, Task
-from seqloom.config.tokenizers import BpeConfig, FittedTokenizer, WordsConfig
+from seqloom.config.data import EncodingConfig
+from seqloom.config.tokenizers import FittedTokenizer, WordsConfig
 from seqloom.config.training import (
     AnyFeed,
     AnyLength,
@@ -42,11 +42,6 @@ WARM_UP = 100  # steps, or a tenth of all
 # The wider a model, the smaller its rate; attention wants less than recurrence, and counting wants more.
 _RATES: dict[Size, float] = {"tiny": 5e-3, "small": 1e-3, "base": 5e-4, "big": 2e-4}
 _FASTER = {"linear": 10.0, "bag": 3.0, "mlp": 1.0, "lstm": 2.0, "gru": 2.0, "rnn": 1.0, "bilstm": 2.0}
-
-
-def default_encoding(task: Task | None) -> EncodingConfig:
-    """Subwords where new words must be written, words elsewhere."""
-    return EncodingConfig(tokenizer=BpeConfig() if task == "translate" else WordsConfig())
 
 
 def default_counts(encoding: EncodingConfig, schema: Schema) -> EncodingConfig:
@@ -136,8 +131,8 @@ def told(settings: TrainingConfig) -> str:
     """
     length, feed, schedule = settings.length, settings.feed, settings.schedule
     patience = f"patience {settings.patience}" if settings.patience else "no end before that"
-    if isinstance(settings.optimiser, NewtonConfig):
-        strengths = ", ".join(f"{strength:g}" for strength in settings.optimiser.strengths)
+    if settings.strengths:
+        strengths = ", ".join(f"{strength:g}" for strength in settings.strengths)
         return f"training: solved by newton, one epoch for each L2 strength of {strengths}, {patience}"
     size = f"{feed.budget:,}" if isinstance(feed, ByLengthConfig) else f"{feed.rows:,} x {feed.length:,}"
     kind = "" if isinstance(feed, ByLengthConfig) else f" in {feed.kind()}"

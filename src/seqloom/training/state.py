@@ -13,7 +13,7 @@ import msgspec
 from seqloom.config.training import AnyLength, EpochsConfig, SecondsConfig, StepsConfig, SymbolsConfig
 from seqloom.data.loader import BatchPlan
 from seqloom.errors import ConfigError
-from seqloom.tasks.task import Metric
+from seqloom.tasks.task import LOSS, Metric
 
 FORMAT = 2
 
@@ -170,8 +170,6 @@ def goes_by_clock(length: AnyLength) -> bool:
 # stays at 0, or at 1, for many validations while the loss tells good weights from better ones. For the same reason
 # patience waits for either of them: a run whose dev loss still falls is not done.
 # -----------------------------------------------------------------------------
-
-LOSS = Metric("loss", higher_is_better=False)
 
 
 def is_better(metric: Metric, found: Mapping[str, float], best: Mapping[str, float] | None) -> bool:

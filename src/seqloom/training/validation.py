@@ -23,15 +23,16 @@ from seqloom.data.schema import Input, Part, Words
 from seqloom.errors import SeqloomError
 from seqloom.metrics.jackknife import PairedDifference, paired_differences
 from seqloom.nn.types import Batch
+from seqloom.tasks.abilities import Calibrator
 from seqloom.tasks.evaluation import Confusion, Evaluation, answering, evaluate
 from seqloom.tasks.predictions import cut_short, input_shown
-from seqloom.tasks.task import Judged, Task
+from seqloom.tasks.task import LOSS, Evaluator, Judged
 from seqloom.text.special_tokens import NAMES, SEPARATOR, UNKNOWN
 from seqloom.training.checkpoint import Checkpoint
 from seqloom.training.events import Sample
 from seqloom.training.micro_batches import moved
 from seqloom.training.session import Session
-from seqloom.training.state import LOSS, TrainingState, is_better, validation
+from seqloom.training.state import TrainingState, is_better, validation
 
 # -----------------------------------------------------------------------------
 # The inputs of a few rows as they stand in the data, for samples with words that the vocabulary lacks.
@@ -137,8 +138,10 @@ def look(session: Session) -> Validation:
     return Validation(metrics, _samples(session, evaluation), evaluation)
 
 
-def _looking(session: Session) -> Task:
+def _looking(session: Session) -> Evaluator:
     """The task as dev is judged; where it is prepared for that, by all of dev, on every rank alike."""
+    if not isinstance(session.task, Calibrator):
+        return session.task
     with answering(session.model):
         return session.task.looking(session.model, batches_of(session, "dev"))
 
@@ -251,7 +254,7 @@ class CheckpointChoice:
         return is_better(self._session.task.metric, found.metrics, chosen.metrics)
 
 
-def is_as_good(task: Task, rows: np.ndarray, best: np.ndarray) -> bool:
+def is_as_good(task: Evaluator, rows: np.ndarray, best: np.ndarray) -> bool:
     """Whether `best` [N,S] is better than `rows` [N,S], of the same examples, by one standard error at most."""
     found = paired_differences(best, rows, task.summed, task.measure)
     decisive = task.metric if found[task.metric.name] != PairedDifference(0.0, 0.0) else LOSS
