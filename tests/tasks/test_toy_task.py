@@ -28,19 +28,14 @@ class Grade(Task):
     """A label on a scale: an answer is the better, the fewer grades lie between it and the truth."""
 
     name: Any = "grade"
+    made_by = "classifier", "bag"
     metrics = (Metric("off_by", higher_is_better=False), LOSS)
     statistics = 3  # grades off, loss, weight
-
-    def recipes(self) -> list[str]:
-        return recipes.names("classifier", "bag")
 
     def model(self, recipe: str, size: Any, head: HeadSettings) -> SequenceModelConfig:
         self.require_settings(head)
         answer = ClassHeadConfig(num_classes=len(self.meaning.schema.labels))
         return recipes.sequence_model(recipe, inputs=stepped_input_of(self.meaning), head=answer, size=size)
-
-    def adapted(self, model: AnyModel) -> AnyModel:
-        return require_shape(self, SequenceModelConfig, model)
 
     def require(self, model: AnyModel) -> None:
         require_shape(self, SequenceModelConfig, model)

@@ -254,7 +254,7 @@ def test_a_feed_that_is_not_for_the_task_is_refused_before_folders_are_compared_
         with pytest.raises(ConfigError, match="'streams' feeds running text, and the task is classify"):
             again(taught, out, streams)
     assert not (tmp_path / "new").exists()
-    monkeypatch.setattr(Task, "check", lambda **_: None)  # the twin
+    monkeypatch.setattr(Task, "feeds", (StreamsConfig,), raising=False)  # the twin
     with pytest.raises(OtherRunError, match=r"training\.feed\.kind was by-length and is now streams"):
         again(taught, taught / "first", streams)
 

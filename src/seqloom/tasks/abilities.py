@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 
 from torch import Tensor, nn
 
-from seqloom.config.decoding import AnyDecoding
+from seqloom.config.decoding import AnyDecoding, GreedyConfig
 from seqloom.config.models import AnyModel
 from seqloom.errors import ConfigError
 from seqloom.metrics.calibration import Calibration, Fitted
@@ -68,7 +68,7 @@ class Writer(Ability):
         "'{asked}' says how text is written, and the task of this model is {task}, which writes none",
         "leave it out",
     )
-    decoding: AnyDecoding
+    decoding: AnyDecoding = GreedyConfig()
 
     def writing(self, how: AnyDecoding) -> Self:
         """The same task whose answers are written in this way."""

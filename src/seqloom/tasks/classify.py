@@ -115,7 +115,6 @@ class Classify(CalibratedTask):
         return np.concatenate([counts, bins.ravel(), times @ statistics[:, -2:]])
 
     def measure(self, sums: np.ndarray) -> dict[str, np.ndarray]:
-        """`accuracy`, `macro_f1`, `calibration_error` and `loss`."""
         counts, bins, loss, weight = split_sums(sums)
         return {
             "accuracy": counts.micro.f1,
@@ -125,7 +124,6 @@ class Classify(CalibratedTask):
         }
 
     def by_label(self, statistics: np.ndarray) -> dict[str, dict[str, float]]:
-        """The figures of each label that was said or is true."""
         return split_sums(self.summed(statistics))[0].named((*self.meaning.schema.labels, UNSEEN))
 
     def details(self, judged: Judged) -> dict[str, Any]:

@@ -65,6 +65,7 @@ class Embed(Vectorizer):
     """Vectors learned from texts of which it is only known that they stand together."""
 
     name = "embed"
+    made_by = "embedder", "bag"
     settings = frozenset({"pooling", "objective", "rows_at_once", "vectors"})
     metrics = (Metric("accuracy"), LOSS)
     asking = Asking(
@@ -86,10 +87,6 @@ class Embed(Vectorizer):
             return super().judging(found)
         kind = EmbedScored if found.target == "similarity" else Embed
         return kind(self.meaning._replace(schema=self.meaning.schema._replace(input=found.input, target=found.target)))
-
-    def recipes(self) -> list[str]:
-        """The recipes that make an embedder, the default first."""
-        return recipes.names("embedder", "bag")
 
     def model(self, recipe: str, size: Size, head: HeadSettings) -> EmbedderConfig:
         """The model that a recipe makes, with the objective and the pooling that are wanted."""
@@ -127,11 +124,9 @@ class Embed(Vectorizer):
         return model
 
     def require(self, model: AnyModel) -> None:
-        """Raise ConfigError for another shape of model or input, or an objective that cannot read the data."""
         self.objective(require_shape(self, EmbedderConfig, model).objective)
 
     def loss(self, model: nn.Module, batch: Batch[Any, Tensor], state: Any) -> tuple[Loss, Any]:
-        """The summed loss; nothing is carried."""
         scaled = batch._replace(targets=self.scaled(batch.targets))
         return cast(Embedder, model).loss(scaled, chunks=self.chunks), None
 
@@ -170,21 +165,17 @@ class Embed(Vectorizer):
         ], None
 
     def measure(self, sums: np.ndarray) -> dict[str, np.ndarray]:
-        """`accuracy` and `loss`."""
         right, loss, weight = np.moveaxis(sums, -1, 0)
         return {"accuracy": ratio(right, weight), "loss": ratio(loss, weight)}
 
     def predict(self, model: nn.Module, inputs: Any) -> Sequence[VectorPrediction]:
-        """The vector of each text."""
         return vectors_of(self.vectors(model, inputs))
 
     def vectors(self, model: nn.Module, inputs: Any) -> Tensor:
-        """[N,D] the vectors of texts."""
         vectors: Tensor = cast(Embedder, model)(inputs)
         return vectors
 
     def vector_size(self, model: AnyModel) -> int:
-        """How many numbers a vector has."""
         assert isinstance(model, EmbedderConfig), "require has seen it"
         return model.head.size or model.encoder.width
 
@@ -216,11 +207,9 @@ class EmbedScored(Embed):
         return super().summed(np.concatenate([columns, statistics[:, -2:]], axis=1), times)
 
     def measure(self, sums: np.ndarray) -> dict[str, np.ndarray]:
-        """`pearson` and `loss`."""
         return {"pearson": correlation(sums[..., :-2], sums[..., -1]), "loss": ratio(sums[..., -2], sums[..., -1])}
 
     def measure_rows(self, statistics: np.ndarray) -> dict[str, float]:
-        """`spearman`."""
         return {"spearman": spearman(statistics[:, 0], statistics[:, 1])}
 
     def undefined(self, statistics: np.ndarray) -> dict[str, str]:

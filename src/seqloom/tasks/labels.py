@@ -88,7 +88,6 @@ class ClassifySeveral(CalibratedTask):
         return loader
 
     def loss(self, model: nn.Module, batch: Batch[Any, Tensor], state: Any) -> tuple[Loss, Any]:
-        """The summed loss; nothing is carried."""
         return super().loss(model, batch._replace(targets=batch.targets[:, : self.labels]), state)
 
     def judge(self, model: nn.Module, batch: Batch[Any, Tensor], state: Any) -> tuple[list[Judged], Any]:
@@ -132,7 +131,6 @@ class ClassifySeveral(CalibratedTask):
         return sums if times is not None and times.ndim > 1 else sums[0]
 
     def measure(self, sums: np.ndarray) -> dict[str, np.ndarray]:
-        """`f1`, `precision` and `recall` of all labels together, `macro_f1`, `accuracy` of whole examples, ..."""
         counts, bins, loss, weight = split_sums(sums[..., 2:])
         found = counts.micro
         return {
@@ -146,7 +144,6 @@ class ClassifySeveral(CalibratedTask):
         }
 
     def by_label(self, statistics: np.ndarray) -> dict[str, dict[str, float]]:
-        """The figures of each label that was said or is true."""
         return split_sums(self.summed(statistics)[2:])[0].named((*self.meaning.schema.labels, UNSEEN))
 
     def undefined(self, statistics: np.ndarray) -> dict[str, str]:

@@ -10,6 +10,8 @@ trained on. By length and packed, every document is read from its own BEGIN; pac
 begins anew without its past. In streams a document goes on from the ones before it: the state is carried from step to
 step, in training without its gradient, in evaluation too; a test part is read in one row, from its first symbol on.
 
+The text of a continuation is what it adds to its prompt, its first space too: one put behind the other is the whole.
+
 The default is `lstm`: the best of the small ones, and its memory does not grow with the text.
 """
 
@@ -24,7 +26,6 @@ import torch
 from torch import Tensor, nn
 
 from seqloom import recipes
-from seqloom.config.decoding import AnyDecoding, GreedyConfig
 from seqloom.config.models import AnyModel, LanguageModelConfig
 from seqloom.config.training import AnyFeed, ByLengthConfig, PacksConfig, StreamsConfig
 from seqloom.data.loader import Loader, feed_packs, feed_streams
@@ -49,14 +50,9 @@ from seqloom.tasks.task import LOSS, Asking, HeadSettings, Judged, Metric
 from seqloom.text.special_tokens import BEGIN, END, UNKNOWN
 from seqloom.text.tokenizer import Tokenizer
 
-# -----------------------------------------------------------------------------
-# Going on with a text: a prompt becomes symbols, a language model writes after them, and what it wrote becomes text.
-#
-# The text of a continuation is what it adds to its prompt, its first space too: one put behind the other is the whole.
-# -----------------------------------------------------------------------------
-
 CONTINUATION = 64  # symbols that follow a prompt, at most, where nothing else is said
 STAND_IN = "x"  # for what the vocabulary lacks of a prompt: a word, and a character
+PROBE, PROBES = 512, 3  # symbols that are read, so many times, to see whether a memory grows
 
 
 @dataclass(frozen=True)
@@ -66,48 +62,6 @@ class Continuation(TextPrediction):
     score: float
     ended: Ended
 
-    @classmethod
-    def of(cls, written: Written) -> "Continuation":
-        """The prediction of what was written."""
-        return cls(text=written.text, score=written.score, ended=written.ended)
-
-    def to_json(self) -> dict[str, Any]:
-        """`text`, `score` and `ended`."""
-        return super().to_json() | {"score": self.score, "ended": self.ended}
-
-
-class Continuing(NamedTuple):
-    """A language model with the tokeniser of its text, and a way to write."""
-
-    model: LanguageModel
-    tokenizer: Tokenizer
-    how: AnyDecoding
-
-    def write(self, prompt: Padded, numbers: Sequence[int]) -> list[list[Written]]:
-        """The continuations of each row; `numbers` say which draws of the seed belong to it."""
-        start, most = self.model.initial_state(len(prompt.lengths)), self.most(prompt)
-        return write(self.model, start, prompt, most, self.how, decode=self.text, numbers=numbers)
-
-    def stream(self, prompt: Padded) -> Iterator[str]:
-        """The continuation of one row as it is written."""
-        start, most = self.model.initial_state(1), self.most(prompt)
-        return stream(self.model, start, prompt, most, self.how, decode=self.text)
-
-    def text(self, symbols: Sequence[int]) -> str:
-        """The text of symbols, a word in the place of each UNKNOWN of the prompt: what follows it has its space."""
-        return self.tokenizer.decode_copying(symbols, [STAND_IN] * len(symbols))
-
-    def most(self, prompt: Padded) -> Tensor:
-        """[B] how many symbols may follow each row; DataError for one that the model cannot read."""
-        longest = self.how.longest or CONTINUATION
-        return room(prompt, torch.full_like(prompt.lengths, longest), positions_of(self.model.config.decoder))
-
-    def prompts(self, texts: Sequence[str]) -> Padded:
-        """BEGIN and the symbols of each text, on the model's device."""
-        symbols = self.tokenizer.encode(texts)
-        rows = [torch.tensor([BEGIN, *symbols.row(row).tolist()]) for row in range(symbols.rows)]
-        return Padded.stack(rows).to(self.model.device)
-
 
 def begun(inputs: Padded) -> Padded:
     """The prompts with BEGIN before each: no text has it, so where it stands already, it was put there."""
@@ -115,9 +69,6 @@ def begun(inputs: Padded) -> Padded:
         return inputs
     begin = torch.full_like(inputs.lengths, BEGIN)[:, None]
     return Padded(torch.cat([begin, inputs.values], dim=1), inputs.lengths + 1, None, inputs.full)
-
-
-PROBE, PROBES = 512, 3  # symbols that are read, so many times, to see whether a memory grows
 
 
 class Running(NamedTuple):
@@ -130,11 +81,11 @@ class LanguageModelling(Continuer):
     """The probability of a text."""
 
     name = "lm"
+    made_by = "language-model", "lstm"
     settings = frozenset({"smoothing"})
     feeds = (ByLengthConfig, PacksConfig, StreamsConfig)
     metrics = (Metric("perplexity", higher_is_better=False), Metric("bits_per_byte", higher_is_better=False), LOSS)
     asking = Asking('seqloom generate RUN "some text"', "seqloom generate RUN --file FILE")
-    decoding: AnyDecoding = GreedyConfig()
     statistics = 4  # bytes of the original, symbols that are UNKNOWN, loss, weight
 
     @property
@@ -143,23 +94,12 @@ class LanguageModelling(Continuer):
         assert self.meaning.tokenizer is not None, "a schema with text has a tokeniser"
         return self.meaning.tokenizer
 
-    def recipes(self) -> list[str]:
-        """The recipes that make a language model."""
-        return recipes.names("language-model", "lstm")
-
     def model(self, recipe: str, size: Size, head: HeadSettings) -> LanguageModelConfig:
-        """The model that a recipe makes."""
         self.require_settings(head)
         model = recipes.language_model(recipe, vocab_size=self.tokenizer.vocab_size, size=size)
         return msgspec.structs.replace(model, head=msgspec.structs.replace(model.head, smoothing=head.smoothing))
 
-    def adapted(self, model: AnyModel) -> AnyModel:
-        """The model itself, if it can answer: its head goes with its vocabulary."""
-        self.require(model)
-        return model
-
     def require(self, model: AnyModel) -> None:
-        """Raise ConfigError for another shape of model or vocabulary."""
         written = require_shape(self, LanguageModelConfig, model).head.vocab_size
         if written != self.tokenizer.vocab_size:
             raise ConfigError(
@@ -243,22 +183,38 @@ class LanguageModelling(Continuer):
     def predict(self, model: nn.Module, inputs: Any) -> Sequence[TextPrediction]:
         """What follows each row, a text or the beginning of one: the best, or the first that was drawn."""
         prompt = begun(inputs)
-        written = self._continuing(model).write(prompt, numbers_by_content(prompt))
+        written = self._written(model, prompt, numbers_by_content(prompt))
         return [TextPrediction(answers[0].text) for answers in written]
 
     def continued(self, model: nn.Module, prompts: Sequence[str], numbers: Sequence[int]) -> list[list[TextPrediction]]:
-        """What follows each prompt."""
-        continuing = self._continuing(model)
-        written = continuing.write(continuing.prompts(prompts), numbers)
-        return [[Continuation.of(answer) for answer in answers] for answers in written]
+        written = self._written(model, self._prompts(model, prompts), numbers)
+        return [[Continuation(one.text, one.score, one.ended) for one in answers] for answers in written]
 
     def streamed(self, model: nn.Module, prompt: str) -> Iterator[str]:
-        """What follows a prompt, as it is written."""
-        continuing = self._continuing(model)
-        return continuing.stream(continuing.prompts([prompt]))
+        writing, given = cast(LanguageModel, model), self._prompts(model, [prompt])
+        most = self._most(writing, given)
+        return stream(writing, writing.initial_state(1), given, most, self.decoding, decode=self._text)
 
-    def _continuing(self, model: nn.Module) -> Continuing:
-        return Continuing(cast(LanguageModel, model), self.tokenizer, self.decoding)
+    def _written(self, model: nn.Module, prompt: Padded, numbers: Sequence[int]) -> list[list[Written]]:
+        """The continuations of each row; `numbers` say which draws of the seed belong to it."""
+        writing = cast(LanguageModel, model)
+        start, most = writing.initial_state(len(prompt.lengths)), self._most(writing, prompt)
+        return write(writing, start, prompt, most, self.decoding, decode=self._text, numbers=numbers)
+
+    def _prompts(self, model: nn.Module, texts: Sequence[str]) -> Padded:
+        """BEGIN and the symbols of each text, on the model's device."""
+        symbols = self.tokenizer.encode(texts)
+        rows = [torch.tensor([BEGIN, *symbols.row(row).tolist()]) for row in range(symbols.rows)]
+        return Padded.stack(rows).to(cast(LanguageModel, model).device)
+
+    def _text(self, symbols: Sequence[int]) -> str:
+        """The text of symbols, a word in the place of each UNKNOWN of the prompt: what follows it has its space."""
+        return self.tokenizer.decode_copying(symbols, [STAND_IN] * len(symbols))
+
+    def _most(self, model: LanguageModel, prompt: Padded) -> Tensor:
+        """[B] how many symbols may follow each row; DataError for one that the model cannot read."""
+        longest = torch.full_like(prompt.lengths, self.decoding.longest or CONTINUATION)
+        return room(prompt, longest, positions_of(model.config.decoder))
 
 
 def memory_grows(model: LanguageModel) -> bool:

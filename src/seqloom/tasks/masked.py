@@ -8,6 +8,15 @@ Any encoder that sees both sides will do. Predicting fills what is written as [M
 
 Rows of about one length keep documents apart and whole; packs cut those that are longer than a row, and end each with
 END. The default is `encoder`, the Transformer of Devlin et al.
+
+Of the symbols 15 % are chosen, one at least. A chosen one is replaced by MASK eight times of ten, by any other symbol
+once, and once it stays: so a model that is fine-tuned later, where no MASK ever stands, has learnt to look at every
+symbol. The special symbols are never chosen.
+
+In training the draws come from torch's generator, which a step seeds with its number: other masks in every epoch, the
+same ones after a run was stopped. There 15 % are those of a row, whatever documents are packed into it. In evaluation
+each document has its 15 %, and its own symbols decide which: the same ones always, alone or packed beside any others,
+as a part of a run's data or as a file by itself.
 """
 
 from collections.abc import Sequence
@@ -42,19 +51,6 @@ from seqloom.tasks.task import LOSS, Asking, HeadSettings, Judged, Meaning, Metr
 from seqloom.text.gaps import GAP, GapTokenizer
 from seqloom.text.special_tokens import COUNT, MASK
 from seqloom.text.tokenizer import Tokenizer
-
-# -----------------------------------------------------------------------------
-# Which symbols of a text are hidden, and what stands in their place (Devlin et al. 2019).
-#
-# Of the symbols 15 % are chosen, one at least. A chosen one is replaced by MASK eight times of ten, by any other symbol
-# once, and once it stays: so a model that is fine-tuned later, where no MASK ever stands, has learnt to look at every
-# symbol. The special symbols are never chosen.
-#
-# In training the draws come from torch's generator, which a step seeds with its number: other masks in every epoch, the
-# same ones after a run was stopped. There 15 % are those of a row, whatever documents are packed into it. In evaluation
-# each document has its 15 %, and its own symbols decide which: the same ones always, alone or packed beside any others,
-# as a part of a run's data or as a file by itself.
-# -----------------------------------------------------------------------------
 
 PER_CENT = 15  # of the symbols are chosen
 MASKED, REPLACED = 0.8, 0.9  # below the first: MASK; below the second: another symbol; else it stays
@@ -181,7 +177,6 @@ class FilledPrediction(Prediction):
         return {"text": self.text, "gaps": [[guess._asdict() for guess in guesses] for guesses in self.gaps]}
 
     def shown(self) -> str:
-        """The text in one line."""
         return " ".join(self.text.split())
 
 
@@ -189,6 +184,7 @@ class MaskedPrediction(Task):
     """The probability of hidden symbols."""
 
     name = "masked"
+    made_by = "masked-model", "encoder"
     settings = frozenset({"smoothing"})
     feeds = (ByLengthConfig, PacksConfig)  # rows of streams go on from step to step, and both sides are looked at
     metrics = (Metric("perplexity", higher_is_better=False), Metric("accuracy"), LOSS)
@@ -206,12 +202,7 @@ class MaskedPrediction(Task):
         """What texts with gaps mean."""
         return self.meaning._replace(tokenizer=GapTokenizer(self.tokenizer))
 
-    def recipes(self) -> list[str]:
-        """The recipes that see both sides of a symbol."""
-        return recipes.names("masked-model", "encoder")
-
     def model(self, recipe: str, size: Size, head: HeadSettings) -> ElementModelConfig:
-        """The model that a recipe makes."""
         self.require_settings(head)
         inputs = stepped_input_of(self.meaning)
         if not isinstance(inputs, TokensConfig):
@@ -231,7 +222,6 @@ class MaskedPrediction(Task):
         return model
 
     def require(self, model: AnyModel) -> None:
-        """Raise ConfigError for another shape of model, head or vocabulary."""
         head, size = require_shape(self, ElementModelConfig, model).head, self.tokenizer.vocab_size
         if not isinstance(head, NextTokenHeadConfig) or head.vocab_size != size:
             raise ConfigError(
@@ -276,7 +266,6 @@ class MaskedPrediction(Task):
         return self.tokenizer.decode([symbol]) or self.tokenizer.piece(symbol)
 
     def measure(self, sums: np.ndarray) -> dict[str, np.ndarray]:
-        """`perplexity`, `accuracy` and `loss` of hidden symbols."""
         right, loss, weight = np.moveaxis(sums, -1, 0)
         mean = ratio(loss, weight)
         return {"perplexity": perplexity(mean), "accuracy": ratio(right, weight), "loss": mean}

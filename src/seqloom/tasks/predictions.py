@@ -1,4 +1,4 @@
-"""Predictions: what a model answers, as programs and as people read it."""
+"""Predictions as programs and as people read them, and examples in one line for samples, reports and the terminal."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +17,8 @@ from seqloom.text.tokenizer import Tokenizer
 
 SHOWN_NUMBERS = 6  # digits
 SHOWN_OF_VECTOR = 4  # numbers
+LONGEST = 200  # characters of an example in one line
+SHOWN_STEPS = 4  # vectors
 
 
 @dataclass(frozen=True)
@@ -26,12 +28,7 @@ class LabelPrediction(Prediction):
     label: str
     scores: dict[str, float]
 
-    def to_json(self) -> dict[str, Any]:
-        """`label` and `scores`."""
-        return {"label": self.label, "scores": self.scores}
-
     def shown(self) -> str:
-        """The label."""
         return self.label
 
 
@@ -42,12 +39,7 @@ class LabelsPrediction(Prediction):
     labels: tuple[str, ...]
     scores: dict[str, float]
 
-    def to_json(self) -> dict[str, Any]:
-        """`labels` and `scores`."""
-        return {"labels": list(self.labels), "scores": self.scores}
-
     def shown(self) -> str:
-        """The labels, with commas between."""
         return ", ".join(self.labels)
 
 
@@ -57,12 +49,7 @@ class NumbersPrediction(Prediction):
 
     numbers: tuple[float, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        """`numbers`, always a list."""
-        return {"numbers": list(self.numbers)}
-
     def shown(self) -> str:
-        """The numbers, with commas between."""
         return numbers_shown(self.numbers)
 
 
@@ -72,12 +59,7 @@ class SeriesPrediction(Prediction):
 
     series: tuple[tuple[float, ...], ...]
 
-    def to_json(self) -> dict[str, Any]:
-        """`series`, a list for each step."""
-        return {"series": [list(step) for step in self.series]}
-
     def shown(self) -> str:
-        """The numbers, with semicolons between steps."""
         return series_shown(self.series)
 
 
@@ -125,12 +107,7 @@ class TextPrediction(Prediction):
 
     text: str
 
-    def to_json(self) -> dict[str, Any]:
-        """`text`."""
-        return {"text": self.text}
-
     def shown(self) -> str:
-        """The text in one line."""
         return " ".join(self.text.split())
 
 
@@ -159,7 +136,6 @@ class VectorPrediction(Prediction):
         return {"vector": self.vector.tolist()}
 
     def shown(self) -> str:
-        """Its first numbers."""
         first = numbers_shown(self.vector[:SHOWN_OF_VECTOR].tolist())
         return f"{first}, ..." if len(self.vector) > SHOWN_OF_VECTOR else first
 
@@ -185,14 +161,6 @@ def series_shown(series: Iterable[Iterable[float]]) -> str:
     '0.5, 2; 1, 3'
     """
     return "; ".join(numbers_shown(tuple(step)) for step in series)
-
-
-# -----------------------------------------------------------------------------
-# Examples in one line of text, for samples, reports and the terminal.
-# -----------------------------------------------------------------------------
-
-LONGEST = 200  # characters
-SHOWN_STEPS = 4  # vectors
 
 
 def input_shown(meaning: Meaning, prepared: Prepared, row: int) -> str:

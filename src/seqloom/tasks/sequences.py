@@ -40,7 +40,6 @@ class SequenceTask(Vectorizer):
         return [name for name in names if name != "linear" or kind != "vectors"]  # it counts symbols
 
     def model(self, recipe: str, size: Size, head: HeadSettings) -> SequenceModelConfig:
-        """The model that a recipe makes."""
         self.require_settings(head)
         answer = self.head(head)
         if self.meaning.schema.input != "picture":
@@ -69,7 +68,6 @@ class SequenceTask(Vectorizer):
         return msgspec.structs.replace(model, head=ready if same else head)
 
     def require(self, model: AnyModel) -> None:
-        """Raise ConfigError for another shape of model, input or answer."""
         self.require_head(require_shape(self, SequenceModelConfig, model).head)
 
     @abstractmethod
@@ -81,7 +79,6 @@ class SequenceTask(Vectorizer):
         """Raise ConfigError if a head cannot answer."""
 
     def loss(self, model: nn.Module, batch: Batch[Any, Tensor], state: Any) -> tuple[Loss, Any]:
-        """The summed loss; nothing is carried."""
         return cast(SequenceModel, model).loss(batch._replace(inputs=sequences(batch.inputs))), None
 
     def vectors(self, model: nn.Module, inputs: Any) -> Tensor:
@@ -99,13 +96,9 @@ class ElementTask(Task):
     """One answer per word or step."""
 
     settings = OF_NUMBERS
-
-    def recipes(self) -> list[str]:
-        """The recipes that answer for each element."""
-        return recipes.names("tagger", "bilstm")
+    made_by = "tagger", "bilstm"
 
     def model(self, recipe: str, size: Size, head: HeadSettings) -> ElementModelConfig:
-        """The model that a recipe makes."""
         self.require_settings(head)
         made = recipes.tagger(recipe, inputs=stepped_input_of(self.meaning), num_tags=2, size=size)
         return msgspec.structs.replace(made, head=self.head(head))
@@ -117,7 +110,6 @@ class ElementTask(Task):
         return ElementModelConfig(encoder=encoder, head=self.head(head))
 
     def require(self, model: AnyModel) -> None:
-        """Raise ConfigError for another shape of model or input, or other answers."""
         self.require_head(require_shape(self, ElementModelConfig, model).head)
 
     @abstractmethod

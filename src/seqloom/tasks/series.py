@@ -14,46 +14,26 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seqloom.config.heads import ElementHead, NumberHeadConfig
-from seqloom.errors import ConfigError
 from seqloom.metrics.correlation import KINDS, explained, explained_statistics, spearman, spreads
 from seqloom.metrics.ratios import ratio
 from seqloom.nn.models import ElementModel
-from seqloom.nn.types import Batch, Loss
+from seqloom.nn.types import Batch
 from seqloom.tasks.predictions import SeriesPrediction, cut_short, series_shown
-from seqloom.tasks.regress import OF_ERRORS, SAME_NUMBERS, NumberUnits
+from seqloom.tasks.regress import OF_ERRORS, SAME_NUMBERS, NumberTask
 from seqloom.tasks.sequences import ElementTask
-from seqloom.tasks.task import LOSS, HeadSettings, Judged, Meaning, Metric
+from seqloom.tasks.task import LOSS, Judged, Meaning, Metric
 
 
-class RegressSteps(ElementTask):
+class RegressSteps(NumberTask, ElementTask):
     """Numbers for each element."""
 
-    name = "regress"
+    each = "step"
     metrics = (*OF_ERRORS, Metric("r2"), Metric("spearman"), LOSS)
 
     def __init__(self, meaning: Meaning) -> None:
         super().__init__(meaning)
-        self.units = NumberUnits.of(meaning)
         # sizes of errors, their squares; correlation, whether there is one; of `explained`; loss, weight
         self.statistics = 4 + KINDS * meaning.numbers + 2
-
-    def head(self, settings: HeadSettings) -> NumberHeadConfig:
-        """A linear map to the numbers of each element."""
-        return NumberHeadConfig(size=self.meaning.numbers)
-
-    def require_head(self, head: ElementHead) -> None:
-        """Raise ConfigError unless the head gives as many numbers."""
-        count = self.meaning.numbers
-        if not isinstance(head, NumberHeadConfig) or head.size != count:
-            raise ConfigError(
-                f"the data has {count:,} numbers for each step, and the model ends in {head.to_json()}",
-                fix=f"give it a head of kind number with size = {count}",
-            )
-
-    def loss(self, model: nn.Module, batch: Batch[Any, Tensor], state: Any) -> tuple[Loss, Any]:
-        """The summed squared errors in the units of the model; nothing is carried."""
-        return super().loss(model, batch._replace(targets=self.units.learned(batch.targets)), state)
 
     def judge(self, model: nn.Module, batch: Batch[Any, Tensor], state: Any) -> tuple[list[Judged], Any]:
         """Each row judged; none of them is right or wrong."""
@@ -76,7 +56,6 @@ class RegressSteps(ElementTask):
         return [row[:length] for row, length in zip(self.units.told(x.values), x.lengths.tolist(), strict=True)]
 
     def measure(self, sums: np.ndarray) -> dict[str, np.ndarray]:
-        """`mse`, `rmse`, `mae`, `r2` and `spearman` of the data, and `loss` in the units of the model."""
         sizes, squares, order, ordered, loss, count = (sums[..., place] for place in (0, 1, 2, 3, -2, -1))
         mse = ratio(squares, count)
         return {
@@ -95,7 +74,6 @@ class RegressSteps(ElementTask):
         return {} if changes.all() else {"r2": SAME_NUMBERS}
 
     def predict(self, model: nn.Module, inputs: Any) -> Sequence[SeriesPrediction]:
-        """The numbers of each step of each row."""
         with torch.no_grad():
             rows = self._answers(model, inputs)
         return [SeriesPrediction(tuple(map(tuple, row.tolist()))) for row in rows]

@@ -32,14 +32,8 @@ from seqloom.tasks.sequences import OF_TAGS, ElementTask
 from seqloom.tasks.task import LOSS, HeadSettings, Judged, Meaning, Metric
 from seqloom.tasks.windows import features, window_size
 
-# -----------------------------------------------------------------------------
-# The best tags that a scheme allows, whatever head gave the scores.
-#
-# A head of kind `crf` has learned scores of moves, one of kind `class` has none: then every legal move scores zero. In
-# both, an answer is the path with the highest score among the legal ones (Viterbi 1967), so no answer ever holds an
-# I-PER without its beginning. Plain tags, such as parts of speech, mark no spans: any may follow any, and each is the
-# best of its own place.
-# -----------------------------------------------------------------------------
+ANY_LENGTH = 2**24  # the most that a configuration may say
+OF_SPANS = (Metric("f1"), Metric("macro_f1"))
 
 
 def scheme_of(labels: tuple[str, ...]) -> Scheme:
@@ -54,7 +48,13 @@ def scheme_of(labels: tuple[str, ...]) -> Scheme:
 
 
 class Chain(NamedTuple):
-    """Which tags may begin, follow each other, and end."""
+    """Which tags may begin, follow each other, and end.
+
+    A head of kind `crf` has learned scores of moves, one of kind `class` has none: then every legal move scores zero.
+    In both, an answer is the path with the highest score among the legal ones (Viterbi 1967), so no answer ever holds
+    an I-PER without its beginning. Plain tags, such as parts of speech, mark no spans: any may follow any, and each is
+    the best of its own place.
+    """
 
     scheme: Scheme
     starts: Tensor  # [K] bool; all three are empty where nothing is restricted
@@ -116,10 +116,6 @@ def _corrected(scores: Padded, free: crf.Transitions) -> Tensor:
     return tags
 
 
-ANY_LENGTH = 2**24  # the most that a configuration may say
-OF_SPANS = (Metric("f1"), Metric("macro_f1"))
-
-
 class Tag(ElementTask):
     """A tag for each element."""
 
@@ -157,7 +153,6 @@ class Tag(ElementTask):
         return CrfHeadConfig(labels=labels, scheme=self.chain.scheme)
 
     def require_head(self, head: ElementHead) -> None:
-        """Raise ConfigError for other tags."""
         labels = self.meaning.schema.labels
         one_each = isinstance(head, ClassHeadConfig) and head.num_classes == len(labels)
         if not one_each and not (isinstance(head, CrfHeadConfig) and head.labels == labels):

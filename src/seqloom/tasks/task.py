@@ -24,6 +24,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, NamedTuple, Self, cast
 
+import msgspec
 import numpy as np
 from torch import nn
 
@@ -41,6 +42,7 @@ from seqloom.errors import ConfigError, did_you_mean
 from seqloom.metrics.calibration import Calibration
 from seqloom.nn.types import Batch, Loss
 from seqloom.recipes.bodies import Size
+from seqloom.recipes.families import Shape, names
 from seqloom.text.tokenizer import Tokenizer
 
 # What a model may be told besides its recipe and size; "balanced" are class weights that the data decides.
@@ -64,11 +66,11 @@ LOSS = Metric("loss", higher_is_better=False)
 
 
 class Prediction(ABC):
-    """An answer of a model to one example."""
+    """An answer of a model to one example: a dataclass."""
 
-    @abstractmethod
     def to_json(self) -> dict[str, Any]:
-        """The answer as programs read it: `label` and `scores`, `spans`, `text`, ..."""
+        """The answer as programs read it: `label` and `scores`, `spans`, `text`, ...; its fields, by their names."""
+        return cast(dict[str, Any], msgspec.to_builtins(self))
 
     @abstractmethod
     def shown(self) -> str:
@@ -174,18 +176,20 @@ class ModelMaker(ABC):
     heads: ClassVar[tuple[HeadKind, ...]] = ("class",)  # what its recipes may end in, the usual one first
     settings: ClassVar[frozenset[Setting]] = frozenset()  # what they may be told
     usual_tokenizer: ClassVar[FittedTokenizer] = WordsConfig()
+    made_by: ClassVar[tuple[Shape, str]]  # the shape of its recipes, and the default
 
-    @abstractmethod
     def recipes(self) -> list[str]:
         """The recipes that make a model for it, the default first."""
+        return names(*self.made_by)
 
     @abstractmethod
     def model(self, recipe: str, size: Size, head: HeadSettings) -> AnyModel:
         """The model that a recipe makes."""
 
-    @abstractmethod
     def adapted(self, model: AnyModel) -> AnyModel:
         """The model that starts from another one's weights: its body, with the head that this task needs."""
+        self.require(model)
+        return model
 
     @abstractmethod
     def require(self, model: AnyModel) -> None:

@@ -22,7 +22,6 @@ import torch
 from torch import Tensor, nn
 
 from seqloom import recipes
-from seqloom.config.decoding import AnyDecoding, GreedyConfig
 from seqloom.config.models import AnyModel, EncoderDecoderConfig
 from seqloom.config.tokenizers import BpeConfig
 from seqloom.decoding.alignment import alignment, looking
@@ -42,20 +41,17 @@ from seqloom.tasks.task import LOSS, Asking, HeadSettings, Judged, Meaning, Metr
 from seqloom.text.special_tokens import BEGIN, UNKNOWN
 from seqloom.text.tokenizer import Tokenizer
 
-# -----------------------------------------------------------------------------
-# Words that a vocabulary lacks, copied from the source: unknown replacement (Luong et al. 2015).
-#
-#     source      Ms Quark sleeps          the model may say UNKNOWN; where it does, the word of the source that it
-#     says        Frau <unknown> schläft   looked at most is put there: names and numbers are the same in both languages
-#     answer      Frau Quark schläft
-#
-# It needs a model that looks at its source, and tokenisers of one kind on both sides, which leave something unknown.
-# -----------------------------------------------------------------------------
-
 
 @dataclass(frozen=True)
 class Copying:
-    """What is needed to fill the gaps of an answer once its source text is known."""
+    """Unknown replacement (Luong et al. 2015): what fills the gaps of an answer once its source text is known.
+
+        source      Ms Quark sleeps          the model may say UNKNOWN; where it does, the word of the source that it
+        says        Frau <unknown> schläft   looked at most is put there: names and numbers are alike in both languages
+        answer      Frau Quark schläft
+
+    It needs a model that looks at its source, and tokenisers of one kind on both sides, which leave something unknown.
+    """
 
     symbols: tuple[int, ...]
     looked: tuple[int, ...]  # for each UNKNOWN among them: the element of the source
@@ -121,16 +117,15 @@ class Translate(Translator):
     """A text for each example."""
 
     name = "translate"
+    made_by = "translator", "transformer"
     settings = frozenset({"smoothing"})
     usual_tokenizer = BpeConfig()  # new words must be written
     metrics = (Metric("exact_match"), Metric("bleu"), Metric("bleu_tokenised"), Metric("chrf"), LOSS)
     asking = Asking('echo "some text" | seqloom translate RUN', "seqloom translate RUN FILE")
     statistics = 2 + texts.TEXT_STATISTICS + 2  # examples, exact ones, those of texts, loss, weight
-    decoding: AnyDecoding = GreedyConfig()
     copies = False  # whether words that the vocabulary lacks are copied from the source
 
     def copying(self, model: nn.Module) -> Self:
-        """The same task that copies what the vocabulary lacks from the source; ConfigError where it cannot."""
         require_copying(self.meaning, model)
         chosen = copy.copy(self)
         chosen.copies = True
@@ -142,24 +137,13 @@ class Translate(Translator):
         assert self.meaning.target_tokenizer is not None, "a schema with a target text has a tokeniser for it"
         return self.meaning.target_tokenizer
 
-    def recipes(self) -> list[str]:
-        """The recipes that make a translator."""
-        return recipes.names("translator", "transformer")
-
     def model(self, recipe: str, size: Size, head: HeadSettings) -> EncoderDecoderConfig:
-        """The model that a recipe makes."""
         self.require_settings(head)
         source, vocab_size = input_of(self.meaning), self.tokenizer.vocab_size
         model = recipes.translator(recipe, source=source, target_vocab_size=vocab_size, size=size)
         return msgspec.structs.replace(model, head=msgspec.structs.replace(model.head, smoothing=head.smoothing))
 
-    def adapted(self, model: AnyModel) -> AnyModel:
-        """The model itself, if it can answer: its head goes with its vocabulary."""
-        self.require(model)
-        return model
-
     def require(self, model: AnyModel) -> None:
-        """Raise ConfigError for another shape of model, input or vocabulary."""
         written = require_shape(self, EncoderDecoderConfig, model).head.vocab_size
         if written != self.tokenizer.vocab_size:
             raise ConfigError(
@@ -168,7 +152,6 @@ class Translate(Translator):
             )
 
     def loss(self, model: nn.Module, batch: Batch[Pair, Tensor], state: Any) -> tuple[Loss, Any]:
-        """The summed loss; nothing is carried."""
         return cast(EncoderDecoder, model).loss(batch._replace(inputs=_read(batch.inputs))), None
 
     def judge(self, model: nn.Module, batch: Batch[Pair, Tensor], state: Any) -> tuple[list[Judged], Any]:
@@ -192,7 +175,6 @@ class Translate(Translator):
         return Judged(id_, text_shown(tokenizer, said), cut_short(reference), right, statistics)
 
     def measure(self, sums: np.ndarray) -> dict[str, np.ndarray]:
-        """`exact_match`, `bleu`, `bleu_tokenised`, `chrf`, `loss` and `perplexity`."""
         examples, right, loss, weight = (sums[..., place] for place in (0, 1, -2, -1))
         mean = ratio(loss, weight)
         scores = texts.text_scores(sums[..., 2:-2])
