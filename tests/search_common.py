@@ -12,7 +12,7 @@ import numpy as np
 from seqloom.search.build import Step, build_index
 from seqloom.search.documents import Collection
 from seqloom.search.index import Index
-from seqloom.search.store import Built, Document, Settings
+from seqloom.search.store import Built, Settings, TextDocument
 
 WIDTH = 16
 VOCABULARY = [f"{first}{second}" for first in ("ka", "lo", "mi", "nu", "pe") for second in ("ba", "do", "fi", "gu")]
@@ -46,23 +46,25 @@ def some_text(draws: np.random.Generator, sentences: int = 3) -> str:
     return " ".join(made)
 
 
-def some_documents(count: int, seed: int = 0) -> list[Document]:
+def some_documents(count: int, seed: int = 0) -> list[TextDocument]:
     """Documents of several lengths with a year and a language."""
     draws = np.random.default_rng(seed)
     return [
-        Document(name, some_text(draws, 1 + number % 6), {"id": name, "year": 1990 + number % 30, "lang": "en fi"[::2]})
+        TextDocument(
+            name, some_text(draws, 1 + number % 6), {"id": name, "year": 1990 + number % 30, "lang": "en fi"[::2]}
+        )
         for number, name in enumerate(map("d{}".format, range(count)))
     ]
 
 
-def write_documents(path: Path, documents: Iterable[Document]) -> Path:
+def write_documents(path: Path, documents: Iterable[TextDocument]) -> Path:
     """The file of documents."""
     rows = ({"id": one.id, "text": one.text, **one.columns} for one in documents)
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path
 
 
-def built(folder: Path, documents: Sequence[Document], name: str = "index") -> Index:
+def built(folder: Path, documents: Sequence[TextDocument], name: str = "index") -> Index:
     """A fresh index of documents."""
     file = write_documents(folder / f"{name}.jsonl", documents)
     last(build_index(folder / name, WordTable(), Collection(file)))

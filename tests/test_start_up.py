@@ -31,6 +31,20 @@ def test_nothing_heavy_is_imported(code: str) -> None:
     assert not _loaded_by(code).intersection(HEAVY)
 
 
+@pytest.mark.parametrize(
+    "names",
+    [
+        "search search.bm25 search.build search.documents search.duplicates search.embedders search.evaluation "
+        "search.index search.labeling search.postgres search.search search.vectors",
+        "experiments.compare experiments.compare.results experiments.compare.statistics",
+        "experiments.doctor.findings experiments.tune.results report report.figures",
+    ],
+)
+def test_what_needs_no_model_is_imported_without_torch(names: str) -> None:
+    loaded = _loaded_by("import " + ", ".join(f"seqloom.{name}" for name in names.split()))
+    assert "torch" not in loaded
+
+
 def _seconds(*arguments: str) -> float:
     """Processor time of a command, the least of a few runs: other processes share the machine."""
 

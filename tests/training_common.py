@@ -15,7 +15,7 @@ from seqloom.training.events import Ended, Report
 from seqloom.training.resolve import Resolved, resolve
 from seqloom.training.run import train_run
 from seqloom.training.session import Session
-from seqloom.training.validation import Validation
+from seqloom.training.validation import ValidationResult
 from seqloom.training.wishes import Wishes
 
 ROWS = 90
@@ -82,7 +82,7 @@ class ScriptedLooks:
         """From now on."""
         self.left = iter(wrong)
 
-    def look(self, session: Session) -> Validation:
+    def look(self, session: Session) -> ValidationResult:
         found = validation.look(session)
         assert found.evaluation is not None
         rows, wrong = found.evaluation.statistics.copy(), next(self.left)

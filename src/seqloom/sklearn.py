@@ -21,7 +21,7 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from numbers import Number
 from pathlib import Path
-from typing import Any, NamedTuple, Self, cast, get_args
+from typing import Any, NamedTuple, Self, cast
 
 import msgspec
 import numpy as np
@@ -30,21 +30,23 @@ from seqloom.config.data import EncodingConfig, RandomSplit
 from seqloom.config.reading import from_data
 from seqloom.config.tokenizers import AnyTokenizer
 from seqloom.data.inputs import given_inputs
+from seqloom.data.kinds.kind import InputKind
+from seqloom.data.kinds.registry import INPUT_KINDS
 from seqloom.data.problems import counted
-from seqloom.data.schema import InputKind
 from seqloom.data.values import plain
 from seqloom.errors import ConfigError, DataError, SeqloomError, did_you_mean, needing
 from seqloom.files.disk import temporary_folder, write_file
 from seqloom.files.folders import commit_folder, read_folder
+from seqloom.files.layouts import RunFile
 from seqloom.inference.model import LoadedModel, load
 from seqloom.inference.prediction import GivenInputs
 from seqloom.recipes.bodies import Size
 from seqloom.tasks.predictions import LabelPrediction, LabelsPrediction, NumbersPrediction, TagsPrediction
 from seqloom.training.devices import DeviceName, choose_device
 from seqloom.training.events import Ended
+from seqloom.training.home import Home
 from seqloom.training.resolve import resolve
 from seqloom.training.run import train_run
-from seqloom.training.run_folder import Home
 from seqloom.training.wishes import settings_of
 
 with needing("sklearn"):
@@ -52,8 +54,8 @@ with needing("sklearn"):
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-COLUMNS: dict[InputKind, tuple[str, ...]] = {"text": ("text",), "pair": ("first", "second"), "words": ("words",)}
-AXES: dict[int, InputKind] = {2: "vectors", 3: "vectors", 4: "picture"}
+
+SIDES = ("first", "second", "third")  # columns of inputs of several texts
 
 
 class BadValueError(SeqloomError, ValueError):
@@ -69,15 +71,15 @@ class Inputs(NamedTuple):
     @classmethod
     def of(cls, given: Any, kind: str = "auto") -> "Inputs":
         """The inputs in X; `kind` says what they are where that cannot be seen."""
-        if kind != "auto" and kind not in get_args(InputKind):
-            raise BadValueError(f"kind={kind!r}", fix=did_you_mean(kind, ["auto", *get_args(InputKind)]))
+        if kind != "auto" and kind not in INPUT_KINDS:
+            raise BadValueError(f"kind={kind!r}", fix=did_you_mean(kind, ["auto", *INPUT_KINDS]))
         if isinstance(given, str) or not hasattr(given, "__len__"):
             raise BadValueError(f"X is a list or an array, found {type(given).__name__}", fix="one value per example")
         values = [plain(value) for value in getattr(given, "to_numpy", lambda: given)()]
         if not values:
             raise BadValueError("X holds no example", fix="give at least one")
-        found = kind if kind != "auto" else _kind_of(values[0])
-        inputs = cls(found, [_value(value, found) for value in values])  # type: ignore[arg-type]  # one of them
+        found = INPUT_KINDS[kind] if kind != "auto" else _kind_of(values[0])
+        inputs = cls(found, [found.whole(value) for value in values])
         inputs._require_readable()
         return inputs
 
@@ -96,7 +98,7 @@ class Inputs(NamedTuple):
     @property
     def columns(self) -> tuple[str, ...]:
         """The names of the input in the file that training reads."""
-        return COLUMNS.get(self.kind, (self.kind,))
+        return (self.kind.name,) if self.kind.num_columns == 1 else SIDES[: self.kind.num_columns]
 
 
 def is_table(given: Any) -> bool:
@@ -117,31 +119,19 @@ def is_table(given: Any) -> bool:
 
 def _kind_of(value: Any) -> InputKind:
     """What the first value is: the others must be the same, which the readers see to."""
-    if isinstance(value, str):
-        return "text"
-    if isinstance(value, tuple | list) and value and all(isinstance(one, str) for one in value):
-        return "pair" if isinstance(value, tuple) and len(value) == 2 else "words"
-    axes = np.ndim(value) + 1
-    if axes not in AXES or np.asarray(value).dtype.kind not in "iufb":
-        raise BadValueError(f"X holds {type(value).__name__} of {axes - 1} axes", fix="give texts, vectors or pictures")
-    return AXES[axes]
-
-
-def _value(value: Any, kind: str) -> Any:
-    """One input as the readers take it: arrays with all their axes."""
-    if kind not in ("vectors", "picture"):
-        return value
-    array = np.asarray(value)
-    if kind == "picture":
-        return array[:, :, None] if array.ndim == 2 else array
-    return np.asarray(array[None] if array.ndim == 1 else array, np.float32)
+    for kind in INPUT_KINDS.values():
+        if kind.matches(value):
+            return kind
+    raise BadValueError(
+        f"X holds {type(value).__name__} of {np.ndim(value)} axes", fix="give texts, vectors or pictures"
+    )
 
 
 def write_examples(folder: Path, inputs: Inputs, targets: Sequence[Any], name: str) -> Path:
     """The file with these examples, their targets in the column `name`: JSON lines, or arrays for pictures."""
     if len(targets) != len(inputs.values):
         raise BadValueError(f"{len(inputs.values):,} examples and {len(targets):,} targets", fix="give each one target")
-    if inputs.kind == "picture":
+    if inputs.kind.fixed_size:
         return _write_pictures(folder / "data.npz", inputs, targets, name)
     rows = zip(inputs.values, targets, strict=True)
     write_file(folder / "data.jsonl", (_line(inputs, value, name, target) for value, target in rows))
@@ -149,9 +139,7 @@ def write_examples(folder: Path, inputs: Inputs, targets: Sequence[Any], name: s
 
 
 def _line(inputs: Inputs, value: Any, name: str, target: Any) -> bytes:
-    values = value if inputs.kind == "pair" else (value.tolist() if isinstance(value, np.ndarray) else value,)
-    if len(values) != len(inputs.columns):
-        raise BadValueError(f"a pair has two texts, found {len(values)}", fix="give each example two")
+    values = [one.tolist() if isinstance(one, np.ndarray) else one for one in inputs.kind.cells(value)]
     return msgspec.json.encode(dict(zip(inputs.columns, values, strict=True)) | {name: target}) + b"\n"
 
 
@@ -180,7 +168,6 @@ def _archive(arrays: dict[str, np.ndarray]) -> bytes:
 # -----------------------------------------------------------------------------
 
 LOOKS = 5  # validations of a run of so many steps
-MODEL = "model"  # the folder of a model, in a run and in what is held of it
 
 
 class SeqloomEstimator(BaseEstimator):  # type: ignore[misc]  # it has no types
@@ -220,8 +207,8 @@ class SeqloomEstimator(BaseEstimator):  # type: ignore[misc]  # it has no types
         check_is_fitted(self, "bundle_")
         if not hasattr(self, "_loaded"):  # it was pickled
             with temporary_folder("model") as folder:
-                commit_folder(folder / MODEL, self.bundle_)
-                self._loaded = load(folder / MODEL, device=choose_device(self.device, "float32").torch)
+                commit_folder(folder / RunFile.MODEL, self.bundle_)
+                self._loaded = load(folder / RunFile.MODEL, device=choose_device(self.device, "float32").torch)
         return self._loaded
 
     def __getstate__(self) -> dict[str, Any]:
@@ -250,18 +237,18 @@ class SeqloomEstimator(BaseEstimator):  # type: ignore[misc]  # it has no types
         with temporary_folder("fit") as folder:
             data = write_examples(folder, inputs, targets, name)
             wanted = self._wanted() | {"task": task, "input": inputs.columns, "target": (name,)}
-            config, wishes = settings_of((data,), self.model, self.size, wanted)
+            config, wishes = settings_of((data,), wanted)
             home = Home(folder / "run")
             resolved = resolve(config, wishes, home=home, cache=folder / "cache")
             device = choose_device(self.device, resolved.config.training.precision)
             for report in train_run(folder / "run", resolved, device=device, workers=0):
                 _require_going_on(report)
-            self.bundle_ = dict(read_folder(folder / "run" / MODEL))
-            self._loaded = load(folder / "run" / MODEL, device=device.torch)
+            self.bundle_ = dict(read_folder(folder / "run" / RunFile.MODEL))
+            self._loaded = load(folder / "run" / RunFile.MODEL, device=device.torch)
 
     def _wanted(self) -> dict[str, Any]:
         """The settings that are said, by the names that `seqloom.train` has for them."""
-        names = ("epochs", "steps", "rate", "dropout", "seed")
+        names = ("model", "size", "epochs", "steps", "rate", "dropout", "seed")
         said = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         tokenizer = from_data({"kind": self.tokenizer, "lower": self.lower}, AnyTokenizer)
         split = RandomSplit(dev=self.validation, test=0.0, seed=self.seed)

@@ -17,7 +17,8 @@ from seqloom.config.inputs import TokensConfig
 from seqloom.config.models import ElementModelConfig
 from seqloom.config.stacks import EncoderConfig
 from seqloom.config.tokenizers import CharactersConfig, WordsConfig
-from seqloom.data.schema import Schema, TargetKind
+from seqloom.data.kinds.kind import TargetKind
+from seqloom.data.schema import Schema
 from seqloom.errors import ConfigError, DamagedError, DataError, SeqloomError
 from seqloom.files.folders import commit_folder
 from seqloom.tasks.task import Meaning
@@ -233,7 +234,7 @@ def test_numbers_that_are_not_finite_are_neither_written_nor_read(classifier, wr
     with pytest.raises(DataError, match=r"'head.linear.bias' holds a number that is not finite"):
         bundle_files(broken, "")
     with monkeypatch.context() as unguarded:
-        unguarded.setattr(folder, "_not_finite", lambda _: "")
+        unguarded.setattr(folder, "not_finite", lambda _: [])
         path = write(broken)
     with pytest.raises(DamagedError, match=r"head\.linear\.bias"):
         read_bundle(path)

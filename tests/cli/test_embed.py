@@ -21,7 +21,7 @@ TABLES = {
 SHORT = ["--task", "embed", "--size", "tiny", "--steps", "6", "--device", "cpu", "--workers", "0"]
 
 
-def said(*arguments: Any, input: str | None = None) -> str:  # noqa: A002
+def said(*arguments: Any, input: str | None = None) -> str:
     """What a command that succeeds prints."""
     result = CliRunner().invoke(app, list(map(str, arguments)), input=input)
     assert result.exit_code == 0, result.output

@@ -14,8 +14,8 @@ from seqloom.cli.label import Chosen, Unknown, _answered, _show, answer_of
 from seqloom.cli.terminal import Screen
 from seqloom.errors import ConfigError, DurableError
 from seqloom.search.decisions import WritableDecisions
+from seqloom.search.documents import FileRows
 from seqloom.search.labeling import Labelling, opening
-from seqloom.search.rows import FileRows
 
 KINDS = {"good": "a fine and good film", "bad": "an awful and bad film"}
 
@@ -177,7 +177,7 @@ def test_what_was_decided_is_taken_back_and_written_without_vectors(
 ) -> None:
     label(file, "--out", tmp_path / "log", "--labels", "good,bad", given="good\n")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("seqloom.search.similar_vectors.embedding", None)
+    monkeypatch.setattr("seqloom.search.labeling.embedding", None)
     assert "1" in label(file, "--out", tmp_path / "log", "--model", "no such model", *options).stdout
 
 

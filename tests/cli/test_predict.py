@@ -67,7 +67,7 @@ def test_the_output_file_holds_the_same_lines_and_nothing_is_printed(run, tmp_pa
 
 
 def test_many_windows_keep_the_order(run, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("seqloom.data.checks.blocks.BLOCK_ROWS", 7)
+    monkeypatch.setattr("seqloom.inference.prediction.BLOCK_ROWS", 7)
     texts = ["bad " * (number % 5 + 1) for number in range(50)]
     (tmp_path / "a.txt").write_text("\n".join(texts) + "\n")
     found = predict(run, tmp_path / "a.txt", "--budget", "16")
@@ -128,7 +128,7 @@ def test_no_score_has_more_than_six_digits(run) -> None:
 
 
 def test_without_rounding_a_score_would_have_more_digits(run, monkeypatch) -> None:
-    monkeypatch.setattr("seqloom.data.values.rounded_text", lambda value: value)
+    monkeypatch.setattr("seqloom.cli.answers.rounded_text", lambda value: value)
     found = predict(run, "-", given="good\nbad film\n")
     assert any(score != float(f"{score:.6g}") for one in found for score in one["scores"].values())
 

@@ -164,7 +164,7 @@ def test_no_row_of_a_file_is_dropped(run: Path, tmp_path_factory: pytest.TempPat
 def test_bad_rows_keep_their_places_over_many_windows(
     run: Path, tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seqloom.data.checks.blocks.BLOCK_ROWS", 3)
+    monkeypatch.setattr("seqloom.inference.prediction.BLOCK_ROWS", 3)
     texts = ["" if number % 4 == 1 else "bad" for number in range(14)]
     rows = ["id,text", *(f"{number},{text}" for number, text in enumerate(texts))]
     if form == "jsonl":

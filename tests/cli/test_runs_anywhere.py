@@ -16,10 +16,10 @@ from typer.testing import CliRunner
 import seqloom
 from seqloom.cli import app
 from seqloom.config.data import BadRows
-from seqloom.data.run_files import PLACES
 from seqloom.errors import ConfigError, RejectedError
 from seqloom.files import disk
-from seqloom.training.run_folder import has_kept
+from seqloom.files.layouts import RunFile
+from seqloom.training.home import has_kept
 from survival.cases import sums
 
 WORDS = ("red", "green", "blue", "old", "new", "tall")
@@ -276,7 +276,7 @@ def test_a_run_folder_that_moved_alone_finds_its_data_and_says_where(project: Pa
 
 
 def test_a_run_folder_without_places_is_read_as_before(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (project / "run" / PLACES).unlink()
+    (project / "run" / RunFile.PLACES).unlink()
     assert isinstance(seqloom_("evaluate", project / "run").exception, RejectedError)
     monkeypatch.chdir(project)
     assert "6 examples" in fine("evaluate", "run")

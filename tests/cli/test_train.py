@@ -22,10 +22,10 @@ from seqloom.cli import app, progress, refusals
 from seqloom.cli.follow import followed, summary
 from seqloom.cli.progress import LiveLines, PlainLines, display, packed
 from seqloom.cli.refusals import told_in_flags
-from seqloom.cli.train_settings import training_settings
 from seqloom.config.changes import with_setting
 from seqloom.config.data import DataConfig, EncodingConfig
 from seqloom.config.inputs import TokensConfig
+from seqloom.config.options import said
 from seqloom.config.tokenizers import WordsConfig
 from seqloom.config.training import (
     AdamWConfig,
@@ -39,7 +39,7 @@ from seqloom.config.training import (
     StreamsConfig,
     TrainingConfig,
 )
-from seqloom.data import batches
+from seqloom.data import order
 from seqloom.data.schema import Schema
 from seqloom.errors import HeldError, SeqloomError
 from seqloom.files.lock import hold
@@ -52,14 +52,6 @@ from seqloom.training.events import Begun, Ended, Noticed, Pace, Report, Sample,
 from seqloom.training.state import Environment
 
 ROOT = Path(__file__).parents[2]
-NOTHING: dict[str, Any] = dict.fromkeys(
-    [
-        *("rate", "clip", "pieces", "validate_every", "patience", "save_every", "keep", "average", "average_last"),
-        *("init", "seed", "metric", "epochs", "steps", "symbols", "seconds", "batch", "streams", "packs", "optimiser"),
-        *("momentum", "decay", "schedule", "warm_up", "freeze", "freeze_vectors", "compile_"),
-        "deterministic",
-    ]
-)
 ENVIRONMENT = Environment(
     seqloom="0", torch="2", python="3", device="cpu", capability="AVX2", threads=1, ranks=1, sharded=False
 )
@@ -69,7 +61,7 @@ ENVIRONMENT = Environment(
 
 
 def test_options_that_were_not_given_set_nothing() -> None:
-    assert training_settings(NOTHING) == {}
+    assert said(TrainingConfig, {}) == {}
 
 
 @pytest.mark.parametrize(
@@ -85,13 +77,14 @@ def test_options_that_were_not_given_set_nothing() -> None:
         ({"warm_up": 7}, {"schedule": LinearConfig(warm_up=7)}),
         ({"metric": "bleu"}, {"metric": "bleu"}),
         ({"freeze": ["encoder.*"]}, {"freeze": ("encoder.*",)}),
-        ({"freeze": ["*.bias"], "freeze_vectors": True}, {"freeze": ("*.bias", "encoder.input.table")}),
-        ({"compile_": True, "deterministic": True}, {"compile": True, "deterministic": True}),
+        ({"precision": "bf16"}, {"precision": "bf16"}),
+        ({"precision": "auto"}, {}),
+        ({"compile": True, "deterministic": True}, {"compile": True, "deterministic": True}),
         ({"rate": 0.5, "clip": 0.0, "seed": 3}, {"rate": 0.5, "clip": 0.0, "seed": 3}),
     ],
 )
 def test_an_option_becomes_its_setting_and_no_other(given: dict[str, Any], settings: dict[str, Any]) -> None:
-    assert training_settings(NOTHING | given) == settings
+    assert said(TrainingConfig, given) == settings
 
 
 @pytest.mark.parametrize(
@@ -110,8 +103,8 @@ def test_an_option_becomes_its_setting_and_no_other(given: dict[str, Any], setti
         (["--schedule", "cosin"], "did you mean 'cosine'?"),
         (["--average", "0.9", "--average-last", "3"], "both say which weights are shipped"),
         (["--class-weights", "1,x"], "--class-weights '1,x'"),
-        (["--dropout", "1"], "--dropout 1 is no rate"),
-        (["--size", "huge"], "--size 'huge'"),
+        (["--dropout", "1"], "--dropout: expected a number of at least 0 and below 1"),
+        (["--size", "huge"], "--size: unknown name 'huge'"),
         (["--model", "lsmt"], "did you mean 'lstm'?"),
         (["--model", "nowhere.toml"], "there is no such file"),
         (["--init", "other", "--dropout", "0.1"], "--dropout would change the model of --init"),
@@ -123,7 +116,7 @@ def test_an_option_becomes_its_setting_and_no_other(given: dict[str, Any], setti
         (["--out", "no/such/run"], "there is no folder"),
         (["--config", "run.toml"], "run.toml says everything, and so would the data"),
         (["--bad-rows", "maybe"], "--bad-rows 'maybe'"),
-        (["--tokenizer", "letters"], "unknown kind 'letters'"),
+        (["--tokenizer", "letters"], "--tokenizer: unknown name 'letters'"),
     ],
 )
 def test_what_cannot_mean_anything_is_refused_before_data_is_read(
@@ -234,7 +227,7 @@ def test_help_tells_the_run_before_the_model_and_the_data_last() -> None:
     [
         ("--epochs", f"else {defaults.FEWEST} to {defaults.MOST} times"),
         ("--patience", f"else {defaults.PATIENCE};"),
-        ("--batch", f"else {batches.SMALLEST_BATCH} to {batches.LARGEST_BATCH:,},"),
+        ("--batch", f"else {order.SMALLEST_BATCH} to {order.LARGEST_BATCH:,},"),
         ("--warm-up", f"{defaults.WARM_UP} at most"),
         ("--clip", f"else {TrainingConfig().clip:g};"),
         ("--keep", f"else {TrainingConfig().keep}."),

@@ -229,7 +229,7 @@ def test_a_failing_run_ends_the_comparison_with_its_reason(
     def refuse(*_: Any, **__: Any) -> Any:
         raise ConfigError("no such luck")
 
-    monkeypatch.setattr("seqloom.inference.model.load", refuse)
+    monkeypatch.setattr("seqloom.experiments.compare.runs.load", refuse)
     with pytest.raises(ConfigError, match=r"linear-0: .*no such luck"):
         list(referee(plan(data, tmp_path / "out", seeds=1)))
 

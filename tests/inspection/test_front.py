@@ -168,7 +168,7 @@ def test_trials_leave_the_model_as_it_was(tmp_path: Path) -> None:
 
 def test_public_names_are_loaded_one_by_one_and_all_exist() -> None:
     for name in seqloom.inspect.__all__:
-        assert getattr(seqloom.inspection, name) is not None
+        assert getattr(seqloom.inspect, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'loom'"):
         seqloom.inspect.loom  # noqa: B018
 

@@ -255,6 +255,8 @@ def test_the_table_of_operations_is_the_one_that_torch_was_asked_for() -> None:
         ("d = 2\n\ne = d*d; ; e + 1", 5),
         ("max(1, 3, 2) - min(4, 2)", 1),
         ("x = 2; y = x; y", 2),
+        ("lambda = 2; in = 3; lambda*in", 6),  # words of Python, names here
+        ("007 + (1) - ((2))", 6),
     ],
 )
 def test_signs_bind_as_on_the_blackboard(text: str, value: float) -> None:

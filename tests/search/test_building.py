@@ -11,12 +11,12 @@ import pytest
 from search_common import WordTable, built, bytes_of, last, some_documents, write_documents
 from seqloom.config.data import BadRows
 from seqloom.errors import ConfigError, DataError, MissingExtraError, RejectedError
-from seqloom.search import build, index_writer, lots
+from seqloom.search import build, lots
+from seqloom.search import index as folder_index
 from seqloom.search.build import EmbeddedDocuments, add_to_index, build_index
 from seqloom.search.documents import Collection
-from seqloom.search.index import Index
-from seqloom.search.index_writer import writing
-from seqloom.search.store import Document, remember_exact
+from seqloom.search.index import Index, writing
+from seqloom.search.store import TextDocument, remember_exact
 
 
 class Other(WordTable):
@@ -66,7 +66,7 @@ def test_the_same_command_again_does_nothing(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_another_file_is_added_only_when_that_is_asked_for(tmp_path: Path) -> None:
     index = built(tmp_path, some_documents(20))
-    file = write_documents(tmp_path / "more.jsonl", [Document("d3", "Kaba.", {}), Document("new", "Lodo.", {})])
+    file = write_documents(tmp_path / "more.jsonl", [TextDocument("d3", "Kaba.", {}), TextDocument("new", "Lodo.", {})])
     with pytest.raises(ConfigError, match=r"index of index.jsonl already.*--add"):
         list(build_index(index.path, WordTable(), Collection(file)))
     assert last(add_to_index(index.path, WordTable(), Collection(file))).documents == 21
@@ -121,7 +121,7 @@ def test_passages_that_the_model_cannot_read_are_refused(tmp_path: Path, passage
 def test_a_bad_row_is_told_with_its_line_before_any_work_or_passed_over(
     tmp_path: Path, row: dict[str, object], code: str
 ) -> None:
-    file = write_documents(tmp_path / "a.jsonl", [Document(f"d{n}", "Kaba.", {}) for n in range(5)])
+    file = write_documents(tmp_path / "a.jsonl", [TextDocument(f"d{n}", "Kaba.", {}) for n in range(5)])
     with file.open("a") as more:
         more.write(json.dumps(row) + "\n")
     with pytest.raises(RejectedError, match=rf"a\.jsonl:6.*{code}"):
@@ -135,8 +135,8 @@ def test_columns_are_chosen_joined_and_kept(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("title,body,_id,year\nOn Kaba,Lodo.,7,1999\n,Mifi.,8,\n")
     collection = Collection(tmp_path / "a.csv", text=("title", "body"))
     assert list(collection.documents()) == [
-        Document("7", "On Kaba Lodo.", {"title": "On Kaba", "body": "Lodo.", "_id": "7", "year": "1999"}),
-        Document("8", "Mifi.", {"title": "", "body": "Mifi.", "_id": "8", "year": ""}),
+        TextDocument("7", "On Kaba Lodo.", {"title": "On Kaba", "body": "Lodo.", "_id": "7", "year": "1999"}),
+        TextDocument("8", "Mifi.", {"title": "", "body": "Mifi.", "_id": "8", "year": ""}),
     ]
     (whole, _) = Collection(tmp_path / "a.csv", text=("body",)).documents()
     assert list(whole.columns) == ["title", "_id", "year"]  # a text of one column is not kept twice
@@ -170,7 +170,7 @@ def test_vectors_that_are_no_numbers_are_refused_and_nothing_is_kept(tmp_path: P
 def test_a_missing_library_is_told_before_any_work_unless_all_are_compared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index_writer, "GRAPH_FROM", 10)
+    monkeypatch.setattr(folder_index, "GRAPH_FROM", 10)
     monkeypatch.setitem(sys.modules, "usearch.index", None)
     file = write_documents(tmp_path / "a.jsonl", some_documents(12))
     with pytest.raises(MissingExtraError, match=r"seqloom\[search\]"):
@@ -182,14 +182,16 @@ def test_a_missing_library_is_told_before_any_work_unless_all_are_compared(
 def test_passages_and_not_documents_decide_whether_a_library_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = write_documents(tmp_path / "a.jsonl", [Document("a", "Kaba lodo mifi. " * 40, {}), Document("b", "Lo.", {})])
+    file = write_documents(
+        tmp_path / "a.jsonl", [TextDocument("a", "Kaba lodo mifi. " * 40, {}), TextDocument("b", "Lo.", {})]
+    )
     monkeypatch.setitem(sys.modules, "usearch.index", None)
-    monkeypatch.setattr(index_writer, "GRAPH_FROM", 12)
+    monkeypatch.setattr(folder_index, "GRAPH_FROM", 12)
     assert last(build_index(tmp_path / "small", WordTable(), Collection(file))).passages == 11
-    monkeypatch.setattr(index_writer, "GRAPH_FROM", 11)
+    monkeypatch.setattr(folder_index, "GRAPH_FROM", 11)
     with pytest.raises(MissingExtraError, match="usearch"):
         list(build_index(tmp_path / "index", WordTable(), Collection(file)))
-    more = write_documents(tmp_path / "b.jsonl", [Document("more", "Kaba.", {})])
+    more = write_documents(tmp_path / "b.jsonl", [TextDocument("more", "Kaba.", {})])
     with pytest.raises(MissingExtraError, match="usearch"):
         list(add_to_index(tmp_path / "small", WordTable(), Collection(more)))
     assert len(Index(tmp_path / "small")) == 2  # nothing was embedded
@@ -198,9 +200,9 @@ def test_passages_and_not_documents_decide_whether_a_library_is_missing(
 def test_that_all_are_compared_is_remembered_until_a_graph_is_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index_writer, "GRAPH_FROM", 10)
+    monkeypatch.setattr(folder_index, "GRAPH_FROM", 10)
     first = write_documents(tmp_path / "a.jsonl", some_documents(9))
-    more = write_documents(tmp_path / "b.jsonl", [Document("more", "Kaba.", {})])
+    more = write_documents(tmp_path / "b.jsonl", [TextDocument("more", "Kaba.", {})])
     index, table = tmp_path / "index", WordTable()
     assert not last(build_index(index, table, Collection(first), exact=True)).graph
     assert not last(add_to_index(index, table, Collection(more))).graph
@@ -229,7 +231,7 @@ def test_documents_are_deleted_once_and_a_deletion_that_was_killed_is_gone_on_wi
         there.delete(["d1", "d3"])
         with pytest.raises(ConfigError, match="no document 'd2'"):
             there.delete(["d3", "d2"])
-    more = write_documents(tmp_path / "more.jsonl", [Document("d1", "Kaba.", {})])
+    more = write_documents(tmp_path / "more.jsonl", [TextDocument("d1", "Kaba.", {})])
     last(add_to_index(index.path, WordTable(), Collection(more)))
     assert Index(index.path).holds(["d1", "d2", "d3", "d4"]) == {"d1", "d4"}
     with writing(index.path) as there, pytest.raises(ConfigError, match="no document 'd3'"):

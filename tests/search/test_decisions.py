@@ -96,7 +96,7 @@ def test_an_action_that_the_disk_refuses_half_way_holds_nothing_and_keeps_its_nu
         raise OSError("the disk is full")
 
     with monkeypatch.context() as patched:
-        patched.setattr("seqloom.files.jsonl.append_lines", half)
+        patched.setattr("seqloom.search.decisions.append_lines", half)
         with pytest.raises(OSError, match="full"):
             log.take([choice(row, "bad") for row in range(4)])
     log.take([choice(9, "good")])

@@ -13,11 +13,10 @@ import pytest
 from search_common import WordTable, built, last, some_documents, some_text, write_documents
 from seqloom.errors import ConfigError, DurableError, HeldError, RejectedError
 from seqloom.search import postgres
-from seqloom.search.build import add_to_index, build_index
+from seqloom.search.build import add_to_index, build_index, open_store, writing_at
 from seqloom.search.documents import Collection
-from seqloom.search.locations import open_store, writing_at
 from seqloom.search.search import RANKINGS, Searcher
-from seqloom.search.store import Document, IndexStore, remember_exact
+from seqloom.search.store import IndexStore, TextDocument, remember_exact
 
 pytestmark = [pytest.mark.soak, pytest.mark.filterwarnings("ignore:XDG_RUNTIME_DIR")]
 QUESTIONS = [some_text(np.random.default_rng(1000 + number), 1) for number in range(5)]
@@ -107,7 +106,7 @@ def test_a_deletion_that_was_killed_is_gone_on_with_and_one_of_nothing_adds_noth
 
 def test_letters_with_thousands_of_marks_are_kept(tmp_path: Path, url: str) -> None:
     marks = "".join(map(chr, np.random.default_rng(0).integers(0x300, 0x34E, 12_000)))
-    rows = [Document(name, f"{name}{marks} Kaba.", {}) for name in ("猫", "ไ", "a")]
+    rows = [TextDocument(name, f"{name}{marks} Kaba.", {}) for name in ("猫", "ไ", "a")]
     last(build_index(url, WordTable(), Collection(write_documents(tmp_path / "a.jsonl", rows))))
     asked = Searcher(open_store(url), None, RANKINGS["words"])
     assert {one.id for one in asked.ranked("kaba", count=3)} == {"猫", "ไ", "a"}
@@ -157,7 +156,7 @@ def test_a_lot_that_fails_half_way_leaves_nothing(tmp_path: Path, url: str, monk
         copy(self, table, rows)
 
     monkeypatch.setattr(postgres.WritablePostgres, "_copy", failing)
-    more = write_documents(tmp_path / "b.jsonl", [Document("d1", "Other.", {}), Document("new", "New.", {})])
+    more = write_documents(tmp_path / "b.jsonl", [TextDocument("d1", "Other.", {}), TextDocument("new", "New.", {})])
     with pytest.raises(OSError, match="power"):
         list(add_to_index(url, WordTable(), Collection(more)))
     assert len(calls) == 3 and len(open_store(url)) == 5
@@ -199,7 +198,7 @@ def test_long_words_and_odd_columns_are_kept_and_columns_are_not_looked_for_in_d
     tmp_path: Path, url: str
 ) -> None:
     word = "".join(np.random.default_rng(0).choice(list("acgt"), 9_000))
-    odd = Document("a", f"Kaba {word}.", {"no\0te": "a \0 byte", "path": "C:\\u0000"})
+    odd = TextDocument("a", f"Kaba {word}.", {"no\0te": "a \0 byte", "path": "C:\\u0000"})
     last(build_index(url, WordTable(), Collection(write_documents(tmp_path / "a.jsonl", [odd]))))
     store = open_store(url)
     assert store.found(["a"])[0].document == odd._replace(columns={"id": "a", **odd.columns})

@@ -15,7 +15,7 @@ from seqloom.search.documents import Collection
 from seqloom.search.embedders import require_same
 from seqloom.search.index import Index, open_index
 from seqloom.search.search import RANKINGS, ByWords, Searcher, SearchQuestion, highest
-from seqloom.search.store import Document, Settings
+from seqloom.search.store import Settings, TextDocument
 from seqloom.search.vectors import unit
 
 LONG = f"Kaba {'nugu ' * 10}. " + " ".join(f"Number {number} of {'mifi ' * 5}." for number in range(20))
@@ -44,7 +44,9 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def deaf(folder: Path, *texts: str) -> Path:
     """An index of documents as the deaf model has them."""
-    file = write_documents(folder / "a.jsonl", [Document(f"d{number}", text, {}) for number, text in enumerate(texts)])
+    file = write_documents(
+        folder / "a.jsonl", [TextDocument(f"d{number}", text, {}) for number, text in enumerate(texts)]
+    )
     list(build_index(folder / "index", Deaf(), Collection(file)))
     return folder / "index"
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from seqloom.files.disk import NAMES
-from seqloom.training.run_folder import has_kept
+from seqloom.training.home import has_kept
 from survival.cases import sums
 from survival.following import JOB, Whole, differences, unverified, whole
 from survival.forking import Runs

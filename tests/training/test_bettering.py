@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqloom.tasks.task import Metric
-from seqloom.training.state import TrainingState, is_better, judge
+from seqloom.training.state import TrainingState
+from seqloom.training.validation import is_better, judge
 
 ACCURACY, ERROR = Metric("accuracy"), Metric("mse", higher_is_better=False)
 VALUES = st.floats(0, 1) | st.sampled_from([0.0, 1.0])

@@ -20,8 +20,8 @@ from seqloom.training.distributed import Alone
 from seqloom.training.events import Report, Saved, Validated
 from seqloom.training.pages.scores import read_scores
 from seqloom.training.run import train_run
-from seqloom.training.state import TrainingState, judge
-from seqloom.training.validation import CheckpointChoice, Validation, is_as_good
+from seqloom.training.state import TrainingState
+from seqloom.training.validation import CheckpointChoice, ValidationResult, is_as_good, judge
 from training_common import ScriptedLooks, ended, only, resolved, run, write_data
 
 
@@ -98,7 +98,7 @@ def chosen(looks: list[list[int]], rates: list[float], of: Any = ACCURACY) -> li
         metrics = {name: float(value) for name, value in measure(rows.sum(axis=0)).items()}
         evaluation = Evaluation("classify", metrics, len(rows), rows, (), ids=tuple(map(str, range(len(rows)))))
         better, _ = judge(of.metric, metrics, standing, rate)
-        choice.take(Validation(metrics, (), evaluation), standing, better, rate)
+        choice.take(ValidationResult(metrics, (), evaluation), standing, better, rate)
         shipped.append(standing.chosen.step if standing.chosen else 0)
     return shipped
 
@@ -131,7 +131,9 @@ def test_rows_that_are_not_finite_leave_the_choice_to_the_best() -> None:
     session: Any = SimpleNamespace(task=ACCURACY, ranks=Alone())
     choice, standing = CheckpointChoice(session, None), TrainingState(step=1)
     rows = table(right(30), math.inf)
-    look = Validation({"accuracy": 0.75}, (), Evaluation("classify", {}, 40, rows, (), ids=tuple(map(str, range(40)))))
+    look = ValidationResult(
+        {"accuracy": 0.75}, (), Evaluation("classify", {}, 40, rows, (), ids=tuple(map(str, range(40))))
+    )
     judge(ACCURACY.metric, look.metrics, standing, 2.0)
     assert choice.take(look, standing, True, 2.0) and not choice.tensors()  # a checkpoint would refuse them
     standing.step = 2
@@ -147,7 +149,7 @@ def test_of_the_weights_of_a_step_and_a_mean_the_better_one_is_chosen() -> None:
         metrics = {"accuracy": count / 40, "loss": 1.0}
         evaluation = Evaluation("classify", metrics, 40, rows, (), ids=tuple(map(str, range(40))))
         better, _ = judge(ACCURACY.metric, metrics, standing, rate)
-        return choice.take(Validation(metrics, (), evaluation), standing, better, rate)
+        return choice.take(ValidationResult(metrics, (), evaluation), standing, better, rate)
 
     assert taken(10, 31, 2.0) and taken(20, 30, 1.0)
     assert not taken(20, 30, 1.0) and taken(20, 31, 1.0)  # equal, then better

@@ -23,9 +23,10 @@ from seqloom.training import defaults
 from seqloom.training import resolve as resolving
 from seqloom.training import run as front
 from seqloom.training.changes import OtherRunError, changed
+from seqloom.training.home import Home
 from seqloom.training.resolve import Resolved, class_weights, resolve
 from seqloom.training.run import Trained, train
-from seqloom.training.run_folder import Home, RunFolder
+from seqloom.training.run_folder import RunFolder
 from seqloom.training.wishes import LENGTHS, Wishes, settings_of
 from training_common import BASE, ended, resolved, run, write_data
 
@@ -289,7 +290,7 @@ def test_every_metric_that_may_decide_is_known_before_the_data(kind: type[Task])
 
 @pytest.mark.parametrize("name", ["epochs", "steps", "symbols", "seconds"])
 def test_a_call_says_how_long_as_the_command_line_does(name: str) -> None:
-    _, wishes = settings_of(("a.csv",), None, None, {name: 3, "seed": 1})
+    _, wishes = settings_of(("a.csv",), {name: 3, "seed": 1})
     assert wishes.training == {"length": LENGTHS[name](count=3), "seed": 1}
 
 

@@ -3,8 +3,9 @@
 import pytest
 
 from seqloom.config.training import EpochsConfig, SecondsConfig, StepsConfig, SymbolsConfig
-from seqloom.training import state
-from seqloom.training.state import TrainingState, expected_steps, is_over, share_done
+from seqloom.training import length as lengths
+from seqloom.training.length import expected_steps, is_over, share_done
+from seqloom.training.state import TrainingState
 
 LENGTHS = [EpochsConfig(count=4), StepsConfig(count=40), SymbolsConfig(count=400), SecondsConfig(count=4.0)]
 
@@ -57,7 +58,7 @@ def test_the_steps_of_a_run_that_is_not_long_are_announced_exactly(epochs: int) 
 def test_the_steps_of_a_long_run_are_estimated_without_drawing_all_of_its_epochs() -> None:
     plan = UnevenSteps()
     assert expected_steps(EpochsConfig(count=10_000), plan, 0) == pytest.approx(105_000, rel=0.01)
-    assert plan.asked < state.COUNTED / 10 + 1
+    assert plan.asked < lengths.COUNTED / 10 + 1
 
 
 def test_all_lengths_but_a_clock_expect_the_same_number_of_steps() -> None:

@@ -13,9 +13,9 @@ from seqloom.config.tokenizers import BpeConfig, CharactersConfig, FittedTokeniz
 from seqloom.config.training import StepsConfig
 from seqloom.text.special_tokens import UNKNOWN
 from seqloom.training.devices import choose_device
+from seqloom.training.home import Home
 from seqloom.training.resolve import Resolved, resolve
 from seqloom.training.run import train_run
-from seqloom.training.run_folder import Home
 from seqloom.training.wishes import Wishes
 from training_common import BASE
 

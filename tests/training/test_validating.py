@@ -15,7 +15,7 @@ from seqloom.tasks.registry import task_of
 from seqloom.tasks.task import HeadSettings, Meaning
 from seqloom.training.distributed import Alone
 from seqloom.training.session import Session
-from seqloom.training.validation import Validation
+from seqloom.training.validation import ValidationResult
 
 ROWS = "text,score\n" + "".join(f"word {number * 7 % 5} and {number},{number * 3 % 11}\n" for number in range(24))
 
@@ -46,14 +46,14 @@ def test_the_shares_of_two_processes_together_have_every_figure_of_one(tmp_path:
     whole, mine, other = (evaluate(task, model, some) for some in (batches, batches[::2], batches[1::2]))
     sums = {name: float(value) for name, value in task.measure(task.summed(whole.statistics)).items()}
     session: Any = SimpleNamespace(task=task, ranks=TwoRanks([other.statistics.tobytes(), b"[]"]))
-    gathered = Validation(sums, (), mine).gathered(cast(Session, session))
+    gathered = ValidationResult(sums, (), mine).gathered(cast(Session, session))
     together = cast(Evaluation, gathered.evaluation)
     assert together.metrics == pytest.approx(whole.metrics) and "spearman" in together.metrics
     assert np.allclose(np.sort(together.statistics, axis=0), np.sort(whole.statistics, axis=0))
 
     def rows(evaluation: Evaluation, ranks: Any) -> np.ndarray:
         session: Any = SimpleNamespace(task=task, ranks=ranks)
-        return Validation(sums, (), evaluation).rows(cast(Session, session))
+        return ValidationResult(sums, (), evaluation).rows(cast(Session, session))
 
     theirs = np.column_stack([np.array(other.ids, float), other.statistics]).tobytes()
     alone = rows(whole, Alone())

@@ -19,9 +19,9 @@ from seqloom.tasks.inputs import with_words_input
 from seqloom.text.special_tokens import UNKNOWN
 from seqloom.text.word_vectors import known_words
 from seqloom.training.devices import choose_device
+from seqloom.training.home import Home
 from seqloom.training.resolve import Resolved, first_rare, resolve
 from seqloom.training.run import built_model, train_run
-from seqloom.training.run_folder import Home
 from seqloom.training.wishes import Wishes
 from training_common import BASE, write_data
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, NamedTuple, get_args
 
-import msgspec
 import typer
 from rich.markup import escape
 from rich.progress import (
@@ -18,15 +17,13 @@ from rich.progress import (
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
-from rich.text import Text
 
-from seqloom.cli import data_options as options
-from seqloom.cli.shared_options import shares
+from seqloom.cli.options import DATA, Data, Given, encoded, takes
 from seqloom.cli.terminal import Screen
 from seqloom.config.data import DataConfig, EncodingConfig, Task
+from seqloom.config.options import with_flags
 from seqloom.data.problems import Ledger, counted
 from seqloom.data.readers.files import require_writable
-from seqloom.data.schema import PARTS
 from seqloom.data.sources.download import Shelves, usual_shelves
 from seqloom.data.sources.registry import SOURCES
 from seqloom.data.sources.source import NamedSource
@@ -65,8 +62,7 @@ def list_sources(
     sets = [one for one in (*_known(usual_shelves()), *_embedded()) if task in (None, one.task)]
     console = Screen()
     if json:
-        plain = [one._asdict() for one in sets]
-        console.print(msgspec.json.encode(plain).decode(), markup=False, soft_wrap=True)
+        console.say_json([one._asdict() for one in sets])
     else:
         _print_list(sets, console)
 
@@ -103,6 +99,7 @@ def _known(shelves: Shelves) -> Iterator[Listed]:
 
 
 def _embedded() -> Iterator[Listed]:
+    from seqloom.config.data import PARTS
     from seqloom.data.synthetic.registry import NAMES  # needs numpy, and `seqloom --help` does not
 
     for one in NAMES.values():
@@ -178,29 +175,25 @@ if TYPE_CHECKING:
     from seqloom.data.report.report import DataReport
     from seqloom.data.survey import Progress as Stage
 
-NARROWEST, WIDEST = 50, 100  # columns of a report
-
 app = typer.Typer(help="Look at data, list and get known sets.", no_args_is_help=True, rich_markup_mode=None)
 app.command("list")(list_sources)
 app.command("get")(get_source)
 
 
 @app.command("check")
-@shares(options.DataOptions)
+@takes(DATA)
 def check(
-    data: options.Data,
+    data: Data,
     budget: Annotated[
         int | None, typer.Option(min=1, metavar="COUNT", help="Symbols in one batch; else as many as training chooses.")
     ] = None,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the report to this HTML file.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
     *,
-    shared: options.DataOptions,
+    given: Given,
 ) -> None:
     """Read data as training would, and say what is in it and what looks wrong."""
-    config = shared.data(data)
-    with options.flags_named():
-        how = options.encoding_config(*(getattr(shared, name) for name in options.ENCODING))
+    config, how = with_flags(DataConfig(train=tuple(data)), given), encoded(given) or EncodingConfig()
     with _refusals(json):
         if html is not None:
             require_writable(html, map(Path, (*data, *config.dev, *config.test)), Ledger())
@@ -215,12 +208,8 @@ def _refusals(json: bool) -> Iterator[None]:
         yield
     except RejectedError as error:
         if json:
-            _print_json({"verdict": "refused", "problems": error.details, "total": error.total})
+            Screen().say_json({"verdict": "refused", "problems": error.details, "total": error.total})
         raise
-
-
-def _print_json(value: object) -> None:
-    Screen().print(msgspec.json.encode(value).decode(), markup=False, soft_wrap=True)
 
 
 def _report(config: DataConfig, how: EncodingConfig, budget: int | None) -> "DataReport":
@@ -252,12 +241,9 @@ def _show(report: "DataReport", html: Path | None, json: bool) -> None:
 
         write_file(html, report.html())
     if json:
-        _print_json(report.data())
+        screen.say_json(report.to_json())
     else:
-        coloured = screen.color_system is not None and not screen.no_color
-        drawn = report.text(width=max(NARROWEST, min(WIDEST, screen.width)), colour=coloured)
-        screen.print(Text.from_ansi(drawn), soft_wrap=True)
-        if html is not None:
-            screen.print(f"\nThe report is written to {html}", soft_wrap=True, markup=False)
+        screen.show(report)
+        screen.say(*([] if html is None else ["", f"The report is written to {html}"]))
     if report.verdict == "refused":
         raise typer.Exit(2)

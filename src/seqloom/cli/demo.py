@@ -13,7 +13,7 @@ from seqloom.cli.terminal import Screen
 from seqloom.errors import ConfigError
 from seqloom.files.disk import make_folder
 from seqloom.training.events import Report, Sample, Validated
-from seqloom.training.run_folder import new_name, require_free, require_writable
+from seqloom.training.home import new_name, require_free, require_writable
 
 if TYPE_CHECKING:
     from seqloom.demo import Show

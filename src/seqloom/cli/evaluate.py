@@ -6,20 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from seqloom.cli.data_options import (
-    BadRowsRule,
-    FileOptions,
-    LabelSeparator,
-    MaxBad,
-    Target,
-    bad_rows,
-    reading_settings,
-)
-from seqloom.cli.decoding_options import Beam, LengthPenalty, require_beam, way_to_write
-from seqloom.cli.predict import Deterministic, Model, exact, load_on
-from seqloom.cli.shared_options import shares
+from seqloom.cli.decoding_options import way_to_write
+from seqloom.cli.inputs import Deterministic, Model, exact, load_on, require_readable
+from seqloom.cli.options import FILE, Budget, DeviceName, Given, takes
 from seqloom.cli.tables import FigureRow, confusion_lines, figure_lines, label_lines
 from seqloom.cli.terminal import Screen
+from seqloom.config.data import DataConfig, ReadingConfig
+from seqloom.config.decoding import BeamConfig
+from seqloom.config.options import said, settings, with_flags
 from seqloom.data.problems import counted, escaped
 from seqloom.errors import ConfigError
 
@@ -31,7 +25,12 @@ if TYPE_CHECKING:
 LABELS = 8  # that training never saw, which are named
 
 
-@shares(FileOptions)
+WRITING = settings(BeamConfig, "beam", "length_penalty")
+COLUMNS = settings(DataConfig, "target", "label_separator")
+BAD_ROWS = settings(DataConfig, "bad_rows", "max_bad")
+
+
+@takes(COLUMNS, BAD_ROWS, WRITING, FILE)
 def evaluate(
     model: Model,
     data: Annotated[
@@ -39,8 +38,6 @@ def evaluate(
         typer.Argument(metavar="FILE", help="Data with targets, or the name of a set; else that of the run."),
     ] = None,
     test: Annotated[bool, typer.Option("--test", help="Look at the test part, and write down that you did.")] = False,
-    target: Target = None,
-    label_separator: LabelSeparator = None,
     by: Annotated[
         list[str] | None,
         typer.Option("--by", metavar="COLUMN", help="Also for each value of a column, or by length; may be repeated."),
@@ -49,31 +46,42 @@ def evaluate(
         Path | None, typer.Option("--errors", metavar="FILE", help="Write the worst answers here, .jsonl or .csv.")
     ] = None,
     most: Annotated[int | None, typer.Option("--most", metavar="COUNT", help="How many of them; else 1000.")] = None,
-    bad_rows_: BadRowsRule = None,
-    max_bad: MaxBad = None,
-    beam: Beam = None,
-    length_penalty: LengthPenalty = None,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     deterministic: Deterministic = False,
     *,
-    shared: FileOptions,
+    given: Given,
+    budget: Budget = None,
+    device: DeviceName = "auto",
 ) -> None:
     """Judge a model on the dev part of its run, on its test part, or on data of your own."""
-    wishes: dict[str, Any] = {"input": shared.input_, "reading": reading_settings(shared)}
-    wishes |= {"target": target, "label_separator": label_separator}
-    settings: dict[str, Any] = {name: value for name, value in wishes.items() if value}
-    settings |= _extras(by, errors, most) | _decoding(beam, length_penalty)
-    bad_rows(bad_rows_, max_bad)  # refused before the model is read
-    loaded = load_on(model, shared.device)
-    if bad_rows_ is not None or max_bad is not None:
-        settings["bad_rows"] = bad_rows(bad_rows_, max_bad, loaded.bad_rows)
+    _require_errors(errors, most)
+    require_readable(given)
+    writing = {name: given[name] for name in WRITING if name in given}
+    how = way_to_write(writing) if writing else None
+    loaded = load_on(model, device)
+    rule = with_flags(loaded.bad_rows, given) if BAD_ROWS.keys() & given.keys() else None
+    from seqloom.inference.evaluation import MOST_ERRORS
+
     with exact(deterministic):
-        evaluation = loaded.evaluate(*(data or ()), part="test" if test else "dev", budget=shared.budget, **settings)
+        evaluation = loaded.evaluate(
+            *(data or ()),
+            part="test" if test else "dev",
+            budget=budget,
+            by=by or (),
+            errors=errors,
+            most=MOST_ERRORS if most is None else most,
+            decoding=how,
+            bad_rows=rule,
+            reading=said(ReadingConfig, given) or None,
+            input=given.get("input"),
+            target=given.get("target"),
+            label_separator=given.get("label_separator"),
+        )
     for sentence in evaluation.said:
         typer.echo(sentence, err=True)
     found = _result(loaded, evaluation, test)
     if test and loaded.folder is not None:  # its report and its card tell of this look too
-        from seqloom.training.pages.writing import write_pages
+        from seqloom.training.pages.summary import write_pages
 
         write_pages(loaded.folder)
     if json:
@@ -84,20 +92,12 @@ def evaluate(
         typer.echo(f"{_worst_said(evaluation)} written to {errors}", err=True)
 
 
-def _extras(by: list[str] | None, errors: Path | None, most: int | None) -> dict[str, Any]:
-    """What is wanted besides the metrics."""
+def _require_errors(errors: Path | None, most: int | None) -> None:
+    """Refuse a number of worst answers that cannot be."""
     if most is not None and errors is None:
         raise ConfigError("--most says how many answers --errors writes", fix="give --errors FILE too")
     if most is not None and most < 1:
         raise ConfigError(f"--most {most}: that is no answer", fix="take at least 1")
-    wishes = {"by": by, "errors": errors, "most": most}
-    return {name: value for name, value in wishes.items() if value is not None}
-
-
-def _decoding(beam: int | None, length_penalty: float | None) -> dict[str, Any]:
-    """How texts are written, where it is said."""
-    require_beam(beam, length_penalty)
-    return {} if beam is None else {"decoding": way_to_write({"width": beam, "length_penalty": length_penalty})}
 
 
 def _result(loaded: "LoadedModel", evaluation: "Evaluation", test: bool) -> dict[str, Any]:
@@ -148,7 +148,7 @@ def _slices(task: "Evaluator", slices: "tuple[Slice, ...]") -> dict[str, Any]:
 
 
 def _show(found: dict[str, Any], evaluation: "Evaluation", data: list[str]) -> None:
-    from seqloom.training.pages.words import alike_said
+    from seqloom.metrics.bootstrap import alike_said
 
     where = " ".join(map(escaped, data)) or f"the {found['part']} part"
     lines = [f"{counted(found['rows'], 'example')} of {where}", "", *_table(found)]

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 from seqloom.cli.progress import display, duration, score
 from seqloom.cli.terminal import Screen
 from seqloom.data.problems import counted, escaped
+from seqloom.files.layouts import RunFile
 from seqloom.training.events import Begun, Ended, Report, Stepped
 from seqloom.training.pages.scores import read_scores
 
@@ -31,7 +32,6 @@ ALREADY = {
     "done": "this run is done already; a larger --epochs (or --steps, ... as it was begun) goes on with it",
     "patience": "patience ended this run already: the dev part saw nothing better; a larger --patience goes on with it",
 }
-ASKED = ("text", "words")  # models that read one text from the shell
 
 
 @contextmanager
@@ -48,16 +48,6 @@ def reading_bar(screen: Screen) -> Iterator["Watch"]:
             bar.update(work, description=stage.stage, rows=rows, total=total, completed=stage.share)
 
         yield show
-
-
-def drawn(reports: Iterator[Report], out: Path) -> Iterator[Report]:
-    """The reports, which TensorBoard also gets."""
-    from seqloom.training.tensorboard import Events
-
-    events = Events(out / "tensorboard")
-    for report in reports:
-        events.take(report)
-        yield report
 
 
 def last_of(reports: Iterator[Report]) -> Ended:
@@ -85,7 +75,7 @@ def followed(reports: Iterator[Report], screen: Screen, metric: str, then: tuple
 
 def summary(out: Path, ended: Ended, task: "Task", *, json: bool) -> None:
     """Tell how a run ended, where everything lies, and what to type next."""
-    places = {"model": out / "model", "report": out / "report.html", "card": out / "card.md"}
+    places = {"model": out / RunFile.MODEL, "report": out / RunFile.REPORT, "card": out / RunFile.CARD}
     calibrated = _calibrated(out, ended)
     if json:
         facts = {"run": str(out), "why": ended.why, "step": ended.step, "best_step": ended.best_step}
@@ -107,7 +97,7 @@ def summary(out: Path, ended: Ended, task: "Task", *, json: bool) -> None:
 
 def _calibrated(out: Path, ended: Ended) -> dict[str, float]:
     """The dev figures of RUN/model that its calibration changed since the look that chose it."""
-    shipped = read_scores(out / "model")
+    shipped = read_scores(out / RunFile.MODEL)
     if shipped is None or not shipped.cross_fitted or shipped.step != ended.chosen_step:
         return {}
     known = {name: value for name, value in shipped.dev.items() if value is not None}
@@ -134,6 +124,6 @@ def _scores(metrics: dict[str, float]) -> str:
 
 def _next(out: str, task: "Task") -> list[str]:
     """What to type next: how the model is asked, by one text where it reads such, and how it is judged."""
-    asked = [task.asking.text] if task.asked.schema.input in ASKED else []
+    asked = [task.asking.text] if task.asked.schema.input.in_lines else []
     lines = (*asked, task.asking.file, *task.asking.then, "seqloom evaluate RUN", "seqloom doctor RUN")
     return [f"  {line.replace('RUN', out)}" for line in lines]

@@ -4,28 +4,20 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
 from rich.text import Text
 
-from seqloom.cli.data_options import (
-    Delimiter,
-    Encoding,
-    FormatName,
-    Header,
-    Input,
-    Sequence,
-    Template,
-    UnitName,
-    reading_settings,
-)
-from seqloom.cli.predict import Model, load_on, reading_of, tell_warnings
-from seqloom.cli.shared_options import shares
+from seqloom.cli.answers import tell_warnings
+from seqloom.cli.inputs import Model, load_on, reading_of, require_readable
+from seqloom.cli.options import FILE, DeviceName, Given, takes
 from seqloom.cli.terminal import Screen, Show, work_bar
 from seqloom.cli.view_options import chosen, only_in_python, settings, typed
-from seqloom.config.data import ReadingConfig
+from seqloom.config.data import DataConfig, ReadingConfig
+from seqloom.config.options import said, with_flags
+from seqloom.config.options import settings as flags_of
 from seqloom.data.problems import Ledger, counted, escaped
 from seqloom.errors import ConfigError
 from seqloom.inspect.progress import watched
@@ -43,21 +35,7 @@ LINES = ".jsonl"  # a file of a line for each row
 EXPORTED = "attribution"  # the view that is written so
 
 
-class InputOptions(NamedTuple):
-    """What is said about a file of inputs, and about the machine."""
-
-    input_: Input = None
-    sequence: Sequence = None
-    format_: FormatName = None
-    encoding: Encoding = None
-    delimiter: Delimiter = None
-    header: Header = None
-    template: Template = None
-    unit: UnitName = None
-    device: Annotated[str, typer.Option("--device", metavar="NAME", help="auto, cpu, cuda or mps.")] = "auto"
-
-
-@shares(InputOptions)
+@takes(flags_of(DataConfig, "sequence", "bad_rows", "max_bad"), FILE)
 def inspect(
     model: Model,
     texts: Annotated[
@@ -101,7 +79,8 @@ def inspect(
     json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
     whole: Annotated[bool, typer.Option("--whole", help="JSON with every number, however many there are.")] = False,
     *,
-    shared: InputOptions,
+    given: Given,
+    device: DeviceName = "auto",
 ) -> None:
     """Look inside a model: attention, gates, gradients, filters, attributions, and whether to believe them."""
     named = {"layer": layer, "head": head, "row": row, "side": side, "answer": answer, "against": against}
@@ -114,17 +93,18 @@ def inspect(
     if whole and not (view is not None and (json or (out is not None and out.suffix == ".json"))):
         raise ConfigError("--whole belongs to the JSON of a view", fix="--view NAME --json, or --out FILE.json")
     options = {} if view is None else _options(view, asked)
-    told = reading_settings(shared)
+    require_readable(given)
     _require(view, texts or [], data, out)
-    loaded = load_on(model, shared.device)
-    how = ReadingConfig(**told) if data is None or _is_set(data) else reading_of(loaded, str(data), told)
-    rows = InspectedRows(loaded, data, how, shared, most)
+    loaded = load_on(model, device)
+    plain = data is None or _is_set(data)
+    how = ReadingConfig(**said(ReadingConfig, given)) if plain else reading_of(loaded, str(data), given)
+    rows = InspectedRows(loaded, data, how, given, most)
     if out is not None and out.suffix == LINES:
         return _export(loaded, rows, out, options)
     with work_bar() as show, watched(show):
         with rows:
-            given, others = _given(loaded, texts or [], islice(rows, most or MOST))
-            inspection = loaded.inspect(given, target=target, among=others)
+            first, others = _given(loaded, texts or [], islice(rows, most or MOST))
+            inspection = loaded.inspect(first, target=target, among=others)
         found = None if view is None else inspection.view(view, **options)
     return _list(inspection, json) if found is None else _show(found, out, json, whole=whole)
 
@@ -166,24 +146,23 @@ class InspectedRows:
     """The inputs of a file or a set as `inspect` takes them; what is wrong is told at the end of the `with`."""
 
     def __init__(
-        self, loaded: "LoadedModel", path: Path | None, how: ReadingConfig, shared: InputOptions, most: int | None
+        self, loaded: "LoadedModel", path: Path | None, how: ReadingConfig, given: Given, most: int | None
     ) -> None:
-        self.loaded, self.path, self.how, self.shared, self.most = loaded, path, how, shared, most
-        self.ledger = Ledger(loaded.bad_rows)
+        self.loaded, self.path, self.how, self.given, self.most = loaded, path, how, given, most
+        self.ledger = Ledger(with_flags(loaded.bad_rows, given))
 
     def __iter__(self) -> Iterator[Any]:
-        from seqloom.data.schema import Words
-
         if self.path is None:
             return
+        kind = self.loaded.task.asked.schema.input
         examples = self._of_set(str(self.path)) if _is_set(self.path) else self._of_file(self.path)
         for example in islice(examples, self.most):
-            yield example.input.words() if isinstance(example.input, Words) else example.input
+            yield kind.plain(example.input)
 
     def _of_file(self, path: Path) -> "Iterator[Example]":
         from seqloom.data.inputs import InputColumns, read_inputs
 
-        named, sequence = tuple(self.shared.input_ or ()), self.shared.sequence
+        named, sequence = tuple(self.given.get("input", ())), self.given.get("sequence")
         columns = InputColumns(named, self.loaded.columns, sequence, self.loaded.sequence)
         kind = self.loaded.task.asked.schema.input
         return read_inputs(path, kind, self.ledger, columns=columns, reading=self.how)
@@ -192,7 +171,6 @@ class InspectedRows:
         """The rows of the dev part of a known set, as `evaluate` finds them; the test part stays shut."""
         from seqloom.data.check import data_config
         from seqloom.data.dataset import open_data
-        from seqloom.data.inputs import wanted
         from seqloom.data.sources.registry import resolve
         from seqloom.inference.evaluation import narrowed
 
@@ -201,7 +179,7 @@ class InspectedRows:
         reads = self.loaded.task.asked.schema.input, self.loaded.meaning.schema.input
         if opened.schema.input not in reads:
             raise ConfigError(
-                f"the set '{name}' holds {wanted(opened.schema.input)}, and the model reads {wanted(reads[0])}",
+                f"the set '{name}' holds {opened.schema.input.wanted}, and the model reads {reads[0].wanted}",
                 fix="name another set, or a file; `seqloom data list` has the sets",
             )
         return (example for _, example in opened.rows(self.ledger))
@@ -210,7 +188,7 @@ class InspectedRows:
         """How many inputs there are; what is bad among them is refused now, before work that takes long."""
         if self.path is None or self.path.is_fifo():
             return 0  # nobody knows: what is read once is gone
-        again = InspectedRows(self.loaded, self.path, self.how, self.shared, self.most)
+        again = InspectedRows(self.loaded, self.path, self.how, self.given, self.most)
         found = sum(1 for _ in again)
         again.ledger.close()
         return found
@@ -223,7 +201,8 @@ class InspectedRows:
             self.ledger.close()
             tell_warnings(self.ledger)
             if self.ledger.skipped:
-                typer.echo(f"{counted(self.ledger.skipped, 'bad row')} skipped, as in training", err=True)
+                why = "" if "bad_rows" in self.given else ", as in training"
+                typer.echo(f"{counted(self.ledger.skipped, 'bad row')} skipped{why}", err=True)
 
 
 def _given(loaded: "LoadedModel", texts: list[str], rows: Iterator[Any]) -> tuple[Any, list[Any]]:
@@ -234,25 +213,23 @@ def _given(loaded: "LoadedModel", texts: list[str], rows: Iterator[Any]) -> tupl
         if not found:
             raise ConfigError("the file has no input", fix="give a text")
         return found[0], found[1:]
-    if kind in ("vectors", "picture"):
+    if not kind.reads_tokens:
         raise ConfigError(f"the model reads {kind}, and a text is none", fix="give a file of them: --data FILE")
     _require_count(loaded, texts)
     others = list(rows)
-    if kind == "words":
-        return " ".join(texts).split(), others
-    return texts[0] if len(texts) == 1 else tuple(texts), others
+    return kind.typed(texts), others
 
 
 def _require_count(loaded: "LoadedModel", texts: list[str]) -> None:
     """Refuse more or fewer texts than an input has: a text whose quotes were forgotten is several."""
     from seqloom.inspect.requirements import texts_read
 
-    counts, joined = texts_read(loaded.subject), loaded.task.asked.schema.input == "words"
+    counts, joined = texts_read(loaded.subject), loaded.task.asked.schema.input.in_words
     if not counts or len(texts) in counts or joined:
         return
     reads = " or ".join(("no", "one", "two")[count] for count in counts)
     quoted = f'put each text in quotes: "{escaped(" ".join(texts))}"' if max(counts) == 1 else "put each in quotes"
-    translates = loaded.task.meaning.schema.target == "text" and len(texts) == 2
+    translates = loaded.task.meaning.schema.target.is_text and len(texts) == 2
     raise ConfigError(
         f"the model reads {reads} {'text' if max(counts) == 1 else 'texts'}, and {len(texts)} are given",
         fix=f'the translation to look at is --target "{escaped(texts[1])}"; else {quoted}' if translates else quoted,

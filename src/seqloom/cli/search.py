@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import msgspec
 import typer
 
-from seqloom.cli.index import Exact
+from seqloom.cli.inputs import Exact
 from seqloom.cli.tables import FigureRow, figure_lines
 from seqloom.cli.terminal import Screen, work_bar
 from seqloom.data.problems import counted
@@ -88,9 +88,9 @@ def search(
         raise ConfigError("--queries and --qrels belong together", fix="give both, or none")
     if queries is not None and query is not None:
         raise ConfigError("both a query and a file of them are given", fix="leave one out")
-    from seqloom.search.conditions import conditions, require_columns
-    from seqloom.search.locations import open_store
+    from seqloom.search.build import open_store
     from seqloom.search.search import searcher
+    from seqloom.search.store import conditions, require_columns
 
     there = open_store(index, exact=exact)
     require_columns(conditions(where or ()), there.columns)
@@ -224,7 +224,7 @@ def _judge(answering: Answering, queries: Path, qrels: Path, json: bool) -> None
 
 def _show_judged(found: "JudgedQuery", json: bool) -> None:
     """The figures and their intervals, and what an interval of a figure of 0 or 1 is."""
-    from seqloom.training.pages.words import alike_said
+    from seqloom.metrics.bootstrap import alike_said
 
     told: dict[str, Any] = {"rows": found.rows, "metrics": found.metrics}
     told["intervals"] = {name: found.intervals.get(name) for name in found.metrics}

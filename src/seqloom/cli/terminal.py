@@ -1,18 +1,23 @@
 """What the verbs print on."""
 
 import errno
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.text import Text
 from typer.core import TyperCommand
 
-from seqloom.cli.data_options import FileOptions
-from seqloom.data.problems import counted, escaped
-from seqloom.data.report.findings import DataFinding, FindingSample
+from seqloom.cli.options import OF_FILES
 from seqloom.errors import DamagedError, RepeatError
+
+if TYPE_CHECKING:
+    from seqloom.report.document import Document, Shown
+
+NARROWEST, WIDEST = 50, 110  # columns of a document
 
 
 class Screen(Console):
@@ -27,6 +32,21 @@ class Screen(Console):
             super().on_broken_pipe()
         except SystemExit:
             raise SystemExit(0) from None
+
+    def say(self, *lines: str) -> None:
+        """Print lines as they stand, however long."""
+        for line in lines:
+            self.print(line, markup=False, soft_wrap=True)
+
+    def say_json(self, value: Any) -> None:
+        """Print plain values for programs."""
+        self.say(msgspec.json.encode(value).decode())
+
+    def show(self, result: "Document | Shown") -> None:
+        """Print a document as wide as the terminal allows, in colours if it has any."""
+        coloured = self.color_system is not None and not self.no_color
+        drawn = result.text(max(NARROWEST, min(WIDEST, self.width)), coloured)
+        self.print(Text.from_ansi(drawn.rstrip("\n")), soft_wrap=True)
 
 
 # -----------------------------------------------------------------------------
@@ -71,7 +91,7 @@ class TwoPanels(Panels):
         """The name of the panel of an option."""
         if option.param_type_name == "argument":
             return GIVEN
-        return REST if option.name in FileOptions.__annotations__ else OWN
+        return REST if option.name in OF_FILES else OWN
 
 
 # -----------------------------------------------------------------------------
@@ -120,37 +140,3 @@ def work_bar() -> Iterator[Show]:
             bar.update(work, description=what, completed=min(done, total), total=total or None)
 
         yield show
-
-
-# -----------------------------------------------------------------------------
-# What looked wrong in the data that a run is about to learn from, in a line for each kind of warning.
-#
-#     warning: leak.overlap: dev.csv:7: 12 of 200 rows of dev (6.0%) have an input that train has too; ... Fix: ...
-#
-# The findings are those of the checks that preparing data runs. `seqloom data check` looks for more.
-# -----------------------------------------------------------------------------
-
-
-def warnings_said(findings: Iterable[DataFinding]) -> list[str]:
-    """A line for each kind of warning: its code, its first case and the cure, and how many rows it concerns.
-
-    >>> case = Sample("a.csv:3", "a label of one row", "give it more")
-    >>> warnings_said([Finding("warn", "label.rare", 4, (case,)), Finding("note", "text.blank", 1, ())])
-    ['warning: label.rare: a.csv:3: a label of one row. Fix: give it more. (4 rows in all)']
-    """
-    return [_line(finding) for finding in findings if finding.severity == "warn"]
-
-
-def _line(finding: DataFinding) -> str:
-    case = "".join(map(_case, finding.samples[:1]))
-    rows = f" ({counted(finding.rows, 'row')} in all)" if finding.rows > 1 else ""
-    return f"warning: {finding.code}{case}{rows}"
-
-
-def _case(sample: FindingSample) -> str:
-    fix = f" Fix: {_sentence(sample.fix)}" if sample.fix else ""
-    return escaped(f": {sample.place}: {_sentence(sample.text)}{fix}")
-
-
-def _sentence(text: str) -> str:
-    return text if text.endswith((".", "?")) else f"{text}."

@@ -135,7 +135,16 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 @cache
 def _fields(struct: type[Config]) -> dict[str, Any]:
-    return get_type_hints(struct, include_extras=True)
+    return {name: plain(annotation) for name, annotation in get_type_hints(struct, include_extras=True).items()}
+
+
+def plain(annotation: Any) -> Any:
+    """What a field may hold, without its flag."""
+    if get_origin(annotation) is not Annotated:
+        return annotation
+    base, *marks = get_args(annotation)
+    ranges = [mark for mark in marks if isinstance(mark, Meta)]
+    return Annotated[base, *ranges] if ranges else base
 
 
 def _without_none(data: Any) -> Any:

@@ -11,14 +11,14 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 import msgspec
 
 from seqloom.config.data import AnySplit, BadRows, ColumnSplit, DataConfig, FoldSplit, GivenSplit, RandomSplit
-from seqloom.data.named_files import Files, files_of, require_apart, states, stored, sums
+from seqloom.data.named_files import Files, Sums, files_of, require_apart, states, stored
 from seqloom.data.parsing import MadeExample, make_examples
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.readers.files import is_file, is_folder, require_regular, require_state
 from seqloom.data.readers.pictures import load_column
 from seqloom.data.readers.registry import read_table
 from seqloom.data.roles import PART_NAMES, Roles, find_roles
-from seqloom.data.schema import PARTS, RUNNING, Example, Part, Schema
+from seqloom.data.schema import PARTS, Example, Part, Schema
 from seqloom.data.sequences import in_sequences
 from seqloom.data.sources.registry import SOURCES, require_known, resolve
 from seqloom.data.splits import cut_document, divider
@@ -56,8 +56,8 @@ class Dataset(Protocol):
     def size(self) -> int:
         """How many bytes there are to read; 0 where nobody knows."""
 
-    def fingerprints(self) -> dict[str, Any]:
-        """What a cache and a resumed run compare to see that the data is still the same."""
+    def fingerprints(self, *others: Path) -> dict[str, Any]:
+        """What a cache and a resumed run compare to see that the data, and other files, are still the same."""
 
 
 class EmbeddedSet(NamedTuple):
@@ -84,9 +84,9 @@ class EmbeddedSet(NamedTuple):
         """Nothing is read."""
         return 0
 
-    def fingerprints(self) -> dict[str, Any]:
-        """The version that wrote it."""
-        return {self.source.name: __version__}
+    def fingerprints(self, *others: Path) -> dict[str, Any]:
+        """The version that wrote it, and the sums of other files."""
+        return {self.source.name: __version__} | Sums().of(others)
 
 
 class FileSet(NamedTuple):
@@ -97,7 +97,8 @@ class FileSet(NamedTuple):
     split: AnySplit
     said: tuple[str, ...]
     states: dict[Path, str]  # of every file when the columns were looked at
-    parts: tuple[Part, ...] = PARTS
+    parts: tuple[Part, ...]
+    sums: Sums
 
     def files(self) -> Files:
         """The files of each part that was given and may be read."""
@@ -108,9 +109,9 @@ class FileSet(NamedTuple):
         paths = [path for group in self.files().values() for path in group]
         return sum(path.stat().st_size for path in paths if path.is_file())
 
-    def fingerprints(self) -> dict[str, Any]:
-        """Size and sha256 of every file, also of those in folders and of pictures that a table names."""
-        return sums(self._every_file())
+    def fingerprints(self, *others: Path) -> dict[str, Any]:
+        """Size and sha256 of every file, also of those in folders, of pictures that a table names, and of others."""
+        return self.sums.of([*self._every_file(), *others])
 
     def _every_file(self) -> Iterator[Path]:
         yield from stored(self.files())
@@ -118,7 +119,7 @@ class FileSet(NamedTuple):
 
     def _pictures(self) -> Iterator[Path]:
         """The files that a column of pictures names."""
-        groups = self.files().values() if self.schema.input == "picture" else ()
+        groups = self.files().values() if self.schema.input.in_files else ()
         for (path,) in (group for group in groups if not is_folder(group[0])):
             table = _open(self.config, (path,), Ledger())
             column = table.columns.index(self.config.input[0])
@@ -133,7 +134,7 @@ class FileSet(NamedTuple):
             roles = _roles(self.config, table, sample, ledger)
             roles = roles._replace(schema=self.schema)  # all parts are read as the first; what does not fit is told
             table = table._replace(records=chain(sample, table.records))
-            if self.schema.input == "picture":
+            if self.schema.input.in_files:
                 table = load_column(table, roles.input[0], ledger)
             made = make_examples(table, roles, ledger)
             divided = self._divided(part, made, table, roles, ledger)
@@ -217,7 +218,7 @@ def _open_files(config: DataConfig, ledger: Ledger, parts: tuple[Part, ...], bef
     }
     if config.sequence is not None:
         known |= {"input": config.input, "target": config.target}
-    dataset = FileSet(msgspec.structs.replace(config, **known), roles.schema, split, said, first, parts)
+    dataset = FileSet(msgspec.structs.replace(config, **known), roles.schema, split, said, first, parts, Sums())
     return dataset._replace(states=states(dataset._every_file()) | first)  # the pictures are known only now
 
 
@@ -288,7 +289,7 @@ def _drawn(
     dataset: FileSet, split: RandomSplit | FoldSplit, made: Iterator[MadeExample], table: Table
 ) -> Iterator[tuple[Part, Example]]:
     group = None if split.group is None else table.columns.index(split.group)
-    if dataset.schema.target in RUNNING and dataset.config.reading.unit == "file":
+    if dataset.schema.target.is_running and dataset.config.reading.unit == "file":
         for example, _ in made:
             yield from cut_document(example, split)
         return
@@ -323,4 +324,4 @@ def open_sealed(config: DataConfig, ledger: Ledger) -> Dataset:
 def every_sum(dataset: Dataset) -> dict[str, Any]:
     """What a run that goes on compares: the sums of all that is read, and those of the test files."""
     files = files_of(dataset.config)
-    return dataset.fingerprints() | sums(stored({"test": files["test"]} if "test" in files else {}))
+    return dataset.fingerprints(*stored({"test": files["test"]} if "test" in files else {}))

@@ -23,6 +23,8 @@ import numpy as np
 
 from seqloom.errors import DataError
 
+STEPS_OF_EPOCH = 100  # at least, for small data: batches are made smaller
+SMALLEST_BATCH, LARGEST_BATCH = 128, 8_192  # symbols
 POOL = 24  # batches at least, and four times that for two sides: more of them pad less and repeat more
 JITTER = 62  # thousandths of a length, from the shortest reading of it to the longest
 STRIP = 1125  # thousandths: the ratio up to which lengths of the first side count as equal, while the second is sorted
@@ -179,8 +181,22 @@ def permutation(bits: np.random.PCG64, count: int) -> np.ndarray:
     return np.argsort(bits.random_raw(count), kind="stable")
 
 
+def sample_order(id_: str) -> bytes:
+    """Where an example stands in the order in which samples are taken: the same in whatever order it is read."""
+    return hashlib.sha256(id_.encode()).digest()
+
+
 def fingerprint_of(sizes: np.ndarray, *settings: object) -> str:
     """A sum of the sizes of all examples and of settings, the same on every machine."""
     digest = hashlib.sha256(repr((settings, sizes.shape)).encode())
     digest.update(np.ascontiguousarray(sizes, "<i8").data)
     return digest.hexdigest()[:32]
+
+
+def usual_budget(symbols: int) -> int:
+    """The symbols of a batch for a training part of so many, padding included.
+
+    >>> usual_budget(900), usual_budget(50_000), usual_budget(10**9)
+    (128, 500, 8192)
+    """
+    return max(SMALLEST_BATCH, min(LARGEST_BATCH, symbols // STEPS_OF_EPOCH))

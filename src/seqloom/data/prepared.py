@@ -10,6 +10,7 @@ the rows have the same numbers.
 """
 
 import hashlib
+import heapq
 import json
 import platform
 import unicodedata
@@ -24,22 +25,23 @@ import numpy as np
 from seqloom.config.data import AnySplit, EncodingConfig, GivenSplit
 from seqloom.data.cache import Columns, open_or_build
 from seqloom.data.dataset import Dataset
-from seqloom.data.encoding import PLACE, ExampleEncoder, texts_of
-from seqloom.data.named_files import sums
+from seqloom.data.encoding import PLACE, ExampleEncoder
+from seqloom.data.order import sample_order
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.report.findings import DataFinding, told
 from seqloom.data.schema import PARTS, Example, Part, Schema
 from seqloom.data.splits import Divided
 from seqloom.data.survey import Progress, Survey, Watch
 from seqloom.text.ragged import Ragged
-from seqloom.text.special_tokens import COUNT
+from seqloom.text.special_tokens import COUNT, NAMES, SEPARATOR, UNKNOWN
 from seqloom.text.tokenizer import Tokenizer
 from seqloom.text.word_vectors import first_words, with_words
 from seqloom.version import __version__
 
-FORMAT = 2
+FORMAT = 3
 FACTS = "facts.json"
 PART = "part"  # the column that says which part a row belongs to
+SHOWN, LONGEST_SHOWN = 64, 1_000  # rows of dev that samples may be drawn from, and the characters kept of each
 
 
 class PreparedFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -53,6 +55,7 @@ class PreparedFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     split: AnySplit
     findings: tuple[DataFinding, ...]
     files: tuple[str, ...]  # in the order in which they were read
+    written: dict[int, str]  # inputs of a few rows of dev, of which the vocabulary lacks something, in one line each
 
 
 class GivenEncoding(NamedTuple):
@@ -91,12 +94,17 @@ class Prepared(NamedTuple):
     split: AnySplit
     places: np.ndarray  # [rows,2] the number of the file and the line of each row
     files: tuple[str, ...]
+    written: dict[int, str]  # inputs of a few rows of dev as they stand in the data: their numbers lack some words
 
     def __repr__(self) -> str:
         rows = ", ".join(f"{part} {len(rows):,}" for part, rows in self.parts.items())
         symbols = "" if self.tokenizer is None else f", {self.tokenizer.vocab_size:,} symbols"
         kinds = f"{self.schema.input} to {self.schema.target}"
         return f"Prepared({self.schema.task}: {kinds}; {rows}{symbols}; {len(self.findings)} kinds of findings)"
+
+    def shown(self, row: int) -> str:
+        """The input of a row in one line, as a model reads it."""
+        return self.schema.input.show(self.columns, row, self.tokenizer)
 
     def place_of(self, row: int) -> Place:
         """Where a row stood in the files; the ids of a batch are the numbers of its rows."""
@@ -144,7 +152,7 @@ def given_encoder(survey: Survey, encoding: EncodingConfig, ledger: Ledger, give
     else:
         for _ in survey.blocks():
             pass
-        said = (given.target_tokenizer or given.tokenizer) if survey.dataset.schema.target == "text" else None
+        said = (given.target_tokenizer or given.tokenizer) if survey.dataset.schema.target.is_text else None
         fitted = ExampleEncoder(survey.schema(), encoding, given.tokenizer, said, ledger)
     if given.labels is None:
         return fitted
@@ -155,9 +163,9 @@ def given_encoder(survey: Survey, encoding: EncodingConfig, ledger: Ledger, give
 def fitted_encoder(survey: Survey, encoding: EncodingConfig, ledger: Ledger) -> ExampleEncoder:
     """An encoder with the tokenisers and labels of the training part; the whole survey is done on the way."""
     schema, separate = survey.dataset.schema, encoding.target_tokenizer is not None
-    to_text = schema.target == "text"
+    to_text = schema.target.is_text
     tokenizer = target_tokenizer = None
-    if schema.input in ("text", "pair", "triple", "words"):
+    if schema.input.reads_tokens:
         tokenizer = encoding.tokenizer.fit(_texts(survey, encoding, inputs=True, targets=to_text and not separate))
         if to_text:
             target_tokenizer = tokenizer
@@ -188,12 +196,12 @@ def _warn_if_full(tokenizer: Tokenizer, place: Place, ledger: Ledger) -> None:
 
 def _texts(survey: Survey, config: EncodingConfig, *, inputs: bool, targets: bool) -> Iterator[str]:
     """The texts of the training part, while the survey goes over all parts."""
-    schema = survey.dataset.schema
+    kind = survey.dataset.schema.input
     for part, block in survey.blocks():
         if part == "train":
             for example in block:
                 if inputs:
-                    yield from texts_of(schema, config, example)
+                    yield from kind.fitting_texts(example.input, config.tokenizer)
                 if targets:
                     yield str(example.target)
 
@@ -204,10 +212,16 @@ def _texts_again(survey: Survey) -> Iterator[str]:
 
 def encoded(survey: Survey, encoder: ExampleEncoder) -> Iterator[dict[str, Ragged]]:
     """Columns, block by block, with the part of each row."""
-    done = trained = 0
+    done = trained = first = 0
     for part, block in survey.again():
         columns = encoder.columns(block)
         rows = columns["input"].rows
+        if part == "dev" and encoder.tokenizer is not None:
+            found = survey.written | dict(_lacking(block, columns, encoder, first))
+            survey.written = {
+                row: found[row] for row in heapq.nsmallest(SHOWN, found, lambda row: sample_order(str(row)))
+            }
+        first += rows
         parts = Ragged(np.full(rows, PARTS.index(part), np.uint8), np.arange(rows + 1))
         done += len(block)
         trained += rows if part == "train" else 0
@@ -220,6 +234,19 @@ def encoded(survey: Survey, encoder: ExampleEncoder) -> Iterator[dict[str, Ragge
         encoder.ledger.bad_file("data.no_train", "every row of the training part is too long", place, "raise --longest")
 
 
+def _lacking(
+    block: Sequence[Example], columns: Columns, encoder: ExampleEncoder, first: int
+) -> Iterator[tuple[int, str]]:
+    """The rows of a block whose numbers hold UNKNOWN, counted from `first`, and what was written there, in one line."""
+    values, starts = columns["input"]
+    lacking = np.unique(np.searchsorted(starts, np.flatnonzero(values == UNKNOWN), side="right") - 1)
+    examples = {(encoder.files[example.place.path], example.place.line or 0): example for example in block}
+    for row in lacking.tolist():
+        given = examples[tuple(columns[PLACE].values[row].tolist())].input
+        text = f" {NAMES[SEPARATOR]} ".join(encoder.schema.input.texts(given))
+        yield first + row, " ".join(text.split())[:LONGEST_SHOWN]
+
+
 def _joined(blocks: list[dict[str, Ragged]]) -> dict[str, Ragged]:
     """The blocks as one set of columns in memory."""
     return {name: Ragged.joined([block[name] for block in blocks]) for name in blocks[0]}
@@ -228,28 +255,31 @@ def _joined(blocks: list[dict[str, Ragged]]) -> dict[str, Ragged]:
 def _facts(survey: Survey, encoder: ExampleEncoder, ledger: Ledger) -> PreparedFacts:
     first, second = encoder.tokenizer, encoder.target_tokenizer
     return PreparedFacts(
-        input=encoder.schema.input,
-        target=encoder.schema.target,
+        input=encoder.schema.input.name,
+        target=encoder.schema.target.name,
         labels=encoder.schema.labels,
         tokenizer=None if first is None else first.to_json(),
         target_tokenizer=None if second is None or second is first else second.to_json(),
         split=survey.dataset.config.split or GivenSplit(),
         findings=told(ledger),
         files=tuple(encoder.files),
+        written=survey.written,
     )
 
 
 def _prepared(facts: PreparedFacts, columns: Columns) -> Prepared:
     tokenizer = None if facts.tokenizer is None else Tokenizer.from_json(facts.tokenizer)
     second = None if facts.target_tokenizer is None else Tokenizer.from_json(facts.target_tokenizer)
-    if second is None and facts.target == "text":
-        second = tokenizer
     codes = columns[PART].values
     parts = {part: np.flatnonzero(codes == number) for number, part in enumerate(PARTS)}
-    schema = Schema(facts.input, facts.target, facts.labels)  # type: ignore[arg-type]  # checked by the key
+    schema = Schema(facts.input, facts.target, facts.labels)
+    if second is None and schema.target.is_text:
+        second = tokenizer
     kept = {name: column for name, column in columns.items() if name not in (PART, PLACE)}
     places = columns[PLACE].values
-    return Prepared(schema, tokenizer, second, kept, parts, facts.findings, facts.split, places, facts.files)
+    return Prepared(
+        schema, tokenizer, second, kept, parts, facts.findings, facts.split, places, facts.files, facts.written
+    )
 
 
 def _cached(
@@ -290,7 +320,7 @@ def versions(dataset: Dataset) -> dict[str, str]:
     """The versions of everything that has a say in what is read and encoded."""
     python = ".".join(platform.python_version_tuple()[:2])
     own = {"seqloom": __version__, "python": python, "unicode": unicodedata.unidata_version}
-    libraries = ["tokenizers", *(["pillow"] if dataset.schema.input == "picture" else [])]
+    libraries = ["tokenizers", *dataset.schema.input.libraries]
     if dataset.config.reading.format == "parquet" or any(".parquet" in path for path in dataset.config.train):
         libraries.append("pyarrow")
     return own | {name: metadata.version(name) for name in libraries}
@@ -300,7 +330,7 @@ def _sources(dataset: Dataset, encoding: EncodingConfig, given: GivenEncoding | 
     """The sums of all files that are read: of the data, and of the vectors whose words join a fitted tokeniser."""
     fitted = given is None or given.tokenizer is None
     read = [Path(encoding.vectors.path)] if encoding.vectors is not None and fitted else []
-    return dataset.fingerprints() | sums(read)
+    return dataset.fingerprints(*read)
 
 
 def _require_unchanged(before: dict[str, Any], now: dict[str, Any], ledger: Ledger) -> None:

@@ -4,13 +4,10 @@ Numbers are kept as float32. So a number that would become infinite there is ref
 has to round is told of. Inside lists only numbers are numbers: `true`, "1_0" and "٣" are not, whatever Python thinks.
 """
 
-import csv
-import io
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any, Literal, NamedTuple
 
-import msgspec
 import numpy as np
 
 from seqloom.data.problems import Place, escaped
@@ -231,50 +228,6 @@ def whole_floats(values: Iterable[Any]) -> bool:
 def _flat(values: Iterable[Any]) -> Iterator[Any]:
     for value in values:
         yield from value if isinstance(value, list | tuple) else (value,)
-
-
-# -----------------------------------------------------------------------------
-# Values and rows as files hold them: six digits that matter, and lines of a csv file as readers read them.
-# -----------------------------------------------------------------------------
-
-WHOLE_TEXT = 1e6  # from here on six digits have no place behind the point
-
-
-def rounded_text(value: Any) -> Any:
-    """The same plain value, each fraction in it to six digits that matter: a model knows no more.
-
-    >>> rounded({"scores": {"good": 0.12345678901234567}, "numbers": [1234567.75, -2e-9], "line": 3})
-    {'scores': {'good': 0.123457}, 'numbers': [1234568.0, -2e-09], 'line': 3}
-    """
-    if isinstance(value, dict):
-        return {name: rounded_text(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [rounded_text(one) for one in value]
-    if isinstance(value, float):
-        return float(f"{value:.6g}") if abs(value) < WHOLE_TEXT else round(value, 0)
-    return value
-
-
-def cell(value: Any) -> Any:
-    """A value as a cell of a table: nothing as an empty one; true and false, lists and objects as JSON.
-
-    >>> cell(None), cell(True), cell(["a", "b"]), cell(0.5)
-    ('', 'true', '["a","b"]', 0.5)
-    """
-    if isinstance(value, bool | list | tuple | dict):
-        return msgspec.json.encode(value).decode()
-    return "" if value is None else value
-
-
-def row(values: Iterable[Any]) -> bytes:
-    r"""The line of these values.
-
-    >>> row(["a, b", None, 3])
-    b'"a, b",,3\n'
-    """
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerow([cell(value) for value in values])
-    return text.getvalue().encode()
 
 
 # -----------------------------------------------------------------------------

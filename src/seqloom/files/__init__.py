@@ -21,18 +21,16 @@ A crash before the rename leaves the old state and a hidden leftover, which `swe
 new state. Between the two renames of a replacement the name is nobody's, and `recover` gives it back. Disks also rot,
 so readers believe nothing but the sums: `verify_folder`, `read_file_of`, `read_folder`, `newest_verified`.
 
-    disk.py       the operations that change a disk, their errors, and one file written whole
-    folders.py    write-once folders with a manifest
-    growing.py    such a folder whose files grow side by side, for data beyond memory
-    sharing.py    such a folder that several processes fill and one commits
-    replacing.py  a folder that takes the place of another
-    steps.py      numbered folders: the newest one that verifies, and retention
-    lines.py      append-only JSON lines with a sum each; the one file that grows, so its last line may be torn
-    holding.py    the lock of a folder in which one process writes for hours
-    failing.py    the places at which a test makes a process die
+    disk.py              the operations that change a disk, their errors, one file written whole; fail points for tests
+    folders.py           write-once folders with a manifest: at once, growing, shared by processes, or replacing another
+    numbered_folders.py  the newest one that verifies, and retention
+    jsonl.py             append-only JSON lines with a sum each; the one file that grows, so its last line may be torn
+    lock.py              the lock of a folder in which one process writes for hours
+    tensors.py           tensors as bytes and back
 
 >>> import tempfile
 >>> from pathlib import Path
+>>> from seqloom.files import commit_folder, newest_verified, read_file_of
 >>> with tempfile.TemporaryDirectory() as runs:
 ...     commit_folder(Path(runs, "step-000010"), {"weights.bin": b"abc"}).files["weights.bin"].size
 ...     newest = newest_verified(Path(runs)).step
@@ -49,6 +47,7 @@ if TYPE_CHECKING:
         FileLayer,
         RealFiles,
         make_folder,
+        remove_files,
         require_free_space,
         temporary_folder,
         write_file,
@@ -107,6 +106,7 @@ __all__ = [
     "read_lines",
     "read_manifest",
     "recover",
+    "remove_files",
     "remove_folder",
     "remove_held",
     "replace_folder",
@@ -126,6 +126,7 @@ def __getattr__(name: str) -> Any:
         "FileLayer",
         "RealFiles",
         "make_folder",
+        "remove_files",
         "require_free_space",
         "temporary_folder",
         "write_file",

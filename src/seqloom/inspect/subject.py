@@ -5,6 +5,16 @@
 A *side* is a sequence that a stack of the model reads: the input, or the source and the target of a translation, or two
 texts that are compared. An answer is a row of scores: one for a whole text, one for each element of a tagger, one for
 each next symbol of a language model. Everything that looks inside a model, whatever its family, stands on this.
+
+One input from Python as the model reads it: a batch of one row.
+
+A text that is longer than the positions of the model, empty, or of another kind than the model reads, is refused here
+with what was found; what to do is said for a call from Python, not for the rows of a file.
+
+What a model decides, of its scores, and how likely it holds each answer: the one place that says so.
+
+Each row of scores is decided by itself, but for tags: theirs is the best lawful path (see seqloom.tasks.tag), and in
+a head that is a chain the likelihood of a tag is the share of all paths that go through it.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,9 +26,9 @@ from torch import Tensor, nn
 
 from seqloom.config.data import EncodingConfig
 from seqloom.config.models import AnyModel
-from seqloom.data.batches import INPUTS
 from seqloom.data.encoding import ExampleEncoder
 from seqloom.data.inputs import given_inputs
+from seqloom.data.kinds.targets.nothing import NoTarget
 from seqloom.data.problems import Ledger
 from seqloom.data.schema import Schema
 from seqloom.errors import DataError, RejectedError, did_you_mean
@@ -88,7 +98,7 @@ class Subject(NamedTuple):
     def _writes(self) -> Tokenizer | None:
         """The tokeniser whose symbols the columns are; None where they are none."""
         meaning = self.task.meaning
-        writes = meaning.schema.target in ("text", "nothing", "masked")
+        writes = meaning.schema.target.says_tokens
         return (meaning.target_tokenizer or meaning.tokenizer) if writes else None
 
     def column(self, name: str | int) -> int:
@@ -154,25 +164,17 @@ def repeated(inputs: Any, count: int) -> Any:
     return kind(*(repeated(part, count) for part in inputs))
 
 
-# -----------------------------------------------------------------------------
-# One input from Python as the model reads it: a batch of one row.
-#
-# A text that is longer than the positions of the model, empty, or of another kind than the model reads, is refused here
-# with what was found; what to do is said for a call from Python, not for the rows of a file.
-# -----------------------------------------------------------------------------
-
-
 def encoding(task: Task, longest: int, room: int | None, device: torch.device) -> Callable[[Any], Any]:
     """What makes a batch of one row of one input; `longest` symbols are read, `room` is what positions there are."""
     meaning = task.asked
 
     def encode(value: Any) -> Any:
-        ledger, schema = Ledger(), Schema(meaning.schema.input, "nothing")
+        ledger, schema = Ledger(), Schema(meaning.schema.input, NoTarget())
         config = EncodingConfig(longest=longest, too_long="cut")
-        with _worded(schema.input):
+        with _worded(schema.input.name):
             examples = list(given_inputs([value], schema.input, ledger))
             ledger.close()
-            inputs = INPUTS[schema.input](
+            inputs = schema.input.collate(
                 ExampleEncoder(schema, config, meaning.tokenizer, None, ledger).columns(examples)
             )
             ledger.close()
@@ -199,14 +201,6 @@ def _require_room(inputs: Any, room: int | None) -> None:
             f"{int(read.lengths[0]):,} symbols, and the learned positions of the model end at {room:,}",
             fix="look at a part of the text",
         )
-
-
-# -----------------------------------------------------------------------------
-# What a model decides, of its scores, and how likely it holds each answer: the one place that says so.
-#
-# Each row of scores is decided by itself, but for tags: theirs is the best lawful path (see seqloom.tasks.tag), and in
-# a head that is a chain the likelihood of a tag is the share of all paths that go through it.
-# -----------------------------------------------------------------------------
 
 
 @torch.no_grad()

@@ -17,16 +17,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from seqloom.data.kinds.inputs.words import Words
 from seqloom.data.problems import counted
-from seqloom.data.schema import Words
 from seqloom.errors import DataError, did_you_mean
-from seqloom.inspect.curves import blocks_of
 from seqloom.inspect.differences import DifferenceAxis, DifferenceView, changed, difference, paired, taken
 from seqloom.inspect.flow import still
 from seqloom.inspect.progress import work
 from seqloom.inspect.readings import read, scores, scores_of_both
 from seqloom.inspect.subject import Reading, Subject, decided, likelihoods
-from seqloom.inspect.view import MEDIUM, View
+from seqloom.inspect.view import MEDIUM, View, blocks_of
 from seqloom.nn.types import Pair
 from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.figure import Figure
@@ -201,10 +200,7 @@ def _answered(subject: Subject, reading: Reading, found: Tensor) -> Answers:
 
 
 def _exclusive(subject: Subject, reading: Reading) -> bool:
-    return reading.said is not None or subject.task.meaning.schema.target in ONE_OF_SEVERAL
-
-
-ONE_OF_SEVERAL = ("label", "tags", "masked")  # targets of which one answer is right in each row
+    return reading.said is not None or subject.task.meaning.schema.target.exclusive
 
 
 def _view(

@@ -1,22 +1,30 @@
-"""What search asks of a model: a vector for a text, and how long a text is to it."""
+"""What search asks of a model: a vector for a text, and how long a text is to it.
+
+Vectors of texts without a model: which words they have, rare ones counting more, in a few hundred numbers.
+
+Each word adds its weight to one of 512 places, with a sign, both found by hashing it (Weinberger and others 2009);
+its weight is the inverse document frequency log((1 + N) / (1 + n)) + 1 in the texts. So texts that share rare words
+are near one another. A model that knows meanings is better; this one is always there.
+"""
 
 import zlib
 from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from seqloom.bundle import identity_of
 from seqloom.errors import ConfigError
-from seqloom.inference.model import LoadedModel
 from seqloom.search.bm25 import words_of
-from seqloom.search.similar_vectors import MakesVectors
+from seqloom.search.similarity import MakesVectors
 from seqloom.search.store import Settings
 from seqloom.search.vectors import unit
 from seqloom.tasks.inputs import longest_input
+
+if TYPE_CHECKING:
+    from seqloom.inference.model import LoadedModel
 
 USUAL = 256  # symbols of a passage: what most models of sentences were trained on
 
@@ -43,16 +51,18 @@ class Embeds(MakesVectors, Protocol):
 class ModelEmbeds:
     """A loaded model as search asks it."""
 
-    def __init__(self, loaded: LoadedModel) -> None:
+    def __init__(self, loaded: "LoadedModel", budget: int | None = None) -> None:
         tokenizer = loaded.meaning.tokenizer
-        if tokenizer is None or loaded.task.asked.schema.input != "text":
+        if tokenizer is None or not loaded.task.asked.schema.input.is_text:
             kind = loaded.meaning.schema.input
             raise ConfigError(f"search needs a model of texts, and {loaded.path} reads {kind}", fix="take another one")
-        self.loaded, self.tokenizer, self.path = loaded, tokenizer, loaded.path
+        self.loaded, self.tokenizer, self.path, self.budget = loaded, tokenizer, loaded.path, budget
 
     @cached_property
     def identity(self) -> str:
         """The sum over the files of the model."""
+        from seqloom.bundle import identity_of
+
         return identity_of(self.path)
 
     @property
@@ -63,7 +73,7 @@ class ModelEmbeds:
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """[N,W] the vectors of the texts, in their order."""
-        return self.loaded.embed(texts)
+        return self.loaded.embed(texts, budget=self.budget)
 
     def lengths(self, texts: Sequence[str]) -> np.ndarray:
         """[N] how many symbols each text has."""
@@ -85,14 +95,6 @@ def require_same(settings: Settings, model: Embeds) -> None:
         fix = "give the model as it was then, or make the index again"
         raise ConfigError(f"the index was made with {made}, and {asked} is another model", fix=fix)
 
-
-# -----------------------------------------------------------------------------
-# Vectors of texts without a model: which words they have, rare ones counting more, in a few hundred numbers.
-#
-# Each word adds its weight to one of 512 places, with a sign, both found by hashing it (Weinberger and others 2009);
-# its weight is the inverse document frequency log((1 + N) / (1 + n)) + 1 in the texts. So texts that share rare words
-# are near one another. A model that knows meanings is better; this one is always there.
-# -----------------------------------------------------------------------------
 
 WIDTH = 512
 

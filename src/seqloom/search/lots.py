@@ -23,7 +23,7 @@ from seqloom.errors import DamagedError
 from seqloom.files.folders import commit_folder, read_file_of, read_folder
 from seqloom.search.bm25 import Postings
 from seqloom.search.passages import Span
-from seqloom.search.store import Document, DocumentSource, FoundPassage, Lot, Settings
+from seqloom.search.store import DocumentSource, FoundPassage, Lot, Settings, TextDocument
 
 FORMAT = 2  # 2: words in one Unicode form with their marks; ids and joined columns are kept as columns too
 DOCUMENTS, CHARACTERS = 1_024, 1 << 23  # of a lot, whichever comes first
@@ -67,11 +67,11 @@ class KeptLot(NamedTuple):
     vectors: np.ndarray  # [P,W]
     postings: Postings
 
-    def document(self, row: int) -> Document:
+    def document(self, row: int) -> TextDocument:
         """The document of a row."""
         start = int(self.ends[row - 1]) if row else 0
         columns = {name: values[row] for name, values in self.header.columns.items()}
-        return Document(self.header.ids[row], self.texts[start : int(self.ends[row])].decode(), columns)
+        return TextDocument(self.header.ids[row], self.texts[start : int(self.ends[row])].decode(), columns)
 
     def size(self, row: int) -> int:
         """How many bytes the text of a row has."""

@@ -20,18 +20,20 @@ import numpy as np
 
 from seqloom.errors import ConfigError, DurableError, HeldError, needing
 from seqloom.search.bm25 import K1, B, words_of
-from seqloom.search.conditions import Condition, fulfil, require_columns
 from seqloom.search.store import (
     Built,
-    Document,
+    Condition,
     DocumentSource,
     FoundPassage,
     Linked,
     Lot,
     ScoredPassage,
     Settings,
+    TextDocument,
     WritableStore,
     delete_from,
+    fulfil,
+    require_columns,
 )
 from seqloom.search.vectors import GRAPH_FROM
 
@@ -187,7 +189,9 @@ def _found(rows: Sequence[tuple[Any, ...]]) -> FoundPassage:
     """The document of rows, one for each passage."""
     name, body, columns = rows[0][:3]
     vectors = np.array([msgspec.json.decode(row[5]) for row in rows], np.float32)
-    return FoundPassage(Document(name, body, msgspec.json.decode(columns)), tuple(row[3:5] for row in rows), vectors)
+    return FoundPassage(
+        TextDocument(name, body, msgspec.json.decode(columns)), tuple(row[3:5] for row in rows), vectors
+    )
 
 
 def written(vector: np.ndarray) -> str:

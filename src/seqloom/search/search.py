@@ -5,31 +5,36 @@
 
 A ranking is a class of its own; a searcher has one of them or several, whose orders it fuses. Passage and sentence are
 chosen by the ranking that found the document: the one in whose order it stands highest.
+
+Several orders made one: reciprocal rank fusion (Cormack, Clarke and Büttcher 2009).
+
+    score(d) = sum over the orders in which d stands of  1 / (60 + rank of d)
+
+Only ranks count, so scores of any scale can be fused, as those of words and those of vectors. What stands high in two
+orders beats what stands at the top of one.
+
+The first hits, read again by a model of pairs: slower by far than a product of vectors, and better.
+
+The model reads question and passage together: a regression's number is the score, or the probability of the label of
+a classifier that means "relevant". What it did not read keeps its place behind.
 """
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
 from seqloom.errors import ConfigError, did_you_mean
-from seqloom.inference.model import LoadedModel, load
 from seqloom.search.bm25 import words_of
-from seqloom.search.conditions import Condition, conditions
 from seqloom.search.embedders import Embeds, ModelEmbeds, require_same
 from seqloom.search.passages import Span, sentences_of
-from seqloom.search.store import FoundPassage, IndexStore, ScoredPassage
+from seqloom.search.store import Condition, FoundPassage, IndexStore, ScoredPassage, conditions
 from seqloom.search.vectors import unit
 
-# -----------------------------------------------------------------------------
-# Several orders made one: reciprocal rank fusion (Cormack, Clarke and Büttcher 2009).
-#
-#     score(d) = sum over the orders in which d stands of  1 / (60 + rank of d)
-#
-# Only ranks count, so scores of any scale can be fused, as those of words and those of vectors. What stands high in two
-# orders beats what stands at the top of one.
-# -----------------------------------------------------------------------------
+if TYPE_CHECKING:
+    from seqloom.inference.model import LoadedModel
+
 
 DAMPING = 60  # how little the first few ranks differ; the authors' own, and all who followed them
 
@@ -250,17 +255,12 @@ def searcher(store: IndexStore, *, by: str = "both", model: str | Path | None = 
     path = Path(settings.model if model is None else model)
     if not path.exists():
         raise ConfigError(f"the model of the index is no longer at {path}", fix="say where it is: --model MODEL")
+    from seqloom.inference.model import load
+
     asked = ModelEmbeds(load(path, device=device))
     require_same(settings, asked)
     return Searcher(store, asked, RANKINGS[by])
 
-
-# -----------------------------------------------------------------------------
-# The first hits, read again by a model of pairs: slower by far than a product of vectors, and better.
-#
-# The model reads question and passage together: a regression's number is the score, or the probability of the label of
-# a classifier that means "relevant". What it did not read keeps its place behind.
-# -----------------------------------------------------------------------------
 
 RELEVANT = ("relevant", "yes", "true", "1", "entailment", "duplicate", "related", "positive", "similar")
 
@@ -268,13 +268,14 @@ RELEVANT = ("relevant", "yes", "true", "1", "entailment", "duplicate", "related"
 class Reranker:
     """A model of pairs that puts hits in order."""
 
-    def __init__(self, loaded: LoadedModel, label: str | None = None) -> None:
+    def __init__(self, loaded: "LoadedModel", label: str | None = None) -> None:
         schema = loaded.meaning.schema
-        if schema.input != "pair" or schema.target not in ("label", "numbers"):
+        ranks = schema.target.one_label or (schema.target.measured and not schema.target.of_steps)
+        if schema.input.num_columns != 2 or not ranks:
             found = f"{loaded.path} goes from {schema.input} to {schema.target}"
             raise ConfigError(f"{found}, and hits are ranked by a label or number of a pair", fix="take another model")
         self.loaded = loaded
-        self.label = _relevant(schema.labels, label) if schema.target == "label" else None
+        self.label = _relevant(schema.labels, label) if schema.target.one_label else None
 
     def reranked(self, question: str, hits: Sequence[Hit]) -> list[Hit]:
         """The hits in the order of what the model says, each with its score; of equal ones, as they were."""

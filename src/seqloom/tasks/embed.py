@@ -33,6 +33,7 @@ from seqloom.config.objectives import (
     ViewsConfig,
     objective_of,
 )
+from seqloom.data.kinds.inputs.text import TextInput
 from seqloom.data.schema import Schema
 from seqloom.errors import ConfigError
 from seqloom.metrics.correlation import correlation, correlation_statistics, spearman
@@ -58,7 +59,7 @@ NEVER_CHANGES = "the cosines or the true scores are all the same"
 
 def together(schema: Schema) -> str:
     """What stands together in a row, as objectives call it."""
-    return "scored" if schema.target == "similarity" else schema.input
+    return "scored" if schema.target.measured else schema.input.name
 
 
 class Embed(Vectorizer):
@@ -79,13 +80,13 @@ class Embed(Vectorizer):
     @property
     def asked(self) -> Meaning:
         """What questions mean: single texts."""
-        return self.meaning._replace(schema=self.meaning.schema._replace(input="text"))
+        return self.meaning._replace(schema=self.meaning.schema._replace(input=TextInput()))
 
     def judging(self, found: Schema) -> Task:
         """The task that judges the same model by data of any kind that is for embed; its vectors fit all of them."""
         if found.task != self.name or found[:2] == self.meaning.schema[:2]:
             return super().judging(found)
-        kind = EmbedScored if found.target == "similarity" else Embed
+        kind = EmbedScored if found.target.measured else Embed
         return kind(self.meaning._replace(schema=self.meaning.schema._replace(input=found.input, target=found.target)))
 
     def model(self, recipe: str, size: Size, head: HeadSettings) -> EmbedderConfig:

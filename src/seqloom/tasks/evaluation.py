@@ -4,7 +4,6 @@ Statistics are kept row by row, answers of a few examples only: a sample that is
 however the data was cut into batches and whoever looks; and, where they are asked for, the worst.
 """
 
-import hashlib
 import heapq
 import math
 from collections import Counter
@@ -16,6 +15,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from seqloom.data.order import sample_order
 from seqloom.data.values import is_number
 from seqloom.errors import DataError
 from seqloom.metrics import bootstrap
@@ -87,7 +87,7 @@ def evaluate(
             judged, state = task.judge(model, batch, state)
             statistics.extend(one.statistics for one in judged)
             ids.extend(one.id for one in judged)
-            kept = heapq.nsmallest(keep, [*kept, *judged], key=_lot)
+            kept = heapq.nsmallest(keep, [*kept, *judged], key=lambda one: sample_order(one.id))
             bad = heapq.nsmallest(worst, [*bad, *judged], key=_rank)
             confusion.update(one.confused for one in judged if one.confused is not None)
     if not statistics:
@@ -127,11 +127,6 @@ def answering(model: nn.Module) -> Iterator[None]:
     finally:
         for module, mode in modes:
             module.training = mode
-
-
-def _lot(one: Judged) -> bytes:
-    """What decides whether an example is kept: a sum of its id, so that the sample does not depend on any order."""
-    return hashlib.sha256(one.id.encode()).digest()
 
 
 def badness(judged: Judged) -> float:

@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from seqloom import recipes
 from seqloom.config.models import AnyModel, LanguageModelConfig
 from seqloom.config.training import AnyFeed, ByLengthConfig, PacksConfig, StreamsConfig
+from seqloom.data.kinds.inputs.text import LONGEST, text_shown
 from seqloom.data.loader import Loader, feed_packs, feed_streams
 from seqloom.data.prepared import Prepared
 from seqloom.data.schema import Part
@@ -45,7 +46,7 @@ from seqloom.tasks.abilities import Continuer
 from seqloom.tasks.documents import document_numbers, named_packs, summed
 from seqloom.tasks.evaluation import answering
 from seqloom.tasks.inputs import require_shape
-from seqloom.tasks.predictions import LONGEST, TextPrediction, text_shown
+from seqloom.tasks.predictions import TextPrediction
 from seqloom.tasks.task import LOSS, Asking, HeadSettings, Judged, Metric
 from seqloom.text.special_tokens import BEGIN, END, UNKNOWN
 from seqloom.text.tokenizer import Tokenizer

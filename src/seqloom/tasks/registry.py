@@ -1,6 +1,5 @@
 """Which task the numbers of a model belong to: the kinds of its data decide."""
 
-from seqloom.data.schema import TargetKind
 from seqloom.tasks.classify import Classify
 from seqloom.tasks.embed import Embed, EmbedScored
 from seqloom.tasks.labels import ClassifySeveral
@@ -12,7 +11,7 @@ from seqloom.tasks.tag import Tag
 from seqloom.tasks.task import Meaning, Task
 from seqloom.tasks.translate import Translate
 
-BY_TARGET: dict[TargetKind, type[Task]] = {
+BY_TARGET: dict[str, type[Task]] = {
     "label": Classify,
     "labels": ClassifySeveral,
     "numbers": Regress,
@@ -28,4 +27,4 @@ BY_TARGET: dict[TargetKind, type[Task]] = {
 
 def task_of(meaning: Meaning) -> Task:
     """The task that asks for this kind of answer."""
-    return BY_TARGET[meaning.schema.target](meaning)
+    return BY_TARGET[meaning.schema.target.name](meaning)

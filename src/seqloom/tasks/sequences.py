@@ -14,18 +14,18 @@ from torch import Tensor, nn
 
 from seqloom import recipes
 from seqloom.config.heads import ClassHeadConfig, CrfHeadConfig, ElementHead, MappedHead, SequenceHead
+from seqloom.config.inputs import FiltersConfig, InputConfig, PictureConfig, VectorsConfig
 from seqloom.config.models import AnyModel, ElementModelConfig, EmbedderConfig, SequenceModelConfig
 from seqloom.nn.models import SequenceModel
 from seqloom.nn.types import Batch, Loss
 from seqloom.recipes.bodies import Size
 from seqloom.tasks.abilities import Vectorizer
-from seqloom.tasks.inputs import encoder_in, require_shape, sequences, stepped_input_of
+from seqloom.tasks.inputs import encoder_in, input_of, require_shape, sequences, stepped_input_of
 from seqloom.tasks.task import HeadSettings, Setting, Task
 
-DEFAULTS = {"vectors": "gru", "picture": "conv2d"}
+DEFAULTS: dict[type[InputConfig], str] = {VectorsConfig: "gru", FiltersConfig: "conv2d"}
 OF_NUMBERS: frozenset[Setting] = frozenset({"vectors"})
-OF_TAGS: frozenset[Setting] = frozenset({"smoothing", "class_weights", "vectors"})
-OF_LABEL: frozenset[Setting] = OF_TAGS | {"balanced"}
+OF_LABEL: frozenset[Setting] = frozenset({"smoothing", "class_weights", "vectors"})
 
 
 class SequenceTask(Vectorizer):
@@ -35,15 +35,16 @@ class SequenceTask(Vectorizer):
 
     def recipes(self) -> list[str]:
         """The recipes that make a classifier of this kind of input."""
-        kind = self.meaning.schema.input
-        names = recipes.names("picture-classifier" if kind == "picture" else "classifier", DEFAULTS.get(kind, "cnn"))
-        return [name for name in names if name != "linear" or kind != "vectors"]  # it counts symbols
+        layer, tokens = input_of(self.meaning), self.meaning.schema.input.reads_tokens
+        shape: recipes.Shape = "picture-classifier" if isinstance(layer, PictureConfig) else "classifier"
+        names = recipes.names(shape, DEFAULTS.get(type(layer), "cnn"))
+        return [name for name in names if name != "linear" or tokens]  # it counts symbols
 
     def model(self, recipe: str, size: Size, head: HeadSettings) -> SequenceModelConfig:
         self.require_settings(head)
         answer = self.head(head)
-        if self.meaning.schema.input != "picture":
-            inputs = stepped_input_of(self.meaning)
+        inputs = input_of(self.meaning)
+        if not isinstance(inputs, PictureConfig):
             return recipes.sequence_model(recipe, inputs=inputs, head=answer, size=size)
         height, width, channels = self.meaning.sizes
         made = recipes.picture_classifier(

@@ -14,11 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from seqloom.data.kinds.inputs.text import cut_short
 from seqloom.metrics.correlation import KINDS, explained, explained_statistics, spearman, spreads
 from seqloom.metrics.ratios import ratio
 from seqloom.nn.models import ElementModel
 from seqloom.nn.types import Batch
-from seqloom.tasks.predictions import SeriesPrediction, cut_short, series_shown
+from seqloom.tasks.predictions import SeriesPrediction, series_shown
 from seqloom.tasks.regress import OF_ERRORS, SAME_NUMBERS, NumberTask
 from seqloom.tasks.sequences import ElementTask
 from seqloom.tasks.task import LOSS, Judged, Meaning, Metric

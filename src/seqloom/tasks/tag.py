@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from seqloom.config.heads import ClassHeadConfig, CrfHeadConfig, ElementHead, Scheme
+from seqloom.data.kinds.inputs.text import cut_short
 from seqloom.data.schema import Target
 from seqloom.data.tags import form_fault
 from seqloom.errors import ConfigError
@@ -27,8 +28,8 @@ from seqloom.nn.ops import crf
 from seqloom.nn.packing import by_document
 from seqloom.nn.types import Batch, Padded
 from seqloom.tasks.classify import class_head
-from seqloom.tasks.predictions import TagsPrediction, cut_short
-from seqloom.tasks.sequences import OF_TAGS, ElementTask
+from seqloom.tasks.predictions import TagsPrediction
+from seqloom.tasks.sequences import OF_LABEL, ElementTask
 from seqloom.tasks.task import LOSS, HeadSettings, Judged, Meaning, Metric
 from seqloom.tasks.windows import features, window_size
 
@@ -121,7 +122,7 @@ class Tag(ElementTask):
 
     name = "tag"
     heads = ("class", "crf")
-    settings = OF_TAGS
+    settings = OF_LABEL | {"letters"}  # taggers meet many new words
     longest = ANY_LENGTH
     metrics = (*OF_SPANS, Metric("accuracy"), LOSS)  # those of spans where tags mark some
 

@@ -45,8 +45,8 @@ from seqloom.recipes.bodies import Size
 from seqloom.recipes.families import Shape, names
 from seqloom.text.tokenizer import Tokenizer
 
-# What a model may be told besides its recipe and size; "balanced" are class weights that the data decides.
-Setting = Literal["smoothing", "class_weights", "balanced", "pooling", "objective", "rows_at_once", "vectors"]
+# What a model may be told besides its recipe and size; "letters" are read beside words unless somebody says no.
+Setting = Literal["smoothing", "class_weights", "pooling", "objective", "rows_at_once", "vectors", "letters"]
 
 
 class Metric(NamedTuple):
@@ -133,34 +133,21 @@ class Meaning(NamedTuple):
     def of(cls, prepared: Prepared) -> "Meaning":
         """What the numbers of prepared data mean."""
         columns, schema = prepared.columns, prepared.schema
-        element = tuple(columns["input"].values.shape[1:])
-        height = (int(columns["input"].lengths[0]),) if schema.input == "picture" else ()
-        numbers = _numbers(prepared)
+        sizes = schema.input.sizes(columns["input"])
+        numbers = schema.target.count(columns["target"]) if schema.target.measured else 0
         longest = int(columns["input"].lengths[prepared.parts["train"]].max(initial=0))
         tokenizers = prepared.tokenizer, prepared.target_tokenizer
-        return cls(schema, *tokenizers, (*height, *element), numbers, longest, _units(prepared, numbers))
-
-
-def _numbers(prepared: Prepared) -> int:
-    """How many numbers a target has, or each step of one; 0 where targets are no numbers."""
-    kind = prepared.schema.target
-    if kind not in ("numbers", "series", "similarity"):
-        return 0
-    target = prepared.columns["target"]
-    return int(target.values.shape[1]) if kind == "series" else int(target.lengths[0])
+        return cls(schema, *tokenizers, sizes, numbers, longest, _units(prepared, numbers))
 
 
 def _units(prepared: Prepared, numbers: int) -> tuple[tuple[float, float], ...]:
-    """The mean and the deviation of each number of the targets of the training part; 1 for one that never changes."""
+    """The units of each number of the targets of the training part."""
     if not numbers:
         return ()
     chosen = prepared.columns["target"].select(prepared.parts["train"]).values.reshape(-1, numbers).astype(np.float64)
     if not len(chosen):
         return ((0.0, 1.0),) * numbers
-    if prepared.schema.target == "similarity":
-        return ((float(chosen.min()), float(np.ptp(chosen)) or 1.0),)
-    deviations = np.where(np.ptp(chosen, axis=0) > 0, chosen.std(axis=0), 1.0)
-    return tuple(zip(chosen.mean(axis=0).tolist(), deviations.tolist(), strict=True))
+    return prepared.schema.target.units(chosen)
 
 
 # -----------------------------------------------------------------------------
@@ -219,8 +206,9 @@ class Feeder(ABC):
 
     def has_one_shape(self, feed: AnyFeed) -> bool:
         """Whether all full batches of this feed have one shape, so that compiling once is enough."""
-        pictures = self.meaning.schema.input == "picture" and self.meaning.schema.target != "text"
-        return pictures or not isinstance(feed, ByLengthConfig)
+        schema = self.meaning.schema
+        fixed = schema.input.fixed_size and not schema.target.is_text
+        return fixed or not isinstance(feed, ByLengthConfig)
 
     def loader(self, prepared: Prepared, part: Part, feed: AnyFeed, *, seed: int, **how: Any) -> Loader[Any, Any]:
         """The steps of a part; `how` goes to the `Loader`. ConfigError for a feed that makes no sense here."""
@@ -354,7 +342,7 @@ class Predictor(ABC):
 
     @abstractmethod
     def predict(self, model: nn.Module, inputs: Any) -> Sequence[Prediction]:
-        """The answers to the rows of a batch of inputs, as `seqloom.data.batches.INPUTS` makes them."""
+        """The answers to the rows of a batch of inputs, as the kind of input collates them."""
 
 
 class Task(ModelMaker, Feeder, Evaluator, Predictor):

@@ -21,17 +21,16 @@ from seqloom.tasks.task import Task
 from seqloom.training import checkpoint as checkpoints
 from seqloom.training.checkpoint import in_between
 from seqloom.training.distributed import agreed
-from seqloom.training.pages.card import card_md
 from seqloom.training.pages.scores import read_scores
 from seqloom.training.pages.summary import summary_of
 from seqloom.training.session import Session
 from seqloom.training.state import TrainingState
 from seqloom.training.step import WeightUpdate
-from seqloom.training.validation import Validation, batches_of, look
+from seqloom.training.validation import ValidationResult, batches_of, look
 from seqloom.training.weights import mean_of, plain
 
 
-def ship(session: Session, standing: TrainingState, found: Validation) -> None:
+def ship(session: Session, standing: TrainingState, found: ValidationResult) -> None:
     """Nothing; RUN/model holds the model's present weights. Process 0 writes, the others wait for nobody."""
     if session.ranks.rank != 0 and not session.ranks.sharded:
         return
@@ -41,13 +40,13 @@ def ship(session: Session, standing: TrainingState, found: Validation) -> None:
     weights = {name: tensor.detach().cpu() for name, tensor in session.model.state_dict().items()}
     notes = _notes(session, standing, found.metrics, evaluation) | {"cross_fitted": task is not session.task}
     bundle = Bundle(session.config.model, task.meaning, weights, notes)
-    files = bundle_files(bundle, card_md(summary_of(session.folder, notes)))
+    files = bundle_files(bundle, summary_of(session.folder, notes).card().markdown())
     reached("before-model")
     replace_folder(session.folder.model, files)
     reached("after-model")
 
 
-def _calibrated(session: Session, found: Validation) -> tuple[Task, Evaluation | None]:
+def _calibrated(session: Session, found: ValidationResult) -> tuple[Task, Evaluation | None]:
     """The task as the shipped model answers it, its scores read as the dev part asks for, and how good that is.
 
     How good: each half of dev is read as the other half asks for, so that no row is judged by what it found itself.
@@ -147,7 +146,10 @@ class Mended(NamedTuple):
 
 
 def mended(
-    session: Session, update: WeightUpdate, standing: TrainingState, ship: Callable[[TrainingState, Validation], str]
+    session: Session,
+    update: WeightUpdate,
+    standing: TrainingState,
+    ship: Callable[[TrainingState, ValidationResult], str],
 ) -> Mended | None:
     """What became of a RUN/model that was not that of the chosen validation; None if it was, or if there is none.
 

@@ -8,7 +8,7 @@ A fine-tuned model usually has another head than the one it starts from. That is
 """
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -57,11 +57,11 @@ def training_texts(task: Feeder, prepared: Prepared, feed: AnyFeed) -> Iterator[
     return (batch._replace(inputs=sequences(batch.inputs)) for batch in batches)
 
 
-def fit_input(model: nn.Module, texts: Iterable[AnyBatch]) -> None:
-    """Nothing; an input that weighs n-grams knows in how many texts of the training part each stands."""
+def fit_input(model: nn.Module, task: Feeder, prepared: Prepared, feed: AnyFeed) -> None:
+    """Tell an input that weighs n-grams in how many texts of the training part each stands."""
     for module in model.modules():
         if isinstance(module, Tfidf):
-            module.fit(batch.inputs for batch in texts)
+            module.fit(batch.inputs for batch in training_texts(task, prepared, feed))
 
 
 def unknown_said(prepared: Prepared) -> tuple[str, ...]:

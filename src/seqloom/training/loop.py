@@ -27,8 +27,7 @@ from seqloom.errors import DurableError
 from seqloom.files.disk import reached, require_free_space
 from seqloom.files.folders import remove_folder
 from seqloom.files.jsonl import write_lines
-from seqloom.tasks.predictions import input_shown
-from seqloom.training import checkpoint, memory, state
+from seqloom.training import checkpoint, length, memory
 from seqloom.training import checkpoint as checkpoints
 from seqloom.training.best_model import Mended, last_weights, mended, ship
 from seqloom.training.checkpoint import Checkpoint, in_between, save_is_due, validation_is_due
@@ -36,15 +35,15 @@ from seqloom.training.clock import Clock
 from seqloom.training.devices import deterministic, environment
 from seqloom.training.distributed import agreed
 from seqloom.training.events import Begun, Ended, Noticed, Pace, Report, Saved, Stepped, Validated, Why
+from seqloom.training.kernel_caches import few_kernels
 from seqloom.training.log import AnyJournal, Journal, Silent
-from seqloom.training.memory import few_kernels
 from seqloom.training.micro_batches import elements_of
 from seqloom.training.newton import SolutionPath, Solver
 from seqloom.training.schedules import plateau, rate_at
 from seqloom.training.session import Session
-from seqloom.training.state import LossSums, Machine, TrainingState, judge, require_plan
+from seqloom.training.state import LossSums, Machine, TrainingState, require_plan
 from seqloom.training.step import Tally, Update, WeightUpdate
-from seqloom.training.validation import CheckpointChoice, Validation, look
+from seqloom.training.validation import CheckpointChoice, ValidationResult, judge, look
 from seqloom.training.weights import mean_of
 
 # -----------------------------------------------------------------------------
@@ -67,7 +66,7 @@ def begun(
         step=standing.step,
         parameters=sum(weight.numel() for weight in weights),
         trained=sum(weight.numel() for weight in weights if weight.requires_grad),
-        steps=state.expected_steps(session.config.training.length, plan, symbols),
+        steps=length.expected_steps(session.config.training.length, plan, symbols),
         checkpoint_bytes=size,
         environment=environment(session.device, session.ranks),
         said=(*session.said, *said, *divided(session, standing)),
@@ -217,7 +216,7 @@ def write_bad_batches(session: Session, recent: Iterable[tuple[int, tuple[str, .
 
 def _record(session: Session, step: int, id_: str) -> dict[str, object]:
     place = session.prepared.place_of(int(id_))
-    shown = input_shown(session.task.meaning, session.prepared, int(id_))
+    shown = session.prepared.shown(int(id_))
     return {"step": step, "id": id_, "file": place.path, "line": place.line, "input": shown[:LONGEST]}
 
 
@@ -330,10 +329,10 @@ class _Loop:
             reached("last-batch")
 
     def _share(self) -> float:
-        return state.share_done(self.config.length, self.standing, self.plan, self.clock.agreed)
+        return length.share_done(self.config.length, self.standing, self.plan, self.clock.agreed)
 
     def _is_over(self) -> bool:
-        reached_end = state.is_over(self.config.length, self.standing, self.clock.agreed)
+        reached_end = length.is_over(self.config.length, self.standing, self.clock.agreed)
         return reached_end or self.update.is_done(self.standing)
 
     def _after(self) -> Iterator[Report]:
@@ -380,7 +379,7 @@ class _Loop:
         self.stop = tally.stop
         if not self.alone:
             self.standing.symbols += tally.symbols
-            if state.goes_by_clock(self.config.length):
+            if length.goes_by_clock(self.config.length):
                 self.clock.agree(self.ranks)
         if tally.skipped:
             text = f"{tally.skipped} skipped: a loss or a gradient was not finite; the weights are unchanged"
@@ -419,7 +418,7 @@ class _Loop:
             if chosen and (problem := self._ship(standing, found)):
                 yield self._told(Noticed(standing.step, "disk.model", f"RUN/model was not replaced: {problem}", AT_END))
 
-    def _ship(self, standing: TrainingState, found: Validation) -> str:
+    def _ship(self, standing: TrainingState, found: ValidationResult) -> str:
         """Why the model's present weights are not in RUN/model; empty if they are."""
         if problem := self.saves.flush(self.standing):  # the card tells of all lines
             return problem

@@ -7,7 +7,6 @@ one row too many    an error: there is nothing left to halve
 """
 
 import gc
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,8 +17,8 @@ import torch
 
 from seqloom import files
 from seqloom.errors import DamagedError, RepeatError, SeqloomError
+from seqloom.files.layouts import RunFile
 
-REMEMBERED = "memory.json"
 # What the allocator of the host says (c10/core/impl/alloc_cpu.cpp); it has no class of its own.
 HOST = ("DefaultCPUAllocator: can't allocate memory", "DefaultCPUAllocator: not enough memory")
 
@@ -51,7 +50,7 @@ class Fitting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def fitting(folder: Path) -> Fitting:
     """What a run remembers; one piece if its memory never ran out."""
-    path = folder / REMEMBERED
+    path = folder / RunFile.MEMORY
     try:
         return msgspec.json.decode(path.read_bytes(), type=Fitting)
     except FileNotFoundError:
@@ -69,7 +68,7 @@ def remembering(folder: Path) -> Iterator[None]:
     try:
         yield
     except HalvedError as error:
-        files.write_file(folder / REMEMBERED, msgspec.json.encode(Fitting(error.pieces)))
+        files.write_file(folder / RunFile.MEMORY, msgspec.json.encode(Fitting(error.pieces)))
         raise
 
 
@@ -87,29 +86,3 @@ def release(device: torch.device) -> None:
         torch.cuda.empty_cache()
     if device.type == "mps":
         torch.mps.empty_cache()
-
-
-# -----------------------------------------------------------------------------
-# How many kernels a process keeps that computes on the CPU.
-#
-#     heap    ■■■■■■■■ k ■■■■■ k ■■■■■■■■■■■ k ■■■■        ■ of one step, freed behind it    k kept, made for one shape
-#
-# oneDNN, and torch's layer above it, make a kernel for each shape that a convolution or an LSTM meets, and each keeps
-# the last 1,024. Texts have a new shape at nearly every step. What is kept lies between the large tensors of the steps,
-# so freed memory never becomes whole again: a process grows to three times what a step needs. With few of them it stays
-# as it is. A step of any convolutional recipe takes 27, so where shapes come again nothing is made twice.
-# -----------------------------------------------------------------------------
-
-CAPACITIES = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
-
-
-@contextmanager
-def few_kernels() -> Iterator[None]:
-    """A block in which a process that makes its first kernel keeps few of them; what somebody has set stays."""
-    mine = {name: count for name, count in CAPACITIES.items() if name not in os.environ}
-    os.environ.update(mine)
-    try:
-        yield
-    finally:
-        for name in mine:
-            os.environ.pop(name, None)

@@ -4,12 +4,12 @@ import statistics
 import time
 
 from seqloom.config.training import SecondsConfig
-from seqloom.data.batches import sizes_of
 from seqloom.training.devices import Device
 from seqloom.training.distributed import Alone
+from seqloom.training.length import expected_steps
 from seqloom.training.resolve import Resolved
 from seqloom.training.run import built_model
-from seqloom.training.state import TrainingState, expected_steps
+from seqloom.training.state import TrainingState
 from seqloom.training.step import Update
 
 STEPS = 4  # the first one warms up
@@ -27,7 +27,7 @@ def expected_seconds(resolved: Resolved, device: Device) -> float | None:
     if config.strengths:  # one strength takes two steps, another twenty
         return None
     loader = resolved.task.loader(prepared, "train", config.feed, seed=config.seed, workers=0)
-    symbols = int(sizes_of(prepared.schema, prepared.columns)[prepared.parts["train"]].sum())
+    symbols = int(prepared.schema.target.sizes(prepared.columns)[prepared.parts["train"]].sum())
     steps = expected_steps(config.length, loader.plan, symbols)
     update = Update(resolved.task, built_model(resolved, device)[0], config, Alone(), device)
     standing, taken, began = TrainingState(seed=config.seed, pieces=config.pieces), list[float](), time.monotonic()

@@ -24,7 +24,7 @@ from seqloom.data.dataset import open_sealed
 from seqloom.data.prepared import GivenEncoding, Prepared, prepare
 from seqloom.data.problems import Ledger, escaped
 from seqloom.data.run_files import is_one, located, names_of, with_known_starts
-from seqloom.data.schema import PARTS, RUNNING, Schema
+from seqloom.data.schema import PARTS, Schema
 from seqloom.data.sources.download import cache_folder
 from seqloom.data.survey import Watch
 from seqloom.errors import ConfigError
@@ -42,10 +42,11 @@ from seqloom.tasks.task import HeadSettings, Meaning, Task
 from seqloom.text.special_tokens import COUNT, UNKNOWN
 from seqloom.text.word_vectors import width_of
 from seqloom.training.defaults import default_counts, default_letters, default_training, told
+from seqloom.training.home import Home, has_kept
 from seqloom.training.initialization import MUCH, unknown_said
 from seqloom.training.newton import require_solvable
-from seqloom.training.run_folder import DataFacts, Home, RunFolder, has_kept
-from seqloom.training.wishes import Wishes
+from seqloom.training.run_folder import DataFacts, RunFolder
+from seqloom.training.wishes import WORD_VECTORS, Wishes
 
 # -----------------------------------------------------------------------------
 # Letters, counts and pretrained vectors: what these wishes mean for how words become numbers, and for the model.
@@ -81,7 +82,7 @@ def worded(encoding: EncodingConfig, wishes: Wishes, schema: Schema) -> Encoding
         changed["vectors"] = VectorFileConfig(path=str(wishes.vectors), **words)
     encoding = msgspec.structs.replace(encoding, **changed)
     if encoding.vectors is not None:
-        require_vectors(BY_TARGET[schema.target], schema, encoding.tokenizer)
+        require_vectors(BY_TARGET[schema.target.name], schema, encoding.tokenizer)
     return default_counts(encoding, schema)
 
 
@@ -115,7 +116,7 @@ def words_said(wishes: Wishes, asked: EncodingConfig, chosen: EncodingConfig, pr
     """What was chosen about words where nobody said it: that letters are read, and that some words are unknown."""
     if wishes.letters is None and default_letters(wishes, chosen.tokenizer, prepared.schema):
         yield "letters: read beside each word; --letters none reads words alone"
-    to_text = prepared.schema.target == "text"
+    to_text = prepared.schema.target.is_text
     before, now = ((one.target_tokenizer if to_text else None) or one.tokenizer for one in (asked, chosen))
     if isinstance(before, WordsConfig) and isinstance(now, WordsConfig) and before.least is None and now.least != 1:
         said = prepared.columns["target" if to_text else "input"].select(prepared.parts["train"]).values
@@ -143,12 +144,6 @@ def first_rare(prepared: Prepared) -> int:
 
 
 SHOWN = 5  # labels in a sentence
-SYMBOLS = {
-    "text",
-    "pair",
-    "triple",
-    "words",
-}  # inputs that one tokeniser reads, so that a model of one can read another
 NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
 
 
@@ -190,6 +185,9 @@ def resolve(
     the tokenisers that it started from.
     """
     _require_changeable(wishes)
+    if wishes.freeze_vectors:
+        patterns = (*wishes.training.get("freeze", ()), WORD_VECTORS)
+        wishes = wishes._replace(training={**wishes.training, "freeze": tuple(dict.fromkeys(patterns))})
     folder = home.named if home is not None else None
     before, asked = _begun(folder), wishes
     own = None if folder is None or before is None else located(folder, before).config  # its files where they lie now
@@ -212,13 +210,8 @@ def resolve(
     settings = default_training(prepared, recipe, wishes.size or "small", wishes.training)
     settings["rate"] = min(settings["rate"], _learned_at(start))
     settings |= wishes.training
-    config = RunConfig(
-        task=dataset.schema.task,
-        data=dataset.config,
-        encoding=encoding,
-        model=model,
-        training=TrainingConfig(**settings),
-    )
+    training = TrainingConfig(**settings)
+    config = RunConfig(task=dataset.schema.task, data=dataset.config, encoding=encoding, model=model, training=training)
     require_solvable(config.model, config.training)
     unknown = unknown_said(prepared) if start is not None else tuple(words_said(wishes, plain, encoding, prepared))
     said = (*dataset.said, *_labels_said(prepared.schema), *said, *unknown, told(config.training))
@@ -250,8 +243,8 @@ def _require_changeable(wishes: Wishes) -> None:
 
 def _require_of_task(wishes: Wishes, schema: Schema) -> None:
     """Refuse what no data of the task can have, before all of it is read."""
-    metric, feed = wishes.training.get("metric"), wishes.training.get("feed")
-    BY_TARGET[schema.target].check(metric=metric, head=wishes.head, settings=wishes.of_vectors(), feed=feed)
+    task, metric, feed = BY_TARGET[schema.target.name], wishes.training.get("metric"), wishes.training.get("feed")
+    task.check(metric=metric, head=wishes.head, settings=wishes.of_vectors(), feed=feed)
     _require_balanceable(wishes.class_weights, schema)
 
 
@@ -285,17 +278,18 @@ def _learned_at(start: _Start | None) -> float:
 
 def _usual_encoding(schema: Schema, start: _Start | None) -> EncodingConfig:
     """What is usual for the task; single inputs are cut where the positions of the model of --init end."""
-    usual = EncodingConfig(tokenizer=BY_TARGET[schema.target].usual_tokenizer)
-    if start is None or not isinstance(start.model, ENCODING) or schema.target in RUNNING:
+    usual = EncodingConfig(tokenizer=BY_TARGET[schema.target.name].usual_tokenizer)
+    if start is None or not isinstance(start.model, ENCODING) or schema.target.is_running:
         return usual
     return msgspec.structs.replace(usual, longest=min(usual.longest, start.model.encoder.limit() or usual.longest))
 
 
 def _given(meaning: Meaning, found: Schema) -> GivenEncoding:
     """The tokenisers of a model that training starts from; labels are those of the data."""
-    if meaning.schema.input != found.input and not {meaning.schema.input, found.input} <= SYMBOLS:
+    own = meaning.schema.input
+    if own != found.input and not (own.reads_tokens and found.input.reads_tokens):  # one tokeniser reads all texts
         raise ConfigError(
-            f"--init reads {meaning.schema.input}, and the data has {found.input}",
+            f"--init reads {own}, and the data has {found.input}",
             fix="start from a model of the same kind of input",
         )
     return GivenEncoding(None, meaning.tokenizer, meaning.target_tokenizer)
@@ -382,7 +376,7 @@ def _require_balanceable(asked: str | tuple[float, ...], schema: Schema) -> None
         return
     if asked != "balanced":
         raise ConfigError(f"class weights {asked!r}", fix="'balanced', or a number for each label")
-    if "balanced" not in BY_TARGET[schema.target].settings:
+    if not schema.target.one_label:
         raise ConfigError(
             f"balanced class weights are for data with one label each, and its target is {schema.target}",
             fix="leave them out",

@@ -11,141 +11,32 @@ changed and the name of a folder that is free, unless the one that is here was s
 """
 
 import json
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from seqloom import files
 from seqloom.config import reading
-from seqloom.config.data import DataConfig
-from seqloom.config.reading import read
 from seqloom.config.training import RunConfig
 from seqloom.data.dataset import Dataset, every_sum
 from seqloom.data.prepared import Prepared
-from seqloom.data.run_files import located, names_of
-from seqloom.data.schema import InputKind, Schema, TargetKind
-from seqloom.errors import ConfigError, DamagedError, DurableError, near_name
+from seqloom.data.schema import Schema
+from seqloom.errors import ConfigError, DamagedError, DataError, DurableError
 from seqloom.files import disk
-from seqloom.files.lock import LOCK
+from seqloom.files.layouts import RunFile, VocabularyFile
 from seqloom.tasks.task import Meaning
 from seqloom.text.tokenizer import Tokenizer
 from seqloom.training import checkpoint
 from seqloom.training.changes import changed_entries, changed_environment, changed_settings, lengthened, refined
 from seqloom.training.devices import Device, environment
 from seqloom.training.distributed import Ranks
-from seqloom.training.log import EVENTS, METRICS
+from seqloom.training.home import free_name, has_kept, require_place
 from seqloom.training.state import Environment, Machine, TrainingState
 
-# -----------------------------------------------------------------------------
-# Where a run may be: asked before any work, so that nobody waits for data to be read and is refused then.
-# -----------------------------------------------------------------------------
-
-CONFIG, DATA, VOCABULARY = "config.toml", "data.json", "vocabulary"
-LOOKS, CHECKPOINTS, MODEL = "looks.jsonl", "checkpoints", "model"
-BEFORE_CONFIG = (DATA, VOCABULARY)  # what a start that was interrupted may leave
-RUNS = Path("runs")
-
-
-class Home(NamedTuple):
-    """Where a run shall be: in the folder that was named, else in runs/NAME-TASK-MODEL."""
-
-    named: Path | None = None
-
-    def folder(self, data: str, task: str, model: str) -> Path:
-        """The folder of the run.
-
-        >>> Home().folder("data/reviews.csv", "classify", "cnn").as_posix()
-        'runs/reviews-classify-cnn'
-        """
-        name = Path(data).name.partition(".")[0] or "data"
-        return self.named or RUNS / f"{name}-{task}-{model}"
-
-    def own_run(self) -> tuple[RunConfig, RunConfig] | None:
-        """The run that goes on here, as it was told and with its files where they lie now; None where there is none."""
-        if self.named is None or not (self.named / CONFIG).is_file() or not has_kept(self.named):
-            return None
-        before: RunConfig = read(self.named / CONFIG, RunConfig)
-        return before, located(self.named, before).config
-
-    def own_data(self, given: Iterable[str | Path]) -> DataConfig | None:
-        """What the run that goes on here was told about its data; None if other files are given than it knows."""
-        run = self.own_run()
-        if run is None or self.named is None:
-            return None
-        before, own = (config.data for config in run)
-        now = msgspec.structs.replace(own, train=tuple(map(str, given)))
-        known = names_of(self.named, before, own, now)
-        return own if all(path in known for path in now.train) and len(now.train) == len(own.train) else None
-
-    def require_room(self) -> None:
-        """Raise ConfigError where no run can be, and HeldError where another process is at one."""
-        if self.named is None:
-            require_writable(RUNS)
-        else:
-            require_free(self.named)
-
-    def make(self) -> None:
-        """Make the folder of runs, where one is needed that nobody named."""
-        if self.named is None:
-            files.make_folder(RUNS)
-
-
-def require_free(path: Path) -> None:
-    """Raise ConfigError where no run can be, and HeldError where another process is at one."""
-    require_place(path)
-    if (path / LOCK).exists():
-        with files.hold(path):
-            pass
-
-
-def require_place(path: Path) -> None:
-    """Raise ConfigError where no run can be, without writing anything."""
-    require_writable(path)
-    if not path.exists() or (path / CONFIG).exists():
-        return
-    names = sorted(inner.name for inner in path.iterdir())
-    strays = [name for name in names if name not in BEFORE_CONFIG and not name.startswith(".")]
-    if strays:
-        raise ConfigError(
-            f"{path} holds {strays[0]} and no {CONFIG}, so it is not the folder of a run",
-            fix=f"train in a new folder: {free_name(path)}",
-        )
-
-
-def has_kept(path: Path) -> bool:
-    """Whether a run has left something in a folder that another one would take the place of."""
-    inner = (path / CHECKPOINTS).iterdir() if (path / CHECKPOINTS).is_dir() else ()
-    whole = any(not one.name.startswith(".") or ".old-" in one.name for one in inner)  # others are half written
-    return whole or (path / MODEL).exists() or (path / LOOKS).exists()
-
-
-def require_writable(path: Path) -> None:
-    """Raise ConfigError where no folder can be made, or none can be written in."""
-    if path.exists() and not path.is_dir():
-        raise ConfigError(f"{path} is a file, and a run needs a folder", fix="choose another name")
-    if not path.parent.is_dir():
-        raise ConfigError(f"{path}: there is no folder {path.parent}", fix=f"make it, or {near_name(path.parent)}")
-    existing = path if path.exists() else path.parent
-    if not os.access(existing, os.W_OK | os.X_OK):
-        raise ConfigError(f"{existing} cannot be written", fix="choose another folder, or change its permissions")
-
-
-def new_name(path: Path) -> Path:
-    """This folder, or one beside it that is not there yet."""
-    return free_name(path) if path.exists() else path
-
-
-def free_name(path: Path) -> Path:
-    """A folder beside this one that is not there yet: RUN-2, RUN-3, ..."""
-    number = 2
-    while (other := path.with_name(f"{path.name}-{number}")).exists():
-        number += 1
-    return other
-
+OF_BEFORE = (RunFile.METRICS, RunFile.EVENTS, RunFile.MEMORY, RunFile.REPORT, RunFile.CARD)  # when another run begins
 
 # -----------------------------------------------------------------------------
 # The vocabulary of a run as files: what the numbers in its data mean, fitted once and compared when it goes on.
@@ -155,12 +46,10 @@ def free_name(path: Path) -> Path:
 # tokenizer.json     of the input, if it is text; target_tokenizer.json of a target text that has its own
 # -----------------------------------------------------------------------------
 
-LABELS, SCHEMA, TOKENIZER, TARGET_TOKENIZER = "labels.json", "schema.json", "tokenizer.json", "target_tokenizer.json"
-
 
 class _Outline(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    input: InputKind
-    target: TargetKind
+    input: str
+    target: str
     sizes: tuple[int, ...]
     numbers: int
     units: tuple[tuple[float, float], ...] = ()
@@ -169,30 +58,34 @@ class _Outline(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 def vocabulary_of(meaning: Meaning) -> dict[str, bytes]:
     """The files of a vocabulary."""
     first, second, schema = meaning.tokenizer, meaning.target_tokenizer, meaning.schema
-    outline = _Outline(schema.input, schema.target, tuple(meaning.sizes), meaning.numbers, meaning.units)
-    files = {LABELS: json.dumps(schema.labels, ensure_ascii=False).encode(), SCHEMA: msgspec.json.encode(outline)}
+    outline = _Outline(schema.input.name, schema.target.name, tuple(meaning.sizes), meaning.numbers, meaning.units)
+    files: dict[str, bytes] = {
+        VocabularyFile.LABELS: json.dumps(schema.labels, ensure_ascii=False).encode(),
+        VocabularyFile.SCHEMA: msgspec.json.encode(outline),
+    }
     if first is not None:
-        files[TOKENIZER] = first.to_json().encode()
+        files[VocabularyFile.TOKENIZER] = first.to_json().encode()
     if second is not None and second is not first:
-        files[TARGET_TOKENIZER] = second.to_json().encode()
+        files[VocabularyFile.TARGET_TOKENIZER] = second.to_json().encode()
     return files
 
 
 def meaning_of(files: Mapping[str, bytes]) -> Meaning:
     """What the numbers mean, from the files of a vocabulary; DamagedError for files that are none."""
     try:
-        labels = msgspec.json.decode(files[LABELS], type=tuple[str, ...])
-        outline = msgspec.json.decode(files[SCHEMA], type=_Outline)
-    except (KeyError, msgspec.DecodeError) as error:
+        labels = msgspec.json.decode(files[VocabularyFile.LABELS], type=tuple[str, ...])
+        outline = msgspec.json.decode(files[VocabularyFile.SCHEMA], type=_Outline)
+        schema = Schema(outline.input, outline.target, labels)
+    except (KeyError, msgspec.DecodeError, DataError) as error:
         raise DamagedError(
             f"the vocabulary of the run cannot be read: {error!r}", fix="restore it from a copy"
         ) from error
     first, second = (
-        Tokenizer.from_json(files[name].decode()) if name in files else None for name in (TOKENIZER, TARGET_TOKENIZER)
+        Tokenizer.from_json(files[name].decode()) if name in files else None
+        for name in (VocabularyFile.TOKENIZER, VocabularyFile.TARGET_TOKENIZER)
     )
-    if second is None and outline.target == "text":
+    if second is None and schema.target.is_text:
         second = first
-    schema = Schema(outline.input, outline.target, labels)
     return Meaning(schema, first, second, outline.sizes, outline.numbers, units=outline.units)
 
 
@@ -228,26 +121,27 @@ class RunFolder:
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
-        self.checkpoints, self.model = self.path / "checkpoints", self.path / "model"
+        self.checkpoints, self.model = self.path / RunFile.CHECKPOINTS, self.path / RunFile.MODEL
 
     def config(self) -> RunConfig:
         """The configuration of the run."""
-        config: RunConfig = reading.read(self.path / CONFIG, RunConfig)
+        config: RunConfig = reading.read(self.path / RunFile.CONFIG, RunConfig)
         return config
 
     def data(self) -> DataFacts:
         """Which data it reads."""
         try:
-            return msgspec.json.decode((self.path / DATA).read_bytes(), type=DataFacts)
+            return msgspec.json.decode((self.path / RunFile.DATA).read_bytes(), type=DataFacts)
         except (OSError, msgspec.DecodeError) as error:
+            text = f"expected the facts about the data, found that they cannot be read ({error})"
             raise DamagedError(
-                f"{self.path / DATA}: expected the facts about the data, found that they cannot be read ({error})",
+                f"{self.path / RunFile.DATA}: {text}",
                 fix=f"restore it from a copy, or train in a new folder: {free_name(self.path)}",
             ) from error
 
     def vocabulary(self) -> dict[str, bytes]:
         """The files of its vocabulary, verified."""
-        return dict(files.read_folder(self.path / VOCABULARY))
+        return dict(files.read_folder(self.path / RunFile.VOCABULARY))
 
     def meaning(self) -> Meaning:
         """What the numbers that its model reads and writes mean."""
@@ -255,19 +149,19 @@ class RunFolder:
 
     def has_begun(self) -> bool:
         """Whether a run is here that may go on."""
-        return (self.path / CONFIG).is_file()
+        return (self.path / RunFile.CONFIG).is_file()
 
     def metrics(self) -> list[dict[str, Any]]:
         """The records that equal runs share: step, validation, end."""
-        return list(files.read_lines(self.path / METRICS).records)
+        return list(files.read_lines(self.path / RunFile.METRICS).records)
 
     def events(self) -> list[dict[str, Any]]:
         """The records that depend on the machine: begun, pace, saved, notice, ended."""
-        return list(files.read_lines(self.path / EVENTS).records)
+        return list(files.read_lines(self.path / RunFile.EVENTS).records)
 
     def looks(self) -> list[dict[str, Any]]:
         """One record for each look at the test part."""
-        return list(files.read_lines(self.path / LOOKS).records)
+        return list(files.read_lines(self.path / RunFile.LOOKS).records)
 
     def standing(self) -> TrainingState | None:
         """Where the run stood at its newest checkpoint whose record of it verifies; tensors are not looked at."""
@@ -311,9 +205,9 @@ class RunFolder:
 
     def _begin(self, config: RunConfig, facts: DataFacts, vocabulary: dict[str, bytes]) -> None:
         contents = {name: disk.cut(memoryview(data), disk.VOCABULARY) for name, data in vocabulary.items()}
-        files.replace_folder(self.path / VOCABULARY, contents)
-        files.write_file(self.path / DATA, msgspec.json.format(msgspec.json.encode(facts), indent=2))
-        files.write_file(self.path / CONFIG, config.to_toml())
+        files.replace_folder(self.path / RunFile.VOCABULARY, contents)
+        files.write_file(self.path / RunFile.DATA, msgspec.json.format(msgspec.json.encode(facts), indent=2))
+        files.write_file(self.path / RunFile.CONFIG, config.to_toml())
 
     def _go_on(
         self, config: RunConfig, facts: DataFacts, vocabulary: dict[str, bytes], now: Environment
@@ -328,6 +222,7 @@ class RunFolder:
         more = f"; and {len(changes) - SHOWN} more" if len(changes) > SHOWN else ""
         told = f"{'; '.join(changes[:SHOWN])}{more}"
         if changes and not has_kept(self.path):
+            files.remove_files(self.path / name for name in OF_BEFORE)
             self._begin(config, facts, vocabulary)
             return (f"the run that was here had kept nothing, and this one begins in its place: {told}",)
         if changes:
@@ -336,7 +231,7 @@ class RunFolder:
                 fix=f"ask for what it was, or train in a new folder: {free_name(self.path)}",
             )
         if before != config:
-            files.write_file(self.path / CONFIG, config.to_toml())
+            files.write_file(self.path / RunFile.CONFIG, config.to_toml())
         machine = self.machine()
         warned = changed_environment(machine.environment, now) if machine is not None else ()
         return (*lengthened(before, config), *refined(before, config), *warned)

@@ -7,8 +7,7 @@ shipped says more - intervals, and what was taken for what: rows are gathered wh
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -16,79 +15,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqloom.config.data import BadRows, DataConfig
-from seqloom.data.dataset import OPEN, open_data
-from seqloom.data.problems import Ledger, Place
-from seqloom.data.schema import Input, Part, Words
-from seqloom.errors import SeqloomError
+from seqloom.data.kinds.inputs.text import cut_short
+from seqloom.data.schema import Part
 from seqloom.metrics.jackknife import PairedDifference, paired_differences
 from seqloom.nn.types import Batch
 from seqloom.tasks.abilities import Calibrator
 from seqloom.tasks.evaluation import Confusion, Evaluation, answering, evaluate
-from seqloom.tasks.predictions import cut_short, input_shown
-from seqloom.tasks.task import LOSS, Evaluator, Judged
-from seqloom.text.special_tokens import NAMES, SEPARATOR, UNKNOWN
+from seqloom.tasks.task import LOSS, Evaluator, Judged, Metric
 from seqloom.training.checkpoint import Checkpoint
 from seqloom.training.events import Sample
 from seqloom.training.micro_batches import moved
 from seqloom.training.session import Session
-from seqloom.training.state import TrainingState, is_better, validation
-
-# -----------------------------------------------------------------------------
-# The inputs of a few rows as they stand in the data, for samples with words that the vocabulary lacks.
-#
-# Prepared data keeps numbers only, so the files are read once more. A sample is not worth a long wait: where they are
-# large, gone or changed, it is shown as the model reads it, with <unknown> in the places of such words.
-# -----------------------------------------------------------------------------
-
-MOST = 2**24  # bytes of all files that are read for it
-
-
-def inputs_shown(session: Session, rows: Sequence[int]) -> list[str]:
-    """The inputs of rows in one line each: what the vocabulary lacks is shown as it was written, if it can be."""
-    prepared, meaning = session.prepared, session.task.meaning
-    lacking = [row for row in rows if meaning.tokenizer is not None and UNKNOWN in prepared.columns["input"].row(row)]
-    places = {row: prepared.place_of(row) for row in lacking if session.ranks.rank == 0}  # the others show nothing
-    found = _texts(session.config.data, tuple(places.values())) if places else {}
-    written = {row: found[place] for row, place in places.items() if place in found}
-    return [written.get(row) or input_shown(meaning, prepared, row) for row in rows]
-
-
-@lru_cache(maxsize=4)  # every look at the dev part shows the same rows
-def _texts(config: DataConfig, places: tuple[Place, ...]) -> dict[Place, str]:
-    """The texts at some places of the dev part; none where it cannot be read, or not at once."""
-    ledger = Ledger(BadRows(skip=True, share=1.0))  # what is bad was told by the first reading
-    try:
-        dataset = open_data(config, ledger, ("dev",) if config.dev else OPEN)  # drawn, dev stands among train
-        inputs = ((Place(*row.place[:2]), row.input) for _, row in dataset.rows(ledger))
-        return dict(_first(inputs, set(places))) if 0 < dataset.size() <= MOST else {}
-    except (SeqloomError, OSError):
-        return {}
-
-
-def _first(inputs: Iterator[tuple[Place, Input]], wanted: set[Place]) -> Iterator[tuple[Place, str]]:
-    """Each wanted place with its text; nothing is read behind the last of them."""
-    for place, given in inputs:
-        if place in wanted:
-            wanted.discard(place)
-            yield place, _text(given)
-        if not wanted:
-            return
-
-
-def _text(given: Input) -> str:
-    """An input in one line; "" for one that is no text."""
-    if isinstance(given, np.ndarray):
-        return ""
-    if isinstance(given, Words):
-        return cut_short(" ".join(given.words()))
-    return cut_short(given if isinstance(given, str) else f" {NAMES[SEPARATOR]} ".join(given))
-
+from seqloom.training.state import TrainingState, Validation
 
 SAMPLES = 4
 
 
-class Validation(NamedTuple):
+class ValidationResult(NamedTuple):
     """What a look at the dev part found."""
 
     metrics: dict[str, float]
@@ -112,7 +55,7 @@ class Validation(NamedTuple):
         table[:, 1:] = task.agreed(table[:, 1:], table[:, 1:])
         return table
 
-    def gathered(self, session: Session) -> "Validation":
+    def gathered(self, session: Session) -> "ValidationResult":
         """The same with the evaluation of all ranks together, on all of them."""
         ranks = session.ranks
         if not self.metrics or ranks.sharded or ranks.count == 1:
@@ -127,15 +70,15 @@ class Validation(NamedTuple):
         return self._replace(evaluation=Evaluation(session.task.name, metrics, len(table), table, judged, confusion))
 
 
-def look(session: Session) -> Validation:
+def look(session: Session) -> ValidationResult:
     """The metrics of the model's present weights on the dev part."""
     if not len(session.prepared.parts["dev"]):
-        return Validation({}, (), None)
+        return ValidationResult({}, (), None)
     batches = share_of(session, "dev")
     first = next(batches, None)  # a rank may have no share in a small part
     evaluation = None if first is None else evaluate(_looking(session), session.model, chain([first], batches))
     metrics = _summed(session, evaluation)
-    return Validation(metrics, _samples(session, evaluation), evaluation)
+    return ValidationResult(metrics, _samples(session, evaluation), evaluation)
 
 
 def _looking(session: Session) -> Evaluator:
@@ -179,15 +122,14 @@ def _added(shares: Iterable[Confusion]) -> Confusion:
 def _samples(session: Session, evaluation: Evaluation | None) -> tuple[Sample, ...]:
     if evaluation is None:
         return ()
-    shown = evaluation.judged[:SAMPLES]
-    inputs = inputs_shown(session, [int(one.id) for one in shown])
-    return tuple(_sample(session, one, text) for one, text in zip(shown, inputs, strict=True))
+    return tuple(_sample(session, one) for one in evaluation.judged[:SAMPLES])
 
 
-def _sample(session: Session, judged: Judged, text: str) -> Sample:
-    """What is shown of an example; where the true answer is the input itself, it is shown alike."""
-    same = judged.true == input_shown(session.task.meaning, session.prepared, int(judged.id))
-    return Sample(text, judged.said, text if same else judged.true, judged.right)
+def _sample(session: Session, judged: Judged) -> Sample:
+    """What is shown of an example: its input as it was written; a true answer that is the input itself alike."""
+    read = session.prepared.shown(int(judged.id))
+    text = cut_short(session.prepared.written.get(int(judged.id), "")) or read
+    return Sample(text, judged.said, text if judged.true == read else judged.true, judged.right)
 
 
 # -----------------------------------------------------------------------------
@@ -226,7 +168,7 @@ class CheckpointChoice:
         """What a checkpoint keeps of it."""
         return {} if self._rows is None else {BEST: {"rows": torch.from_numpy(self._rows)}}
 
-    def take(self, found: Validation, standing: TrainingState, is_best: bool, rate: float) -> bool:
+    def take(self, found: ValidationResult, standing: TrainingState, is_best: bool, rate: float) -> bool:
         """Whether the weights of this look are shipped: where the run stands says so from now on."""
         best = standing.best
         if best is None or not (is_best or rate < best.rate):
@@ -246,7 +188,7 @@ class CheckpointChoice:
             return False
         return is_as_good(self._session.task, rows[:, 1:], best[:, 1:])
 
-    def _is_new(self, found: Validation, standing: TrainingState) -> bool:
+    def _is_new(self, found: ValidationResult, standing: TrainingState) -> bool:
         """Whether nothing of this step is chosen yet, or something worse: of its weights and a mean the better one."""
         chosen = standing.chosen
         if chosen is None or chosen.step != standing.step:
@@ -260,3 +202,43 @@ def is_as_good(task: Evaluator, rows: np.ndarray, best: np.ndarray) -> bool:
     decisive = task.metric if found[task.metric.name] != PairedDifference(0.0, 0.0) else LOSS
     lead, error = found[decisive.name]
     return (lead if decisive.higher_is_better else -lead) <= error * ROUNDING
+
+
+# -----------------------------------------------------------------------------
+# Which validation is the best so far, and whether a run still gets anywhere: one rule for all tasks.
+#
+# The metric of the task decides; where it is equal, the loss on the dev part does. A metric that counts whole answers
+# stays at 0, or at 1, for many validations while the loss tells good weights from better ones. For the same reason
+# patience waits for either of them: a run whose dev loss still falls is not done.
+# -----------------------------------------------------------------------------
+
+
+def is_better(metric: Metric, found: Mapping[str, float], best: Mapping[str, float] | None) -> bool:
+    """Whether a look at the dev part is better than the best one: by the metric, and by the loss if that is equal.
+
+    >>> is_better(Metric("accuracy"), {"accuracy": 1.0, "loss": 0.1}, {"accuracy": 1.0, "loss": 0.2})
+    True
+    """
+    value, before = found.get(metric.name, math.nan), None if best is None else best.get(metric.name)
+    if value == before and best is not None:
+        return LOSS.better(found.get("loss", math.nan), best.get("loss"))
+    return metric.better(value, before)
+
+
+def judge(metric: Metric, found: Mapping[str, float], standing: TrainingState, rate: float) -> tuple[bool, bool]:
+    """Whether a look is the best so far, and whether it got anywhere: where the run stands says so from now on."""
+    better = is_better(metric, found, standing.best.metrics if standing.best else None)
+    better = better or not found  # without a dev part the last one counts
+    falls = LOSS.better(found.get("loss", math.nan), standing.lowest)
+    if falls:
+        standing.lowest = found["loss"]
+    if better:
+        standing.best = validation(found, standing, rate)
+    standing.waited, standing.validated = 0 if better or falls else standing.waited + 1, standing.step
+    return better, better or falls
+
+
+def validation(found: Mapping[str, float], standing: TrainingState, rate: float) -> Validation:
+    """What a run remembers of a look: the figures that are finite."""
+    finite = {name: value for name, value in found.items() if math.isfinite(value)}
+    return Validation(step=standing.step, metrics=finite, rate=rate)

@@ -14,18 +14,19 @@ Looking for a set never downloads anything, and nothing is read under its name t
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from seqloom.config.data import DataConfig, FoldSplit, GivenSplit, RandomSplit, ReadingConfig
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.readers.passages import chunks_of
-from seqloom.data.readers.registry import read_table
 from seqloom.data.sources.download import Shelves, usual_shelves
 from seqloom.data.sources.source import Files, NamedSource, SourceFile
-from seqloom.data.values import Table
 from seqloom.errors import ConfigError, did_you_mean
+
+if TYPE_CHECKING:
+    from seqloom.data.values import Table
 
 # -----------------------------------------------------------------------------
 # The files of the known sets: sha256 and bytes of the unpacked content, rows that it gives when read, and path.
@@ -499,8 +500,10 @@ def _cure(path: Path, source: NamedSource, shelves: Shelves) -> str:
 # -----------------------------------------------------------------------------
 
 
-def read_source(name: str, part: str, ledger: Ledger, shelves: Shelves | None = None) -> Table:
+def read_source(name: str, part: str, ledger: Ledger, shelves: Shelves | None = None) -> "Table":
     """The records of a part (train, dev, test) or of a table (corpus, queries) of a set."""
+    from seqloom.data.readers.registry import read_table  # needs numpy, and a list of sets does not
+
     source = source_named(name)
     if part not in source.files:
         raise ConfigError(f"the set '{name}' has no part '{part}'", fix=did_you_mean(part, source.files))

@@ -35,7 +35,7 @@ def part_of(mark: int) -> Part:
 class RandomDraws:
     """One stream of draws, for one part of one set.
 
-    >>> first, second = Draws("dice", "train", 0), Draws("dice", "train", 0)
+    >>> first, second = RandomDraws("dice", "train", 0), RandomDraws("dice", "train", 0)
     >>> [first.below(6) for _ in range(8)] == [second.below(6) for _ in range(8)]
     True
     """

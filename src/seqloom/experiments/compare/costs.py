@@ -7,19 +7,18 @@ tensors that are alive at once, counted when they come and go: the same number o
 
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-import msgspec
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from seqloom.data.batches import INPUTS
 from seqloom.data.prepared import Prepared
 from seqloom.data.schema import Part
+from seqloom.experiments.compare.results import Cost, Spread
 from seqloom.files.folders import read_manifest
 from seqloom.inference.model import LoadedModel
 from seqloom.nn.types import on_device
@@ -29,33 +28,6 @@ TOGETHER = 32  # examples of a full batch
 ALONE = 16  # examples that are answered one by one
 ROUNDS = 7
 SECONDS = 5.0  # for each model, after which no further round begins
-
-
-class Spread(msgspec.Struct, frozen=True):
-    """The median of several measurements, and the middle half of them."""
-
-    median: float
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> "Spread":
-        """The quartiles.
-
-        >>> Spread.of([1.0, 2.0, 3.0, 4.0, 5.0])
-        Spread(median=3.0, low=2.0, high=4.0)
-        """
-        low, median, high = np.quantile(values, [0.25, 0.5, 0.75]).tolist()
-        return cls(median, low, high)
-
-
-class Cost(msgspec.Struct, frozen=True, kw_only=True):
-    """What one model costs."""
-
-    latency: Spread  # milliseconds for an example that comes alone
-    throughput: Spread  # examples in a second, 32 at a time
-    memory: int  # bytes
-    disk: int  # bytes of the model folder
 
 
 def measure_costs(
@@ -97,7 +69,7 @@ def _chosen(prepared: Prepared, part: Part) -> np.ndarray:
 
 def _inputs(prepared: Prepared, rows: np.ndarray) -> Any:
     chosen = {name: column.select(rows) for name, column in prepared.columns.items()}
-    return INPUTS[prepared.schema.input](chosen)
+    return prepared.schema.input.collate(chosen)
 
 
 def _timed(model: LoadedModel, inputs: Any) -> float:

@@ -26,11 +26,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import NormalDist
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from seqloom.tasks.task import Task
+if TYPE_CHECKING:
+    from seqloom.tasks.task import Task
 
 Measure = Callable[[np.ndarray], np.ndarray]  # a metric of summed statistics: [...,S] to [...]
 LEVEL = 0.95  # of intervals
@@ -340,7 +341,7 @@ class Tables(NamedTuple):
         return self.measure is _mean
 
     @classmethod
-    def made(cls, task: Task, judged: Mapping[str, list[np.ndarray]]) -> "Tables":
+    def made(cls, task: "Task", judged: Mapping[str, list[np.ndarray]]) -> "Tables":
         """The tables of the statistics [N,S] of each run."""
         name = task.metric.name
 
@@ -360,7 +361,7 @@ class Tables(NamedTuple):
         return cls(whole, measure)
 
 
-def added(task: Task, rows: np.ndarray) -> Iterator[np.ndarray]:
+def added(task: "Task", rows: np.ndarray) -> Iterator[np.ndarray]:
     """Blocks of [n,W]: what each example [N,S] adds to the sums, which has room for every label of a task."""
     for start in range(0, len(rows), TOGETHER):
         block = rows[start : start + TOGETHER]

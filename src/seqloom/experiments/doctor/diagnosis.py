@@ -27,13 +27,14 @@ from seqloom.experiments.doctor.data import BALANCED, Confusion, cost_findings, 
 from seqloom.experiments.doctor.findings import Diagnosis, Finding
 from seqloom.experiments.doctor.history import ENOUGH, STEPS, Story, losses_drawn, told
 from seqloom.experiments.doctor.inside import ModelInside, inside_figures, inside_findings, look_inside
+from seqloom.files.layouts import RunFile
 from seqloom.inference.evaluation import origin_for, own_data
 from seqloom.nn.types import Batch
 from seqloom.report.figures.figure import Figure
 from seqloom.tasks.evaluation import evaluate
 from seqloom.tasks.registry import task_of
 from seqloom.tasks.task import Task
-from seqloom.training.run_folder import CONFIG, DATA, RunFolder
+from seqloom.training.run_folder import RunFolder
 
 OF_STEPS = ("--find-lr", "--rate", "--schedule", "--warm-up", "--clip", "--batch", "--decay")
 BATCHES = 8  # of the dev part: enough to see whether units ever wake, and little to wait for
@@ -51,9 +52,9 @@ class ModelLook(NamedTuple):
 def diagnose(run: str | Path) -> Diagnosis:
     """What is wrong with a run, if anything, and what to change."""
     folder = RunFolder(run)
-    if not (folder.path / CONFIG).is_file():
+    if not (folder.path / RunFile.CONFIG).is_file():
         fix = f"give the folder of a run; {near_name(folder.path)}" if not folder.path.exists() else "give a run folder"
-        raise ConfigError(f"{folder.path} is not the folder of a run: it has no {CONFIG}", fix=fix)
+        raise ConfigError(f"{folder.path} is not the folder of a run: it has no {RunFile.CONFIG}", fix=fix)
     config, story = folder.config(), told(folder.metrics(), folder.events())
     said = [] if story.is_long_enough or config.training.strengths else [_too_short(story)]
     looked, warned = ModelLook(), tuple[DataFinding, ...]()
@@ -72,7 +73,7 @@ def data_findings(folder: RunFolder) -> tuple[DataFinding, ...]:
         return msgspec.convert(folder.data().findings, tuple[DataFinding, ...])
     except msgspec.ValidationError as error:
         raise DamagedError(
-            f"{folder.path / DATA}: expected findings as training writes them, found others ({error})",
+            f"{folder.path / RunFile.DATA}: expected findings as training writes them, found others ({error})",
             fix="restore it from a copy, or train again",
         ) from None
 
@@ -132,7 +133,9 @@ def look(folder: RunFolder, config: RunConfig) -> ModelLook:
     if not batches:
         raise ConfigError("the run has no dev part", fix="train with --dev FILE, or --shares 10%,10%")
     lengths = prepared.columns["input"].select(prepared.parts["dev"]).lengths
-    weighed = "balanced" in task.settings and not config.training.init  # what --init brings keeps its own head
+    weighed = (
+        "class_weights" in task.settings and prepared.schema.target.one_label and not config.training.init
+    )  # what --init brings keeps its own head
     return looked_at(task, model, batches)._replace(lengths=tuple(lengths.tolist()), has_weights=weighed)
 
 

@@ -1,4 +1,4 @@
-"""Expressions as people write them on a blackboard, read by a grammar of our own: nothing is ever run as Python.
+"""Expressions as people write them on a blackboard: Python's parser says what binds to what, and nothing is ever run.
 
     program    = statement { (";" | new line) statement }
     statement  = [ name "=" ] sum
@@ -8,29 +8,40 @@
     power      = atom [ ("**" | "^") signed ]               binds to the right, closer than a sign: -x^2 is -(x^2)
     atom       = number | name | function "(" sum { "," sum } ")" | "(" sum ")"
 
-Whatever does not fit is refused with the line and a mark below the place.
+Whatever does not fit is refused with the line and a mark below the place. What does fit goes to `ast.parse` with one
+token on a line, so that the line of a node is the number of its token. Of numbers and names it sees stand-ins only:
+`lambda` is a name like any other here, `^` is a power, and `007` is a number.
 """
 
+import ast
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from seqloom.errors import DataError, did_you_mean
 from seqloom.report.figures.labels import columns, visible
 
-LONGEST, DEEPEST = 20_000, 48  # characters; brackets, signs and powers inside each other
-MOST_OPERATIONS = 200  # of one statement: each may stand inside the next one
+LONGEST, DEEPEST = 20_000, 48  # characters; brackets inside each other
+MOST_OPERATIONS = 200  # signs and functions of one statement: each may stand inside the next one
 TOKEN = re.compile(
     r"(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)|(?P<name>[^\W\d]\w*)|(?P<mark>\*\*|[-+*/^()=,])|(?P<end>;|\r?\n)"
+    r"|(?P<space>[ \t]+)"
 )
-ENDS = ("end", "close")
+BINARY: Mapping[type[ast.operator], str] = {
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.Div: "div",
+    ast.Pow: "pow",
+}
 SHOWN = 60  # characters on either side of a fault
 
 
 class GrammarToken(NamedTuple):
     """One word of an expression and where it stands."""
 
-    kind: str  # number, name, mark, end, close
+    kind: str  # number, name, mark, end
     text: str
     place: int
 
@@ -76,7 +87,16 @@ def parse(text: str, functions: Mapping[str, int | None]) -> tuple[Statement, ..
     """
     if len(text) > LONGEST:
         raise DataError(f"an expression of {len(text):,} characters", fix=f"write at most {LONGEST:,}")
-    return _Reader(text, functions).program()
+    found, tokens = list[Statement](), list[GrammarToken]()
+    for token in list(_tokens(text)):  # all are known before any is understood
+        if token.kind != "end":
+            tokens.append(token)
+        elif tokens:
+            found.append(_statement(text, tokens, token, functions))
+            tokens = []
+    if not found:
+        raise DataError("there is no expression", fix='write one, such as "c*(a+2*b)"')
+    return tuple(found)
 
 
 def fault(text: str, place: int, problem: str, fix: str) -> DataError:
@@ -95,169 +115,119 @@ def fault(text: str, place: int, problem: str, fix: str) -> DataError:
 def _tokens(text: str) -> Iterator[GrammarToken]:
     place = 0
     while place < len(text):
-        if text[place] in " \t":
-            place += 1
-            continue
         found = TOKEN.match(text, place)
         if found is None:
-            raise fault(
-                text, place, f"'{text[place]}' means nothing here", "use numbers, names, + - * / ^ and brackets"
-            )
+            problem = f"'{text[place]}' means nothing here"
+            raise fault(text, place, problem, "use numbers, names, + - * / ^ and brackets")
         assert found.lastgroup is not None
-        yield GrammarToken(found.lastgroup, found[0], place)
+        if found.lastgroup != "space":
+            yield GrammarToken(found.lastgroup, found[0], place)
         place = found.end()
-    yield GrammarToken("close", "", len(text))
+    yield GrammarToken("end", "", len(text))
 
 
-class _Reader:
-    """A text that is read from left to right, one function for each rule of the grammar."""
+def _statement(
+    text: str, tokens: list[GrammarToken], end: GrammarToken, functions: Mapping[str, int | None]
+) -> Statement:
+    first, name = tokens[0], None
+    if first.kind == "name" and len(tokens) > 1 and tokens[1].text == "=":
+        if first.text in functions:
+            raise fault(text, first.place, f"{first.text} is a function", "choose another name")
+        name, tokens = first.text, tokens[2:]
+    wrong = _first_fault([*tokens, end], functions)
+    if wrong is not None:
+        token, problem, fix = wrong
+        raise fault(text, token.place, problem, fix)
+    stand_ins = {"number": "1", "name": "x"}
+    lines = [stand_ins.get(token.kind, token.text.replace("^", "**")) for token in tokens]
+    return Statement(name, _term(ast.parse("\n".join(("(", *lines, ")")), mode="eval").body, tokens), first.place)
 
-    def __init__(self, text: str, functions: Mapping[str, int | None]) -> None:
-        self.text, self.functions = text, functions
-        self.tokens = list(_tokens(text))
-        self.at = self.depth = self.operations = 0
 
-    @property
-    def next(self) -> GrammarToken:
-        return self.tokens[self.at]
+def _term(node: ast.expr, tokens: Sequence[GrammarToken]) -> Term:
+    """The term of a node of Python's tree: the token on line 2 is the first, because a bracket stands on line 1."""
+    token = tokens[node.lineno - 2]
+    match node:
+        case ast.Constant():
+            return Number(float(token.text), token.place)
+        case ast.Name():
+            return Name(token.text, token.place)
+        case ast.UnaryOp(op=ast.UAdd()):
+            return _term(node.operand, tokens)
+        case ast.UnaryOp(op=ast.USub()):
+            return Applied("neg", (_term(node.operand, tokens),), token.place)
+        case ast.BinOp(left=left, right=right):
+            after_left = tokens[(left.end_lineno or left.lineno) - 1 :]
+            mark = next(token for token in after_left if token.text != ")")
+            return Applied(BINARY[type(node.op)], (_term(left, tokens), _term(right, tokens)), mark.place)
+        case ast.Call():
+            return Applied(token.text, tuple(_term(inner, tokens) for inner in node.args), token.place)
+    raise AssertionError(f"{ast.dump(node)} is no part of an expression")
 
-    def take(self, *marks: str) -> GrammarToken | None:
-        """The next token, if it is one of these marks."""
-        token = self.next
-        if token.kind != "mark" or token.text not in marks:
-            return None
-        self.at += 1
-        return token
 
-    def fault(self, token: GrammarToken, problem: str, fix: str) -> DataError:
-        return fault(self.text, token.place, problem, fix)
+@dataclass
+class Bracket:
+    """A bracket that is open."""
 
-    def program(self) -> tuple[Statement, ...]:
-        found = []
-        while True:
-            while self.next.kind == "end":
-                self.at += 1
-            if self.next.kind == "close":
-                break
-            found.append(self.statement())
-        if not found:
-            raise DataError("there is no expression", fix='write one, such as "c*(a+2*b)"')
-        return tuple(found)
+    opening: GrammarToken
+    function: GrammarToken | None  # the name before it
+    arguments: int = 1
 
-    def statement(self) -> Statement:
-        first, second = self.next, self.tokens[min(self.at + 1, len(self.tokens) - 1)]
-        name = None
-        if first.kind == "name" and (second.kind, second.text) == ("mark", "="):
-            if first.text in self.functions:
-                raise self.fault(first, f"{first.text} is a function", "choose another name")
-            name, self.at = first.text, self.at + 2
-        self.operations = 0
-        term = self.sum()
-        if self.next.kind not in ENDS:
-            raise self._unexpected()
-        return Statement(name, term, first.place)
 
-    def _unexpected(self) -> DataError:
-        token = self.next
-        if token.text == ")":
-            return self.fault(token, "this bracket closes nothing", "leave it out, or open one before it")
-        if token.text == "=":
-            return self.fault(token, "only a name stands before =", "write each statement as name = expression")
-        if token.text == ",":
-            return self.fault(token, "a comma stands only between arguments", f"functions are {_list(self.functions)}")
-        return self.fault(token, f"an operator is missing before '{token.text}'", "write * where you multiply")
+def _first_fault(
+    tokens: Sequence[GrammarToken], functions: Mapping[str, int | None]
+) -> tuple[GrammarToken, str, str] | None:
+    """The first token that cannot stand where it does, what is wrong with it and what to do; the last is the end.
 
-    def sum(self) -> Term:
-        return self._chain({"+": "add", "-": "sub"}, self.product)
-
-    def product(self) -> Term:
-        return self._chain({"*": "mul", "/": "div"}, self.signed)
-
-    def _chain(self, marks: Mapping[str, str], part: Callable[[], Term]) -> Term:
-        left = part()
-        while (mark := self.take(*marks)) is not None:
-            left = self._applied(marks[mark.text], (left, part()), mark)
-        return left
-
-    def signed(self) -> Term:
-        self.depth += 1
-        if self.depth > DEEPEST:
-            raise self.fault(self.next, f"more than {DEEPEST} levels inside each other", "name the parts: d = ...")
-        mark = self.take("-", "+")
-        if mark is None:
-            term = self.power()
+    Python refuses the same texts, but each of its versions says it in another way and at another place.
+    """
+    brackets, operations = list[Bracket](), 0
+    wanted = True  # whether a number, a name or a bracket has to come next
+    for at, token in enumerate(tokens):
+        if wanted:
+            if token.text == "(":
+                called = tokens[at - 1] if at and tokens[at - 1].kind == "name" else None
+                brackets.append(Bracket(token, called))
+                operations += called is not None
+                if len(brackets) > DEEPEST:
+                    return token, f"more than {DEEPEST} levels inside each other", "name the parts: d = ..."
+            elif token.kind == "number":
+                wanted = False
+                if float(token.text) == float("inf"):
+                    return token, "this number is too large", "use one below 1e308"
+            elif token.kind == "name":
+                wanted = tokens[at + 1].text == "("
+                if wanted and token.text not in functions:
+                    near = did_you_mean(token.text, functions)
+                    fix = f"write {token.text}*( to multiply; functions are {', '.join(sorted(functions))}"
+                    return token, f"there is no function '{token.text}'", near if near.startswith("did") else fix
+            elif token.text in ("+", "-"):
+                operations += 1
+            else:
+                said = "the end" if token.kind == "end" else f"'{token.text}'"
+                return token, f"a number, a name or a bracket is missing before {said}", "write it there"
+        elif token.text == ")":
+            if not brackets:
+                return token, "this bracket closes nothing", "leave it out, or open one before it"
+            function, arguments = brackets[-1].function, brackets.pop().arguments
+            takes = functions[function.text] if function is not None else 1
+            if function is not None and (arguments < 2 if takes is None else arguments != takes):
+                many = {None: "two or more arguments", 1: "one argument"}.get(takes, f"{takes} arguments")
+                return function, f"{function.text} takes {many}, and {arguments} were given", "correct the arguments"
+        elif token.text == ",":
+            if not brackets or brackets[-1].function is None:
+                fix = f"functions are {', '.join(sorted(functions))}"
+                return token, "a comma stands only between arguments", fix
+            brackets[-1].arguments += 1
+            wanted = True
+        elif token.text == "=":
+            return token, "only a name stands before =", "write each statement as name = expression"
+        elif token.kind == "end":
+            if brackets:
+                return brackets[-1].opening, "this bracket is never closed", "add a ) where it ends"
+        elif token.kind == "mark" and token.text != "(":
+            wanted, operations = True, operations + 1
         else:
-            inner = self.signed()
-            term = inner if mark.text == "+" else self._applied("neg", (inner,), mark)
-        self.depth -= 1
-        return term
-
-    def power(self) -> Term:
-        base = self.atom()
-        mark = self.take("**", "^")
-        return base if mark is None else self._applied("pow", (base, self.signed()), mark)
-
-    def atom(self) -> Term:
-        token = self.next
-        self.at += token.kind != "close"
-        if token.kind == "number":
-            return self._number(token)
-        if token.kind == "name":
-            return (
-                self._call(token)
-                if (self.next.kind, self.next.text) == ("mark", "(")
-                else Name(token.text, token.place)
-            )
-        if token.text == "(":
-            inner = self.sum()
-            self._closed(token)
-            return inner
-        said = f"'{token.text}'" if token.kind == "mark" else "the end"
-        raise self.fault(token, f"a number, a name or a bracket is missing before {said}", "write it there")
-
-    def _number(self, token: GrammarToken) -> Number:
-        value = float(token.text)
-        if value == float("inf"):
-            raise self.fault(token, "this number is too large", "use one below 1e308")
-        return Number(value, token.place)
-
-    def _call(self, name: GrammarToken) -> Term:
-        if name.text not in self.functions:
-            fix = f"write {name.text}*( to multiply; functions are {_list(self.functions)}"
-            near = did_you_mean(name.text, self.functions)
-            raise self.fault(name, f"there is no function '{name.text}'", near if near.startswith("did") else fix)
-        bracket = self.next
-        self.at += 1
-        inside = [self.sum()]
-        while self.take(",") is not None:
-            inside.append(self.sum())
-        self._closed(bracket)
-        self._require_count(name, len(inside))
-        return self._applied(name.text, tuple(inside), name)
-
-    def _applied(self, operation: str, inside: tuple[Term, ...], token: GrammarToken) -> Applied:
-        self.operations += 1
-        if self.operations > MOST_OPERATIONS:
-            raise self.fault(
-                token, f"more than {MOST_OPERATIONS} operations in one statement", "name the parts: d = ..."
-            )
-        return Applied(operation, inside, token.place)
-
-    def _closed(self, opening: GrammarToken) -> None:
-        if self.take(")") is not None:
-            return
-        if self.next.kind in ENDS:
-            raise self.fault(opening, "this bracket is never closed", "add a ) where it ends")
-        raise self._unexpected()
-
-    def _require_count(self, name: GrammarToken, count: int) -> None:
-        wanted = self.functions[name.text]
-        if (wanted is None and count < 2) or wanted not in (None, count):
-            said = (
-                "two or more arguments" if wanted is None else "one argument" if wanted == 1 else f"{wanted} arguments"
-            )
-            raise self.fault(name, f"{name.text} takes {said}, and {count} were given", "correct the arguments")
-
-
-def _list(names: Collection[str]) -> str:
-    return ", ".join(sorted(names))
+            return token, f"an operator is missing before '{token.text}'", "write * where you multiply"
+        if operations > MOST_OPERATIONS:
+            return token, f"more than {MOST_OPERATIONS} operations in one statement", "name the parts: d = ..."
+    return None

@@ -1,6 +1,8 @@
 """What was recorded of one computation: its operations in order, each with its value and its gradient in brief.
 
 Tensors are not kept: of each there are its shape, a few numbers that say how it is, and all of it where it is small.
+
+Tensors in words: a single number as it is, a few as a list, more by their norm.
 """
 
 import math
@@ -124,17 +126,13 @@ def _small_summary(numbers: tuple[float, ...]) -> TensorSummary:
     )
 
 
-# -----------------------------------------------------------------------------
-# Tensors in words: a single number as it is, a few as a list, more by their norm.
-# -----------------------------------------------------------------------------
-
 LISTED = 3  # numbers that are told one by one
 
 
 def told(summary: TensorSummary) -> str:
     """A tensor in one short phrase.
 
-    >>> told(Summary(1, 2.0, 2.0, 2.0, 2.0, 0, 0, 0, (2.0,)))
+    >>> told(TensorSummary(1, 2.0, 2.0, 2.0, 2.0, 0, 0, 0, (2.0,)))
     '2'
     """
     if summary.nans:

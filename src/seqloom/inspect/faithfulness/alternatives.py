@@ -1,0 +1,248 @@
+"""Equal weights, and other models (Wiegreffe and Pinter 2019): does this task need attention, and is it the same twice?
+
+frozen       equal weights in the place of the model's own, nothing trained anew: does *this model* use its weights?
+retrained    a model of the same build that learnt with equal weights (pooling "mean" in the place of "attention"):
+             does *the task* need them? If it scores as well, none of the other tests says anything about need.
+seeds        models of the same build from other seeds: JSD of their weights from these, the median over the models.
+             The furthest weights of an adversary mean something where they lie beyond this, so it is measured as theirs
+             is: row by row and head by head, all keys in, the mean over rows that have a choice. The heads of another
+             model stand in any order, so each is set beside one that is like it.
+
+Adversarial attention (Jain and Wallace 2019, section 4.2.2): weights as far as can be, and yet the same answer.
+
+    maximise  sum_k JSD(a_k, a) - 500 max(0, d_k - eps)  +  mean_k sum_l JSD(a_k, a_l)        d_k = TVD(p_k, p)
+
+by Adam over the logits of K distributions, from random ones, the model fixed. JSD is the mean over heads and over the
+rows that have a choice: a row that may move one weight alone has to stay. The largest among those with d_k <= eps is
+reported; the model's own weights, JSD 0, are always among them. A saturated softmax lets much mass move
+unseen, so the number is to be read beside the confidence of the model and the spread between seeds.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from seqloom.errors import DataError
+from seqloom.inspect.attention_weights import chosen_layer, layers_of
+from seqloom.inspect.faithfulness.agreement import jensen_shannon, total_variation
+from seqloom.inspect.faithfulness.bench import Bench, ImposedRows, at_bench, decided, flipped, probabilities
+from seqloom.inspect.faithfulness.erasure import evened
+from seqloom.inspect.flow import still
+from seqloom.inspect.readings import read
+from seqloom.inspect.subject import Reading, Subject
+
+MOST_CELLS = 2**19  # weights of a model that are held beside those of another: of more, rows are taken evenly
+
+
+class Evened(NamedTuple):
+    """One input under equal weights."""
+
+    moved: float  # TVD of the answers
+    kept: float  # the share of decisions that stay
+    decided: tuple[int, ...]  # [Q]
+
+
+class Needed(NamedTuple):
+    """What equal weights cost over several inputs; a score is the share of right answers, None where it is unknown."""
+
+    moved: float  # TVD under frozen equal weights, the mean
+    kept: float  # the share of decisions that stay under them
+    score: float | None  # of the model
+    frozen_score: float | None  # of the model with equal weights
+    retrained_score: float | None  # of the model that learnt with equal weights
+
+
+def even(bench: Bench) -> Evened:
+    """The answers under equal weights."""
+    found = bench.under(lambda rows, _: evened(rows, bench.movable(rows)), 1)
+    moved = float(total_variation(found, bench.own).mean())
+    kept = 1 - float(flipped(found, decided(bench.own))[0])
+    return Evened(moved, kept, tuple(decided(found[0]).tolist()))
+
+
+@torch.no_grad()
+def decisions(subject: Subject, reading: Reading) -> tuple[int, ...]:
+    """[Q] what a model answers."""
+    with still(subject.model):
+        return tuple(decided(probabilities(subject, reading, reading.inputs)[0]).tolist())
+
+
+def needed(
+    evens: Sequence[Evened],
+    own: Sequence[Sequence[int]],
+    truths: Sequence[Sequence[int]] | None,
+    retrained: Sequence[Sequence[int]] | None,
+) -> Needed:
+    """What equal weights cost: decisions and truths of every input, those of the retrained model where there is one."""
+    moved, kept = (float(np.mean([getattr(each, name) for each in evens])) for name in ("moved", "kept"))
+    if truths is None:
+        return Needed(moved, kept, None, None, None)
+    again = None if retrained is None else score(retrained, truths)
+    return Needed(moved, kept, score(own, truths), score([each.decided for each in evens], truths), again)
+
+
+def score(found: Sequence[Sequence[int]], truths: Sequence[Sequence[int]]) -> float:
+    """The share of answers that are true."""
+    right = [
+        one == true for each, said in zip(found, truths, strict=True) for one, true in zip(each, said, strict=True)
+    ]
+    return float(np.mean(right))
+
+
+def seed_distance(bench: Bench, others: Sequence[Subject], layer: int | str | None) -> float | None:
+    """JSD of the weights of other models from these, the median over the models; None without any."""
+    if not others:
+        return None
+    own = _rows(bench)
+    return float(np.median([_distance(own, _weights(other, bench.reading, layer)) for other in others]))
+
+
+def _weights(other: Subject, reading: Reading, layer: int | str | None) -> Tensor:
+    again = _read_again(other, reading)
+    with at_bench(other, again, chosen_layer(layers_of(other, again), layer)) as bench:
+        return _rows(bench)
+
+
+def _read_again(other: Subject, reading: Reading) -> Reading:
+    """What another model reads of the same input; of a translation what this one said, not what the other would say."""
+    again = read(other, reading.given)
+    own, others = reading.sides[0], again.sides[0]
+    if own.tokens != others.tokens:
+        raise DataError(
+            f"another model cuts this input into {len(others.tokens)} other tokens than the {len(own.tokens)} of this",
+            fix="compare models that were trained with the same tokeniser",
+        )
+    return again if reading.said is None else reading
+
+
+def _rows(bench: Bench) -> Tensor:
+    """[H,R,S] the model's own weights in the rows that are meant and have a choice, or in some, evenly spread."""
+    every = -(-bench.cells // MOST_CELLS)
+    meant = bench.asked.nonzero()[::every, 0]
+    found: list[Tensor] = []
+
+    def keep(rows: ImposedRows, _part: slice) -> Tensor:
+        mine = meant[(meant >= rows.start) & (meant < rows.stop)] - rows.start
+        mine = mine[bench.has_choice(rows)[mine]]
+        found.append(rows.weights[0, :, mine].double().cpu())
+        return rows.weights
+
+    bench.under(keep, 1)
+    return torch.cat(found, dim=1)
+
+
+def _distance(own: Tensor, others: Tensor) -> float:
+    if own.shape != others.shape:
+        raise DataError(
+            f"another model weighs with {len(others)} heads of {others.shape[1]} rows, and this one with {len(own)} of "
+            f"{own.shape[1]}",
+            fix="compare models of the same build",
+        )
+    if not own.shape[1]:
+        return 0.0  # of one word every model makes the same picture
+    apart = torch.stack([jensen_shannon(head, others).mean(dim=-1) for head in own])  # [H,H]
+    return float(np.mean(_matched(apart.numpy())))
+
+
+def _matched(apart: np.ndarray) -> list[float]:
+    """[H] the distances of heads that are set side by side: the two most alike first, then those of the rest."""
+    left, found = apart.copy(), []
+    for _ in range(len(apart)):
+        row, column = divmod(int(left.argmin()), left.shape[1])
+        found.append(float(left[row, column]))
+        left[row], left[:, column] = np.inf, np.inf
+    return found
+
+
+CANDIDATES, STEPS, RATE = 5, 500, 0.01
+CLOSE = 0.01  # eps: answers no further apart than this are the same
+PENALTY = 500.0
+SPREAD = 3.0  # of the first logits
+
+
+class Adversary(NamedTuple):
+    """The furthest weights that leave the answers as they are."""
+
+    distance: float  # the largest JSD of a candidate with d <= eps, 0 where there is none
+    moved: float  # its TVD
+    feasible: bool  # whether there is one
+    weights: np.ndarray  # [S] its weights, as `Bench.weights` has them
+    candidates: np.ndarray  # [K,2] JSD and TVD of each
+
+
+def adversary(bench: Bench, draw: torch.Generator, *, steps: int = STEPS, close: float = CLOSE) -> Adversary | None:
+    """The furthest weights that were found; None where there are too many weights to search for them."""
+    if bench.cells > MOST_CELLS:
+        return None
+    search = _AdversarySearch(bench, draw)
+    optimiser = torch.optim.Adam([search.logits], lr=RATE, amsgrad=True)
+    for _ in range(steps):
+        with torch.enable_grad():
+            far, moved, apart = search.measured()
+            loss = (PENALTY * (moved - close).relu() - far).sum() - apart
+            (search.logits.grad,) = torch.autograd.grad(loss, [search.logits])
+        optimiser.step()
+    far, moved, _ = search.measured()
+    return search.best(far, moved, close)
+
+
+class _AdversarySearch:
+    """The candidates, as logits [K,H,R,S] over the rows that are meant."""
+
+    def __init__(self, bench: Bench, draw: torch.Generator) -> None:
+        self.bench = bench
+        kept: list[ImposedRows] = []
+
+        chosen: list[Tensor] = []
+
+        def keep(rows: ImposedRows, _part: slice) -> Tensor:
+            meant = bench.asked[rows.start : rows.stop]
+            kept.append(ImposedRows(rows.weights[:, :, meant], bench.movable(rows)[:, :, meant], 0))
+            chosen.append(bench.has_choice(rows)[meant])
+            return rows.weights
+
+        bench.under(keep, 1)
+        self.choice = torch.cat(chosen)  # [R]
+        self.own = torch.cat([rows.weights for rows in kept], dim=2)  # [1,H,R,S]
+        self.movable = torch.cat([rows.allowed for rows in kept], dim=2)  # [1,1,R,S]
+        self.mass = self.own.masked_fill(~self.movable, 0).sum(dim=-1, keepdim=True)
+        noise = torch.randn(CANDIDATES, *self.own.shape[1:], generator=draw)
+        self.logits = (SPREAD * noise).to(self.own.device).requires_grad_()
+
+    def weights(self) -> Tensor:
+        """[K,H,R,S] the weights of each candidate: what is movable is shared out anew."""
+        lowest = torch.finfo(self.logits.dtype).min
+        shares = self.logits.masked_fill(~self.movable, lowest).softmax(dim=-1)
+        return torch.where(self.movable, self.mass * shares, self.own)
+
+    def measured(self) -> tuple[Tensor, Tensor, Tensor]:
+        """[K] how far each is from the model's own, [K] how far the answers move, and how far they are apart."""
+        found = self.weights()
+        answers = self.bench.under(lambda rows, part: self._put(rows, found[part]), CANDIDATES)
+        moved = total_variation(answers, self.bench.own).mean(dim=1)
+        apart = self._over_rows(jensen_shannon(found[:, None], found[None])).sum(dim=0).mean()
+        return self._over_rows(jensen_shannon(found, self.own)), moved, apart
+
+    def _over_rows(self, distances: Tensor) -> Tensor:
+        """The mean of distances [...,H,R] over heads and the rows that have a choice; 0 without any."""
+        return (distances.mean(dim=-2) * self.choice).sum(dim=-1) / self.choice.sum().clamp(min=1)
+
+    def _put(self, rows: ImposedRows, found: Tensor) -> Tensor:
+        meant = self.bench.asked[rows.start : rows.stop]
+        before = int(self.bench.asked[: rows.start].sum())
+        changed = rows.weights.clone()
+        changed[:, :, meant] = found[:, :, before : before + int(meant.sum())].to(changed.dtype)
+        return changed
+
+    def best(self, far: Tensor, moved: Tensor, close: float) -> Adversary:
+        """The furthest of the candidates that leave the answers as they are."""
+        fits = moved <= close
+        chosen = int(far.masked_fill(~fits, -1).argmax())
+        found = self.weights()[chosen] if bool(fits.any()) else self.own[0]
+        columns = found.mean(dim=(0, 1)).double().masked_fill(~self.bench.free, torch.nan)
+        distance, change = (float(each[chosen]) if bool(fits.any()) else 0.0 for each in (far, moved))
+        candidates = torch.stack([far, moved], dim=1).detach().cpu().numpy()
+        return Adversary(distance, change, bool(fits.any()), columns.detach().cpu().numpy(), candidates)

@@ -1,0 +1,165 @@
+"""A document as one HTML page: one style sheet, no script, no address, light or dark as the reader prefers."""
+
+import html
+from collections.abc import Sequence
+
+from seqloom.report.document import (
+    SIGNS,
+    Aside,
+    Bar,
+    Block,
+    Bullets,
+    Callout,
+    Code,
+    CodeBlock,
+    Details,
+    Document,
+    Heading,
+    KeyFigures,
+    Line,
+    Mark,
+    Paragraph,
+    Pictures,
+    Quote,
+    TableBlock,
+    TableCell,
+    lines_of,
+    spans,
+)
+from seqloom.report.figures.labels import isolated
+from seqloom.report.figures.markup import Markup, tag, together
+from seqloom.report.figures.page import document as around
+from seqloom.report.numbers import number
+
+LONGEST = 10_000  # characters of a span
+LONGEST_FILE = 40_000
+SHORT = 40  # characters of a cell that is not wrapped
+STYLES = (
+    ":root{--soft:#59616d;--rule:#e1e4e8;--panel:#f6f7f9;--bar:#336d9c;--fine:#1f7a4d;--warn:#96590a;--reject:#b3261e}"
+    "@media (prefers-color-scheme:dark){:root{--soft:#a2abb8;--rule:#2d333c;--panel:#1b1f26;--bar:#3f86b8;"
+    "--fine:#6cc496;--warn:#e2a95a;--reject:#f08a80}}"
+    "main{max-width:1200px;font-size:15px;line-height:1.5}h1{margin:8px 0 0;font-size:28px;overflow-wrap:anywhere}"
+    "h2{font-size:18px;margin:40px 0 12px}h3{font-size:16px;margin:28px 0 8px}p{margin:4px 0;max-width:960px}"
+    ".soft{color:var(--soft)}"
+    ".verdict{margin:20px 0;padding:14px 18px;border-radius:8px;background:var(--panel);font-weight:600;"
+    "border-left:5px solid var(--soft)}"
+    ".verdict.fine{border-color:var(--fine)}.verdict.warn,.verdict.open{border-color:var(--warn)}"
+    ".verdict.reject{border-color:var(--reject)}"
+    ".cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(170px,1fr));gap:12px;margin:20px 0}"
+    ".card{padding:12px 16px;border:1px solid var(--rule);border-radius:8px}.card b{display:block;font-size:22px;"
+    "font-weight:600;line-height:1.3}.card span{color:var(--soft);font-size:13px}"
+    "table{border-collapse:collapse;width:100%;font-size:14px}table.short{width:auto}"
+    ".short th,.short td{padding-right:22px;width:auto}.scroll{overflow-x:auto;margin:8px 0}"
+    "th{font-weight:500;color:var(--soft);text-align:left}"
+    "th,td{padding:7px 14px 7px 0;border-bottom:1px solid var(--rule);vertical-align:top}"
+    ".number{text-align:right;font-variant-numeric:tabular-nums;width:1%;padding-left:14px}"
+    "td.number,td.name{white-space:nowrap}"
+    ".name{width:1%}.wide{overflow-wrap:anywhere}td p{margin:0 0 2px}"
+    "code{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;font-size:13px;background:var(--panel);"
+    "padding:1px 5px;border-radius:4px}"
+    "pre{background:var(--panel);padding:14px 18px;border-radius:8px;overflow:auto;max-height:480px}pre code{padding:0}"
+    ".mark{margin-right:7px;color:var(--soft)}.mark.fine{color:var(--fine)}.mark.warn,.mark.open{color:var(--warn)}"
+    ".mark.reject{color:var(--reject)}"
+    ".track{display:block;height:12px;margin-top:5px;min-width:120px}.track span{display:block;height:12px;"
+    "border-radius:2px;background:var(--bar);min-width:2px}"
+    "details{margin:8px 0}summary{color:var(--soft);cursor:pointer}"
+    "blockquote{border-left:3px solid var(--rule);padding:2px 0 2px 14px;margin:12px 0;overflow-wrap:anywhere}"
+    "ul{margin:4px 0;padding-left:20px}figure{margin:12px -16px}"
+    ".figures{display:grid;gap:8px 24px;grid-template-columns:repeat(auto-fit,minmax(min(100%,510px),1fr))}"
+    ".figures .line text[text-anchor]{font-size:14px}"  # ticks: side by side they are drawn smaller than made
+    ".figures figure{margin:8px 0;min-width:0}"
+    "@media (max-width:640px){td.name{white-space:normal;min-width:90px;overflow-wrap:anywhere;width:auto}"
+    ".track{min-width:50px}.number{padding-left:6px}th,td{padding-right:6px}}"
+)
+
+
+def page(document: Document) -> str:
+    """The page of a document."""
+    return around(document.title[:LONGEST], [tag("h1", _line(document.title)), *body(document)], STYLES)
+
+
+def body(document: Document) -> list[Markup]:
+    """What stands below the title of the page."""
+    return [drawn(block) for block in document.blocks]
+
+
+def framed(page: str) -> str:
+    """The page in a frame of its own, so that its style stays inside; for notebooks."""
+    return f'<iframe sandbox srcdoc="{html.escape(page)}" style="width:100%;height:720px;border:0"></iframe>'
+
+
+def _line(line: Line) -> Markup:
+    return together(map(_span, spans(line)))
+
+
+def _span(span: str) -> Markup:
+    """A span, cut if it is endless, its direction kept to itself."""
+    if isinstance(span, Mark):
+        return tag("b", SIGNS[span], class_=f"mark {span}")
+    text = span[:LONGEST]
+    shown = tag("bdi", text) if isolated(text) != text else together([text])
+    return tag("code", shown) if isinstance(span, Code) else shown
+
+
+def drawn(block: Block) -> Markup:
+    """A block as markup."""
+    match block:
+        case Heading(line, level):
+            return tag(f"h{level}", _line(line))
+        case Paragraph(line):
+            return tag("p", _line(line))
+        case Aside(line):
+            return tag("p", _line(line), class_="soft")
+        case Callout(line, verdict):
+            return tag("div", _line(line), class_=f"verdict {verdict}")
+        case Bullets(lines):
+            return tag("ul", *(tag("li", _line(line)) for line in lines))
+        case Quote(lines):
+            return tag("blockquote", *(tag("p", _line(line)) for line in lines))
+        case CodeBlock(text):
+            text = text if len(text) <= LONGEST_FILE else f"{text[:LONGEST_FILE]}\n…"
+            return tag("pre", tag("code", *(part for line in text.split("\n") for part in (line, Markup("\n")))))
+        case KeyFigures(figures):
+            shown = [(one if isinstance(one, str) else number(one), _line(words)) for one, words in figures]
+            cards = [tag("div", tag("b", one), tag("span", words), class_="card") for one, words in shown]
+            return tag("div", *cards, class_="cards")
+        case Pictures(figures):
+            pictures = [tag("figure", figure.drawn(styled=False), class_=figure.kind) for figure in figures]
+            return tag("div", *pictures, class_="figures") if len(pictures) > 1 else pictures[0]
+        case Details(title, blocks):
+            return tag("details", tag("summary", _line(title)), *map(drawn, blocks))
+        case TableBlock():
+            return _table(block)
+    raise TypeError(block)
+
+
+def _table(table: TableBlock) -> Markup:
+    """The table; without heads its first column holds names, and numbers stand close to them."""
+    short = [all(map(_is_short, column)) for column in zip(*table.rows, strict=True)]
+    if any(table.heads):
+        texts = ["name" if one else "wide" for one in short]
+        looks = ["number" if numeric else text for numeric, text in zip(table.numeric, texts, strict=True)]
+        head = [tag("thead", _row("th", table.heads, looks))]
+    else:
+        looks, head = ["name", *["wide"] * (len(table.numeric) - 1)], []
+    rows = [_row("td", row, looks) for row in table.rows]
+    look = "short" if all(short) else "long"
+    return tag("div", tag("table", *head, tag("tbody", *rows), class_=look), class_="scroll")
+
+
+def _is_short(cell: TableCell) -> bool:
+    """Whether a cell needs no room of its own beside longer ones."""
+    lines = lines_of(cell)
+    return not isinstance(cell, Bar) and len(lines) == 1 and sum(map(len, spans(lines[0]))) <= SHORT
+
+
+def _row(name: str, cells: Sequence[TableCell], looks: Sequence[str]) -> Markup:
+    return tag("tr", *(tag(name, _cell(cell), class_=look) for cell, look in zip(cells, looks, strict=True)))
+
+
+def _cell(cell: TableCell) -> Markup:
+    if isinstance(cell, Bar):
+        bar = tag("span", Markup(""), style=f"width:{100 * cell.share:.1f}%")
+        return tag("span", bar if cell.share else Markup(""), class_="track")
+    lines = lines_of(cell)
+    return _line(lines[0]) if len(lines) == 1 else together(tag("p", _line(line)) for line in lines)

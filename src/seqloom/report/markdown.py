@@ -1,0 +1,99 @@
+"""A document as Markdown; words that would mean something to Markdown are escaped, code stands in spans of its own."""
+
+import re
+
+from seqloom.report.document import (
+    SIGNS,
+    Aside,
+    Bar,
+    Block,
+    Bullets,
+    Callout,
+    Code,
+    CodeBlock,
+    Details,
+    Document,
+    Heading,
+    KeyFigures,
+    Line,
+    Mark,
+    Paragraph,
+    Pictures,
+    Quote,
+    TableBlock,
+    TableCell,
+    lines_of,
+    spans,
+)
+from seqloom.report.figures.labels import visible
+from seqloom.report.numbers import number, share
+
+LONGEST = 10_000  # characters of a span
+COLUMNS = 80  # of a figure
+SPECIAL = re.compile(r"[\\`*\[\]<>|]|(?<!\w)_|_(?!\w)|&(?=#?\w+;)|^(?=[#+-]\s)|^\d+(?=[.)]\s)")
+
+
+def marked(document: Document) -> str:
+    """The document as Markdown."""
+    return "\n\n".join([f"# {_line(document.title)}", *map(block_md, document.blocks)]) + "\n"
+
+
+def code(text: str) -> str:
+    """Words as a code span of one line, with nothing hidden in them.
+
+    >>> print(code("a`b\\n# c"), code(""))
+    ``a`b\\x0a# c`` (empty)
+    """
+    shown = visible(text[:LONGEST])
+    fence = "`" * (max(map(len, re.findall("`+", shown)), default=0) + 1)
+    space = " " if shown.startswith("`") or shown.endswith("`") else ""
+    return f"{fence}{space}{shown}{space}{fence}" if shown.strip() else "(empty)"
+
+
+def _line(line: Line) -> str:
+    return "".join(map(_span, spans(line)))
+
+
+def _span(span: str) -> str:
+    if isinstance(span, Mark):
+        return f"{SIGNS[span]} "
+    if isinstance(span, Code):
+        return code(span)
+    return SPECIAL.sub(lambda found: f"\\{found.group()}", visible(span[:LONGEST]))
+
+
+def block_md(block: Block) -> str:
+    """A block as Markdown."""
+    match block:
+        case Heading(line, level):
+            return f"{'#' * level} {_line(line)}"
+        case Paragraph(line) | Aside(line):
+            return _line(line)
+        case Callout(line, verdict):
+            return f"> {f'{SIGNS[verdict]} {_line(line)}'.lstrip()}"
+        case Bullets(lines):
+            return "\n".join(f"- {_line(line)}" for line in lines)
+        case Quote(lines):
+            return "\n>\n".join(f"> {_line(line)}" for line in lines)
+        case CodeBlock(text, language):
+            fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+            shown = "\n".join(map(visible, text.rstrip().split("\n")))
+            return f"{fence}{language}\n{shown}\n{fence}"
+        case KeyFigures(figures):
+            named = [(one if isinstance(one, str) else number(one), words) for one, words in figures]
+            return "\n".join(f"- {_line(one)} {_line(words)}" for one, words in named)
+        case Pictures(figures):
+            return "\n\n".join(f"```\n{figure.text(COLUMNS)}\n```" for figure in figures)
+        case Details(title, blocks):
+            return "\n\n".join([f"**{_line(title)}**", *map(block_md, blocks)])
+        case TableBlock(heads, rows):
+            rule = ["---:" if numeric else "---" for numeric in block.numeric]
+            cells = [map(_line, heads or [""] * len(rule)), rule, *(map(_cell, row) for row in rows)]
+            return "\n".join(f"| {' | '.join(row)} |" for row in cells)
+    raise TypeError(block)
+
+
+def _cell(cell: TableCell) -> str:
+    if isinstance(cell, Bar):
+        return share(cell.share)
+    return "<br>".join(re.sub(r"(?<!\\)\|", r"\\|", _line(line)) for line in lines_of(cell))

@@ -1,0 +1,131 @@
+"""Numbers in print: the one place that decides how a number, a size, a duration, a share or a count looks.
+
+    number      0.9333   12,346   1.5e-5        share      25 %   3.1 %   <0.1 %
+    size        900 B   25 MB   2.5 GB          interval   0.87 to 0.92
+    duration    7.2 s   1 min 15 s   2 h 5 min  counted    1 row   4,500 rows
+
+Pages, cards, terminal lines and messages all print with these, so the same value looks the same everywhere. Nothing is
+imported here, so every package can.
+"""
+
+DIGITS = 4  # that matter in a number
+LARGEST = 1e15  # up to here a number is written out
+SMALLEST_SHARE = 0.0005  # less is not nothing, and as much below all is not all
+NOT_FINITE = "not finite"
+UNKNOWN = "-"
+
+
+def number(value: float | None) -> str:
+    """A number in four digits that matter; whole ones, and those from a thousand on, with commas.
+
+    >>> number(0.98765), number(20.0), number(12345.6), number(1234567), number(0.000015)
+    ('0.9877', '20', '12,346', '1,234,567', '1.5e-5')
+    >>> number(None), number(float("nan"))
+    ('-', 'not finite')
+    """
+    if value is None:
+        return UNKNOWN
+    if value != value or value in (float("inf"), -float("inf")):
+        return NOT_FINITE
+    short = f"{value + 0.0:.{DIGITS}g}"
+    if (value == int(value) and abs(value) < LARGEST) or 1000 <= abs(float(short)) < LARGEST:
+        return f"{value + 0.0:,.0f}"
+    mantissa, mark, power = short.partition("e")
+    return f"{mantissa}e{int(power)}" if mark else short
+
+
+def signed(value: float) -> str:
+    """A difference, with its sign.
+
+    >>> signed(0.0125), signed(-3.0), signed(0.0)
+    ('+0.0125', '-3', '0')
+    """
+    return f"+{number(value)}" if value > 0 else number(value)
+
+
+def interval(low: float | None, high: float | None) -> str:
+    """The ends of an interval.
+
+    >>> interval(0.8766, 0.92)
+    '0.8766 to 0.92'
+    """
+    return f"{number(low)} to {number(high)}"
+
+
+def estimate(value: float | None, ends: tuple[float | None, float | None] | None) -> str:
+    """A value with the ends of its interval, where there is one.
+
+    >>> estimate(0.9, (0.8766, 0.92)), estimate(0.9, None)
+    ('0.9 (0.8766 to 0.92)', '0.9')
+    """
+    return number(value) if ends is None else f"{number(value)} ({interval(*ends)})"
+
+
+def probability(p: float | None) -> str:
+    """A p in two digits; nothing where there is none.
+
+    >>> probability(0.0321), probability(0.00001), probability(None)
+    ('0.032', '<0.001', '')
+    """
+    return "" if p is None else "<0.001" if p < 0.001 else f"{p:.2g}"
+
+
+def share(part: float, total: float = 1.0) -> str:
+    """A share in percent; what is there is never nothing, and what is missing is never left out.
+
+    >>> share(0.25), share(1, 32), share(1, 4500), share(4499, 4500), share(0, 0)
+    ('25 %', '3.1 %', '<0.1 %', '>99.9 %', '0 %')
+    """
+    found = part / total if total else 0.0
+    if 0 < found < SMALLEST_SHARE:
+        return "<0.1 %"
+    if 1 - SMALLEST_SHARE < found < 1:
+        return ">99.9 %"
+    return f"{round(100 * found, 1):g} %"
+
+
+def part_of(count: int, total: int) -> str:
+    """A count and its share of the total.
+
+    >>> part_of(30, 120), part_of(0, 7)
+    ('30 (25 %)', '0')
+    """
+    return f"{count:,} ({share(count, total)})" if count else "0"
+
+
+def size(count: float) -> str:
+    """Bytes in three digits, thousands of them as kB, MB, GB and TB.
+
+    >>> size(900), size(412_300_000), size(25_000_000), size(2.5e9), size(999_999)
+    ('900 B', '412 MB', '25 MB', '2.5 GB', '1 MB')
+    """
+    units = ["B", "kB", "MB", "GB", "TB"]
+    while float(f"{count:.3g}") >= 1000 and len(units) > 1:
+        count, units = count / 1000, units[1:]
+    return f"{count:,.0f} {units[0]}" if count >= 100 else f"{count:.3g} {units[0]}"
+
+
+def duration(seconds: float) -> str:
+    """A time in its two largest units.
+
+    >>> duration(0.0123), duration(7.25), duration(75), duration(7_500), duration(200_000)
+    ('12.3 ms', '7.2 s', '1 min 15 s', '2 h 5 min', '2 d 7 h')
+    """
+    if 0 < seconds < 0.1:
+        return f"{1000 * seconds:.3g} ms"
+    if round(seconds, 1) < 60:
+        return f"{round(seconds, 1):g} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours < 24 else f"{hours // 24} d {hours % 24} h"
+
+
+def counted(count: int, one: str, many: str = "") -> str:
+    """A count and what is counted.
+
+    >>> counted(1, "row"), counted(4500, "row"), counted(2, "class", "classes")
+    ('1 row', '4,500 rows', '2 classes')
+    """
+    return f"{count:,} {one if count == 1 else many or f'{one}s'}"

@@ -1,0 +1,196 @@
+"""A document as lines for a terminal: what stands below a heading is indented, and no line is too wide.
+
+A table that is too wide wraps its long texts; where that is not enough, the columns that have no room follow below
+their row, each with its name.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+
+from seqloom.errors import DataError
+from seqloom.report.document import (
+    SIGNS,
+    Aside,
+    Bar,
+    Block,
+    Bullets,
+    Callout,
+    CodeBlock,
+    Document,
+    Heading,
+    KeyFigures,
+    Line,
+    Mark,
+    Paragraph,
+    Pictures,
+    Quote,
+    Spans,
+    TableBlock,
+    TableCell,
+    lines_of,
+    spans,
+)
+from seqloom.report.excerpts import excerpt
+from seqloom.report.figures.colors import Colour, in_colour
+from seqloom.report.figures.labels import cell as padded
+from seqloom.report.figures.labels import columns, isolated, visible, wrap
+from seqloom.report.numbers import number
+
+NARROWEST = 50  # columns
+INDENT, GAP, JOINED = "  ", "  ", " · "
+WRAPPED = 24  # columns that a wrapped text needs at least
+BAR = 20  # columns
+LONGEST = 10_000  # characters of a span
+DECIMAL = re.compile(r"[-+]?[\d,]+(\.\d+)?$")
+TINTS: dict[str, Colour] = {
+    "fine": (58, 150, 98),
+    "warn": (199, 137, 32),
+    "open": (199, 137, 32),
+    "reject": (209, 73, 63),
+    "note": (128, 138, 150),
+    "plain": (128, 138, 150),
+}
+
+
+def written(document: Document, width: int, colour: bool) -> str:
+    """The document as lines of at most `width` columns."""
+    if width < NARROWEST:
+        raise DataError(f"a report {width} columns wide was asked for", fix=f"give it at least {NARROWEST}")
+    lines = [_bold(isolated(excerpt(document.title, width)), colour)]
+    indent, after_heading = "", False
+    for block in document.blocks:
+        indent = "" if isinstance(block, Heading) else indent
+        found = [f"{indent}{line}".rstrip() for line in told(block, width - len(indent), colour)]
+        if found and not after_heading and not isinstance(block, Paragraph | Aside | Callout | Bullets):
+            lines.append("")
+        lines += found
+        if after_heading := isinstance(block, Heading):
+            indent = INDENT
+    return "\n".join(lines) + "\n"
+
+
+def _bold(text: str, colour: bool) -> str:
+    return f"\x1b[1m{text}\x1b[0m" if colour else text
+
+
+def _words(line: Line) -> str:
+    """The line as text of one piece, nothing hidden in it."""
+    return "".join(f"{SIGNS[span]} " if isinstance(span, Mark) else visible(span[:LONGEST]) for span in spans(line))
+
+
+def _wrapped(line: Line, width: int, colour: bool, first: str = "", later: str = "") -> Iterator[str]:
+    for at, text in enumerate(wrap(_words(line), width - len(later))):
+        yield f"{later if at else first}{_tinted(isolated(text), line, colour and not at)}"
+
+
+def _tinted(text: str, line: TableCell, colour: bool) -> str:
+    """The text with the sign that it begins with in its colour."""
+    mark = line[0] if isinstance(line, Spans) and line else None
+    if not colour or not isinstance(mark, Mark):
+        return text
+    return text.replace(SIGNS[mark], in_colour(SIGNS[mark], TINTS[mark]), 1)
+
+
+def told(block: Block, width: int, colour: bool) -> Iterator[str]:
+    """A block as lines; nothing for what a page folds away."""
+    match block:
+        case Heading(line):
+            yield from (_bold(text, colour) for text in _wrapped(line, width, False))
+        case Paragraph(line) | Aside(line):
+            yield from _wrapped(line, width, colour)
+        case Callout(line, verdict):
+            for text in wrap(f"{SIGNS[verdict]} {_words(line)}".lstrip(), width):
+                yield in_colour(text, TINTS[verdict]) if colour else text
+        case Bullets(lines):
+            for line in lines:
+                yield from _wrapped(line, width, colour, "- ", INDENT)
+        case Quote(lines):
+            for line in lines:
+                yield from _wrapped(line, width, colour, "│ ", "│ ")
+        case CodeBlock(text):
+            for line in text[:LONGEST].rstrip("\n").split("\n"):
+                yield from wrap(visible(line), width)
+        case KeyFigures(figures):
+            shown = [one if isinstance(one, str) else number(one) for one, _ in figures]
+            room = max(map(columns, shown))
+            for one, (_, words) in zip(shown, figures, strict=True):
+                head = padded(one, room, right=True) + GAP
+                yield from _wrapped(words, width, False, head, " " * (room + len(GAP)))
+        case Pictures(figures, brief):
+            for at, figure in enumerate(figures[:brief]):
+                yield from ["", *figure.text(width, colour).split("\n")][not at :]
+        case TableBlock():
+            yield from _table(block, width, colour)
+
+
+def _table(table: TableBlock, width: int, colour: bool) -> Iterator[str]:
+    rows, numeric = table.rows[: table.brief], table.numeric
+    heads = list(map(visible, table.heads)) if any(table.heads) else [""] * len(numeric)
+    stacks = [[_text(row[at]) for row in rows] for at in range(len(numeric))]  # the texts of each column
+    stacks = [_aligned(texts) if is_number else texts for texts, is_number in zip(stacks, numeric, strict=True)]
+    sizes = [
+        max(columns(line) for text in (head, *texts) for line in text.split("\n"))
+        for head, texts in zip(heads, stacks, strict=True)
+    ]
+    widths = _fitted(sizes, numeric, width)
+    if any(heads):
+        yield from _grid(heads, numeric, widths)
+    for row, texts in zip(rows, zip(*stacks, strict=True), strict=True):
+        first, *others = _grid(texts, numeric, widths)
+        yield _tinted(first, row[0], colour)
+        yield from others
+        below = list(zip(heads, texts, strict=True))[len(widths) :]
+        told_below = JOINED.join(f"{head} {text.strip()}".replace("\n", " ") for head, text in below if text.strip())
+        yield from _wrapped(told_below, width, False, INDENT, INDENT) if told_below else ()
+    if len(rows) < len(table.rows):
+        yield f"and {len(table.rows) - len(rows):,} more"
+
+
+def _text(cell: TableCell) -> str:
+    if isinstance(cell, Bar):
+        return "█" * max(round(BAR * cell.share), cell.share > 0)
+    return "\n".join(map(_words, lines_of(cell)))
+
+
+def _aligned(texts: Sequence[str]) -> list[str]:
+    """Numbers with their points below each other."""
+    behind = [len(text.partition(".")[2]) + ("." in text) if DECIMAL.match(text) else None for text in texts]
+    most = max((count for count in behind if count is not None), default=0)
+    return [text if count is None else text + " " * (most - count) for text, count in zip(texts, behind, strict=True)]
+
+
+def _fitted(sizes: Sequence[int], numeric: Sequence[bool], width: int) -> list[int]:
+    """The widths of the columns that stand beside each other, all of them where long texts can be wrapped."""
+    room = width - len(GAP) * (len(sizes) - 1)
+    if sum(sizes) <= room:
+        return list(sizes)
+    long = sorted((size, at) for at, size in enumerate(sizes) if size > WRAPPED and not numeric[at])
+    left = room - sum(size for at, size in enumerate(sizes) if (size, at) not in long)
+    if long and left >= WRAPPED * len(long):
+        widths = list(sizes)
+        for count, (size, at) in zip(range(len(long), 0, -1), long, strict=True):
+            widths[at] = min(size, left // count)
+            left -= widths[at]
+        return widths
+    kept, used = [min(sizes[0], width // 2)], 0
+    for size in sizes[1:]:
+        used = sum(kept) + len(GAP) * len(kept)
+        if used + size > width:
+            break
+        kept.append(size)
+    return kept
+
+
+def _grid(texts: Sequence[str], numeric: Sequence[bool], widths: Sequence[int]) -> list[str]:
+    """The lines of a row."""
+    stacks = [
+        [part for line in text.split("\n") for part in wrap(line, width)]
+        for text, width in zip(texts, widths, strict=False)
+    ]
+    return [
+        GAP.join(
+            padded(text, width, right=right) for text, width, right in zip(line, widths, numeric, strict=False)
+        ).rstrip()
+        for line in zip_longest(*stacks, fillvalue="")
+    ]

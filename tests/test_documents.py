@@ -1,0 +1,133 @@
+"""One document in every form: the same facts, nothing hidden, no line too wide, and what is empty left out."""
+
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from seqloom.report.document import (
+    Aside,
+    Bar,
+    Block,
+    Bullets,
+    Callout,
+    Code,
+    CodeBlock,
+    Details,
+    Document,
+    Heading,
+    KeyFigures,
+    Mark,
+    Paragraph,
+    Paragraphs,
+    Pictures,
+    Quote,
+    Spans,
+    TableBlock,
+)
+from seqloom.report.figures.bars import Bars
+from seqloom.report.figures.labels import columns, visible
+
+HOSTILE = "</style><script>alert(1)</script>\x1b[31m\u202e`|* \n# x"
+PICTURE = Bars(title="Scores", labels=["a", "b"], values=[0.5, 0.75])
+
+
+def blocks(text: str) -> tuple[Block, ...]:
+    """A block of every kind, with this text wherever a text can be."""
+    line = Spans(Mark("warn"), Code(text), f" in {text}")
+    return (
+        Callout(line, "reject"),
+        Aside(text),
+        KeyFigures([(12345.6, text), ("412 MB", "of memory")]),
+        Heading(line),
+        Paragraph(line),
+        Bullets([text, line]),
+        Quote([text, line]),
+        CodeBlock(text, "toml"),
+        TableBlock((text, "value", ""), [(line, 0.93333, Bar(0.5)), (Paragraphs(text, line), None, Bar(0.0))]),
+        Pictures([PICTURE, PICTURE], brief=1),
+        Details(text, [Paragraph(text)]),
+    )
+
+
+class Elements(HTMLParser):
+    """The names of the elements of a page and their attributes."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+        self.attributes: set[str] = set()
+        self.texts: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+def test_hostile_text_is_shown_and_does_nothing_in_any_form() -> None:
+    found = Document(HOSTILE, blocks(HOSTILE))
+    page, text, marked = found.html(), found.text(100), found.markdown()
+    elements = Elements(page)
+    assert elements.names.isdisjoint({"script", "link", "img"}) and elements.attributes.isdisjoint({"src", "href"})
+    assert visible(HOSTILE) in "".join(elements.texts)
+    for shown in (page, text, marked):
+        assert not re.search(r"[\x00-\x08\x0b-\x1f\u202a-\u202e]", shown)
+    outside = re.sub(r"(?<![\\`])(`+)(?!`).+?(?<!`)\1(?!`)", "", marked, flags=re.DOTALL)
+    assert not re.search(r"(?<!\\)<script|^# x", outside, re.MULTILINE)
+    assert json.loads(json.dumps(found.to_json())) == found.to_json()
+    assert found._repr_html_().startswith("<iframe sandbox srcdoc=")
+
+
+@pytest.mark.parametrize("width", [50, 80, 120])
+@pytest.mark.parametrize("colour", [False, True])
+def test_no_line_is_wider_than_asked_for(width: int, colour: bool) -> None:
+    for text in ("a", "词" * 300, "many words " * 40, "שלום " * 50, "x" * 500):
+        lines = Document(text, blocks(text)).text(width, colour).split("\n")
+        assert max(columns(re.sub(r"\x1b\[[\d;]*m", "", line)) for line in lines) <= width
+
+
+def test_the_same_value_looks_the_same_in_every_form() -> None:
+    found = Document(
+        "Run", (TableBlock(("metric", "value"), [("mse", 12345.6), ("loss", None)]), KeyFigures([(12345.6, "mse")]))
+    )
+    for shown in (found.text(), found.html(), found.markdown()):
+        assert shown.count("12,346") == 2 and "12345" not in shown
+    assert found.to_json()["blocks"][0]["rows"] == [["mse", 12345.6], ["loss", None]]
+
+
+def test_what_is_empty_is_left_out_and_so_is_a_heading_with_nothing_below() -> None:
+    empty = [Heading("A"), Paragraph(""), TableBlock(("x",), []), Heading("B"), Heading("C", 3), Pictures([])]
+    assert Document("t", [*empty, Details("d", [Bullets([])])]).blocks == ()
+    kept = Document("t", [*empty, Heading("D"), Heading("E", 3), Paragraph("text")]).blocks
+    assert [type(block).__name__ for block in kept] == ["Heading", "Heading", "Paragraph"]
+
+
+def test_a_table_that_is_too_wide_wraps_its_texts_and_then_lists_columns_below() -> None:
+    words = TableBlock(("code", "text"), [("x.odd", "word " * 30)])
+    lines = Document("t", [words]).text(50).split("\n")
+    assert lines[2] == "code   text" and all(line.startswith("       word") for line in lines[4:-1])
+    many = TableBlock([f"name{at}" for at in range(9)], [[f"value {at}" for at in range(9)]])
+    text = Document("t", [many]).text(50)
+    assert all(f"value {at}" in text for at in range(9)) and "· name7 value 7" in text
+
+
+def test_numbers_of_a_column_stand_with_their_points_below_each_other() -> None:
+    table = TableBlock(("metric", "value"), [("accuracy", 0.5), ("mse", 12345.6), ("loss", 0.1234), ("r2", None)])
+    assert Document("t", [table]).text().split("\n")[3:7] == [
+        "accuracy       0.5",
+        "mse       12,346",
+        "loss           0.1234",
+        "r2",
+    ]
+
+
+def test_a_terminal_shows_the_first_rows_and_counts_the_others_and_a_page_has_all() -> None:
+    table = TableBlock(("n",), [(f"row {at}",) for at in range(9)], brief=2)
+    found = Document("t", [table, Details("more", [Paragraph("folded")])])
+    assert "row 1\nand 7 more" in found.text() and "row 2" not in found.text() and "folded" not in found.text()
+    assert "row 8" in found.html() and "<details><summary>more</summary><p>folded</p>" in found.html()
