@@ -14,7 +14,7 @@ from seqloom.config.data import ColumnSplit, DataConfig, RandomSplit
 from seqloom.config.training import AnyLength, EpochsConfig, LinearConfig, StepsConfig, StreamsConfig, SymbolsConfig
 from seqloom.data import dataset as sealing
 from seqloom.data.check import load_data
-from seqloom.data.schema import PARTS
+from seqloom.data.schema import PARTS, Schema
 from seqloom.errors import ConfigError, HeldError, RejectedError
 from seqloom.recipes.bodies import SIZES
 from seqloom.tasks.registry import BY_TARGET
@@ -272,7 +272,7 @@ def test_a_feed_that_is_not_for_the_task_is_refused_before_folders_are_compared_
 def test_what_no_data_of_the_task_can_have_is_refused_before_the_data_is_prepared(
     taught: Path, wishes: Wishes, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(resolving, "prepare", None)
+    monkeypatch.setattr(resolving, "preparing", None)
     with pytest.raises(ConfigError, match=said):
         resolve(DataConfig(train=(str(taught / "data.csv"),), split=ColumnSplit(column="split")), wishes)
 
@@ -351,7 +351,7 @@ def test_the_cure_of_class_weights_is_not_what_was_refused(data: Path) -> None:
     prepared = opened(data).prepared
     with pytest.raises(ConfigError, match=r"class weights 'blanced'.*Fix: 'balanced', or a number for each label"):
         class_weights("blanced", prepared)
-    numbers = prepared._replace(schema=prepared.schema._replace(target="numbers"))
+    numbers = prepared._replace(schema=Schema(prepared.schema.input, "numbers"))
     with pytest.raises(ConfigError, match=r"one label each, and its target is numbers\. Fix: leave them out"):
         class_weights("balanced", numbers)
 
