@@ -42,7 +42,7 @@ from seqloom.tasks.registry import BY_TARGET, task_of
 from seqloom.tasks.task import HeadSettings, Meaning, Task
 from seqloom.text.special_tokens import COUNT, UNKNOWN
 from seqloom.text.word_vectors import width_of
-from seqloom.training.defaults import default_counts, default_encoding, default_letters, default_training, told
+from seqloom.training.defaults import default_counts, default_letters, default_training, told
 from seqloom.training.home import Home, has_kept
 from seqloom.training.initialization import MUCH, unknown_said
 from seqloom.training.newton import require_solvable
@@ -83,7 +83,7 @@ def worded(encoding: EncodingConfig, wishes: Wishes, schema: Schema) -> Encoding
         changed["vectors"] = VectorFileConfig(path=str(wishes.vectors), **words)
     encoding = msgspec.structs.replace(encoding, **changed)
     if encoding.vectors is not None:
-        require_vectors(schema, encoding.tokenizer)
+        require_vectors(BY_TARGET[schema.target.name], schema, encoding.tokenizer)
     return default_counts(encoding, schema)
 
 
@@ -216,9 +216,8 @@ def resolving(
     settings = default_training(prepared, recipe, wishes.size or "small", wishes.training)
     settings["rate"] = min(settings["rate"], _learned_at(start))
     settings |= wishes.training
-    config = RunConfig(
-        task=task.name, data=dataset.config, encoding=encoding, model=model, training=TrainingConfig(**settings)
-    )
+    training = TrainingConfig(**settings)
+    config = RunConfig(task=dataset.schema.task, data=dataset.config, encoding=encoding, model=model, training=training)
     require_solvable(config.model, config.training)
     unknown = unknown_said(prepared) if start is not None else tuple(words_said(wishes, plain, encoding, prepared))
     said = (*dataset.said, *_labels_said(prepared.schema), *said, *unknown, told(config.training))
@@ -250,12 +249,8 @@ def _require_changeable(wishes: Wishes) -> None:
 
 def _require_of_task(wishes: Wishes, schema: Schema) -> None:
     """Refuse what no data of the task can have, before all of it is read."""
-    kind = BY_TARGET[schema.target.name]
-    kind.require_decider(wishes.training.get("metric"))
-    kind.head_kind(wishes.head)
-    kind.require_settings_of_vectors(wishes.of_vectors())
-    if "feed" in wishes.training:
-        kind.require_feeding(wishes.training["feed"])
+    task, metric, feed = BY_TARGET[schema.target.name], wishes.training.get("metric"), wishes.training.get("feed")
+    task.check(metric=metric, head=wishes.head, settings=wishes.of_vectors(), feed=feed)
     _require_balanceable(wishes.class_weights, schema)
 
 
@@ -289,7 +284,7 @@ def _learned_at(start: _Start | None) -> float:
 
 def _usual_encoding(schema: Schema, start: _Start | None) -> EncodingConfig:
     """What is usual for the task; single inputs are cut where the positions of the model of --init end."""
-    usual = default_encoding(schema.task)
+    usual = EncodingConfig(tokenizer=BY_TARGET[schema.target.name].usual_tokenizer)
     if start is None or not isinstance(start.model, ENCODING) or schema.target.is_running:
         return usual
     return msgspec.structs.replace(usual, longest=min(usual.longest, start.model.encoder.limit() or usual.longest))
@@ -344,7 +339,7 @@ def _model(
         return _adapted(task, start.model, wishes), "", start.said
     recipe, size = wishes.model or task.recipes()[0], wishes.size or "small"
     weights = class_weights(wishes.class_weights, prepared)
-    kind = task.head_kind(wishes.head)
+    kind = wishes.head or task.heads[0]
     wanted = HeadSettings(wishes.smoothing, weights, kind, wishes.pooling, wishes.objective, wishes.rows_at_once)
     model = task.model(recipe, size, wanted)
     if wishes.dropout is not None:

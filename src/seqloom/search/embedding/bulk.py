@@ -114,7 +114,7 @@ def embedding(
 ) -> Iterator[Step]:
     """How far it is, step by step, and at last what was written."""
     written = form_of(out)
-    numbers = Numbers(require_kind(kept_as), loaded.task.vector_size(loaded.config))
+    numbers = Numbers(require_kind(kept_as), loaded.vector_size)
     require_precision(loaded, precision)
     if out.absolute() == source.path.absolute():
         raise ConfigError(f"{out} is the input itself, which the vectors would replace", fix="another name")

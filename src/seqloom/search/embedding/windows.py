@@ -215,7 +215,7 @@ class WindowWorker:
         return found
 
     def _empty(self, rows: int) -> np.ndarray:
-        return np.full((rows, self.exact.task.vector_size(self.exact.config)), np.nan, np.float32)
+        return np.full((rows, self.exact.vector_size), np.nan, np.float32)
 
 
 def _vector(reply: Reply) -> np.ndarray:
