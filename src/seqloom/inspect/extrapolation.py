@@ -21,6 +21,7 @@ from seqloom.nn.models import LanguageModel
 from seqloom.nn.types import Padded
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.line import Line, Series
+from seqloom.report.numbers import number
 from seqloom.text.special_tokens import BEGIN
 
 ROWS = 16  # windows of each length, at most
@@ -52,10 +53,10 @@ class ExtrapolationView(View):
         inside = [at for at, length in enumerate(self.lengths) if self.trained and length <= self.trained]
         outside = [at for at, length in enumerate(self.lengths) if self.trained and length > self.trained]
         if not inside or not outside:
-            return (f"Loss at {self.lengths[-1]:,} symbols: {self.loss[-1]:.4f}.",)
+            return (f"Loss at {self.lengths[-1]:,} symbols: {number(self.loss[-1])}.",)
         best, last = float(self.loss[inside].min()), float(self.loss[outside[-1]])
         word = "rises" if last > best else "does not rise"
-        return (f"Beyond the trained {self.trained:,} symbols the loss {word}: {best:.4f} to {last:.4f}.",)
+        return (f"Beyond the trained {self.trained:,} symbols the loss {word}: {number(best)} to {number(last)}.",)
 
 
 @torch.no_grad()

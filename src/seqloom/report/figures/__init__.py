@@ -6,8 +6,8 @@ notebook it shows itself; `page` puts several into one HTML file. No plotting li
     words    labels made visible and measured        axis      ticks and numerals
     checks   what a figure accepts                   colours   colour scales
     markup   elements, escaped in one place          legend    the key to a colour scale
-    figure   what all kinds share                    line  bars  points  heatmap  matrix  strip  page
-    stack    several as one picture                  links  tiles  network  trail
+    figure   what all kinds share                    line  bars  points  heatmap  matrix  strip
+    stack    several as one picture or page                links  tiles  network  trail
     faces    the letters of a PNG
 """
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from seqloom.report.figures.links import Link, Links
     from seqloom.report.figures.matrix import Matrix
     from seqloom.report.figures.network import Edge, Network, Node
-    from seqloom.report.figures.page import page
     from seqloom.report.figures.points import Points
+    from seqloom.report.figures.stack import page
     from seqloom.report.figures.strip import Strip
     from seqloom.report.figures.tiles import Tile, Tiles
     from seqloom.report.figures.trail import Trail
@@ -78,9 +78,9 @@ def __getattr__(name: str) -> Any:
 
         return getattr(network, name)
     if name == "page":
-        from seqloom.report.figures import page
+        from seqloom.report.figures import stack
 
-        return getattr(page, name)
+        return getattr(stack, name)
     if name == "Points":
         from seqloom.report.figures import points
 
