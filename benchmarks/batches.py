@@ -8,7 +8,7 @@ import numpy as np
 
 from seqloom.data.batches import collate, packed_batch, stream_batch
 from seqloom.data.loader import BatchPlan, Loader
-from seqloom.data.order import Order, sizes_of
+from seqloom.data.order import Order
 from seqloom.data.schema import Schema
 from seqloom.data.streams import Packs, Streams
 from seqloom.text.ragged import Ragged
@@ -78,7 +78,7 @@ def main() -> None:
         f"{'':<18}{'batches':>8}{'rows':>8}{'padding':>9}{'fill':>7}{'again':>9} {'draw':>8}{head} workers: batches/s"
     )
     for name, (schema, columns) in sets().items():
-        order = Order(sizes_of(schema, columns), BUDGET, seed=0)
+        order = Order(schema.target.sizes(columns), BUDGET, seed=0)
         make = lambda rows, schema=schema, columns=columns: collate(schema, columns, rows)  # noqa: E731
         show(name, order, make, f"{order.together(0):.1%}")
     generator = np.random.Generator(np.random.PCG64(1))

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from seqloom import recipes
 from seqloom.config.heads import CrfHeadConfig, NumberHeadConfig
 from seqloom.config.inputs import TokensConfig, VectorsConfig
-from seqloom.data.schema import Example, Words
+from seqloom.data.kinds.inputs.words import Words
+from seqloom.data.schema import Example
 from seqloom.data.synthetic.grammar import surprise
 from seqloom.data.synthetic.registry import NAMES
 from seqloom.nn.types import Batch, Padded, Pair

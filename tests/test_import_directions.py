@@ -46,7 +46,12 @@ ORDER = [
 ]
 FREE_OF_TORCH = ["version", "errors", "config", "files", "report", "recipes"]
 WITH_NUMPY = ["text", "data"]  # free of torch too, but for the modules that make tensors
-TENSORS = ["seqloom.data.batches", "seqloom.data.loader", "seqloom.files.tensors"]
+TENSORS = [
+    "seqloom.data.batches",
+    "seqloom.data.kinds.tensors",
+    "seqloom.data.loader",
+    "seqloom.files.tensors",
+]
 
 
 class Import(NamedTuple):

@@ -32,7 +32,7 @@ from torch import Tensor, nn
 
 from seqloom.config.base import taken
 from seqloom.config.models import AnyModel
-from seqloom.data.schema import InputKind, Schema, TargetKind
+from seqloom.data.schema import Schema
 from seqloom.errors import ConfigError, DamagedError, DataError, SeqloomError, near_folder
 from seqloom.files.folders import Manifest, read_file_of, read_manifest
 from seqloom.files.tensors import HEADER_LIMIT, Slot, from_bytes, read_header, to_bytes
@@ -157,8 +157,8 @@ class Bundle(NamedTuple):
 class _Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The kinds of input and target; the labels have a file of their own."""
 
-    input: InputKind
-    target: TargetKind
+    input: str
+    target: str
 
 
 class _Calibration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -234,7 +234,7 @@ def _config_file(bundle: Bundle) -> bytes:
         seqloom=__version__,
         task=schema.task,
         model=msgspec.to_builtins(bundle.config),
-        schema=_Schema(schema.input, schema.target),
+        schema=_Schema(schema.input.name, schema.target.name),
         sizes=bundle.meaning.sizes,
         numbers=bundle.meaning.numbers,
         longest=bundle.meaning.longest,
@@ -320,12 +320,15 @@ def _meaning(document: _Document, files: Mapping[str, bytes], folder: Path) -> M
         labels = msgspec.json.decode(files[LABELS], type=tuple[str, ...])
     except ValueError as error:
         raise DamagedError(f"{folder / LABELS}: expected a list of labels ({error})", fix=_RESTORE) from None
-    schema = Schema(document.schema.input, document.schema.target, labels)
+    try:
+        schema = Schema(document.schema.input, document.schema.target, labels)
+    except DataError as error:
+        raise ConfigError(f"{folder / CONFIG}: {error.problem}", fix=error.fix) from None
     if schema.task != document.task:
         text = f"the task '{document.task[:40]}', and a target of {schema.target} is for {schema.task}"
         raise ConfigError(f"{folder / CONFIG}: {text}", fix=_RESTORE)
     first, second = (_tokenizer(files, name, folder) for name in (TOKENIZER, TARGET_TOKENIZER))
-    if second is None and schema.target == "text":
+    if second is None and schema.target.is_text:
         second = first
     _require_fitting_numbers(document, schema, folder / CONFIG)
     return Meaning(

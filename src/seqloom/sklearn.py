@@ -21,7 +21,7 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from numbers import Number
 from pathlib import Path
-from typing import Any, NamedTuple, Self, cast, get_args
+from typing import Any, NamedTuple, Self, cast
 
 import msgspec
 import numpy as np
@@ -30,8 +30,9 @@ from seqloom.config.data import EncodingConfig, RandomSplit
 from seqloom.config.reading import from_data
 from seqloom.config.tokenizers import AnyTokenizer
 from seqloom.data.inputs import given_inputs
+from seqloom.data.kinds.kind import InputKind
+from seqloom.data.kinds.registry import INPUT_KINDS
 from seqloom.data.problems import counted
-from seqloom.data.schema import InputKind
 from seqloom.data.values import plain
 from seqloom.errors import ConfigError, DataError, SeqloomError, did_you_mean, needing
 from seqloom.files.disk import temporary_folder, write_file
@@ -52,8 +53,8 @@ with needing("sklearn"):
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-COLUMNS: dict[InputKind, tuple[str, ...]] = {"text": ("text",), "pair": ("first", "second"), "words": ("words",)}
-AXES: dict[int, InputKind] = {2: "vectors", 3: "vectors", 4: "picture"}
+
+SIDES = ("first", "second", "third")  # columns of inputs of several texts
 
 
 class BadValueError(SeqloomError, ValueError):
@@ -69,15 +70,15 @@ class Inputs(NamedTuple):
     @classmethod
     def of(cls, given: Any, kind: str = "auto") -> "Inputs":
         """The inputs in X; `kind` says what they are where that cannot be seen."""
-        if kind != "auto" and kind not in get_args(InputKind):
-            raise BadValueError(f"kind={kind!r}", fix=did_you_mean(kind, ["auto", *get_args(InputKind)]))
+        if kind != "auto" and kind not in INPUT_KINDS:
+            raise BadValueError(f"kind={kind!r}", fix=did_you_mean(kind, ["auto", *INPUT_KINDS]))
         if isinstance(given, str) or not hasattr(given, "__len__"):
             raise BadValueError(f"X is a list or an array, found {type(given).__name__}", fix="one value per example")
         values = [plain(value) for value in getattr(given, "to_numpy", lambda: given)()]
         if not values:
             raise BadValueError("X holds no example", fix="give at least one")
-        found = kind if kind != "auto" else _kind_of(values[0])
-        inputs = cls(found, [_value(value, found) for value in values])  # type: ignore[arg-type]  # one of them
+        found = INPUT_KINDS[kind] if kind != "auto" else _kind_of(values[0])
+        inputs = cls(found, [found.whole(value) for value in values])
         inputs._require_readable()
         return inputs
 
@@ -96,7 +97,7 @@ class Inputs(NamedTuple):
     @property
     def columns(self) -> tuple[str, ...]:
         """The names of the input in the file that training reads."""
-        return COLUMNS.get(self.kind, (self.kind,))
+        return (self.kind.name,) if self.kind.num_columns == 1 else SIDES[: self.kind.num_columns]
 
 
 def is_table(given: Any) -> bool:
@@ -117,31 +118,19 @@ def is_table(given: Any) -> bool:
 
 def _kind_of(value: Any) -> InputKind:
     """What the first value is: the others must be the same, which the readers see to."""
-    if isinstance(value, str):
-        return "text"
-    if isinstance(value, tuple | list) and value and all(isinstance(one, str) for one in value):
-        return "pair" if isinstance(value, tuple) and len(value) == 2 else "words"
-    axes = np.ndim(value) + 1
-    if axes not in AXES or np.asarray(value).dtype.kind not in "iufb":
-        raise BadValueError(f"X holds {type(value).__name__} of {axes - 1} axes", fix="give texts, vectors or pictures")
-    return AXES[axes]
-
-
-def _value(value: Any, kind: str) -> Any:
-    """One input as the readers take it: arrays with all their axes."""
-    if kind not in ("vectors", "picture"):
-        return value
-    array = np.asarray(value)
-    if kind == "picture":
-        return array[:, :, None] if array.ndim == 2 else array
-    return np.asarray(array[None] if array.ndim == 1 else array, np.float32)
+    for kind in INPUT_KINDS.values():
+        if kind.matches(value):
+            return kind
+    raise BadValueError(
+        f"X holds {type(value).__name__} of {np.ndim(value)} axes", fix="give texts, vectors or pictures"
+    )
 
 
 def write_examples(folder: Path, inputs: Inputs, targets: Sequence[Any], name: str) -> Path:
     """The file with these examples, their targets in the column `name`: JSON lines, or arrays for pictures."""
     if len(targets) != len(inputs.values):
         raise BadValueError(f"{len(inputs.values):,} examples and {len(targets):,} targets", fix="give each one target")
-    if inputs.kind == "picture":
+    if inputs.kind.fixed_size:
         return _write_pictures(folder / "data.npz", inputs, targets, name)
     rows = zip(inputs.values, targets, strict=True)
     write_file(folder / "data.jsonl", (_line(inputs, value, name, target) for value, target in rows))
@@ -149,9 +138,7 @@ def write_examples(folder: Path, inputs: Inputs, targets: Sequence[Any], name: s
 
 
 def _line(inputs: Inputs, value: Any, name: str, target: Any) -> bytes:
-    values = value if inputs.kind == "pair" else (value.tolist() if isinstance(value, np.ndarray) else value,)
-    if len(values) != len(inputs.columns):
-        raise BadValueError(f"a pair has two texts, found {len(values)}", fix="give each example two")
+    values = [one.tolist() if isinstance(one, np.ndarray) else one for one in inputs.kind.cells(value)]
     return msgspec.json.encode(dict(zip(inputs.columns, values, strict=True)) | {name: target}) + b"\n"
 
 

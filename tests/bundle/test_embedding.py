@@ -91,5 +91,5 @@ def test_a_model_is_judged_by_data_of_any_kind_that_stands_together(model: Any, 
 
 
 def test_questions_to_a_model_of_pairs_are_single_texts(model: Any) -> None:
-    assert model.task.asked.schema.input == "text"
+    assert model.task.asked.schema.input.name == "text"
     assert model.columns == ()

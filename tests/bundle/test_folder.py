@@ -17,7 +17,8 @@ from seqloom.config.inputs import TokensConfig
 from seqloom.config.models import ElementModelConfig
 from seqloom.config.stacks import EncoderConfig
 from seqloom.config.tokenizers import CharactersConfig, WordsConfig
-from seqloom.data.schema import Schema, TargetKind
+from seqloom.data.kinds.kind import TargetKind
+from seqloom.data.schema import Schema
 from seqloom.errors import ConfigError, DamagedError, DataError, SeqloomError
 from seqloom.files.folders import commit_folder
 from seqloom.tasks.task import Meaning

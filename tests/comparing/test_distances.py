@@ -45,7 +45,7 @@ def test_a_set_at_a_distance_is_written_as_it_is_drawn(tmp_path: Path, name: str
     source, parameter = far_set(DataConfig(train=(name,)))
     data = _written(source, {parameter: 12}, tmp_path, rows=40)
     prepared = load_data(data.train[0], dev=data.dev[0], task=data.task)
-    assert (prepared.schema.input, prepared.schema.target) == kinds
+    assert (prepared.schema.input.name, prepared.schema.target.name) == kinds
     drawn = len(list(source.examples("train", count=40, **{parameter: 12})))
     assert (len(prepared.parts["train"]), len(prepared.parts["dev"])) == (drawn, 4)
     steps = {"copy": 13, "copy_memory": 32}[name]
@@ -91,6 +91,6 @@ def test_each_distance_is_a_comparison_and_all_are_one_page(tmp_path: Path) -> N
     page = (tmp_path / "out" / "report.html").read_text()
     assert all(f"distance {far}" in page for far in (8, 12)) and "<script" not in page
     assert [figure.kind for figure in found.figures()] == ["line", "line"]
-    assert "distance 8: " in found.text() and '"distances"' in found.to_json()
+    assert "distance 8: " in found.text() and "distances" in found.to_json()
     *again, same = referee_distances(made, [8, 12], rows=60)
     assert same == found and not [one for one in again if isinstance(one, RunBegun)]

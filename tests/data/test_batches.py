@@ -1,7 +1,6 @@
 """Claims about collation: every kind of input and target, checked row by row, and models that read subwords."""
 
 import time
-from typing import get_args
 
 import numpy as np
 import pytest
@@ -12,9 +11,8 @@ from torch import Tensor, nn
 
 from seqloom import recipes
 from seqloom.config.inputs import TokensConfig
-from seqloom.data.batches import INPUTS, TARGETS, collate, unseen_labels
-from seqloom.data.order import sizes_of
-from seqloom.data.schema import InputKind, Schema, TargetKind
+from seqloom.data.batches import collate, unseen_labels
+from seqloom.data.schema import Schema
 from seqloom.errors import DataError
 from seqloom.nn.types import Batch, Padded, Subwords
 from seqloom.text.ragged import Ragged
@@ -39,11 +37,6 @@ def assert_padded(x: Padded, rows: list[list], dtype: torch.dtype) -> None:
     assert x.full == all(len(row) == x.values.shape[1] for row in rows)
 
 
-def test_every_kind_has_its_entry() -> None:
-    assert set(INPUTS) == set(get_args(InputKind))
-    assert set(TARGETS) == set(get_args(TargetKind))
-
-
 @given(rows_of_symbols, st.data())
 def test_texts_and_labels_are_those_of_the_chosen_rows(rows: list[list[int]], data: st.DataObject) -> None:
     labels = [[number % 3] for number in range(len(rows))]
@@ -54,7 +47,7 @@ def test_texts_and_labels_are_those_of_the_chosen_rows(rows: list[list[int]], da
     assert_padded(batch.inputs, [rows[row] for row in chosen], torch.int64)
     assert batch.targets.dtype == torch.int64 and batch.targets.tolist() == [labels[row][0] for row in chosen]
     assert batch.ids == tuple(str(row) for row in chosen)
-    assert sizes_of(Schema(kind, "label"), columns).tolist() == [[len(row)] for row in rows]
+    assert Schema(kind, "label").target.sizes(columns).tolist() == [[len(row)] for row in rows]
 
 
 @given(rows_of_symbols)
@@ -66,7 +59,7 @@ def test_a_translation_reads_begin_and_says_end(rows: list[list[int]]) -> None:
     assert_padded(inputs.target, [[BEGIN, *row] for row in rows], torch.int64)
     assert_padded(inputs.target._replace(values=targets), [[*row, END] for row in rows], torch.int64)
     sizes = torch.stack([inputs.source.lengths, inputs.target.lengths], 1)
-    assert sizes_of(schema, columns).tolist() == sizes.tolist()
+    assert schema.target.sizes(columns).tolist() == sizes.tolist()
 
 
 @given(rows_of_symbols)
@@ -75,7 +68,7 @@ def test_a_language_model_reads_begin_and_says_end(rows: list[list[int]]) -> Non
     inputs, targets, *_ = collate(schema, columns, np.arange(len(rows)))
     assert_padded(inputs, [[BEGIN, *row] for row in rows], torch.int64)
     assert_padded(inputs._replace(values=targets), [[*row, END] for row in rows], torch.int64)
-    assert sizes_of(schema, columns)[:, 0].tolist() == inputs.lengths.tolist()
+    assert schema.target.sizes(columns)[:, 0].tolist() == inputs.lengths.tolist()
 
 
 @given(st.lists(st.lists(st.integers(1, 3), max_size=5), min_size=1, max_size=6))
@@ -89,7 +82,7 @@ def test_words_come_as_pieces_firsts_and_tags(words: list[list[int]]) -> None:
     assert_padded(inputs.pieces, pieces, torch.int64)
     assert_padded(inputs.firsts, firsts, torch.int64)
     assert_padded(inputs.firsts._replace(values=targets), tags, torch.int64)
-    assert sizes_of(Schema("words", "tags"), columns)[:, 0].tolist() == inputs.pieces.lengths.tolist()
+    assert Schema("words", "tags").target.sizes(columns)[:, 0].tolist() == inputs.pieces.lengths.tolist()
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int16])
@@ -109,7 +102,7 @@ def test_pictures_of_bytes_are_scaled_and_others_are_not() -> None:
         inputs, *_ = collate(Schema("picture", "label", ("a", "b")), columns, np.array([1, 0]))
         assert inputs.dtype == torch.float32 and inputs.shape == (2, 3, 4, 1)
         assert_equal_up_to_rounding(inputs, torch.tensor(pictures[::-1].copy() / scale).float(), "scaled")
-        assert sizes_of(Schema("picture", "label"), columns).tolist() == [[3], [3]]
+        assert Schema("picture", "label").target.sizes(columns).tolist() == [[3], [3]]
 
 
 @given(st.lists(st.lists(st.integers(-1, 2), max_size=5), min_size=1, max_size=6), st.data())

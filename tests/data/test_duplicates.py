@@ -12,8 +12,13 @@ from hypothesis import strategies as st
 from seqloom.data.checks import minhash
 from seqloom.data.checks.duplicates import DuplicateRows, DuplicateSearch, digest, folded
 from seqloom.data.checks.minhash import NEAR, jaccard, near_groups, shingles, signatures
+from seqloom.data.kinds.inputs.pair import PairInput, TextPair
+from seqloom.data.kinds.inputs.text import TextInput
+from seqloom.data.kinds.inputs.vectors import VectorsInput
+from seqloom.data.kinds.inputs.words import Words, WordsInput
+from seqloom.data.kinds.kind import InputKind
 from seqloom.data.problems import Ledger, Place
-from seqloom.data.schema import Example, Input, TextPair, Words
+from seqloom.data.schema import Example, Input
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz    éß词"
 
@@ -113,22 +118,22 @@ def test_folding_twice_is_folding_once_and_white_space_and_case_do_not_matter(te
 
 
 @pytest.mark.parametrize(
-    ("one", "same", "other"),
+    ("kind", "one", "same", "other"),
     [
-        ("Hello  World", "hello world ", "hello, world"),
-        ("caf\u00e9", "CAFE\u0301", "cafe"),
-        (TextPair("a", "b c"), TextPair("A", "b  c"), TextPair("a b", "c")),
-        (Words.join(["a", "b"]), Words.join(["A", "B"]), Words.join(["ab"])),
-        (np.zeros((2, 3)), np.zeros((2, 3)), np.zeros((3, 2))),
-        (np.zeros(2, np.float32), np.zeros(2, np.float32), np.zeros(1, np.float64)),
+        (TextInput(), "Hello  World", "hello world ", "hello, world"),
+        (TextInput(), "caf\u00e9", "CAFE\u0301", "cafe"),
+        (PairInput(), TextPair("a", "b c"), TextPair("A", "b  c"), TextPair("a b", "c")),
+        (WordsInput(), Words.join(["a", "b"]), Words.join(["A", "B"]), Words.join(["ab"])),
+        (VectorsInput(), np.zeros((2, 3)), np.zeros((2, 3)), np.zeros((3, 2))),
+        (VectorsInput(), np.zeros(2, np.float32), np.zeros(2, np.float32), np.zeros(1, np.float64)),
     ],
 )
-def test_digests_are_equal_for_exact_duplicates_only(one: Input, same: Input, other: Input) -> None:
-    assert digest(one) == digest(same) != digest(other)
+def test_digests_are_equal_for_exact_duplicates_only(kind: InputKind, one: Input, same: Input, other: Input) -> None:
+    assert digest(kind, one) == digest(kind, same) != digest(kind, other)
 
 
 def search(most_rows: int = 50_000, **parts: list[str]) -> DuplicateRows:
-    found = DuplicateSearch(most_rows)
+    found = DuplicateSearch(TextInput(), most_rows)
     for name, texts in parts.items():
         rows = [Example(text, None, "", Place(name, row + 1)) for row, text in enumerate(texts)]
         found.see(name, rows[: len(rows) // 2])
@@ -206,7 +211,7 @@ def test_the_reservoir_holds_every_row_with_the_same_probability() -> None:
     draw = np.random.default_rng(0)
     rows = [Example(str(row), None, "", Place("x", row)) for row in range(40)]
     for _ in range(1000):
-        part = _DuplicatePart(draw, 10)
+        part = _DuplicatePart(TextInput(), draw, 10)
         part.add(rows[:17])
         part.add(rows[17:])
         hits[[example.place.line for _, example in part.kept]] += 1
@@ -215,7 +220,7 @@ def test_the_reservoir_holds_every_row_with_the_same_probability() -> None:
 
 @pytest.mark.parametrize("rows", [[np.zeros(50_000, np.float32)], ["a b " * 50_000, "c d " * 50_000]])
 def test_of_wide_rows_only_a_little_is_kept(rows: list[Input]) -> None:
-    found = DuplicateSearch()
+    found = DuplicateSearch(TextInput() if isinstance(rows[0], str) else VectorsInput())
     tracemalloc.start()
     try:
         for row in range(100):
@@ -236,7 +241,7 @@ def test_nothing_at_all_has_no_duplicates() -> None:
 
 
 def test_vectors_are_compared_exactly_and_never_nearly() -> None:
-    found = DuplicateSearch()
+    found = DuplicateSearch(VectorsInput())
     found.see("train", [Example(np.full((3, 2), row // 2), None, "", Place("x", row)) for row in range(6)])
     result = found.finish()
     assert (result.repeats[0].exact, result.repeats[0].near, result.near) == (3, 0, ())

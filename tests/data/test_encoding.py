@@ -7,10 +7,12 @@ from hypothesis import strategies as st
 
 from seqloom.config.data import BadRows, EncodingConfig
 from seqloom.config.tokenizers import BytesConfig, WordsConfig
-from seqloom.data.encoding import UNSEEN, ExampleEncoder
-from seqloom.data.joining import cut_pairs, cut_words, paired
+from seqloom.data.encoding import ExampleEncoder
+from seqloom.data.kinds.inputs.pair import TextPair, cut_pairs, paired
+from seqloom.data.kinds.inputs.words import Words, cut_words
+from seqloom.data.kinds.targets.label import UNSEEN
 from seqloom.data.problems import Ledger, Place
-from seqloom.data.schema import Example, Input, Schema, Target, TextPair, Words
+from seqloom.data.schema import Example, Input, Schema, Target
 from seqloom.errors import RejectedError
 from seqloom.text.ragged import Ragged
 from seqloom.text.special_tokens import SEPARATOR
@@ -82,7 +84,7 @@ def test_arrays_keep_shape_and_values() -> None:
 
 @pytest.mark.parametrize("schema", [Schema("text", "nothing"), Schema("text", "text")])
 def test_a_long_text_is_cut_and_the_cut_is_told(schema: Schema) -> None:
-    ledger, target = Ledger(), "efgh" if schema.target == "text" else None
+    ledger, target = Ledger(), "efgh" if schema.target.name == "text" else None
     columns = encoder(schema, ledger, longest=3).columns(examples(("abcde", target), ("ab", target)))
     assert texts(columns["input"]) == ["abc", "ab"]
     assert ledger.counts["seq.truncated"] == (1 if target is None else 2)

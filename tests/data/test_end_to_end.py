@@ -18,7 +18,7 @@ from seqloom.config.heads import LabelsHeadConfig, NumberHeadConfig
 from seqloom.config.inputs import AnyInput, PatchesConfig, TokensConfig, VectorsConfig
 from seqloom.data.batches import collate
 from seqloom.data.dataset import open_data
-from seqloom.data.order import Order, sizes_of
+from seqloom.data.order import Order
 from seqloom.data.prepared import Prepared, prepare
 from seqloom.data.problems import Ledger
 from seqloom.data.schema import PARTS, Part
@@ -40,7 +40,7 @@ def prepared_from(config: DataConfig, cache: Path | None = None, **how: Any) -> 
 def batches_of(prepared: Prepared, part: Part) -> list[Batch[Any, Any]]:
     """The batches of the first epoch of a part."""
     rows = prepared.parts[part]
-    order = Order(sizes_of(prepared.schema, prepared.columns)[rows], budget=200, seed=0)
+    order = Order(prepared.schema.target.sizes(prepared.columns)[rows], budget=200, seed=0)
     return [collate(prepared.schema, prepared.columns, rows[batch]) for batch in order.batches(0)]
 
 
@@ -49,7 +49,7 @@ def input_of(prepared: Prepared) -> AnyInput:
     if prepared.tokenizer is not None:
         return TokensConfig(vocab_size=prepared.tokenizer.vocab_size)
     shape = prepared.columns["input"].values.shape
-    if prepared.schema.input == "vectors":
+    if prepared.schema.input.name == "vectors":
         return VectorsConfig(size=shape[1])
     return PatchesConfig(height=int(prepared.columns["input"].lengths[0]), width=shape[1], channels=shape[2], patch=2)
 
@@ -57,19 +57,19 @@ def input_of(prepared: Prepared) -> AnyInput:
 def model_of(prepared: Prepared) -> nn.Module:
     """The smallest recipe that learns the task of a set."""
     schema, inputs = prepared.schema, input_of(prepared)
-    if schema.target == "nothing":
+    if schema.target.name == "nothing":
         assert prepared.tokenizer is not None
         return recipes.language_model("gru", vocab_size=prepared.tokenizer.vocab_size, size="tiny").build()
-    if schema.target == "text":
+    if schema.target.name == "text":
         assert prepared.target_tokenizer is not None
         vocabulary = prepared.target_tokenizer.vocab_size
-        name = "transformer" if schema.input == "picture" else "seq2seq-dot"
+        name = "transformer" if schema.input.name == "picture" else "seq2seq-dot"
         return recipes.translator(name, source=inputs, target_vocab_size=vocabulary, size="tiny").build()
-    if schema.target == "series":
+    if schema.target.name == "series":
         tagger = recipes.tagger("bilstm", inputs=inputs, num_tags=2, size="tiny")  # type: ignore[arg-type]
         numbers = NumberHeadConfig(size=prepared.columns["target"].values.shape[1])
         return msgspec.structs.replace(tagger, head=numbers).build()
-    if schema.target == "tags":
+    if schema.target.name == "tags":
         return recipes.tagger("bilstm", inputs=inputs, num_tags=len(schema.labels), size="tiny").build()  # type: ignore[arg-type]
     return classifier_of(prepared, inputs).build()
 
@@ -82,9 +82,9 @@ def classifier_of(prepared: Prepared, inputs: AnyInput) -> Any:
             "conv2d", height=inputs.height, width=inputs.width, num_classes=2, size="tiny"
         )
     config = recipes.classifier("gru", inputs=inputs, num_classes=classes, size="tiny")  # type: ignore[arg-type]
-    if schema.target == "labels":
+    if schema.target.name == "labels":
         return msgspec.structs.replace(config, head=LabelsHeadConfig(num_labels=classes))
-    if schema.target == "numbers":
+    if schema.target.name == "numbers":
         size = int(prepared.columns["target"].lengths[0])
         return msgspec.structs.replace(config, head=NumberHeadConfig(size=size))
     return config
@@ -133,7 +133,7 @@ def forbid_reading(monkeypatch: pytest.MonkeyPatch) -> None:
 @every_setting
 def test_files_become_batches_that_a_model_learns_from(setting: Setting, tmp_path: Path) -> None:
     prepared = prepared_from(setting.config(tmp_path))
-    assert (prepared.schema.input, prepared.schema.target) == (setting.input, setting.target)
+    assert (prepared.schema.input.name, prepared.schema.target.name) == (setting.input, setting.target)
     assert {len(column.lengths) for column in prepared.columns.values()} == {sum(prepared.divided.counts.values())}
     torch.manual_seed(0)
     model = model_of(prepared)

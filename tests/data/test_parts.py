@@ -13,9 +13,11 @@ from seqloom.config.tokenizers import BytesConfig, CharactersConfig, WordsConfig
 from seqloom.data.check import load_data
 from seqloom.data.checks.blocks import BLOCK_CHARACTERS, BLOCK_ROWS
 from seqloom.data.dataset import Dataset, open_data
+from seqloom.data.kinds.inputs.pair import TextPair
+from seqloom.data.kinds.inputs.words import Words
 from seqloom.data.prepared import Prepared
 from seqloom.data.problems import Ledger, Place
-from seqloom.data.schema import Example, Input, TextPair, Words
+from seqloom.data.schema import Example, Input
 from seqloom.data.survey import Survey, _in_blocks
 from seqloom.errors import ConfigError
 from seqloom.text.special_tokens import UNKNOWN

@@ -18,7 +18,7 @@ import seqloom.data.cache as store_module
 from seqloom.data.batches import collate
 from seqloom.data.cache import ColumnStore, Unusable, chunks_of, open_or_build, open_store, write_store
 from seqloom.data.loader import Loader
-from seqloom.data.order import Order, sizes_of
+from seqloom.data.order import Order
 from seqloom.data.schema import Schema
 from seqloom.errors import DataError, DurableError
 from seqloom.text.ragged import Ragged
@@ -79,7 +79,7 @@ def test_batches_from_a_store_are_those_from_memory_in_the_same_order(tmp_path: 
     mapped = opened(tmp_path / "store").columns
     steps = []
     for source in (memory, mapped):
-        order = Order(sizes_of(schema, source), 64, seed=0)
+        order = Order(schema.target.sizes(source), 64, seed=0)
         loader = Loader(order, lambda rows, source=source: collate(schema, source, rows))
         steps.append([step.batch for step in loader.steps(until=2)])
     assert len(steps[0]) == len(steps[1]) > 10

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqloom.data.schema import Example, Words
+from seqloom.data.kinds.inputs.words import Words
+from seqloom.data.schema import Example
 from seqloom.data.synthetic import reviews
 from seqloom.data.synthetic.random_draws import PARTS, RandomDraws
 from seqloom.data.synthetic.registry import NAMES, named
@@ -148,7 +149,7 @@ def test_ids_and_places_are_unique_and_count_from_one(name: str) -> None:
     assert [str(row.place) for row in rows] == [f"{name}/dev:{line}" for line in range(1, 21)]
 
 
-@pytest.mark.parametrize("name", [name for name in QUICK if NAMES[name].schema.target == "label"])
+@pytest.mark.parametrize("name", [name for name in QUICK if NAMES[name].schema.target.name == "label"])
 def test_labels_are_balanced(name: str) -> None:
     labels = NAMES[name].schema.labels
     counts = Counter(row.target for row in some(name, count=6_000))
@@ -164,19 +165,19 @@ def test_labels_are_balanced(name: str) -> None:
 def test_targets_fit_the_schema(name: str) -> None:
     schema = NAMES[name].schema
     for row in some(name):
-        if schema.target == "label":
+        if schema.target.name == "label":
             assert row.target in schema.labels
-        elif schema.target == "tags":
+        elif schema.target.name == "tags":
             assert set(row.target) <= set(schema.labels) and len(row.target) == len(row.input.words())
-        elif schema.target == "numbers":
+        elif schema.target.name == "numbers":
             assert all(isinstance(number, float) for number in row.target)
         else:
-            assert row.target is None if schema.target == "nothing" else isinstance(row.target, str)
+            assert row.target is None if schema.target.name == "nothing" else isinstance(row.target, str)
 
 
 @ALL
 def test_texts_hold_letters_digits_and_plain_marks_only(name: str) -> None:
-    if NAMES[name].schema.input in ("vectors", "picture"):
+    if NAMES[name].schema.input.name in ("vectors", "picture"):
         assert all(np.isfinite(row.input).all() and row.input.dtype == np.float32 for row in some(name))
         return
     for row in some(name, count=1_000 if name != "listops" else 20):

@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqloom.config.data import EncodingConfig
-from seqloom.data.batches import collate, cut_apart
+from seqloom.data.batches import collate
 from seqloom.data.check import load_data
-from seqloom.data.joining import cut_texts, longest_texts, paired
+from seqloom.data.kinds.inputs.pair import paired
+from seqloom.data.kinds.targets.related import cut_apart, cut_texts, longest_texts
 from seqloom.errors import RejectedError
 from seqloom.nn.types import Both, Padded, Triple
 from seqloom.text.ragged import Ragged
@@ -82,7 +83,7 @@ def test_columns_of_usual_names_are_found(tmp_path: Path, header: str, kinds: tu
     data = prepared(
         tmp_path, header, [",".join(f"{cell}{'' if '.' in cell else row}" for cell in cells) for row in range(30)]
     )
-    assert (data.schema.input, data.schema.target, data.schema.task) == (*kinds, "embed")
+    assert (data.schema.input.name, data.schema.target.name, data.schema.task) == (*kinds, "embed")
     batch = collate(data.schema, data.columns, data.parts["train"][:3])
     assert isinstance(batch.inputs, inputs)
     assert len(batch.targets) == 3

@@ -13,7 +13,7 @@ from seqloom import recipes
 from seqloom.bundle import FORMAT, Bundle, built, bundle_files, read_bundle
 from seqloom.config.inputs import TokensConfig
 from seqloom.config.tokenizers import WordsConfig
-from seqloom.data.batches import INPUTS
+from seqloom.data.kinds.inputs.text import TextInput
 from seqloom.data.schema import Schema
 from seqloom.files.disk import write_file
 from seqloom.files.folders import commit_folder
@@ -30,7 +30,7 @@ def logits(folder: Path, texts: list[str]) -> list[list[float]]:
     """The scores of a bundle for some texts."""
     bundle = read_bundle(folder)
     assert bundle.meaning.tokenizer is not None
-    inputs = INPUTS["text"]({"input": bundle.meaning.tokenizer.encode(texts)})
+    inputs = TextInput().collate({"input": bundle.meaning.tokenizer.encode(texts)})
     with torch.no_grad():
         scores: list[list[float]] = built(bundle)(inputs).tolist()
     return scores

@@ -56,7 +56,7 @@ def test_row_12_one_input_becomes_many_words(
     config = DataConfig(train=(str(tmp_path / "a.npz"),), split=RandomSplit(dev=0.25, test=0.0))
     wishes = Wishes(model="transformer", size="tiny", dropout=0.0, encoding=EncodingConfig(), training=training)
     resolved = resolve(config, wishes)
-    assert (resolved.prepared.schema.input, resolved.prepared.schema.target) == (kind, "text")
+    assert (resolved.prepared.schema.input.name, resolved.prepared.schema.target.name) == (kind, "text")
     for _ in train_run(tmp_path / "run", resolved, device=choose_device("cpu", "float32"), workers=0):
         pass
     model = load(tmp_path / "run")

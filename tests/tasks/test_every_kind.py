@@ -13,10 +13,10 @@ from seqloom.config.inputs import TokensConfig
 from seqloom.config.models import EmbedderConfig
 from seqloom.config.stacks import EncoderConfig
 from seqloom.config.training import ByLengthConfig, StreamsConfig
-from seqloom.data.batches import INPUTS, collate
+from seqloom.data.batches import collate
+from seqloom.data.kinds.targets.numbers import NumbersTarget
 from seqloom.errors import ConfigError
 from seqloom.tasks.evaluation import evaluate
-from seqloom.tasks.predictions import input_shown
 from seqloom.tasks.registry import BY_TARGET, TASKS, task_of
 from seqloom.tasks.task import HeadSettings, Meaning
 
@@ -87,10 +87,10 @@ def test_an_answer_is_what_was_judged_and_every_row_has_one(small: Find, kind: s
     rows = prepared.parts["dev"]
     chosen = {name: column.select(rows) for name, column in prepared.columns.items()}
     with torch.no_grad():
-        answers = found.task.predict(model, INPUTS[prepared.schema.input](chosen))
+        answers = found.task.predict(model, prepared.schema.input.collate(chosen))
         judged = found.task.judge(model, collate(prepared.schema, prepared.columns, rows))
     assert len(answers) == len(rows)
-    if prepared.schema.target != "nothing":
+    if not prepared.schema.target.is_running:
         # texts are cut to a line for people
         assert [one.shown()[:150] for one in answers] == [one.said[:150] for one in judged]
     assert all(isinstance(one.to_json(), dict) for one in answers)
@@ -145,7 +145,7 @@ def _larger(tokenizer: Any) -> Any:
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_input_is_shown_in_one_short_line(small: Find, kind: str) -> None:
     found = small(kind)
-    line = input_shown(found.task.meaning, found.prepared, int(found.prepared.parts["dev"][0]))
+    line = found.prepared.shown(int(found.prepared.parts["dev"][0]))
     assert 0 < len(line) <= 200
     assert "\n" not in line
 
@@ -196,7 +196,7 @@ def test_a_tagger_cannot_read_what_linear_scores(small: Find) -> None:
 def test_numbers_take_over_the_body_of_a_classifier(small: Find) -> None:
     model = small("csv").task.model("cnn", "tiny", HeadSettings())
     meaning: Meaning = small("csv").task.meaning
-    numbers = task_of(meaning._replace(schema=meaning.schema._replace(target="numbers"), numbers=3))
+    numbers = task_of(meaning._replace(schema=meaning.schema._replace(target=NumbersTarget()), numbers=3))
     numbers.require(numbers.adapted(model))
     with pytest.raises(ConfigError, match="3 numbers"):
         numbers.require(model)

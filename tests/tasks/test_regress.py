@@ -120,7 +120,7 @@ def test_pairs_of_texts_have_numbers(written: Find) -> None:
     rows = [{"sentence1": f"a {n % 4}", "sentence2": f"b {n % 3}", "score": n / 10} for n in range(30)]
     text = "".join(json.dumps(row) + "\n" for row in rows)
     small = written("a.jsonl", text, text)
-    assert (small.prepared.schema.input, small.task.name) == ("pair", "regress")
+    assert (small.prepared.schema.input.name, small.task.name) == ("pair", "regress")
     assert 0 < evaluate(small.task, small.model("cnn"), small.batches()).metrics["mse"] < 100
 
 

@@ -85,9 +85,9 @@ def test_steps_with_other_counts_of_numbers_are_bad_rows(tmp_path: Path) -> None
 
 def test_a_flat_list_for_each_sequence_stays_numbers_of_the_sequence(tmp_path: Path) -> None:
     rows = [{"vectors": [[1.0], [2.0 + n]], "score": [1.0, n]} for n in range(4)]
-    assert load_data(write(tmp_path, rows), task="regress", split=GivenSplit()).schema.target == "numbers"
+    assert load_data(write(tmp_path, rows), task="regress", split=GivenSplit()).schema.target.name == "numbers"
     nested = [{"vectors": one["vectors"], "score": [[number] for number in one["score"]]} for one in rows]
-    assert load_data(write(tmp_path, nested), task="regress", split=GivenSplit()).schema.target == "series"
+    assert load_data(write(tmp_path, nested), task="regress", split=GivenSplit()).schema.target.name == "series"
 
 
 def test_texts_have_no_steps_that_could_have_numbers(tmp_path: Path) -> None:

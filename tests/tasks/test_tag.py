@@ -13,7 +13,7 @@ from seqeval.metrics import accuracy_score, classification_report
 from seqeval.scheme import IOB2
 
 from seqloom.config.heads import CrfHeadConfig
-from seqloom.data.schema import Words
+from seqloom.data.kinds.inputs.words import Words
 from seqloom.errors import ConfigError
 from seqloom.metrics.spans import count_spans
 from seqloom.nn.types import Padded

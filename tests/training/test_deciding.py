@@ -12,7 +12,7 @@ from seqloom.cli import app
 from seqloom.config.data import DataConfig, EncodingConfig, RandomSplit
 from seqloom.config.training import ByLengthConfig
 from seqloom.data.check import look
-from seqloom.data.order import Order, sizes_of
+from seqloom.data.order import Order
 from seqloom.data.problems import Ledger
 from seqloom.inference.model import load
 from seqloom.training.resolve import resolve
@@ -59,7 +59,7 @@ def test_the_data_check_speaks_of_the_batches_of_training(rows: int, tmp_path: P
     resolved = resolve(data, Wishes(), cache=tmp_path / "cache")
     feed, prepared = resolved.config.training.feed, resolved.prepared
     assert isinstance(feed, ByLengthConfig)
-    order = Order(sizes_of(prepared.schema, prepared.columns)[prepared.parts["train"]], feed.budget, seed=0)
+    order = Order(prepared.schema.target.sizes(prepared.columns)[prepared.parts["train"]], feed.budget, seed=0)
     report = look(data, EncodingConfig(), Ledger())
     assert report.batching is not None and report.batching.batches == order.summary(0).batches > 1
 

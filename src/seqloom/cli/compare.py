@@ -6,17 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
-from rich.text import Text
 
 from seqloom.cli import train_options as options
 from seqloom.cli import train_settings
 from seqloom.cli.data_options import Data, DataOptions
-from seqloom.cli.progress import duration
 from seqloom.cli.shared_options import shares
 from seqloom.cli.terminal import Screen
 from seqloom.data.problems import escaped
 from seqloom.errors import ConfigError, did_you_mean
 from seqloom.recipes.bodies import SIZES
+from seqloom.report.numbers import duration, number
 
 if TYPE_CHECKING:
     from seqloom.experiments.compare.distances import Distances
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from seqloom.experiments.compare.plan import Budget, ComparisonPlan
     from seqloom.experiments.compare.results import Comparison
 
-NARROWEST, WIDEST = 50, 110  # columns of the results
 BUDGETS = ("symbols", "parameters", "seconds")
 COMPARISON = "The comparison"  # the panel of its own options
 WHY = {
@@ -175,8 +173,7 @@ def _followed(reports: Iterator[Any], *, quiet: bool) -> tuple["Comparison | Dis
     results: Comparison | Distances | None = None
     screen, why, code = Screen(stderr=True), "done", 0
     for report in reports:
-        for line in () if quiet else _lines(report):
-            screen.print(line, markup=False, soft_wrap=True)
+        screen.say(*(() if quiet else _lines(report)))
         if isinstance(report, ComparisonEnded):
             results, why, code = report.comparison, report.why, report.exit_code
         if isinstance(report, Distances):
@@ -193,7 +190,7 @@ def _lines(report: "ComparisonReport") -> list[str]:
     if isinstance(report, RunBegun):
         return [f"{report.entry.name}: {report.said}"]
     if isinstance(report, RunEnded):
-        score = "" if report.score is None else f"{report.score:.4g} after {duration(report.seconds)}"
+        score = "" if report.score is None else f"{number(report.score)} after {duration(report.seconds)}"
         return [f"{report.entry.name}: {score or report.problem}"]
     if isinstance(report, Measuring):
         return [f"measuring speed and memory of {report.models} models, in turn"]
@@ -212,15 +209,11 @@ def _preparing(report: "ComparisonBegun") -> list[str]:
 def _show(plan: "ComparisonPlan", results: "Comparison | Distances | None", why: str, *, json: bool) -> None:
     screen = Screen()
     if results is not None and json:
-        screen.print(results.to_json(), markup=False, soft_wrap=True)
-        return
+        return screen.say(msgspec.json.format(msgspec.json.encode(results), indent=2).decode())
     if results is not None:
-        coloured = screen.color_system is not None and not screen.no_color
-        drawn = results.text(width=max(NARROWEST, min(WIDEST, screen.width)), colour=coloured)
-        screen.print(Text.from_ansi(drawn), soft_wrap=True)
+        screen.show(results)
     place = escaped(str(plan.folder))
     lines = ["", WHY[why]]
     if results is not None:
         lines += [f"  report   {place}/report.html", f"  results  {place}/results.json"]
-    for line in lines:
-        screen.print(line, markup=False, soft_wrap=True)
+    return screen.say(*lines)

@@ -6,7 +6,6 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, NamedTuple, get_args
 
-import msgspec
 import typer
 from rich.markup import escape
 from rich.progress import (
@@ -18,7 +17,6 @@ from rich.progress import (
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
-from rich.text import Text
 
 from seqloom.cli import data_options as options
 from seqloom.cli.shared_options import shares
@@ -64,8 +62,7 @@ def list_sources(
     sets = [one for one in (*_known(usual_shelves()), *_embedded()) if task in (None, one.task)]
     console = Screen()
     if json:
-        plain = [one._asdict() for one in sets]
-        console.print(msgspec.json.encode(plain).decode(), markup=False, soft_wrap=True)
+        console.say_json([one._asdict() for one in sets])
     else:
         _print_list(sets, console)
 
@@ -178,8 +175,6 @@ if TYPE_CHECKING:
     from seqloom.data.report.report import DataReport
     from seqloom.data.survey import Progress as Stage
 
-NARROWEST, WIDEST = 50, 100  # columns of a report
-
 app = typer.Typer(help="Look at data, list and get known sets.", no_args_is_help=True, rich_markup_mode=None)
 app.command("list")(list_sources)
 app.command("get")(get_source)
@@ -215,12 +210,8 @@ def _refusals(json: bool) -> Iterator[None]:
         yield
     except RejectedError as error:
         if json:
-            _print_json({"verdict": "refused", "problems": error.details, "total": error.total})
+            Screen().say_json({"verdict": "refused", "problems": error.details, "total": error.total})
         raise
-
-
-def _print_json(value: object) -> None:
-    Screen().print(msgspec.json.encode(value).decode(), markup=False, soft_wrap=True)
 
 
 def _report(config: DataConfig, how: EncodingConfig, budget: int | None) -> "DataReport":
@@ -252,12 +243,9 @@ def _show(report: "DataReport", html: Path | None, json: bool) -> None:
 
         write_file(html, report.html())
     if json:
-        _print_json(report.data())
+        screen.say_json(report.to_json())
     else:
-        coloured = screen.color_system is not None and not screen.no_color
-        drawn = report.text(width=max(NARROWEST, min(WIDEST, screen.width)), colour=coloured)
-        screen.print(Text.from_ansi(drawn), soft_wrap=True)
-        if html is not None:
-            screen.print(f"\nThe report is written to {html}", soft_wrap=True, markup=False)
+        screen.show(report)
+        screen.say(*([] if html is None else ["", f"The report is written to {html}"]))
     if report.verdict == "refused":
         raise typer.Exit(2)

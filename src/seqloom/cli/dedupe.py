@@ -1,24 +1,21 @@
 """`seqloom dedupe`: a copy of a file in which near duplicates are marked."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.text import Text
 
 from seqloom.cli.data_options import FileOptions, Id
-from seqloom.cli.predict import load_on
+from seqloom.cli.inputs import embedder_of
 from seqloom.cli.shared_options import shares
 from seqloom.cli.terminal import Screen, work_bar
 from seqloom.data.problems import counted
 from seqloom.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
-    import numpy as np
-
-    from seqloom.inference.model import LoadedModel
     from seqloom.search.duplicates import Duplicates
     from seqloom.search.rows import GivenRows
     from seqloom.search.similarity import ComparedPair
@@ -63,24 +60,6 @@ def dedupe(
     if picture is not None:
         _save(found, picture)
     _tell(found, gaps, out, chosen=threshold is None)
-
-
-class DedupeEmbedder(NamedTuple):
-    """A loaded model that makes vectors with batches of a certain size."""
-
-    loaded: "LoadedModel"
-    budget: int
-
-    def embed(self, texts: "Sequence[str]") -> "np.ndarray":
-        """[N,W] the vectors of the texts, in their order."""
-        return self.loaded.embed(texts, budget=self.budget)
-
-
-def embedder_of(model: Path, shared: FileOptions) -> DedupeEmbedder:
-    """The model on the device, with the batches, that were asked for."""
-    from seqloom.inference.model import BUDGET
-
-    return DedupeEmbedder(load_on(model, shared.device), shared.budget or BUDGET)
 
 
 def _require_picture(picture: Path | None, others: tuple[Path, ...]) -> None:

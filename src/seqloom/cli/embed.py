@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from seqloom.cli.data_options import BadRowsRule, FileOptions, bad_rows, reading_settings
-from seqloom.cli.predict import STANDARD_INPUT, Model, load_on, reading_of
+from seqloom.cli.inputs import STANDARD_INPUT, Model, load_on, reading_of
 from seqloom.cli.shared_options import shares
 from seqloom.cli.terminal import SOME_BAD, work_bar
 from seqloom.data.problems import counted

@@ -16,7 +16,7 @@ from seqloom.cli.data_options import (
     reading_settings,
 )
 from seqloom.cli.decoding_options import Beam, LengthPenalty, require_beam, way_to_write
-from seqloom.cli.predict import Deterministic, Model, exact, load_on
+from seqloom.cli.inputs import Deterministic, Model, exact, load_on
 from seqloom.cli.shared_options import shares
 from seqloom.cli.tables import FigureRow, confusion_lines, figure_lines, label_lines
 from seqloom.cli.terminal import Screen
@@ -73,7 +73,7 @@ def evaluate(
         typer.echo(sentence, err=True)
     found = _result(loaded, evaluation, test)
     if test and loaded.folder is not None:  # its report and its card tell of this look too
-        from seqloom.training.pages.writing import write_pages
+        from seqloom.training.pages.summary import write_pages
 
         write_pages(loaded.folder)
     if json:
@@ -148,7 +148,7 @@ def _slices(task: "Task", slices: "tuple[Slice, ...]") -> dict[str, Any]:
 
 
 def _show(found: dict[str, Any], evaluation: "Evaluation", data: list[str]) -> None:
-    from seqloom.training.pages.words import alike_said
+    from seqloom.metrics.bootstrap import alike_said
 
     where = " ".join(map(escaped, data)) or f"the {found['part']} part"
     lines = [f"{counted(found['rows'], 'example')} of {where}", "", *_table(found)]

@@ -31,7 +31,6 @@ ALREADY = {
     "done": "this run is done already; a larger --epochs (or --steps, ... as it was begun) goes on with it",
     "patience": "patience ended this run already: the dev part saw nothing better; a larger --patience goes on with it",
 }
-ASKED = ("text", "words")  # models that read one text from the shell
 
 
 @contextmanager
@@ -124,6 +123,6 @@ def _scores(metrics: dict[str, float]) -> str:
 
 def _next(out: str, task: "Task") -> list[str]:
     """What to type next: how the model is asked, by one text where it reads such, and how it is judged."""
-    asked = [task.asking.text] if task.asked.schema.input in ASKED else []
+    asked = [task.asking.text] if task.asked.schema.input.in_lines else []
     lines = (*asked, task.asking.file, *task.asking.then, "seqloom evaluate RUN", "seqloom doctor RUN")
     return [f"  {line.replace('RUN', out)}" for line in lines]

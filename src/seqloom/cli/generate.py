@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from seqloom.cli.answers import ERROR, AnswerLine, Form, form_of, refused
+from seqloom.cli.answers import ERROR, TOGETHER, AnswerLine, Form, form_of, refused, tell, write_lines
 from seqloom.cli.data_options import BadRowsRule, bad_rows
 from seqloom.cli.decoding_options import BEAM, Beam, LengthPenalty, require_beam, way_to_write
-from seqloom.cli.predict import STANDARD_INPUT, TOGETHER, Model, load_on, require_another, tell, write_lines
+from seqloom.cli.inputs import STANDARD_INPUT, Model, load_on, require_another
 from seqloom.cli.terminal import SOME_BAD, Screen, work_bar
 from seqloom.data.cells import rounded_text
 from seqloom.data.problems import Ledger, Place, counted
@@ -119,9 +119,10 @@ def _prompts(named: list[str] | None, file: Path | None, ledger: Ledger) -> "lis
 def _lines(stream: io.BufferedReader, name: str, ledger: Ledger) -> "list[Prompt]":
     """One prompt a line; blank lines are passed over, and a bad one is told before any work."""
     from seqloom.data.inputs import Arriving
+    from seqloom.data.kinds.inputs.text import TextInput
     from seqloom.inference.generation import Prompt
 
-    examples = [one for some in Arriving(stream, "text", ledger, name=name).texts() for one in some]
+    examples = [one for some in Arriving(stream, TextInput(), ledger, name=name).texts() for one in some]
     ledger.close()
     return [Prompt(str(one.input), one.place) for one in examples]
 

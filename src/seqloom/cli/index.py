@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seqloom.cli.data_options import BadRowsRule, FileOptions, Id, bad_rows, reading_settings
-from seqloom.cli.predict import load_on, reading_of
+from seqloom.cli.inputs import load_on, reading_of
 from seqloom.cli.shared_options import shares
 from seqloom.cli.terminal import work_bar
 from seqloom.data.problems import counted
@@ -17,8 +17,6 @@ from seqloom.errors import ConfigError
 if TYPE_CHECKING:
     from seqloom.search.build import EmbeddedDocuments, Step
     from seqloom.search.store import Built, Linked
-
-Exact = Annotated[bool, typer.Option("--exact", help="No graph: compare every passage, however many there are.")]
 
 
 @shares(FileOptions)

@@ -10,6 +10,7 @@ import msgspec
 import typer
 from rich.text import Text
 
+from seqloom.cli.answers import tell_warnings
 from seqloom.cli.data_options import (
     Delimiter,
     Encoding,
@@ -21,7 +22,7 @@ from seqloom.cli.data_options import (
     UnitName,
     reading_settings,
 )
-from seqloom.cli.predict import Model, load_on, reading_of, tell_warnings
+from seqloom.cli.inputs import Model, load_on, reading_of
 from seqloom.cli.shared_options import shares
 from seqloom.cli.terminal import Screen, Show, work_bar
 from seqloom.cli.view_options import chosen, only_in_python, settings, typed
@@ -172,13 +173,12 @@ class InspectedRows:
         self.ledger = Ledger(loaded.bad_rows)
 
     def __iter__(self) -> Iterator[Any]:
-        from seqloom.data.schema import Words
-
         if self.path is None:
             return
+        kind = self.loaded.task.asked.schema.input
         examples = self._of_set(str(self.path)) if _is_set(self.path) else self._of_file(self.path)
         for example in islice(examples, self.most):
-            yield example.input.words() if isinstance(example.input, Words) else example.input
+            yield kind.plain(example.input)
 
     def _of_file(self, path: Path) -> "Iterator[Example]":
         from seqloom.data.inputs import InputColumns, read_inputs
@@ -192,7 +192,6 @@ class InspectedRows:
         """The rows of the dev part of a known set, as `evaluate` finds them; the test part stays shut."""
         from seqloom.data.check import data_config
         from seqloom.data.dataset import open_data
-        from seqloom.data.inputs import wanted
         from seqloom.data.sources.registry import resolve
         from seqloom.inference.evaluation import narrowed
 
@@ -201,7 +200,7 @@ class InspectedRows:
         reads = self.loaded.task.asked.schema.input, self.loaded.meaning.schema.input
         if opened.schema.input not in reads:
             raise ConfigError(
-                f"the set '{name}' holds {wanted(opened.schema.input)}, and the model reads {wanted(reads[0])}",
+                f"the set '{name}' holds {opened.schema.input.wanted}, and the model reads {reads[0].wanted}",
                 fix="name another set, or a file; `seqloom data list` has the sets",
             )
         return (example for _, example in opened.rows(self.ledger))
@@ -234,25 +233,23 @@ def _given(loaded: "LoadedModel", texts: list[str], rows: Iterator[Any]) -> tupl
         if not found:
             raise ConfigError("the file has no input", fix="give a text")
         return found[0], found[1:]
-    if kind in ("vectors", "picture"):
+    if not kind.reads_tokens:
         raise ConfigError(f"the model reads {kind}, and a text is none", fix="give a file of them: --data FILE")
     _require_count(loaded, texts)
     others = list(rows)
-    if kind == "words":
-        return " ".join(texts).split(), others
-    return texts[0] if len(texts) == 1 else tuple(texts), others
+    return kind.typed(texts), others
 
 
 def _require_count(loaded: "LoadedModel", texts: list[str]) -> None:
     """Refuse more or fewer texts than an input has: a text whose quotes were forgotten is several."""
     from seqloom.inspect.requirements import texts_read
 
-    counts, joined = texts_read(loaded.subject), loaded.task.asked.schema.input == "words"
+    counts, joined = texts_read(loaded.subject), loaded.task.asked.schema.input.in_words
     if not counts or len(texts) in counts or joined:
         return
     reads = " or ".join(("no", "one", "two")[count] for count in counts)
     quoted = f'put each text in quotes: "{escaped(" ".join(texts))}"' if max(counts) == 1 else "put each in quotes"
-    translates = loaded.task.meaning.schema.target == "text" and len(texts) == 2
+    translates = loaded.task.meaning.schema.target.is_text and len(texts) == 2
     raise ConfigError(
         f"the model reads {reads} {'text' if max(counts) == 1 else 'texts'}, and {len(texts)} are given",
         fix=f'the translation to look at is --target "{escaped(texts[1])}"; else {quoted}' if translates else quoted,

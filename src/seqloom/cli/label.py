@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 import typer
 
 from seqloom.cli.data_options import FileOptions, Id
-from seqloom.cli.dedupe import embedder_of
+from seqloom.cli.inputs import embedder_of
 from seqloom.cli.shared_options import shares
 from seqloom.cli.terminal import Screen, work_bar
 from seqloom.data.problems import counted, escaped

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import msgspec
 import typer
 
-from seqloom.cli.index import Exact
+from seqloom.cli.inputs import Exact
 from seqloom.cli.tables import FigureRow, figure_lines
 from seqloom.cli.terminal import Screen, work_bar
 from seqloom.data.problems import counted
@@ -224,7 +224,7 @@ def _judge(answering: Answering, queries: Path, qrels: Path, json: bool) -> None
 
 def _show_judged(found: "JudgedQuery", json: bool) -> None:
     """The figures and their intervals, and what an interval of a figure of 0 or 1 is."""
-    from seqloom.training.pages.words import alike_said
+    from seqloom.metrics.bootstrap import alike_said
 
     told: dict[str, Any] = {"rows": found.rows, "metrics": found.metrics}
     told["intervals"] = {name: found.intervals.get(name) for name in found.metrics}

@@ -3,14 +3,21 @@
 import errno
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.text import Text
 from typer.core import TyperCommand
 
 from seqloom.cli.data_options import FileOptions
 from seqloom.errors import DamagedError, RepeatError
+
+if TYPE_CHECKING:
+    from seqloom.report.document import Document, Shown
+
+NARROWEST, WIDEST = 50, 110  # columns of a document
 
 
 class Screen(Console):
@@ -25,6 +32,21 @@ class Screen(Console):
             super().on_broken_pipe()
         except SystemExit:
             raise SystemExit(0) from None
+
+    def say(self, *lines: str) -> None:
+        """Print lines as they stand, however long."""
+        for line in lines:
+            self.print(line, markup=False, soft_wrap=True)
+
+    def say_json(self, value: Any) -> None:
+        """Print plain values for programs."""
+        self.say(msgspec.json.encode(value).decode())
+
+    def show(self, result: "Document | Shown") -> None:
+        """Print a document as wide as the terminal allows, in colours if it has any."""
+        coloured = self.color_system is not None and not self.no_color
+        drawn = result.text(max(NARROWEST, min(WIDEST, self.width)), coloured)
+        self.print(Text.from_ansi(drawn.rstrip("\n")), soft_wrap=True)
 
 
 # -----------------------------------------------------------------------------

@@ -5,16 +5,14 @@ from typing import Annotated, Any
 
 import typer
 
-from seqloom.cli.answers import ENDINGS, OTHERS, Form, form_of
+from seqloom.cli.answers import ENDINGS, OTHERS, Form, Wanted, answer, form_of
 from seqloom.cli.data_options import BadRowsRule, FileOptions, Sequence, bad_rows, reading_settings
 from seqloom.cli.decoding_options import Beam, LengthPenalty, way_to_write
-from seqloom.cli.predict import (
+from seqloom.cli.inputs import (
     STANDARD_INPUT,
     Deterministic,
     Model,
     PredictRequest,
-    Wanted,
-    answer,
     exact,
     load_on,
     reading_of,

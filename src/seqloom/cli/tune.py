@@ -4,26 +4,23 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import msgspec
 import typer
-from rich.text import Text
 
 from seqloom.cli import train_options as options
 from seqloom.cli import train_settings
 from seqloom.cli.data_options import Data, DataOptions
-from seqloom.cli.progress import duration
 from seqloom.cli.shared_options import shares
 from seqloom.cli.terminal import Screen
 from seqloom.config.reading import read
 from seqloom.config.tuning import SpaceConfig
 from seqloom.data.problems import escaped
 from seqloom.errors import ConfigError
+from seqloom.report.numbers import duration, number
 
 if TYPE_CHECKING:
     from seqloom.experiments.tune.events import TuningEnded, TuningReport
     from seqloom.experiments.tune.plan import TuningPlan
 
-NARROWEST, WIDEST = 50, 100  # columns of the results
 PRUNERS = ("median", "hyperband", "none")
 SEARCH = "The search"  # the panel of its own options
 WHY = {
@@ -118,8 +115,7 @@ def _followed(plan: "TuningPlan", jobs: int, *, quiet: bool) -> "TuningEnded":
 
     screen = Screen(stderr=True)
     for report in search(plan, jobs):
-        for line in () if quiet else _lines(report):
-            screen.print(line, markup=False, soft_wrap=True)
+        screen.say(*(() if quiet else _lines(report)))
     assert isinstance(report, TuningEnded), "the last report"
     return report
 
@@ -127,21 +123,22 @@ def _followed(plan: "TuningPlan", jobs: int, *, quiet: bool) -> "TuningEnded":
 def _lines(report: "TuningReport") -> list[str]:
     """A report in words; steps of a trial are not told."""
     from seqloom.experiments.tune.events import TrialBegun, TrialEnded, TrialTold, TuningBegun, WorkerLost
-    from seqloom.experiments.tune.words import shown
     from seqloom.training.events import Validated
 
     if isinstance(report, TuningBegun):
         where = f"study '{report.study}' in {report.storage}: {report.finished} of {report.wanted} trials are finished"
         return [*report.said, where]
     if isinstance(report, TrialBegun):
-        params = ", ".join(f"{name} {shown(value)}" for name, value in report.params.items())
+        params = ", ".join(
+            f"{name} {value if isinstance(value, str) else number(value)}" for name, value in report.params.items()
+        )
         return [f"trial {report.number}: {'the settings that nobody tuned' if report.is_default else params}"]
     if isinstance(report, TrialTold) and isinstance(report.report, Validated):
         seen = report.report
-        scores = ", ".join(f"{name} {value:.4g}" for name, value in seen.metrics.items())
+        scores = ", ".join(f"{name} {number(value)}" for name, value in seen.metrics.items())
         return [f"  step {seen.step:,}, {duration(seen.pace.seconds)}: {scores}"]
     if isinstance(report, TrialEnded):
-        score = "" if report.value is None else f" {report.value:.4g}"
+        score = "" if report.value is None else f" {number(report.value)}"
         best, problem = ", the best so far" if report.best else "", f": {report.problem}" if report.problem else ""
         return [f"trial {report.number} {report.state}{score}{best}{problem}"]
     if isinstance(report, WorkerLost):
@@ -152,12 +149,8 @@ def _lines(report: "TuningReport") -> list[str]:
 def _show(plan: "TuningPlan", ended: "TuningEnded", *, json: bool) -> None:
     screen = Screen()
     if json:
-        record = msgspec.json.decode(ended.results.to_json()) | {"why": ended.why}
-        screen.print(msgspec.json.encode(record).decode(), markup=False, soft_wrap=True)
-        return
-    coloured = screen.color_system is not None and not screen.no_color
-    drawn = ended.results.text(width=max(NARROWEST, min(WIDEST, screen.width)), colour=coloured)
-    screen.print(Text.from_ansi(drawn), soft_wrap=True)
+        return screen.say_json(ended.results.to_json() | {"why": ended.why})
+    screen.show(ended.results)
     place = escaped(str(plan.folder))
     lines = ["", WHY[ended.why], f"  report  {place}/report.html"]
     if (best := ended.results.best) is not None:
@@ -168,5 +161,4 @@ def _show(plan: "TuningPlan", ended: "TuningEnded", *, json: bool) -> None:
             f"  seqloom train --config {place}/best.toml --out RUN",
             f"  seqloom predict {place}/model FILE",
         ]
-    for line in lines:
-        screen.print(line, markup=False, soft_wrap=True)
+    return screen.say(*lines)

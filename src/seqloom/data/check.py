@@ -9,7 +9,7 @@ import numpy as np
 
 from seqloom.config.data import DataConfig, EncodingConfig, ReadingConfig
 from seqloom.data.dataset import open_data
-from seqloom.data.order import Order, sizes_of, usual_budget
+from seqloom.data.order import Order, usual_budget
 from seqloom.data.prepared import PART, Prepared, encoded, fitted_encoder, prepare
 from seqloom.data.problems import Ledger
 from seqloom.data.report.report import Batching, DataReport, ReportColumns, Reporter
@@ -37,7 +37,7 @@ def look(
     sizes: defaultdict[str, list[np.ndarray]] = defaultdict(list)  # [N,S] of each block of each part
     for columns in encoded(survey, encoder):
         if columns[PART].rows:
-            sizes[PARTS[columns[PART].values[0]]].append(sizes_of(encoder.schema, columns))
+            sizes[PARTS[columns[PART].values[0]]].append(encoder.schema.target.sizes(columns))
     whole = {part: np.concatenate(blocks) for part, blocks in sizes.items()}
     return reporter.report(
         " + ".join(config.train),

@@ -18,7 +18,7 @@ from seqloom.data.readers.files import is_file, is_folder, require_regular, requ
 from seqloom.data.readers.pictures import load_column
 from seqloom.data.readers.registry import read_table
 from seqloom.data.roles import PART_NAMES, Roles, find_roles
-from seqloom.data.schema import PARTS, RUNNING, Example, Part, Schema
+from seqloom.data.schema import PARTS, Example, Part, Schema
 from seqloom.data.sequences import in_sequences
 from seqloom.data.sources.registry import SOURCES, require_known, resolve
 from seqloom.data.splits import cut_document, divider
@@ -118,7 +118,7 @@ class FileSet(NamedTuple):
 
     def _pictures(self) -> Iterator[Path]:
         """The files that a column of pictures names."""
-        groups = self.files().values() if self.schema.input == "picture" else ()
+        groups = self.files().values() if self.schema.input.in_files else ()
         for (path,) in (group for group in groups if not is_folder(group[0])):
             table = _open(self.config, (path,), Ledger())
             column = table.columns.index(self.config.input[0])
@@ -133,7 +133,7 @@ class FileSet(NamedTuple):
             roles = _roles(self.config, table, sample, ledger)
             roles = roles._replace(schema=self.schema)  # all parts are read as the first; what does not fit is told
             table = table._replace(records=chain(sample, table.records))
-            if self.schema.input == "picture":
+            if self.schema.input.in_files:
                 table = load_column(table, roles.input[0], ledger)
             made = make_examples(table, roles, ledger)
             divided = self._divided(part, made, table, roles, ledger)
@@ -288,7 +288,7 @@ def _drawn(
     dataset: FileSet, split: RandomSplit | FoldSplit, made: Iterator[MadeExample], table: Table
 ) -> Iterator[tuple[Part, Example]]:
     group = None if split.group is None else table.columns.index(split.group)
-    if dataset.schema.target in RUNNING and dataset.config.reading.unit == "file":
+    if dataset.schema.target.is_running and dataset.config.reading.unit == "file":
         for example, _ in made:
             yield from cut_document(example, split)
         return

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, Protocol
 
 from seqloom.config.data import DataConfig, Format, ReadingConfig
+from seqloom.data.kinds.kind import InputKind
+from seqloom.data.kinds.targets.nothing import NoTarget
 from seqloom.data.parsing import make_examples
 from seqloom.data.problems import Ledger, Place, escaped
 from seqloom.data.readers.files import is_file, is_folder
@@ -22,20 +24,11 @@ from seqloom.data.readers.jsonl import First, Line, first_object, records_of
 from seqloom.data.readers.passages import diagnose, lines_in, passages_of
 from seqloom.data.readers.pictures import FORMATS, load_column, read_picture
 from seqloom.data.readers.registry import read_table
-from seqloom.data.roles import ARRAYS, IDS, PAIRS, SOURCES, TEXTS, WORDS, Roles
-from seqloom.data.schema import Example, InputKind, Schema
+from seqloom.data.roles import IDS, Roles
+from seqloom.data.schema import Example, Schema
 from seqloom.data.sequences import in_sequences
 from seqloom.data.values import Record, Table, plain
 from seqloom.errors import ConfigError, did_you_mean
-
-NAMES: dict[InputKind, tuple[str, ...]] = {
-    "text": (*TEXTS, *SOURCES),
-    "pair": (),
-    "triple": (),
-    "words": (*WORDS, *TEXTS),
-    "vectors": ARRAYS[:2],
-    "picture": ARRAYS[2:],
-}
 
 
 class InputColumns(NamedTuple):
@@ -59,11 +52,10 @@ def read_inputs(
     reading: ReadingConfig = ReadingConfig(),  # noqa: B008
 ) -> Iterator[Example]:
     """The inputs in a file, a folder of pictures or a file of one, in order and without targets."""
-    if kind != "picture" and path.suffix.lower() in FORMATS:
-        ledger.bad_file(
-            "file.format", f"a picture, and the model reads {wanted(kind)}", Place(str(path)), "another file"
-        )
-    pictures = _pictures(path, ledger) if kind == "picture" else None
+    if not kind.in_files and path.suffix.lower() in FORMATS:
+        text = f"a picture, and the model reads {kind.wanted}"
+        ledger.bad_file("file.format", text, Place(str(path)), "another file")
+    pictures = _pictures(path, ledger) if kind.in_files else None
     table = pictures or read_table((path,), reading, ledger)
     steps = _steps(table, kind, columns)
     if steps is None:
@@ -79,8 +71,8 @@ def _steps(table: Table, kind: InputKind, columns: InputColumns) -> DataConfig |
     The name of a sequence stands in for its target: it is the one thing that all steps share.
     """
     inputs, asked = columns.named or columns.usual, columns.sequence
-    if asked is not None and kind != "vectors":
-        raise ConfigError(f"--sequence makes vectors of rows, and the model reads {wanted(kind)}", fix="leave it out")
+    if asked is not None and not kind.of_numbers:
+        raise ConfigError(f"--sequence makes vectors of rows, and the model reads {kind.wanted}", fix="leave it out")
     name = asked or columns.usual_sequence
     if name is None or (asked is None and not {name, *inputs} <= set(table.columns)):
         return None
@@ -89,20 +81,10 @@ def _steps(table: Table, kind: InputKind, columns: InputColumns) -> DataConfig |
 
 def given_inputs(values: Iterable[Any], kind: InputKind, ledger: Ledger) -> Iterator[Example]:
     """The same values as inputs; the n-th one's place is `inputs:n`, counted from 1."""
-    paired = kind == "pair"
     rows = enumerate(map(plain, values), 1)
-    records = (Record(_two(value) if paired else (value,), "inputs", number) for number, value in rows)
-    columns = ("first", "second") if paired else ("input",)
-    return made_of(Table(columns, _counted(records, ledger)), kind, tuple(range(len(columns))), ledger)
-
-
-def _two(value: Any) -> tuple[Any, ...]:
-    """The two values of a pair; what is no pair is told as a first text that is none."""
-    return (
-        tuple(value)
-        if isinstance(value, list | tuple) and len(value) == 2
-        else (value if value is None else [value], "")
-    )
+    records = (Record(kind.cells(value), "inputs", number) for number, value in rows)
+    columns = tuple(f"input {number}" for number in range(1, kind.num_columns + 1))
+    return made_of(Table(columns, _counted(records, ledger)), kind, tuple(range(kind.num_columns)), ledger)
 
 
 def _counted(records: Iterator[Record], ledger: Ledger) -> Iterator[Record]:
@@ -133,7 +115,7 @@ def _decoded(files: Sequence[Path], ledger: Ledger) -> Iterator[Record]:
 
 def _examples(table: Table, kind: InputKind, columns: InputColumns, path: Path, ledger: Ledger) -> Iterator[Example]:
     found = find_columns(table, kind, columns, path, ledger)
-    if kind == "picture":
+    if kind.in_files:
         table = load_column(table, found[0], ledger)
     return made_of(table, kind, found, ledger)
 
@@ -142,8 +124,8 @@ def made_of(table: Table, kind: InputKind, columns: tuple[int, ...], ledger: Led
     """The examples of a table whose input stands in these columns; the id in one of a usual name."""
     lower = [name.lower() for name in table.columns]
     identity = next((lower.index(name) for name in IDS if name in lower), None)
-    spaces = lower.index("spaces") if kind == "words" and "spaces" in lower else None
-    roles = Roles(columns, (), Schema(kind, "nothing"), identity, spaces=spaces)
+    spaces = lower.index("spaces") if kind.in_words and "spaces" in lower else None
+    roles = Roles(columns, (), Schema(kind, NoTarget()), identity, spaces=spaces)
     return (made.example for made in make_examples(table, roles, ledger))
 
 
@@ -154,10 +136,10 @@ def find_columns(table: Table, kind: InputKind, columns: InputColumns, path: Pat
         if name not in table.columns:
             near = did_you_mean(name, table.columns).replace("did you mean '", "did you mean --input '")
             _refuse(f"no column '{name}'; found {_shown(table)}", path, near, ledger)
-    needed = 2 if kind == "pair" else 1
-    if not names or (len(names) != needed and kind != "vectors"):
+    needed = kind.num_columns
+    if not names or (len(names) != needed and not kind.of_numbers):
         asked = f"--input names {len(names)}" if names else "none has a usual name"
-        text = f"the model reads {wanted(kind)}; {asked}. The columns are {_shown(table)}"
+        text = f"the model reads {kind.wanted}; {asked}. The columns are {_shown(table)}"
         _refuse(text, path, "--input NAME" + " --input NAME" * (needed - 1), ledger)
     _tell_another(table, names, columns, path, ledger)
     return tuple(table.columns.index(name) for name in names)
@@ -177,17 +159,8 @@ def _known(table: Table, kind: InputKind, usual: tuple[str, ...]) -> tuple[str, 
     if usual and set(usual) <= set(table.columns):
         return usual
     lower = {name.lower(): name for name in reversed(table.columns)}
-    if kind == "pair":
-        found = next((pair for pair in PAIRS if set(pair) <= lower.keys()), ())
-        return tuple(lower[name] for name in found) or (table.columns if len(table.columns) == 2 else ())
-    known = next(((lower[name],) for name in NAMES[kind] if name in lower), ())
-    return known or (table.columns if len(table.columns) == 1 else ())
-
-
-def wanted(kind: InputKind) -> str:
-    """What a model of this kind of input reads, in words."""
-    words = {"text": "one text", "pair": "two texts", "triple": "three texts", "picture": "pictures"}
-    return words.get(kind, kind)
+    known = next((names for names in kind.readable() if set(names) <= lower.keys()), ())
+    return tuple(lower[name] for name in known) or (table.columns if len(table.columns) == kind.num_columns else ())
 
 
 def _shown(table: Table) -> str:
@@ -228,8 +201,8 @@ class Arriving:
 
     def texts(self) -> Iterator[list[Example]]:
         """The inputs, one text a line, as many at a time as have arrived."""
-        if self.kind not in ("text", "words"):
-            text = f"{self.path} holds lines of text, and the model reads {wanted(self.kind)}"
+        if not self.kind.in_lines:
+            text = f"{self.path} holds lines of text, and the model reads {self.kind.wanted}"
             raise ConfigError(text, fix="give a file, or JSON lines: --format jsonl")
         return self._texts()
 

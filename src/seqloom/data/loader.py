@@ -21,10 +21,10 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 
 from seqloom.data.batches import collate, packed_batch, stream_batch
-from seqloom.data.encoding import BYTES
-from seqloom.data.order import Order, sizes_of
+from seqloom.data.kinds.targets.nothing import BYTES
+from seqloom.data.order import Order
 from seqloom.data.prepared import Prepared
-from seqloom.data.schema import RUNNING, Part
+from seqloom.data.schema import Part
 from seqloom.data.streams import Packs, Streams
 from seqloom.errors import DataError, SeqloomError, did_you_mean
 from seqloom.text.ragged import Ragged
@@ -226,7 +226,7 @@ def _place(position: Position) -> str:
 def feed(prepared: Prepared, part: Part, *, budget: int = 8_192, seed: int = 0, **how: Any) -> Loader[Any, Any]:
     """Batches of a part, each of at most `budget` symbols with its padding; `how` is for the `Loader`."""
     rows = _rows(prepared, part)
-    order = Order(sizes_of(prepared.schema, prepared.columns)[rows], budget, seed)
+    order = Order(prepared.schema.target.sizes(prepared.columns)[rows], budget, seed)
     return Loader(order, lambda chosen: collate(prepared.schema, prepared.columns, rows[chosen]), **how)
 
 
@@ -261,7 +261,7 @@ def _sizes(prepared: Prepared, part: Part) -> np.ndarray | None:
 
 def _running(prepared: Prepared, part: Part) -> Ragged:
     """The texts of a part in their order; neighbouring rows are not copied."""
-    if prepared.schema.target not in RUNNING:
+    if not prepared.schema.target.is_running:
         raise DataError(
             f"the task is {prepared.schema.task}; streams and packs are for lm", fix="load it with task='lm'"
         )

@@ -16,14 +16,12 @@ its like. So raw integers are drawn and sorted, and no floating-point number tak
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
-from seqloom.data.schema import Schema
 from seqloom.errors import DataError
-from seqloom.text.ragged import Ragged
 
 STEPS_OF_EPOCH = 100  # at least, for small data: batches are made smaller
 SMALLEST_BATCH, LARGEST_BATCH = 128, 8_192  # symbols
@@ -197,16 +195,3 @@ def usual_budget(symbols: int) -> int:
     (128, 500, 8192)
     """
     return max(SMALLEST_BATCH, min(LARGEST_BATCH, symbols // STEPS_OF_EPOCH))
-
-
-def sizes_of(schema: Schema, columns: Mapping[str, Ragged]) -> np.ndarray:
-    """[N,S] how many elements the batch will hold for each row, on each side: what an Order counts.
-
-    A picture counts its rows of pixels. BEGIN and END count where they are added.
-    """
-    lengths = columns["input"].lengths
-    if schema.target == "nothing":
-        return (lengths + 1)[:, None]
-    if schema.target == "text":
-        return np.stack([lengths, columns["target"].lengths + 1], axis=1)
-    return lengths[:, None]

@@ -24,7 +24,7 @@ import numpy as np
 from seqloom.config.data import AnySplit, EncodingConfig, GivenSplit
 from seqloom.data.cache import Columns, open_or_build
 from seqloom.data.dataset import Dataset
-from seqloom.data.encoding import PLACE, ExampleEncoder, texts_of
+from seqloom.data.encoding import PLACE, ExampleEncoder
 from seqloom.data.named_files import sums
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.report.findings import DataFinding, told
@@ -98,6 +98,10 @@ class Prepared(NamedTuple):
         kinds = f"{self.schema.input} to {self.schema.target}"
         return f"Prepared({self.schema.task}: {kinds}; {rows}{symbols}; {len(self.findings)} kinds of findings)"
 
+    def shown(self, row: int) -> str:
+        """The input of a row in one line, as a model reads it."""
+        return self.schema.input.show(self.columns, row, self.tokenizer)
+
     def place_of(self, row: int) -> Place:
         """Where a row stood in the files; the ids of a batch are the numbers of its rows."""
         file, line = self.places[row].tolist()
@@ -144,7 +148,7 @@ def given_encoder(survey: Survey, encoding: EncodingConfig, ledger: Ledger, give
     else:
         for _ in survey.blocks():
             pass
-        said = (given.target_tokenizer or given.tokenizer) if survey.dataset.schema.target == "text" else None
+        said = (given.target_tokenizer or given.tokenizer) if survey.dataset.schema.target.is_text else None
         fitted = ExampleEncoder(survey.schema(), encoding, given.tokenizer, said, ledger)
     if given.labels is None:
         return fitted
@@ -155,9 +159,9 @@ def given_encoder(survey: Survey, encoding: EncodingConfig, ledger: Ledger, give
 def fitted_encoder(survey: Survey, encoding: EncodingConfig, ledger: Ledger) -> ExampleEncoder:
     """An encoder with the tokenisers and labels of the training part; the whole survey is done on the way."""
     schema, separate = survey.dataset.schema, encoding.target_tokenizer is not None
-    to_text = schema.target == "text"
+    to_text = schema.target.is_text
     tokenizer = target_tokenizer = None
-    if schema.input in ("text", "pair", "triple", "words"):
+    if schema.input.reads_tokens:
         tokenizer = encoding.tokenizer.fit(_texts(survey, encoding, inputs=True, targets=to_text and not separate))
         if to_text:
             target_tokenizer = tokenizer
@@ -188,12 +192,12 @@ def _warn_if_full(tokenizer: Tokenizer, place: Place, ledger: Ledger) -> None:
 
 def _texts(survey: Survey, config: EncodingConfig, *, inputs: bool, targets: bool) -> Iterator[str]:
     """The texts of the training part, while the survey goes over all parts."""
-    schema = survey.dataset.schema
+    kind = survey.dataset.schema.input
     for part, block in survey.blocks():
         if part == "train":
             for example in block:
                 if inputs:
-                    yield from texts_of(schema, config, example)
+                    yield from kind.fitting_texts(example.input, config.tokenizer)
                 if targets:
                     yield str(example.target)
 
@@ -228,8 +232,8 @@ def _joined(blocks: list[dict[str, Ragged]]) -> dict[str, Ragged]:
 def _facts(survey: Survey, encoder: ExampleEncoder, ledger: Ledger) -> PreparedFacts:
     first, second = encoder.tokenizer, encoder.target_tokenizer
     return PreparedFacts(
-        input=encoder.schema.input,
-        target=encoder.schema.target,
+        input=encoder.schema.input.name,
+        target=encoder.schema.target.name,
         labels=encoder.schema.labels,
         tokenizer=None if first is None else first.to_json(),
         target_tokenizer=None if second is None or second is first else second.to_json(),
@@ -242,11 +246,11 @@ def _facts(survey: Survey, encoder: ExampleEncoder, ledger: Ledger) -> PreparedF
 def _prepared(facts: PreparedFacts, columns: Columns) -> Prepared:
     tokenizer = None if facts.tokenizer is None else Tokenizer.from_json(facts.tokenizer)
     second = None if facts.target_tokenizer is None else Tokenizer.from_json(facts.target_tokenizer)
-    if second is None and facts.target == "text":
-        second = tokenizer
     codes = columns[PART].values
     parts = {part: np.flatnonzero(codes == number) for number, part in enumerate(PARTS)}
-    schema = Schema(facts.input, facts.target, facts.labels)  # type: ignore[arg-type]  # checked by the key
+    schema = Schema(facts.input, facts.target, facts.labels)
+    if second is None and schema.target.is_text:
+        second = tokenizer
     kept = {name: column for name, column in columns.items() if name not in (PART, PLACE)}
     places = columns[PLACE].values
     return Prepared(schema, tokenizer, second, kept, parts, facts.findings, facts.split, places, facts.files)
@@ -290,7 +294,7 @@ def versions(dataset: Dataset) -> dict[str, str]:
     """The versions of everything that has a say in what is read and encoded."""
     python = ".".join(platform.python_version_tuple()[:2])
     own = {"seqloom": __version__, "python": python, "unicode": unicodedata.unidata_version}
-    libraries = ["tokenizers", *(["pillow"] if dataset.schema.input == "picture" else [])]
+    libraries = ["tokenizers", *dataset.schema.input.libraries]
     if dataset.config.reading.format == "parquet" or any(".parquet" in path for path in dataset.config.train):
         libraries.append("pyarrow")
     return own | {name: metadata.version(name) for name in libraries}

@@ -11,8 +11,25 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from seqloom.config.data import ColumnSplit, DataConfig, FoldSplit, RandomSplit, Task
+from seqloom.data.kinds.inputs.pair import PairInput
+from seqloom.data.kinds.inputs.text import SOURCES, TEXTS, TextInput
+from seqloom.data.kinds.inputs.triple import TripleInput
+from seqloom.data.kinds.inputs.vectors import VectorsInput
+from seqloom.data.kinds.inputs.words import WordsInput
+from seqloom.data.kinds.kind import InputKind, TargetKind
+from seqloom.data.kinds.registry import INPUT_KINDS
+from seqloom.data.kinds.targets.label import LabelTarget
+from seqloom.data.kinds.targets.labels import LabelsTarget
+from seqloom.data.kinds.targets.masked import MaskedTarget
+from seqloom.data.kinds.targets.nothing import NoTarget
+from seqloom.data.kinds.targets.numbers import NumbersTarget
+from seqloom.data.kinds.targets.related import RELATED, RelatedTarget
+from seqloom.data.kinds.targets.series import SeriesTarget
+from seqloom.data.kinds.targets.similarity import SimilarityTarget
+from seqloom.data.kinds.targets.tags import TagsTarget
+from seqloom.data.kinds.targets.text import TextTarget
 from seqloom.data.problems import Ledger, Place, escaped
-from seqloom.data.schema import InputKind, Part, Schema, TargetKind
+from seqloom.data.schema import Part, Schema
 from seqloom.data.values import Content, Record, content_of, is_number, whole_floats
 from seqloom.errors import did_you_mean
 
@@ -91,32 +108,6 @@ def shown(values: Sequence[Any]) -> str:
     return ", ".join(f"'{escaped(cell)}'" for cell in cells)
 
 
-# -----------------------------------------------------------------------------
-# What columns are usually called, in lower case, and the parts that a column of parts names.
-# -----------------------------------------------------------------------------
-
-# In the order in which they are looked for.
-PAIRS = (
-    ("premise", "hypothesis"),
-    ("sentence1", "sentence2"),
-    ("sentence_1", "sentence_2"),
-    ("sentence_a", "sentence_b"),
-    ("text1", "text2"),
-    ("text_a", "text_b"),
-    ("question1", "question2"),
-)
-TRIPLES = (("anchor", "positive", "negative"), ("query", "positive", "negative"))
-RELATED = (("anchor", "positive"), ("query", "positive"), ("query", "answer"), ("question", "answer"))
-TEXTS = ("text", "sentence", "review", "question", "content", "comment", "message", "tweet", "utterance", "document")
-WORDS = ("tokens", "words")
-ARRAYS = ("vectors", "frames", "picture", "image")
-SOURCES = ("source", "src", "input")
-TRANSLATIONS = ("target", "tgt", "translation", "output", "caption")
-TAGS = ("tags", "ner_tags", "pos_tags", "upos", "labels")
-LABELS = ("label", "labels", "class", "category", "sentiment", "intent", "topic", "target", "y")
-NUMBERS = ("score", "rating", "similarity", "number", "numbers", "value", "series")
-SERIES = ("series",)
-SCORES = ("score", "similarity", "rating")
 IDS = ("id", "_id", "guid", "idx")
 SPLITS = ("split", "part", "fold", "set")
 PART_NAMES: dict[str, Part] = {
@@ -134,16 +125,15 @@ PART_NAMES: dict[str, Part] = {
 # -----------------------------------------------------------------------------
 
 CellKind = Callable[[Finder, int], InputKind]  # what the plain cells of one column are read as
-EMBEDDED: tuple[InputKind, ...] = ("text", "pair", "triple")  # by the number of columns
+EMBEDDED: tuple[InputKind, ...] = (TextInput(), PairInput(), TripleInput())  # by the number of columns
 
 
 def find_input(finder: Finder, together: Sequence[tuple[str, ...]]) -> tuple[int, ...]:
     """The columns with the usual names of an input; of names that belong together, all are there or none counts."""
-    found = next((names for names in together if all(name in finder.lower for name in names)), None)
+    alone = (names for kind in INPUT_KINDS.values() for names in kind.usual if kind.num_columns == 1)
+    found = next((names for names in (*together, *alone) if all(name in finder.lower for name in names)), None)
     if found is not None:
-        inputs: tuple[int, ...] = tuple(finder.lower[name] for name in found)
-    elif (one := finder.first((*WORDS, *ARRAYS, *TEXTS, *SOURCES))) is not None:
-        inputs = (one,)
+        inputs = tuple(finder.lower[name] for name in found)
     elif not finder.named:
         finder.refuse(
             f"{len(finder.columns)} columns without a header; which is the input? {first_row(finder)}",
@@ -173,45 +163,38 @@ def by_cells(cells: CellKind) -> Callable[[Finder, tuple[int, ...]], InputKind]:
 def _kind(finder: Finder, inputs: tuple[int, ...], cells: CellKind) -> InputKind:
     contents, numeric = {finder.content(column) for column in inputs}, all(map(finder.numeric, inputs))
     if len(inputs) == 2 and contents <= {"text", "nothing"} and (_named_pair(finder, inputs) or not numeric):
-        return "pair"
+        return PairInput()
     if len(inputs) > 1:
         if not numeric:
             finder.refuse(
                 f"{len(inputs)} input columns are two texts or all numbers; found {first_row(finder)}",
                 "give one column, two of text, or numeric ones",
             )
-        return "vectors"
-    if finder.columns[inputs[0]].lower() in ("picture", "image") and contents <= {"text", "picture"}:
-        return "picture"
-    (content,) = contents
-    kinds: dict[Content, InputKind] = {
-        "texts": "words",
-        "vectors": "vectors",
-        "number": "vectors",
-        "picture": "picture",
-    }
-    return kinds[content] if content in kinds else cells(finder, inputs[0])
+        return VectorsInput()
+    name, (content,) = finder.columns[inputs[0]].lower(), contents
+    held = next((kind for kind in INPUT_KINDS.values() if kind.holds(name, content)), None)
+    return held or cells(finder, inputs[0])
 
 
 def as_text(_finder: Finder, _column: int) -> InputKind:
     """Text, whatever it spells."""
-    return "text"
+    return TextInput()
 
 
 def as_words(_finder: Finder, _column: int) -> InputKind:
     """Words with spaces between them."""
-    return "words"
+    return WordsInput()
 
 
 def as_text_or_numbers(finder: Finder, column: int) -> InputKind:
     """Text, unless the user named a column of numbers."""
-    return "vectors" if _meant_as_number(finder, column) else "text"
+    return VectorsInput() if _meant_as_number(finder, column) else TextInput()
 
 
 def as_anything(finder: Finder, column: int) -> InputKind:
     """The same where no task is named: words, if the column is called so and tags stand beside it."""
-    words = finder.columns[column].lower() in WORDS and finder.first(TAGS[:-1]) is not None
-    return "words" if words else as_text_or_numbers(finder, column)
+    words = (finder.columns[column].lower(),) in WordsInput.usual and finder.first(TagsTarget.usual[:-1]) is not None
+    return WordsInput() if words else as_text_or_numbers(finder, column)
 
 
 def as_texts(finder: Finder, inputs: tuple[int, ...]) -> InputKind:
@@ -225,14 +208,15 @@ def as_texts(finder: Finder, inputs: tuple[int, ...]) -> InputKind:
 
 def _named_pair(finder: Finder, inputs: tuple[int, ...]) -> bool:
     """Whether two columns are called as pairs of texts are: then digits in them are text."""
-    return tuple(finder.columns[column].lower() for column in inputs) in (*PAIRS, *(pair[::-1] for pair in PAIRS))
+    names = tuple(finder.columns[column].lower() for column in inputs)
+    return names in PairInput.usual or names[::-1] in PairInput.usual
 
 
 def _meant_as_number(finder: Finder, column: int) -> bool:
     """Whether a column that the user named holds numbers and nothing says that they are text."""
     named = column in (finder.columns.index(name) for name in finder.config.input)
-    texts = (*TEXTS, *SOURCES, *WORDS)
-    return named and finder.columns[column].lower() not in texts and bool(finder.sample) and finder.numeric(column)
+    texts = (*TextInput.usual, *WordsInput.usual)
+    return named and (finder.columns[column].lower(),) not in texts and bool(finder.sample) and finder.numeric(column)
 
 
 # -----------------------------------------------------------------------------
@@ -246,65 +230,68 @@ Found = tuple[tuple[int, ...], TargetKind]
 
 def labels(finder: Finder, inputs: tuple[int, ...], _kind: InputKind) -> Found:
     """The column of labels: one in each cell, or several."""
-    targets = _one(finder, inputs, LABELS, "label")
+    targets = _one(finder, inputs, LabelTarget.usual, "label")
     several = finder.content(targets[0]) in ("texts", "vectors") or finder.config.label_separator is not None
-    return targets, "labels" if several else "label"
+    return targets, LabelsTarget() if several else LabelTarget()
 
 
 def tags(finder: Finder, inputs: tuple[int, ...], _kind: InputKind) -> Found:
     """The column of tags."""
-    return _one(finder, inputs, TAGS, "tags"), "tags"
+    return _one(finder, inputs, TagsTarget.usual, "tags"), TagsTarget()
 
 
 def text(finder: Finder, inputs: tuple[int, ...], _kind: InputKind) -> Found:
     """The column of texts that are to be written."""
-    return _one(finder, inputs, TRANSLATIONS, "target"), "text"
+    return _one(finder, inputs, TextTarget.usual, "target"), TextTarget()
 
 
 def numbers(finder: Finder, inputs: tuple[int, ...], kind: InputKind) -> Found:
     """The columns of numbers: of the whole, or of each word or step."""
-    targets = _columns(finder, inputs, (*NUMBERS, "label", "target", "y")) or _missing(finder, inputs, "score")
-    return targets, "series" if _is_series(finder, targets, kind) else "numbers"
+    usual = (*NumbersTarget.usual, "label", "target", "y")
+    targets = _columns(finder, inputs, usual) or _missing(finder, inputs, "score")
+    return targets, SeriesTarget() if _is_series(finder, targets, kind) else NumbersTarget()
 
 
 def none_of_text(finder: Finder, inputs: tuple[int, ...], kind: InputKind) -> Found:
     """No column: the next symbol of the text is the target."""
-    if kind != "text":
+    if not kind.is_text:
         found = f"a language model reads text, and {finder.names(inputs)} holds {kind}"
         finder.refuse(found, "--input NAME of a text")
-    return (), "nothing"
+    return (), NoTarget()
 
 
 def none_of_masked(finder: Finder, inputs: tuple[int, ...], kind: InputKind) -> Found:
     """No column: hidden words of the text are the target."""
-    if kind not in ("text", "pair", "words"):
+    if not kind.reads_tokens:
         found = f"masked hides words of a text, and {finder.names(inputs)} holds {kind}"
         finder.refuse(found, "--input NAME of a text")
-    return (), "masked"
+    return (), MaskedTarget()
 
 
 def score_of_pair(finder: Finder, inputs: tuple[int, ...], kind: InputKind) -> Found:
     """A score of a pair, if one is named, or has a usual name and is a number; else that texts stand together."""
     targets = tuple(finder.given(name, "--target") for name in finder.config.target)
-    if not targets and kind == "pair":
-        usual = [finder.lower[name] for name in SCORES if finder.lower.get(name) not in (None, *inputs)]
+    pair = kind.num_columns == 2
+    if not targets and pair:
+        usual = [finder.lower[name] for name in SimilarityTarget.usual if finder.lower.get(name) not in (None, *inputs)]
         targets = tuple(column for column in usual if finder.sample and finder.numeric(column))[:1]
         if targets:
             finder.said.append(f"target: {finder.names(targets)} (by name)")
-    if targets and (kind != "pair" or len(targets) > 1):
+    if targets and (not pair or len(targets) > 1):
         finder.refuse(
             f"a score is one number of two texts, found {len(targets)} of {len(inputs)}",
             "give two --input and one --target, or no --target",
         )
-    return targets, "similarity" if targets else "related"
+    return targets, SimilarityTarget() if targets else RelatedTarget()
 
 
 def inferred(finder: Finder, inputs: tuple[int, ...], kind: InputKind) -> Found:
     """The columns of a target whose task nobody named; text alone is for language modelling."""
-    usual = (*(TAGS if kind in ("words", "vectors") else ()), *LABELS, *NUMBERS, *TRANSLATIONS)
+    tags = TagsTarget.usual if kind.has_steps else ()
+    usual = (*tags, *LabelTarget.usual, *NumbersTarget.usual, *TextTarget.usual)
     targets = _columns(finder, inputs, usual)
-    if not targets and kind == "text" and len(finder.columns) == 1:
-        return (), "nothing"
+    if not targets and kind.is_text and len(finder.columns) == 1:
+        return (), NoTarget()
     targets = targets or _missing(finder, inputs, "label")
     return targets, _inferred_kind(finder, targets, kind)
 
@@ -312,22 +299,22 @@ def inferred(finder: Finder, inputs: tuple[int, ...], kind: InputKind) -> Found:
 def _inferred_kind(finder: Finder, targets: tuple[int, ...], kind: InputKind) -> TargetKind:
     name, content = finder.columns[targets[0]].lower(), finder.content(targets[0])
     if finder.config.sequence is not None:
-        return "tags"
+        return TagsTarget()
     if _is_series(finder, targets, kind):
-        return "series"
-    if kind == "words" and name in TAGS[:-1]:
-        return "tags"
+        return SeriesTarget()
+    if kind.in_words and name in TagsTarget.usual[:-1]:
+        return TagsTarget()
     if len(targets) > 1:
-        return "numbers"
+        return NumbersTarget()
     if content == "texts":
-        return "tags" if kind in ("words", "vectors") else "labels"
+        return TagsTarget() if kind.has_steps else LabelsTarget()
     if finder.config.label_separator is not None:
-        return "labels"
-    if content == "vectors" or (name in NUMBERS and finder.measured(targets[0])) or _measures(finder, targets[0]):
-        return "numbers"
-    if content == "text" and (name in TRANSLATIONS[1:] or (name == "target" and finder.first(SOURCES) is not None)):
-        return "text"
-    return "label"
+        return LabelsTarget()
+    measured = name in NumbersTarget.usual and finder.measured(targets[0])
+    if content == "vectors" or measured or _measures(finder, targets[0]):
+        return NumbersTarget()
+    written = name in TextTarget.usual[1:] or (name == "target" and finder.first(SOURCES) is not None)
+    return TextTarget() if content == "text" and written else LabelTarget()
 
 
 def _columns(finder: Finder, inputs: tuple[int, ...], names: Sequence[str]) -> tuple[int, ...]:
@@ -366,9 +353,9 @@ def _is_series(finder: Finder, targets: tuple[int, ...], kind: InputKind) -> boo
     """
     values = [record.values[targets[0]] for record in finder.sample]
     listed = [value for value in values if isinstance(value, list | tuple | np.ndarray) and len(value)]
-    if len(targets) > 1 or kind not in ("words", "vectors") or not listed:
+    if len(targets) > 1 or not kind.has_steps or not listed:
         return False
-    if finder.columns[targets[0]].lower() in SERIES and content_of(listed[0]) == "vectors":
+    if finder.columns[targets[0]].lower() in SeriesTarget.usual and content_of(listed[0]) == "vectors":
         return True
     nested = all(isinstance(value[0], list | tuple | np.ndarray) for value in listed)
     return nested and (finder.config.sequence is None or any(step != value[0] for value in listed for step in value))
@@ -386,7 +373,8 @@ def _measures(finder: Finder, column: int) -> bool:
         return False
     different = len(set(map(float, cells)))
     if all(float(cell).is_integer() for cell in cells):
-        return len(cells) >= MANY and 2 * different > len(cells) and finder.columns[column].lower() not in LABELS
+        named = finder.columns[column].lower() in LabelTarget.usual
+        return len(cells) >= MANY and 2 * different > len(cells) and not named
     return not texts or different > MANY or 2 * different > len(cells)
 
 
@@ -400,7 +388,7 @@ class Needs(NamedTuple):
 
     target: Callable[[Finder, tuple[int, ...], InputKind], Found]
     input_kind: Callable[[Finder, tuple[int, ...]], InputKind] = by_cells(as_text)
-    together: tuple[tuple[str, ...], ...] = PAIRS  # in the order in which they are looked for
+    together: tuple[tuple[str, ...], ...] = PairInput.usual  # in the order in which they are looked for
 
 
 NEEDS: dict[Task | None, Needs] = {
@@ -411,7 +399,7 @@ NEEDS: dict[Task | None, Needs] = {
     "lm": Needs(none_of_text),
     "masked": Needs(none_of_masked),
     "translate": Needs(text),
-    "embed": Needs(score_of_pair, as_texts, (*TRIPLES, *RELATED, *PAIRS)),
+    "embed": Needs(score_of_pair, as_texts, (*TripleInput.usual, *RELATED, *PairInput.usual)),
 }
 
 
@@ -445,8 +433,8 @@ def find_roles(
     inputs = tuple(finder.given(name, "--input") for name in config.input) or find_input(finder, needs.together)
     kind = needs.input_kind(finder, inputs)
     targets, target_kind = needs.target(finder, inputs, kind)
-    if target_kind in ("tags", "series") and kind not in ("words", "vectors"):
-        held = "text" if kind == "pair" else kind
+    if target_kind.of_steps and not kind.has_steps:
+        held = "text" if kind.reads_tokens else kind
         text = f"{target_kind} belong to words or steps, and {finder.names(inputs)} holds {held}"
         finder.refuse(text, "--input NAME of a list of words, or another --task")
     schema = Schema(kind, target_kind)
@@ -458,8 +446,8 @@ def find_roles(
         split = _find_split(finder)
     if isinstance(config.split, RandomSplit | FoldSplit) and config.split.group is not None:
         finder.given(config.split.group, "--group")
-    spaces = finder.first(("spaces",)) if kind == "words" else None
-    whole = target_kind in ("label", "labels", "tags") and finder.whole(targets[0])
+    spaces = finder.first(("spaces",)) if kind.in_words else None
+    whole = target_kind.has_labels and finder.whole(targets[0])
     if passed := _passed_over(finder, {*inputs, *targets, identity, split, spaces}):
         finder.said.append(passed)
     said, stepped, separator = tuple(finder.said), config.sequence is not None, config.label_separator
@@ -468,7 +456,7 @@ def find_roles(
 
 def _why(finder: Finder, targets: tuple[int, ...], kind: TargetKind) -> str:
     """What the task was inferred from, for people."""
-    if kind == "numbers" and all(map(finder.numeric, targets)):
+    if kind.measured and all(map(finder.numeric, targets)):
         return f"the cells of {finder.names(targets)} are numbers; with --task classify each would be a name"
     return "from the target"
 

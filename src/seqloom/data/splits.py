@@ -20,7 +20,7 @@ from typing import NamedTuple
 import msgspec
 
 from seqloom.config.data import AnySplit, FoldSplit, RandomSplit
-from seqloom.data.schema import PARTS, RUNNING, Example, Part, Schema
+from seqloom.data.schema import PARTS, Example, Part, Schema
 
 BLOCK = 10  # places of a hand
 ALMOST = 0.75  # of the first row that a part is to have: two parts with a tenth of ten rows each must both come to it
@@ -116,10 +116,10 @@ def divider(split: RandomSplit | FoldSplit, schema: Schema) -> Divider:
     hands = _Hands(split, shares)
 
     def part_of_class(example: Example, _: object) -> Part:
-        name = str(example.target) if schema.target == "label" else ""  # numbers, tags and texts make no classes
+        name = str(example.target) if schema.target.one_label else ""  # numbers, tags and texts make no classes
         return names[hands.next(name)]
 
-    return _in_runs(split) if schema.target in RUNNING else part_of_class
+    return _in_runs(split) if schema.target.is_running else part_of_class
 
 
 def _in_runs(split: RandomSplit | FoldSplit) -> Divider:

@@ -62,7 +62,7 @@ class Survey:
     def blocks(self) -> Iterator[Block]:
         """The examples in blocks of one part, all seen by the checks; RejectedError when they find the set unfit."""
         rows = self.dataset.rows(self.ledger)
-        for part, block in _in_blocks(self._follow_tags(rows) if self.dataset.schema.target == "tags" else rows):
+        for part, block in _in_blocks(self._follow_tags(rows) if self._tagged() else rows):
             self._see(part, block)
             yield part, block
         if not self.rows["train"]:
@@ -73,6 +73,9 @@ class Survey:
             before = next(iter(self.schemes.values()), None)
             self.schemes[path] = checker.finish(self.ledger, Place(path), before)
         self._looker.finish(self.ledger)
+
+    def _tagged(self) -> bool:
+        return self.dataset.schema.target.has_labels and self.dataset.schema.target.of_steps
 
     def _follow_tags(self, rows: Iterator[tuple[Part, Example]]) -> Iterator[tuple[Part, Example]]:
         """The same rows, their tags seen in the order of the files, in which faults are told."""
@@ -126,11 +129,8 @@ class Survey:
 
     def _count_labels(self, part: Part, block: list[Example]) -> None:
         target = self.dataset.schema.target
-        if target == "label":
-            self.labels[part].update(cast(str, example.target) for example in block)
-        elif target in ("labels", "tags"):
-            for example in block:
-                self.labels[part].update(cast(tuple[str, ...], example.target))
+        if target.has_labels:
+            self.labels[part].update(label for example in block for label in target.labels(example.target))
 
     def _keep(self, part: Part, block: list[Example]) -> None:
         if self._kept is None:

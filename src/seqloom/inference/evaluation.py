@@ -24,12 +24,13 @@ from seqloom.config.training import RunConfig
 from seqloom.data.cells import rounded_text, row
 from seqloom.data.check import data_config
 from seqloom.data.dataset import Dataset, FileSet, open_data
-from seqloom.data.encoding import UNSEEN
+from seqloom.data.kinds.kind import InputKind
+from seqloom.data.kinds.targets.label import UNSEEN
 from seqloom.data.prepared import GivenEncoding, Prepared, prepare
 from seqloom.data.problems import Ledger, escaped
 from seqloom.data.readers.registry import read_table
 from seqloom.data.run_files import RunData
-from seqloom.data.schema import PARTS, Example, Part, TextPair, TextTriple, Words
+from seqloom.data.schema import PARTS, Example, Part
 from seqloom.data.sources.registry import SOURCES, resolve
 from seqloom.data.synthetic.registry import NAMES
 from seqloom.errors import ConfigError, RejectedError, did_you_mean
@@ -37,7 +38,6 @@ from seqloom.files.disk import write_file
 from seqloom.files.jsonl import append_line, read_lines
 from seqloom.inference.as_trained import FileReading, columns_as_trained, columns_said, reading_as_trained
 from seqloom.tasks.evaluation import Evaluation, Unseen
-from seqloom.tasks.predictions import input_shown
 from seqloom.tasks.registry import task_of
 from seqloom.tasks.task import Judged, Meaning, Task
 from seqloom.version import __version__
@@ -92,7 +92,6 @@ def _finite(value: float) -> float | None:
 # -----------------------------------------------------------------------------
 
 LENGTH = "length"  # of the input: a column that every data set has
-NAMED = ("label", "labels", "tags")  # targets that are names
 
 Where = tuple[str, int | None]  # the file and the line of a row
 
@@ -143,14 +142,13 @@ class Origin(NamedTuple):
     def unseen(self, rows: np.ndarray) -> Unseen:
         """The labels of these rows that training never saw."""
         schema = self.prepared.schema
-        if schema.target not in NAMED:
+        if not schema.target.has_labels:
             return Unseen()
         target = self.prepared.columns["target"]
         bad = [int(row) for row in rows if (target.row(int(row)) == UNSEEN).any()]
         known, counts = set(schema.labels), Counter[str]()
         for example in self.examples(bad).values() if bad else ():
-            said = (example.target,) if isinstance(example.target, str) else example.target or ()
-            counts.update(str(label) for label in said if label not in known)
+            counts.update(label for label in schema.target.labels(example.target) if label not in known)
         return Unseen(len(bad), tuple(sorted(counts.items(), key=lambda item: (-item[1], item[0]))))
 
     def _where(self, row: int) -> Where:
@@ -326,12 +324,12 @@ def write_errors(path: Path, task: Task, evaluation: Evaluation, origin: Origin)
 def _line(task: Task, judged: Judged, example: Example | None, origin: Origin) -> Any:
     """What a line of the file holds, by name."""
     place, loss = origin.prepared.place_of(int(judged.id)), task.badness(judged)
-    told = input_shown(task.meaning, origin.prepared, int(judged.id)) if example is None else whole(example)
+    told = None if example is None else whole(origin.prepared.schema.input, example)
     own = {
         "id": None if example is None else example.id or None,
         "file": place.path,
         "line": place.line,
-        "input": told or input_shown(task.meaning, origin.prepared, int(judged.id)),
+        "input": told or origin.prepared.shown(int(judged.id)),
         "said": judged.said,
         "true": judged.true if example is None else task.truth(judged, example.target),
         "right": judged.right,
@@ -340,12 +338,10 @@ def _line(task: Task, judged: Judged, example: Example | None, origin: Origin) -
     return rounded_text(own | {name: value for name, value in task.details(judged).items() if name not in own})
 
 
-def whole(example: Example) -> Any:
-    """The whole input where it is text: a text, or two; nothing for arrays."""
-    given = example.input
-    if isinstance(given, TextPair | TextTriple):
-        return list(given)
-    return given.text if isinstance(given, Words) else given if isinstance(given, str) else None
+def whole(kind: InputKind, example: Example) -> str | list[str] | None:
+    """The whole input where it is text: a text, or a list of several; None for arrays."""
+    texts = kind.texts(example.input)
+    return list(texts) if len(texts) > 1 else texts[0] if texts else None
 
 
 def _as_lines(lines: Iterable[dict[str, Any]]) -> bytes:

@@ -75,7 +75,7 @@ class OpenedModel:
 
     def __repr__(self) -> str:
         schema = self.meaning.schema
-        answer = f"{len(schema.labels):,} {'tags' if schema.target == 'tags' else 'labels'}" if schema.labels else ""
+        answer = f"{len(schema.labels):,} {schema.target.thing}s" if schema.labels else ""
         symbols = "" if self.meaning.tokenizer is None else f"{self.meaning.tokenizer.vocab_size:,} symbols"
         size = f"{count_parameters(self.model):,} parameters"
         facts = [f"{schema.input} to {schema.target}", answer, symbols, size, f"on {self.device}"]

@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from seqloom.config.data import BadRows, EncodingConfig
-from seqloom.data.batches import INPUTS
 from seqloom.data.checks.blocks import BLOCK_CHARACTERS, BLOCK_ROWS, weight
 from seqloom.data.encoding import ExampleEncoder
+from seqloom.data.kinds.kind import InputKind
+from seqloom.data.kinds.targets.nothing import NoTarget
 from seqloom.data.problems import Ledger, Place, Problem
-from seqloom.data.schema import Example, InputKind, Schema
+from seqloom.data.schema import Example, Schema
 from seqloom.errors import DataError
 from seqloom.tasks.task import Meaning, Prediction
 from seqloom.text.ragged import Ragged
@@ -122,13 +123,13 @@ def _answered(columns: Mapping[str, Ragged], kind: InputKind, answer: Answer, bu
     said: dict[int, Prediction] = {}
     for rows in batches(columns["input"].lengths, budget):
         chosen = {name: column.select(rows) for name, column in columns.items()}
-        said |= zip(rows.tolist(), answer(INPUTS[kind](chosen)), strict=True)
+        said |= zip(rows.tolist(), answer(kind.collate(chosen)), strict=True)
     return [said[row] for row in range(len(said))]
 
 
 def encoder_of(meaning: Meaning, longest: int, ledger: Ledger) -> ExampleEncoder:
     """An encoder of inputs alone; what is longer than the model was trained for is cut and counted."""
-    schema = Schema(meaning.schema.input, "nothing")
+    schema = Schema(meaning.schema.input, NoTarget())
     return ExampleEncoder(schema, EncodingConfig(longest=longest, too_long="cut"), meaning.tokenizer, None, ledger)
 
 
@@ -167,7 +168,7 @@ def _require_sizes(column: Ragged, kind: InputKind, sizes: tuple[int, ...]) -> N
     if not sizes:
         return
     inner = column.values.shape[1:]
-    found = {(int(rows), *inner) for rows in np.unique(column.lengths)} if kind == "picture" else {inner}
+    found = {(int(rows), *inner) for rows in np.unique(column.lengths)} if kind.fixed_size else {inner}
     for other in sorted(found - {tuple(sizes)}):
         asked, given = (" x ".join(map(str, one)) for one in (sizes, other))
         raise DataError(f"the model reads {kind} of size {asked}, found {given}", fix="bring them to this size")

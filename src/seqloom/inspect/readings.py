@@ -19,7 +19,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqloom.data.schema import TextPair, Words
+from seqloom.data.kinds.inputs.pair import TextPair
+from seqloom.data.kinds.inputs.words import Words
 from seqloom.data.values import plain
 from seqloom.errors import ConfigError, DataError
 from seqloom.inspect.flow import still
@@ -149,7 +150,7 @@ def _read_texts(subject: Subject, given: Any, _target: str | None) -> Reading:
 def _tokens(subject: Subject, given: Any, inputs: Any) -> tuple[Token, ...]:
     """The tokens of an input, as many as the model reads of it: what is cut off has none."""
     kind, tokenizer = subject.task.asked.schema.input, subject.task.asked.tokenizer
-    if tokenizer is None or kind in ("vectors", "picture"):
+    if tokenizer is None or not kind.reads_tokens:
         return numbered(_length(subject, inputs))
     symbols = _symbols_read(inputs)
     for found in _candidates(tokenizer, given):

@@ -41,12 +41,13 @@ def texts_read(subject: Subject) -> tuple[int, ...]:
     """How many texts an input of the model may consist of; none where it reads no texts."""
     if isinstance(subject.model, Embedder):
         return (1, 2)  # a vector, or two that are compared
-    return {"text": (1,), "words": (1,), "pair": (2,)}.get(subject.task.asked.schema.input, ())
+    kind = subject.task.asked.schema.input
+    return (kind.num_columns,) if kind.reads_tokens else ()
 
 
 def words(subject: Subject, _reading: Reading) -> None:
     """An input of words."""
-    if (kind := subject.task.asked.schema.input) in ("vectors", "picture"):
+    if not (kind := subject.task.asked.schema.input).reads_tokens:
         raise ConfigError(f"there are no words to swap in an input of the kind {kind}")
 
 

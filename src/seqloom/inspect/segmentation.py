@@ -13,7 +13,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from seqloom.data.schema import TextPair, Words
+from seqloom.data.kinds.inputs.pair import TextPair
+from seqloom.data.kinds.inputs.words import Words
 from seqloom.errors import ConfigError
 from seqloom.inspect.curves import blocks_of
 from seqloom.inspect.readings import cut_off

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 
 from seqloom.config.data import EncodingConfig
 from seqloom.config.models import AnyModel
-from seqloom.data.batches import INPUTS
 from seqloom.data.encoding import ExampleEncoder
 from seqloom.data.inputs import given_inputs
+from seqloom.data.kinds.targets.nothing import NoTarget
 from seqloom.data.problems import Ledger
 from seqloom.data.schema import Schema
 from seqloom.errors import DataError, RejectedError, did_you_mean
@@ -88,7 +88,7 @@ class Subject(NamedTuple):
     def _writes(self) -> Tokenizer | None:
         """The tokeniser whose symbols the columns are; None where they are none."""
         meaning = self.task.meaning
-        writes = meaning.schema.target in ("text", "nothing", "masked")
+        writes = meaning.schema.target.says_tokens
         return (meaning.target_tokenizer or meaning.tokenizer) if writes else None
 
     def column(self, name: str | int) -> int:
@@ -167,12 +167,12 @@ def encoding(task: Task, longest: int, room: int | None, device: torch.device) -
     meaning = task.asked
 
     def encode(value: Any) -> Any:
-        ledger, schema = Ledger(), Schema(meaning.schema.input, "nothing")
+        ledger, schema = Ledger(), Schema(meaning.schema.input, NoTarget())
         config = EncodingConfig(longest=longest, too_long="cut")
-        with _worded(schema.input):
+        with _worded(schema.input.name):
             examples = list(given_inputs([value], schema.input, ledger))
             ledger.close()
-            inputs = INPUTS[schema.input](
+            inputs = schema.input.collate(
                 ExampleEncoder(schema, config, meaning.tokenizer, None, ledger).columns(examples)
             )
             ledger.close()

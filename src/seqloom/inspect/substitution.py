@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from seqloom.data.kinds.inputs.words import Words
 from seqloom.data.problems import counted
-from seqloom.data.schema import Words
 from seqloom.errors import DataError, did_you_mean
 from seqloom.inspect.curves import blocks_of
 from seqloom.inspect.differences import DifferenceAxis, DifferenceView, changed, difference, paired, taken
@@ -198,10 +198,7 @@ def _answered(subject: Subject, reading: Reading, found: Tensor) -> Answers:
 
 
 def _exclusive(subject: Subject, reading: Reading) -> bool:
-    return reading.said is not None or subject.task.meaning.schema.target in ONE_OF_SEVERAL
-
-
-ONE_OF_SEVERAL = ("label", "tags", "masked")  # targets of which one answer is right in each row
+    return reading.said is not None or subject.task.meaning.schema.target.exclusive
 
 
 def _view(

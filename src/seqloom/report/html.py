@@ -40,6 +40,7 @@ from seqloom.report.numbers import number
 
 LONGEST = 10_000  # characters of a span
 LONGEST_FILE = 40_000
+SHORT = 40  # characters of a cell that is not wrapped
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 STYLES = (
     f":root{{color-scheme:light dark}}body{{margin:0;background:#fff;color:#1c2026;font-family:{FONT}}}"
@@ -61,11 +62,13 @@ STYLES = (
     ".cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(170px,1fr));gap:12px;margin:20px 0}"
     ".card{padding:12px 16px;border:1px solid var(--rule);border-radius:8px}.card b{display:block;font-size:22px;"
     "font-weight:600;line-height:1.3}.card span{color:var(--soft);font-size:13px}"
-    "table{border-collapse:collapse;width:100%;font-size:14px}.scroll{overflow-x:auto;margin:8px 0}"
+    "table{border-collapse:collapse;width:100%;font-size:14px}table.short{width:auto}"
+    ".short th,.short td{padding-right:22px;width:auto}.scroll{overflow-x:auto;margin:8px 0}"
     "th{font-weight:500;color:var(--soft);text-align:left}"
     "th,td{padding:7px 14px 7px 0;border-bottom:1px solid var(--rule);vertical-align:top}"
-    ".number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap;width:1%;padding-left:14px}"
-    ".name{white-space:nowrap;width:1%}.wide{overflow-wrap:anywhere}td p{margin:0 0 2px}"
+    ".number{text-align:right;font-variant-numeric:tabular-nums;width:1%;padding-left:14px}"
+    "td.number,td.name{white-space:nowrap}"
+    ".name{width:1%}.wide{overflow-wrap:anywhere}td p{margin:0 0 2px}"
     "code{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;font-size:13px;background:var(--panel);"
     "padding:1px 5px;border-radius:4px}"
     "pre{background:var(--panel);padding:14px 18px;border-radius:8px;overflow:auto;max-height:480px}pre code{padding:0}"
@@ -76,11 +79,11 @@ STYLES = (
     "details{margin:8px 0}summary{color:var(--soft);cursor:pointer}"
     "blockquote{border-left:3px solid var(--rule);padding:2px 0 2px 14px;margin:12px 0;overflow-wrap:anywhere}"
     "ul{margin:4px 0;padding-left:20px}figure{margin:12px -16px}"
-    ".figures{display:grid;gap:8px 24px;grid-template-columns:repeat(auto-fit,minmax(min(100%,480px),1fr))}"
-    ".figures figure{margin:8px 0;min-width:0}.figures svg{width:100%}"
-    ".figures text[text-anchor]{font-size:14px}"  # ticks: figures beside each other are drawn smaller than made
-    "@media (max-width:640px){.name{white-space:normal;min-width:90px;overflow-wrap:anywhere;width:auto}"
-    ".track{min-width:50px}.number{padding-left:6px}th,td{padding-right:6px}th.number{white-space:normal}}"
+    ".figures{display:grid;gap:8px 24px;grid-template-columns:repeat(auto-fit,minmax(min(100%,510px),1fr))}"
+    ".figures .line text[text-anchor]{font-size:14px}"  # ticks: side by side they are drawn smaller than made
+    ".figures figure{margin:8px 0;min-width:0}"
+    "@media (max-width:640px){td.name{white-space:normal;min-width:90px;overflow-wrap:anywhere;width:auto}"
+    ".track{min-width:50px}.number{padding-left:6px}th,td{padding-right:6px}}"
 )
 
 
@@ -155,7 +158,9 @@ def drawn(block: Block, title: str = "") -> Markup:
             cards = [tag("div", tag("b", one), tag("span", words), class_="card") for one, words in shown]
             return tag("div", *cards, class_="cards")
         case Pictures(figures):
-            pictures = [tag("figure", one.drawn(styled=False, titled=one.title != title)) for one in figures]
+            pictures = [
+                tag("figure", one.drawn(styled=False, titled=one.title != title), class_=one.kind) for one in figures
+            ]
             return tag("div", *pictures, class_="figures") if len(pictures) > 1 else pictures[0]
         case Details(title, blocks):
             return tag("details", tag("summary", _line(title)), *map(drawn, blocks))
@@ -168,13 +173,22 @@ def drawn(block: Block, title: str = "") -> Markup:
 
 def _table(table: TableBlock) -> Markup:
     """The table; without heads its first column holds names, and numbers stand close to them."""
+    short = [all(map(_is_short, column)) for column in zip(*table.rows, strict=True)]
     if any(table.heads):
-        looks = ["number" if numeric else "wide" for numeric in table.numeric]
+        texts = ["name" if one else "wide" for one in short]
+        looks = ["number" if numeric else text for numeric, text in zip(table.numeric, texts, strict=True)]
         head = [tag("thead", _row("th", table.heads, looks))]
     else:
         looks, head = ["name", *["wide"] * (len(table.numeric) - 1)], []
     rows = [_row("td", row, looks) for row in table.rows]
-    return tag("div", tag("table", *head, tag("tbody", *rows)), class_="scroll")
+    look = "short" if all(short) else "long"
+    return tag("div", tag("table", *head, tag("tbody", *rows), class_=look), class_="scroll")
+
+
+def _is_short(cell: TableCell) -> bool:
+    """Whether a cell needs no room of its own beside longer ones."""
+    lines = lines_of(cell)
+    return not isinstance(cell, Bar) and len(lines) == 1 and sum(map(len, spans(lines[0]))) <= SHORT
 
 
 def _row(name: str, cells: Sequence[TableCell], looks: Sequence[str]) -> Markup:

@@ -45,7 +45,7 @@ class ModelEmbeds:
 
     def __init__(self, loaded: "LoadedModel") -> None:
         tokenizer = loaded.meaning.tokenizer
-        if tokenizer is None or loaded.task.asked.schema.input != "text":
+        if tokenizer is None or not loaded.task.asked.schema.input.is_text:
             kind = loaded.meaning.schema.input
             raise ConfigError(f"search needs a model of texts, and {loaded.path} reads {kind}", fix="take another one")
         self.loaded, self.tokenizer, self.path = loaded, tokenizer, loaded.path

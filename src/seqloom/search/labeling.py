@@ -15,8 +15,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from seqloom.data.checks.duplicates import folded
+from seqloom.data.kinds.targets.label import LABELS
 from seqloom.data.problems import Ledger
-from seqloom.data.roles import LABELS
 from seqloom.data.values import Unfit, label_of
 from seqloom.errors import ConfigError, did_you_mean
 from seqloom.search.copies import AddedColumn

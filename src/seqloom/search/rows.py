@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from seqloom.config.data import Format, ReadingConfig
 from seqloom.data.inputs import InputColumns, find_columns
+from seqloom.data.kinds.inputs.text import TextInput
 from seqloom.data.problems import Ledger, counted
 from seqloom.data.readers.files import require_state, state_of
 from seqloom.data.readers.registry import format_of, read_table
@@ -90,7 +91,7 @@ def text_columns(table: Table, asked: InputColumns, path: Path, ledger: Ledger) 
     """The numbers of the columns that are the text: all that were named, or one of a usual name."""
     if len(asked.named) > 1:
         return tuple(_column(name, table.columns, "--input", path) for name in asked.named)
-    return find_columns(table, "text", asked, path, ledger)
+    return find_columns(table, TextInput(), asked, path, ledger)
 
 
 def id_column(table: Table, name: str | None, path: Path) -> int | None:

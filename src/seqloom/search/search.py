@@ -274,11 +274,12 @@ class Reranker:
 
     def __init__(self, loaded: "LoadedModel", label: str | None = None) -> None:
         schema = loaded.meaning.schema
-        if schema.input != "pair" or schema.target not in ("label", "numbers"):
+        ranks = schema.target.one_label or (schema.target.measured and not schema.target.of_steps)
+        if schema.input.num_columns != 2 or not ranks:
             found = f"{loaded.path} goes from {schema.input} to {schema.target}"
             raise ConfigError(f"{found}, and hits are ranked by a label or number of a pair", fix="take another model")
         self.loaded = loaded
-        self.label = _relevant(schema.labels, label) if schema.target == "label" else None
+        self.label = _relevant(schema.labels, label) if schema.target.one_label else None
 
     def reranked(self, question: str, hits: Sequence[Hit]) -> list[Hit]:
         """The hits in the order of what the model says, each with its score; of equal ones, as they were."""

@@ -33,7 +33,8 @@ from seqloom.config.objectives import (
     ViewsConfig,
     objective_of,
 )
-from seqloom.data.joining import longest_texts
+from seqloom.data.kinds.inputs.text import TextInput
+from seqloom.data.kinds.targets.related import longest_texts
 from seqloom.data.prepared import Prepared
 from seqloom.data.schema import Schema
 from seqloom.errors import ConfigError
@@ -60,7 +61,7 @@ NEVER_CHANGES = "the cosines or the true scores are all the same"
 
 def together(schema: Schema) -> str:
     """What stands together in a row, as objectives call it."""
-    return "scored" if schema.target == "similarity" else schema.input
+    return "scored" if schema.target.measured else schema.input.name
 
 
 class Embed(Task):
@@ -80,13 +81,13 @@ class Embed(Task):
     @property
     def asked(self) -> Meaning:
         """What questions mean: single texts."""
-        return self.meaning._replace(schema=self.meaning.schema._replace(input="text"))
+        return self.meaning._replace(schema=self.meaning.schema._replace(input=TextInput()))
 
     def judging(self, found: Schema) -> Task:
         """The task that judges the same model by data of any kind that is for embed; its vectors fit all of them."""
         if found.task != self.name or found[:2] == self.meaning.schema[:2]:
             return super().judging(found)
-        kind = EmbedScored if found.target == "similarity" else Embed
+        kind = EmbedScored if found.target.measured else Embed
         return kind(self.meaning._replace(schema=self.meaning.schema._replace(input=found.input, target=found.target)))
 
     @classmethod

@@ -7,7 +7,6 @@ import msgspec
 from seqloom.config.heads import UnmappedHead
 from seqloom.config.inputs import (
     AnyInput,
-    FiltersConfig,
     InputConfig,
     NgramsConfig,
     PictureConfig,
@@ -20,33 +19,24 @@ from seqloom.config.inputs import (
 from seqloom.config.models import AnyModel, ElementModelConfig, EmbedderConfig, SequenceModelConfig
 from seqloom.config.stacks import EncoderConfig
 from seqloom.config.tokenizers import AnyTokenizer, WordsConfig
-from seqloom.data.encoding import keeps_letters
 from seqloom.data.schema import Schema
 from seqloom.errors import ConfigError
 from seqloom.nn.types import Subwords
 from seqloom.tasks.task import Meaning
 
 ENCODING = (SequenceModelConfig, ElementModelConfig, EmbedderConfig)  # models of an encoder and a head
-LEAST_FOR_TWO = 8  # pixels of the shorter side: two layers of filters fit
 
 
 def input_of(meaning: Meaning) -> AnyInput:
-    """The input that reads what the data holds; pictures through filters."""
-    if meaning.schema.input != "picture":
-        return stepped_input_of(meaning)
-    height, width, channels = meaning.sizes
-    filters = (32, 64) if min(height, width) >= LEAST_FOR_TWO else (64,)
-    return FiltersConfig(height=height, width=width, channels=channels, filters=filters)
+    """The input that reads what the data holds."""
+    return meaning.schema.input.layer(meaning.sizes, meaning.tokenizer)
 
 
 def stepped_input_of(meaning: Meaning) -> SequenceInput:
-    """The input that reads symbols, words with their letters, or vectors, one after another."""
-    if meaning.schema.input == "vectors":
-        return VectorsConfig(size=meaning.sizes[0])
-    assert meaning.tokenizer is not None, "a schema with text has a tokeniser"
-    if meaning.schema.input == "words" and keeps_letters(meaning.tokenizer.config):
-        return SpelledConfig(vocab_size=meaning.tokenizer.vocab_size)
-    return TokensConfig(vocab_size=meaning.tokenizer.vocab_size)
+    """The same of data that is read in steps: symbols, words with their letters, or vectors, one after another."""
+    layer = input_of(meaning)
+    assert not isinstance(layer, PictureConfig), "a task of steps reads no pictures"
+    return layer
 
 
 def require_input(meaning: Meaning, given: InputConfig) -> None:
@@ -104,7 +94,7 @@ def _words_input(model: AnyModel) -> InputConfig | None:
 
 def require_letters(schema: Schema, tokenizer: AnyTokenizer) -> WordsConfig:
     """The tokeniser, if letters can be read beside its symbols; ConfigError with the reason if not."""
-    if schema.input != "words":
+    if not schema.input.in_words:
         raise ConfigError(
             f"letters are of words that the data has one by one, and it has {schema.input}",
             fix="leave --letters out, or take --tokenizer characters",
@@ -119,8 +109,7 @@ def require_letters(schema: Schema, tokenizer: AnyTokenizer) -> WordsConfig:
 
 def require_vectors(schema: Schema, tokenizer: AnyTokenizer) -> None:
     """Raise ConfigError with the reason if a model of this data cannot start from vectors of words."""
-    texts, tasks = ("text", "pair", "triple", "words"), ("classify", "regress", "tag", "embed")
-    if schema.input not in texts or schema.task not in tasks:
+    if not schema.input.reads_tokens or schema.task not in ("classify", "regress", "tag", "embed"):
         raise ConfigError(
             f"vectors are for words that a model reads to classify, regress, tag or embed, and this is {schema.task} "
             f"of {schema.input}",

@@ -28,6 +28,7 @@ from seqloom import recipes
 from seqloom.config.decoding import AnyDecoding, GreedyConfig
 from seqloom.config.models import AnyModel, LanguageModelConfig
 from seqloom.config.training import AnyFeed, PacksConfig, StreamsConfig
+from seqloom.data.kinds.inputs.text import LONGEST, text_shown
 from seqloom.data.loader import Loader, feed_packs, feed_streams
 from seqloom.data.prepared import Prepared
 from seqloom.data.schema import Part
@@ -44,7 +45,7 @@ from seqloom.recipes.bodies import Size
 from seqloom.tasks.documents import document_numbers, named_packs, summed
 from seqloom.tasks.evaluation import answering
 from seqloom.tasks.inputs import require_input, wrong_shape
-from seqloom.tasks.predictions import LONGEST, TextPrediction, text_shown
+from seqloom.tasks.predictions import TextPrediction
 from seqloom.tasks.task import Asking, Graded, HeadSettings, Judged, Metric
 from seqloom.text.special_tokens import BEGIN, END, UNKNOWN
 from seqloom.text.tokenizer import Tokenizer

@@ -26,6 +26,7 @@ from seqloom.config.heads import NextTokenHeadConfig
 from seqloom.config.inputs import TokensConfig
 from seqloom.config.models import AnyModel, ElementModelConfig
 from seqloom.config.training import AnyFeed, PacksConfig
+from seqloom.data.kinds.inputs.text import cut_short
 from seqloom.data.loader import Loader, feed_packs
 from seqloom.data.prepared import Prepared
 from seqloom.data.schema import Part
@@ -37,7 +38,6 @@ from seqloom.nn.types import Batch, Loss, Padded
 from seqloom.recipes.bodies import Size
 from seqloom.tasks.documents import document_numbers, named_packs, summed
 from seqloom.tasks.inputs import encoder_in, require_input, sequences, stepped_input_of, wrong_shape
-from seqloom.tasks.predictions import cut_short
 from seqloom.tasks.task import Asking, Graded, HeadSettings, Judged, Meaning, Metric, Prediction
 from seqloom.text.gaps import GAP, GapTokenizer
 from seqloom.text.special_tokens import COUNT, MASK

@@ -1,18 +1,14 @@
 """Predictions: what a model answers, as programs and as people read it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from itertools import groupby
 from typing import Any
 
 import numpy as np
 
-from seqloom.data.prepared import Prepared
-from seqloom.data.schema import Words
+from seqloom.data.kinds.inputs.words import Words
 from seqloom.data.tags import Span, spans
-from seqloom.tasks.task import Meaning, Prediction
-from seqloom.text.special_tokens import NAMES, SEPARATOR, UNKNOWN
-from seqloom.text.tokenizer import Tokenizer
+from seqloom.tasks.task import Prediction
 
 SHOWN_NUMBERS = 6  # digits
 SHOWN_OF_VECTOR = 4  # numbers
@@ -179,48 +175,3 @@ def series_shown(series: Iterable[Iterable[float]]) -> str:
     '0.5, 2; 1, 3'
     """
     return "; ".join(numbers_shown(tuple(step)) for step in series)
-
-
-# -----------------------------------------------------------------------------
-# Examples in one line of text, for samples, reports and the terminal.
-# -----------------------------------------------------------------------------
-
-LONGEST = 200  # characters
-SHOWN_STEPS = 4  # vectors
-
-
-def input_shown(meaning: Meaning, prepared: Prepared, row: int) -> str:
-    """The input of a row of prepared data in one line, as the model reads it."""
-    column = prepared.columns["input"]
-    if meaning.schema.input == "picture":
-        return " x ".join(map(str, (int(column.lengths[row]), *column.values.shape[1:])))
-    values = column.row(row)
-    if meaning.schema.input == "vectors":
-        steps = [
-            ", ".join(f"{number:.3g}" for number in step) for step in values[:SHOWN_STEPS].reshape(-1, meaning.sizes[0])
-        ]
-        more = f" ... {len(values)} steps" if len(values) > SHOWN_STEPS else ""
-        return cut_short("; ".join(f"({step})" for step in steps) + more)
-    assert meaning.tokenizer is not None, "a schema with text has a tokeniser"
-    if meaning.schema.input == "words":
-        starts = prepared.columns["firsts"].row(row)
-        return cut_short(" ".join(text_shown(meaning.tokenizer, word) for word in np.split(values, starts[1:])))
-    return text_shown(meaning.tokenizer, values)
-
-
-def text_shown(tokenizer: Tokenizer, symbols: Sequence[int] | np.ndarray) -> str:
-    """The text of symbols in one line, cut short; what the vocabulary lacks, and borders of pairs, can be seen."""
-    visible = (UNKNOWN, SEPARATOR)
-    runs = groupby((int(symbol) for symbol in symbols), key=lambda symbol: symbol if symbol in visible else None)
-    parts = [tokenizer.decode(list(run)) if mark is None else NAMES[mark] for mark, run in runs]
-    return cut_short(" ".join(parts))
-
-
-def cut_short(text: str, most: int = LONGEST) -> str:
-    """The text in one line of so many characters at most.
-
-    >>> cut_short("one\\ttwo three", 9)
-    'one two…'
-    """
-    line = " ".join(text.split())
-    return line if len(line) <= most else f"{line[: most - 1].rstrip()}…"

@@ -1,7 +1,6 @@
 """Which task the numbers of a model belong to: the kinds of its data decide."""
 
 from seqloom.config.data import Task as TaskName
-from seqloom.data.schema import TargetKind
 from seqloom.tasks.classify import Classify
 from seqloom.tasks.embed import Embed, EmbedScored
 from seqloom.tasks.labels import ClassifySeveral
@@ -22,7 +21,7 @@ TASKS: dict[TaskName, type[Task]] = {
     "translate": Translate,
     "embed": Embed,
 }
-BY_TARGET: dict[TargetKind, type[Task]] = {
+BY_TARGET: dict[str, type[Task]] = {
     "label": Classify,
     "labels": ClassifySeveral,
     "numbers": Regress,
@@ -38,4 +37,4 @@ BY_TARGET: dict[TargetKind, type[Task]] = {
 
 def task_of(meaning: Meaning) -> Task:
     """The task that asks for this kind of answer."""
-    return BY_TARGET[meaning.schema.target](meaning)
+    return BY_TARGET[meaning.schema.target.name](meaning)

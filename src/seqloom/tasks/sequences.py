@@ -15,15 +15,16 @@ from torch import Tensor, nn
 
 from seqloom import recipes
 from seqloom.config.heads import ClassHeadConfig, MappedHead, SequenceHead
+from seqloom.config.inputs import FiltersConfig, InputConfig, PictureConfig, VectorsConfig
 from seqloom.config.models import AnyModel, ElementModelConfig, EmbedderConfig, SequenceModelConfig
 from seqloom.config.training import AnyFeed
 from seqloom.errors import ConfigError
 from seqloom.nn.models import SequenceModel
 from seqloom.recipes.bodies import Size
-from seqloom.tasks.inputs import require_input, sequences, stepped_input_of, wrong_shape
+from seqloom.tasks.inputs import input_of, require_input, sequences, wrong_shape
 from seqloom.tasks.task import HeadSettings, Task
 
-DEFAULTS = {"vectors": "gru", "picture": "conv2d"}
+DEFAULTS: dict[type[InputConfig], str] = {VectorsConfig: "gru", FiltersConfig: "conv2d"}
 
 
 class SequenceTask(Task):
@@ -31,17 +32,17 @@ class SequenceTask(Task):
 
     def recipes(self) -> list[str]:
         """The recipes that make a classifier of this kind of input."""
-        kind = self.meaning.schema.input
-        names = recipes.names("picture-classifier" if kind == "picture" else "classifier")
-        default = DEFAULTS.get(kind, "cnn")
-        possible = [name for name in names if name != "linear" or kind != "vectors"]  # it counts symbols
+        kind, layer = self.meaning.schema.input, input_of(self.meaning)
+        names = recipes.names("picture-classifier" if isinstance(layer, PictureConfig) else "classifier")
+        default = DEFAULTS.get(type(layer), "cnn")
+        possible = [name for name in names if name != "linear" or kind.reads_tokens]  # it counts symbols
         return [default, *(name for name in possible if name != default)]
 
     def model(self, recipe: str, size: Size, head: HeadSettings) -> SequenceModelConfig:
         """The model that a recipe makes."""
         answer = self.head(head)
-        if self.meaning.schema.input != "picture":
-            inputs = stepped_input_of(self.meaning)
+        inputs = input_of(self.meaning)
+        if not isinstance(inputs, PictureConfig):
             return recipes.sequence_model(recipe, inputs=inputs, head=answer, size=size)
         height, width, channels = self.meaning.sizes
         made = recipes.picture_classifier(
@@ -78,7 +79,7 @@ class SequenceTask(Task):
 
     def has_one_shape(self, feed: AnyFeed) -> bool:
         """Whether all full batches have one shape: pictures do, and full rows."""
-        return self.meaning.schema.input == "picture" or super().has_one_shape(feed)
+        return self.meaning.schema.input.fixed_size or super().has_one_shape(feed)
 
     def vectors(self, model: nn.Module, inputs: Any) -> Tensor:
         """[N,D] what the head reads of each input, of length one."""

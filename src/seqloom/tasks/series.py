@@ -19,6 +19,7 @@ from seqloom import recipes
 from seqloom.config.heads import NumberHeadConfig
 from seqloom.config.models import AnyModel, ElementModelConfig
 from seqloom.config.stacks import EncoderConfig
+from seqloom.data.kinds.inputs.text import cut_short
 from seqloom.errors import ConfigError
 from seqloom.metrics.correlation import KINDS, explained, explained_statistics, spearman, spreads
 from seqloom.metrics.ratios import ratio
@@ -26,7 +27,7 @@ from seqloom.nn.models import ElementModel
 from seqloom.nn.types import Batch, Loss
 from seqloom.recipes.bodies import Size
 from seqloom.tasks.inputs import encoder_in, require_input, stepped_input_of, wrong_shape
-from seqloom.tasks.predictions import SeriesPrediction, cut_short, series_shown
+from seqloom.tasks.predictions import SeriesPrediction, series_shown
 from seqloom.tasks.regress import SAME_NUMBERS, NumberUnits
 from seqloom.tasks.task import Graded, HeadSettings, Judged, Meaning, Metric
 

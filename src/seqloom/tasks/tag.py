@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from seqloom import recipes
 from seqloom.config.heads import ClassHeadConfig, CrfHeadConfig, Scheme
 from seqloom.config.models import AnyModel, ElementModelConfig
+from seqloom.data.kinds.inputs.text import cut_short
 from seqloom.data.schema import Target
 from seqloom.data.tags import form_fault
 from seqloom.errors import ConfigError
@@ -33,7 +34,7 @@ from seqloom.nn.types import Batch, Padded
 from seqloom.recipes.bodies import Size
 from seqloom.tasks.classify import require_weights
 from seqloom.tasks.inputs import encoder_in, require_input, stepped_input_of, wrong_shape
-from seqloom.tasks.predictions import TagsPrediction, cut_short
+from seqloom.tasks.predictions import TagsPrediction
 from seqloom.tasks.task import HeadSettings, Judged, Meaning, Metric, Task
 from seqloom.tasks.windows import features, window_size
 

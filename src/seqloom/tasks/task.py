@@ -120,34 +120,21 @@ class Meaning(NamedTuple):
     def of(cls, prepared: Prepared) -> "Meaning":
         """What the numbers of prepared data mean."""
         columns, schema = prepared.columns, prepared.schema
-        element = tuple(columns["input"].values.shape[1:])
-        height = (int(columns["input"].lengths[0]),) if schema.input == "picture" else ()
-        numbers = _numbers(prepared)
+        sizes = schema.input.sizes(columns["input"])
+        numbers = schema.target.count(columns["target"]) if schema.target.measured else 0
         longest = int(columns["input"].lengths[prepared.parts["train"]].max(initial=0))
         tokenizers = prepared.tokenizer, prepared.target_tokenizer
-        return cls(schema, *tokenizers, (*height, *element), numbers, longest, _units(prepared, numbers))
-
-
-def _numbers(prepared: Prepared) -> int:
-    """How many numbers a target has, or each step of one; 0 where targets are no numbers."""
-    kind = prepared.schema.target
-    if kind not in ("numbers", "series", "similarity"):
-        return 0
-    target = prepared.columns["target"]
-    return int(target.values.shape[1]) if kind == "series" else int(target.lengths[0])
+        return cls(schema, *tokenizers, sizes, numbers, longest, _units(prepared, numbers))
 
 
 def _units(prepared: Prepared, numbers: int) -> tuple[tuple[float, float], ...]:
-    """The mean and the deviation of each number of the targets of the training part; 1 for one that never changes."""
+    """The units of each number of the targets of the training part."""
     if not numbers:
         return ()
     chosen = prepared.columns["target"].select(prepared.parts["train"]).values.reshape(-1, numbers).astype(np.float64)
     if not len(chosen):
         return ((0.0, 1.0),) * numbers
-    if prepared.schema.target == "similarity":
-        return ((float(chosen.min()), float(np.ptp(chosen)) or 1.0),)
-    deviations = np.where(np.ptp(chosen, axis=0) > 0, chosen.std(axis=0), 1.0)
-    return tuple(zip(chosen.mean(axis=0).tolist(), deviations.tolist(), strict=True))
+    return prepared.schema.target.units(chosen)
 
 
 # -----------------------------------------------------------------------------
@@ -462,7 +449,7 @@ class Task(Abilities, ABC):
             limit = model.decoder.limit()
             return None if limit is None else limit - 1  # BEGIN stands before them
         limited = (
-            isinstance(model, SequenceModelConfig | EncoderDecoderConfig) and self.meaning.schema.input != "picture"
+            isinstance(model, SequenceModelConfig | EncoderDecoderConfig) and not self.meaning.schema.input.fixed_size
         )
         return model.encoder.limit() if limited else None
 
@@ -472,7 +459,7 @@ class Task(Abilities, ABC):
 
     @abstractmethod
     def predict(self, model: nn.Module, inputs: Any) -> Sequence[Prediction]:
-        """The answers to the rows of a batch of inputs, as `seqloom.data.batches.INPUTS` makes them."""
+        """The answers to the rows of a batch of inputs, as the kind of input collates them."""
 
 
 class Graded(Task):

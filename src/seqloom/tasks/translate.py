@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from seqloom import recipes
 from seqloom.config.decoding import AnyDecoding, GreedyConfig
 from seqloom.config.models import AnyModel, EncoderDecoderConfig
+from seqloom.data.kinds.inputs.text import cut_short, text_shown
 from seqloom.decoding.alignment import alignment, looking
 from seqloom.decoding.answers import NEVER, Written, begins, positions_of, room
 from seqloom.decoding.decode import write
@@ -35,7 +36,7 @@ from seqloom.nn.models import EncoderDecoder
 from seqloom.nn.types import Batch, Loss, Padded, Pair
 from seqloom.recipes.bodies import Size
 from seqloom.tasks.inputs import input_of, require_input, sequences, wrong_shape
-from seqloom.tasks.predictions import Translation, cut_short, text_shown
+from seqloom.tasks.predictions import Translation
 from seqloom.tasks.task import Asking, HeadSettings, Judged, Meaning, Metric, Task
 from seqloom.text.special_tokens import BEGIN, UNKNOWN
 from seqloom.text.tokenizer import Tokenizer
@@ -82,7 +83,7 @@ class Gapped(Translation):
 def require_copying(meaning: Meaning, model: nn.Module) -> None:
     """Raise ConfigError where no word can be copied, with the reason."""
     source, target = meaning.tokenizer, meaning.target_tokenizer
-    if meaning.schema.input != "text" or source is None or target is None:
+    if not meaning.schema.input.is_text or source is None or target is None:
         raise ConfigError(
             f"unknown replacement copies words of a text, and the model reads {meaning.schema.input}",
             fix="leave it out",

@@ -20,7 +20,6 @@ from seqloom.tasks.task import Task
 from seqloom.training import checkpoint as checkpoints
 from seqloom.training.checkpoint import in_between
 from seqloom.training.distributed import agreed
-from seqloom.training.pages.card import card_md
 from seqloom.training.pages.scores import read_scores
 from seqloom.training.pages.summary import summary_of
 from seqloom.training.session import Session
@@ -40,7 +39,7 @@ def ship(session: Session, standing: TrainingState, found: ValidationResult) -> 
     weights = {name: tensor.detach().cpu() for name, tensor in session.model.state_dict().items()}
     notes = _notes(session, standing, found.metrics, evaluation) | {"cross_fitted": bool(task.readings)}
     bundle = Bundle(session.config.model, task.meaning, weights, notes)
-    files = bundle_files(bundle, card_md(summary_of(session.folder, notes)))
+    files = bundle_files(bundle, summary_of(session.folder, notes).card().markdown())
     reached("before-model")
     replace_folder(session.folder.model, files)
     reached("after-model")

@@ -25,9 +25,9 @@ from seqloom.config.training import (
     SymbolsConfig,
     TrainingConfig,
 )
-from seqloom.data.order import sizes_of, usual_budget
+from seqloom.data.order import usual_budget
 from seqloom.data.prepared import Prepared
-from seqloom.data.schema import RUNNING, Schema
+from seqloom.data.schema import Schema
 from seqloom.errors import ConfigError
 from seqloom.recipes.bodies import Size
 from seqloom.training.wishes import Wishes
@@ -57,7 +57,7 @@ def default_counts(encoding: EncodingConfig, schema: Schema) -> EncodingConfig:
     would cost more than any other.
     """
     first, second = encoding.tokenizer, encoding.target_tokenizer
-    said = schema.target in RUNNING or (schema.target == "text" and second is None)
+    said = schema.target.is_running or (schema.target.is_text and second is None)
     first, second = _counted(first, 2 if said else 1), second if second is None else _counted(second, 2)
     return msgspec.structs.replace(encoding, tokenizer=first, target_tokenizer=second)
 
@@ -70,7 +70,7 @@ def _counted(tokenizer: FittedTokenizer, least: int) -> FittedTokenizer:
 def default_letters(wishes: Wishes, tokenizer: FittedTokenizer, schema: Schema) -> bool:
     """Whether a recipe reads the letters of words where nobody says so: taggers do, who meet many new words."""
     recipe = wishes.model is None or isinstance(wishes.model, str)
-    tagging = schema.input == "words" and schema.target == "tags" and isinstance(tokenizer, WordsConfig)
+    tagging = schema.input.in_words and schema.task == "tag" and isinstance(tokenizer, WordsConfig)
     return recipe and tagging and not wishes.training.get("init")
 
 
@@ -87,7 +87,7 @@ def default_training(prepared: Prepared, recipe: str, size: Size, named: Mapping
     optimiser, by_steps = named.get("optimiser"), {"optimiser", "rate", "schedule"} & named.keys()
     if isinstance(optimiser, NewtonConfig) or (recipe == "linear" and not by_steps):
         return _solving(prepared, optimiser)
-    symbols = int(sizes_of(prepared.schema, prepared.columns)[prepared.parts["train"]].sum())
+    symbols = int(prepared.schema.target.sizes(prepared.columns)[prepared.parts["train"]].sum())
     budget = usual_budget(symbols)
     steps = max(1, symbols // budget)
     length = named.get("length") or EpochsConfig(count=usual_epochs(symbols))
@@ -163,6 +163,6 @@ def _warm_up(length: AnyLength, steps: int, budget: int) -> int:
 def _feed(prepared: Prepared, budget: int) -> AnyFeed:
     """Rows of one length; running text with documents that fill a batch alone is cut into packs instead."""
     longest = int(prepared.columns["input"].lengths[prepared.parts["train"]].max(initial=0))
-    if prepared.schema.target in RUNNING and longest > budget // 4:
+    if prepared.schema.target.is_running and longest > budget // 4:
         return PacksConfig(rows=max(1, budget // ROW), length=ROW)
     return ByLengthConfig(budget=budget)

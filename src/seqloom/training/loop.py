@@ -28,7 +28,6 @@ from seqloom.errors import DurableError
 from seqloom.files.disk import reached, require_free_space
 from seqloom.files.folders import remove_folder
 from seqloom.files.jsonl import write_lines
-from seqloom.tasks.predictions import input_shown
 from seqloom.training import checkpoint, length, memory
 from seqloom.training import checkpoint as checkpoints
 from seqloom.training.best_model import Mended, last_weights, mended, ship
@@ -218,7 +217,7 @@ def write_bad_batches(session: Session, recent: Iterable[tuple[int, tuple[str, .
 
 def _record(session: Session, step: int, id_: str) -> dict[str, object]:
     place = session.prepared.place_of(int(id_))
-    shown = input_shown(session.task.meaning, session.prepared, int(id_))
+    shown = session.prepared.shown(int(id_))
     return {"step": step, "id": id_, "file": place.path, "line": place.line, "input": shown[:LONGEST]}
 
 

@@ -4,7 +4,6 @@ import statistics
 import time
 
 from seqloom.config.training import NewtonConfig, SecondsConfig
-from seqloom.data.order import sizes_of
 from seqloom.training.devices import Device
 from seqloom.training.distributed import Alone
 from seqloom.training.length import expected_steps
@@ -28,7 +27,7 @@ def expected_seconds(resolved: Resolved, device: Device) -> float | None:
     if isinstance(config.optimiser, NewtonConfig):  # one strength takes two steps, another twenty
         return None
     loader = resolved.task.loader(prepared, "train", config.feed, seed=config.seed, workers=0)
-    symbols = int(sizes_of(prepared.schema, prepared.columns)[prepared.parts["train"]].sum())
+    symbols = int(prepared.schema.target.sizes(prepared.columns)[prepared.parts["train"]].sum())
     steps = expected_steps(config.length, loader.plan, symbols)
     update = Update(resolved.task, built_model(resolved, device)[0], config, Alone(), device)
     standing, taken, began = TrainingState(seed=config.seed, pieces=config.pieces), list[float](), time.monotonic()

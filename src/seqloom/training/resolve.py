@@ -24,7 +24,7 @@ from seqloom.data.dataset import open_sealed
 from seqloom.data.prepared import GivenEncoding, Prepared, prepare
 from seqloom.data.problems import Ledger, escaped
 from seqloom.data.run_files import is_one, located, names_of, with_known_starts
-from seqloom.data.schema import PARTS, RUNNING, Schema
+from seqloom.data.schema import PARTS, Schema
 from seqloom.data.sources.download import cache_folder
 from seqloom.data.survey import Watch
 from seqloom.errors import ConfigError
@@ -116,7 +116,7 @@ def words_said(wishes: Wishes, asked: EncodingConfig, chosen: EncodingConfig, pr
     """What was chosen about words where nobody said it: that letters are read, and that some words are unknown."""
     if wishes.letters is None and default_letters(wishes, chosen.tokenizer, prepared.schema):
         yield "letters: read beside each word; --letters none reads words alone"
-    to_text = prepared.schema.target == "text"
+    to_text = prepared.schema.target.is_text
     before, now = ((one.target_tokenizer if to_text else None) or one.tokenizer for one in (asked, chosen))
     if isinstance(before, WordsConfig) and isinstance(now, WordsConfig) and before.least is None and now.least != 1:
         said = prepared.columns["target" if to_text else "input"].select(prepared.parts["train"]).values
@@ -144,12 +144,6 @@ def first_rare(prepared: Prepared) -> int:
 
 
 SHOWN = 5  # labels in a sentence
-SYMBOLS = {
-    "text",
-    "pair",
-    "triple",
-    "words",
-}  # inputs that one tokeniser reads, so that a model of one can read another
 NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
 
 
@@ -247,7 +241,7 @@ def _require_changeable(wishes: Wishes) -> None:
 
 def _require_of_task(wishes: Wishes, schema: Schema) -> None:
     """Refuse what no data of the task can have, before all of it is read."""
-    kind = BY_TARGET[schema.target]
+    kind = BY_TARGET[schema.target.name]
     kind.require_decider(wishes.training.get("metric"))
     kind.head_kind(wishes.head)
     kind.require_settings_of_vectors(wishes.of_vectors())
@@ -287,16 +281,17 @@ def _learned_at(start: _Start | None) -> float:
 def _usual_encoding(schema: Schema, start: _Start | None) -> EncodingConfig:
     """What is usual for the task; single inputs are cut where the positions of the model of --init end."""
     usual = default_encoding(schema.task)
-    if start is None or not isinstance(start.model, ENCODING) or schema.target in RUNNING:
+    if start is None or not isinstance(start.model, ENCODING) or schema.target.is_running:
         return usual
     return msgspec.structs.replace(usual, longest=min(usual.longest, start.model.encoder.limit() or usual.longest))
 
 
 def _given(meaning: Meaning, found: Schema) -> GivenEncoding:
     """The tokenisers of a model that training starts from; labels are those of the data."""
-    if meaning.schema.input != found.input and not {meaning.schema.input, found.input} <= SYMBOLS:
+    own = meaning.schema.input
+    if own != found.input and not (own.reads_tokens and found.input.reads_tokens):  # one tokeniser reads all texts
         raise ConfigError(
-            f"--init reads {meaning.schema.input}, and the data has {found.input}",
+            f"--init reads {own}, and the data has {found.input}",
             fix="start from a model of the same kind of input",
         )
     return GivenEncoding(None, meaning.tokenizer, meaning.target_tokenizer)
@@ -383,7 +378,7 @@ def _require_balanceable(asked: str | tuple[float, ...], schema: Schema) -> None
         return
     if asked != "balanced":
         raise ConfigError(f"class weights {asked!r}", fix="'balanced', or a number for each label")
-    if schema.target != "label":
+    if not schema.target.one_label:
         raise ConfigError(
             f"balanced class weights are for data with one label each, and its target is {schema.target}",
             fix="leave them out",

@@ -30,7 +30,7 @@ from seqloom.training.events import Ended, Report
 from seqloom.training.home import Home
 from seqloom.training.initialization import fit_input, freeze, start_from, start_from_vectors, training_texts
 from seqloom.training.loop import training
-from seqloom.training.pages.writing import write_pages
+from seqloom.training.pages.summary import write_pages
 from seqloom.training.resolve import Resolved, init_bundle, resolve, with_known_names
 from seqloom.training.run_folder import RunFolder
 from seqloom.training.session import Session

@@ -23,8 +23,8 @@ from seqloom.config import reading
 from seqloom.config.training import RunConfig
 from seqloom.data.dataset import Dataset, every_sum
 from seqloom.data.prepared import Prepared
-from seqloom.data.schema import InputKind, Schema, TargetKind
-from seqloom.errors import ConfigError, DamagedError, DurableError
+from seqloom.data.schema import Schema
+from seqloom.errors import ConfigError, DamagedError, DataError, DurableError
 from seqloom.files import disk
 from seqloom.tasks.task import Meaning
 from seqloom.text.tokenizer import Tokenizer
@@ -48,8 +48,8 @@ LABELS, SCHEMA, TOKENIZER, TARGET_TOKENIZER = "labels.json", "schema.json", "tok
 
 
 class _Outline(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    input: InputKind
-    target: TargetKind
+    input: str
+    target: str
     sizes: tuple[int, ...]
     numbers: int
     units: tuple[tuple[float, float], ...] = ()
@@ -58,7 +58,7 @@ class _Outline(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 def vocabulary_of(meaning: Meaning) -> dict[str, bytes]:
     """The files of a vocabulary."""
     first, second, schema = meaning.tokenizer, meaning.target_tokenizer, meaning.schema
-    outline = _Outline(schema.input, schema.target, tuple(meaning.sizes), meaning.numbers, meaning.units)
+    outline = _Outline(schema.input.name, schema.target.name, tuple(meaning.sizes), meaning.numbers, meaning.units)
     files = {LABELS: json.dumps(schema.labels, ensure_ascii=False).encode(), SCHEMA: msgspec.json.encode(outline)}
     if first is not None:
         files[TOKENIZER] = first.to_json().encode()
@@ -72,16 +72,16 @@ def meaning_of(files: Mapping[str, bytes]) -> Meaning:
     try:
         labels = msgspec.json.decode(files[LABELS], type=tuple[str, ...])
         outline = msgspec.json.decode(files[SCHEMA], type=_Outline)
-    except (KeyError, msgspec.DecodeError) as error:
+        schema = Schema(outline.input, outline.target, labels)
+    except (KeyError, msgspec.DecodeError, DataError) as error:
         raise DamagedError(
             f"the vocabulary of the run cannot be read: {error!r}", fix="restore it from a copy"
         ) from error
     first, second = (
         Tokenizer.from_json(files[name].decode()) if name in files else None for name in (TOKENIZER, TARGET_TOKENIZER)
     )
-    if second is None and outline.target == "text":
+    if second is None and schema.target.is_text:
         second = first
-    schema = Schema(outline.input, outline.target, labels)
     return Meaning(schema, first, second, outline.sizes, outline.numbers, units=outline.units)
 
 

@@ -18,13 +18,13 @@ from torch import Tensor
 
 from seqloom.config.data import BadRows, DataConfig
 from seqloom.data.dataset import OPEN, open_data
+from seqloom.data.kinds.inputs.text import cut_short
 from seqloom.data.problems import Ledger, Place
-from seqloom.data.schema import Input, Part, Words
+from seqloom.data.schema import Part
 from seqloom.errors import SeqloomError
 from seqloom.metrics.jackknife import PairedDifference, paired_differences
 from seqloom.nn.types import Batch
 from seqloom.tasks.evaluation import Confusion, Evaluation, answering, evaluate
-from seqloom.tasks.predictions import cut_short, input_shown
 from seqloom.tasks.task import Judged, Metric, Task
 from seqloom.text.special_tokens import NAMES, SEPARATOR, UNKNOWN
 from seqloom.training.checkpoint import Checkpoint
@@ -45,12 +45,12 @@ MOST = 2**24  # bytes of all files that are read for it
 
 def inputs_shown(session: Session, rows: Sequence[int]) -> list[str]:
     """The inputs of rows in one line each: what the vocabulary lacks is shown as it was written, if it can be."""
-    prepared, meaning = session.prepared, session.task.meaning
-    lacking = [row for row in rows if meaning.tokenizer is not None and UNKNOWN in prepared.columns["input"].row(row)]
+    prepared = session.prepared
+    lacking = [row for row in rows if prepared.tokenizer is not None and UNKNOWN in prepared.columns["input"].row(row)]
     places = {row: prepared.place_of(row) for row in lacking if session.ranks.rank == 0}  # the others show nothing
     found = _texts(session.config.data, tuple(places.values())) if places else {}
     written = {row: found[place] for row, place in places.items() if place in found}
-    return [written.get(row) or input_shown(meaning, prepared, row) for row in rows]
+    return [written.get(row) or prepared.shown(row) for row in rows]
 
 
 @lru_cache(maxsize=4)  # every look at the dev part shows the same rows
@@ -59,29 +59,21 @@ def _texts(config: DataConfig, places: tuple[Place, ...]) -> dict[Place, str]:
     ledger = Ledger(BadRows(skip=True, share=1.0))  # what is bad was told by the first reading
     try:
         dataset = open_data(config, ledger, ("dev",) if config.dev else OPEN)  # drawn, dev stands among train
-        inputs = ((Place(*row.place[:2]), row.input) for _, row in dataset.rows(ledger))
+        kind = dataset.schema.input
+        inputs = ((Place(*row.place[:2]), kind.texts(row.input)) for _, row in dataset.rows(ledger))
         return dict(_first(inputs, set(places))) if 0 < dataset.size() <= MOST else {}
     except (SeqloomError, OSError):
         return {}
 
 
-def _first(inputs: Iterator[tuple[Place, Input]], wanted: set[Place]) -> Iterator[tuple[Place, str]]:
+def _first(inputs: Iterator[tuple[Place, tuple[str, ...]]], wanted: set[Place]) -> Iterator[tuple[Place, str]]:
     """Each wanted place with its text; nothing is read behind the last of them."""
-    for place, given in inputs:
+    for place, texts in inputs:
         if place in wanted:
             wanted.discard(place)
-            yield place, _text(given)
+            yield place, cut_short(f" {NAMES[SEPARATOR]} ".join(texts))
         if not wanted:
             return
-
-
-def _text(given: Input) -> str:
-    """An input in one line; "" for one that is no text."""
-    if isinstance(given, np.ndarray):
-        return ""
-    if isinstance(given, Words):
-        return cut_short(" ".join(given.words()))
-    return cut_short(given if isinstance(given, str) else f" {NAMES[SEPARATOR]} ".join(given))
 
 
 SAMPLES = 4
@@ -183,7 +175,7 @@ def _samples(session: Session, evaluation: Evaluation | None) -> tuple[Sample, .
 
 def _sample(session: Session, judged: Judged, text: str) -> Sample:
     """What is shown of an example; where the true answer is the input itself, it is shown alike."""
-    same = judged.true == input_shown(session.task.meaning, session.prepared, int(judged.id))
+    same = judged.true == session.prepared.shown(int(judged.id))
     return Sample(text, judged.said, text if same else judged.true, judged.right)
 
 

@@ -21,9 +21,9 @@ from seqloom.config.tokenizers import (
     WordsConfig,
 )
 from seqloom.data.dataset import open_data
+from seqloom.data.kinds.inputs.words import Words
 from seqloom.data.prepared import prepare
 from seqloom.data.problems import Ledger
-from seqloom.data.schema import Words
 from seqloom.report.excerpts import excerpt
 from seqloom.text.special_tokens import COUNT, NAMES
 

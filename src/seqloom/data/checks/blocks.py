@@ -24,19 +24,13 @@ class ExampleBlock:
     @cached_property
     def inputs(self) -> list[list[str]]:
         """The texts of the inputs: one list for each text that an input has, none for vectors and pictures."""
-        inputs = [example.input for example in self.examples]
-        if self.schema.input == "text":
-            return [inputs]  # type: ignore[list-item]  # the schema promises texts
-        if self.schema.input == "words":
-            return [[words.text for words in inputs]]  # type: ignore[union-attr]
-        if self.schema.input in ("pair", "triple"):
-            return [list(side) for side in zip(*inputs, strict=True)]
-        return []
+        texts = [self.schema.input.texts(example.input) for example in self.examples]
+        return [list(side) for side in zip(*texts, strict=True)]
 
     @cached_property
     def targets(self) -> list[str]:
         """The targets that are texts."""
-        return [example.target for example in self.examples] if self.schema.target == "text" else []  # type: ignore[misc]
+        return [example.target for example in self.examples] if self.schema.target.is_text else []  # type: ignore[misc]
 
     @cached_property
     def keys(self) -> np.ndarray:

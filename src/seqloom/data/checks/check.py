@@ -37,9 +37,9 @@ class Checks:
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
         self.checks: list[Check] = [CharacterCheck(), RepeatCheck(schema)]
-        if schema.target in ("label", "labels", "tags"):
+        if schema.target.has_labels:
             self.checks.append(LabelCheck(schema))
-        if (schema.input, schema.target) == ("text", "text"):
+        if schema.input.is_text and schema.target.is_text:
             self.checks.append(PairCheck())
 
     def see(self, part: str, examples: Sequence[Example]) -> None:

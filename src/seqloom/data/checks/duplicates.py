@@ -16,8 +16,9 @@ import numpy as np
 
 from seqloom.data.checks.minhash import jaccard, near_groups, shingles
 from seqloom.data.checks.repeats import beside
+from seqloom.data.kinds.kind import InputKind
 from seqloom.data.problems import Ledger, Place
-from seqloom.data.schema import Example, Input, TextPair, TextTriple, Words, in_order
+from seqloom.data.schema import Example, Input, in_order
 
 MOST_ROWS = 50_000  # of each part, for near duplicates
 LONGEST = 1_000  # characters of a text that are compared, for near duplicates
@@ -95,22 +96,19 @@ def folded(text: str) -> str:
     return " ".join(composed.casefold().split())
 
 
-def compared(value: Input) -> str:
-    """The text of an input as it is compared; none for vectors and pictures."""
-    if isinstance(value, str):
-        return folded(value)
-    if isinstance(value, Words):
-        return folded(value.text)
-    return "\x1f".join(map(folded, value)) if isinstance(value, TextPair | TextTriple) else ""
-
-
-def digest(value: Input) -> int:
+def digest(kind: InputKind, value: Input) -> int:
     """64 bits that are equal for exact duplicates."""
-    if isinstance(value, np.ndarray):
-        content = repr((value.shape, value.dtype.str)).encode() + value.tobytes()
+    if texts := kind.texts(value):
+        content = compared(texts).encode("utf-8", "surrogatepass")
     else:
-        content = compared(value).encode("utf-8", "surrogatepass")
+        array = np.asarray(value)
+        content = repr((array.shape, array.dtype.str)).encode() + array.tobytes()
     return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest())
+
+
+def compared(texts: Iterable[str]) -> str:
+    """The texts of an input as they are compared."""
+    return "\x1f".join(map(folded, texts))
 
 
 class _Row(NamedTuple):
@@ -121,31 +119,31 @@ class _Row(NamedTuple):
     place: Place
 
     @classmethod
-    def of(cls, example: Example) -> "_Row":
-        value = example.input
-        text = None if isinstance(value, np.ndarray) else compared(value)[:LONGEST]
-        return cls(text, shown(value)[:LONGEST], example.place)
+    def of(cls, kind: InputKind, example: Example) -> "_Row":
+        if texts := kind.texts(example.input):
+            return cls(compared(texts)[:LONGEST], " | ".join(texts)[:LONGEST], example.place)
+        return cls(None, f"array {' x '.join(map(str, np.shape(example.input)))}", example.place)
 
 
 class _DuplicatePart:
     """The digests of all rows, and a reservoir of the rows that are compared nearly."""
 
-    def __init__(self, draw: np.random.Generator, most_rows: int) -> None:
-        self.rows = 0
+    def __init__(self, kind: InputKind, draw: np.random.Generator, most_rows: int) -> None:
+        self.kind, self.rows = kind, 0
         self.kept: list[tuple[int, _Row]] = []  # with their digests
         self._draw, self._most = draw, most_rows
         self._digests: list[np.ndarray] = []
 
     def add(self, examples: Sequence[Example]) -> None:
-        digests = [digest(example.input) for example in examples]
+        digests = [digest(self.kind, example.input) for example in examples]
         self._digests.append(np.array(digests, np.uint64))
         places = self._draw.random(len(examples))
         for key, example, place in zip(digests, examples, places, strict=True):
             self.rows += 1
             if len(self.kept) < self._most:
-                self.kept.append((key, _Row.of(example)))
+                self.kept.append((key, _Row.of(self.kind, example)))
             elif (at := int(place * self.rows)) < self._most:  # row n stays with probability most / n
-                self.kept[at] = key, _Row.of(example)
+                self.kept[at] = key, _Row.of(self.kind, example)
 
     @property
     def digests(self) -> np.ndarray:
@@ -155,14 +153,15 @@ class _DuplicatePart:
 class DuplicateSearch:
     """Is fed all parts block by block, and says at the end what occurs more than once."""
 
-    def __init__(self, most_rows: int = MOST_ROWS) -> None:
+    def __init__(self, kind: InputKind, most_rows: int = MOST_ROWS) -> None:
+        self._kind = kind
         self._draw = np.random.default_rng(SEED)
         self._most_rows = most_rows
         self._parts: dict[str, _DuplicatePart] = {}
 
     def see(self, part: str, examples: Sequence[Example]) -> None:
         """Keep the digests of further rows, and some of the rows."""
-        self._parts.setdefault(part, _DuplicatePart(self._draw, self._most_rows)).add(examples)
+        self._parts.setdefault(part, _DuplicatePart(self._kind, self._draw, self._most_rows)).add(examples)
 
     def finish(self) -> DuplicateRows:
         """All that was found."""
@@ -276,12 +275,3 @@ class _KeptRows:
 def _twins(group: int, rows: int, one: _Row, other: _Row) -> Twins:
     similarity = jaccard(shingles(one.text or ""), shingles(other.text or ""))
     return Twins(group, rows, similarity, (one.place, other.place), (one.shown, other.shown))
-
-
-def shown(value: Input) -> str:
-    """The text of an input for people, or what an array is."""
-    if isinstance(value, np.ndarray):
-        return f"array {' x '.join(map(str, value.shape))}"
-    if isinstance(value, TextPair | TextTriple):
-        return " | ".join(value)
-    return value if isinstance(value, str) else value.text

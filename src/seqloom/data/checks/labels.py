@@ -5,7 +5,6 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
-from itertools import chain
 
 from seqloom.data.checks.blocks import ExampleBlock
 from seqloom.data.problems import Ledger, Place
@@ -213,8 +212,8 @@ class LabelCheck:
     """Finds label.too_many, label.single, label.singleton and label.unseen, and what `spellings` finds."""
 
     def __init__(self, schema: Schema) -> None:
-        self._kind = schema.target
-        self._thing = "tag" if schema.target == "tags" else "label"
+        self._target = schema.target
+        self._thing = schema.target.thing
         self._counts: dict[str, Counter[str]] = {}
         self._firsts: dict[str, dict[str, Place]] = {}  # of each part, where each label stands first
         self._rows: Counter[str] = Counter()
@@ -225,13 +224,12 @@ class LabelCheck:
         counts, firsts = self._counts.setdefault(block.part, Counter()), self._firsts.setdefault(block.part, {})
         if len(counts) > MOST_LABELS:
             return
-        targets = [example.target for example in block.examples]
-        labels: list[str] = targets if self._kind == "label" else list(chain.from_iterable(targets))  # type: ignore[assignment,arg-type]
+        labels = [label for example in block.examples for label in self._target.labels(example.target)]
         counts.update(labels)
         if set(labels) - firsts.keys():
             for example in block.examples:
-                for label in (example.target,) if self._kind == "label" else example.target:  # type: ignore[union-attr]
-                    firsts.setdefault(label, example.place)  # type: ignore[arg-type]
+                for label in self._target.labels(example.target):
+                    firsts.setdefault(label, example.place)
 
     def finish(self, ledger: Ledger) -> None:
         """Write the findings; raise RejectedError where the labels cannot be learnt."""
@@ -240,7 +238,7 @@ class LabelCheck:
         reference = TRAINING if TRAINING in self._counts else next(iter(self._counts))
         self._refuse_too_many(ledger, reference)
         self._refuse_single(ledger, reference)
-        odd = find_spellings(ledger, self._everywhere(), self._places(), tags=self._kind == "tags")
+        odd = find_spellings(ledger, self._everywhere(), self._places(), tags=self._target.of_steps)
         self._warn_of_singletons(ledger, reference, odd)
         for part in self._counts:
             if part != reference:
@@ -258,17 +256,17 @@ class LabelCheck:
     def _refuse_too_many(self, ledger: Ledger, reference: str) -> None:
         endless = [part for part, counts in self._counts.items() if len(counts) > MOST_LABELS]
         rows, counts = self._rows[reference], self._counts[reference]
-        own = self._kind == "label" and rows >= FEWEST_ROWS and len(counts) > rows / 2  # a small dev set may well do
+        own = self._target.one_label and rows >= FEWEST_ROWS and len(counts) > rows / 2  # a small dev set may well do
         for part in [*endless, *([reference] if own else [])]:
             rows, counts = self._rows[part], self._counts[part]
             text = f"{len(counts):,} different {self._thing}s in {rows:,} rows; is it the right column?"
-            measured = self._kind == "label" and all(map(is_number, counts))
+            measured = self._target.one_label and all(map(is_number, counts))
             fix = "--task regress, if they are measured; else --target NAME, of the label" if measured else OTHERWISE
             ledger.bad_file("label.too_many", text, self._file(part), fix)
 
     def _refuse_single(self, ledger: Ledger, part: str) -> None:
         counts = self._counts[part]
-        if self._kind != "labels" and len(counts) == 1:
+        if self._target.exclusive and len(counts) == 1:
             text = f"every {self._thing} is {quoted(next(iter(counts)))}; there is nothing to tell apart"
             ledger.bad_file("label.single", text, self._file(part), "give examples of at least two classes")
 

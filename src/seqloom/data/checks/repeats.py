@@ -53,7 +53,7 @@ class RepeatCheck:
     """Finds id.duplicate, label.conflict and leak.overlap."""
 
     def __init__(self, schema: Schema) -> None:
-        self._labelled = schema.target in ("label", "labels")
+        self._labelled = schema.target.has_labels and not schema.target.of_steps
         self._parts: dict[str, _RepeatPart] = {}
 
     def see(self, block: ExampleBlock) -> None:

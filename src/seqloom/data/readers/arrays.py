@@ -17,16 +17,27 @@
 import math
 import zipfile
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
-from typing import IO, Literal, NamedTuple, NoReturn
+from typing import IO, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.lib import format as npy
 
 from seqloom.config.data import ReadingConfig
+from seqloom.data.kinds.inputs.pair import PairInput
+from seqloom.data.kinds.inputs.picture import PictureInput
+from seqloom.data.kinds.inputs.vectors import VectorsInput
+from seqloom.data.kinds.inputs.words import WordsInput
+from seqloom.data.kinds.kind import InputKind, TargetKind
+from seqloom.data.kinds.targets.label import LabelTarget
+from seqloom.data.kinds.targets.nothing import NoTarget
+from seqloom.data.kinds.targets.numbers import NumbersTarget
+from seqloom.data.kinds.targets.series import SeriesTarget
+from seqloom.data.kinds.targets.tags import TagsTarget
+from seqloom.data.kinds.targets.text import TextTarget
 from seqloom.data.problems import Ledger, Place, counted
 from seqloom.data.readers.files import require_magic, require_regular
-from seqloom.data.roles import LABELS, NUMBERS, PAIRS, TAGS, TRANSLATIONS, WORDS
 from seqloom.data.values import Record, Table
 
 # -----------------------------------------------------------------------------
@@ -149,11 +160,13 @@ CAPTIONS = ("caption", "captions")
 TARGETS = ("target", "y", "label", "labels", "numbers", "tags", "series", *CAPTIONS)
 PARTS = ("train", "dev", "valid", "test")
 NAMING = "name the arrays x, y and lengths, with _train, _dev or _test behind them for parts"
-READ_FIRST = {*WORDS, *(name for pair in PAIRS for name in pair), "vectors", "picture"}  # before the input
-MEANT = {*LABELS, *NUMBERS, *TAGS, *TRANSLATIONS}  # names that say that a column is the target
-
-InputKind = Literal["picture", "vectors"]
-TargetKind = Literal["label", "numbers", "tags", "series", "caption", "nothing"]
+READ_FIRST = {*chain.from_iterable((*WordsInput.usual, *PairInput.usual)), "vectors", "picture"}  # before the input
+MEANT = {
+    *LabelTarget.usual,
+    *NumbersTarget.usual,
+    *TagsTarget.usual,
+    *TextTarget.usual,
+}  # names that say that a column is the target
 
 
 class ArrayPart(NamedTuple):
@@ -181,8 +194,8 @@ def read(paths: tuple[Path, ...], reading: ReadingConfig, ledger: Ledger) -> Tab
 
 
 def _columns(part: ArrayPart) -> tuple[str, ...]:
-    target = () if part.target_kind == "nothing" else (part.target_kind,)
-    return (part.kind, *target, *part.others, *(("split",) if part.name else ()))
+    target = () if part.target is None else ("caption" if part.target_kind.is_text else part.target_kind.name,)
+    return (part.kind.name, *target, *part.others, *(("split",) if part.name else ()))
 
 
 def _parts_of(path: Path, ledger: Ledger) -> list[ArrayPart]:
@@ -207,9 +220,10 @@ def _part(name: str, arrays: dict[str, StoredArray], path: Path, ledger: Ledger)
         text = f"expected one input and one target{f' for {name}' if name else ''}, found {', '.join(arrays)}"
         ledger.bad_file("array.name", text, Place(str(path)), NAMING)
     array, lengths = arrays[inputs[0]], arrays.get("lengths")
-    kind: InputKind = "picture" if inputs[0] in PICTURES or len(array.shape) == 4 else "vectors"
-    (_require_pictures if kind == "picture" else _require_sequences)(array, lengths, ledger)
-    part = ArrayPart(name, kind, "nothing", array, None, lengths, others)
+    pictures = inputs[0] in PICTURES or len(array.shape) == 4
+    kind: InputKind = PictureInput() if pictures else VectorsInput()
+    (_require_pictures if pictures else _require_sequences)(array, lengths, ledger)
+    part = ArrayPart(name, kind, NoTarget(), array, None, lengths, others)
     _require_columns(part, READ_FIRST | (MEANT if targets else set()) | ({"split"} if name else set()), ledger)
     if not targets:
         return part
@@ -269,24 +283,24 @@ def _target_kind(part: ArrayPart, target: StoredArray, name: str, ledger: Ledger
     shape, rows = target.shape, _rows(part)
     if target.dtype.kind == "f" or (name in ("numbers", "series") and target.dtype.kind in "iu"):
         if _is_series(part, shape, named=name == "series"):
-            return "series"
+            return SeriesTarget()
         if len(shape) in (1, 2) and shape[0] == rows and 0 not in shape and name != "series":
-            return "numbers"
+            return NumbersTarget()
         _refuse(target, f"floats [{rows}] or [{rows},K]", ledger)
     if name in CAPTIONS and (shape != (rows,) or target.dtype.kind != "U"):
         _refuse(target, f"texts [{rows}]", ledger)
     if shape == (rows,):
-        return "caption" if name in CAPTIONS else "label"
-    if part.kind == "vectors" and shape == part.input.shape[:-1]:
-        return "tags"
-    steps = f", or {list(part.input.shape[:-1])} for a tag per step" if part.kind == "vectors" else ""
+        return TextTarget() if name in CAPTIONS else LabelTarget()
+    if part.kind.has_steps and shape == part.input.shape[:-1]:
+        return TagsTarget()
+    steps = f", or {list(part.input.shape[:-1])} for a tag per step" if part.kind.has_steps else ""
     _refuse(target, f"[{rows}] for a label each{steps}", ledger)
 
 
 def _is_series(part: ArrayPart, shape: tuple[int, ...], *, named: bool) -> bool:
     """Whether floats of this shape stand at the steps: by their axes or, where these say too little, by their name."""
     steps = part.input.shape[:-1]
-    if part.kind != "vectors" or shape[: len(steps)] != steps or 0 in shape or len(shape) > len(steps) + 1:
+    if not part.kind.has_steps or shape[: len(steps)] != steps or 0 in shape or len(shape) > len(steps) + 1:
         return False
     return named or len(shape) == 3 or (len(steps) == 1 and steps[0] != _rows(part))
 
@@ -334,19 +348,19 @@ def _is_unicode(target: np.ndarray) -> bool:
 def _value(
     kind: TargetKind, target: np.ndarray
 ) -> str | tuple[str, ...] | tuple[float, ...] | tuple[tuple[float, ...], ...]:
-    if kind == "numbers":
-        return tuple(float(number) for number in target)
-    if kind == "series":
+    if kind.measured and kind.of_steps:
         return tuple(tuple(row) for row in target.reshape(len(target), -1).astype(np.float64).tolist())
+    if kind.measured:
+        return tuple(float(number) for number in target)
     texts = tuple(str(one) for one in target)
-    return texts if kind == "tags" else texts[0]
+    return texts if kind.of_steps else texts[0]
 
 
 def _pairs(part: ArrayPart, ledger: Ledger) -> Iterator[tuple[np.ndarray, np.ndarray | None, list[np.ndarray]]]:
     """Each row's input, cut to its length, its target [1], [K] or [T], and its further columns, [1] each."""
     starts, stops = _spans(part, ledger)
     array = part.input.load(ledger)
-    if part.kind == "picture" and array.ndim == 3:
+    if part.kind.fixed_size and array.ndim == 3:
         array = array[..., None]
     target = None if part.target is None else part.target.load(ledger)
     further = [one.load(ledger) for one in part.others.values()]
@@ -356,7 +370,7 @@ def _pairs(part: ArrayPart, ledger: Ledger) -> Iterator[tuple[np.ndarray, np.nda
         if target is None:
             yield array[step], None, others
         else:
-            of_steps = part.target_kind in ("tags", "series")
+            of_steps = part.target_kind.of_steps
             yield array[step], target[step] if of_steps else target[index : index + 1].reshape(-1), others
 
 

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from seqloom.data.checks.blocks import ExampleBlock
 from seqloom.data.schema import Example, Schema, in_order
 from seqloom.report.figures.axis import linear_axis
 
@@ -62,13 +61,13 @@ class Measures:
     def see(self, part: str, examples: Sequence[Example]) -> None:
         """Count and measure further examples."""
         self.rows[part] += len(examples)
-        block = ExampleBlock(part, examples, self._schema)
-        for name, values in _measured(block).items():
+        kind, target = self._schema.input, self._schema.target
+        targets = [example.target for example in examples]
+        found = kind.measure([example.input for example in examples]) | target.measure(targets)
+        for name, values in found.items():
             self._values.setdefault(name, {}).setdefault(part, []).append(values)
-        if self._schema.target in ("label", "labels", "tags"):
-            targets = [example.target for example in examples]
-            labels = targets if self._schema.target == "label" else chain.from_iterable(targets)  # type: ignore[arg-type]
-            self._labels.setdefault(part, Counter()).update(labels)  # type: ignore[arg-type]
+        if target.has_labels:
+            self._labels.setdefault(part, Counter()).update(chain.from_iterable(map(target.labels, targets)))
 
     def label_counts(self) -> tuple[LabelCount, ...]:
         """All labels, those most frequent in the first part first."""
@@ -84,32 +83,6 @@ class Measures:
             values["symbols of an input"] = dict(symbols)
         known = {name: in_order({part: some for part, some in of.items() if len(some)}) for name, of in values.items()}
         return tuple(_measure(name, of) for name, of in known.items() if of)
-
-
-def _measured(block: ExampleBlock) -> dict[str, np.ndarray]:
-    """The values of each measure that makes sense for these examples."""
-    found: dict[str, np.ndarray] = {}
-    inputs = [example.input for example in block.examples]
-    if block.inputs:
-        found["characters of an input"] = np.sum([_lengths(texts) for texts in block.inputs], axis=0)
-    if block.schema.input == "words":
-        found["words of an input"] = _lengths([words.spans for words in inputs])  # type: ignore[union-attr]
-    if block.schema.input == "vectors":
-        found["steps of an input"] = _lengths(inputs)  # type: ignore[arg-type]
-    if block.schema.input == "picture":
-        found["pixels of a picture"] = np.array([picture.shape[0] * picture.shape[1] for picture in inputs])  # type: ignore[union-attr]
-    if block.schema.target == "text":
-        found["characters of a target"] = _lengths(block.targets)
-    if block.schema.target == "series":
-        steps = chain.from_iterable(example.target for example in block.examples)  # type: ignore[misc]
-        found["target of a step"] = np.array(list(chain.from_iterable(steps)))  # type: ignore[arg-type]
-    if block.schema.target in ("numbers", "similarity"):
-        found["target"] = np.array(list(chain.from_iterable(example.target for example in block.examples)))  # type: ignore[misc]
-    return found
-
-
-def _lengths(rows: Sequence[Sequence[object]]) -> np.ndarray:
-    return np.fromiter(map(len, rows), np.int32, len(rows))
 
 
 def _measure(name: str, parts: Mapping[str, np.ndarray]) -> ColumnMeasure:

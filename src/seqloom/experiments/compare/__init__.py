@@ -16,7 +16,7 @@ comparison, the same command goes on: finished runs stay finished, unfinished on
     opening     data, baseline and budget               weighing      from judged runs to results
     running     one run    jobs: several at once        costs, lengths, leaks: what else is measured
     distances   the same at several dependency distances
-    results     what came out      words, figures, terminal, page: shown      front  the whole in one call
+    results     what came out      figures, document: how it is shown      comparison  the whole in one call
 """
 
 from typing import TYPE_CHECKING, Any

@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 
 from seqloom.config.data import ColumnSplit, DataConfig, RandomSplit
-from seqloom.data.order import sizes_of
 from seqloom.data.prepared import Prepared
 from seqloom.data.synthetic.registry import NAMES
 from seqloom.errors import ConfigError
@@ -18,7 +17,6 @@ from seqloom.experiments.compare.plan import MOST_JOBS, Budget, BudgetKind, Comp
 from seqloom.experiments.compare.results import Comparison, Cost
 from seqloom.experiments.compare.runs import (
     Judgement,
-    RunInterrupted,
     judgement,
     one_by_one,
     resolved_run,
@@ -26,6 +24,7 @@ from seqloom.experiments.compare.runs import (
     wishes_of,
 )
 from seqloom.experiments.compare.verdicts import Weighed
+from seqloom.experiments.workers import Interrupted
 from seqloom.files.disk import make_folder, write_file
 from seqloom.files.jsonl import append_lines, read_lines
 from seqloom.files.lock import hold
@@ -132,7 +131,7 @@ def usual(plan: ComparisonPlan, first: Resolved) -> float:
     if plan.budget.kind == "parameters":
         return float(first.task.model(first.task.recipes()[0], plan.size, HeadSettings()).parameters())
     prepared = first.prepared
-    symbols = int(sizes_of(prepared.schema, prepared.columns)[prepared.parts["train"]].sum())
+    symbols = int(prepared.schema.target.sizes(prepared.columns)[prepared.parts["train"]].sum())
     return float(symbols * usual_epochs(symbols))
 
 
@@ -171,7 +170,7 @@ def referee(plan: ComparisonPlan, jobs: int = 1) -> Iterator[ComparisonReport]:
                 _write_lines(plan)
                 yield report
                 _require_success(report)
-        except RunInterrupted as interruption:
+        except Interrupted as interruption:
             yield ComparisonEnded(interruption.why, None, interruption.exit_code)
             return
         yield Measuring(len(plan.models))
@@ -213,7 +212,7 @@ def _weigh(opening: OpenComparison) -> Comparison:
     costs = _costs(plan, models, prepared)
     results = tuple(msgspec.structs.replace(one, cost=costs[one.name]) for one in comparison.models)
     comparison = msgspec.structs.replace(comparison, models=results)
-    write_file(plan.folder / WHOLE, comparison.to_json())
+    write_file(plan.folder / WHOLE, msgspec.json.format(msgspec.json.encode(comparison), indent=2))
     write_file(plan.folder / PAGE, comparison.html())
     return comparison
 

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from seqloom.data.batches import INPUTS
 from seqloom.data.prepared import Prepared
 from seqloom.data.schema import Part
 from seqloom.experiments.compare.results import Cost, Spread
@@ -70,7 +69,7 @@ def _chosen(prepared: Prepared, part: Part) -> np.ndarray:
 
 def _inputs(prepared: Prepared, rows: np.ndarray) -> Any:
     chosen = {name: column.select(rows) for name, column in prepared.columns.items()}
-    return INPUTS[prepared.schema.input](chosen)
+    return prepared.schema.input.collate(chosen)
 
 
 def _timed(model: LoadedModel, inputs: Any) -> float:

@@ -3,18 +3,18 @@
 from collections.abc import Callable
 
 from seqloom.experiments.compare.results import Comparison, ModelResult
-from seqloom.experiments.compare.words import AT_ONCE
 from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.line import Line, Series
 from seqloom.report.figures.points import Points
 
 TRAINING = "seconds of training"
+AT_ONCE = "Up to {:,} runs trained at the same time and shared the machine"
 Costing = Callable[[ModelResult], float | None]
 COSTS: dict[str, Costing] = {
     "milliseconds for an answer": lambda one: None if one.cost is None else one.cost.latency.median,
-    "MiB of memory while answering": lambda one: None if one.cost is None else one.cost.memory / 2**20,
-    "MiB on disk": lambda one: None if one.cost is None else one.cost.disk / 2**20,
+    "MB of memory while answering": lambda one: None if one.cost is None else one.cost.memory / 1e6,
+    "MB on disk": lambda one: None if one.cost is None else one.cost.disk / 1e6,
     TRAINING: lambda one: one.seconds,
 }
 

@@ -11,6 +11,7 @@ import msgspec
 from seqloom.config.data import DataConfig
 from seqloom.data.checks.duplicates import DuplicateSearch
 from seqloom.data.dataset import open_data, open_sealed
+from seqloom.data.kinds.kind import InputKind
 from seqloom.data.problems import Ledger
 from seqloom.data.schema import Example, Part
 from seqloom.data.survey import Survey
@@ -41,8 +42,8 @@ class LeakCount(msgspec.Struct, frozen=True, kw_only=True):
 class _Looker:
     """Shows the training part and the judged part to the search."""
 
-    def __init__(self, part: Part) -> None:
-        self.search, self._part = DuplicateSearch(), part
+    def __init__(self, kind: InputKind, part: Part) -> None:
+        self.search, self._part = DuplicateSearch(kind), part
 
     def see(self, part: str, examples: Sequence[Example]) -> None:
         """Look at further examples."""
@@ -57,7 +58,7 @@ def count_leaks(data: DataConfig, part: Part) -> LeakCount | None:
     """How much of a part is in the training part; None for data without one of them."""
     ledger = Ledger(data.bad_rows)
     dataset = open_data(data, ledger) if part == "test" else open_sealed(data, ledger)
-    looker = _Looker(part)
+    looker = _Looker(dataset.schema.input, part)
     for _ in Survey(dataset, ledger, None, looker).blocks():
         pass
     for leak in looker.search.finish().leaks:

@@ -1,6 +1,6 @@
 """What is wrong with a run, and what to change: `diagnose` for a run folder, `range_test` for a rate before the start.
 
-    findings  page  terminal  words     what a diagnosis is, and how it is shown
+    findings                            what a diagnosis is, and how it is shown
     story                               the lines of a run as numbers of one kind
     curves  descent  costs  labels      what the numbers say: pure functions, no model needed
     inside                              what a model says: `seqloom.inspect.flow` and `units`, and their findings

@@ -15,7 +15,7 @@ are in the storage, unfinished ones are run folders that resume.
     space    parameters drawn, and what they mean     study    which trial is next
     ground   what the data says about batches and steps
     trials   one trial                                working  trials one after the other
-    results  what came out      figures, page, terminal: shown       front  the whole in one call
+    results  what came out, and how it is shown       tuning   the whole in one call
 """
 
 from typing import TYPE_CHECKING, Any

@@ -29,7 +29,7 @@ def keep(plan: TuningPlan, results: Results) -> tuple[str, ...]:
     """What was not kept, and why; everything else is in the folder now."""
     with _alone(plan.folder):
         write_file(plan.folder / "report.html", results.html())
-        write_file(plan.folder / "results.json", results.to_json())
+        write_file(plan.folder / "results.json", msgspec.json.format(msgspec.json.encode(results), indent=2))
         best = results.best
         if best is None:
             return ()

@@ -7,7 +7,6 @@ import msgspec
 
 from seqloom.config.training import AnyFeed, ByLengthConfig
 from seqloom.config.tuning import SpaceConfig
-from seqloom.data.order import sizes_of
 from seqloom.errors import ConfigError
 from seqloom.experiments.plan import RunsPlan
 from seqloom.tasks.task import HeadSettings, Task
@@ -73,7 +72,7 @@ class DataGround(NamedTuple):
         """About how many steps a trial with this feed has."""
         training, prepared = self.first.config.training, self.first.prepared
         loader = self.first.task.loader(prepared, "train", feed, seed=training.seed, workers=0)
-        symbols = int(sizes_of(prepared.schema, prepared.columns)[prepared.parts["train"]].sum())
+        symbols = int(prepared.schema.target.sizes(prepared.columns)[prepared.parts["train"]].sum())
         return expected_steps(training.length, loader.plan, symbols) or UNKNOWN
 
     def filled(self, space: SpaceConfig) -> SpaceConfig:

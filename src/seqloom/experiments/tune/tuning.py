@@ -15,7 +15,7 @@ from seqloom.experiments.tune.events import TuningEnded, TuningReport
 from seqloom.experiments.tune.folder import keep, tidy
 from seqloom.experiments.tune.plan import MOST_JOBS, PrunerName, TuningPlan
 from seqloom.experiments.tune.results import Results
-from seqloom.experiments.tune.workers import OpenTuning, watched, work
+from seqloom.experiments.tune.trials import OpenTuning, watched, work
 from seqloom.files.disk import make_folder
 
 

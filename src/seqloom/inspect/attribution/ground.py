@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqloom.data.schema import Words
+from seqloom.data.kinds.inputs.words import Words
 from seqloom.errors import ConfigError, DataError, did_you_mean
 from seqloom.inspect.flow import still
 from seqloom.inspect.layers import call_of, changed_vectors, input_of, read_by

@@ -16,9 +16,10 @@ import msgspec
 from seqloom.config.data import ReadingConfig
 from seqloom.data.checks.blocks import weight
 from seqloom.data.inputs import InputColumns, arriving, read_inputs
+from seqloom.data.kinds.kind import InputKind
 from seqloom.data.problems import Ledger, Place, Problem
 from seqloom.data.readers.files import fingerprint, require_regular
-from seqloom.data.schema import Example, InputKind
+from seqloom.data.schema import Example
 from seqloom.errors import ConfigError
 from seqloom.inference.prediction import PredictionNote
 
@@ -48,7 +49,7 @@ class InputSource(NamedTuple):
 
     def checked(self, kind: InputKind) -> CheckedSource:
         """What the file holds; RejectedError that names its bad rows, if they are not read over."""
-        if kind == "picture":
+        if kind.in_files:
             raise ConfigError("files of pictures have no rows to embed", fix="seqloom.load(MODEL).embed(pictures)")
         ledger = PredictionNote() if self.skip else Ledger()
         if not self.stream:

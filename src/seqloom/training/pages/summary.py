@@ -8,6 +8,7 @@ looks.jsonl ─┤
 model/ ──────┘   the scores of the shipped weights are among its notes
 """
 
+import json
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,12 +17,11 @@ import msgspec
 
 from seqloom.config.reading import read
 from seqloom.config.training import RunConfig
-from seqloom.data.report.page import framed
-from seqloom.errors import DataError, near_name
+from seqloom.errors import DamagedError, DataError, near_name
+from seqloom.files.disk import write_file
+from seqloom.report.document import Document, Shown
 from seqloom.tasks.registry import task_of
 from seqloom.tasks.task import Metric
-from seqloom.training.pages.facts import DataSummary, data_summary
-from seqloom.training.pages.html import report_html
 from seqloom.training.pages.lines import (
     BegunLine,
     EndLine,
@@ -32,13 +32,32 @@ from seqloom.training.pages.lines import (
     TestLook,
     ValidationLine,
     of_kind,
+    paces_of_steps,
     records_of,
     typed,
 )
 from seqloom.training.pages.naming import model_named
-from seqloom.training.pages.paces import paces_of_steps
 from seqloom.training.pages.scores import RunScores, read_scores, scores_of
 from seqloom.training.run_folder import RunFolder
+
+
+class RunFinding(msgspec.Struct, frozen=True):
+    """Something that was found in the data before training."""
+
+    severity: str
+    code: str
+    rows: int
+    text: str
+
+
+class DataSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """The data of a run: files, rows of each part, labels, findings."""
+
+    files: tuple[str, ...] = ()
+    rows: dict[str, int] = {}
+    labels: tuple[str, ...] = ()
+    findings: tuple[RunFinding, ...] = ()
+    said: tuple[str, ...] = ()
 
 
 class HasPath(Protocol):
@@ -52,7 +71,7 @@ class HasPath(Protocol):
 AnyRun = str | Path | HasPath
 
 
-class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
+class RunSummary(Shown, msgspec.Struct, frozen=True, kw_only=True):
     """What a run is, how it went, and what came out."""
 
     name: str
@@ -99,12 +118,28 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
             return self.scores
         return RunScores(step=self.chosen.step, dev=self.chosen.metrics, dev_rows=self.data.rows.get("dev", 0))
 
-    def to_json(self) -> str:
-        """The summary as JSON text."""
-        return msgspec.json.format(msgspec.json.encode(self), indent=2).decode()
+    def document(self) -> Document:
+        """The report on the run."""
+        from seqloom.training.pages.report import run_document
 
-    def _repr_html_(self) -> str:
-        return framed(report_html(self))
+        return run_document(self)
+
+    def card(self) -> Document:
+        """The card of its model."""
+        from seqloom.training.pages.card import card_document
+
+        return card_document(self)
+
+
+def write_pages(run: AnyRun) -> RunSummary:
+    """The summary from which RUN/report.html and RUN/card.md were written; both replace what was there.
+
+    They are written whenever a run ends, and after each look at the test part.
+    """
+    path, summary = path_of(run), summary_of(run)
+    write_file(path / "report.html", summary.html())
+    write_file(path / "card.md", summary.card().markdown())
+    return summary
 
 
 def path_of(run: AnyRun) -> Path:
@@ -176,3 +211,38 @@ def _file_size(path: Path) -> int:
         return path.stat().st_size if path.is_file() else 0
     except OSError:  # a checkpoint that retention takes away while we look
         return 0
+
+
+def data_summary(run: Path) -> DataSummary:
+    """The data of a run; empty where the folder does not say."""
+    facts = _json(run / "data.json") or {}
+    labels = _json(run / "vocabulary" / "labels.json") or []
+    try:
+        return DataSummary(
+            files=tuple(facts.get("fingerprints", {})),
+            rows=dict(facts.get("split", {}).get("counts", {})),
+            labels=tuple(map(str, labels["labels"] if isinstance(labels, dict) else labels)),
+            findings=tuple(map(_finding, facts.get("findings", []))),
+            said=tuple(map(str, facts.get("said", []))),
+        )
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise DamagedError(f"{run / 'data.json'} is not what training wrote: {error}", fix="train again") from None
+
+
+def _finding(value: Any) -> RunFinding:
+    """A finding with the text of its first case; a named tuple is an array in JSON."""
+    if isinstance(value, dict):
+        value = [value["severity"], value["code"], value["rows"], value.get("samples", [])]
+    severity, code, rows, samples = value
+    first = samples[0] if samples else {}
+    text = first.get("text", "") if isinstance(first, dict) else first[1]
+    return RunFinding(str(severity), str(code), int(rows), str(text))
+
+
+def _json(path: Path) -> Any:
+    if not path.exists():
+        return None
+    try:
+        return json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise DamagedError(f"{path} is not JSON: {error}", fix="train again") from None

@@ -1,0 +1,111 @@
+"""Two texts that are judged together: premise and hypothesis, two questions."""
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from seqloom.data.kinds.inputs.text import TextInput, fitted
+from seqloom.data.kinds.kind import Columns
+from seqloom.data.values import Read, Remarks, text_of
+from seqloom.text.frames import closed
+from seqloom.text.ragged import Ragged
+from seqloom.text.special_tokens import SEPARATOR
+from seqloom.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from seqloom.data.roles import Roles
+
+
+class TextPair(NamedTuple):
+    """Two texts that are judged together: premise and hypothesis, two questions."""
+
+    first: str
+    second: str
+
+
+class PairInput(TextInput):
+    """Column "input": the tokens of both, SEPARATOR between. In a batch: Padded tokens [B,T]."""
+
+    name = "pair"
+    wanted = "two texts"
+    usual: ClassVar[tuple[tuple[str, ...], ...]] = (
+        ("premise", "hypothesis"),
+        ("sentence1", "sentence2"),
+        ("sentence_1", "sentence_2"),
+        ("sentence_a", "sentence_b"),
+        ("text1", "text2"),
+        ("text_a", "text_b"),
+        ("question1", "question2"),
+    )
+    num_columns = 2
+    is_text = False
+    value: ClassVar[Any] = TextPair
+
+    def reader(self, roles: "Roles", remarks: Remarks) -> Read:
+        """What takes the texts of a row."""
+        columns = roles.input
+        return lambda values: self.value(*(text_of(values[column], column) for column in columns))
+
+    def matches(self, value: Any) -> bool:
+        """A tuple of as many texts."""
+        return (
+            isinstance(value, tuple)
+            and len(value) == self.num_columns == 2
+            and all(isinstance(one, str) for one in value)
+        )
+
+    def cells(self, value: Any) -> tuple[Any, ...]:
+        """The texts; what has another number of them is told as a first text that is none."""
+        if isinstance(value, list | tuple) and len(value) == self.num_columns:
+            return tuple(value)
+        return (value if value is None else [value], *[""] * (self.num_columns - 1))
+
+    def texts(self, value: Any) -> tuple[str, ...]:
+        """The texts, in their order."""
+        return tuple(value)
+
+    def encode(self, values: Sequence[Any], tokenizer: Tokenizer | None) -> dict[str, Ragged]:
+        """The tokens of all texts in one row."""
+        sides = [fitted(tokenizer).encode([value[side] for value in values]) for side in range(self.num_columns)]
+        return {"input": reduce(lambda first, second: paired(first, second, SEPARATOR), sides)}
+
+    def cut(self, columns: Columns, most: int, *, framed: bool) -> dict[str, Ragged]:
+        """The longer text is cut first."""
+        short = cut_pairs(columns["input"], most)
+        return {**columns, "input": closed(short) if framed else short}
+
+
+def paired(first: Ragged, second: Ragged, between: int) -> Ragged:
+    """Each row of the first, a symbol, and the same row of the second.
+
+    >>> paired(Ragged.of([[1], [2, 3]], np.int32), Ragged.of([[4, 5], []], np.int32), 9).values.tolist()
+    [1, 9, 4, 5, 2, 3, 9]
+    """
+    starts = first.starts + second.starts + np.arange(first.rows + 1)
+    values = np.full(starts[-1], between, first.values.dtype)
+    of_row = np.repeat(np.arange(first.rows), first.lengths)
+    values[np.arange(len(first.values)) + (starts[:-1] - first.starts[:-1])[of_row]] = first.values
+    of_row = np.repeat(np.arange(second.rows), second.lengths)
+    values[np.arange(len(second.values)) + (starts[1:] - second.starts[1:])[of_row]] = second.values
+    return Ragged(values, starts)
+
+
+def cut_pairs(pairs: Ragged, most: int) -> Ragged:
+    """Rows of at most so many symbols: the longer text is cut first, then both, and SEPARATOR stays.
+
+    >>> pair = paired(Ragged.of([[7, 7, 7, 7]], np.int32), Ragged.of([[8, 8]], np.int32), SEPARATOR)
+    >>> cut_pairs(pair, 5).values.tolist() == [7, 7, SEPARATOR, 8, 8]
+    True
+    """
+    between = np.flatnonzero(pairs.values == SEPARATOR)  # of each row one: no text has it
+    first, second = between - pairs.starts[:-1], pairs.starts[1:] - between - 1
+    room = most - 1
+    kept_first = np.minimum(first, np.maximum(room - second, room - room // 2))
+    kept_second = np.minimum(second, room - kept_first)
+    offset = np.arange(len(pairs.values)) - np.repeat(between, pairs.lengths)  # negative in the first text
+    begins = np.repeat(first, pairs.lengths) + offset < np.repeat(kept_first, pairs.lengths)
+    kept = np.where(offset < 0, begins, offset <= np.repeat(kept_second, pairs.lengths))
+    starts = np.concatenate([[0], np.cumsum(kept_first + 1 + kept_second)])
+    return Ragged(pairs.values[kept], starts)

@@ -1,0 +1,227 @@
+"""A text whose words are known one by one, as a tagger needs them."""
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from seqloom.config.inputs import AnyInput, SpelledConfig
+from seqloom.config.tokenizers import AnyTokenizer, WordsConfig
+from seqloom.data.kinds.inputs.text import TEXTS, TextInput, cut_short, fitted, text_shown
+from seqloom.data.kinds.kind import Columns
+from seqloom.data.values import Content, Read, Remarks, Unfit, kind_name, shown
+from seqloom.text.characters import letters_of
+from seqloom.text.frames import closed
+from seqloom.text.ragged import Ragged
+from seqloom.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from seqloom.data.roles import Roles
+
+LETTERS = "letters"  # the column of the spelling of each word
+
+
+class Words(NamedTuple):
+    """A text cut into words: word i is text[start:stop] of its span. Tags belong to words, never to subwords."""
+
+    text: str
+    spans: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def join(cls, words: Sequence[str], spaces: Sequence[bool] | None = None) -> "Words":
+        """Words put together into a text, with a space after each but the last, or only where `spaces` says so.
+
+        >>> Words.join(["No", "way", "!"], [True, False, False])
+        Words(text='No way!', spans=((0, 2), (3, 6), (6, 7)))
+        """
+        pieces, spans, at = [], [], 0
+        for number, word in enumerate(words):
+            spans.append((at, at + len(word)))
+            gap = " " if number + 1 < len(words) and (spaces is None or spaces[number]) else ""
+            pieces.append(word + gap)
+            at += len(word) + len(gap)
+        return cls("".join(pieces), tuple(spans))
+
+    @classmethod
+    def cut(cls, text: str) -> "Words":
+        """A text cut at its spaces, however many stand together.
+
+        >>> Words.cut(" No  way !").spans
+        ((1, 3), (5, 8), (9, 10))
+        """
+        return cls(text, tuple(found.span() for found in re.finditer("[^ ]+", text)))
+
+    def words(self) -> list[str]:
+        """The words themselves."""
+        return [self.text[start:stop] for start, stop in self.spans]
+
+
+class WordsInput(TextInput):
+    """Columns "input": the pieces of all words; "firsts": where each word begins; LETTERS: how each is spelled.
+
+    In a batch: Subwords, pieces [B,T] and firsts [B,W]; with letters Spelled, words [B,T] and letters [B,T,L].
+    """
+
+    name = "words"
+    wanted = "words"
+    usual = (("tokens",), ("words",))
+    is_text = False
+    in_words = True
+    has_steps = True
+
+    def readable(self) -> tuple[tuple[str, ...], ...]:
+        """Also a text, which is cut at its spaces."""
+        return (*self.usual, *((name,) for name in TEXTS))
+
+    def holds(self, name: str, content: Content) -> bool:
+        """Lists of texts."""
+        return content == "texts"
+
+    def reader(self, roles: "Roles", remarks: Remarks) -> Read:
+        """What takes the words of a row: a list, or a cell in which they have spaces between them."""
+        (column,) = roles.input
+
+        def read(values: tuple[Any, ...]) -> Words:
+            words = values[column]
+            whole = Words.cut(words) if isinstance(words, str) else None
+            if whole is not None:
+                words = whole.words()
+            if not isinstance(words, list | tuple):
+                raise Unfit(column, "type.tokens", f"expected a list of words, got {kind_name(words)}")
+            if not words:
+                raise Unfit(column, "row.empty_text", "there are no words", "fill them in, or --bad-rows skip")
+            for word in words:
+                if type(word) is not str or not word:
+                    raise Unfit(column, "type.tokens", f"expected words of text, got {shown(word)}")
+            if roles.spaces is not None:
+                return Words.join(words, _spaces(values[roles.spaces], words, roles.spaces))
+            return whole or Words.join(words)
+
+        return read
+
+    def matches(self, value: Any) -> bool:
+        """A list of texts, or a tuple of them that is no pair."""
+        several = isinstance(value, list) or (isinstance(value, tuple) and len(value) != 2)
+        return several and bool(value) and all(isinstance(one, str) for one in value)
+
+    def plain(self, value: Any) -> Any:
+        """The list of words."""
+        return value.words()
+
+    def typed(self, texts: list[str]) -> Any:
+        """The words of all texts."""
+        return " ".join(texts).split()
+
+    def texts(self, value: Any) -> tuple[str, ...]:
+        """The text in which the words stand."""
+        return (value.text,)
+
+    def steps(self, value: Any) -> int:
+        """How many words there are."""
+        return len(value.spans)
+
+    def fitting_texts(self, value: Any, tokenizer: AnyTokenizer) -> tuple[str, ...]:
+        """The words by themselves where each is one token."""
+        return (" ".join(value.words()),) if keeps_letters(tokenizer) else (value.text,)
+
+    def measure(self, values: Sequence[Any]) -> dict[str, np.ndarray]:
+        """Characters and words."""
+        return super().measure(values) | {"words of an input": np.array(list(map(self.steps, values)), np.int32)}
+
+    def encode(self, values: Sequence[Any], tokenizer: Tokenizer | None) -> dict[str, Ragged]:
+        """The pieces, and where words begin."""
+        sentences, tokenizer = [value.words() for value in values], fitted(tokenizer)
+        pieces, firsts = tokenizer.encode_words(sentences)
+        if not keeps_letters(tokenizer.config):
+            return {"input": pieces, "firsts": firsts}
+        letters = Ragged(letters_of([word for words in sentences for word in words]), firsts.starts)
+        return {**whole_words(pieces, firsts), LETTERS: letters}
+
+    def cut(self, columns: Columns, most: int, *, framed: bool) -> dict[str, Ragged]:
+        """Words stay whole."""
+        cut_by = cut_framed_words if framed else cut_words
+        pieces, firsts = cut_by(columns["input"], columns["firsts"], most)
+        short = {**columns, "input": pieces, "firsts": firsts}
+        return short | ({LETTERS: columns[LETTERS].shorten(firsts.lengths)} if LETTERS in columns else {})
+
+    def collate(self, columns: Columns) -> Any:
+        """Pieces and where words begin, or words and their letters, as far as the longest word of the batch goes."""
+        from torch import from_numpy
+
+        from seqloom.data.kinds import tensors
+        from seqloom.nn.types import Spelled, Subwords
+
+        pieces = tensors.tokens(columns["input"])
+        if LETTERS not in columns:
+            return Subwords(pieces, tensors.tokens(columns["firsts"]))
+        letters = columns[LETTERS]
+        used = np.flatnonzero(letters.values.any(axis=0))
+        longest = int(used[-1]) + 1 if len(used) else 1
+        spelled = tensors.filled(Ragged(letters.values[:, :longest], letters.starts), np.uint8)
+        return Spelled(pieces, from_numpy(spelled))
+
+    def layer(self, sizes: tuple[int, ...], tokenizer: Tokenizer | None) -> AnyInput:
+        """Vectors of words and their letters, or of tokens."""
+        if keeps_letters(fitted(tokenizer).config):
+            return SpelledConfig(vocab_size=fitted(tokenizer).vocab_size)
+        return super().layer(sizes, tokenizer)
+
+    def show(self, columns: Columns, row: int, tokenizer: Tokenizer | None) -> str:
+        """The words with spaces between."""
+        words = np.split(columns["input"].row(row), columns["firsts"].row(row)[1:])
+        return cut_short(" ".join(text_shown(fitted(tokenizer), word) for word in words))
+
+
+def keeps_letters(tokenizer: object) -> bool:
+    """Whether the configuration of a tokenizer asks for the letters of words."""
+    return isinstance(tokenizer, WordsConfig) and tokenizer.letters
+
+
+def _spaces(value: Any, words: Sequence[str], column: int) -> Sequence[bool]:
+    """Whether a space follows each word."""
+    if not isinstance(value, list | tuple) or len(value) != len(words) or not {bool}.issuperset(map(type, value)):
+        text = f"expected true or false for each of {len(words)} words, got {shown(value)}"
+        raise Unfit(column, "type.tokens", text, "rename the column if it says something else")
+    return value
+
+
+def cut_words(pieces: Ragged, firsts: Ragged, most: int) -> tuple[Ragged, Ragged]:
+    """Rows of at most so many pieces, and where their words begin: cut between words, or inside a first one too long.
+
+    >>> pieces, firsts = Ragged.of([[6, 7, 8, 9]], np.int32), Ragged.of([[0, 2]], np.int32)
+    >>> [column.values.tolist() for column in cut_words(pieces, firsts, 3)]
+    [[6, 7], [0]]
+    """
+    of_row = np.repeat(np.arange(firsts.rows), firsts.lengths)
+    last = np.arange(len(firsts.values)) == firsts.starts[1:][of_row] - 1
+    ends = np.where(last, pieces.lengths[of_row], np.roll(firsts.values, -1))
+    words = np.maximum(np.bincount(of_row[ends <= most], minlength=firsts.rows), np.minimum(firsts.lengths, 1))
+    kept = np.zeros(firsts.rows, np.int64)
+    some = words > 0
+    kept[some] = np.minimum(ends[firsts.starts[:-1][some] + words[some] - 1], most)
+    return pieces.shorten(kept), firsts.shorten(words)
+
+
+def cut_framed_words(pieces: Ragged, firsts: Ragged, most: int) -> tuple[Ragged, Ragged]:
+    """The same of pieces between BEGIN and END, which stay.
+
+    >>> pieces, firsts = Ragged.of([[2, 6, 7, 8, 3]], np.int32), Ragged.of([[1, 2]], np.int32)
+    >>> [column.values.tolist() for column in cut_framed_words(pieces, firsts, 4)]
+    [[2, 6, 3], [1]]
+    """
+    inner, kept = cut_words(pieces.shorten(pieces.lengths - 1), firsts, most - 1)
+    return closed(pieces.shorten(np.maximum(inner.lengths, 1) + 1)), kept
+
+
+def whole_words(pieces: Ragged, firsts: Ragged) -> dict[str, Ragged]:
+    """The columns of words that are one symbol each: the first of a word that has several, such as one with a space.
+
+    >>> columns = whole_words(Ragged.of([[6, 7, 8], [9]], np.int32), Ragged.of([[0, 2], [0]], np.int32))
+    >>> columns["input"].values.tolist(), columns["firsts"].values.tolist()
+    ([6, 8, 9], [0, 1, 0])
+    """
+    places = np.repeat(pieces.starts[:-1], firsts.lengths) + firsts.values
+    counted = np.arange(len(places)) - np.repeat(firsts.starts[:-1], firsts.lengths)
+    symbols = Ragged(pieces.values[places], firsts.starts)
+    return {"input": symbols, "firsts": Ragged(counted.astype(np.int32), firsts.starts)}
