@@ -22,7 +22,7 @@ MOST_BYTES = 2_000_000  # of a page, about
 RULES = (
     "canvas{image-rendering:pixelated;display:block;max-width:100%;margin-top:8px;margin-bottom:8px}"
     "canvas{border:1px solid #8a929c}"
-    "#key{width:320px;height:12px}#said{min-height:3.2em}label,select{margin:0 8px 8px 0}"
+    ".choice{margin-top:16px}#key{width:320px;height:12px}#said{min-height:3.2em}label,select{margin:0 8px 8px 0}"
 )
 SCRIPT = """
 "use strict";
@@ -129,6 +129,7 @@ class MapCanvas(Interactive):
                 "div",
                 tag("label", "Map ", tag("select", *choices, id="choice")),
                 tag("label", tag("input", type="checkbox", id="one"), " one scale for all maps", **hidden),
+                class_="choice",
             ),
             tag("canvas", told, id="map", role="img", aria_label=self.title),
             tag("canvas", "The colours from the lowest to the highest.", id="key", width=LEVELS, height=1),

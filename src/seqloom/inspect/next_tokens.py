@@ -61,6 +61,7 @@ class SamplingSliders(Interactive):
     """
 
     rules: ClassVar[str] = (
+        ".sampling{margin:16px 0}"
         ".sampling label{display:inline-block;margin-right:20px}.sampling table{width:auto;margin:8px 0}"
         ".sampling th,.sampling td{border:0;padding:1px 6px;vertical-align:middle}#bars th{text-align:right;"
         "white-space:pre}#bars td{font-variant-numeric:tabular-nums}#bars td:nth-child(2){width:460px}"

@@ -82,7 +82,10 @@ class CuttingView(View):
     def _blocks(self) -> Sequence[Block]:
         """The strip, and below it a row for each piece, of a long text for the first of them."""
         few = self.pieces if len(self.pieces) <= MEDIUM else self.pieces[:FIRST]
-        return [*super()._blocks(), TableBlock(HEADS, [_cells(number, piece) for number, piece in enumerate(few)])]
+        rows = (_cells(number, piece) for number, piece in enumerate(few))
+        columns = [column for column in zip(HEADS, *rows, strict=True) if any(column[1:])]  # few pieces have marks
+        heads, *shown = zip(*columns, strict=True)
+        return [*super()._blocks(), TableBlock(heads, shown)]
 
     def _said_of_unknown(self) -> tuple[str, ...]:
         unknown = [f"“{piece.text}” ({number})" for number, piece in enumerate(self.pieces) if piece.unknown]

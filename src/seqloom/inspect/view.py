@@ -6,7 +6,12 @@
     view.save(path)     .html .md .txt .svg .png .json
 
 A view gives figures that suit its size: with few tokens every label and number, with hundreds a map, with thousands a
-summary and the places worth looking at. The same figures serve every surface.
+summary and the places worth looking at. The same document serves every surface.
+
+A file of numbers is for programs, and no program wants twelve megabytes for one picture: an array of very many numbers
+is told by blocks, each with its mean, its largest and its smallest number, and what was told so is listed by name.
+
+    {"shape": [512, 512], "block": [8, 4], "mean": [[...], ...], "maximum": [[...], ...], "minimum": [[...], ...]}
 """
 
 import json
@@ -27,16 +32,6 @@ from seqloom.report.document import Block, Document, Paragraph, Pictures, Shown
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.stack import png, stacked
 
-# -----------------------------------------------------------------------------
-# Values as JSON has them: arrays as lists, NaN and infinity as None, results as objects.
-#
-# A file of numbers is for programs, and no program wants twelve megabytes for one picture: an array of very many
-# numbers is told by blocks, each with its mean, its largest and its smallest number, and what was told so is listed by
-# name. The whole of it is told where it is asked for.
-#
-#     {"shape": [512, 512], "block": [8, 4], "mean": [[...], ...], "maximum": [[...], ...], "minimum": [[...], ...]}
-# -----------------------------------------------------------------------------
-
 MOST_NUMBERS = 2**16  # of an array that is told number by number
 MOST_BLOCKS = 2**13  # of one that is not
 DIGITS = 6  # of the numbers of blocks
@@ -56,7 +51,10 @@ def plain(value: Any) -> Any:
 
 
 class Telling:
-    """Values that are told one after another; `in_blocks` is what of them was told by blocks, with its shape."""
+    """Values as JSON has them: arrays as lists, NaN and infinity as None, results as objects.
+
+    `in_blocks` is what of them was told by blocks, with its shape.
+    """
 
     def __init__(self, *, whole: bool) -> None:
         self.whole = whole
