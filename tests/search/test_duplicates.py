@@ -14,9 +14,7 @@ from search_common import WordTable
 from seqloom.data.checks.minhash import clusters, members
 from seqloom.errors import ConfigError, DataError
 from seqloom.search.duplicates import Duplicates, dedupe, finding
-from seqloom.search.similar_texts import ByText, features
-from seqloom.search.similar_vectors import ByMeaning
-from seqloom.search.similarity import ComparedPair, Histogram, Measure, Pairs, joined
+from seqloom.search.similarity import ByMeaning, ByText, ComparedPair, Histogram, Measure, Pairs, features, joined
 from seqloom.search.vectors import unit
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "dedupe.py"

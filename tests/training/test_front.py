@@ -290,7 +290,7 @@ def test_every_metric_that_may_decide_is_known_before_the_data(kind: type[Task])
 
 @pytest.mark.parametrize("name", ["epochs", "steps", "symbols", "seconds"])
 def test_a_call_says_how_long_as_the_command_line_does(name: str) -> None:
-    _, wishes = settings_of(("a.csv",), None, None, {name: 3, "seed": 1})
+    _, wishes = settings_of(("a.csv",), {name: 3, "seed": 1})
     assert wishes.training == {"length": LENGTHS[name](count=3), "seed": 1}
 
 

@@ -18,10 +18,10 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
-from seqloom.cli import data_options as options
-from seqloom.cli.shared_options import shares
+from seqloom.cli.options import DATA, Data, Given, encoded, takes
 from seqloom.cli.terminal import Screen
 from seqloom.config.data import DataConfig, EncodingConfig, Task
+from seqloom.config.options import with_flags
 from seqloom.data.problems import Ledger, counted
 from seqloom.data.readers.files import require_writable
 from seqloom.data.sources.download import Shelves, usual_shelves
@@ -181,21 +181,19 @@ app.command("get")(get_source)
 
 
 @app.command("check")
-@shares(options.DataOptions)
+@takes(DATA)
 def check(
-    data: options.Data,
+    data: Data,
     budget: Annotated[
         int | None, typer.Option(min=1, metavar="COUNT", help="Symbols in one batch; else as many as training chooses.")
     ] = None,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the report to this HTML file.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
     *,
-    shared: options.DataOptions,
+    given: Given,
 ) -> None:
     """Read data as training would, and say what is in it and what looks wrong."""
-    config = shared.data(data)
-    with options.flags_named():
-        how = options.encoding_config(*(getattr(shared, name) for name in options.ENCODING))
+    config, how = with_flags(DataConfig(train=tuple(data)), given), encoded(given) or EncodingConfig()
     with _refusals(json):
         if html is not None:
             require_writable(html, map(Path, (*data, *config.dev, *config.test)), Ledger())

@@ -6,25 +6,26 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.text import Text
 
-from seqloom.cli.data_options import FileOptions, Id
 from seqloom.cli.inputs import embedder_of
-from seqloom.cli.shared_options import shares
+from seqloom.cli.options import FILE, Budget, DeviceName, Given, takes
 from seqloom.cli.terminal import Screen, work_bar
+from seqloom.config.data import DataConfig, ReadingConfig
+from seqloom.config.options import said, settings
 from seqloom.data.problems import counted
 from seqloom.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from seqloom.search.documents import GivenRows
     from seqloom.search.duplicates import Duplicates
-    from seqloom.search.rows import GivenRows
     from seqloom.search.similarity import ComparedPair
 
 NARROWEST, WIDEST = 50, 100  # columns of the picture
 PICTURES = (".html", ".svg")
 
 
-@shares(FileOptions)
+@takes(settings(DataConfig, "id"), FILE)
 def dedupe(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The texts, one in each row.")],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="MARKED", help="The marked copy: .csv, .jsonl, ...")],
@@ -42,20 +43,22 @@ def dedupe(
     picture: Annotated[
         Path | None, typer.Option("--picture", metavar="FILE", help="Save the histogram: .html or .svg.")
     ] = None,
-    id_: Id = None,
     *,
-    shared: FileOptions,
+    given: Given,
+    budget: Budget = None,
+    device: DeviceName = "auto",
 ) -> None:
     """Mark near duplicates in a copy of a file; nothing is deleted."""
     if (by or ("meaning" if model else "text")) != ("meaning" if model else "text"):
         fix = "leave --model out" if by == "text" else "give the model: --model MODEL"
         raise ConfigError(f"--by {by} and {'a' if model else 'no'} model", fix=fix)
     _require_picture(picture, (file, out))
+    from seqloom.search.documents import FileRows
     from seqloom.search.duplicates import mark_duplicates
-    from seqloom.search.rows import FileRows
 
-    rows = FileRows(file, tuple(shared.input_ or ()), id_, reading=shared.reading())
-    embedder = None if model is None else embedder_of(model, shared)
+    reading = ReadingConfig(**said(ReadingConfig, given))
+    rows = FileRows(file, tuple(given.get("input", ())), given.get("id"), reading=reading)
+    embedder = None if model is None else embedder_of(model, device, budget)
     found, gaps = _followed(mark_duplicates(rows, out, model=embedder, threshold=threshold))
     if picture is not None:
         _save(found, picture)
@@ -78,8 +81,8 @@ def _require_picture(picture: Path | None, others: tuple[Path, ...]) -> None:
 
 def _followed(steps: "Iterable[GivenRows | ComparedPair | Duplicates]") -> tuple["Duplicates", list[str]]:
     """What was found, and what is to be told of rows without text; people at a terminal see how far it is."""
+    from seqloom.search.documents import GivenRows
     from seqloom.search.duplicates import Duplicates
-    from seqloom.search.rows import GivenRows
 
     found, gaps = None, list[str]()
     with work_bar() as show:

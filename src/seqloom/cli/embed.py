@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from seqloom.cli.data_options import BadRowsRule, FileOptions, bad_rows, reading_settings
-from seqloom.cli.inputs import STANDARD_INPUT, Model, load_on, reading_of
-from seqloom.cli.shared_options import shares
+from seqloom.cli.inputs import STANDARD_INPUT, Model, PredictRequest, load_on, require_readable
+from seqloom.cli.options import FILE, Budget, DeviceName, Given, takes
 from seqloom.cli.terminal import SOME_BAD, work_bar
+from seqloom.config.data import DataConfig
+from seqloom.config.options import settings
 from seqloom.data.problems import counted
 from seqloom.errors import needing
+from seqloom.report.numbers import number, share
 
 if TYPE_CHECKING:
     from seqloom.search.embedding.bulk import EmbeddedFile, Engine, Finished, Step
@@ -23,7 +25,7 @@ CHUNK = 1 << 20  # bytes
 SHOWN = 3  # rows without a vector
 
 
-@shares(FileOptions)
+@takes(settings(DataConfig, "bad_rows"), FILE)
 def embed(
     model: Model,
     source: Annotated[str, typer.Argument(metavar="FILE", help="A file, or - for lines of standard input.")],
@@ -38,25 +40,25 @@ def embed(
     engine: Annotated[
         Literal["local", "ray"], typer.Option(help="Where: in this process, or on a Ray cluster.")
     ] = "local",
-    bad_rows_: BadRowsRule = None,
     *,
-    shared: FileOptions,
+    given: Given,
+    budget: Budget = None,
+    device: DeviceName = "auto",
 ) -> None:
     """Make a vector of every row of a file, in order; the same command goes on where one was stopped."""
     from seqloom.data.inputs import InputColumns
     from seqloom.search.embedding.bulk import embedding
     from seqloom.search.embedding.output import form_of
-    from seqloom.search.embedding.source import InputSource
+    from seqloom.search.embedding.windows import InputSource
 
     form_of(out)
-    told, where = reading_settings(shared), _engine(engine)
-    bad_rows(bad_rows_, None)  # refused before the model is read
-    loaded = load_on(model, shared.device)
-    reading, skip = reading_of(loaded, source, told), bad_rows(bad_rows_, None, loaded.bad_rows).skip
-    columns = InputColumns(tuple(shared.input_ or ()), loaded.columns)
+    require_readable(given)
+    where = _engine(engine)
+    loaded = load_on(model, device)
+    asked = PredictRequest.of(loaded, source, given)
     with _file(source) as (path, stream):
-        given = InputSource(path, columns, reading, skip, stream)
-        steps = embedding(loaded, given, out, kept_as=as_, precision=precision, budget=shared.budget, engine=where)
+        rows = InputSource(path, InputColumns(asked.named, loaded.columns), asked.reading, asked.skip, stream)
+        steps = embedding(loaded, rows, out, kept_as=as_, precision=precision, budget=budget, engine=where)
         finished = _follow(steps, out)
     _tell(finished)
     if finished.bad:
@@ -109,7 +111,7 @@ def _follow(steps: "Iterable[Step]", out: Path) -> "Finished":
 def _shown(steps: "Iterable[Step]", last: "deque[EmbeddedFile]") -> "Finished":
     """What was written; people at a terminal see how far it is, and when it will be done."""
     from seqloom.search.embedding.bulk import EmbeddedFile, Finished
-    from seqloom.search.embedding.source import CheckedSource
+    from seqloom.search.embedding.windows import CheckedSource
 
     finished = None
     with work_bar() as show:
@@ -137,7 +139,7 @@ def _tell(finished: "Finished") -> None:
     typer.echo(f"{vectors} of {finished.width:,} numbers in {finished.path}", err=True)
     if finished.loss is not None:
         rows, cosine, recall = finished.loss
-        found = f"cosines are off by {cosine:.2g} on average, {recall:.1%} of the 10 nearest are the same"
+        found = f"cosines are off by {number(cosine)} on average, {share(recall)} of the 10 nearest are the same"
         typer.echo(f"lost, measured on {counted(rows, 'row')}: {found}", err=True)
     if finished.bad:
         for bad in finished.bad[:SHOWN]:

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 import msgspec
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
-from seqloom.cli.progress import display, duration, score
+from seqloom.cli.progress import display, score
 from seqloom.cli.terminal import Screen
 from seqloom.data.problems import counted, escaped
+from seqloom.files.layouts import RunFile
+from seqloom.report.numbers import duration
 from seqloom.training.events import Begun, Ended, Report, Stepped
 from seqloom.training.pages.scores import read_scores
 
@@ -74,7 +76,7 @@ def followed(reports: Iterator[Report], screen: Screen, metric: str, then: tuple
 
 def summary(out: Path, ended: Ended, task: "Task", *, json: bool) -> None:
     """Tell how a run ended, where everything lies, and what to type next."""
-    places = {"model": out / "model", "report": out / "report.html", "card": out / "card.md"}
+    places = {"model": out / RunFile.MODEL, "report": out / RunFile.REPORT, "card": out / RunFile.CARD}
     calibrated = _calibrated(out, ended)
     if json:
         facts = {"run": str(out), "why": ended.why, "step": ended.step, "best_step": ended.best_step}
@@ -96,7 +98,7 @@ def summary(out: Path, ended: Ended, task: "Task", *, json: bool) -> None:
 
 def _calibrated(out: Path, ended: Ended) -> dict[str, float]:
     """The dev figures of RUN/model that its calibration changed since the look that chose it."""
-    shipped = read_scores(out / "model")
+    shipped = read_scores(out / RunFile.MODEL)
     if shipped is None or not shipped.cross_fitted or shipped.step != ended.chosen_step:
         return {}
     known = {name: value for name, value in shipped.dev.items() if value is not None}

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seqloom.cli.data_options import BadRowsRule, FileOptions, Id, bad_rows, reading_settings
-from seqloom.cli.inputs import load_on, reading_of
-from seqloom.cli.shared_options import shares
+from seqloom.cli.inputs import load_on, reading_of, require_readable
+from seqloom.cli.options import FILE, Budget, DeviceName, Given, takes
 from seqloom.cli.terminal import work_bar
+from seqloom.config.data import DataConfig
+from seqloom.config.options import settings, with_flags
 from seqloom.data.problems import counted
 from seqloom.errors import ConfigError
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from seqloom.search.store import Built, Linked
 
 
-@shares(FileOptions)
+@takes(settings(DataConfig, "id", "bad_rows"), FILE)
 def index(
     model: Annotated[Path | None, typer.Argument(metavar="MODEL", help="A run folder or a model folder.")] = None,
     file: Annotated[Path | None, typer.Argument(metavar="FILE", help="The documents, one in each row.")] = None,
@@ -34,7 +35,6 @@ def index(
     join: Annotated[
         bool, typer.Option("--join", help="Write the index anew, without what was deleted or replaced.")
     ] = False,
-    id_: Id = None,
     passage: Annotated[
         int | None,
         typer.Option("--passage", metavar="COUNT", help="Symbols of a passage; else 256, or what the model reads."),
@@ -43,9 +43,10 @@ def index(
         bool | None,
         typer.Option("--exact/--graph", help="Never a graph, or one where passages are many; the index remembers it."),
     ] = None,
-    bad_rows_: BadRowsRule = None,
     *,
-    shared: FileOptions,
+    given: Given,
+    budget: Budget = None,
+    device: DeviceName = "auto",
 ) -> None:
     """Make an index of documents to search in; the same command goes on where one was stopped."""
     if out is None:
@@ -56,26 +57,27 @@ def index(
         return _change(out, delete or [], join, exact)
     if model is None or file is None:
         raise ConfigError("an index is made with a model, of a file", fix="seqloom index MODEL FILE --out INDEX")
-    from seqloom.search.build import add_to_index, build_index
+    from seqloom.search.build import add_to_index, build_index, open_store
     from seqloom.search.documents import Collection
     from seqloom.search.embedders import ModelEmbeds
-    from seqloom.search.locations import open_store
 
-    told = reading_settings(shared)
-    bad_rows(bad_rows_, "100%")  # refused before the model is read
+    require_readable(given)
     if add:
         open_store(out)  # what is no index is told before any work
-    loaded = load_on(model, shared.device)
+    loaded = load_on(model, device)
     usual = loaded.columns if len(loaded.columns) == 1 else ()
-    reading, rule = reading_of(loaded, str(file), told), bad_rows(bad_rows_, "100%", loaded.bad_rows)
-    documents = Collection(file, tuple(shared.input_ or ()), id_, usual, reading, rule)
-    steps = (add_to_index if add else build_index)(out, ModelEmbeds(loaded), documents, passage=passage, exact=exact)
+    rule = with_flags(loaded.bad_rows, {**given, "max_bad": "100%"})
+    reading = reading_of(loaded, str(file), given)
+    documents = Collection(file, tuple(given.get("input", ())), given.get("id"), usual, reading, rule)
+    steps = (add_to_index if add else build_index)(
+        out, ModelEmbeds(loaded, budget), documents, passage=passage, exact=exact
+    )
     return _tell(_follow(steps, file.name))
 
 
 def _change(out: str, ids: list[str], join: bool, exact: bool | None) -> None:
     """Delete documents of an index, or write it anew without what is gone."""
-    from seqloom.search.locations import open_store, writing_at
+    from seqloom.search.build import open_store, writing_at
     from seqloom.search.store import remember_exact
 
     open_store(out)  # what is no index is told before a folder is made

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 
 import typer
 
-from seqloom.cli.data_options import FileOptions
+from seqloom.cli.options import Given, require_device
 from seqloom.cli.terminal import Screen
-from seqloom.config.data import ReadingConfig
+from seqloom.config.data import BadRows, ReadingConfig
+from seqloom.config.options import said, with_flags
 from seqloom.data.problems import Ledger
 from seqloom.errors import ConfigError
 
@@ -39,8 +40,7 @@ def load_on(model: Path, device: str) -> "LoadedModel":
     from seqloom.inference.model import load
     from seqloom.training.devices import choose_device
 
-    if device not in ("auto", "cpu", "cuda", "mps"):
-        raise ConfigError(f"--device {device!r}", fix="choose from auto, cpu, cuda, mps")
+    require_device(device)
     chosen = choose_device(device, "float32")  # type: ignore[arg-type]  # one of the four
     loaded = load(model, device=chosen.torch)
     screen = Screen(stderr=True)
@@ -68,11 +68,11 @@ class TextEmbedder(NamedTuple):
         return self.loaded.embed(texts, budget=self.budget)
 
 
-def embedder_of(model: Path, shared: FileOptions) -> TextEmbedder:
+def embedder_of(model: Path, device: str, budget: int | None) -> TextEmbedder:
     """The model on the device, with the batches, that were asked for."""
     from seqloom.inference.model import BUDGET
 
-    return TextEmbedder(load_on(model, shared.device), shared.budget or BUDGET)
+    return TextEmbedder(load_on(model, device), budget or BUDGET)
 
 
 def require_another(source: str, out: Path | None) -> None:
@@ -81,10 +81,17 @@ def require_another(source: str, out: Path | None) -> None:
         raise ConfigError(f"--out {out} is the input itself, which the answers would replace", fix="another name")
 
 
-def reading_of(loaded: "LoadedModel", source: str, told: dict[str, Any]) -> ReadingConfig:
+def require_readable(given: Given) -> None:
+    """Refuse what was typed about a file of inputs and cannot be, before a model is read."""
+    ReadingConfig(**said(ReadingConfig, given))
+    said(BadRows, given)
+
+
+def reading_of(loaded: "LoadedModel", source: str, given: Given) -> ReadingConfig:
     """How a file of inputs is read: as is told, else as in training, which is said; a stream only as is told."""
     from seqloom.inference.as_trained import inputs_as_trained
 
+    told = said(ReadingConfig, given)
     if source == STANDARD_INPUT:
         return ReadingConfig(**told)
     read = inputs_as_trained(loaded.run, Path(source), told)
@@ -101,6 +108,12 @@ class PredictRequest(NamedTuple):
     sequence: str | None
     reading: ReadingConfig
     skip: bool  # whether bad rows are told and the rest answered
+
+    @classmethod
+    def of(cls, loaded: "LoadedModel", source: str, given: Given) -> "PredictRequest":
+        """What was typed; what was not is as in training."""
+        reading, skip = reading_of(loaded, source, given), with_flags(loaded.bad_rows, given).skip
+        return cls(source, tuple(given.get("input", ())), given.get("sequence"), reading, skip)
 
     def windows(self, loaded: "LoadedModel", ledger: Ledger) -> "Iterable[list[Example]]":
         """The inputs, some at a time: of a stream, whatever has arrived."""

@@ -4,27 +4,18 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from seqloom.cli.answers import tell_warnings
-from seqloom.cli.data_options import (
-    Delimiter,
-    Encoding,
-    FormatName,
-    Header,
-    Input,
-    Sequence,
-    Template,
-    UnitName,
-    reading_settings,
-)
-from seqloom.cli.inputs import Model, load_on, reading_of
-from seqloom.cli.shared_options import shares
+from seqloom.cli.inputs import Model, load_on, reading_of, require_readable
+from seqloom.cli.options import FILE, DeviceName, Given, takes
 from seqloom.cli.terminal import Screen, Show, work_bar
 from seqloom.cli.view_options import chosen, only_in_python, settings, typed
-from seqloom.config.data import ReadingConfig
+from seqloom.config.data import DataConfig, ReadingConfig
+from seqloom.config.options import said, with_flags
+from seqloom.config.options import settings as flags_of
 from seqloom.data.problems import Ledger, counted, escaped
 from seqloom.errors import ConfigError
 from seqloom.inspect.progress import watched
@@ -42,21 +33,7 @@ LINES = ".jsonl"  # a file of a line for each row
 EXPORTED = "attribution"  # the view that is written so
 
 
-class InputOptions(NamedTuple):
-    """What is said about a file of inputs, and about the machine."""
-
-    input_: Input = None
-    sequence: Sequence = None
-    format_: FormatName = None
-    encoding: Encoding = None
-    delimiter: Delimiter = None
-    header: Header = None
-    template: Template = None
-    unit: UnitName = None
-    device: Annotated[str, typer.Option("--device", metavar="NAME", help="auto, cpu, cuda or mps.")] = "auto"
-
-
-@shares(InputOptions)
+@takes(flags_of(DataConfig, "sequence", "bad_rows", "max_bad"), FILE)
 def inspect(
     model: Model,
     texts: Annotated[
@@ -100,7 +77,8 @@ def inspect(
     json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
     whole: Annotated[bool, typer.Option("--whole", help="JSON with every number, however many there are.")] = False,
     *,
-    shared: InputOptions,
+    given: Given,
+    device: DeviceName = "auto",
 ) -> None:
     """Look inside a model: attention, gates, gradients, filters, attributions, and whether to believe them."""
     named = {"layer": layer, "head": head, "row": row, "side": side, "answer": answer, "against": against}
@@ -113,17 +91,18 @@ def inspect(
     if whole and not (view is not None and (json or (out is not None and out.suffix == ".json"))):
         raise ConfigError("--whole belongs to the JSON of a view", fix="--view NAME --json, or --out FILE.json")
     options = {} if view is None else _options(view, asked)
-    told = reading_settings(shared)
+    require_readable(given)
     _require(view, texts or [], data, out)
-    loaded = load_on(model, shared.device)
-    how = ReadingConfig(**told) if data is None or _is_set(data) else reading_of(loaded, str(data), told)
-    rows = InspectedRows(loaded, data, how, shared, most)
+    loaded = load_on(model, device)
+    plain = data is None or _is_set(data)
+    how = ReadingConfig(**said(ReadingConfig, given)) if plain else reading_of(loaded, str(data), given)
+    rows = InspectedRows(loaded, data, how, given, most)
     if out is not None and out.suffix == LINES:
         return _export(loaded, rows, out, options)
     with work_bar() as show, watched(show):
         with rows:
-            given, others = _given(loaded, texts or [], islice(rows, most or MOST))
-            inspection = loaded.inspect(given, target=target, among=others)
+            first, others = _given(loaded, texts or [], islice(rows, most or MOST))
+            inspection = loaded.inspect(first, target=target, among=others)
         found = None if view is None else inspection.view(view, **options)
     return _list(inspection, json) if found is None else _show(found, out, json, whole=whole)
 
@@ -165,10 +144,10 @@ class InspectedRows:
     """The inputs of a file or a set as `inspect` takes them; what is wrong is told at the end of the `with`."""
 
     def __init__(
-        self, loaded: "LoadedModel", path: Path | None, how: ReadingConfig, shared: InputOptions, most: int | None
+        self, loaded: "LoadedModel", path: Path | None, how: ReadingConfig, given: Given, most: int | None
     ) -> None:
-        self.loaded, self.path, self.how, self.shared, self.most = loaded, path, how, shared, most
-        self.ledger = Ledger(loaded.bad_rows)
+        self.loaded, self.path, self.how, self.given, self.most = loaded, path, how, given, most
+        self.ledger = Ledger(with_flags(loaded.bad_rows, given))
 
     def __iter__(self) -> Iterator[Any]:
         if self.path is None:
@@ -181,7 +160,7 @@ class InspectedRows:
     def _of_file(self, path: Path) -> "Iterator[Example]":
         from seqloom.data.inputs import InputColumns, read_inputs
 
-        named, sequence = tuple(self.shared.input_ or ()), self.shared.sequence
+        named, sequence = tuple(self.given.get("input", ())), self.given.get("sequence")
         columns = InputColumns(named, self.loaded.columns, sequence, self.loaded.sequence)
         kind = self.loaded.task.asked.schema.input
         return read_inputs(path, kind, self.ledger, columns=columns, reading=self.how)
@@ -207,7 +186,7 @@ class InspectedRows:
         """How many inputs there are; what is bad among them is refused now, before work that takes long."""
         if self.path is None or self.path.is_fifo():
             return 0  # nobody knows: what is read once is gone
-        again = InspectedRows(self.loaded, self.path, self.how, self.shared, self.most)
+        again = InspectedRows(self.loaded, self.path, self.how, self.given, self.most)
         found = sum(1 for _ in again)
         again.ledger.close()
         return found
@@ -220,7 +199,8 @@ class InspectedRows:
             self.ledger.close()
             tell_warnings(self.ledger)
             if self.ledger.skipped:
-                typer.echo(f"{counted(self.ledger.skipped, 'bad row')} skipped, as in training", err=True)
+                why = "" if "bad_rows" in self.given else ", as in training"
+                typer.echo(f"{counted(self.ledger.skipped, 'bad row')} skipped{why}", err=True)
 
 
 def _given(loaded: "LoadedModel", texts: list[str], rows: Iterator[Any]) -> tuple[Any, list[Any]]:

@@ -6,12 +6,13 @@ from typing import Annotated
 import typer
 
 from seqloom.cli.answers import Wanted, answer, form_of
-from seqloom.cli.data_options import BadRowsRule, FileOptions, Sequence, bad_rows, reading_settings
-from seqloom.cli.inputs import Deterministic, Model, PredictRequest, exact, load_on, reading_of, require_another
-from seqloom.cli.shared_options import shares
+from seqloom.cli.inputs import Deterministic, Model, PredictRequest, exact, load_on, require_another, require_readable
+from seqloom.cli.options import FILE, Budget, DeviceName, Given, takes
+from seqloom.config.data import DataConfig
+from seqloom.config.options import settings
 
 
-@shares(FileOptions)
+@takes(FILE, settings(DataConfig, "sequence", "bad_rows"))
 def predict(
     model: Model,
     source: Annotated[str, typer.Argument(metavar="FILE", help="A file, or - for lines of standard input.")],
@@ -21,18 +22,16 @@ def predict(
         typer.Option("--as", metavar="FORM", help="jsonl, csv or text; else by the name of --out, or jsonl."),
     ] = None,
     with_input: Annotated[bool, typer.Option("--with-input", help="Repeat the input beside its answer.")] = False,
-    sequence: Sequence = None,
-    bad_rows_: BadRowsRule = None,
     deterministic: Deterministic = False,
     *,
-    shared: FileOptions,
+    given: Given,
+    budget: Budget = None,
+    device: DeviceName = "auto",
 ) -> None:
     """Answer every input of a file: a line for each, in their order."""
-    told, wanted = reading_settings(shared), Wanted(form_of(as_, out), out, with_input)
-    bad_rows(bad_rows_, None)  # refused before the model is read
+    wanted = Wanted(form_of(as_, out), out, with_input)
     require_another(source, out)
-    loaded = load_on(model, shared.device)
-    reading, skip = reading_of(loaded, source, told), bad_rows(bad_rows_, None, loaded.bad_rows).skip
-    asked = PredictRequest(source, tuple(shared.input_ or ()), sequence, reading, skip)
+    require_readable(given)
+    loaded = load_on(model, device)
     with exact(deterministic):
-        answer(loaded, asked, wanted, shared.budget)
+        answer(loaded, PredictRequest.of(loaded, source, given), wanted, budget)

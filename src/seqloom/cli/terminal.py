@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRe
 from rich.text import Text
 from typer.core import TyperCommand
 
-from seqloom.cli.data_options import FileOptions
+from seqloom.cli.options import OF_FILES
 from seqloom.errors import DamagedError, RepeatError
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class TwoPanels(Panels):
         """The name of the panel of an option."""
         if option.param_type_name == "argument":
             return GIVEN
-        return REST if option.name in FileOptions.__annotations__ else OWN
+        return REST if option.name in OF_FILES else OWN
 
 
 # -----------------------------------------------------------------------------

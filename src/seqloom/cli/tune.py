@@ -1,17 +1,16 @@
 """`seqloom tune`: many short runs that look for settings with a better score on the dev part."""
 
-from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seqloom.cli import train_options as options
-from seqloom.cli import train_settings
-from seqloom.cli.data_options import Data, DataOptions
-from seqloom.cli.shared_options import shares
+from seqloom.cli.options import DATA, Data, DeviceName, Given, encoded, takes
 from seqloom.cli.terminal import Screen
+from seqloom.config.data import DataConfig
+from seqloom.config.options import said, settings, with_flags
 from seqloom.config.reading import read
+from seqloom.config.training import TrainingConfig
 from seqloom.config.tuning import SpaceConfig
 from seqloom.data.problems import escaped
 from seqloom.errors import ConfigError
@@ -36,9 +35,8 @@ def option(name: str, metavar: str, text: str) -> Any:
     return typer.Option(name, metavar=metavar, rich_help_panel=SEARCH, help=text)
 
 
-@shares(DataOptions)
+@takes(settings(TrainingConfig, "epochs", "steps", "symbols", "patience", "validate_every", "seed"), DATA)
 def tune(
-    context: typer.Context,
     data: Data,
     out: Annotated[Path, option("--out", "FOLDER", "Where trials and results go; what is there goes on.")],
     models: Annotated[
@@ -58,54 +56,38 @@ def tune(
     jobs: Annotated[int, option("--jobs", "COUNT", "Trials at the same time on this machine.")] = 1,
     search_seed: Annotated[int, option("--search-seed", "NUMBER", "Of the draws of parameters.")] = 0,
     json: Annotated[bool, typer.Option("--json", rich_help_panel=SEARCH, help="Print the results as JSON.")] = False,
-    epochs: options.Epochs = None,
-    steps: options.Steps = None,
-    symbols: options.Symbols = None,
-    patience: options.Patience = None,
-    validate_every: options.ValidateEvery = None,
-    seed: options.SeedNumber = None,
-    device: options.DeviceName = "auto",
     *,
-    shared: DataOptions,
+    given: Given,
+    device: DeviceName = "auto",
 ) -> None:
     """Search settings that score better on the dev part; the test part is never read.
 
     The same command again goes on with a search that was stopped, on this machine or, with PostgreSQL, on several.
     """
-    values = dict(locals())
-    plan = _plan(values, shared, options.given(context))
+    if pruner not in PRUNERS:
+        raise ConfigError(f"--pruner {pruner!r}", fix=f"choose from {', '.join(PRUNERS)}")
+    config, how, named = with_flags(DataConfig(train=tuple(data)), given), encoded(given), said(TrainingConfig, given)
+    searched = SpaceConfig() if space is None else read(space, SpaceConfig)
+    from seqloom.experiments.tune.tuning import make_plan
+
+    plan = make_plan(
+        config,
+        out=out,
+        models=tuple(name.strip() for name in (models or "").split(",") if name.strip()),
+        storage=storage,
+        study=study,
+        space=searched,
+        trials=trials,
+        seconds=seconds,
+        pruner=pruner,  # type: ignore[arg-type]  # one of PRUNERS
+        seed=search_seed,
+        settings=named,
+        encoding=how,
+        device=device,
+    )
     ended = _followed(plan, jobs, quiet=json)
     _show(plan, ended, json=json)
     raise typer.Exit(ended.exit_code)
-
-
-def _plan(values: dict[str, Any], reading: DataOptions, given: Collection[str]) -> "TuningPlan":
-    """The typed form of the options, checked before anything is read."""
-    if values["pruner"] not in PRUNERS:
-        raise ConfigError(f"--pruner {values['pruner']!r}", fix=f"choose from {', '.join(PRUNERS)}")
-    data, how = reading.data(values["data"]), reading.encoded(given)
-    plain = ("patience", "validate_every", "seed")
-    settings = {name: values[name] for name in plain if values[name] is not None}
-    length = train_settings.length(
-        {"epochs": values["epochs"], "steps": values["steps"], "symbols": values["symbols"], "seconds": None}
-    )
-    from seqloom.experiments.tune.tuning import make_plan
-
-    return make_plan(
-        data,
-        out=values["out"],
-        models=tuple(name.strip() for name in (values["models"] or "").split(",") if name.strip()),
-        storage=values["storage"],
-        study=values["study"],
-        space=SpaceConfig() if values["space"] is None else read(values["space"], SpaceConfig),
-        trials=values["trials"],
-        seconds=values["seconds"],
-        pruner=values["pruner"],
-        seed=values["search_seed"],
-        settings=settings | ({} if length is None else {"length": length}),
-        encoding=how,
-        device=values["device"],
-    )
 
 
 def _followed(plan: "TuningPlan", jobs: int, *, quiet: bool) -> "TuningEnded":

@@ -10,6 +10,7 @@ the rows have the same numbers.
 """
 
 import hashlib
+import heapq
 import json
 import platform
 import unicodedata
@@ -25,21 +26,22 @@ from seqloom.config.data import AnySplit, EncodingConfig, GivenSplit
 from seqloom.data.cache import Columns, open_or_build
 from seqloom.data.dataset import Dataset
 from seqloom.data.encoding import PLACE, ExampleEncoder
-from seqloom.data.named_files import sums
+from seqloom.data.order import sample_order
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.report.findings import DataFinding, told
 from seqloom.data.schema import PARTS, Example, Part, Schema
 from seqloom.data.splits import Divided
 from seqloom.data.survey import Progress, Survey, Watch
 from seqloom.text.ragged import Ragged
-from seqloom.text.special_tokens import COUNT
+from seqloom.text.special_tokens import COUNT, NAMES, SEPARATOR, UNKNOWN
 from seqloom.text.tokenizer import Tokenizer
 from seqloom.text.word_vectors import first_words, with_words
 from seqloom.version import __version__
 
-FORMAT = 2
+FORMAT = 3
 FACTS = "facts.json"
 PART = "part"  # the column that says which part a row belongs to
+SHOWN, LONGEST_SHOWN = 64, 1_000  # rows of dev that samples may be drawn from, and the characters kept of each
 
 
 class PreparedFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -53,6 +55,7 @@ class PreparedFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     split: AnySplit
     findings: tuple[DataFinding, ...]
     files: tuple[str, ...]  # in the order in which they were read
+    written: dict[int, str]  # inputs of a few rows of dev, of which the vocabulary lacks something, in one line each
 
 
 class GivenEncoding(NamedTuple):
@@ -91,6 +94,7 @@ class Prepared(NamedTuple):
     split: AnySplit
     places: np.ndarray  # [rows,2] the number of the file and the line of each row
     files: tuple[str, ...]
+    written: dict[int, str]  # inputs of a few rows of dev as they stand in the data: their numbers lack some words
 
     def __repr__(self) -> str:
         rows = ", ".join(f"{part} {len(rows):,}" for part, rows in self.parts.items())
@@ -208,10 +212,16 @@ def _texts_again(survey: Survey) -> Iterator[str]:
 
 def encoded(survey: Survey, encoder: ExampleEncoder) -> Iterator[dict[str, Ragged]]:
     """Columns, block by block, with the part of each row."""
-    done = trained = 0
+    done = trained = first = 0
     for part, block in survey.again():
         columns = encoder.columns(block)
         rows = columns["input"].rows
+        if part == "dev" and encoder.tokenizer is not None:
+            found = survey.written | dict(_lacking(block, columns, encoder, first))
+            survey.written = {
+                row: found[row] for row in heapq.nsmallest(SHOWN, found, lambda row: sample_order(str(row)))
+            }
+        first += rows
         parts = Ragged(np.full(rows, PARTS.index(part), np.uint8), np.arange(rows + 1))
         done += len(block)
         trained += rows if part == "train" else 0
@@ -222,6 +232,19 @@ def encoded(survey: Survey, encoder: ExampleEncoder) -> Iterator[dict[str, Ragge
     if not trained:
         place = Place(survey.dataset.config.train[0])
         encoder.ledger.bad_file("data.no_train", "every row of the training part is too long", place, "raise --longest")
+
+
+def _lacking(
+    block: Sequence[Example], columns: Columns, encoder: ExampleEncoder, first: int
+) -> Iterator[tuple[int, str]]:
+    """The rows of a block whose numbers hold UNKNOWN, counted from `first`, and what was written there, in one line."""
+    values, starts = columns["input"]
+    lacking = np.unique(np.searchsorted(starts, np.flatnonzero(values == UNKNOWN), side="right") - 1)
+    examples = {(encoder.files[example.place.path], example.place.line or 0): example for example in block}
+    for row in lacking.tolist():
+        given = examples[tuple(columns[PLACE].values[row].tolist())].input
+        text = f" {NAMES[SEPARATOR]} ".join(encoder.schema.input.texts(given))
+        yield first + row, " ".join(text.split())[:LONGEST_SHOWN]
 
 
 def _joined(blocks: list[dict[str, Ragged]]) -> dict[str, Ragged]:
@@ -240,6 +263,7 @@ def _facts(survey: Survey, encoder: ExampleEncoder, ledger: Ledger) -> PreparedF
         split=survey.dataset.config.split or GivenSplit(),
         findings=told(ledger),
         files=tuple(encoder.files),
+        written=survey.written,
     )
 
 
@@ -253,7 +277,9 @@ def _prepared(facts: PreparedFacts, columns: Columns) -> Prepared:
         second = tokenizer
     kept = {name: column for name, column in columns.items() if name not in (PART, PLACE)}
     places = columns[PLACE].values
-    return Prepared(schema, tokenizer, second, kept, parts, facts.findings, facts.split, places, facts.files)
+    return Prepared(
+        schema, tokenizer, second, kept, parts, facts.findings, facts.split, places, facts.files, facts.written
+    )
 
 
 def _cached(
@@ -304,7 +330,7 @@ def _sources(dataset: Dataset, encoding: EncodingConfig, given: GivenEncoding | 
     """The sums of all files that are read: of the data, and of the vectors whose words join a fitted tokeniser."""
     fitted = given is None or given.tokenizer is None
     read = [Path(encoding.vectors.path)] if encoding.vectors is not None and fitted else []
-    return dataset.fingerprints() | sums(read)
+    return dataset.fingerprints(*read)
 
 
 def _require_unchanged(before: dict[str, Any], now: dict[str, Any], ledger: Ledger) -> None:

@@ -36,6 +36,7 @@ from seqloom.data.synthetic.registry import NAMES
 from seqloom.errors import ConfigError, RejectedError, did_you_mean
 from seqloom.files.disk import write_file
 from seqloom.files.jsonl import append_line, read_lines
+from seqloom.files.layouts import RunFile
 from seqloom.inference.as_trained import FileReading, columns_as_trained, columns_said, reading_as_trained
 from seqloom.tasks.evaluation import Evaluation, Unseen
 from seqloom.tasks.registry import task_of
@@ -49,8 +50,6 @@ from seqloom.version import __version__
 # it, slowly. So a look cannot be had without being written down: the line is on the disk before anybody sees a number.
 # -----------------------------------------------------------------------------
 
-LOOKS = "looks.jsonl"  # in a run folder
-
 
 class Looks(NamedTuple):
     """The looks at the test part with one model, or with the models of one run."""
@@ -61,7 +60,7 @@ class Looks(NamedTuple):
     def of(cls, folder: Path) -> "Looks":
         """The record that belongs to a model folder: its run's, or a file beside it."""
         run = run_of(folder)
-        return cls(folder.with_name(f"{folder.name}.{LOOKS}") if run is None else run / LOOKS)
+        return cls(folder.with_name(f"{folder.name}.{RunFile.LOOKS}") if run is None else run / RunFile.LOOKS)
 
     def records(self) -> tuple[dict[str, Any], ...]:
         """All looks so far, the first one first."""

@@ -38,7 +38,7 @@ def chosen(given: AnyDecoding | None, settings: dict[str, Any]) -> AnyDecoding:
     """The way to write: the one that is given, or the simplest that has these settings."""
     if given is not None and settings:
         raise ConfigError(f"decoding says everything, and so would {', '.join(settings)}", fix="leave one out")
-    return decoding(**settings) if given is None else given
+    return decoding(settings) if given is None else given
 
 
 def generate(
@@ -136,6 +136,6 @@ def translating(
     """
     if given is not None and settings:
         raise ConfigError(f"decoding says everything, and so would {', '.join(settings)}", fix="leave one out")
-    how = decoding(**({"width": WIDTH} | settings)) if given is None else given
+    how = decoding({"width": WIDTH} | settings) if given is None else given
     asked = task.translating(how)
     return asked.copying(model) if replace_unknown else asked

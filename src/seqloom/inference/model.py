@@ -12,11 +12,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqloom.bundle import RUN_CONFIG, WEIGHTS, built, model_folder, read_bundle, run_of
-from seqloom.config.data import BadRows, EncodingConfig
+from seqloom.bundle import built, model_folder, read_bundle, run_of
+from seqloom.config.data import AnySplit, BadRows, EncodingConfig, ReadingConfig
+from seqloom.config.data import Task as TaskName
 from seqloom.config.decoding import AnyDecoding
+from seqloom.config.options import stated, strict
 from seqloom.config.reading import read
 from seqloom.config.training import AnyFeed, ByLengthConfig, RunConfig
+from seqloom.data.check import Names
 from seqloom.data.encoding import ExampleEncoder
 from seqloom.data.inputs import given_inputs
 from seqloom.data.prepared import Prepared
@@ -25,6 +28,7 @@ from seqloom.data.run_files import RunData, located
 from seqloom.data.schema import Example, Part
 from seqloom.errors import ConfigError
 from seqloom.files.folders import read_manifest
+from seqloom.files.layouts import ModelFile, RunFile
 from seqloom.inference.evaluation import (
     MOST_ERRORS,
     Looks,
@@ -66,7 +70,7 @@ class OpenedModel:
         self.task.require(bundle.config)
         self.model = built(bundle, device)
         self.folder = run_of(path)  # of its run, if it is still in one
-        self.run = None if self.folder is None else cast(RunConfig, read(self.folder / RUN_CONFIG, RunConfig))
+        self.run = None if self.folder is None else cast(RunConfig, read(self.folder / RunFile.CONFIG, RunConfig))
 
     @cached_property
     def data(self) -> RunData | None:
@@ -189,19 +193,90 @@ class LoadedModel(OpenedModel):
         with torch.no_grad():
             return list(self.task.predict(self.model, on_device(inputs, self.device)))
 
+    @strict
     def generate(
-        self, prompts: Iterable[str], *, decoding: AnyDecoding | None = None, budget: int = BUDGET, **settings: Any
+        self,
+        prompts: Iterable[str],
+        *,
+        decoding: AnyDecoding | None = None,
+        budget: int = BUDGET,
+        longest: int | None = None,
+        stop: Sequence[str] | None = None,
+        repetition: float | None = None,
+        temperature: float | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        min_p: float | None = None,
+        count: int | None = None,
+        seed: int | None = None,
+        width: int | None = None,
+        best: int | None = None,
+        length_penalty: float | None = None,
+        coverage_penalty: float | None = None,
     ) -> list[Sequence[Prediction]]:
         """What a language model writes after each prompt, one answer or several, in the order of the prompts.
 
-        `settings` are those of one way to write: `longest`, `temperature`, `width`, ...; `decoding` is a whole one.
+        The settings are those of one way to write: greedy, a sample (`temperature`, `seed`, ...) or a beam (`width`,
+        ...). `decoding` is a whole one.
         """
-        return generate(self.task, self.model, prompts, chosen(decoding, settings), budget=budget)
+        named: dict[str, Any] = {
+            "longest": longest,
+            "stop": stop,
+            "repetition": repetition,
+            "width": width,
+            "best": best,
+        }
+        named |= {"length_penalty": length_penalty, "coverage_penalty": coverage_penalty}
+        named |= {
+            "temperature": temperature,
+            "top_k": top_k,
+            "top_p": top_p,
+            "min_p": min_p,
+            "count": count,
+            "seed": seed,
+        }
+        return generate(self.task, self.model, prompts, chosen(decoding, stated(named)), budget=budget)
 
-    def stream(self, prompt: str, *, decoding: AnyDecoding | None = None, **settings: Any) -> Iterator[str]:
+    @strict
+    def stream(
+        self,
+        prompt: str,
+        *,
+        decoding: AnyDecoding | None = None,
+        longest: int | None = None,
+        stop: Sequence[str] | None = None,
+        repetition: float | None = None,
+        temperature: float | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        min_p: float | None = None,
+        count: int | None = None,
+        seed: int | None = None,
+        width: int | None = None,
+        best: int | None = None,
+        length_penalty: float | None = None,
+        coverage_penalty: float | None = None,
+    ) -> Iterator[str]:
         """The same for one prompt, piece by piece as it is written."""
-        return stream(self.task, self.model, prompt, chosen(decoding, settings))
+        named: dict[str, Any] = {
+            "longest": longest,
+            "stop": stop,
+            "repetition": repetition,
+            "width": width,
+            "best": best,
+        }
+        named |= {"length_penalty": length_penalty, "coverage_penalty": coverage_penalty}
+        named |= {
+            "temperature": temperature,
+            "top_k": top_k,
+            "top_p": top_p,
+            "min_p": min_p,
+            "count": count,
+            "seed": seed,
+        }
+        return stream(self.task, self.model, prompt, chosen(decoding, stated(named)))
 
+    @strict
     def translate(
         self,
         sources: Iterable[Any],
@@ -209,22 +284,37 @@ class LoadedModel(OpenedModel):
         decoding: AnyDecoding | None = None,
         replace_unknown: bool = False,
         budget: int = BUDGET,
-        **settings: Any,
+        longest: int | None = None,
+        stop: Sequence[str] | None = None,
+        repetition: float | None = None,
+        width: int | None = None,
+        best: int | None = None,
+        length_penalty: float | None = None,
+        coverage_penalty: float | None = None,
     ) -> list[Prediction]:
         """The text for each source, in order, written with a beam of five: texts, arrays of vectors or pixels.
 
-        `settings` are those of the beam: `width`, `best`, `length_penalty`, ...; `decoding` is a whole way to write.
-        With `replace_unknown`, words that the vocabulary lacks are copied from the source.
+        The settings are those of the beam; `decoding` is a whole way to write. With `replace_unknown`, words that the
+        vocabulary lacks are copied from the source.
         """
-        asked = self.translator(decoding, replace_unknown=replace_unknown, **settings)
-        return asked.predict(sources, budget=budget)
+        named: dict[str, Any] = {
+            "longest": longest,
+            "stop": stop,
+            "repetition": repetition,
+            "width": width,
+            "best": best,
+        }
+        named |= {"length_penalty": length_penalty, "coverage_penalty": coverage_penalty}
+        task = translating(self.task, self.model, decoding, stated(named), replace_unknown=replace_unknown)
+        return self._asking(task).predict(sources, budget=budget)
 
-    def translator(
-        self, decoding: AnyDecoding | None = None, *, replace_unknown: bool = False, **settings: Any
-    ) -> "LoadedModel":
+    def translator(self, decoding: AnyDecoding | None = None, *, replace_unknown: bool = False) -> "LoadedModel":
         """The same model that answers as `translate` does: for files, and for streams without end."""
+        return self._asking(translating(self.task, self.model, decoding, {}, replace_unknown=replace_unknown))
+
+    def _asking(self, task: Task) -> "LoadedModel":
         asked = copy.copy(self)
-        asked.task = translating(self.task, self.model, decoding, settings, replace_unknown=replace_unknown)
+        asked.task = task
         return asked
 
     @property
@@ -244,6 +334,7 @@ class LoadedModel(OpenedModel):
 
         return Inspection(self.subject, given, target=target, among=among)
 
+    @strict
     def evaluate(
         self,
         *data: str | Path,
@@ -255,34 +346,43 @@ class LoadedModel(OpenedModel):
         most: int = MOST_ERRORS,
         decoding: AnyDecoding | None = None,
         bad_rows: BadRows | None = None,
-        **settings: Any,
+        reading: ReadingConfig | dict[str, Any] | None = None,
+        task: TaskName | None = None,
+        input: Names | None = None,
+        target: Names | None = None,
+        id: str | None = None,
+        label_separator: str | None = None,
+        sequence: str | None = None,
+        split: AnySplit | None = None,
     ) -> Evaluation:
         """How well the model does on data, or on the dev or test part of its run's.
 
-        `settings` are those of `DataConfig`, for data that is given; what they leave open is as in training. A look at
-        a test part is written down first. Batches are those of training, or of examples of about one length, `budget`
-        symbols together. `by` names columns of the data, or "length": `slices` are then the evaluations of the rows
-        that share their values. `errors` is a file, .jsonl or .csv, for the `most` worst answers, the worst first.
-        Texts are written greedily, as in training, unless `decoding` says how. Rows that cannot be read are refused,
-        unless `bad_rows` skips them, or the rule of the run does.
+        From `reading` on, settings are those of `DataConfig`, for data that is given; what they leave open is as in
+        training. A look at a test part is written down first. Batches are those of training, or of examples of about
+        one length, `budget` symbols together. `by` names columns of the data, or "length": `slices` are then the
+        evaluations of the rows that share their values. `errors` is a file, .jsonl or .csv, for the `most` worst
+        answers, the worst first. Texts are written greedily, as in training, unless `decoding` says how. Rows that
+        cannot be read are refused, unless `bad_rows` skips them, or the rule of the run does.
         """
         worst = 0 if errors is None else require_errors(Path(errors), most)
-        task = self.task if decoding is None else self.task.writing(decoding)
-        origin = self._origin(data, part, settings, bad_rows)
-        task = task.judging(origin.prepared.schema)
+        named = {"reading": reading, "task": task, "input": input, "target": target, "id": id, "split": split}
+        named |= {"label_separator": label_separator, "sequence": sequence}
+        judge = self.task if decoding is None else self.task.writing(decoding)
+        origin = self._origin(data, part, stated(named), bad_rows)
+        judge = judge.judging(origin.prepared.schema)
         columns = {name: origin.values(name, origin.prepared.parts[part].tolist()) for name in names_in(by)}
         if isinstance(self._feed(budget), ByLengthConfig):  # in packs and streams documents may be longer than rows
             self._require_room(origin, part)
         batches = self._batches(origin.prepared, part, budget)
         if not data and part == "dev":
-            task = self._cross_fitted(task, self._batches(origin.prepared, part, budget))
-        evaluation = evaluate(task, self.model, batches, keep=keep, worst=worst)
+            judge = self._cross_fitted(judge, self._batches(origin.prepared, part, budget))
+        evaluation = evaluate(judge, self.model, batches, keep=keep, worst=worst)
         if part == "test":
-            self._record(task, evaluation, {} if decoding is None else {"decoding": msgspec.to_builtins(decoding)})
+            self._record(judge, evaluation, {} if decoding is None else {"decoding": msgspec.to_builtins(decoding)})
         if errors is not None:
-            write_errors(Path(errors), task, evaluation, origin)
+            write_errors(Path(errors), judge, evaluation, origin)
         unseen = origin.unseen(origin.prepared.parts[part])
-        slices = _slices(task, evaluation, origin, part, columns)
+        slices = _slices(judge, evaluation, origin, part, columns)
         return evaluation._replace(unseen=unseen, slices=slices, said=origin.said)
 
     def _cross_fitted(self, task: Task, dev: Iterable[Batch[Any, Any]]) -> Task:
@@ -333,7 +433,7 @@ class LoadedModel(OpenedModel):
         return Looks.of(self.path).records()
 
     def _record(self, task: Task, evaluation: Evaluation, facts: dict[str, Any]) -> None:
-        sha256 = read_manifest(self.path).files[WEIGHTS].sha256
+        sha256 = read_manifest(self.path).files[ModelFile.WEIGHTS].sha256
         intervals = evaluation.intervals(task)
         Looks.of(self.path).record(evaluation.metrics, intervals, model_sha256=sha256, rows=evaluation.rows, **facts)
 

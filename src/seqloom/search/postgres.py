@@ -20,9 +20,9 @@ import numpy as np
 
 from seqloom.errors import ConfigError, DurableError, HeldError, needing
 from seqloom.search.bm25 import K1, B, words_of
-from seqloom.search.conditions import Condition, fulfil, require_columns
 from seqloom.search.store import (
     Built,
+    Condition,
     DocumentSource,
     FoundPassage,
     Linked,
@@ -32,6 +32,8 @@ from seqloom.search.store import (
     TextDocument,
     WritableStore,
     delete_from,
+    fulfil,
+    require_columns,
 )
 from seqloom.search.vectors import GRAPH_FROM
 

@@ -4,7 +4,6 @@ Statistics are kept row by row, answers of a few examples only: a sample that is
 however the data was cut into batches and whoever looks; and, where they are asked for, the worst.
 """
 
-import hashlib
 import heapq
 import math
 from collections import Counter
@@ -16,6 +15,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from seqloom.data.order import sample_order
 from seqloom.data.values import is_number
 from seqloom.errors import DataError
 from seqloom.metrics import bootstrap
@@ -137,7 +137,7 @@ class _KeptExamples:
 
     def add(self, judged: Sequence[Judged]) -> None:
         for one in judged:
-            self.chosen.append((hashlib.sha256(one.id.encode()).digest(), self.seen, one))
+            self.chosen.append((sample_order(one.id), self.seen, one))
             self.seen += 1
         self.chosen = sorted(self.chosen, key=lambda item: item[:2])[: self.most]
 

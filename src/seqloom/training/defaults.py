@@ -30,7 +30,7 @@ from seqloom.data.prepared import Prepared
 from seqloom.data.schema import Schema
 from seqloom.errors import ConfigError
 from seqloom.recipes.bodies import Size
-from seqloom.training.wishes import Wishes
+from seqloom.training.wishes import Wishes, is_solved
 
 STEPS = 2_000  # in all, for data of middling size: minutes on a processor for a small model
 FEWEST, MOST = 3, 60  # epochs
@@ -84,9 +84,8 @@ def default_training(prepared: Prepared, recipe: str, size: Size, named: Mapping
 
     `linear` is solved, unless a setting of steps by batches is named.
     """
-    optimiser, by_steps = named.get("optimiser"), {"optimiser", "rate", "schedule"} & named.keys()
-    if isinstance(optimiser, NewtonConfig) or (recipe == "linear" and not by_steps):
-        return _solving(prepared, optimiser)
+    if is_solved(recipe, named):
+        return _solving(prepared, named.get("optimiser"))
     symbols = int(prepared.schema.target.sizes(prepared.columns)[prepared.parts["train"]].sum())
     budget = usual_budget(symbols)
     steps = max(1, symbols // budget)
@@ -133,12 +132,17 @@ def told(settings: TrainingConfig) -> str:
 
     >>> told(TrainingConfig(patience=5))
     'training: 10 epochs, batches of 4,096 symbols, rate 0.001 (adamw, linear, warm-up 100), patience 5'
+    >>> newton = NewtonConfig(strengths=(1.0, 0.1))
+    >>> told(TrainingConfig(optimiser=newton, rate=1.0, schedule=ConstantConfig())).partition("; ")[2]
+    'it ends with the last of them, not after 10 epochs'
     """
     length, feed, schedule = settings.length, settings.feed, settings.schedule
     patience = f"patience {settings.patience}" if settings.patience else "no end before that"
     if isinstance(settings.optimiser, NewtonConfig):
         strengths = ", ".join(f"{strength:g}" for strength in settings.optimiser.strengths)
-        return f"training: solved by newton, one epoch for each L2 strength of {strengths}, {patience}"
+        long = isinstance(length, EpochsConfig) and length.count > len(settings.optimiser.strengths)
+        ends = f"; it ends with the last of them, not after {length.count:,} epochs" if long else ""
+        return f"training: solved by newton, one epoch for each L2 strength of {strengths}, {patience}{ends}"
     size = f"{feed.budget:,}" if isinstance(feed, ByLengthConfig) else f"{feed.rows:,} x {feed.length:,}"
     kind = "" if isinstance(feed, ByLengthConfig) else f" in {feed.kind()}"
     rises = f", warm-up {schedule.warm_up:,}" if schedule.warm_up else ""

@@ -28,6 +28,7 @@ from seqloom.data.schema import PARTS, Schema
 from seqloom.data.sources.download import cache_folder
 from seqloom.data.survey import Watch
 from seqloom.errors import ConfigError
+from seqloom.report.numbers import share
 from seqloom.tasks.inputs import (
     ENCODING,
     counts_pairs,
@@ -46,7 +47,7 @@ from seqloom.training.home import Home, has_kept
 from seqloom.training.initialization import MUCH, unknown_said
 from seqloom.training.newton import require_solvable
 from seqloom.training.run_folder import DataFacts, RunFolder
-from seqloom.training.wishes import Wishes
+from seqloom.training.wishes import WORD_VECTORS, Wishes
 
 # -----------------------------------------------------------------------------
 # Letters, counts and pretrained vectors: what these wishes mean for how words become numbers, and for the model.
@@ -120,11 +121,9 @@ def words_said(wishes: Wishes, asked: EncodingConfig, chosen: EncodingConfig, pr
     before, now = ((one.target_tokenizer if to_text else None) or one.tokenizer for one in (asked, chosen))
     if isinstance(before, WordsConfig) and isinstance(now, WordsConfig) and before.least is None and now.least != 1:
         said = prepared.columns["target" if to_text else "input"].select(prepared.parts["train"]).values
-        if share := float((said == UNKNOWN).mean()):
-            cure = "; there is too little text for words: --tokenizer characters or bpe" if share >= MUCH else ""
-            least = f"words that occur once are unknown, {max(share, 0.001):.1%} of the training text".replace(
-                "%", " %"
-            )
+        if unknown := float((said == UNKNOWN).mean()):
+            cure = "; there is too little text for words: --tokenizer characters or bpe" if unknown >= MUCH else ""
+            least = f"words that occur once are unknown, {share(unknown)} of the training text"
             yield f"{least}; --least 1 keeps them{cure}"
 
 
@@ -185,6 +184,9 @@ def resolve(
     the tokenisers that it started from.
     """
     _require_changeable(wishes)
+    if wishes.freeze_vectors:
+        patterns = (*wishes.training.get("freeze", ()), WORD_VECTORS)
+        wishes = wishes._replace(training={**wishes.training, "freeze": tuple(dict.fromkeys(patterns))})
     folder = home.named if home is not None else None
     before, asked = _begun(folder), wishes
     own = None if folder is None or before is None else located(folder, before).config  # its files where they lie now

@@ -21,6 +21,7 @@ from seqloom.experiments.compare.plan import Budget, ComparisonPlan, PlannedMode
 from seqloom.experiments.workers import DISK, STOPPED, Interrupted, Workers
 from seqloom.files.disk import make_folder
 from seqloom.files.folders import commit_folder, read_file_of
+from seqloom.files.layouts import RunFile
 from seqloom.inference.model import load
 from seqloom.tasks.evaluation import Evaluation
 from seqloom.training import checkpoint as checkpoints
@@ -128,7 +129,7 @@ def judge(plan: ComparisonPlan, entry: PlannedModel, ended: Ended, resolved: Res
     device = choose_device(plan.device, resolved.config.training.precision)  # type: ignore[arg-type]
     loaded = load(plan.run_folder(entry), device=device.torch)
     evaluation = loaded.evaluate(part=plan.part)
-    checkpoint, _ = checkpoints.newest(plan.run_folder(entry) / "checkpoints", Alone())
+    checkpoint, _ = checkpoints.newest(plan.run_folder(entry) / RunFile.CHECKPOINTS, Alone())
     facts = RunCosts(
         model=entry.model,
         seed=entry.seed,

@@ -27,13 +27,13 @@ from seqloom.experiments.doctor.data import BALANCED, Confusion, cost_findings, 
 from seqloom.experiments.doctor.findings import Diagnosis, Finding
 from seqloom.experiments.doctor.history import ENOUGH, STEPS, Story, losses_drawn, told
 from seqloom.experiments.doctor.inside import ModelInside, inside_figures, inside_findings, look_inside
+from seqloom.files.layouts import RunFile
 from seqloom.inference.evaluation import origin_for, own_data
 from seqloom.nn.types import Batch
 from seqloom.report.figures.figure import Figure
 from seqloom.tasks.evaluation import evaluate
 from seqloom.tasks.registry import task_of
 from seqloom.tasks.task import Task
-from seqloom.training.home import CONFIG, DATA
 from seqloom.training.run_folder import RunFolder
 
 OF_STEPS = ("--find-lr", "--rate", "--schedule", "--warm-up", "--clip", "--batch", "--decay")
@@ -52,9 +52,9 @@ class ModelLook(NamedTuple):
 def diagnose(run: str | Path) -> Diagnosis:
     """What is wrong with a run, if anything, and what to change."""
     folder = RunFolder(run)
-    if not (folder.path / CONFIG).is_file():
+    if not (folder.path / RunFile.CONFIG).is_file():
         fix = f"give the folder of a run; {near_name(folder.path)}" if not folder.path.exists() else "give a run folder"
-        raise ConfigError(f"{folder.path} is not the folder of a run: it has no {CONFIG}", fix=fix)
+        raise ConfigError(f"{folder.path} is not the folder of a run: it has no {RunFile.CONFIG}", fix=fix)
     config, story = folder.config(), told(folder.metrics(), folder.events())
     said = [] if story.is_long_enough or is_solved(config) else [_too_short(story)]
     looked, warned = ModelLook(), tuple[DataFinding, ...]()
@@ -73,7 +73,7 @@ def data_findings(folder: RunFolder) -> tuple[DataFinding, ...]:
         return msgspec.convert(folder.data().findings, tuple[DataFinding, ...])
     except msgspec.ValidationError as error:
         raise DamagedError(
-            f"{folder.path / DATA}: expected findings as training writes them, found others ({error})",
+            f"{folder.path / RunFile.DATA}: expected findings as training writes them, found others ({error})",
             fix="restore it from a copy, or train again",
         ) from None
 

@@ -20,6 +20,7 @@ from seqloom.experiments.tune.plan import TuningPlan
 from seqloom.experiments.tune.results import Results, TrialResult
 from seqloom.files.disk import write_file
 from seqloom.files.folders import read_file_of, read_manifest, remove_folder, replace_folder
+from seqloom.files.layouts import RunFile
 from seqloom.files.lock import hold
 
 PATIENCE = 30.0  # seconds for another worker that writes the same
@@ -53,7 +54,7 @@ def _folder(plan: TuningPlan, trial: TrialResult) -> Path:
 
 def _without_weights(run: Path) -> bool:
     """Whether there were any, and they are gone."""
-    found = [run / name for name in ("checkpoints", "model") if (run / name).is_dir()]
+    found = [run / name for name in (RunFile.CHECKPOINTS, RunFile.MODEL) if (run / name).is_dir()]
     if not found:
         return False
     with suppress(HeldError), hold(run):  # its worker may not have left yet; the next one finds it
@@ -64,11 +65,11 @@ def _without_weights(run: Path) -> bool:
 
 
 def _model(best: TrialResult, folder: Path) -> tuple[str, ...]:
-    model = Path(best.folder) / "model"
+    model = Path(best.folder) / RunFile.MODEL
     if not model.is_dir():
         return (f"the model of trial {best.number} lies on {best.host}: {model}",)
     names = read_manifest(model).files
-    replace_folder(folder / "model", {name: read_file_of(model, name) for name in names})
+    replace_folder(folder / RunFile.MODEL, {name: read_file_of(model, name) for name in names})
     return ()
 
 

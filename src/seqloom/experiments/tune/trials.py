@@ -34,9 +34,9 @@ from seqloom.experiments.tune.storage import HEARTBEAT, open_storage
 from seqloom.experiments.tune.study import CONFIG, FOLDER, Claimed, Study
 from seqloom.experiments.workers import DISK, STOPPED, Interrupted, Worker, Workers
 from seqloom.files.jsonl import read_lines
+from seqloom.files.layouts import RunFile
 from seqloom.training.devices import choose_device
 from seqloom.training.events import Begun, Ended, Validated
-from seqloom.training.log import METRICS
 from seqloom.training.resolve import Resolved, resolve
 from seqloom.training.run import train_run
 
@@ -86,7 +86,9 @@ def _trained(
                 study.alive(trial)
                 told = time.monotonic()
             if isinstance(report, Begun):  # a run that goes on has validated before
-                moment = len([one for one in read_lines(folder / METRICS).records if one.get("kind") == "validation"])
+                moment = len(
+                    [one for one in read_lines(folder / RunFile.METRICS).records if one.get("kind") == "validation"]
+                )
             if isinstance(report, Validated):
                 moment += 1
                 if study.is_hopeless(trial, report.metrics.get(name, float("nan")), moment):

@@ -6,13 +6,12 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from seqloom.errors import DataError, did_you_mean
-from seqloom.inspect.graphs.diagram import MOST_CARDS, Diagram, NodeCard, NodeLink
+from seqloom.inspect.graphs.diagram import MOST_CARDS, Diagram, GraphWalk, NodeCard, NodeLink, WalkPart, WalkStep
 from seqloom.inspect.graphs.scalars import ScalarEdge, ScalarNode, evaluate
-from seqloom.inspect.graphs.walk import GraphWalk, WalkPart, WalkStep
 from seqloom.inspect.view import View
 from seqloom.report.document import Block, Heading, Paragraphs, TableBlock
-from seqloom.report.figures.axis import brief
 from seqloom.report.figures.figure import Figure
+from seqloom.report.numbers import number as brief
 
 
 @dataclass(frozen=True, kw_only=True)

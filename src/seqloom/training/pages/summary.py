@@ -19,6 +19,7 @@ from seqloom.config.reading import read
 from seqloom.config.training import RunConfig
 from seqloom.errors import DamagedError, DataError, near_name
 from seqloom.files.disk import write_file
+from seqloom.files.layouts import RunFile, VocabularyFile
 from seqloom.report.document import Document, Shown
 from seqloom.tasks.registry import task_of
 from seqloom.tasks.task import Metric
@@ -137,8 +138,8 @@ def write_pages(run: AnyRun) -> RunSummary:
     They are written whenever a run ends, and after each look at the test part.
     """
     path, summary = path_of(run), summary_of(run)
-    write_file(path / "report.html", summary.html())
-    write_file(path / "card.md", summary.card().markdown())
+    write_file(path / RunFile.REPORT, summary.html())
+    write_file(path / RunFile.CARD, summary.card().markdown())
     return summary
 
 
@@ -150,12 +151,12 @@ def path_of(run: AnyRun) -> Path:
 def summary_of(run: AnyRun, notes: Mapping[str, Any] | None = None) -> RunSummary:
     """The summary of a run, finished or not; `notes` are those of a model that is about to be shipped."""
     path = path_of(run)
-    if not (path / "config.toml").is_file():
+    if not (path / RunFile.CONFIG).is_file():
         fix = near_name(path) if not path.exists() else "name the folder that `seqloom train --out` made"
         raise DataError(f"{path} is no run folder: it has no config.toml", fix=fix)
-    config: RunConfig = read(path / "config.toml", RunConfig)
+    config: RunConfig = read(path / RunFile.CONFIG, RunConfig)
     task = task_of(RunFolder(path).meaning()).deciding_by(config.training.metric)
-    metrics, looks = _metrics(path / "metrics.jsonl"), path / "looks.jsonl"
+    metrics, looks = _metrics(path / RunFile.METRICS), path / RunFile.LOOKS
     return RunSummary(
         name=path.resolve().name,
         config=config,
@@ -163,11 +164,11 @@ def summary_of(run: AnyRun, notes: Mapping[str, Any] | None = None) -> RunSummar
         data=data_summary(path),
         metric=task.metric,
         asking=task.asking.file,
-        scores=read_scores(path / "model") if notes is None else scores_of(notes),
+        scores=read_scores(path / RunFile.MODEL) if notes is None else scores_of(notes),
         looks=tuple(typed(record, TestLook, looks) for record in records_of(looks)),
         disk=_disk(path),
         **metrics,
-        **_events(path / "events.jsonl", {one.step for one in metrics["steps"]}),
+        **_events(path / RunFile.EVENTS, {one.step for one in metrics["steps"]}),
     )
 
 
@@ -197,7 +198,7 @@ def _events(path: Path, steps: Collection[int]) -> dict[str, Any]:
 
 def _disk(run: Path) -> dict[str, int]:
     """Bytes of the folders of a run, and of its other files together."""
-    sizes = {folder: _size(run / folder) for folder in ("checkpoints", "model", "vocabulary")}
+    sizes = {str(folder): _size(run / folder) for folder in (RunFile.CHECKPOINTS, RunFile.MODEL, RunFile.VOCABULARY)}
     sizes["journals and pages"] = sum(_file_size(path) for path in run.iterdir())
     return {name: size for name, size in sizes.items() if size}
 
@@ -215,8 +216,8 @@ def _file_size(path: Path) -> int:
 
 def data_summary(run: Path) -> DataSummary:
     """The data of a run; empty where the folder does not say."""
-    facts = _json(run / "data.json") or {}
-    labels = _json(run / "vocabulary" / "labels.json") or []
+    facts = _json(run / RunFile.DATA) or {}
+    labels = _json(run / RunFile.VOCABULARY / VocabularyFile.LABELS) or []
     try:
         return DataSummary(
             files=tuple(facts.get("fingerprints", {})),
