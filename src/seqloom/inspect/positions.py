@@ -38,6 +38,7 @@ from seqloom.nn.types import Padded
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.heatmap import HeatMap
 from seqloom.report.figures.line import Line, Series
+from seqloom.report.numbers import interval, number
 from seqloom.text.special_tokens import BEGIN
 
 USUAL = 128  # places that are shown where nothing is known of training and nothing is asked for
@@ -336,10 +337,10 @@ class ExtrapolationView(View):
         inside = [at for at, length in enumerate(self.lengths) if self.trained and length <= self.trained]
         outside = [at for at, length in enumerate(self.lengths) if self.trained and length > self.trained]
         if not inside or not outside:
-            return (f"Loss at {self.lengths[-1]:,} symbols: {self.loss[-1]:.4f}.",)
+            return (f"Loss at {self.lengths[-1]:,} symbols: {number(self.loss[-1])}.",)
         best, last = float(self.loss[inside].min()), float(self.loss[outside[-1]])
         word = "rises" if last > best else "does not rise"
-        return (f"Beyond the trained {self.trained:,} symbols the loss {word}: {best:.4f} to {last:.4f}.",)
+        return (f"Beyond the trained {self.trained:,} symbols the loss {word}: {interval(best, last)}.",)
 
 
 @torch.no_grad()
