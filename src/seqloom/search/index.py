@@ -126,12 +126,12 @@ class State:
         return self._asked[asked]
 
     def _fulfilled(self, condition: Condition) -> np.ndarray:
-        values = (value for lot in self.lots for value in _values(lot.header, condition.column))
+        values = (
+            value
+            for lot in self.lots
+            for value in lot.header.columns.get(condition.column) or [None] * len(lot.header.ids)
+        )
         return np.fromiter(map(condition.holds, values), bool, len(self.there))
-
-
-def _values(header: LotHeader, column: str) -> Iterable[object]:
-    return header.columns.get(column) or [None] * len(header.ids)
 
 
 def _together(lots: list[KeptLot]) -> tuple[tuple[KeptLot, ...], np.ndarray]:
@@ -215,7 +215,9 @@ class Index:
             if number <= start:
                 break
         numbers = numbers[len(numbers) - len(lots) :]
-        _require_all(self.path, numbers, start)
+        missing = sorted(set(range(start, max(numbers, default=0))) - set(numbers))
+        if missing:
+            raise DamagedError(f"{lot_at(self.path, missing[0])}: expected a lot, found nothing there", fix=RESTORED)
         return State(numbers, lots[::-1])
 
     def counting(self) -> list[int]:
@@ -307,13 +309,6 @@ def lots_in(path: Path) -> list[int]:
 def _folders(path: Path) -> list[Path]:
     """All lots and graphs."""
     return [folder for prefix in (LOT, GRAPH) for _, folder in numbered(path, prefix)[0]]
-
-
-def _require_all(path: Path, numbers: Sequence[int], start: int) -> None:
-    """Raise DamagedError if a lot is missing between others, or before them all."""
-    missing = sorted(set(range(start, max(numbers, default=0))) - set(numbers))
-    if missing:
-        raise DamagedError(f"{lot_at(path, missing[0])}: expected a lot, found nothing there", fix=RESTORED)
 
 
 def _read_graph(path: Path, state: State) -> KeptGraph | None:

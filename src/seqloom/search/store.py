@@ -69,7 +69,10 @@ class Condition(NamedTuple):
             return (self.sign == "!=") != (self.value == "") if self.sign in ("=", "!=") else False
         if self.sign == "~":
             return self.value.casefold() in written(value).casefold()
-        mine, other = _comparable(value, self.value)
+        # Both as numbers where both are, else both as text
+        number = parse_number(written(value)) if not isinstance(value, bool) else None
+        wanted = parse_number(self.value)
+        mine, other = (written(value), self.value) if number is None or wanted is None else (number, wanted)
         if self.sign in ("=", "!="):
             return bool(mine == other) == (self.sign == "=")
         return bool(ORDERED[self.sign](mine, other))
@@ -78,13 +81,6 @@ class Condition(NamedTuple):
 def written(value: Any) -> str:
     """A value as people write it in a condition."""
     return ("true" if value else "false") if isinstance(value, bool) else str(value)
-
-
-def _comparable(value: Any, asked: str) -> tuple[Any, Any]:
-    """Both as numbers where both are, else both as text."""
-    number = parse_number(written(value)) if not isinstance(value, bool) else None
-    wanted = parse_number(asked)
-    return (written(value), asked) if number is None or wanted is None else (number, wanted)
 
 
 def conditions(texts: Iterable[str]) -> tuple[Condition, ...]:
