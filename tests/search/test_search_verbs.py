@@ -88,7 +88,7 @@ def test_judged_questions_give_figures_with_intervals(place: Path, tmp_path: Pat
     options = ("--queries", queries, "--qrels", tmp_path / "qrels.tsv", "--mode", "words")
     told = json.loads(seqloom("search", place / "idx", *options, "--json").stdout)
     assert told["rows"] == 2 and told["metrics"] == {"ndcg@10": 0.5, "recall@100": 0.5, "mrr@10": 0.5}
-    assert "95 % between" in seqloom("search", place / "idx", *options).stdout
+    assert "95 % interval" in seqloom("search", place / "idx", *options).stdout
 
 
 def test_documents_are_added_replaced_and_deleted(place: Path, tmp_path: Path) -> None:

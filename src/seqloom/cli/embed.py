@@ -16,6 +16,7 @@ from seqloom.config.data import DataConfig
 from seqloom.config.options import settings
 from seqloom.data.problems import counted
 from seqloom.errors import needing
+from seqloom.report.numbers import number, share
 
 if TYPE_CHECKING:
     from seqloom.search.embedding.bulk import EmbeddedFile, Engine, Finished, Step
@@ -138,7 +139,7 @@ def _tell(finished: "Finished") -> None:
     typer.echo(f"{vectors} of {finished.width:,} numbers in {finished.path}", err=True)
     if finished.loss is not None:
         rows, cosine, recall = finished.loss
-        found = f"cosines are off by {cosine:.2g} on average, {recall:.1%} of the 10 nearest are the same"
+        found = f"cosines are off by {number(cosine)} on average, {share(recall)} of the 10 nearest are the same"
         typer.echo(f"lost, measured on {counted(rows, 'row')}: {found}", err=True)
     if finished.bad:
         for bad in finished.bad[:SHOWN]:

@@ -23,13 +23,14 @@ from itertools import pairwise
 from typing import ClassVar, NamedTuple
 
 from seqloom.errors import DataError
-from seqloom.report.figures.axis import brief, minus_signed
+from seqloom.report.figures.axis import minus_signed
 from seqloom.report.figures.colors import ColorScale, scale_of
 from seqloom.report.figures.figure import MARGIN, NARROWEST, Figure, FigureBlock, Plot
 from seqloom.report.figures.frame import LEGEND_HEIGHT, drawn_legend, legend_width, written_legend
 from seqloom.report.figures.labels import shortened, visible, wrap
 from seqloom.report.figures.markup import Markup, filled, hatched, hover, label, look, tag, together, width_of
 from seqloom.report.figures.page import document
+from seqloom.report.numbers import number as brief
 
 SWEEPS = 8
 BETWEEN, PASSING = 26.0, 18.0  # from box to box; what a line needs that passes by

@@ -31,12 +31,12 @@ from seqloom.errors import ConfigError, did_you_mean
 from seqloom.inspect.graphs.diagram import MOST_CARDS, Diagram, NodeCard, NodeLink, WalkPart, WalkStep, walking_page
 from seqloom.inspect.graphs.trace import Op, Trace, told, told_shape, told_summary
 from seqloom.inspect.view import View
-from seqloom.report.figures.axis import brief
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.heatmap import HeatMap
 from seqloom.report.figures.labels import wrap
 from seqloom.report.figures.line import Line, Series
 from seqloom.report.figures.matrix import Matrix
+from seqloom.report.numbers import number as brief
 
 LONGEST_BODY = 96  # operations or parts of one step
 FEWEST_STEPS = 3  # fewer may be chance

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from seqloom.errors import DataError, did_you_mean
 from seqloom.inspect.graphs.grammar import Applied, Name, Number, Statement, Term, fault, parse
-from seqloom.report.figures.axis import brief
+from seqloom.report.numbers import number as brief
 
 Numbers = Sequence[float]
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from seqloom.report.figures.axis import brief
+from seqloom.report.numbers import number as brief
 
 SMALL_TENSOR = 64  # numbers that are kept whole
 INPUT, GIVEN = "input", "tensor"  # what an operation is called that only hands something in
