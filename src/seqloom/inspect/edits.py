@@ -351,7 +351,7 @@ class _Clock:
         self.texts, self.uses, self.time = texts, -1, -1
 
     def begin(self, *_: object) -> None:
-        """Nothing; a text begins."""
+        """Begin a text."""
         self.uses, self.time = self.uses + 1, -1
 
     def tick(self) -> tuple[int, int]:

@@ -96,4 +96,4 @@ def work(parts: str, total: int) -> Iterator[Moved]:
 
 
 def _unseen(_count: int) -> None:
-    """Nothing: nobody watches."""
+    """Do nothing: nobody watches."""

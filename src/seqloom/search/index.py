@@ -351,7 +351,7 @@ class WritableIndex(Index):
         return () if (newest := self._newest) is None else newest.removed
 
     def add(self, lot: Lot) -> None:
-        """Nothing; when it returns, the lot is kept, and a power cut cannot take it back."""
+        """Keep a lot; when this returns, a power cut cannot take it back."""
         commit_lot(lot_at(self.path, max(lots_in(self.path), default=0) + 1), lot)
         self._forget()
 
@@ -360,11 +360,11 @@ class WritableIndex(Index):
             self.__dict__.pop(name, None)
 
     def delete(self, ids: Sequence[str]) -> None:
-        """Nothing; the documents of these ids are gone. ConfigError if one of them was not there."""
+        """Remove the documents of these ids; ConfigError if one of them was not there."""
         delete_from(self, ids)
 
     def join(self) -> None:
-        """Nothing; new lots hold what is there, and what was replaced or removed has left the disk."""
+        """Write what is there into new lots, and remove what was replaced or deleted from the disk."""
         state = self.state
         if state.is_joined:
             return
@@ -376,7 +376,7 @@ class WritableIndex(Index):
         self._drop_before(first)
 
     def tidy(self) -> None:
-        """Nothing; lots are joined if many are small or much is gone, and what earlier joins left behind is removed."""
+        """Join lots if many are small or much is gone, and remove what earlier joins left behind."""
         state = self.state
         small = sum(lot.is_small for lot in state.lots)
         if small > MANY or np.count_nonzero(~state.there) > GONE * max(1, len(state.there)):
@@ -385,18 +385,18 @@ class WritableIndex(Index):
             self._drop_before(state.numbers[0])
 
     def _drop_before(self, first: int) -> None:
-        """Nothing; lots and graphs whose place others have taken are gone."""
+        """Remove lots and graphs whose place others have taken."""
         for number, path in [*numbered(self.path, LOT)[0], *numbered(self.path, GRAPH)[0]]:
             if number < first:
                 remove_folder(path)
 
     def drop_unfinished(self) -> None:
-        """Nothing; the lots of a join that was killed are gone, the last one first."""
+        """Remove the lots of a join that was killed, the last one first."""
         for number in reversed(lots_in(self.path)[len(self.counting()) :]):
             remove_folder(lot_at(self.path, number))
 
     def require_graph(self, more: Iterable[int]) -> None:
-        """Nothing; MissingExtraError if documents with so many passages each need usearch, and it is not there."""
+        """Raise MissingExtraError if documents with so many passages each need usearch, and it is not there."""
         try:
             with needing("search"):
                 import usearch.index  # noqa: F401

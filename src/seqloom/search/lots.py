@@ -90,7 +90,7 @@ class KeptLot(NamedTuple):
 
 
 def commit_lot(path: Path, lot: Lot) -> None:
-    """Nothing; when it returns, the folder holds the lot for good."""
+    """Write a lot; when this returns, the folder holds it for good."""
     commit_joined(path, lot, Postings.of(one.text for one in lot.documents), None)
 
 
