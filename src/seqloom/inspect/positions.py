@@ -154,6 +154,9 @@ def positions(
         raise ConfigError(f"{length} places were asked for", fix="ask for two at least")
     shown = max(2, wanted if limit is None else min(wanted, limit))
     how = _how(module)
+    # The width of one head of the layer that a relation belongs to; 0 where positions enter with the inputs
+    heads = getattr(subject.model.get_submodule(path.rpartition(".")[0]), "heads", None)
+    head_width = heads.query.out_features // heads.num_heads if isinstance(heads, Heads) else 0
     return PositionsView(
         title=f"Positions: {how}",
         how=how,
@@ -161,7 +164,7 @@ def positions(
         length=shown,
         trained=trained,
         limit=limit,
-        told=TELLING[how](module, shown, _head_width(subject.model, path)),
+        told=TELLING[how](module, shown, head_width),
     )
 
 
@@ -198,12 +201,6 @@ def _how(module: nn.Module) -> str:
         return "learned" if module.learned else "sinusoidal"
     assert isinstance(module, Relation), "one or the other"
     return module.position
-
-
-def _head_width(model: nn.Module, path: str) -> int:
-    """The width of one head of the layer that a relation belongs to; 0 where positions enter with the inputs."""
-    heads = getattr(model.get_submodule(path.rpartition(".")[0]), "heads", None)
-    return heads.query.out_features // heads.num_heads if isinstance(heads, Heads) else 0
 
 
 def _sinusoidal(module: Positions, length: int, _: int) -> PositionAnswer:
@@ -356,7 +353,10 @@ def extrapolation(subject: Subject, texts: Sequence[str], *, lengths: Sequence[i
     losses, behind, counts = [], [], []
     with still(model):
         for length in wanted:
-            found = _losses(subject, symbols, length)
+            # [windows,length] the surprisal of every symbol; one window after another, as memory is what it is
+            starts = range(0, len(symbols) - length + 1, length)
+            step = max(1, -(-len(starts) // ROWS))
+            found = np.stack([_loss(subject, symbols[start : start + length]) for start in starts[::step]])
             losses.append(float(found.mean()))
             late = found[:, trained:] if trained else found[:, :0]
             behind.append(float(late.mean()) if late.size else np.nan)
@@ -369,13 +369,6 @@ def extrapolation(subject: Subject, texts: Sequence[str], *, lengths: Sequence[i
         windows=tuple(counts),
         trained=trained,
     )
-
-
-def _losses(subject: Subject, symbols: torch.Tensor, length: int) -> np.ndarray:
-    """[windows,length] the surprisal of every symbol; one window after another, as memory is what it is."""
-    starts = range(0, len(symbols) - length + 1, length)
-    step = max(1, -(-len(starts) // ROWS))
-    return np.stack([_loss(subject, symbols[start : start + length]) for start in starts[::step]])
 
 
 def _loss(subject: Subject, window: torch.Tensor) -> np.ndarray:

@@ -100,4 +100,4 @@ def work(parts: str, total: int) -> Iterator[Moved]:
 
 
 def _unseen(_count: int) -> None:
-    """Nothing: nobody watches."""
+    """Do nothing: nobody watches."""
