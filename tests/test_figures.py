@@ -20,8 +20,8 @@ from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.heatmap import HeatMap
 from seqloom.report.figures.line import Line, Series
 from seqloom.report.figures.matrix import Matrix
-from seqloom.report.figures.page import page
 from seqloom.report.figures.points import Points
+from seqloom.report.figures.stack import page
 from seqloom.report.figures.strip import Strip
 
 SVG = "{http://www.w3.org/2000/svg}"

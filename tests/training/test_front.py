@@ -14,7 +14,7 @@ from seqloom.config.data import ColumnSplit, DataConfig, RandomSplit
 from seqloom.config.training import AnyLength, EpochsConfig, LinearConfig, StepsConfig, StreamsConfig, SymbolsConfig
 from seqloom.data import dataset as sealing
 from seqloom.data.check import load_data
-from seqloom.data.schema import PARTS
+from seqloom.data.schema import PARTS, Schema
 from seqloom.errors import ConfigError, HeldError, RejectedError
 from seqloom.recipes.bodies import SIZES
 from seqloom.tasks.registry import BY_TARGET
@@ -255,7 +255,7 @@ def test_a_feed_that_is_not_for_the_task_is_refused_before_folders_are_compared_
         with pytest.raises(ConfigError, match="'streams' feeds running text, and the task is classify"):
             again(taught, out, streams)
     assert not (tmp_path / "new").exists()
-    monkeypatch.setattr(Task, "require_feeding", lambda *_: None)  # the twin
+    monkeypatch.setattr(Task, "feeds", (StreamsConfig,), raising=False)  # the twin
     with pytest.raises(OtherRunError, match=r"training\.feed\.kind was by-length and is now streams"):
         again(taught, taught / "first", streams)
 
@@ -272,17 +272,17 @@ def test_a_feed_that_is_not_for_the_task_is_refused_before_folders_are_compared_
 def test_what_no_data_of_the_task_can_have_is_refused_before_the_data_is_prepared(
     taught: Path, wishes: Wishes, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(resolving, "prepare", None)
+    monkeypatch.setattr(resolving, "preparing", None)
     with pytest.raises(ConfigError, match=said):
         resolve(DataConfig(train=(str(taught / "data.csv"),), split=ColumnSplit(column="split")), wishes)
 
 
 @pytest.mark.parametrize("kind", BY_TARGET.values(), ids=lambda kind: kind.__name__)
 def test_every_metric_that_may_decide_is_known_before_the_data(kind: type[Task]) -> None:
-    for metric in kind.deciders():
-        kind.require_decider(metric.name)
+    for metric in kind.metrics:
+        kind.check(metric=metric.name)
     with pytest.raises(ConfigError, match=r"'blue' that decides\. Fix: "):
-        kind.require_decider("blue")
+        kind.check(metric="blue")
 
 
 # A call in Python
@@ -351,7 +351,7 @@ def test_the_cure_of_class_weights_is_not_what_was_refused(data: Path) -> None:
     prepared = opened(data).prepared
     with pytest.raises(ConfigError, match=r"class weights 'blanced'.*Fix: 'balanced', or a number for each label"):
         class_weights("blanced", prepared)
-    numbers = prepared._replace(schema=prepared.schema._replace(target="numbers"))
+    numbers = prepared._replace(schema=Schema(prepared.schema.input, "numbers"))
     with pytest.raises(ConfigError, match=r"one label each, and its target is numbers\. Fix: leave them out"):
         class_weights("balanced", numbers)
 

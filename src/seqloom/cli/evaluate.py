@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from seqloom.inference.model import LoadedModel
     from seqloom.report.document import Document
     from seqloom.tasks.evaluation import Evaluation, Slice, Unseen
-    from seqloom.tasks.task import Task
+    from seqloom.tasks.task import Evaluator
 
 LABELS = 8  # that training never saw, which are named
 
@@ -116,7 +116,7 @@ def _result(loaded: "LoadedModel", evaluation: "Evaluation", test: bool) -> dict
     return known | _figures(task, evaluation) | there | unseen | slices | looks
 
 
-def _figures(task: "Task", evaluation: "Evaluation") -> dict[str, Any]:
+def _figures(task: "Evaluator", evaluation: "Evaluation") -> dict[str, Any]:
     """The figures and their intervals; nothing for one that is not known, and why a figure is not."""
     intervals, undefined = evaluation.intervals(task), task.undefined(evaluation.statistics)
     figures = {name: None if name in undefined else value for name, value in evaluation.metrics.items()}
@@ -138,7 +138,7 @@ def _unseen(unseen: "Unseen") -> dict[str, Any]:
     return {"rows": unseen.rows, "labels": dict(unseen.labels)}
 
 
-def _slices(task: "Task", slices: "tuple[Slice, ...]") -> dict[str, Any]:
+def _slices(task: "Evaluator", slices: "tuple[Slice, ...]") -> dict[str, Any]:
     """The slices of each column by their values."""
     found: dict[str, dict[str, Any]] = {}
     for column, value, part in slices:

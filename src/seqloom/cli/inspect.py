@@ -1,19 +1,16 @@
 """`seqloom inspect`: a look inside a model at one input, or which looks there are."""
 
 from collections.abc import Iterator
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import msgspec
 import typer
-from rich.text import Text
 
 from seqloom.cli.answers import tell_warnings
 from seqloom.cli.inputs import Model, load_on, reading_of, require_readable
 from seqloom.cli.options import FILE, DeviceName, Given, takes
-from seqloom.cli.terminal import Screen, Show, work_bar
+from seqloom.cli.terminal import Screen, work_bar
 from seqloom.cli.view_options import chosen, only_in_python, settings, typed
 from seqloom.config.data import DataConfig, ReadingConfig
 from seqloom.config.options import said, with_flags
@@ -29,7 +26,7 @@ if TYPE_CHECKING:
     from seqloom.inspect.inspector import Inspection
     from seqloom.inspect.view import View
 
-NARROWEST, WIDEST = 50, 160  # columns
+WIDEST = 160  # columns
 MOST = 200  # inputs of a file that views of data are of
 LINES = ".jsonl"  # a file of a line for each row
 EXPORTED = "attribution"  # the view that is written so
@@ -73,7 +70,7 @@ def inspect(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", "-o", metavar="FILE", help="Write it: .html .svg .png .json .txt; .jsonl for all of --data."
+            "--out", "-o", metavar="FILE", help="Write it: .html .md .txt .svg .png .json; .jsonl for all of --data."
         ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
@@ -241,32 +238,22 @@ def _export(loaded: "LoadedModel", rows: InspectedRows, out: Path, options: dict
     from seqloom.inspect.attribution.attribution import attribute_file
 
     with rows, work_bar() as show:
-        moved = partial(_moved, show, rows.count())
-        count = attribute_file(loaded.subject, rows, out, progress=moved, **options)
+        count = attribute_file(loaded.subject, rows, out, total=rows.count(), show=show, **options)
     typer.echo(f"{counted(count, 'row')} written to {out}", err=True)
-
-
-def _moved(show: Show, total: int, done: int) -> None:
-    show(f"{done:,} of {counted(total, 'row')}" if total else counted(done, "row"), done, total)
 
 
 def _list(inspection: "Inspection", json: bool) -> None:
     """Which views there are, and why others are not."""
     from seqloom.inspect.inspector import LOOKS
+    from seqloom.report.document import Document, Heading, TableBlock
 
     here = [name for name, look in LOOKS.items() if not only_in_python(look.function)]
     there = {name: said for name, said in inspection.views().items() if name in here}
     missing, screen = inspection.missing(), Screen()
     if json:
-        told = msgspec.json.encode({"views": there, "missing": missing}).decode()
-        return screen.print(told, markup=False, soft_wrap=True)
-    lines = [inspection.told(), "", *_lines(there), *(["", "and not:", *_lines(missing)] if missing else [])]
-    return screen.print("\n".join(lines), markup=False, soft_wrap=True)
-
-
-def _lines(said: dict[str, str]) -> list[str]:
-    width = max(map(len, said))
-    return [f"  {name:<{width}}  {sentence}" for name, sentence in said.items()]
+        return screen.say_json({"views": there, "missing": missing})
+    tables = [TableBlock((), list(there.items())), Heading("and not:"), TableBlock((), list(missing.items()))]
+    return screen.show(Document(inspection.told(), tables), WIDEST)
 
 
 def _show(view: "View", out: Path | None, json: bool, *, whole: bool) -> None:
@@ -274,11 +261,8 @@ def _show(view: "View", out: Path | None, json: bool, *, whole: bool) -> None:
     if out is not None:
         view.save(out, whole=whole and out.suffix == ".json")
     if json:
-        return screen.print(msgspec.json.encode(view.to_json(whole=whole)).decode(), markup=False, soft_wrap=True)
+        return screen.say_json(view.to_json(whole=whole))
     if out is None:
-        coloured = screen.color_system is not None and not screen.no_color
-        drawn = view.text(max(NARROWEST, min(WIDEST, screen.width)), colour=coloured)
-        return screen.print(Text.from_ansi(drawn), soft_wrap=True)
-    for sentence in view.sentences():
-        screen.print(visible(sentence), markup=False, soft_wrap=True)
+        return screen.show(view, WIDEST)
+    screen.say(*map(visible, view.sentences()))
     return typer.echo(f"the view is written to {out}", err=True)

@@ -260,8 +260,13 @@ class TrainingConfig(Config, tag="training", kw_only=True):
             raise ConfigError(
                 "average and average_last both say which weights are shipped", fix="leave one of them out"
             )
-        if isinstance(self.optimiser, NewtonConfig):
+        if self.strengths:
             self._require_solving()
+
+    @property
+    def strengths(self) -> tuple[float, ...]:
+        """The strengths of L2 that the weights are solved for; none where they are learned by batches."""
+        return self.optimiser.strengths if isinstance(self.optimiser, NewtonConfig) else ()
 
     def _require_solving(self) -> None:
         """Refuse what is for steps by batches: it would change nothing, and nobody would notice."""

@@ -38,7 +38,7 @@ from seqloom.files.disk import write_file
 from seqloom.files.jsonl import append_line, read_lines
 from seqloom.files.layouts import RunFile
 from seqloom.inference.as_trained import FileReading, columns_as_trained, columns_said, reading_as_trained
-from seqloom.tasks.evaluation import Evaluation, Unseen
+from seqloom.tasks.evaluation import Evaluation, Unseen, badness
 from seqloom.tasks.registry import task_of
 from seqloom.tasks.task import Judged, Meaning, Task
 from seqloom.version import __version__
@@ -322,7 +322,7 @@ def write_errors(path: Path, task: Task, evaluation: Evaluation, origin: Origin)
 
 def _line(task: Task, judged: Judged, example: Example | None, origin: Origin) -> Any:
     """What a line of the file holds, by name."""
-    place, loss = origin.prepared.place_of(int(judged.id)), task.badness(judged)
+    place, loss = origin.prepared.place_of(int(judged.id)), badness(judged)
     told = None if example is None else whole(origin.prepared.schema.input, example)
     own = {
         "id": None if example is None else example.id or None,

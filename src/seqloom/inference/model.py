@@ -45,17 +45,16 @@ from seqloom.inspect.subject import Subject, encoding
 from seqloom.metrics.calibration import Calibration
 from seqloom.nn.models import count_parameters
 from seqloom.nn.types import Batch, on_device
-from seqloom.tasks.embed import vectors_of
+from seqloom.tasks.abilities import Calibrator, Vectorizer, Writer
 from seqloom.tasks.evaluation import Evaluation, Slice, answering, evaluate, sliced
-from seqloom.tasks.predictions import VectorPrediction
+from seqloom.tasks.inputs import lengths_read, longest_input
+from seqloom.tasks.predictions import VectorPrediction, vectors_of
 from seqloom.tasks.registry import task_of
 from seqloom.tasks.task import Prediction, Task
 
 # -----------------------------------------------------------------------------
 # A trained model that was read from its folder: what it is made of, and what is known of its training.
 # -----------------------------------------------------------------------------
-
-ANY_LENGTH = 2**24  # the most that a configuration may say
 
 
 class OpenedModel:
@@ -112,7 +111,7 @@ class OpenedModel:
 
     def reading(self) -> EncodingConfig:
         """How inputs become numbers here: what is read in windows is not cut."""
-        return msgspec.structs.replace(self.encoding, longest=ANY_LENGTH) if self.task.in_windows else self.encoding
+        return msgspec.structs.replace(self.encoding, longest=self.task.longest or self.encoding.longest)
 
 
 if TYPE_CHECKING:
@@ -139,7 +138,7 @@ class LoadedModel(OpenedModel):
 
         ConfigError for a model that makes no vector of a whole input.
         """
-        size = self.task.vector_size(self.config)
+        size = self.vector_size
         examples, ledger = self._given(texts)
         found = self.vectors(windows_of(examples), ledger, budget=budget)
         vectors = [reply[1].vector for reply in found if isinstance(reply[1], VectorPrediction)]
@@ -154,13 +153,18 @@ class LoadedModel(OpenedModel):
         return replies(windows, encoder, self._vectors, budget=chosen, limits=limits)
 
     @property
+    def vector_size(self) -> int:
+        """How many numbers a vector has; ConfigError for a model that makes none."""
+        return Vectorizer.of(self.task).vector_size(self.config)
+
+    @property
     def vector_budget(self) -> int:
         """Elements of a batch whose vectors are wanted, where nobody says how many."""
         return ON_PROCESSOR if self.device.type == "cpu" else BUDGET
 
     def _vectors(self, inputs: Any) -> list[VectorPrediction]:
         with torch.no_grad():
-            return vectors_of(self.task.vectors(self.model, on_device(inputs, self.device)))
+            return vectors_of(Vectorizer.of(self.task).vectors(self.model, on_device(inputs, self.device)))
 
     def _given(self, inputs: Iterable[Any]) -> tuple[list[Example], Ledger]:
         """Values from Python as examples; what is bad is told before any work."""
@@ -187,7 +191,7 @@ class LoadedModel(OpenedModel):
     def _asked(self, ledger: Ledger) -> tuple[ExampleEncoder, Limits]:
         """What makes numbers of questions, and what can be asked."""
         encoder = encoder_of(self.task.asked, self.reading().longest, ledger)
-        return encoder, Limits(self.meaning.sizes, self.task.longest_input(self.config))
+        return encoder, Limits(self.meaning.sizes, longest_input(self.config))
 
     def _answer(self, inputs: Any) -> list[Prediction]:
         with torch.no_grad():
@@ -320,8 +324,7 @@ class LoadedModel(OpenedModel):
     @property
     def subject(self) -> Subject:
         """The model as the functions of `seqloom.inspect` take it."""
-        room = self.task.longest_input(self.config)
-        encode = encoding(self.task, self.reading().longest, room, self.device)
+        encode = encoding(self.task, self.reading().longest, longest_input(self.config), self.device)
         return Subject(self.task, self.config, self.model, encode)
 
     def inspect(self, given: Any, *, target: str | None = None, among: Iterable[Any] = ()) -> "Inspection":
@@ -367,7 +370,7 @@ class LoadedModel(OpenedModel):
         worst = 0 if errors is None else require_errors(Path(errors), most)
         named = {"reading": reading, "task": task, "input": input, "target": target, "id": id, "split": split}
         named |= {"label_separator": label_separator, "sequence": sequence}
-        judge = self.task if decoding is None else self.task.writing(decoding)
+        judge = self.task if decoding is None else Writer.of(self.task, decoding.kind()).writing(decoding)
         origin = self._origin(data, part, stated(named), bad_rows)
         judge = judge.judging(origin.prepared.schema)
         columns = {name: origin.values(name, origin.prepared.parts[part].tolist()) for name in names_in(by)}
@@ -388,7 +391,7 @@ class LoadedModel(OpenedModel):
     def _cross_fitted(self, task: Task, dev: Iterable[Batch[Any, Any]]) -> Task:
         """The task for rows that found its calibration: each half of them is read as the other asks for."""
         calibration = task.meaning.calibration
-        if self.run is None or calibration == Calibration():
+        if self.run is None or calibration == Calibration() or not isinstance(task, Calibrator):
             return task
         with answering(self.model):
             fitted = task.deciding_by(self.run.training.metric).fitted(self.model, dev)
@@ -396,8 +399,8 @@ class LoadedModel(OpenedModel):
 
     def _require_room(self, origin: Origin, part: Part) -> None:
         """Refuse inputs that are longer than the positions of the model, with their places."""
-        most, ledger, rows = self.task.longest_input(self.config), Ledger(), origin.prepared.parts[part]
-        lengths = self.task.lengths(origin.prepared)
+        most, ledger, rows = longest_input(self.config), Ledger(), origin.prepared.parts[part]
+        lengths = lengths_read(self.config, origin.prepared)
         for row in rows[lengths[rows] > most].tolist() if most is not None else ():
             tell_too_long(int(lengths[row]), most or 0, origin.prepared.place_of(row), ledger)
         ledger.close()

@@ -22,6 +22,7 @@ from seqloom.report.figures.heatmap import HeatMap
 from seqloom.report.figures.line import Line, Series
 from seqloom.report.figures.matrix import MOST_CELLS, Matrix
 from seqloom.report.figures.strip import Strip
+from seqloom.report.numbers import number
 
 # of each kind of view the arrays that can be subtracted, and which field names each of their axes; None: numbers that
 # mean the same in every view. What stands in order of size is left out: no two of it belong together.
@@ -79,7 +80,7 @@ class DifferenceView(View):
 
     def _sentences(self) -> tuple[str, ...]:
         return tuple(
-            f"In {self.of}, the largest change of {name}: {value:.4g}." for name, value in self.largest.items()
+            f"In {self.of}, the largest change of {name}: {number(value)}." for name, value in self.largest.items()
         )
 
     def _bars(self) -> Figure:

@@ -24,7 +24,6 @@ report on an explanation of the caller's own says nothing about the library's, a
 share of a linear model is no estimate and needs none.
 """
 
-import sys
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -84,8 +83,8 @@ from seqloom.inspect.segmentation import cutting
 from seqloom.inspect.states import states
 from seqloom.inspect.subject import Reading, Subject
 from seqloom.inspect.substitution import ChangeView, edited
-from seqloom.inspect.view import View, notebook
-from seqloom.report.figures.markup import tag
+from seqloom.inspect.view import View, show
+from seqloom.report.document import Code, Document, Shown, TableBlock
 
 LONGEST = 60  # characters of a value that is told
 
@@ -310,7 +309,7 @@ class OfAll(ViewCall[list[Reading], P, V]):
         return inspection.all_cut
 
 
-class Inspection:
+class Inspection(Shown):
     """One input of a model, and every view of it: `views()` says which there are."""
 
     def __init__(self, subject: Subject, given: Any, *, target: str | None = None, among: Iterable[Any] = ()) -> None:
@@ -396,18 +395,17 @@ class Inspection:
         badges = (said for picture in shown(name, view) for said in self._beliefs.badge(picture, missing))
         return (*LOOKS[name].cut(self), *dict.fromkeys(badges))
 
-    def text(self) -> str:
-        """What is looked into, and what there is to see, as lines."""
-        width = max(map(len, LOOKS))
-        lines = [f"  {name:<{width}}  {question}" for name, question in self.views().items()]
-        return "\n".join([self.told(), "", *lines])
+    def document(self) -> Document:
+        """What is looked into, and what there is to see."""
+        return Document(self.told(), [TableBlock((), [(Code(name), asks) for name, asks in self.views().items()])])
+
+    def to_json(self) -> dict[str, Any]:
+        """The views that there are with their questions, and those that there are not with the reasons."""
+        return {"views": self.views(), "missing": self.missing()}
 
     def show(self) -> None:
-        """Nothing; the overview is shown, in a notebook or on standard output."""
-        if (display := notebook()) is not None:
-            display(self)
-        else:
-            sys.stdout.write(self.text() + "\n")
+        """Show the overview, in a notebook or on standard output."""
+        show(self)
 
     def __repr__(self) -> str:
         return f"Inspection({self.told()})"
@@ -416,10 +414,6 @@ class Inspection:
         """What is looked into, in few words."""
         sides = ", ".join(f"{side.name} of {counted(len(side.tokens), 'token')}" for side in self.reading.sides)
         return f"{self.subject.task.name}: {'a picture' if isinstance(self.reading.inputs, Tensor) else sides}"
-
-    def _repr_html_(self) -> str:
-        rows = (tag("tr", tag("td", tag("code", name)), tag("td", asks)) for name, asks in self.views().items())
-        return tag("p", self.told()) + tag("table", *rows)
 
 
 def _read_all(subject: Subject, given: Sequence[Any]) -> list[Reading]:

@@ -105,7 +105,10 @@ class Subject(NamedTuple):
         """The column of a label, a tag or a symbol; DataError for one that there is not."""
         labels = self.task.meaning.schema.labels
         if isinstance(name, int):
-            return _numbered(name, len(labels) or (self._writes.vocab_size if self._writes is not None else None))
+            count = len(labels) or (self._writes.vocab_size if self._writes is not None else None)
+            if count is not None and not 0 <= name < count:
+                raise DataError(f"there is no answer {name}", fix=f"the answers are numbered from 0 to {count - 1}")
+            return name
         if name in labels:
             return labels.index(name)
         if labels:
@@ -117,13 +120,6 @@ class Subject(NamedTuple):
         raise DataError(
             f"the answers of this model are numbers, and '{name}' names none", fix="give its number, from 0"
         )
-
-
-def _numbered(column: int, count: int | None) -> int:
-    """The same number; DataError where it is none of so many answers, if it is known how many there are."""
-    if count is not None and not 0 <= column < count:
-        raise DataError(f"there is no answer {column}", fix=f"the answers are numbered from 0 to {count - 1}")
-    return column
 
 
 def _symbol(tokenizer: Tokenizer, name: str) -> int:

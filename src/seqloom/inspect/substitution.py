@@ -30,8 +30,8 @@ from seqloom.nn.types import Pair
 from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.line import Line, Series
-from seqloom.report.figures.markup import Markup, tag
 from seqloom.report.figures.strip import Strip
+from seqloom.report.numbers import number
 from seqloom.text.special_tokens import UNKNOWN
 
 Look = Callable[[Subject, Reading], View]
@@ -67,14 +67,11 @@ class ChangeView(View):
     def _sentences(self) -> tuple[str, ...]:
         rows, most = int((~np.isnan(self.distance)).sum()), np.nanmax(self.distance)
         because = f": {self.remark}" if self.remark else ""
-        moved = f"{len(self.flipped)} of {counted(rows, 'answer')} changed, at most by {most:.4f}{because}"
+        moved = f"{len(self.flipped)} of {counted(rows, 'answer')} changed, at most by {number(most)}{because}"
         told = [f"{self.what}: {moved}."]
         for at in self.flipped[:SHOWN]:
             told.append(f"“{self.rows[at]}” ({at}): {self.said[at][0]} became {self.said[at][1]}.")
         return (*told, *(sentence for one in self.differences for sentence in one.sentences()))
-
-    def body(self) -> list[Markup]:
-        return [tag("p", self.what), *super().body()]
 
     def _bars(self, when: str, place: int) -> Figure:
         labels = [answer[0] for answer in self.answers]

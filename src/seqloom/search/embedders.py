@@ -21,6 +21,7 @@ from seqloom.search.bm25 import words_of
 from seqloom.search.similarity import MakesVectors
 from seqloom.search.store import Settings
 from seqloom.search.vectors import unit
+from seqloom.tasks.inputs import longest_input
 
 if TYPE_CHECKING:
     from seqloom.inference.model import LoadedModel
@@ -67,7 +68,7 @@ class ModelEmbeds:
     @property
     def longest(self) -> int:
         """What its training cut texts at, or its positions end at."""
-        positions = self.loaded.task.longest_input(self.loaded.config)
+        positions = longest_input(self.loaded.config)
         return min(self.loaded.encoding.longest, self.loaded.encoding.longest if positions is None else positions)
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:

@@ -24,7 +24,7 @@ from seqloom.nn.inputs import Tfidf
 from seqloom.nn.types import Batch
 from seqloom.report.numbers import share
 from seqloom.tasks.inputs import sequences
-from seqloom.tasks.task import Task
+from seqloom.tasks.task import Feeder
 from seqloom.text.special_tokens import COUNT, UNKNOWN
 from seqloom.text.word_vectors import VectorTable, read_vectors, wanted_words
 from seqloom.training.weights import put, weights_of
@@ -51,14 +51,14 @@ def start_from(model: nn.Module, bundle: Bundle) -> tuple[str, ...]:
     return tuple(said)
 
 
-def training_texts(task: Task, prepared: Prepared, feed: AnyFeed) -> Iterator[AnyBatch]:
+def training_texts(task: Feeder, prepared: Prepared, feed: AnyFeed) -> Iterator[AnyBatch]:
     """The batches of the training part once, in an order that no seed changes."""
     loader = task.loader(prepared, "train", feed, seed=0, workers=0)
     batches = (step.batch for step in loader.steps(until=1) if step.batch is not None)
     return (batch._replace(inputs=sequences(batch.inputs)) for batch in batches)
 
 
-def fit_input(model: nn.Module, task: Task, prepared: Prepared, feed: AnyFeed) -> None:
+def fit_input(model: nn.Module, task: Feeder, prepared: Prepared, feed: AnyFeed) -> None:
     """Tell an input that weighs n-grams in how many texts of the training part each stands."""
     for module in model.modules():
         if isinstance(module, Tfidf):

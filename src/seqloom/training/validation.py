@@ -19,8 +19,9 @@ from seqloom.data.kinds.inputs.text import cut_short
 from seqloom.data.schema import Part
 from seqloom.metrics.jackknife import PairedDifference, paired_differences
 from seqloom.nn.types import Batch
+from seqloom.tasks.abilities import Calibrator
 from seqloom.tasks.evaluation import Confusion, Evaluation, answering, evaluate
-from seqloom.tasks.task import Judged, Metric, Task
+from seqloom.tasks.task import LOSS, Evaluator, Judged, Metric
 from seqloom.training.checkpoint import Checkpoint
 from seqloom.training.events import Sample
 from seqloom.training.micro_batches import moved
@@ -80,8 +81,10 @@ def look(session: Session) -> ValidationResult:
     return ValidationResult(metrics, _samples(session, evaluation), evaluation)
 
 
-def _looking(session: Session) -> Task:
+def _looking(session: Session) -> Evaluator:
     """The task as dev is judged; where it is prepared for that, by all of dev, on every rank alike."""
+    if not isinstance(session.task, Calibrator):
+        return session.task
     with answering(session.model):
         return session.task.looking(session.model, batches_of(session, "dev"))
 
@@ -193,7 +196,7 @@ class CheckpointChoice:
         return is_better(self._session.task.metric, found.metrics, chosen.metrics)
 
 
-def is_as_good(task: Task, rows: np.ndarray, best: np.ndarray) -> bool:
+def is_as_good(task: Evaluator, rows: np.ndarray, best: np.ndarray) -> bool:
     """Whether `best` [N,S] is better than `rows` [N,S], of the same examples, by one standard error at most."""
     found = paired_differences(best, rows, task.summed, task.measure)
     decisive = task.metric if found[task.metric.name] != PairedDifference(0.0, 0.0) else LOSS
@@ -208,8 +211,6 @@ def is_as_good(task: Task, rows: np.ndarray, best: np.ndarray) -> bool:
 # stays at 0, or at 1, for many validations while the loss tells good weights from better ones. For the same reason
 # patience waits for either of them: a run whose dev loss still falls is not done.
 # -----------------------------------------------------------------------------
-
-LOSS = Metric("loss", higher_is_better=False)
 
 
 def is_better(metric: Metric, found: Mapping[str, float], best: Mapping[str, float] | None) -> bool:

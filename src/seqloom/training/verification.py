@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from seqloom.config.data import BadRows
-from seqloom.config.training import NewtonConfig, RunConfig, StepsConfig
+from seqloom.config.training import RunConfig, StepsConfig
 from seqloom.data.run_files import located
 from seqloom.errors import ConfigError, DurableError, near_name
 from seqloom.files.disk import temporary_folder, write_file
@@ -124,7 +124,7 @@ def shortened(config: RunConfig, schedule: Schedule) -> RunConfig:
         report_every=1,
         patience=0,
     )
-    if isinstance(training.optimiser, NewtonConfig):  # no strength ends before its steps are taken
+    if training.strengths:  # no strength ends before its steps are taken
         solving = msgspec.structs.replace(training.optimiser, tolerance=0.0)
         training = msgspec.structs.replace(training, optimiser=solving)
     return msgspec.structs.replace(config, training=training)

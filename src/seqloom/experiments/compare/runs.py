@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from safetensors import numpy as safetensors
 
-from seqloom.config.training import EpochsConfig, NewtonConfig, SecondsConfig, SymbolsConfig, TrainingConfig
+from seqloom.config.training import EpochsConfig, SecondsConfig, SymbolsConfig, TrainingConfig
 from seqloom.errors import ConfigError, DamagedError, DataError, KernelError, RepeatError, SeqloomError
 from seqloom.experiments.compare.events import RunBegun, RunEnded
 from seqloom.experiments.compare.plan import Budget, ComparisonPlan, PlannedModel, scaled
@@ -85,9 +85,9 @@ def resolved_run(plan: ComparisonPlan, entry: PlannedModel) -> tuple[Resolved, s
     wishes = wishes_of(plan, entry.model, entry.seed)
     resolved = resolve(plan.data, wishes, cache=plan.cache)
     training = resolved.config.training
-    if plan.budget.kind == "symbols" and isinstance(training.optimiser, NewtonConfig):
+    if plan.budget.kind == "symbols" and training.strengths:
         # a budget would end it before it is solved, and what is solved has no use for more
-        solved = msgspec.structs.replace(training, length=EpochsConfig(count=len(training.optimiser.strengths)))
+        solved = msgspec.structs.replace(training, length=EpochsConfig(count=len(training.strengths)))
         return resolved._replace(config=msgspec.structs.replace(resolved.config, training=solved)), ""
     if plan.budget.kind != "parameters" or plan.budget.amount is None:
         return resolved, ""

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from seqloom.config.training import AdamWConfig, NewtonConfig
+from seqloom.config.training import AdamWConfig
 from seqloom.errors import ConfigError, DataError, KernelError, RepeatError, SeqloomError
 from seqloom.experiments.plan import Why
 from seqloom.experiments.tune.events import (
@@ -143,7 +143,7 @@ class OpenTuning:
         plan = self.plan
         wishes = default_wishes(plan)
         resolved = resolve(plan.data, wishes, cache=cache_of(plan))
-        if isinstance(resolved.config.training.optimiser, NewtonConfig):  # searched are steps by batches
+        if resolved.config.training.strengths:  # searched are steps by batches
             wishes = wishes._replace(training={**wishes.training, "optimiser": AdamWConfig()})
             resolved = resolve(plan.data, wishes, cache=cache_of(plan))
         if not len(resolved.prepared.parts["dev"]):

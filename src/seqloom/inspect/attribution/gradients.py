@@ -174,7 +174,7 @@ def integrated(ground: AttributionGround, goals: Sequence[Goal], steps: int | No
 
 
 def _require_affordable(goals: int, elements: int, steps: int) -> None:
-    """Nothing; ConfigError for several answers that would take many minutes. One answer is always explained."""
+    """Raise ConfigError for several answers that would take many minutes; one answer is always explained."""
     if goals > 1 and goals * elements * steps > MOST_BACK:
         fits = max(1, MOST_BACK // (elements * steps))
         raise ConfigError(

@@ -234,24 +234,19 @@ def _beginning(ground: AttributionGround, found: Sequence[_Heard], goal: Goal) -
     if pooler is None:
         answering = ground.places[-1]
         for row in goal.rows:
-            places[answering.side.name][_element(answering.raw, row)] += 1 / len(goal.rows)
+            # a row of the answer is read from the first piece of a word, or from the element itself
+            element = int(answering.raw.firsts.values[0, row]) if isinstance(answering.raw, Subwords) else row
+            places[answering.side.name][element] += 1 / len(goal.rows)
         return places
     weights = {
-        layer.side: rows.weights(0, slice(0, 1))[0].double().cpu().numpy() for layer, rows in found if _pools(rows)
+        layer.side: rows.weights(0, slice(0, 1))[0].double().cpu().numpy()
+        for layer, rows in found
+        if isinstance(rows, PooledRows)
     }
     return {
         name: weights.get(name, POOLED.get(pooler.how, _evenly)(len(zeros))) / len(places)
         for name, zeros in places.items()
     }
-
-
-def _pools(rows: AttentionRows) -> bool:
-    return isinstance(rows, PooledRows)
-
-
-def _element(raw: Any, row: int) -> int:
-    """The element that a row of the answer is read from: the first piece of a word, or the element itself."""
-    return int(raw.firsts.values[0, row]) if isinstance(raw, Subwords) else row
 
 
 def _read(rows: AttentionRows, shares: np.ndarray) -> np.ndarray:

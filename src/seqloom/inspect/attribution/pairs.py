@@ -34,6 +34,7 @@ from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.heatmap import HeatMap
 from seqloom.report.figures.matrix import MOST_CELLS, Matrix
+from seqloom.report.numbers import number, share
 
 STEP = 1 / 512  # of the way between a token and its baseline, to both sides
 MOST_STEPS = 256
@@ -63,12 +64,13 @@ class SimilarityPairsView(View):
         return (self._matrix() if small else self._map(), self._strongest())
 
     def _sentences(self) -> tuple[str, ...]:
-        said = f"The similarity is {self.similarity:.4f}; baseline: {self.baseline}"
+        said = f"The similarity is {number(self.similarity)}; baseline: {self.baseline}"
         if self.error is None:
             return (f"{said}; what pairs lose by occlusion adds up to no score: compare it with one another only.",)
         return (
-            f"{said}; all pairs come to {np.nansum(self.values):.4f}, since they share out what the texts less their "
-            f"baselines multiply to, {self.expected:.4f}, and not the similarity: completeness error {self.error:.2%}.",
+            f"{said}; all pairs come to {number(np.nansum(self.values))}, since they share out what the texts less "
+            f"their baselines multiply to, {number(self.expected)}, and not the similarity: "
+            f"completeness error {share(self.error)}.",
         )
 
     def _matrix(self) -> Figure:

@@ -58,6 +58,7 @@ from seqloom.report.figures.heatmap import HeatMap
 from seqloom.report.figures.line import Line, Series
 from seqloom.report.figures.matrix import Matrix
 from seqloom.report.figures.strip import Strip
+from seqloom.report.numbers import number, share
 
 CELLS = 240  # of the overview of a long input
 STRONGEST = 20
@@ -150,15 +151,16 @@ def _said_of_chance(pairs: Sequence[AgreementPair]) -> str:
     every = pairs[0]
     if every.significant is None:
         return "it is undefined for all of them"
-    return f"p ≤ {CHANCE:g} for {every.significant:.0%} of them, undefined for {every.undefined} more"
+    return f"p ≤ {CHANCE:g} for {share(every.significant)} of them, undefined for {every.undefined} more"
 
 
 def shuffles(attention: Attention) -> Figure:
     """The cloud of shuffles of one input, from the smallest to the largest."""
-    moved = np.sort(attention.permuted.moved)
+    found = attention.permuted
+    moved = np.sort(found.moved)
     return Line(
         title="Shuffled weights",
-        caption=f"Median {attention.permuted.median:.3f}; the largest weight is {attention.permuted.sharpness:.3f}.",
+        caption=f"Median {number(found.median)}; the largest weight is {number(found.sharpness)}.",
         series=[Series(name="TVD of the answers", x=range(1, len(moved) + 1), y=moved.tolist())],
         x_label="shuffles, sorted",
         y_label="TVD of the answers",
@@ -298,10 +300,6 @@ class FaithfulnessView(View):
             if example.attention.erased is not None:
                 found.append(erasures(example.attention.erased.taken))
         return found
-
-    def text(self, width: int = 80, *, colour: bool = False) -> str:
-        """The verdict and what is said beside it, then the figures that they rest on."""
-        return "\n\n".join([self.prose(width), *(figure.text(width, colour) for figure in self.figures())])
 
     def _sentences(self) -> tuple[str, ...]:
         return (self.verdict, *reservations(self.evidence), *self._methods())
