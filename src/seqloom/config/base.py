@@ -22,10 +22,6 @@ from msgspec import Meta
 from seqloom.errors import ConfigError, did_you_mean
 from seqloom.report.numbers import size
 
-# -----------------------------------------------------------------------------
-# How a refused configuration is worded: the place, and what stood there.
-# -----------------------------------------------------------------------------
-
 
 def at(place: str, problem: str) -> str:
     """A problem with its place in front; a problem that begins with a place inside that one goes on from it.

@@ -1,4 +1,12 @@
-"""What somebody wants of a run, before any data is read: recipe, size and settings by name, the rest left open."""
+"""What somebody wants of a run, before any data is read: recipe, size and settings by name, the rest left open.
+
+`settings_of` sorts what a call of `train` in Python says by where it belongs:
+
+    dev, task, input, ...              what the data is                     DataConfig
+    rate, seed, patience, ...          how it is trained                    TrainingConfig
+    dropout, letters, vectors, ...     what a recipe is told                Wishes
+    epochs, steps, symbols, seconds    how long, as on the command line     length=EpochsConfig(count=...), ...
+"""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -159,15 +167,6 @@ def is_solved(recipe: object, named: Mapping[str, Any]) -> bool:
     by_steps = {"optimiser", "rate", "schedule"} & named.keys()
     return isinstance(named.get("optimiser"), NewtonConfig) or (recipe == "linear" and not by_steps)
 
-
-# -----------------------------------------------------------------------------
-# What a call of `train` in Python says, sorted by where it belongs; what is unknown is refused with the nearest name.
-#
-# dev, task, input, ...              what the data is                     DataConfig
-# rate, seed, patience, ...          how it is trained                    TrainingConfig
-# dropout, letters, vectors, ...     what a recipe is told                Wishes
-# epochs, steps, symbols, seconds    how long, as on the command line     length=EpochsConfig(count=...), ...
-# -----------------------------------------------------------------------------
 
 LENGTHS: dict[str, type[AnyLength]] = {kind.kind(): kind for kind in get_args(AnyLength)}
 OF_DATA = DataConfig.__struct_fields__
