@@ -22,9 +22,9 @@ SOURCE = Path(__file__).parents[1] / "src"
 ORDER = [
     "version",
     "errors",
+    "report",
     "config",
     "files",
-    "report",
     "text",
     "nn",
     "data",
