@@ -21,10 +21,11 @@ from typing import Any
 
 import numpy as np
 
+from seqloom.events import Progress
 from seqloom.search import index as folder_index
 from seqloom.search.index import WritableIndex, open_index, writing
 from seqloom.search.lots import DOCUMENTS, as_passages
-from seqloom.search.store import Linked, Lot, Settings, TextDocument
+from seqloom.search.store import LINKED, Lot, Settings, TextDocument
 from seqloom.search.vectors import unit
 
 WIDTH, CENTRES, TURNS, QUESTIONS, COUNT = 384, 1_000, 10, 1_000, 10
@@ -55,7 +56,7 @@ def write_lots(index: WritableIndex, vectors: np.ndarray) -> None:
 def linked(steps: Iterator[Any], least: int) -> None:
     """A graph grows until it has so many passages."""
     for step in steps:
-        if isinstance(step, Linked) and step.passages >= least:
+        if isinstance(step, Progress) and step.stage == LINKED and step.done >= least:
             return
 
 

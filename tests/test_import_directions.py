@@ -23,6 +23,7 @@ ORDER = [
     "version",
     "errors",
     "report",
+    "events",
     "config",
     "files",
     "text",
@@ -44,7 +45,7 @@ ORDER = [
     "cli",
     "__main__",
 ]
-FREE_OF_TORCH = ["version", "errors", "config", "files", "report", "recipes"]
+FREE_OF_TORCH = ["version", "errors", "events", "config", "files", "report", "recipes"]
 WITH_NUMPY = ["text", "data"]  # free of torch too, but for the modules that make tensors
 TENSORS = [
     "seqloom.data.batches",

@@ -7,7 +7,7 @@ import pytest
 
 from inspection_common import subject_of, task_on
 from seqloom.inspect.inspector import Inspection
-from seqloom.inspect.progress import WHOLE, watched, work
+from seqloom.inspect.progress import watched, work
 
 WORK: dict[str, dict[str, Any]] = {
     "attribution": {"steps": 16},
@@ -20,7 +20,7 @@ WORK: dict[str, dict[str, Any]] = {
 def test_long_work_tells_how_far_it_is(tmp_path: Path, name: str, capfd: pytest.CaptureFixture[str]) -> None:
     inspection = Inspection(subject_of(task_on(tmp_path, "classify"), "bag"), "the cat sat", among=["a big dog"])
     told = list[float]()
-    with watched(lambda _what, done, total: told.append(done / total)):
+    with watched(lambda progress: told.append(progress.share)):
         seen = inspection.view(name, **WORK[name])
     assert told == sorted(told)
     assert (told[0], told[-1]) == (0, 1)
@@ -42,11 +42,11 @@ def test_long_work_tells_how_far_it_is(tmp_path: Path, name: str, capfd: pytest.
 )
 def test_inside_one_view_it_never_goes_back(tmp_path: Path, task: str, name: str, options: dict[str, Any]) -> None:
     inspection = Inspection(subject_of(task_on(tmp_path, task), "transformer"), "the cat sat")
-    told = list[int]()
-    with watched(lambda _what, done, _total: told.append(done)):
+    told = list[float]()
+    with watched(lambda progress: told.append(progress.share)):
         inspection.view(name, **options)
-    assert told == sorted(told) and (told[0], told[-1]) == (0, WHOLE)
-    assert told.count(WHOLE) <= 5, "it is not over before it is over"
+    assert told == sorted(told) and (told[0], told[-1]) == (0, 1.0)
+    assert told.count(1.0) <= 5, "it is not over before it is over"
 
 
 @pytest.mark.slow
@@ -60,28 +60,28 @@ def test_inside_one_view_it_never_goes_back(tmp_path: Path, task: str, name: str
 )
 def test_each_of_two_sides_is_half_of_the_work(tmp_path: Path, task: str, given: Any, method: str) -> None:
     inspection = Inspection(subject_of(task_on(tmp_path, task), "transformer"), given)
-    told = list[int]()
-    with watched(lambda _what, done, _total: told.append(done)):
+    told = list[float]()
+    with watched(lambda progress: told.append(progress.share)):
         inspection.attribution(method=method)
-    assert WHOLE // 2 in told and told == sorted(told)
+    assert 0.5 in told and told == sorted(told)
 
 
 def test_a_part_of_several_works_never_goes_back_and_the_next_work_begins_anew() -> None:
-    told = list[int]()
-    with watched(lambda _what, done, _total: told.append(done)):
+    told = list[float]()
+    with watched(lambda progress: told.append(progress.share)):
         for _ in range(2):
             with work("all", 2) as moved:
                 for _ in range(2):
                     with work("parts", 2) as stepped:
                         stepped(2)
                 moved(1)
-    once = [0, 0, WHOLE // 2, WHOLE // 2, WHOLE // 2, WHOLE // 2]
+    once = [0, 0, 0.5, 0.5, 0.5, 0.5]
     assert told == once + once
 
 
 def test_work_that_fails_is_over() -> None:
     told = list[str]()
-    with watched(lambda what, _done, _total: told.append(what)):
+    with watched(lambda progress: told.append(str(progress))):
         with pytest.raises(ValueError, match="no"), work("lost", 3):
             raise ValueError("no")
         with work("parts", 2) as moved:
@@ -91,7 +91,7 @@ def test_work_that_fails_is_over() -> None:
 
 def test_work_after_the_watch_is_told_to_nobody() -> None:
     told = list[str]()
-    with watched(lambda what, _done, _total: told.append(what)):
+    with watched(lambda progress: told.append(str(progress))):
         pass
     with work("parts", 2) as moved:
         moved(1)

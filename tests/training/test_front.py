@@ -272,7 +272,7 @@ def test_a_feed_that_is_not_for_the_task_is_refused_before_folders_are_compared_
 def test_what_no_data_of_the_task_can_have_is_refused_before_the_data_is_prepared(
     taught: Path, wishes: Wishes, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(resolving, "prepare", None)
+    monkeypatch.setattr(resolving, "preparing", None)
     with pytest.raises(ConfigError, match=said):
         resolve(DataConfig(train=(str(taught / "data.csv"),), split=ColumnSplit(column="split")), wishes)
 

@@ -1,11 +1,14 @@
 """Files are opened few times, and samples of a run show the words of the data, also those that the vocabulary lacks."""
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from seqloom.cli import app
 from seqloom.config.data import BadRows, DataConfig, EncodingConfig
 from seqloom.config.tokenizers import WordsConfig
 from seqloom.config.training import StepsConfig
@@ -87,10 +90,10 @@ class Opened:
         if self.path and event == "open" and str(given[0]) == self.path:
             self.count += 1
 
-    def during(self, path: Path, **settings: Any) -> int:
+    def during(self, path: Path, work: Callable[[], object]) -> int:
         self.path, self.count = str(path), 0
         try:
-            train(path, device="cpu", size="tiny", model="bag", length=StepsConfig(count=2), **settings)
+            work()
         finally:
             self.path = ""
         return self.count
@@ -99,13 +102,29 @@ class Opened:
 OPENED = Opened()
 
 
-def test_a_file_of_data_is_opened_three_times_to_train_and_twice_to_train_again(tmp_path: Path) -> None:
+def from_python(path: Path, out: Path | None) -> None:
+    train(path, out=out, device="cpu", size="tiny", model="bag", length=StepsConfig(count=2))
+
+
+def from_the_shell(path: Path, out: Path | None) -> None:
+    given = ["train", str(path), "--device", "cpu", "--size", "tiny", "--model", "bag", "--steps", "2"]
+    done = CliRunner().invoke(app, [*given, *(() if out is None else ("--out", str(out)))])
+    assert done.exit_code == 0, done.output
+
+
+@pytest.mark.parametrize("call", [from_python, from_the_shell])
+def test_a_file_of_data_is_opened_three_times_to_train_and_twice_to_train_again(
+    call: Callable[[Path, Path | None], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """First to look at its columns, then for its sum, and once to read it; again for the first two alone.
 
-    Every word of dev that occurs once is unknown, so the samples need what was written.
+    Words that occur once are unknown, so the samples need what was written.
     """
     path = tmp_path / "data.csv"
     path.write_text("text,label\n" + "".join(f"a film{number} is told,label{number % 2}\n" for number in range(60)))
-    assert OPENED.during(path, out=tmp_path / "run") == 3
-    assert OPENED.during(path, out=tmp_path / "other") == 2
-    assert OPENED.during(path, out=tmp_path / "run") == 2, "a run that goes on"
+    monkeypatch.chdir(tmp_path)
+    assert OPENED.during(path, lambda: call(path, tmp_path / "run")) == 3
+    assert OPENED.during(path, lambda: call(path, tmp_path / "other")) == 2
+    assert OPENED.during(path, lambda: call(path, tmp_path / "run")) == 2, "a run that goes on"
+    assert OPENED.during(path, lambda: call(path, None)) == 2
+    assert OPENED.during(path, lambda: call(path, None)) == 2, "one that goes on in the folder of its name"

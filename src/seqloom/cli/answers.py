@@ -22,6 +22,7 @@ from seqloom.cli.terminal import SOME_BAD, Screen, work_bar
 from seqloom.data.cells import rounded_text, row
 from seqloom.data.problems import Ledger, Problem, counted
 from seqloom.errors import ConfigError
+from seqloom.events import Progress
 
 if TYPE_CHECKING:
     from seqloom.data.schema import Example, Input
@@ -193,7 +194,7 @@ def _progress(source: str, ledger: Ledger) -> Iterator[Any]:
         def show(line: AnswerLine) -> AnswerLine:
             nonlocal done
             done += 1
-            moved(counted(done, "answer"), ledger.bytes, whole)
+            moved(Progress("answers", done, part=min(1.0, ledger.bytes / whole) if whole else None))
             return line
 
         yield show

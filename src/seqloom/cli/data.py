@@ -12,14 +12,13 @@ from rich.progress import (
     BarColumn,
     DownloadColumn,
     Progress,
-    SpinnerColumn,
     TextColumn,
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
 
 from seqloom.cli.options import DATA, Data, Given, encoded, takes
-from seqloom.cli.terminal import Screen
+from seqloom.cli.terminal import Screen, followed_work
 from seqloom.config.data import DataConfig, EncodingConfig, Task
 from seqloom.config.options import with_flags
 from seqloom.data.problems import Ledger, counted
@@ -173,7 +172,6 @@ def _summary(source: NamedSource, written: int) -> str:
 
 if TYPE_CHECKING:
     from seqloom.data.report.report import DataReport
-    from seqloom.data.survey import Progress as Stage
 
 app = typer.Typer(help="Look at data, list and get known sets.", no_args_is_help=True, rich_markup_mode=None)
 app.command("list")(list_sources)
@@ -213,25 +211,9 @@ def _refusals(json: bool) -> Iterator[None]:
 
 
 def _report(config: DataConfig, how: EncodingConfig, budget: int | None) -> "DataReport":
-    from seqloom.data.check import look
+    from seqloom.data.check import looking
 
-    screen = Screen(stderr=True)
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[rows]}"),
-    )
-    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
-        work = bar.add_task("reading", total=None, rows="")
-
-        def show(progress: "Stage") -> None:
-            total = None if progress.share is None else 1.0  # None leaves what is there
-            rows = counted(progress.rows, "row")
-            bar.update(work, description=progress.stage, rows=rows, total=total, completed=progress.share)
-
-        return look(config, how, Ledger(config.bad_rows), budget=budget, watch=show)
+    return followed_work(looking(config, how, Ledger(config.bad_rows), budget=budget))
 
 
 def _show(report: "DataReport", html: Path | None, json: bool) -> None:

@@ -13,13 +13,13 @@ from seqloom.config.data import DataConfig, ReadingConfig
 from seqloom.config.options import said, settings
 from seqloom.data.problems import counted
 from seqloom.errors import ConfigError
+from seqloom.events import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from seqloom.search.documents import GivenRows
     from seqloom.search.duplicates import Duplicates
-    from seqloom.search.similarity import ComparedPair
 
 NARROWEST, WIDEST = 50, 100  # columns of the picture
 PICTURES = (".html", ".svg")
@@ -79,7 +79,7 @@ def _require_picture(picture: Path | None, others: tuple[Path, ...]) -> None:
         raise ConfigError(f"--picture {picture}: there is no folder {picture.parent}", fix="make the folder first")
 
 
-def _followed(steps: "Iterable[GivenRows | ComparedPair | Duplicates]") -> tuple["Duplicates", list[str]]:
+def _followed(steps: "Iterable[GivenRows | Progress | Duplicates]") -> tuple["Duplicates", list[str]]:
     """What was found, and what is to be told of rows without text; people at a terminal see how far it is."""
     from seqloom.search.documents import GivenRows
     from seqloom.search.duplicates import Duplicates
@@ -92,7 +92,7 @@ def _followed(steps: "Iterable[GivenRows | ComparedPair | Duplicates]") -> tuple
             elif isinstance(step, GivenRows):
                 gaps = step.gaps
             else:
-                show(f"{step.done:,} of {step.total:,} {step.doing}", step.done, step.total)
+                show(step)
     assert found is not None, "finding ends with what was found"
     return found, gaps
 

@@ -16,10 +16,11 @@ from seqloom.config.data import DataConfig
 from seqloom.config.options import settings
 from seqloom.data.problems import counted
 from seqloom.errors import needing
+from seqloom.events import Progress
 from seqloom.report.numbers import number, share
 
 if TYPE_CHECKING:
-    from seqloom.search.embedding.bulk import EmbeddedFile, Engine, Finished, Step
+    from seqloom.search.embedding.bulk import Engine, Finished, Step
 
 CHUNK = 1 << 20  # bytes
 SHOWN = 3  # rows without a vector
@@ -95,12 +96,12 @@ def _file(source: str) -> Iterator[tuple[Path, str]]:
 
 def _follow(steps: "Iterable[Step]", out: Path) -> "Finished":
     """What was written; what is kept is told to whoever stops it, and that there was nothing to do."""
-    last: deque[EmbeddedFile] = deque(maxlen=1)
+    last: deque[Progress] = deque(maxlen=1)
     try:
         finished = _shown(steps, last)
     except KeyboardInterrupt:
-        for done, total in last:
-            kept = f"{done:,} of {counted(total, 'row')} are kept in {out.name}.work"
+        for step in last:
+            kept = f"{step.done:,} of {counted(step.total, 'row')} are kept in {out.name}.work"
             typer.echo(f"{kept}; the same command goes on", err=True)
         raise
     if not last:
@@ -108,9 +109,9 @@ def _follow(steps: "Iterable[Step]", out: Path) -> "Finished":
     return finished
 
 
-def _shown(steps: "Iterable[Step]", last: "deque[EmbeddedFile]") -> "Finished":
+def _shown(steps: "Iterable[Step]", last: "deque[Progress]") -> "Finished":
     """What was written; people at a terminal see how far it is, and when it will be done."""
-    from seqloom.search.embedding.bulk import EmbeddedFile, Finished
+    from seqloom.search.embedding.bulk import Finished
     from seqloom.search.embedding.windows import CheckedSource
 
     finished = None
@@ -120,11 +121,11 @@ def _shown(steps: "Iterable[Step]", last: "deque[EmbeddedFile]") -> "Finished":
                 case CheckedSource(notes=notes):
                     for note in notes:
                         typer.echo(note, err=True)
-                case EmbeddedFile(done, total):
+                case Progress(done=done, total=total):
                     if done and not last:
                         typer.echo(f"going on: {done:,} of {counted(total, 'row')} are done", err=True)
                     last.append(step)
-                    show(f"{done:,} of {counted(total, 'row')}", done, total)
+                    show(step)
                 case Finished():
                     finished = step
     assert finished is not None, "it ends with what was written"

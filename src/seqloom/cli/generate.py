@@ -20,8 +20,9 @@ from seqloom.config.data import BadRows, DataConfig
 from seqloom.config.decoding import BeamConfig, SampleConfig
 from seqloom.config.options import settings, with_flags
 from seqloom.data.cells import rounded_text
-from seqloom.data.problems import Ledger, Place, counted
+from seqloom.data.problems import Ledger, Place
 from seqloom.errors import ConfigError, near_name
+from seqloom.events import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -140,7 +141,7 @@ def _watched(loaded: "LoadedModel", given: "list[Prompt]", how: "AnyDecoding", l
 
     with work_bar() as show:
         for done, answer in enumerate(answered(loaded.task, loaded.model, given, how, ledger, budget=BUDGET), 1):
-            show(counted(done, "answer"), done, len(given))
+            show(Progress("answers", done, len(given)))
             yield answer
 
 

@@ -14,10 +14,11 @@ from seqloom.config.data import DataConfig
 from seqloom.config.options import settings, with_flags
 from seqloom.data.problems import counted
 from seqloom.errors import ConfigError
+from seqloom.events import Progress
 
 if TYPE_CHECKING:
-    from seqloom.search.build import EmbeddedDocuments, Step
-    from seqloom.search.store import Built, Linked
+    from seqloom.search.build import Step
+    from seqloom.search.store import Built
 
 
 @takes(settings(DataConfig, "id", "bad_rows"), FILE)
@@ -94,7 +95,7 @@ def _change(out: str, ids: list[str], join: bool, exact: bool | None) -> None:
 
 def _follow(steps: "Iterable[Step]", name: str) -> "Built":
     """What came of it; what is kept is told to whoever stops it, and that there was nothing to do."""
-    last: deque[EmbeddedDocuments | Linked] = deque(maxlen=2)
+    last: deque[Progress] = deque(maxlen=2)
     try:
         built = _shown(steps, last)
     except KeyboardInterrupt:
@@ -106,19 +107,18 @@ def _follow(steps: "Iterable[Step]", name: str) -> "Built":
     return built
 
 
-def _kept(step: "EmbeddedDocuments | Linked", name: str) -> str:
-    from seqloom.search.store import Linked
+def _kept(step: Progress, name: str) -> str:
+    from seqloom.search.store import LINKED
 
-    if isinstance(step, Linked):
+    if step.stage == LINKED:
         return f"all documents of {name} are kept, and the graph is not"
     return f"{step.kept:,} of {counted(step.total, 'document')} of {name} are kept"
 
 
-def _shown(steps: "Iterable[Step]", last: "deque[EmbeddedDocuments | Linked]") -> "Built":
+def _shown(steps: "Iterable[Step]", last: "deque[Progress]") -> "Built":
     """What came of it; people at a terminal see how far it is."""
-    from seqloom.search.build import EmbeddedDocuments
     from seqloom.search.documents import CheckedDocuments
-    from seqloom.search.store import Built, Linked
+    from seqloom.search.store import LINKED, Built
 
     built = None
     with work_bar() as show:
@@ -128,14 +128,11 @@ def _shown(steps: "Iterable[Step]", last: "deque[EmbeddedDocuments | Linked]") -
                     for one in bad:
                         typer.echo(str(one._replace(fix="")), err=True)  # read over, so nothing is to be done
                     typer.echo(f"{counted(skipped, 'bad row')} read over", err=True)
-                case EmbeddedDocuments(done, total):
-                    if 0 < done < total and not last:
+                case Progress(stage=stage, done=done, total=total):
+                    if stage != LINKED and 0 < done < total and not last:
                         typer.echo(f"going on: {done:,} of {counted(total, 'document')} are kept", err=True)
                     last.append(step)
-                    show(f"{done:,} of {counted(total, 'document')}", done, total)
-                case Linked(done, total):
-                    last.append(step)
-                    show(f"{done:,} of {counted(total, 'passage')} in the graph", done, total)
+                    show(step)
                 case Built():
                     built = step
     assert built is not None, "a build ends with what was built"

@@ -1,7 +1,6 @@
 """`seqloom inspect`: a look inside a model at one input, or which looks there are."""
 
 from collections.abc import Iterator
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +12,7 @@ from rich.text import Text
 from seqloom.cli.answers import tell_warnings
 from seqloom.cli.inputs import Model, load_on, reading_of, require_readable
 from seqloom.cli.options import FILE, DeviceName, Given, takes
-from seqloom.cli.terminal import Screen, Show, work_bar
+from seqloom.cli.terminal import Screen, work_bar
 from seqloom.cli.view_options import chosen, only_in_python, settings, typed
 from seqloom.config.data import DataConfig, ReadingConfig
 from seqloom.config.options import said, with_flags
@@ -241,13 +240,8 @@ def _export(loaded: "LoadedModel", rows: InspectedRows, out: Path, options: dict
     from seqloom.inspect.attribution.attribution import attribute_file
 
     with rows, work_bar() as show:
-        moved = partial(_moved, show, rows.count())
-        count = attribute_file(loaded.subject, rows, out, progress=moved, **options)
+        count = attribute_file(loaded.subject, rows, out, total=rows.count(), show=show, **options)
     typer.echo(f"{counted(count, 'row')} written to {out}", err=True)
-
-
-def _moved(show: Show, total: int, done: int) -> None:
-    show(f"{done:,} of {counted(total, 'row')}" if total else counted(done, "row"), done, total)
 
 
 def _list(inspection: "Inspection", json: bool) -> None:

@@ -14,12 +14,12 @@ from seqloom.config.data import DataConfig, ReadingConfig
 from seqloom.config.options import said, settings
 from seqloom.data.problems import counted, escaped
 from seqloom.errors import ConfigError
+from seqloom.events import Progress
 
 if TYPE_CHECKING:
     from seqloom.search.decisions import Decisions, WritableDecisions
     from seqloom.search.documents import FileRows, GivenRows
     from seqloom.search.labeling import Examples, Labelling, LabelQuestion
-    from seqloom.search.similarity import ComparedPair
 
 MOST_SHOWN = 2_000  # characters of a text
 HELP = "Enter accepts the suggestion; a number or a name is another label, +NAME a new one; s skips, u undoes, q ends"
@@ -135,7 +135,7 @@ def _names(labels: str | None) -> list[str]:
     return names
 
 
-def _followed(steps: "Iterable[ComparedPair | Labelling]") -> "Labelling":
+def _followed(steps: "Iterable[Progress | Labelling]") -> "Labelling":
     """The rows ready to be labelled; people at a terminal see how far it is."""
     from seqloom.search.labeling import Labelling
 
@@ -145,7 +145,7 @@ def _followed(steps: "Iterable[ComparedPair | Labelling]") -> "Labelling":
             if isinstance(step, Labelling):
                 session = step
             else:
-                show(f"{step.done:,} of {step.total:,} {step.doing}", step.done, step.total)
+                show(step)
     assert session is not None, "opening ends with what was opened"
     return session
 

@@ -216,7 +216,7 @@ def _judge(answering: Answering, queries: Path, qrels: Path, json: bool) -> None
             if isinstance(step, JudgedQuery):
                 found = step
             else:
-                show(f"{step:,} of {counted(len(judgements), 'question')}", step, len(judgements))
+                show(step)
     assert found is not None, "the last step is the judgement"
     _show_judged(found, json)
 

@@ -1,18 +1,21 @@
 """What the verbs print on."""
 
 import errno
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
 from rich.text import Text
 from typer.core import TyperCommand
 
 from seqloom.cli.options import OF_FILES
 from seqloom.errors import DamagedError, RepeatError
+from seqloom.events import Progress, Result, Show, Work, finished
 
 if TYPE_CHECKING:
     from seqloom.report.document import Document, Shown
@@ -123,20 +126,26 @@ def exit_code_of(error: BaseException) -> int:
 # How far long work is: a bar on a terminal with the time that is left, nothing anywhere else.
 # -----------------------------------------------------------------------------
 
-Show = Callable[[str, int, int], None]  # takes what is being done, how much of it is, and of how much; 0: not known
-
 
 @contextmanager
 def work_bar() -> Iterator[Show]:
-    """A block with a bar, and what moves it."""
+    """A block with a bar, and what moves it; of several processes the first one shows it."""
     screen = Screen(stderr=True)
+    quiet = not screen.is_terminal or os.environ.get("RANK", "0") != "0"
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
+    with Bar(*columns, console=screen, transient=True, disable=quiet) as bar:
         work = bar.add_task("", total=None)
 
-        def show(what: str, done: int, total: int) -> None:
-            if done < bar.tasks[0].completed:  # other work: the time of what is done says nothing about it
+        def show(progress: Progress) -> None:
+            share = progress.share
+            if (share or 0.0) < bar.tasks[0].completed:  # other work: the time of what is done says nothing about it
                 bar.reset(work)
-            bar.update(work, description=what, completed=min(done, total), total=total or None)
+            bar.update(work, description=str(progress), completed=share, total=None if share is None else 1.0)
 
         yield show
+
+
+def followed_work(work: Work[Result]) -> Result:
+    """What comes of long work; people at a terminal see how far it is."""
+    with work_bar() as show:
+        return finished(work, show)

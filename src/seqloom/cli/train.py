@@ -13,10 +13,10 @@ import msgspec
 import typer
 from rich.text import Text
 
-from seqloom.cli.follow import followed, last_of, reading_bar, summary
+from seqloom.cli.follow import followed, last_of, summary
 from seqloom.cli.options import DATA, DeviceName, Given, encoded, require_device, takes
 from seqloom.cli.refusals import require_same, told_in_flags, without
-from seqloom.cli.terminal import Screen
+from seqloom.cli.terminal import Screen, followed_work
 from seqloom.config.data import DataConfig
 from seqloom.config.options import MACHINE, RUN, said, settings, with_flags
 from seqloom.config.reading import read
@@ -30,6 +30,7 @@ from seqloom.training.home import Home
 from seqloom.training.wishes import Wishes, is_solved
 
 if TYPE_CHECKING:
+    from seqloom.data.dataset import Dataset
     from seqloom.training.devices import Device
     from seqloom.training.resolve import Resolved
 
@@ -85,11 +86,22 @@ def train(
         if os.environ.get("RANK", "0") == "0":  # of several processes the first one holds it
             home.require_room()
         require_same(home, asked, wishes.training, given)
-    _require_data(asked)
+    dataset = _opened(asked)
     if processes > 1:
         raise typer.Exit(_launched(home, wishes, processes, max_restarts))
     try:
-        _run(home, asked, wishes, device, workers, shard=shard, find_lr=find_lr, tensorboard=tensorboard, json=json)
+        _run(
+            home,
+            asked,
+            wishes,
+            dataset,
+            device,
+            workers,
+            shard=shard,
+            find_lr=find_lr,
+            tensorboard=tensorboard,
+            json=json,
+        )
     except OtherRunError as error:
         raise told_in_flags(error, given) from None
 
@@ -136,12 +148,12 @@ def _written(data: list[str] | None, out: Path | None, config: Path | None, give
     return with_flags(run.data, given), Wishes(model=run.model, training=training, encoding=run.encoding)
 
 
-def _require_data(asked: DataConfig) -> None:
-    """Refuse data that is not there or cannot be understood, before torch is loaded: that takes seconds."""
+def _opened(asked: DataConfig) -> "Dataset":
+    """The data; what is not there or cannot be understood is refused before torch is loaded: that takes seconds."""
     from seqloom.data.dataset import open_sealed
     from seqloom.data.problems import Ledger
 
-    open_sealed(asked, Ledger(asked.bad_rows))
+    return open_sealed(asked, Ledger(asked.bad_rows))
 
 
 def _launched(home: Home, wishes: Wishes, processes: int, max_restarts: int) -> int:
@@ -161,6 +173,7 @@ def _run(
     home: Home,
     asked: DataConfig,
     wishes: Wishes,
+    dataset: "Dataset",
     device_name: str,
     workers: int,
     *,
@@ -173,7 +186,7 @@ def _run(
     from seqloom.cli.data_warnings import warnings_said
     from seqloom.training.devices import choose_device
     from seqloom.training.processes import joined
-    from seqloom.training.resolve import resolve
+    from seqloom.training.resolve import resolving
     from seqloom.training.run import train_run
     from seqloom.training.tensorboard import drawn, require_tensorboard
 
@@ -181,8 +194,7 @@ def _run(
     choose_device(device_name)  # type: ignore[arg-type]  # checked; what is not there is refused before data is read
     if tensorboard:
         require_tensorboard()
-    with reading_bar(screen) as watch:
-        resolved = resolve(asked, wishes, home=None if find_lr else home, watch=watch)
+    resolved = followed_work(resolving(asked, wishes, home=None if find_lr else home, dataset=dataset))
     resolved, device = _placed(resolved, device_name, wishes.training.get("precision", "auto"))
     if find_lr:
         return _find_rate(resolved, device, json=json)

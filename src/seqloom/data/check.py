@@ -16,28 +16,26 @@ from seqloom.data.prepared import PART, Prepared, encoded, fitted_encoder, prepa
 from seqloom.data.problems import Ledger
 from seqloom.data.report.report import Batching, DataReport, ReportColumns, Reporter
 from seqloom.data.schema import PARTS
-from seqloom.data.survey import Survey, Watch
+from seqloom.data.survey import Survey
+from seqloom.events import Progress, Work, finished
 
 
-def look(
-    config: DataConfig,
-    encoding: EncodingConfig,
-    ledger: Ledger,
-    *,
-    budget: int | None = None,
-    watch: Watch | None = None,
-) -> DataReport:
+def looking(
+    config: DataConfig, encoding: EncodingConfig, ledger: Ledger, *, budget: int | None = None
+) -> Work[DataReport]:
     """The report on a data set; RejectedError if it cannot be read or has more bad rows than are read over.
 
     `budget` is how many symbols a batch holds, padding included; None: as many as training chooses.
     """
     dataset = open_data(config, ledger)
     reporter = Reporter(dataset.schema)
-    survey = Survey(dataset, ledger, watch, reporter)
-    encoder = fitted_encoder(survey, encoding, ledger)
+    survey = Survey(dataset, ledger, reporter)
+    encoder = yield from fitted_encoder(survey, encoding, ledger)
     sizes: defaultdict[str, list[np.ndarray]] = defaultdict(list)  # [N,S] of each block of each part
     for columns in encoded(survey, encoder):
-        if columns[PART].rows:
+        if isinstance(columns, Progress):
+            yield columns
+        elif columns[PART].rows:
             sizes[PARTS[columns[PART].values[0]]].append(encoder.schema.target.sizes(columns))
     whole = {part: np.concatenate(blocks) for part, blocks in sizes.items()}
     return reporter.report(
@@ -117,7 +115,7 @@ def check_data(
     named |= {"target": target, "label_separator": label_separator, "sequence": sequence, "split": split}
     named |= {"bad_rows": bad_rows}
     config = data_config(train, stated(named))
-    return look(config, encoding, Ledger(config.bad_rows), budget=budget)
+    return finished(looking(config, encoding, Ledger(config.bad_rows), budget=budget))
 
 
 def data_config(

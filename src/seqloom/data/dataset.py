@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 import msgspec
 
 from seqloom.config.data import AnySplit, BadRows, ColumnSplit, DataConfig, FoldSplit, GivenSplit, RandomSplit
-from seqloom.data.named_files import Files, Sums, files_of, require_apart, states, stored
+from seqloom.data.named_files import Files, FileSums, files_of, require_apart, states, stored
 from seqloom.data.parsing import MadeExample, make_examples
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.readers.files import is_file, is_folder, require_regular, require_state
@@ -87,7 +87,7 @@ class EmbeddedSet(NamedTuple):
 
     def fingerprints(self, *others: Path) -> dict[str, Any]:
         """The version that wrote it, and the sums of other files."""
-        return {self.source.name: __version__} | Sums().of(others)
+        return {self.source.name: __version__} | FileSums().of(others)
 
 
 class FileSet(NamedTuple):
@@ -99,7 +99,7 @@ class FileSet(NamedTuple):
     said: tuple[str, ...]
     states: dict[Path, str]  # of every file when the columns were looked at
     parts: tuple[Part, ...]
-    sums: Sums
+    sums: FileSums
 
     def files(self) -> Files:
         """The files of each part that was given and may be read."""
@@ -219,7 +219,7 @@ def _open_files(config: DataConfig, ledger: Ledger, parts: tuple[Part, ...], bef
     }
     if config.sequence is not None:
         known |= {"input": config.input, "target": config.target}
-    dataset = FileSet(msgspec.structs.replace(config, **known), roles.schema, split, said, first, parts, Sums())
+    dataset = FileSet(msgspec.structs.replace(config, **known), roles.schema, split, said, first, parts, FileSums())
     return dataset._replace(states=states(dataset._every_file()) | first)  # the pictures are known only now
 
 

@@ -30,7 +30,7 @@ def states(paths: Iterable[Path]) -> dict[Path, str]:
     return {path: state_of(path) for path in paths}
 
 
-class Sums:
+class FileSums:
     """Size and sha256 of files; one is read again only if its state says that somebody wrote it."""
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
 """How far long work is, for whoever wants to know: the library itself shows nothing.
 
-    with watched(show):                     show(what, done, total) is called as the work goes on
+    with watched(show):                     show(Progress) is called as the work goes on
         inspection.faithfulness()
 
 Work says what it consists of, however deep it lies, and a part may be work of parts itself: half of the third of four
@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-Show = Callable[[str, int, int], None]  # takes what is done, in words, how much of it is, and of how much
-Moved = Callable[[int], None]  # takes how many parts more are done
+from seqloom.events import Progress, Show
 
-WHOLE = 10_000  # what all of the work counts
+Moved = Callable[[int], None]  # takes how many parts more are done
 
 
 class _Work:
@@ -30,17 +29,22 @@ class _ProgressWatch:
 
     def __init__(self, show: Show) -> None:
         self.show, self.works = show, list[_Work]()
-        self.what, self.share = "", 0.0  # as it was told last
+        self.told: Progress | None = None
 
     def tell(self) -> None:
         share, part = 0.0, 1.0
         for work in self.works:
             share, part = share + part * min(1.0, work.done / work.total), part / work.total
         if (first := next((work for work in self.works if work.total > 1), None)) is not None:
-            self.what = f"{first.done:,} of {first.total:,} {first.parts}"
-        if self.what:
-            self.share = max(self.share, min(1.0, share))
-            self.show(self.what, round(WHOLE * self.share), WHOLE)
+            self.told = Progress(first.parts, first.done, first.total, self.share)
+        if self.told is not None:
+            self.told = self.told._replace(part=max(self.share, min(1.0, share)))
+            self.show(self.told)
+
+    @property
+    def share(self) -> float:
+        """What was told last, which is never taken back."""
+        return 0.0 if self.told is None else self.told.share or 0.0
 
     def begin(self, own: _Work) -> None:
         self.works.append(own)
@@ -49,7 +53,7 @@ class _ProgressWatch:
     def end(self, own: _Work) -> None:
         self.works.remove(own)
         if not self.works:
-            self.what, self.share = "", 0.0
+            self.told = None
 
 
 _WATCH: ContextVar[_ProgressWatch | None] = ContextVar("seqloom_inspection_watch", default=None)
@@ -69,7 +73,7 @@ def watched(show: Show) -> Iterator[None]:
 def work(parts: str, total: int) -> Iterator[Moved]:
     """A block of work of so many parts, and what says that some more of them are done.
 
-    >>> with watched(lambda what, done, total: print(what, done / total)), work("inputs", 2) as moved:
+    >>> with watched(lambda progress: print(progress, progress.share)), work("inputs", 2) as moved:
     ...     with work("steps", 4) as stepped:
     ...         stepped(1)
     ...     moved(1)

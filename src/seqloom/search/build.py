@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
 from seqloom.errors import ConfigError
+from seqloom.events import Progress
 from seqloom.search.documents import CheckedDocuments, Collection
 from seqloom.search.embedders import Embeds, require_same, settings_of
 from seqloom.search.index import open_index, writing
@@ -28,7 +28,6 @@ from seqloom.search.store import (
     Built,
     DocumentSource,
     IndexStore,
-    Linked,
     Lot,
     Settings,
     TextDocument,
@@ -54,15 +53,7 @@ def writing_at(place: Place) -> AbstractContextManager[WritableStore]:
 TOGETHER = 1_024  # passages that are embedded at a time
 
 
-class EmbeddedDocuments(NamedTuple):
-    """How many documents of a file are done, of how many, and how many of them are kept whatever happens."""
-
-    done: int
-    total: int
-    kept: int
-
-
-Step = CheckedDocuments | EmbeddedDocuments | Linked | Built
+Step = CheckedDocuments | Progress | Built
 Begin = Callable[[WritableStore, CheckedDocuments], int]  # how many documents of a file are done already
 
 
@@ -93,7 +84,7 @@ def _build(
         done = begin(index, checked)
         if not settings.exact:
             index.require_graph(_passages(collection, model, settings, done))
-        yield EmbeddedDocuments(done, checked.documents, done)
+        yield Progress("documents", done, checked.documents, kept=done)
         if done < checked.documents:
             yield from _filled(index, model, settings, collection, checked, done)
         if exact is not None:
@@ -146,18 +137,18 @@ def _filled(
     collection: Collection,
     checked: CheckedDocuments,
     done: int,
-) -> Iterator[EmbeddedDocuments]:
+) -> Iterator[Progress]:
     """How many documents are done while lots are added, from a document on."""
     documents = islice(collection.documents(), done, None)
     for some in bounded((one, len(one.text)) for one in documents):
         lot = None
         for part, lot in embedded(some, model, settings):  # noqa: B007
-            yield EmbeddedDocuments(done + part, checked.documents, done)
+            yield Progress("documents", done + part, checked.documents, kept=done)
         assert lot is not None, "a lot has at least one document"
         done += len(some)
         source = DocumentSource(collection.path.name, checked.sha256, done, last=done == checked.documents)
         index.add(lot._replace(source=source))
-        yield EmbeddedDocuments(done, checked.documents, done)
+        yield Progress("documents", done, checked.documents, kept=done)
 
 
 def embedded(documents: Sequence[TextDocument], model: Embeds, settings: Settings) -> Iterator[tuple[int, Lot]]:

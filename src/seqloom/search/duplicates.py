@@ -24,19 +24,10 @@ import numpy as np
 from seqloom.data.checks.duplicates import folded
 from seqloom.data.checks.minhash import clusters, members
 from seqloom.errors import ConfigError, DataError
+from seqloom.events import Progress
 from seqloom.search.copies import AddedColumn, require_copy, write_copy
 from seqloom.search.documents import FileRows, GivenRows
-from seqloom.search.similarity import (
-    LEAST,
-    ByMeaning,
-    ByText,
-    ComparedPair,
-    Histogram,
-    MakesVectors,
-    Measure,
-    Pairs,
-    joined,
-)
+from seqloom.search.similarity import LEAST, ByMeaning, ByText, Histogram, MakesVectors, Measure, Pairs, joined
 
 NONE = -1
 
@@ -63,7 +54,7 @@ class Duplicates(NamedTuple):
         return int(((self.representatives != NONE) & (self.representatives != rows)).sum())
 
 
-Step = ComparedPair | Duplicates
+Step = Progress | Duplicates
 
 
 def dedupe(texts: Sequence[str], *, model: MakesVectors | None = None, threshold: float | None = None) -> Duplicates:
@@ -82,7 +73,7 @@ def dedupe(texts: Sequence[str], *, model: MakesVectors | None = None, threshold
 
 def finding(
     texts: Sequence[str], *, model: MakesVectors | None = None, threshold: float | None = None
-) -> Iterator[ComparedPair | Duplicates]:
+) -> Iterator[Progress | Duplicates]:
     """How far the finding is, and in the end what was found."""
     if isinstance(texts, str):
         raise DataError("duplicates are found among several texts, found one", fix="give a list of texts")
@@ -175,7 +166,7 @@ CLUSTER, DUPLICATE_OF, SIMILARITY = COLUMNS = ("cluster", "duplicate_of", "simil
 
 def mark_duplicates(
     rows: FileRows, out: Path, *, model: MakesVectors | None = None, threshold: float | None = None
-) -> Iterator[GivenRows | ComparedPair | Duplicates]:
+) -> Iterator[GivenRows | Progress | Duplicates]:
     """What the file holds, how far it is, and in the end what was found, when the marked copy stands at `out`."""
     require_threshold(threshold)
     require_copy(out, rows, COLUMNS)

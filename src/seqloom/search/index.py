@@ -34,6 +34,7 @@ import msgspec
 import numpy as np
 
 from seqloom.errors import ConfigError, DamagedError, DurableError, MissingExtraError, near_folder, needing
+from seqloom.events import Progress
 from seqloom.files.folders import commit_folder, read_folder, remove_folder, sweep
 from seqloom.files.lock import hold, remove_held
 from seqloom.files.numbered_folders import numbered
@@ -52,11 +53,11 @@ from seqloom.search.lots import (
     read_lot,
 )
 from seqloom.search.store import (
+    LINKED,
     Built,
     Condition,
     DocumentSource,
     FoundPassage,
-    Linked,
     Lot,
     ScoredPassage,
     Settings,
@@ -409,14 +410,14 @@ class WritableIndex(Index):
             if any(total >= GRAPH_FROM for total in accumulate(more, initial=len(self.state.owners))):
                 raise
 
-    def finished(self) -> Iterator[Linked | Built]:
+    def finished(self) -> Iterator[Progress | Built]:
         """What is left to do when lots were added: small ones joined, the graph made or grown."""
         self.tidy()
         total, settings = len(self.state.owners), self.settings
         if settings is not None and settings.exact:
             self._drop_graphs()
         else:
-            yield from (Linked(done, total) for done in self.grow_graph())
+            yield from (Progress(LINKED, done, total) for done in self.grow_graph())
         yield Built(len(self), total, self.nearest is not self.state.exact)
 
     def grow_graph(self) -> Iterator[int]:

@@ -40,11 +40,12 @@ from seqloom.data.kinds.targets.label import LABELS
 from seqloom.data.problems import Ledger
 from seqloom.data.values import Unfit, label_of
 from seqloom.errors import ConfigError, did_you_mean
+from seqloom.events import Progress
 from seqloom.search.copies import AddedColumn
 from seqloom.search.decisions import MODEL, PERSON, Action, Decision, Decisions, WritableDecisions
 from seqloom.search.documents import FileRows, GivenRows
 from seqloom.search.embedders import HashedWords
-from seqloom.search.similarity import ComparedPair, MakesVectors, embedding
+from seqloom.search.similarity import MakesVectors, embedding
 
 STRENGTH = 5.0  # C: how far examples are believed
 ROUNDS = 500  # of the fit, at most
@@ -379,13 +380,13 @@ def opening(
     labels: Sequence[str] = (),
     examples: Examples = NONE,
     how: How = How(),  # noqa: B008
-) -> Iterator[ComparedPair | Labelling]:
+) -> Iterator[Progress | Labelling]:
     """How far the embedding is, and in the end the rows ready to be labelled, with all that was decided."""
     made = HashedWords(given.texts) if model is None else model
     vectors = [np.empty((0, 1), np.float32)]
     filled = [text or "-" for text in (*given.texts, *examples.texts)]  # a row without text is never asked about
     for step in embedding(filled, made):
-        if isinstance(step, ComparedPair):
+        if isinstance(step, Progress):
             yield step
         else:
             vectors = np.split(step, [len(given.texts)])

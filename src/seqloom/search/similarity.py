@@ -41,6 +41,7 @@ import numpy as np
 
 from seqloom.data.checks.minhash import Candidates, candidates, clusters, smallest
 from seqloom.data.problems import counted
+from seqloom.events import Progress
 from seqloom.report.figures.bars import Bars
 from seqloom.search.bm25 import runs_of
 from seqloom.search.vectors import GRAPH_FROM, grown, unit
@@ -60,23 +61,15 @@ class Pairs(NamedTuple):
         return Pairs(*(part[self.similarities >= least] for part in self))
 
 
-class ComparedPair(NamedTuple):
-    """How far the comparing is: what is being done, how much of it, and of how much."""
-
-    doing: str
-    done: int
-    total: int
-
-
 class Measure(Protocol):
     """How similar texts are to one another, from 0 to 1."""
 
     usual: float  # a threshold that is good for most texts
 
-    def pairs(self, least: float) -> Iterator[ComparedPair | Pairs]:
+    def pairs(self, least: float) -> Iterator[Progress | Pairs]:
         """Pairs that are at least so similar, in blocks, and how far it is; a pair may come twice."""
 
-    def bridges(self, near: Pairs, least: float) -> Iterator[ComparedPair | Pairs]:
+    def bridges(self, near: Pairs, least: float) -> Iterator[Progress | Pairs]:
         """Further pairs that are at least so similar and join clusters of those found, and how far it is."""
 
     def between(self, ones: np.ndarray, others: np.ndarray) -> np.ndarray:
@@ -183,7 +176,7 @@ class ByText:
         self.signed = np.empty((0, BANDS * BAND_ROWS), np.uint32)
         self.left_out = 0  # candidates that were not compared
 
-    def pairs(self, least: float) -> Iterator[ComparedPair | Pairs]:
+    def pairs(self, least: float) -> Iterator[Progress | Pairs]:
         """Pairs that are at least so similar, each once."""
         self.signed, self.left_out = np.empty((len(self.texts), BANDS * BAND_ROWS), np.uint32), 0
         yield from self._read(self.signed)
@@ -191,13 +184,13 @@ class ByText:
             ones, others = _nearest(some)
             self.left_out += len(some.ones) - len(ones)
             yield Pairs(ones, others, self.between(ones, others)).above(least)
-            yield ComparedPair("texts compared", int(ones.max(initial=0)) + 1, len(self.texts))
+            yield Progress("texts compared", int(ones.max(initial=0)) + 1, len(self.texts))
 
     def _candidates(self, least: float) -> Iterator[Candidates]:
         promising = least - DEVIATIONS * (least * (1 - least) / (BANDS * BAND_ROWS)) ** 0.5
         return candidates(self.signed, BAND_ROWS, promising, BAND_NEIGHBOURS)
 
-    def bridges(self, near: Pairs, least: float) -> Iterator[ComparedPair | Pairs]:
+    def bridges(self, near: Pairs, least: float) -> Iterator[Progress | Pairs]:
         """Pairs between clusters, of candidates that were not among the likest of a text with many."""
         if not self.left_out:
             return
@@ -207,7 +200,7 @@ class ByText:
             ones, others = some.ones[apart], some.others[apart]
             yield Pairs(ones, others, self.between(ones, others)).above(least)
 
-    def _read(self, signed: np.ndarray) -> Iterator[ComparedPair]:
+    def _read(self, signed: np.ndarray) -> Iterator[Progress]:
         """Keep the sets of all texts, one behind the other in one array, and fill in their signatures."""
         sets, sizes = [np.empty(0, np.uint32)], [np.zeros(1, np.int64)]
         for some in _slices(len(self.texts), TEXTS):
@@ -215,7 +208,7 @@ class ByText:
             sizes.append(np.array(list(map(len, found)), np.int64))
             sets.append(np.fromiter(chain.from_iterable(found), np.uint32, int(sizes[-1].sum())))
             signed[some] = smallest(sets[-1], np.cumsum(sizes[-1]) - sizes[-1], signed.shape[1])
-            yield ComparedPair("texts read", some.stop, len(self.texts))
+            yield Progress("texts read", some.stop, len(self.texts))
         self.runs, self.starts = np.concatenate(sets), np.cumsum(np.concatenate(sizes))
 
     def between(self, ones: np.ndarray, others: np.ndarray) -> np.ndarray:
@@ -273,7 +266,7 @@ class MakesVectors(Protocol):
         """[N,W] the vectors of the texts, in their order."""
 
 
-def embedding(texts: Sequence[str], model: MakesVectors) -> Iterator[ComparedPair | np.ndarray]:
+def embedding(texts: Sequence[str], model: MakesVectors) -> Iterator[Progress | np.ndarray]:
     """How far the embedding is, and in the end the vectors [N,W] float32, of length 1."""
     vectors = np.empty((0, 0), np.float32)
     for start in range(0, len(texts), TOGETHER):
@@ -281,7 +274,7 @@ def embedding(texts: Sequence[str], model: MakesVectors) -> Iterator[ComparedPai
         if not start:
             vectors = np.empty((len(texts), made.shape[1]), np.float32)
         vectors[start : start + TOGETHER] = made
-        yield ComparedPair("texts embedded", start + len(made), len(texts))
+        yield Progress("texts embedded", start + len(made), len(texts))
     yield vectors
 
 
@@ -294,10 +287,10 @@ class ByMeaning:
         self.texts, self.model, self.graph_from = texts, model, graph_from
         self.vectors = np.empty((0, 0), np.float32)
 
-    def pairs(self, least: float) -> Iterator[ComparedPair | Pairs]:
+    def pairs(self, least: float) -> Iterator[Progress | Pairs]:
         """Pairs of each text with its nearest ones that are at least so similar."""
         for step in embedding(self.texts, self.model):
-            if isinstance(step, ComparedPair):
+            if isinstance(step, Progress):
                 yield step
             else:
                 self.vectors = step
@@ -305,7 +298,7 @@ class ByMeaning:
         for found in search():
             yield found.above(least) if isinstance(found, Pairs) else found
 
-    def _compared(self) -> Iterator[ComparedPair | Pairs]:
+    def _compared(self) -> Iterator[Progress | Pairs]:
         """Every text with every other."""
         count = len(self.vectors)
         most, some = min(NEIGHBOURS, count - 1), max(1, PRODUCTS // max(1, count))
@@ -315,21 +308,21 @@ class ByMeaning:
             products[np.arange(len(rows)), rows] = -2  # no text is its own neighbour
             near = np.argpartition(products, -most, axis=1)[:, -most:]
             yield _pairs_of(rows, near, np.take_along_axis(products, near, axis=1))
-            yield ComparedPair("texts compared", int(rows[-1]) + 1, count)
+            yield Progress("texts compared", int(rows[-1]) + 1, count)
 
-    def _along_graph(self) -> Iterator[ComparedPair | Pairs]:
+    def _along_graph(self) -> Iterator[Progress | Pairs]:
         """Every text with those that a walk along a graph of all meets."""
         walk: Any = None
         for done, walk in grown(None, self.vectors):  # noqa: B007  # the last one has all
-            yield ComparedPair("texts in the graph", done, len(self.vectors))
+            yield Progress("texts in the graph", done, len(self.vectors))
         for start in range(0, len(self.vectors), TOGETHER):
             rows = np.arange(start, min(start + TOGETHER, len(self.vectors)))
             near = walk.search(self.vectors[rows], NEIGHBOURS + 1, threads=1).keys.astype(np.int64)
             similarities = np.einsum("nw,nkw->nk", self.vectors[rows], self.vectors[near])
             yield _pairs_of(rows, near, np.where(near == rows[:, None], -2, similarities))
-            yield ComparedPair("texts compared", int(rows[-1]) + 1, len(self.vectors))
+            yield Progress("texts compared", int(rows[-1]) + 1, len(self.vectors))
 
-    def bridges(self, near: Pairs, least: float) -> Iterator[ComparedPair | Pairs]:
+    def bridges(self, near: Pairs, least: float) -> Iterator[Progress | Pairs]:
         """Pairs between clusters, one for each two: both texts have more neighbours than are kept."""
         crowded = np.flatnonzero(np.bincount(near.ones, minlength=len(self.vectors)) >= NEIGHBOURS)
         leaders = clusters(len(self.vectors), near.ones, near.others)[crowded]
@@ -343,7 +336,7 @@ class ByMeaning:
             ones, others = _one_for_each_two(leaders, ones + start, others)
             leaders = clusters(len(self.vectors), leaders[ones], leaders[others])[leaders] if len(ones) else leaders
             yield Pairs(crowded[ones], crowded[others], self.between(crowded[ones], crowded[others]))
-            yield ComparedPair("crowded texts compared", min(start + some, len(crowded)), len(crowded))
+            yield Progress("crowded texts compared", min(start + some, len(crowded)), len(crowded))
 
     def between(self, ones: np.ndarray, others: np.ndarray) -> np.ndarray:
         """[n] float32: the cosines of pairs of texts."""

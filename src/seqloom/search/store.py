@@ -26,6 +26,7 @@ import numpy as np
 
 from seqloom.data.values import parse_number
 from seqloom.errors import ConfigError, did_you_mean
+from seqloom.events import Progress
 from seqloom.search.passages import Span
 
 WRITTEN = re.compile(r"\s*(?P<column>[^<>=!~]+?)\s*(?P<sign>>=|<=|!=|==|=|<|>|~)\s*(?P<value>.*?)\s*", re.DOTALL)
@@ -151,11 +152,7 @@ class Lot(NamedTuple):
     source: DocumentSource | None = None
 
 
-class Linked(NamedTuple):
-    """How many passages are in the graph, while it is made."""
-
-    passages: int
-    total: int
+LINKED = "passages in the graph"  # the last stage of a build
 
 
 class Built(NamedTuple):
@@ -227,7 +224,7 @@ class WritableStore(IndexStore, Protocol):
     def require_graph(self, more: Iterable[int]) -> None:
         """Nothing; MissingExtraError if documents with so many passages each need a library that is not there."""
 
-    def finished(self) -> Iterator[Linked | Built]:
+    def finished(self) -> Iterator[Progress | Built]:
         """What is left to do when lots were added: how far it is, and at last what is kept."""
 
 

@@ -20,14 +20,14 @@ from seqloom.config.models import AnyModel
 from seqloom.config.objectives import objective_of
 from seqloom.config.tokenizers import WordsConfig
 from seqloom.config.training import RunConfig, TrainingConfig
-from seqloom.data.dataset import open_sealed
-from seqloom.data.prepared import GivenEncoding, Prepared, prepare
+from seqloom.data.dataset import Dataset, open_sealed
+from seqloom.data.prepared import GivenEncoding, Prepared, preparing
 from seqloom.data.problems import Ledger, escaped
 from seqloom.data.run_files import is_one, located, names_of, with_known_starts
 from seqloom.data.schema import PARTS, Schema
 from seqloom.data.sources.download import cache_folder
-from seqloom.data.survey import Watch
 from seqloom.errors import ConfigError
+from seqloom.events import Show, Work, finished
 from seqloom.report.numbers import share
 from seqloom.tasks.inputs import (
     ENCODING,
@@ -171,14 +171,21 @@ class _Start(NamedTuple):
 
 
 def resolve(
+    data: DataConfig, wishes: Wishes, *, home: Home | None = None, cache: Path | None = None, show: Show | None = None
+) -> Resolved:
+    """The data read and encoded, and everything chosen that was left open; nothing is written but the cache."""
+    return finished(resolving(data, wishes, home=home, cache=cache), show)
+
+
+def resolving(
     data: DataConfig,
     wishes: Wishes,
     *,
     home: Home | None = None,
     cache: Path | None = None,
-    watch: Watch | None = None,
-) -> Resolved:
-    """The data read and encoded, and everything chosen that was left open; nothing is written but the cache.
+    dataset: Dataset | None = None,
+) -> Work[Resolved]:
+    """The same, step by step, of data that may be open already.
 
     What the wishes leave open about a run that has begun in its home is as it is there: its settings, its model, and
     the tokenisers that it started from.
@@ -193,18 +200,18 @@ def resolve(
     wishes = wishes if own is None else wishes.filled(own)
     require_one_start(wishes)
     start, ledger = _start(wishes, folder, own), Ledger(data.bad_rows)
-    dataset = open_sealed(data, ledger)
+    dataset = open_sealed(data, ledger) if dataset is None else dataset
     _require_of_task(wishes, dataset.schema)
     plain = wishes.encoding or _usual_encoding(dataset.schema, start)
     encoding = worded(plain, wishes, dataset.schema)
     width = vector_width(encoding, before)
     given = _given(start.meaning, dataset.schema) if start is not None else _own_words(folder, own)
     place = cache if cache is not None else cache_folder() / "prepared"
-    prepared = prepare(dataset, encoding, ledger, cache=place, watch=watch, given=given)
+    prepared = yield from preparing(dataset, encoding, ledger, cache=place, given=given)
     task = task_of(Meaning.of(prepared)).deciding_by(wishes.training.get("metric"))
     folder = None if home is None else home.folder(dataset.config.train[0], task.name, _name(task, wishes, start))
     if before is None and _begun(folder) is not None:  # a home that nobody named, and a run is there
-        return resolve(data, asked, home=Home(folder), cache=cache, watch=watch)
+        return (yield from resolving(data, asked, home=Home(folder), cache=cache, dataset=dataset))
     model, recipe, said = _model(task, wishes, prepared, start, before, width)
     settings = default_training(prepared, recipe, wishes.size or "small", wishes.training)
     settings["rate"] = min(settings["rate"], _learned_at(start))
@@ -395,8 +402,6 @@ def _require_balanceable(asked: str | tuple[float, ...], schema: Schema) -> None
 # byte.
 # -----------------------------------------------------------------------------
 
-Sums = Mapping[str, Any]  # of files, by their names
-
 
 def with_known_names(folder: RunFolder, resolved: Resolved) -> Resolved:
     """The run with its files by the names of the run that is in the folder, if one is, and with the place of each."""
@@ -432,7 +437,7 @@ def named(data: DataConfig, names: Mapping[str, str]) -> DataConfig:
     return msgspec.structs.replace(data, **parts)
 
 
-def named_sums(sums: Sums, names: Mapping[str, str]) -> dict[str, Any]:
+def named_sums(sums: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     """The same sums, their files by other names: also those inside a folder, and pictures that a table names.
 
     >>> named_sums({"/data/a.csv": 1, "/data/pictures/1.png": 2}, {"/data/a.csv": "a.csv"})

@@ -21,7 +21,7 @@ they are not, what was there before is.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -29,6 +29,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from seqloom.errors import DataError, SeqloomError
+from seqloom.events import Progress, Show
 from seqloom.files.disk import write_file
 from seqloom.inspect.attention_weights import units
 from seqloom.inspect.attribution.goals import AttributionGround, Goal, GroundPlace, chosen_goal, ground_of, label_of
@@ -362,9 +363,6 @@ def view_of(ground: AttributionGround, goal: Goal, method: str, wishes: MethodOp
     )
 
 
-Progress = Callable[[int], None]  # (how many are done)
-
-
 def attribute_file(
     subject: Subject,
     rows: Iterable[Any],
@@ -375,7 +373,8 @@ def attribute_file(
     against: str | int | None = None,
     baseline: str | None = None,
     words: bool = False,
-    progress: Progress | None = None,
+    total: int = 0,
+    show: Show | None = None,
 ) -> int:
     """How many inputs were written to `out`; an input that cannot be read ends it, and the error says which it was."""
     method_of(method)
@@ -398,8 +397,8 @@ def attribute_file(
                 raise DataError(f"row {number}: {error.problem}", fix=error.fix) from error
             yield (json.dumps(line_of(number, view), ensure_ascii=False, allow_nan=False) + "\n").encode()
             written = number + 1
-            if progress is not None:
-                progress(written)
+            if show is not None:
+                show(Progress("rows", written, total))
 
     write_file(Path(out), lines())
     return written

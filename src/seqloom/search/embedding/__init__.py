@@ -12,16 +12,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from seqloom.search.embedding.bulk import EmbeddedFile, Finished, embed_file, embedding
+    from seqloom.search.embedding.bulk import Finished, embed_file, embedding
     from seqloom.search.embedding.packed_linears import computing_in
     from seqloom.search.embedding.windows import CheckedSource, InputSource
 
 HOMES = {  # each public name is loaded from here when it is first asked for
-    "bulk": ("EmbeddedFile", "Finished", "embed_file", "embedding"),
+    "bulk": ("Finished", "embed_file", "embedding"),
     "packed_linears": ("computing_in",),
     "windows": ("CheckedSource", "InputSource"),
 }
-__all__ = ["CheckedSource", "EmbeddedFile", "Finished", "InputSource", "computing_in", "embed_file", "embedding"]
+__all__ = ["CheckedSource", "Finished", "InputSource", "computing_in", "embed_file", "embedding"]
 
 
 def __getattr__(name: str) -> Any:

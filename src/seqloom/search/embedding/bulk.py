@@ -19,6 +19,7 @@ from seqloom.config.data import ReadingConfig
 from seqloom.data.inputs import InputColumns
 from seqloom.data.readers.files import fingerprint
 from seqloom.errors import ConfigError, DataError
+from seqloom.events import Progress
 from seqloom.files.disk import write_file
 from seqloom.files.folders import sweep
 from seqloom.files.lock import hold, remove_held
@@ -58,13 +59,6 @@ Engine = Callable[
 ]  # what comes of windows, in their order
 
 
-class EmbeddedFile(NamedTuple):
-    """How many rows are done, of how many."""
-
-    done: int
-    total: int
-
-
 class Finished(NamedTuple):
     """What is in the file that was written."""
 
@@ -76,7 +70,7 @@ class Finished(NamedTuple):
     loss: QuantizationLoss | None  # of vectors that are not kept, or not computed, in float32
 
 
-Step = CheckedSource | EmbeddedFile | Finished
+Step = CheckedSource | Progress | Finished
 
 
 def embed_file(
@@ -197,19 +191,19 @@ def _is_done(out: Path, job: Job) -> bool:
 
 def _filled(
     segments: Segments, numbers: Numbers, source: InputSource, loaded: LoadedModel, setup: Setup, engine: Engine
-) -> Iterator[EmbeddedFile]:
+) -> Iterator[Progress]:
     """How many rows are done while segments are added, behind those that are there."""
     sweep(segments.folder)
     done, total = segments.begin(), segments.job.rows
     numbers = segments.numbers() if done else numbers
-    yield EmbeddedFile(done, total)
+    yield Progress("rows", done, total, kept=done)
     if done == total:
         return
     kind = loaded.task.asked.schema.input
     for made, fitted in _fitted(engine(setup, loaded, _works(source.windows(kind), done, total)), numbers):
         segments.add(made, fitted)
         done = made.start + len(made.vectors)
-        yield EmbeddedFile(done, total)
+        yield Progress("rows", done, total, kept=done)
     if done != total:
         raise DataError(f"{source.path} had {total:,} rows, and now has {done:,}", fix="begin again when it is at rest")
 
