@@ -24,8 +24,7 @@ def asked_by_name(text: str) -> Iterator[str]:
                 yield ast.unparse(node)
         if isinstance(node, ast.Match) and _is_kind(node.subject):
             yield f"match {ast.unparse(node.subject)}"
-        asks = isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance"
-        if asks and TYPES & {name.id for name in ast.walk(node.args[1]) if isinstance(name, ast.Name)}:
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance" and TYPES & set(_names(node.args[1])):
             yield ast.unparse(node)
 
 
@@ -34,6 +33,10 @@ def _is_kind(node: ast.AST) -> bool:
     if isinstance(node, ast.Tuple):
         return any(map(_is_kind, node.elts))
     return ast.unparse(node).removesuffix(".name").rpartition(".")[2] in ASKED
+
+
+def _names(node: ast.AST) -> Iterator[str]:
+    return (one.id for one in ast.walk(node) if isinstance(one, ast.Name))
 
 
 def _strings(node: ast.AST) -> Iterator[str]:

@@ -101,7 +101,7 @@ def test_the_objective_and_the_pooling_that_are_asked_for_are_written_down(tmp_p
     ("arguments", "words"),
     [
         (["--objective", "rnak"], "did you mean 'rank'"),
-        (["--pooling", "cls"], "--pooling 'cls'"),
+        (["--pooling", "cls"], "--pooling: unknown name 'cls'"),
         (["--rows-at-once", "0"], "take at least 1"),
         (["--objective", "rank"], "objective 'rank' reads pairs with a score, and the data has single texts"),
     ],

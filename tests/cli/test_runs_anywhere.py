@@ -4,7 +4,9 @@ import itertools
 import json
 import os
 import re
+import shlex
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -321,6 +323,44 @@ def test_what_is_asked_for_otherwise_is_still_refused_by_its_name(project: Path,
     assert refused.exit_code != 0
     with pytest.raises(type(refused.exception), match=told):  # type: ignore[arg-type]
         raise refused.exception  # type: ignore[misc]
+
+
+def test_the_command_for_a_new_folder_says_what_the_run_remembers(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project)
+    asked = ["train", "data/reviews.csv", *SHORT, "--seed", "3", "--out", "run"]
+    monkeypatch.setattr(sys, "argv", ["seqloom", *asked])
+    refused = seqloom_(*asked).exception
+    assert isinstance(refused, ConfigError) and "--seed was 0 and is now 3" in refused.problem
+    _, command, _ = refused.fix.split("`")
+    assert "--delimiter ';'" in command and "--bad-rows skip --max-bad 0.2" in command
+    fine(*shlex.split(command)[1:])
+    before, now = (seqloom.load(name).run for name in ("run", "run-2"))
+    assert now.data == before.data and now.training.seed == 3
+
+
+def test_inspect_reads_over_as_many_bad_rows_as_it_is_told(project: Path) -> None:
+    write_reviews(project / "few.csv", 6)
+    look = ["inspect", project / "run", "--data", project / "few.csv"]
+    refused = seqloom_(*look).exception
+    assert isinstance(refused, RejectedError) and "--max-bad allows 20%" in str(refused)
+    assert "2 bad rows skipped" in fine(*look, "--max-bad", "30%")
+    assert isinstance(seqloom_(*look, "--bad-rows", "strict").exception, RejectedError)
+
+
+def test_a_model_that_is_solved_is_refused_several_processes_before_any_starts(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seqloom.training.launcher.launch", lambda *_, **__: pytest.fail("processes were started"))
+    data = [project / "data/reviews.csv", *TOLD]
+    for asked in (["--model", "linear"], ["--optimiser", "newton"]):
+        refused = seqloom_("train", *data, *asked, "--processes", 2, "--out", project / "new").exception
+        assert isinstance(refused, ConfigError) and "newton solves in one process, and there are 2" in str(refused)
+    with pytest.raises(pytest.fail.Exception):  # with steps of batches it may be in several
+        raise seqloom_(
+            "train", *data, "--model", "linear", "--rate", 0.1, "--processes", 2, "--out", project / "new"
+        ).exception or ConfigError("none", fix="")
 
 
 def test_other_data_is_refused_with_both_files(project: Path, tmp_path: Path) -> None:

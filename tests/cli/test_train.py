@@ -451,7 +451,7 @@ def test_a_slow_run_says_something_every_ten_seconds() -> None:
     steps = [(moment, line) for moment, line in told if "symbols/s" in line]
     assert len(steps) > 10 and min(later - moment for (moment, _), (later, _) in pairwise(steps)) >= 10
     assert steps[0][1] == (
-        "8 % · step 3 of 40 · epoch 1 · 0:07 · 1:05 left · loss 0.6667 · 52,300 symbols/s · padding 3 %"
+        "7.5 % · step 3 of 40 · epoch 1 · 7.5 s · 1 min 5 s left · loss 0.6667 · 52,300 symbols/s · padding 3 %"
         " · memory 412 MB · waiting for data 2 %"
     )
 
@@ -494,7 +494,7 @@ def test_a_live_display_tells_all_and_leaves_only_what_scrolled() -> None:
         assert isinstance(lines, LiveLines)
         picture.print(lines._picture())
     told = picture.file.getvalue()
-    for word in ("100 %", "step 40 of 40", "epoch 2", "1:05 left", "loss 0.05", "dev accuracy 1", "padding 3 %"):
+    for word in ("100 %", "step 40 of 40", "epoch 2", "1 min 5 s left", "loss 0.05", "dev accuracy 1", "padding 3 %"):
         assert word in told
     assert re.search("[▁▂▃▄▅▆▇█]{12}", told)
 

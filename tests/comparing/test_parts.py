@@ -371,7 +371,7 @@ def _plan(**changes: Any) -> ComparisonPlan:
         (["--budget", "hours"], "--budget 'hours'"),
         (["--budget", "seconds", "--symbols", "5"], "--symbols with a budget of seconds"),
         (["--symbols", "5", "--parameters", "5"], "--parameters with a budget of symbols"),
-        (["--size", "huge"], "there is no size 'huge'"),
+        (["--size", "huge"], "--size: unknown name 'huge'"),
         (["--epochs", "1"], "--epochs beside --budget symbols (the usual one), which"),
         (
             ["--seconds", "9", "--epochs", "1"],

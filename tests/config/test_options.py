@@ -4,6 +4,7 @@ import inspect
 import shlex
 import types
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import pytest
@@ -153,6 +154,14 @@ def test_a_verb_has_the_flags_of_its_configurations_with_their_help(verb: list[s
     for name, setting in wanted.items():
         assert setting.flag in flags[name].opts
         assert flags[name].help.startswith(setting.help)
+
+
+def test_the_page_about_training_tells_every_setting_in_the_words_of_its_help() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "train.md").read_text(encoding="utf-8")
+    every = settings(Wishes) | settings(TrainingConfig) | settings(DataConfig) | settings(EncodingConfig)
+    for one in every.values():
+        metavar = f" {one.described.metavar}" if one.described.metavar else ""
+        assert f"\n| `{one.flag}{metavar}` | {one.help}" in page, one.flag
 
 
 def _every() -> Iterator[Setting]:

@@ -183,7 +183,7 @@ def test_an_overlap_is_shown_for_every_two_parts() -> None:
     parts = {name: rows(name, same + labelled(9, 20 * at)) for at, name in enumerate(("train", "dev", "test"), start=1)}
     written = " ".join(report("looms", parts, Schema("text", "label"), Ledger()).text().split())
     for first, second in (("train", "dev"), ("train", "test"), ("dev", "test")):
-        assert f"3 of 12 rows of {second} (25.0%) have an input that {first} has too" in written
+        assert f"3 of 12 rows of {second} (25 %) have an input that {first} has too" in written
         assert f"take these rows out of {first}, else scores on {second}" in written
 
 
@@ -200,7 +200,7 @@ def test_many_rows_that_are_nearly_in_another_part_are_a_warning() -> None:
     (near,) = (one for one in found.findings if one.code == "leak.near")
     assert (near.severity, near.rows, found.verdict) == ("warn", 2, "warned")
     assert near.samples[0].place == "dev.csv:100"
-    assert near.samples[0].text.startswith("2 of 100 rows of dev (2.0%) are nearly the same as a row of train")
+    assert near.samples[0].text.startswith("2 of 100 rows of dev (2 %) are nearly the same as a row of train")
     assert near.samples[0].text.endswith("at train.csv:92")
     assert "<b>0 %</b><span>of dev is in train too; 2 % nearly</span>" in found.html()
 

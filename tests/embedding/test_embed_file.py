@@ -15,11 +15,11 @@ from seqloom.events import Progress
 from seqloom.importing.models import import_model
 from seqloom.inference.model import load
 from seqloom.search.embedders import ModelEmbeds, require_same, settings_of
-from seqloom.search.embedding import bulk, packed_linears, source, windows
+from seqloom.search.embedding import bulk, packed_linears, windows
+from seqloom.search.embedding import windows as source
 from seqloom.search.embedding.bulk import embed_file, embedding
 from seqloom.search.embedding.quantization import KINDS, Numbers
-from seqloom.search.embedding.source import InputSource
-from seqloom.search.embedding.windows import WindowWorker, here
+from seqloom.search.embedding.windows import InputSource, WindowWorker, here
 
 TEXTS = some_texts(45)
 

@@ -17,7 +17,7 @@ from seqloom.config.mixers import AttentionConfig
 from seqloom.errors import ConfigError, DataError
 from seqloom.inspect.alignment import Gold, alignment, fit_of, gold_links
 from seqloom.inspect.attention import attention
-from seqloom.inspect.attention_rows import layers_of, rows_of
+from seqloom.inspect.attention_weights import layers_of, rows_of
 from seqloom.inspect.head_view import HeadLinesView, PinnedTokenView, head_view, nucleus
 from seqloom.inspect.heads import heads
 from seqloom.inspect.map_page import Map, Named, map_page

@@ -15,7 +15,8 @@ from seqloom.config.tokenizers import BpeConfig
 from seqloom.data.check import load_data
 from seqloom.errors import ConfigError, DataError
 from seqloom.events import Progress
-from seqloom.inspect.attribution import gradients, ground, pairs, removal, table
+from seqloom.inspect.attribution import goals as ground
+from seqloom.inspect.attribution import gradients, methods, pairs, table
 from seqloom.inspect.attribution.agreement import attributions_compared
 from seqloom.inspect.attribution.attribution import AttributionView, attribute_file, attribution
 from seqloom.inspect.attribution.goals import chosen_goal, every_goal
@@ -445,9 +446,9 @@ def test_all_elements_at_once_cannot_be_left_out(tmp_path: Path) -> None:
     subject = subject_of(task_on(tmp_path, "classify"), "lstm")
     found = ground.ground_of(subject, read(subject, "the cat"))
     goals = [chosen_goal(subject, found.reading)]
-    assert np.isfinite(removal.leave_one_out(found, goals, removal.groups_of(found, words=False)).values[0]).all()
+    assert np.isfinite(methods.leave_one_out(found, goals, methods.groups_of(found, words=False)).values[0]).all()
     with pytest.raises(ConfigError, match="without it none"):
-        removal.leave_one_out(found, goals, removal.Groups(([np.arange(2)],), 2))
+        methods.leave_one_out(found, goals, methods.Groups(([np.arange(2)],), 2))
 
 
 def test_a_table_of_many_answers_has_the_first_of_them_and_says_so(

@@ -12,11 +12,11 @@ from search_common import WordTable, built, bytes_of, last, some_documents, writ
 from seqloom.config.data import BadRows
 from seqloom.errors import ConfigError, DataError, MissingExtraError, RejectedError
 from seqloom.events import Progress
-from seqloom.search import build, index_writer, lots
+from seqloom.search import build, lots
+from seqloom.search import index as folder_index
 from seqloom.search.build import add_to_index, build_index
 from seqloom.search.documents import Collection
-from seqloom.search.index import Index
-from seqloom.search.index_writer import writing
+from seqloom.search.index import Index, writing
 from seqloom.search.store import TextDocument, remember_exact
 
 
@@ -171,7 +171,7 @@ def test_vectors_that_are_no_numbers_are_refused_and_nothing_is_kept(tmp_path: P
 def test_a_missing_library_is_told_before_any_work_unless_all_are_compared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index_writer, "GRAPH_FROM", 10)
+    monkeypatch.setattr(folder_index, "GRAPH_FROM", 10)
     monkeypatch.setitem(sys.modules, "usearch.index", None)
     file = write_documents(tmp_path / "a.jsonl", some_documents(12))
     with pytest.raises(MissingExtraError, match=r"seqloom\[search\]"):
@@ -187,9 +187,9 @@ def test_passages_and_not_documents_decide_whether_a_library_is_missing(
         tmp_path / "a.jsonl", [TextDocument("a", "Kaba lodo mifi. " * 40, {}), TextDocument("b", "Lo.", {})]
     )
     monkeypatch.setitem(sys.modules, "usearch.index", None)
-    monkeypatch.setattr(index_writer, "GRAPH_FROM", 12)
+    monkeypatch.setattr(folder_index, "GRAPH_FROM", 12)
     assert last(build_index(tmp_path / "small", WordTable(), Collection(file))).passages == 11
-    monkeypatch.setattr(index_writer, "GRAPH_FROM", 11)
+    monkeypatch.setattr(folder_index, "GRAPH_FROM", 11)
     with pytest.raises(MissingExtraError, match="usearch"):
         list(build_index(tmp_path / "index", WordTable(), Collection(file)))
     more = write_documents(tmp_path / "b.jsonl", [TextDocument("more", "Kaba.", {})])
@@ -201,7 +201,7 @@ def test_passages_and_not_documents_decide_whether_a_library_is_missing(
 def test_that_all_are_compared_is_remembered_until_a_graph_is_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index_writer, "GRAPH_FROM", 10)
+    monkeypatch.setattr(folder_index, "GRAPH_FROM", 10)
     first = write_documents(tmp_path / "a.jsonl", some_documents(9))
     more = write_documents(tmp_path / "b.jsonl", [TextDocument("more", "Kaba.", {})])
     index, table = tmp_path / "index", WordTable()

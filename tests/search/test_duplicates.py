@@ -15,9 +15,7 @@ from seqloom.data.checks.minhash import clusters, members
 from seqloom.errors import ConfigError, DataError
 from seqloom.events import Progress
 from seqloom.search.duplicates import Duplicates, dedupe, finding
-from seqloom.search.similar_texts import ByText, features
-from seqloom.search.similar_vectors import ByMeaning
-from seqloom.search.similarity import Histogram, Measure, Pairs, joined
+from seqloom.search.similarity import ByMeaning, ByText, Histogram, Measure, Pairs, features, joined
 from seqloom.search.vectors import unit
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "dedupe.py"

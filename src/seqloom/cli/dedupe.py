@@ -18,8 +18,8 @@ from seqloom.events import Progress
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from seqloom.search.documents import GivenRows
     from seqloom.search.duplicates import Duplicates
-    from seqloom.search.rows import GivenRows
 
 NARROWEST, WIDEST = 50, 100  # columns of the picture
 PICTURES = (".html", ".svg")
@@ -53,8 +53,8 @@ def dedupe(
         fix = "leave --model out" if by == "text" else "give the model: --model MODEL"
         raise ConfigError(f"--by {by} and {'a' if model else 'no'} model", fix=fix)
     _require_picture(picture, (file, out))
+    from seqloom.search.documents import FileRows
     from seqloom.search.duplicates import mark_duplicates
-    from seqloom.search.rows import FileRows
 
     reading = ReadingConfig(**said(ReadingConfig, given))
     rows = FileRows(file, tuple(given.get("input", ())), given.get("id"), reading=reading)
@@ -81,8 +81,8 @@ def _require_picture(picture: Path | None, others: tuple[Path, ...]) -> None:
 
 def _followed(steps: "Iterable[GivenRows | Progress | Duplicates]") -> tuple["Duplicates", list[str]]:
     """What was found, and what is to be told of rows without text; people at a terminal see how far it is."""
+    from seqloom.search.documents import GivenRows
     from seqloom.search.duplicates import Duplicates
-    from seqloom.search.rows import GivenRows
 
     found, gaps = None, list[str]()
     with work_bar() as show:

@@ -17,6 +17,7 @@ from seqloom.config.options import settings
 from seqloom.data.problems import counted
 from seqloom.errors import needing
 from seqloom.events import Progress
+from seqloom.report.numbers import number, share
 
 if TYPE_CHECKING:
     from seqloom.search.embedding.bulk import Engine, Finished, Step
@@ -49,7 +50,7 @@ def embed(
     from seqloom.data.inputs import InputColumns
     from seqloom.search.embedding.bulk import embedding
     from seqloom.search.embedding.output import form_of
-    from seqloom.search.embedding.source import InputSource
+    from seqloom.search.embedding.windows import InputSource
 
     form_of(out)
     require_readable(given)
@@ -111,7 +112,7 @@ def _follow(steps: "Iterable[Step]", out: Path) -> "Finished":
 def _shown(steps: "Iterable[Step]", last: "deque[Progress]") -> "Finished":
     """What was written; people at a terminal see how far it is, and when it will be done."""
     from seqloom.search.embedding.bulk import Finished
-    from seqloom.search.embedding.source import CheckedSource
+    from seqloom.search.embedding.windows import CheckedSource
 
     finished = None
     with work_bar() as show:
@@ -139,7 +140,7 @@ def _tell(finished: "Finished") -> None:
     typer.echo(f"{vectors} of {finished.width:,} numbers in {finished.path}", err=True)
     if finished.loss is not None:
         rows, cosine, recall = finished.loss
-        found = f"cosines are off by {cosine:.2g} on average, {recall:.1%} of the 10 nearest are the same"
+        found = f"cosines are off by {number(cosine)} on average, {share(recall)} of the 10 nearest are the same"
         typer.echo(f"lost, measured on {counted(rows, 'row')}: {found}", err=True)
     if finished.bad:
         for bad in finished.bad[:SHOWN]:

@@ -3,22 +3,21 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import msgspec
 import typer
 
 from seqloom.cli.decoding_options import way_to_write
 from seqloom.cli.inputs import Deterministic, Model, exact, load_on, require_readable
 from seqloom.cli.options import FILE, Budget, DeviceName, Given, takes
-from seqloom.cli.tables import FigureRow, confusion_lines, figure_lines, label_lines
 from seqloom.cli.terminal import Screen
 from seqloom.config.data import DataConfig, ReadingConfig
 from seqloom.config.decoding import BeamConfig
 from seqloom.config.options import said, settings, with_flags
-from seqloom.data.problems import counted, escaped
 from seqloom.errors import ConfigError
+from seqloom.report.numbers import counted
 
 if TYPE_CHECKING:
     from seqloom.inference.model import LoadedModel
+    from seqloom.report.document import Document
     from seqloom.tasks.evaluation import Evaluation, Slice, Unseen
     from seqloom.tasks.task import Task
 
@@ -85,9 +84,9 @@ def evaluate(
 
         write_pages(loaded.folder)
     if json:
-        Screen().print(msgspec.json.encode(found).decode(), markup=False, soft_wrap=True)
+        Screen().say_json(found)
     else:
-        _show(found, evaluation, data or [])
+        Screen().show(_document(found, evaluation, data or []))
     if errors is not None:
         typer.echo(f"{_worst_said(evaluation)} written to {errors}", err=True)
 
@@ -147,46 +146,39 @@ def _slices(task: "Task", slices: "tuple[Slice, ...]") -> dict[str, Any]:
     return found
 
 
-def _show(found: dict[str, Any], evaluation: "Evaluation", data: list[str]) -> None:
-    from seqloom.metrics.bootstrap import alike_said
+def _document(found: dict[str, Any], evaluation: "Evaluation", data: list[str]) -> "Document":
+    from seqloom.cli.tables import confusion_table, figure_table, label_table, slice_table
+    from seqloom.report.document import Aside, Document, Heading, Paragraph, TableBlock
 
-    where = " ".join(map(escaped, data)) or f"the {found['part']} part"
-    lines = [f"{counted(found['rows'], 'example')} of {where}", "", *_table(found)]
-    sure = {name: found["metrics"][name] for name, ends in found["intervals"].items() if ends}
-    if alike := alike_said(sure, found["rows"]):
-        lines += ["", alike]
-    if signatures := found.get("signatures"):
-        lines += ["", "how they were computed:", *(f"  {name}  {text}" for name, text in signatures.items())]
-    lines += label_lines(found.get("labels", {})) + confusion_lines(evaluation.confusion)
-    lines += _unseen_lines(evaluation.unseen)
-    for column, slices in found.get("slices", {}).items():
-        lines += _slice_lines(column, slices, found["metric"])
-    if "looks" in found:
-        lines += ["", f"The test set was looked at {counted(found['looks'], 'time')} with this model."]
-    Screen().print("\n".join(lines), markup=False, soft_wrap=True)
+    where = " ".join(data) or f"the {found['part']} part"
+    looks = found.get("looks")
+    return Document(
+        f"{counted(found['rows'], 'example')} of {where}",
+        [
+            *figure_table(found),
+            Aside(_unseen_said(evaluation.unseen)),
+            Heading("How they were computed"),
+            TableBlock((), list(found.get("signatures", {}).items())),
+            Heading("Labels"),
+            label_table(found.get("labels", {})),
+            Heading("What was taken for what"),
+            confusion_table(evaluation.confusion),
+            *(
+                block
+                for column, slices in found.get("slices", {}).items()
+                for block in slice_table(column, slices, found["metric"])
+            ),
+            *([Heading("The test set")] if looks else []),
+            Paragraph(f"The test set was looked at {counted(looks, 'time')} with this model." if looks else ""),
+        ],
+    )
 
 
-def _table(found: dict[str, Any]) -> list[str]:
-    """A line for each metric with its interval."""
-    width = max(map(len, found["metrics"]), default=0)
-    heads = [f"  {name:<{width}}" for name in found["metrics"]]
-    return figure_lines(heads, [FigureRow.of(found, name) for name in found["metrics"]])
-
-
-def _unseen_lines(unseen: "Unseen") -> list[str]:
+def _unseen_said(unseen: "Unseen") -> str:
     """How many rows have labels that training never saw, and which."""
     if not unseen.rows:
-        return []
-    named = ", ".join(f"{escaped(label)} ({count:,})" for label, count in unseen.labels[:LABELS])
+        return ""
+    named = ", ".join(f"{label} ({count:,})" for label, count in unseen.labels[:LABELS])
     more = f" and {len(unseen.labels) - LABELS:,} others" if len(unseen.labels) > LABELS else ""
     has, counts = ("has a label", "counts as an error") if unseen.rows == 1 else ("have labels", "count as errors")
-    said = f"{counted(unseen.rows, 'example')} {has} that training never saw, and {counts}"
-    return ["", f"{said}: {named}{more}"]
-
-
-def _slice_lines(column: str, slices: dict[str, Any], name: str) -> list[str]:
-    """A table of the slices of one column: how many rows, and the metric that decided in training with its interval."""
-    width = max(len(escaped(value)) for value in (*slices, f"{column} "))
-    heads = [f"  {escaped(value):<{width}}  {part['rows']:>6,}" for value, part in slices.items()]
-    lines = figure_lines(heads, [FigureRow.of(part, name) for part in slices.values()])
-    return ["", f"{f'by {escaped(column)}':<{width + 2}}  {'rows':>6}  {name}", *lines]
+    return f"{counted(unseen.rows, 'example')} {has} that training never saw, and {counts}: {named}{more}"

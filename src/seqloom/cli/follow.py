@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from seqloom.cli.progress import display, duration, score
+from seqloom.cli.progress import display, score
 from seqloom.cli.terminal import Screen
 from seqloom.data.problems import escaped
 from seqloom.files.layouts import RunFile
+from seqloom.report.numbers import duration
 from seqloom.training.events import Begun, Ended, Report, Stepped
 from seqloom.training.pages.scores import read_scores
 

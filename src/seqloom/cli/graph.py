@@ -80,7 +80,7 @@ def _number(name: str, numeral: str) -> float:
 
 def _stepped(view: "ExpressionGraph", rate: float) -> str:
     """What one step of gradient descent changes."""
-    from seqloom.report.figures.axis import brief
+    from seqloom.report.numbers import number as brief
 
     after, name = view.stepped(rate), view.nodes[view.target].name
     moved = ", ".join(f"{one} = {brief(value)}" for one, value in after.inputs.items())

@@ -58,10 +58,9 @@ def index(
         return _change(out, delete or [], join, exact)
     if model is None or file is None:
         raise ConfigError("an index is made with a model, of a file", fix="seqloom index MODEL FILE --out INDEX")
-    from seqloom.search.build import add_to_index, build_index
+    from seqloom.search.build import add_to_index, build_index, open_store
     from seqloom.search.documents import Collection
     from seqloom.search.embedders import ModelEmbeds
-    from seqloom.search.locations import open_store
 
     require_readable(given)
     if add:
@@ -79,7 +78,7 @@ def index(
 
 def _change(out: str, ids: list[str], join: bool, exact: bool | None) -> None:
     """Delete documents of an index, or write it anew without what is gone."""
-    from seqloom.search.locations import open_store, writing_at
+    from seqloom.search.build import open_store, writing_at
     from seqloom.search.store import remember_exact
 
     open_store(out)  # what is no index is told before a folder is made

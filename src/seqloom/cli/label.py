@@ -18,8 +18,8 @@ from seqloom.events import Progress
 
 if TYPE_CHECKING:
     from seqloom.search.decisions import Decisions, WritableDecisions
+    from seqloom.search.documents import FileRows, GivenRows
     from seqloom.search.labeling import Examples, Labelling, LabelQuestion
-    from seqloom.search.rows import FileRows, GivenRows
 
 MOST_SHOWN = 2_000  # characters of a text
 HELP = "Enter accepts the suggestion; a number or a name is another label, +NAME a new one; s skips, u undoes, q ends"
@@ -65,8 +65,8 @@ def label(
     """Label the rows of a file; the same command goes on where it was stopped."""
     from seqloom.search.copies import require_copy
     from seqloom.search.decisions import Decisions, writing
+    from seqloom.search.documents import FileRows
     from seqloom.search.labeling import BY, How, opening
-    from seqloom.search.rows import FileRows
 
     reading = ReadingConfig(**said(ReadingConfig, given))
     rows = FileRows(file, tuple(given.get("input", ())), given.get("id"), reading=reading)

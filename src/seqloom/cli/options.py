@@ -16,7 +16,7 @@ import typer
 
 from seqloom.config.data import DataConfig, EncodingConfig, ReadingConfig
 from seqloom.config.options import MACHINE, Setting, said, settings
-from seqloom.errors import ConfigError, did_you_mean
+from seqloom.errors import ConfigError
 
 Given = dict[str, Any]  # what was typed, by the names of the settings
 DEVICES = ("auto", "cpu", "cuda", "mps")
@@ -99,4 +99,4 @@ def encoded(given: Given) -> EncodingConfig | None:
 def require_device(name: str) -> None:
     """Raise ConfigError for what no machine is."""
     if name not in DEVICES:
-        raise ConfigError(f"--device {name!r}", fix=did_you_mean(name, DEVICES))
+        raise ConfigError(f"--device {name!r}", fix=f"choose from {', '.join(DEVICES)}")

@@ -15,16 +15,16 @@ from rich.text import Text
 
 from seqloom.cli.follow import followed, last_of, summary
 from seqloom.cli.options import DATA, DeviceName, Given, encoded, require_device, takes
-from seqloom.cli.progress import duration
 from seqloom.cli.refusals import require_same, told_in_flags, without
 from seqloom.cli.terminal import Screen, followed_work
 from seqloom.config.data import DataConfig
 from seqloom.config.options import MACHINE, RUN, said, settings, with_flags
 from seqloom.config.reading import read
-from seqloom.config.training import RunConfig, TrainingConfig
+from seqloom.config.training import ConstantConfig, RunConfig, TrainingConfig
 from seqloom.data.run_files import located
 from seqloom.errors import ConfigError
 from seqloom.files.layouts import RunFile
+from seqloom.report.numbers import duration
 from seqloom.training.changes import OtherRunError
 from seqloom.training.home import Home
 from seqloom.training.wishes import Wishes, is_solved
@@ -119,7 +119,8 @@ def _require_machine(device: str, workers: int, processes: int, max_restarts: in
 def _asked(data: list[str], home: Home, given: Given) -> tuple[DataConfig, Wishes]:
     """What the options say about data that is named, checked before a file of it is read."""
     training, model = said(TrainingConfig, given), said(Wishes, given)
-    TrainingConfig(**training)  # contradictions are refused now
+    solved: Given = {"rate": 1.0, "schedule": ConstantConfig()} if is_solved(None, training) else {}
+    TrainingConfig(**solved | training)  # contradictions are refused now
     wishes = Wishes(training=training, encoding=encoded(given), **model)
     if names := wishes.in_vain():
         flags = ", ".join(FLAGS[name].flag for name in names)

@@ -26,6 +26,7 @@ from seqloom.data.synthetic.registry import NAMES
 from seqloom.data.synthetic.set import SyntheticSet
 from seqloom.data.values import Record, Table
 from seqloom.errors import ConfigError, did_you_mean
+from seqloom.report.numbers import share
 from seqloom.version import __version__
 
 SAMPLE = 200  # records that are looked at to find out what the columns mean
@@ -262,8 +263,8 @@ def _usual_split(config: DataConfig, roles: Roles, columns: tuple[str, ...]) -> 
 def _described(split: AnySplit) -> str:
     if isinstance(split, RandomSplit):
         shares = {"dev": split.dev, "test": split.test}
-        drawn = " and ".join(f"{share:.0%} {name}" for name, share in shares.items() if share)
-        rest = "".join(f"; {name} is given" for name, share in shares.items() if not share)
+        drawn = " and ".join(f"{share(part)} {name}" for name, part in shares.items() if part)
+        rest = "".join(f"; {name} is given" for name, part in shares.items() if not part)
         return (
             f"{drawn} drawn from train with seed {split.seed}{rest}" if drawn else "the given files; nothing is drawn"
         )

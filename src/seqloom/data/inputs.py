@@ -171,15 +171,6 @@ def _refuse(text: str, path: Path, fix: str, ledger: Ledger) -> NoReturn:
     ledger.bad_file("data.column", text, Place(str(path), 1), fix)
 
 
-# -----------------------------------------------------------------------------
-# Inputs from a stream of bytes as they come: lines of text, or JSON lines.
-#
-# bytes ──▶ whole lines ──▶ characters ──▶ records ──▶ a list of examples for each piece that has arrived
-#
-# Whoever writes one line and waits gets an answer to it: nothing is held back but a line that has not ended. A line
-# that is not UTF-8 spoils itself alone, for the next line feed is where it ends.
-# -----------------------------------------------------------------------------
-
 STANDARD_INPUT = "standard input"  # how messages call it
 CHUNK = 1 << 20  # bytes
 MARK = "\ufeff"  # a byte order mark
@@ -193,7 +184,13 @@ class Stream(Protocol):
 
 
 class Arriving:
-    """One stream of lines of UTF-8 that is read by a model; blank lines are passed over and counted."""
+    """One stream of lines of UTF-8 that is read by a model; blank lines are passed over and counted.
+
+        bytes ──▶ whole lines ──▶ characters ──▶ records ──▶ a list of examples for each piece that has arrived
+
+    Whoever writes one line and waits gets an answer to it: nothing is held back but a line that has not ended. A line
+    that is not UTF-8 spoils itself alone, for the next line feed is where it ends.
+    """
 
     def __init__(self, stream: Stream, kind: InputKind, ledger: Ledger, *, name: str = STANDARD_INPUT) -> None:
         self.stream, self.kind, self.ledger, self.path = stream, kind, ledger, Path(name)

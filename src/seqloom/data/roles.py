@@ -1,7 +1,10 @@
 """Which column means what: given by the user, or found by name and content, and said aloud.
 
-Names are compared without regard to case. A file in which no name fits is refused with what was found and the flags to
-use; a column is never taken because it happens to be the only one left. What a task needs of them is said in `needs`.
+    Finder ──▶ find_input ──▶ kind of input ──▶ columns and kind of the target ──▶ Roles
+
+What columns are usually called, the kinds say. Names are compared without regard to case. A file in which no name fits
+is refused with what was found and the flags to use; a column is never taken because it happens to be the only one
+left. What each task needs stands in NEEDS, with one entry for data whose task nobody named.
 """
 
 import re
@@ -32,10 +35,6 @@ from seqloom.data.problems import Ledger, Place, escaped
 from seqloom.data.schema import Part, Schema
 from seqloom.data.values import Content, Record, content_of, is_number, whole_floats
 from seqloom.errors import did_you_mean
-
-# -----------------------------------------------------------------------------
-# One file's columns and first records, asked for what a column of it is, and the words for what was found.
-# -----------------------------------------------------------------------------
 
 
 class Finder:
@@ -119,10 +118,6 @@ PART_NAMES: dict[str, Part] = {
     "test": "test",
 }
 
-
-# -----------------------------------------------------------------------------
-# The columns of the input, and what kind of input they make.
-# -----------------------------------------------------------------------------
 
 CellKind = Callable[[Finder, int], InputKind]  # what the plain cells of one column are read as
 EMBEDDED: tuple[InputKind, ...] = (TextInput(), PairInput(), TripleInput())  # by the number of columns
@@ -218,10 +213,6 @@ def _meant_as_number(finder: Finder, column: int) -> bool:
     texts = (*TextInput.usual, *WordsInput.usual)
     return named and (finder.columns[column].lower(),) not in texts and bool(finder.sample) and finder.numeric(column)
 
-
-# -----------------------------------------------------------------------------
-# The columns of the target, and what kind of target they make: one way for each task, and one where none is named.
-# -----------------------------------------------------------------------------
 
 CODE = re.compile(r"[+-]?0\d")
 MANY = 20  # different numbers that are no names of classes any more; so many rows may well have a label each
@@ -378,11 +369,6 @@ def _measures(finder: Finder, column: int) -> bool:
     return not texts or different > MANY or 2 * different > len(cells)
 
 
-# -----------------------------------------------------------------------------
-# What each task needs of the columns of a file: one small value for each, and one where no task is named.
-# -----------------------------------------------------------------------------
-
-
 class Needs(NamedTuple):
     """What finds the target of a task and the kind of its input, and the names of columns that make one together."""
 
@@ -402,10 +388,6 @@ NEEDS: dict[Task | None, Needs] = {
     "embed": Needs(score_of_pair, as_texts, (*TripleInput.usual, *RELATED, *PairInput.usual)),
 }
 
-
-# -----------------------------------------------------------------------------
-# What every column of a file means: the input, the target, the id, the part, and what is said of it.
-# -----------------------------------------------------------------------------
 
 SHOWN = 8  # columns that are named as not read
 

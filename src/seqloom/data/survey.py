@@ -18,6 +18,7 @@ from seqloom.data.problems import Ledger, Place
 from seqloom.data.schema import PARTS, Example, Part, Schema
 from seqloom.data.tags import READ_AS, Scheme, TagChecker, convert, spans
 from seqloom.events import Progress
+from seqloom.report.numbers import share
 
 MOST_ROWS, MOST_CHARACTERS = 250_000, 2**25  # of a set that is kept for the second reading
 
@@ -89,13 +90,13 @@ class Survey:
         split, shares = self.dataset.config.split, _drawn_shares(self.dataset.config.split, self.dataset.parts)
         total = self.rows["train"] + sum(self.rows[part] for part in shares)  # what is given as a file is not drawn
         place = Place(self.dataset.config.train[0])
-        for part, share in shares.items():
+        for part, wanted in shares.items():
             drawn = self.rows[part] / total
             if not drawn:
-                text = f"no row fell to {part}, which was to have {share:.0%} of {total:,}"
+                text = f"no row fell to {part}, which was to have {share(wanted)} of {total:,}"
                 self.ledger.warn("split.empty", text, place, f"give --{part}, or --shares")
-            elif getattr(split, "group", None) is not None and abs(drawn - share) > share / 2:
-                text = f"{part} has {drawn:.0%} of the rows instead of {share:.0%}, because groups stay together"
+            elif getattr(split, "group", None) is not None and abs(drawn - wanted) > wanted / 2:
+                text = f"{part} has {share(drawn)} of the rows instead of {share(wanted)}, because groups stay together"
                 self.ledger.warn("split.uneven", text, place, "another --split-seed, or smaller groups")
 
     def again(self) -> Iterator[Block]:

@@ -2,6 +2,13 @@
 
 Greedy takes the likeliest symbol, sampling draws one; all else is the same loop. Rows that have ended are left out of
 the state, and cost nothing more.
+
+Sampling: the next symbol is drawn from the model's distribution, or from the part of it that is worth drawing from.
+
+    scores ──▶ / temperature ──▶ the k likeliest ──▶ the nucleus p ──▶ a share min_p of the likeliest ──▶ draw
+
+Each filter sees the distribution that the one before it has left. A row draws from a generator of its own, made of
+the seed and the row's number: what it says does not depend on the rows beside it.
 """
 
 import hashlib
@@ -15,15 +22,6 @@ from torch import Tensor
 from seqloom.config.decoding import GreedyConfig, SampleConfig
 from seqloom.decoding.answers import Draft, SteppedRows, Stops, log_probabilities, read, read_symbols
 from seqloom.nn.types import Padded, select_rows
-
-# -----------------------------------------------------------------------------
-# Sampling: the next symbol is drawn from the model's distribution, or from the part of it that is worth drawing from.
-#
-#     scores ──▶ / temperature ──▶ the k likeliest ──▶ the nucleus p ──▶ a share min_p of the likeliest ──▶ draw
-#
-# Each filter sees the distribution that the one before it has left. A row draws from a generator of its own, made of
-# the seed and the row's number: what it says does not depend on the rows beside it.
-# -----------------------------------------------------------------------------
 
 
 def filtered(logs: Tensor, how: SampleConfig) -> Tensor:

@@ -367,8 +367,8 @@ class LoadedModel(OpenedModel):
         worst = 0 if errors is None else require_errors(Path(errors), most)
         named = {"reading": reading, "task": task, "input": input, "target": target, "id": id, "split": split}
         named |= {"label_separator": label_separator, "sequence": sequence}
-        origin = self._origin(data, part, stated(named), bad_rows)
         judge = self.task if decoding is None else self.task.writing(decoding)
+        origin = self._origin(data, part, stated(named), bad_rows)
         judge = judge.judging(origin.prepared.schema)
         columns = {name: origin.values(name, origin.prepared.parts[part].tolist()) for name in names_in(by)}
         if isinstance(self._feed(budget), ByLengthConfig):  # in packs and streams documents may be longer than rows

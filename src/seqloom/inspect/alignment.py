@@ -9,6 +9,15 @@ Links that are known to be right are between words, so with them pieces are put 
 spaces, numbered as `text.split()` numbers them whatever the tokeniser cuts: a mark belongs to the word that it stands
 at, a space to the word behind it. A target word is linked to the source word that it looked at most; one that looked at
 a special symbol most is linked to nothing.
+
+Links between the words of two sentences that are known to be right, and how well others fit them.
+
+    "0-0 1-2 3?4"    source word - target word, as text.split() numbers them; one with ? is possible, others are sure
+
+    A found    S sure    P sure or possible
+    precision = |A n P| / |A|      recall = |A n S| / |S|      AER = 1 - (|A n S| + |A n P|) / (|A| + |S|)
+
+The alignment error rate is that of Och and Ney (2003): a possible link is neither asked for nor held against anybody.
 """
 
 import re
@@ -21,25 +30,23 @@ import numpy as np
 
 from seqloom.errors import ConfigError, DataError
 from seqloom.inspect.attention import AttentionView, attention
-from seqloom.inspect.attention_rows import AttentionLayer, AttentionRows, chosen_heads, chosen_layer, heard, layers_of
-from seqloom.inspect.attention_tables import AskedWeights, blocks, units
+from seqloom.inspect.attention_weights import (
+    AskedWeights,
+    AttentionLayer,
+    AttentionRows,
+    blocks,
+    chosen_heads,
+    chosen_layer,
+    heard,
+    layers_of,
+    units,
+)
 from seqloom.inspect.subject import Reading, Subject
 from seqloom.inspect.tokens import NO_WORD, Token
 from seqloom.inspect.view import MEDIUM, SMALL, View
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.matrix import Matrix
 from seqloom.report.figures.strip import Strip
-
-# -----------------------------------------------------------------------------
-# Links between the words of two sentences that are known to be right, and how well others fit them.
-#
-#     "0-0 1-2 3?4"    source word - target word, as text.split() numbers them; one with ? is possible, others are sure
-#
-#     A found    S sure    P sure or possible
-#     precision = |A n P| / |A|      recall = |A n S| / |S|      AER = 1 - (|A n S| + |A n P|) / (|A| + |S|)
-#
-# The alignment error rate is that of Och and Ney (2003): a possible link is neither asked for nor held against anybody.
-# -----------------------------------------------------------------------------
 
 WordPair = tuple[int, int]  # a source word and a target word, from 0
 

@@ -15,21 +15,19 @@ from typing import ClassVar
 import numpy as np
 
 from seqloom.errors import ConfigError
-from seqloom.inspect.attention_rows import (
+from seqloom.inspect.attention_weights import (
+    AskedWeights,
     AttentionLayer,
     AttentionRows,
-    chosen_heads,
-    chosen_layer,
-    chosen_token,
-    heard,
-    layers_of,
-)
-from seqloom.inspect.attention_tables import (
-    AskedWeights,
     MergedUnits,
     Pooled,
     WeightLink,
+    chosen_heads,
+    chosen_layer,
+    chosen_token,
     coarser,
+    heard,
+    layers_of,
     pooled,
     table,
     units,

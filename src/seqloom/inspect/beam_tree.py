@@ -6,6 +6,11 @@
 
 The search itself is watched (`beam_watching`), so the tree is what happened and not a second telling of it. A candidate
 that was looked at is a node; one that was never looked at is none.
+
+A beam search that is watched: every candidate that it looked at, and what became of it.
+
+`seqloom.decoding.beam.search` takes the class of its hunts. This one hunts as ever and remembers, so what it tells is
+what happened.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -31,13 +36,6 @@ from seqloom.report.figures.labels import fit, shortened, visible
 from seqloom.report.figures.line import Line, Series
 from seqloom.report.figures.network import Edge, Network, Node
 from seqloom.text.special_tokens import END
-
-# -----------------------------------------------------------------------------
-# A beam search that is watched: every candidate that it looked at, and what became of it.
-#
-# `seqloom.decoding.beam.search` takes the class of its hunts. This one hunts as ever and remembers, so what it tells is
-# what happened.
-# -----------------------------------------------------------------------------
 
 Fate = Literal["went on", "answer", "dropped", "given up"]
 FATES: tuple[Fate, ...] = ("went on", "answer", "dropped", "given up")

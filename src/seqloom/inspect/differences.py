@@ -14,9 +14,8 @@ from typing import ClassVar, TypeVar
 import numpy as np
 
 from seqloom.errors import ConfigError
-from seqloom.inspect.curves import blocks_of
 from seqloom.inspect.progress import work
-from seqloom.inspect.view import MEDIUM, SMALL, View
+from seqloom.inspect.view import MEDIUM, SMALL, View, blocks_of
 from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.heatmap import HeatMap

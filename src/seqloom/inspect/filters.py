@@ -2,6 +2,20 @@
 
 For every filter: its strongest n-grams with how often they occur, what each slot of the window adds (which of the
 words matters), and the n-grams with the lowest sums, which speak against what it detects (Jacovi et al. 2018).
+
+What a convolution adds up at each place: one number from every slot of its window, for every filter.
+
+    z_t = b + sum_k s_{t,k}        s_{t,k} = W_k x_{t + (k - left) * dilation}        a_t = f(z_t)
+
+So a filter is read as a detector of n-grams, and its slots as detectors of words (Jacovi et al. 2018). The sums are
+made from the weights and from what the layer reads; they are those of the layer itself.
+
+Which filters fired on one text, on which n-grams, and what each gave to the answer.
+
+The gift of a filter is d score / d a_t times a_t, summed over the places t. With a maximum over the places and a
+linear head that is exact: only the winning place counts, and the gifts add up to the score without its bias.
+Elsewhere it is the share that a straight line would give, and the view says how much of the score the gifts add up
+to.
 """
 
 import heapq
@@ -31,15 +45,6 @@ from seqloom.report.figures.heatmap import HeatMap
 from seqloom.report.figures.markup import Markup, tag
 from seqloom.report.figures.matrix import Matrix
 from seqloom.report.figures.strip import Strip
-
-# -----------------------------------------------------------------------------
-# What a convolution adds up at each place: one number from every slot of its window, for every filter.
-#
-#     z_t = b + sum_k s_{t,k}        s_{t,k} = W_k x_{t + (k - left) * dilation}        a_t = f(z_t)
-#
-# So a filter is read as a detector of n-grams, and its slots as detectors of words (Jacovi et al. 2018). The sums are
-# made from the weights and from what the layer reads; they are those of the layer itself.
-# -----------------------------------------------------------------------------
 
 KINDS = (Convolution, CausalConvolution)
 OUTSIDE = "·"  # a slot before the first token or behind the last
@@ -363,15 +368,6 @@ def _ngram(bank: Bank, window: tuple[str, ...], at: int, number: int) -> FiringN
     slots = tuple(float(slot) for slot in bank.slots[at, number])
     return FiringNgram(window, float(bank.activations[at, number]), float(bank.sums[at, number]), slots, 0)
 
-
-# -----------------------------------------------------------------------------
-# Which filters fired on one text, on which n-grams, and what each gave to the answer.
-#
-# The gift of a filter is d score / d a_t times a_t, summed over the places t. With a maximum over the places and a
-# linear head that is exact: only the winning place counts, and the gifts add up to the score without its bias.
-# Elsewhere it is the share that a straight line would give, and the view says how much of the score the gifts add up
-# to.
-# -----------------------------------------------------------------------------
 
 DRAWN = 20  # filters
 POOLED = 256  # columns of the map of a long text

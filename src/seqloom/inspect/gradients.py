@@ -9,6 +9,12 @@ Two pictures of one thing (Bengio et al. 1994):
 
 On a logarithmic axis a factor for each element is a straight line. A float32 has no normal number below 1.2e-38: what
 would be smaller is lost, and the picture says where.
+
+The total gradient at each element of a sequence, of any number of the scores, in every layer and direction.
+
+Of a recurrence it is taken at the states, through all that come later (`seqloom.inspect.flow`); of any other
+layer at the vectors that leave it; and of every model at the vectors that enter its first layer. The Jacobian of a
+whole stack is taken the same way, from what enters to what leaves it at the last element.
 """
 
 import math
@@ -54,14 +60,6 @@ from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.heatmap import HeatMap
 from seqloom.report.figures.line import Line, Series
 from seqloom.report.figures.matrix import Matrix
-
-# -----------------------------------------------------------------------------
-# The total gradient at each element of a sequence, of any number of the scores, in every layer and direction.
-#
-# Of a recurrence it is taken at the states, through all that come later (`seqloom.inspect.flow`); of any other
-# layer at the vectors that leave it; and of every model at the vectors that enter its first layer. The Jacobian of a
-# whole stack is taken the same way, from what enters to what leaves it at the last element.
-# -----------------------------------------------------------------------------
 
 UNDERFLOW = torch.finfo(torch.float32).tiny
 NEAR_UNDERFLOW = 1e-30  # what comes so near fades to nothing

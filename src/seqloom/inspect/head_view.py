@@ -16,16 +16,17 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from seqloom.inspect.attention_rows import (
+from seqloom.inspect.attention_weights import (
     AttentionLayer,
     AttentionRows,
     chosen_heads,
     chosen_layer,
     chosen_token,
+    coarser,
     heard,
     layers_of,
+    pooled,
 )
-from seqloom.inspect.attention_tables import coarser, pooled
 from seqloom.inspect.subject import Reading, Subject
 from seqloom.inspect.view import MEDIUM, SMALL, View
 from seqloom.report.figures.bars import Bars

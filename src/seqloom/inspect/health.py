@@ -3,6 +3,11 @@
 One row for each place of a model that can be listened to, instead of a chart for each tensor: a layer that is a
 hundred times larger or smaller than the others stands out by its colour. What is compared is the decimal logarithm of
 the ratio to the median of all layers; what is shown beside it are shares.
+
+Units that do nothing any more: dead ones are zero whatever comes, saturated ones stand at an end of their range.
+
+dead        max(0, z) with z < 0 for every element: no gradient ever comes back to it
+saturated   tanh(z) near -1 or 1, s(z) near 0 or 1 for nearly every element: what comes back is nearly nothing
 """
 
 import math
@@ -30,13 +35,6 @@ from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.heatmap import HeatMap
 from seqloom.report.figures.matrix import Matrix
 from seqloom.tasks.task import Task
-
-# -----------------------------------------------------------------------------
-# Units that do nothing any more: dead ones are zero whatever comes, saturated ones stand at an end of their range.
-#
-# dead        max(0, z) with z < 0 for every element: no gradient ever comes back to it
-# saturated   tanh(z) near -1 or 1, s(z) near 0 or 1 for nearly every element: what comes back is nearly nothing
-# -----------------------------------------------------------------------------
 
 END = 0.02  # so near to the end of its range a unit gives back a twenty-fifth of the gradient
 NEARLY_ALWAYS = 0.95  # of the elements

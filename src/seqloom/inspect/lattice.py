@@ -5,6 +5,12 @@
 The marginal of a tag at a word is the share of all paths that go through it. A head without a chain has emissions
 alone: its marginals are their softmax, and the scheme of the tags still says which paths are lawful. An entity's
 confidence is the probability of the whole span, exactly so long and no longer.
+
+The best paths through the lattice of a tagger, and how sure the model is of a span.
+
+best paths   b_t[j, k] is the k-th best score of a path that ends in tag j at t: the best of all b_{t-1}[i, k'] +
+             between[i, j], of which `count` are kept for each tag. With one it is Viterbi's recursion.
+spans        P(tags y_s..y_e, and no tag at e + 1 that would go on) = Z of the paths that do so / Z of all paths
 """
 
 import math
@@ -20,10 +26,9 @@ from seqloom.data.problems import counted
 from seqloom.data.tags import Span as TagSpan
 from seqloom.data.tags import spans
 from seqloom.errors import ConfigError, DataError, did_you_mean
-from seqloom.inspect.curves import blocks_of
 from seqloom.inspect.flow import still
 from seqloom.inspect.subject import Reading, Subject
-from seqloom.inspect.view import MEDIUM, SMALL, View
+from seqloom.inspect.view import MEDIUM, SMALL, View, blocks_of
 from seqloom.nn.heads import CrfHead
 from seqloom.nn.ops import crf
 from seqloom.report.figures.bars import Bars
@@ -34,14 +39,6 @@ from seqloom.report.figures.matrix import MOST_CELLS, Matrix
 from seqloom.report.figures.network import Edge, Network, Node
 from seqloom.tasks.tag import Tag
 from seqloom.tasks.windows import features, window_size
-
-# -----------------------------------------------------------------------------
-# The best paths through the lattice of a tagger, and how sure the model is of a span.
-#
-# best paths   b_t[j, k] is the k-th best score of a path that ends in tag j at t: the best of all b_{t-1}[i, k'] +
-#              between[i, j], of which `count` are kept for each tag. With one it is Viterbi's recursion.
-# spans        P(tags y_s..y_e, and no tag at e + 1 that would go on) = Z of the paths that do so / Z of all paths
-# -----------------------------------------------------------------------------
 
 EXCLUDED = -1e30  # a score that no path can make up for, and whose exponential is zero
 

@@ -16,7 +16,7 @@ import torch
 
 from seqloom.errors import DataError, did_you_mean
 from seqloom.inspect.attribution.attribution import merged
-from seqloom.inspect.attribution.ground import ground_of, places_of
+from seqloom.inspect.attribution.goals import ground_of, places_of
 from seqloom.inspect.layers import chosen, heard, required, state_places
 from seqloom.inspect.subject import Reading, Subject
 from seqloom.inspect.tokens import Token

@@ -7,6 +7,11 @@ Row t of a language model is the symbol after token t; row t of a translation is
 through `seqloom.decoding.sampling.filtered`, so the second column of numbers is what a sample is drawn with; what is
 not listed stands in a tail, whose mass is told; what the model gives to symbols that are never written is in it. Scores
 are made for a block of rows at a time.
+
+The page of next symbols: sliders for temperature, top-k, top-p and min-p that act at once, in the browser.
+
+All log-probabilities of the row travel with the page, four bytes each, so that what the browser sums up is the
+model's distribution and not a part of it. The scripts are files of their own (`pages/`), which the tests run too.
 """
 
 import base64
@@ -23,12 +28,11 @@ from seqloom.config.decoding import SampleConfig
 from seqloom.decoding.answers import NEVER, log_probabilities
 from seqloom.decoding.sampling import filtered
 from seqloom.errors import ConfigError
-from seqloom.inspect.attention_rows import chosen_token
-from seqloom.inspect.curves import blocks_of
+from seqloom.inspect.attention_weights import chosen_token
 from seqloom.inspect.flow import still
 from seqloom.inspect.readings import left_out
 from seqloom.inspect.subject import Reading, Subject
-from seqloom.inspect.view import MEDIUM, View
+from seqloom.inspect.view import MEDIUM, View, blocks_of
 from seqloom.nn.types import Padded
 from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.figure import Figure
@@ -37,13 +41,6 @@ from seqloom.report.figures.markup import Markup, tag
 from seqloom.report.figures.page import SHEET, document
 from seqloom.report.figures.strip import Strip
 from seqloom.text.special_tokens import END
-
-# -----------------------------------------------------------------------------
-# The page of next symbols: sliders for temperature, top-k, top-p and min-p that act at once, in the browser.
-#
-# All log-probabilities of the row travel with the page, four bytes each, so that what the browser sums up is the
-# model's distribution and not a part of it. The scripts are files of their own (`pages/`), which the tests run too.
-# -----------------------------------------------------------------------------
 
 SLIDERS: Mapping[str, tuple[float, float, float]] = {  # name: lowest, highest, step
     "temperature": (0.05, 3.0, 0.05),

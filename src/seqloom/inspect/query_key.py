@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from seqloom.errors import ConfigError
-from seqloom.inspect.attention_rows import (
+from seqloom.inspect.attention_weights import (
     AttentionLayer,
     AttentionRows,
     LinearRows,

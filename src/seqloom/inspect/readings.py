@@ -10,6 +10,16 @@
                        input             [N,1,D] the vector           the text
 
 A shape is an entry in a table, not a branch; a family has no place here at all.
+
+The scores of two texts that begin alike: a model that never looks ahead reads the beginning once.
+
+    beginning ──step──▶ state ──step──▶ the rest of one        rows of the beginning are the same for both
+                          └────step──▶ the rest of the other
+
+The answers to a swap at the end of a long text so cost hardly more than reading it once; views beside them cost what
+they cost. A state is a value, so both go on from it. Attention reads a text faster at once than in two steps, so the
+rest must be short for it to pay. An edit counts positions from the start of a pass, and whoever listens hears a whole
+text: while anybody has a hand in the model, both are read whole.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -246,18 +256,6 @@ SHAPES: Mapping[type[nn.Module], Shape] = {
     Embedder: Shape(_read_texts, _scores_of_vectors),
 }
 
-
-# -----------------------------------------------------------------------------
-# The scores of two texts that begin alike: a model that never looks ahead reads the beginning once.
-#
-#     beginning ──step──▶ state ──step──▶ the rest of one        rows of the beginning are the same for both
-#                           └────step──▶ the rest of the other
-#
-# The answers to a swap at the end of a long text so cost hardly more than reading it once; views beside them cost what
-# they cost. A state is a value, so both go on from it. Attention reads a text faster at once than in two steps, so the
-# rest must be short for it to pay. An edit counts positions from the start of a pass, and whoever listens hears a whole
-# text: while anybody has a hand in the model, both are read whole.
-# -----------------------------------------------------------------------------
 
 LEAST = 256  # symbols of a text that is worth the steps
 SHORT = 0.25  # of the text: a longer rest is read as fast with all that stands before it

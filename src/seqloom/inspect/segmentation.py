@@ -16,11 +16,10 @@ import numpy as np
 from seqloom.data.kinds.inputs.pair import TextPair
 from seqloom.data.kinds.inputs.words import Words
 from seqloom.errors import ConfigError
-from seqloom.inspect.curves import blocks_of
 from seqloom.inspect.readings import cut_off
 from seqloom.inspect.subject import Reading, Side, Subject
 from seqloom.inspect.tokens import Token
-from seqloom.inspect.view import MEDIUM, View
+from seqloom.inspect.view import MEDIUM, View, blocks_of
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.labels import fit, visible
 from seqloom.report.figures.line import Line, Series

@@ -5,6 +5,16 @@
 A *side* is a sequence that a stack of the model reads: the input, or the source and the target of a translation, or two
 texts that are compared. An answer is a row of scores: one for a whole text, one for each element of a tagger, one for
 each next symbol of a language model. Everything that looks inside a model, whatever its family, stands on this.
+
+One input from Python as the model reads it: a batch of one row.
+
+A text that is longer than the positions of the model, empty, or of another kind than the model reads, is refused here
+with what was found; what to do is said for a call from Python, not for the rows of a file.
+
+What a model decides, of its scores, and how likely it holds each answer: the one place that says so.
+
+Each row of scores is decided by itself, but for tags: theirs is the best lawful path (see seqloom.tasks.tag), and in
+a head that is a chain the likelihood of a tag is the share of all paths that go through it.
 """
 
 from collections.abc import Callable, Iterator
@@ -154,14 +164,6 @@ def repeated(inputs: Any, count: int) -> Any:
     return kind(*(repeated(part, count) for part in inputs))
 
 
-# -----------------------------------------------------------------------------
-# One input from Python as the model reads it: a batch of one row.
-#
-# A text that is longer than the positions of the model, empty, or of another kind than the model reads, is refused here
-# with what was found; what to do is said for a call from Python, not for the rows of a file.
-# -----------------------------------------------------------------------------
-
-
 def encoding(task: Task, longest: int, room: int | None, device: torch.device) -> Callable[[Any], Any]:
     """What makes a batch of one row of one input; `longest` symbols are read, `room` is what positions there are."""
     meaning = task.asked
@@ -199,14 +201,6 @@ def _require_room(inputs: Any, room: int | None) -> None:
             f"{int(read.lengths[0]):,} symbols, and the learned positions of the model end at {room:,}",
             fix="look at a part of the text",
         )
-
-
-# -----------------------------------------------------------------------------
-# What a model decides, of its scores, and how likely it holds each answer: the one place that says so.
-#
-# Each row of scores is decided by itself, but for tags: theirs is the best lawful path (see seqloom.tasks.tag), and in
-# a head that is a chain the likelihood of a tag is the share of all paths that go through it.
-# -----------------------------------------------------------------------------
 
 
 @torch.no_grad()

@@ -20,13 +20,12 @@ from torch import Tensor
 from seqloom.data.kinds.inputs.words import Words
 from seqloom.data.problems import counted
 from seqloom.errors import DataError, did_you_mean
-from seqloom.inspect.curves import blocks_of
 from seqloom.inspect.differences import DifferenceAxis, DifferenceView, changed, difference, paired, taken
 from seqloom.inspect.flow import still
 from seqloom.inspect.progress import work
 from seqloom.inspect.readings import read, scores, scores_of_both
 from seqloom.inspect.subject import Reading, Subject, decided, likelihoods
-from seqloom.inspect.view import MEDIUM, View
+from seqloom.inspect.view import MEDIUM, View, blocks_of
 from seqloom.nn.types import Pair
 from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.figure import Figure

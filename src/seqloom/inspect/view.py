@@ -6,6 +6,18 @@
 
 A view gives figures that suit its size: with few tokens every label and number, with hundreds a map, with thousands a
 summary and the places worth looking at. The same figures serve every surface.
+
+Values as JSON has them: arrays as lists, NaN and infinity as None, results as objects.
+
+A file of numbers is for programs, and no program wants twelve megabytes for one picture: an array of very many
+numbers is told by blocks, each with its mean, its largest and its smallest number, and what was told so is listed by
+name. The whole of it is told where it is asked for.
+
+    {"shape": [512, 512], "block": [8, 4], "mean": [[...], ...], "maximum": [[...], ...], "minimum": [[...], ...]}
+
+Long curves in blocks: the mean for what there is, the maximum for whether there is anything.
+
+Points without a value, which are NaN, do not count; a block of them alone is a gap.
 """
 
 import json
@@ -16,7 +28,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
 
@@ -27,16 +39,6 @@ from seqloom.report.figures.labels import visible, wrap
 from seqloom.report.figures.markup import Markup, tag
 from seqloom.report.figures.page import SHEET, document, framed
 from seqloom.report.figures.stack import png, stacked
-
-# -----------------------------------------------------------------------------
-# Values as JSON has them: arrays as lists, NaN and infinity as None, results as objects.
-#
-# A file of numbers is for programs, and no program wants twelve megabytes for one picture: an array of very many
-# numbers is told by blocks, each with its mean, its largest and its smallest number, and what was told so is listed by
-# name. The whole of it is told where it is asked for.
-#
-#     {"shape": [512, 512], "block": [8, 4], "mean": [[...], ...], "maximum": [[...], ...], "minimum": [[...], ...]}
-# -----------------------------------------------------------------------------
 
 MOST_NUMBERS = 2**16  # of an array that is told number by number
 MOST_BLOCKS = 2**13  # of one that is not
@@ -249,3 +251,31 @@ def notebook() -> Callable[[Any], Any] | None:
 
     found: Callable[[Any], Any] = display
     return found
+
+
+class Blocks(NamedTuple):
+    """A curve [N] of which each `size` neighbours have become one point."""
+
+    size: int
+    starts: list[float]
+    mean: list[float]
+    maximum: list[float]
+
+
+def blocks_of(values: np.ndarray, most: int) -> Blocks:
+    """At most `most` points of a curve; NaN where it has no value.
+
+    >>> blocks_of(np.array([1.0, 3.0, 5.0, 9.0, 2.0]), 3)
+    Blocks(size=2, starts=[0.0, 2.0, 4.0], mean=[2.0, 7.0, 2.0], maximum=[3.0, 9.0, 2.0])
+    """
+    size = max(1, -(-len(values) // most))
+    parts = [values[start : start + size] for start in range(0, len(values), size)]
+    starts = [float(start) for start in range(0, len(values), size)]
+    return Blocks(
+        size, starts, [_of_known(part, np.mean) for part in parts], [_of_known(part, np.max) for part in parts]
+    )
+
+
+def _of_known(values: np.ndarray, reduced: Callable[[np.ndarray], np.floating]) -> float:
+    known = values[~np.isnan(values)]
+    return float(reduced(known)) if known.size else math.nan

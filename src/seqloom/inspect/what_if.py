@@ -16,13 +16,11 @@ from seqloom.errors import ConfigError, did_you_mean
 from seqloom.inspect import requirements
 from seqloom.inspect.attention import attention
 from seqloom.inspect.attribution.attribution import view_of
-from seqloom.inspect.attribution.goals import Goal, chosen_goal
-from seqloom.inspect.attribution.ground import ground_of
+from seqloom.inspect.attribution.goals import Goal, chosen_goal, ground_of
 from seqloom.inspect.attribution.methods import MethodOptions
 from seqloom.inspect.differences import paired
-from seqloom.inspect.edits import ablated, patched
+from seqloom.inspect.edits import ablated, clamped, patched
 from seqloom.inspect.gates import gates
-from seqloom.inspect.recurrent_edits import clamped
 from seqloom.inspect.states import states_beside
 from seqloom.inspect.subject import Reading, Subject
 from seqloom.inspect.substitution import ChangeView, Look, edited, read_again, with_remark

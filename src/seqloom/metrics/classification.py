@@ -8,6 +8,20 @@
 Examples are kept as numbers of labels, not as a column for each label, so a thousand labels cost no more than two. For
 one label an example has two numbers, the said one and the true one. For several, sets of labels are packed: each number
 holds 48 of them, as a float64 holds any whole number below 2^53.
+
+Thresholds: from which probability on each of several labels is said, so that F1 is largest.
+
+Saying what is more likely than not makes the fewest errors. F1 does not count errors: it asks that rare labels be
+found, and its best threshold is half of the F1 that it reaches (Lipton et al. 2014), so mostly below one half.
+
+    micro F1 = 2 right / (said + true), summed over labels
+
+is a ratio of sums, and its largest value l solves  max sum_k (2 right_k - l (said_k + true_k)) = 0. For a given l
+each label has its own best threshold, whatever the others have; with these, l grows, and after a few rounds it stands
+still (Dinkelbach 1967). F1 never falls on the way, and where thresholds are equally good the one nearest to a half is
+taken.
+
+A label that fewer than five rows of the dev part have, or lack, keeps a half: nothing is known of it.
 """
 
 from collections.abc import Sequence
@@ -105,22 +119,6 @@ def counted_sets(said: np.ndarray, true: np.ndarray, times: np.ndarray, labels: 
         sums += times[:, here] @ np.concatenate([one & other, one, other], axis=1).astype(np.float64)
     return sums
 
-
-# -----------------------------------------------------------------------------
-# Thresholds: from which probability on each of several labels is said, so that F1 is largest.
-#
-# Saying what is more likely than not makes the fewest errors. F1 does not count errors: it asks that rare labels be
-# found, and its best threshold is half of the F1 that it reaches (Lipton et al. 2014), so mostly below one half.
-#
-#     micro F1 = 2 right / (said + true), summed over labels
-#
-# is a ratio of sums, and its largest value l solves  max sum_k (2 right_k - l (said_k + true_k)) = 0. For a given l
-# each label has its own best threshold, whatever the others have; with these, l grows, and after a few rounds it stands
-# still (Dinkelbach 1967). F1 never falls on the way, and where thresholds are equally good the one nearest to a half is
-# taken.
-#
-# A label that fewer than five rows of the dev part have, or lack, keeps a half: nothing is known of it.
-# -----------------------------------------------------------------------------
 
 HALF = 0.5
 LOWEST, HIGHEST = 0.05, 0.95

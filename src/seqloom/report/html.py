@@ -45,7 +45,7 @@ STYLES = (
     "border-left:5px solid var(--soft)}"
     ".verdict.fine{border-color:var(--fine)}.verdict.warn,.verdict.open{border-color:var(--warn)}"
     ".verdict.reject{border-color:var(--reject)}"
-    ".cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(170px,1fr));gap:12px;margin:20px 0}"
+    ".cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(160px,1fr));gap:12px;margin:20px 0}"
     ".card{padding:12px 16px;border:1px solid var(--rule);border-radius:8px}.card b{display:block;font-size:22px;"
     "font-weight:600;line-height:1.3}.card span{color:var(--soft);font-size:13px}"
     "table{border-collapse:collapse;width:100%;font-size:14px}table.short{width:auto}"

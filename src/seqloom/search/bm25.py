@@ -7,6 +7,17 @@ f is how often w stands in d, |d| how many words d has, N how many documents the
 word that few documents have says much; that it stands there often says less and less; long documents have words by
 chance. The statistics are those of the documents that are there now: what was deleted or replaced counts nowhere, so an
 index that was changed gives the very scores of one that was made afresh.
+
+The words of a text: as the keyword index knows them, and as they are compared letter by letter.
+
+A word is a run of letters, digits and the marks on them, in the form NFKC and in small letters: "é" is one letter or
+a letter and a mark, and both are the same word; the vowel signs of Hindi belong to theirs. What is written and not
+seen, as a soft hyphen or the joiners of Persian, is left out. A run that is too long, as an address or a gene, is cut
+into pieces.
+
+The keyword index takes every letter of a script without spaces, with its marks, for a word: Chinese, Japanese, Thai,
+Lao, Khmer, Burmese and the scripts of the Tai. It takes plurals back; the endings are those of Harman's S stemmer
+(1991), which takes nothing else, so it does no harm to names and numbers.
 """
 
 import re
@@ -17,19 +28,6 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-
-# -----------------------------------------------------------------------------
-# The words of a text: as the keyword index knows them, and as they are compared letter by letter.
-#
-# A word is a run of letters, digits and the marks on them, in the form NFKC and in small letters: "é" is one letter or
-# a letter and a mark, and both are the same word; the vowel signs of Hindi belong to theirs. What is written and not
-# seen, as a soft hyphen or the joiners of Persian, is left out. A run that is too long, as an address or a gene, is cut
-# into pieces.
-#
-# The keyword index takes every letter of a script without spaces, with its marks, for a word: Chinese, Japanese, Thai,
-# Lao, Khmer, Burmese and the scripts of the Tai. It takes plurals back; the endings are those of Harman's S stemmer
-# (1991), which takes nothing else, so it does no harm to names and numbers.
-# -----------------------------------------------------------------------------
 
 LONGEST = 256  # letters; databases keep no long ones, and nobody asks for them
 # the letters, not the marks and digits, of scripts without spaces

@@ -4,10 +4,14 @@
 
 A lot always holds the same documents of a file, whoever makes it and however often the build was stopped. So in the end
 an index has the same bytes, if the model gives the same ones.
+
+Where an index is: a folder, or a database that a URL names.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from itertools import islice
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -16,12 +20,14 @@ from seqloom.errors import ConfigError
 from seqloom.events import Progress
 from seqloom.search.documents import CheckedDocuments, Collection
 from seqloom.search.embedders import Embeds, require_same, settings_of
-from seqloom.search.locations import Place, writing_at
+from seqloom.search.index import open_index, writing
 from seqloom.search.lots import as_passages, bounded
 from seqloom.search.passages import passages_of
+from seqloom.search.postgres import is_url, open_postgres, writing_postgres
 from seqloom.search.store import (
     Built,
     DocumentSource,
+    IndexStore,
     Lot,
     Settings,
     TextDocument,
@@ -30,6 +36,19 @@ from seqloom.search.store import (
     require_finished,
 )
 from seqloom.search.vectors import unit
+
+Place = str | Path
+
+
+def open_store(place: Place, *, exact: bool = False) -> IndexStore:
+    """The index at a place; with `exact`, all passages are compared always."""
+    return open_postgres(str(place), exact=exact) if is_url(place) else open_index(place, exact=exact)
+
+
+def writing_at(place: Place) -> AbstractContextManager[WritableStore]:
+    """A block in which this process alone may change the index at a place; a new one if there is none."""
+    return writing_postgres(str(place)) if is_url(place) else writing(Path(place))
+
 
 TOGETHER = 1_024  # passages that are embedded at a time
 

@@ -22,8 +22,7 @@ from seqloom.data.readers.delimited import dialect_of
 from seqloom.data.readers.files import require_state, state_of
 from seqloom.errors import ConfigError, needing
 from seqloom.files.disk import write_file
-from seqloom.search.documents import kept
-from seqloom.search.rows import FileRows
+from seqloom.search.documents import FileRows, kept
 
 ENDINGS = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 BATCH = 4_096  # rows of parquet in memory at a time

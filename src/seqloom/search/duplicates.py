@@ -6,6 +6,13 @@
 
 Clusters are chains of pairs, so two of a large one may be less similar than the threshold; how similar each row is to
 the representative is told. The file itself is marked in `marking`.
+
+A file whose near duplicates are marked: a copy with three more columns, in which nothing is missing.
+
+text                  cluster   duplicate_of   similarity
+The cat sat.          1                                      stands for its cluster
+the cat sat           1         1              1.0           repeats row 1
+Something else.                                              is alone
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,10 +26,8 @@ from seqloom.data.checks.minhash import clusters, members
 from seqloom.errors import ConfigError, DataError
 from seqloom.events import Progress
 from seqloom.search.copies import AddedColumn, require_copy, write_copy
-from seqloom.search.rows import FileRows, GivenRows
-from seqloom.search.similar_texts import ByText
-from seqloom.search.similar_vectors import ByMeaning, MakesVectors
-from seqloom.search.similarity import LEAST, Histogram, Measure, Pairs, joined
+from seqloom.search.documents import FileRows, GivenRows
+from seqloom.search.similarity import LEAST, ByMeaning, ByText, Histogram, MakesVectors, Measure, Pairs, joined
 
 NONE = -1
 
@@ -155,15 +160,6 @@ def _numbered(same: _Same, measure: Measure, leaders: np.ndarray) -> tuple[np.nd
     )
     return numbers, heads, similarities
 
-
-# -----------------------------------------------------------------------------
-# A file whose near duplicates are marked: a copy with three more columns, in which nothing is missing.
-#
-# text                  cluster   duplicate_of   similarity
-# The cat sat.          1                                      stands for its cluster
-# the cat sat           1         1              1.0           repeats row 1
-# Something else.                                              is alone
-# -----------------------------------------------------------------------------
 
 CLUSTER, DUPLICATE_OF, SIMILARITY = COLUMNS = ("cluster", "duplicate_of", "similarity")
 

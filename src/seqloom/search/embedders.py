@@ -1,4 +1,11 @@
-"""What search asks of a model: a vector for a text, and how long a text is to it."""
+"""What search asks of a model: a vector for a text, and how long a text is to it.
+
+Vectors of texts without a model: which words they have, rare ones counting more, in a few hundred numbers.
+
+Each word adds its weight to one of 512 places, with a sign, both found by hashing it (Weinberger and others 2009);
+its weight is the inverse document frequency log((1 + N) / (1 + n)) + 1 in the texts. So texts that share rare words
+are near one another. A model that knows meanings is better; this one is always there.
+"""
 
 import zlib
 from collections import Counter
@@ -11,7 +18,7 @@ import numpy as np
 
 from seqloom.errors import ConfigError
 from seqloom.search.bm25 import words_of
-from seqloom.search.similar_vectors import MakesVectors
+from seqloom.search.similarity import MakesVectors
 from seqloom.search.store import Settings
 from seqloom.search.vectors import unit
 
@@ -87,14 +94,6 @@ def require_same(settings: Settings, model: Embeds) -> None:
         fix = "give the model as it was then, or make the index again"
         raise ConfigError(f"the index was made with {made}, and {asked} is another model", fix=fix)
 
-
-# -----------------------------------------------------------------------------
-# Vectors of texts without a model: which words they have, rare ones counting more, in a few hundred numbers.
-#
-# Each word adds its weight to one of 512 places, with a sign, both found by hashing it (Weinberger and others 2009);
-# its weight is the inverse document frequency log((1 + N) / (1 + n)) + 1 in the texts. So texts that share rare words
-# are near one another. A model that knows meanings is better; this one is always there.
-# -----------------------------------------------------------------------------
 
 WIDTH = 512
 

@@ -21,10 +21,10 @@ import numpy as np
 from seqloom.errors import ConfigError, DurableError, HeldError, needing
 from seqloom.events import Progress
 from seqloom.search.bm25 import K1, B, words_of
-from seqloom.search.conditions import Condition, fulfil, require_columns
 from seqloom.search.store import (
     LINKED,
     Built,
+    Condition,
     DocumentSource,
     FoundPassage,
     Lot,
@@ -33,6 +33,8 @@ from seqloom.search.store import (
     TextDocument,
     WritableStore,
     delete_from,
+    fulfil,
+    require_columns,
 )
 from seqloom.search.vectors import GRAPH_FROM
 

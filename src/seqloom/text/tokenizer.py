@@ -6,6 +6,13 @@
 [9, 6, 10, 1, 1, 1]
 >>> tokenizer.decode([9, 6, 10])
 'a cat sat'
+
+A tokeniser as one JSON document: format, version, configuration, and what its cutter was fitted to.
+
+    {"format": "seqloom-tokenizer", "version": 1, "config": {"kind": "bpe", ...}, "dropped": 0, "data": {...}}
+
+Only our own data is stored, never a description of the library's objects: those are made anew by our code, so that a
+document cannot bring in special tokens, patterns or steps, and does not depend on the version of the library.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,15 +38,6 @@ from seqloom.text.special_tokens import COUNT, NAMES, UNKNOWN
 from seqloom.text.subwords import BpeCutter, BpeData, UnigramCutter, UnigramData, fit_bpe, fit_unigram
 from seqloom.text.wordpiece import WordpieceCutter, WordpieceData
 from seqloom.text.words import WordCutter, WordsData, fit_words
-
-# -----------------------------------------------------------------------------
-# A tokeniser as one JSON document: format, version, configuration, and what its cutter was fitted to.
-#
-#     {"format": "seqloom-tokenizer", "version": 1, "config": {"kind": "bpe", ...}, "dropped": 0, "data": {...}}
-#
-# Only our own data is stored, never a description of the library's objects: those are made anew by our code, so that a
-# document cannot bring in special tokens, patterns or steps, and does not depend on the version of the library.
-# -----------------------------------------------------------------------------
 
 FORMAT = "seqloom-tokenizer"
 VERSION = 1

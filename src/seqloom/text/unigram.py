@@ -10,6 +10,11 @@ least are dropped, until `size` are left. All single bytes stay.
 
 The library's own trainer sums in the order of a hash table that is drawn anew in each process, so that two runs give
 two vocabularies. Here every sum has one order: the same texts give the same pieces, whatever the number of threads.
+
+All ways to cut words into pieces at once: a graph, its nodes the places in the words and its edges the pieces.
+
+Everything is an array over letters or edges, never an object for each: a vocabulary is fitted on a million bytes, and
+these have some millions of substrings.
 """
 
 from collections import Counter
@@ -20,13 +25,6 @@ from typing import NamedTuple
 import numpy as np
 
 from seqloom.text.words import forget_rare
-
-# -----------------------------------------------------------------------------
-# All ways to cut words into pieces at once: a graph, its nodes the places in the words and its edges the pieces.
-#
-# Everything is an array over letters or edges, never an object for each: a vocabulary is fitted on a million bytes, and
-# these have some millions of substrings.
-# -----------------------------------------------------------------------------
 
 LONGEST_WORD = 32  # bytes: longer ones are cut for fitting, so that products stay within float64
 LONGEST_PIECE = 16  # bytes

@@ -132,6 +132,9 @@ def told(settings: TrainingConfig) -> str:
 
     >>> told(TrainingConfig(patience=5))
     'training: 10 epochs, batches of 4,096 symbols, rate 0.001 (adamw, linear, warm-up 100), patience 5'
+    >>> newton = NewtonConfig(strengths=(1.0, 0.1))
+    >>> told(TrainingConfig(optimiser=newton, rate=1.0, schedule=ConstantConfig())).partition("; ")[2]
+    'it ends with the last of them, not after 10 epochs'
     """
     length, feed, schedule = settings.length, settings.feed, settings.schedule
     patience = f"patience {settings.patience}" if settings.patience else "no end before that"

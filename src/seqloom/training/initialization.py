@@ -22,6 +22,7 @@ from seqloom.data.prepared import Prepared
 from seqloom.errors import ConfigError
 from seqloom.nn.inputs import Tfidf
 from seqloom.nn.types import Batch
+from seqloom.report.numbers import share
 from seqloom.tasks.inputs import sequences
 from seqloom.tasks.task import Task
 from seqloom.text.special_tokens import COUNT, UNKNOWN
@@ -67,11 +68,11 @@ def fit_input(model: nn.Module, task: Task, prepared: Prepared, feed: AnyFeed) -
 def unknown_said(prepared: Prepared) -> tuple[str, ...]:
     """How much of the training part the tokeniser of --init does not know, in a sentence; none where it knows all."""
     read = prepared.columns["input"].select(prepared.parts["train"]).values
-    share = float((read == UNKNOWN).mean()) if prepared.tokenizer is not None and len(read) else 0.0
-    if not share:
+    unknown = float((read == UNKNOWN).mean()) if prepared.tokenizer is not None and len(read) else 0.0
+    if not unknown:
         return ()
-    cure = "; pretrain on text that has these words, or with --tokenizer bpe" if share >= MUCH else ""
-    return (f"{max(share, 0.001):.1%} of the symbols are unknown to the tokeniser of --init{cure}".replace("%", " %"),)
+    cure = "; pretrain on text that has these words, or with --tokenizer bpe" if unknown >= MUCH else ""
+    return (f"{share(unknown)} of the symbols are unknown to the tokeniser of --init{cure}",)
 
 
 def start_from_vectors(model: nn.Module, path: str, prepared: Prepared, seed: int) -> str:

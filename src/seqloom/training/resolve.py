@@ -28,6 +28,7 @@ from seqloom.data.schema import PARTS, Schema
 from seqloom.data.sources.download import cache_folder
 from seqloom.errors import ConfigError
 from seqloom.events import Show, Work, finished
+from seqloom.report.numbers import share
 from seqloom.tasks.inputs import (
     ENCODING,
     counts_pairs,
@@ -120,11 +121,9 @@ def words_said(wishes: Wishes, asked: EncodingConfig, chosen: EncodingConfig, pr
     before, now = ((one.target_tokenizer if to_text else None) or one.tokenizer for one in (asked, chosen))
     if isinstance(before, WordsConfig) and isinstance(now, WordsConfig) and before.least is None and now.least != 1:
         said = prepared.columns["target" if to_text else "input"].select(prepared.parts["train"]).values
-        if share := float((said == UNKNOWN).mean()):
-            cure = "; there is too little text for words: --tokenizer characters or bpe" if share >= MUCH else ""
-            least = f"words that occur once are unknown, {max(share, 0.001):.1%} of the training text".replace(
-                "%", " %"
-            )
+        if unknown := float((said == UNKNOWN).mean()):
+            cure = "; there is too little text for words: --tokenizer characters or bpe" if unknown >= MUCH else ""
+            least = f"words that occur once are unknown, {share(unknown)} of the training text"
             yield f"{least}; --least 1 keeps them{cure}"
 
 

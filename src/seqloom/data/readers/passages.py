@@ -29,6 +29,7 @@ from seqloom.data.readers.files import (
     require_text_head,
 )
 from seqloom.errors import did_you_mean
+from seqloom.report.numbers import size as bytes_said
 
 # -----------------------------------------------------------------------------
 # The bytes of a file in chunks, unpacked where its name ends in .gz or .xz; never the whole file in memory.
@@ -473,7 +474,7 @@ class Lookout:
 
 
 def _amount(size: int) -> str:
-    return f"{size / 1e6:,.1f} MB" if size >= 1e5 else counted(size, "character")
+    return bytes_said(size) if size >= 1e5 else counted(size, "character")
 
 
 class TextBlock(NamedTuple):

@@ -15,8 +15,7 @@ import numpy as np
 
 from seqloom.errors import ConfigError
 from seqloom.inspect.attribution.attribution import AttributionView, view_of
-from seqloom.inspect.attribution.goals import chosen_goal
-from seqloom.inspect.attribution.ground import ground_of
+from seqloom.inspect.attribution.goals import chosen_goal, ground_of
 from seqloom.inspect.attribution.methods import METHODS, MethodOptions, method_of
 from seqloom.inspect.faithfulness.agreement import kendall, overlap
 from seqloom.inspect.progress import work

@@ -3,6 +3,21 @@
 up to 64 tokens     every token on its colour, with its number
 up to 512           the strip of tokens, the strongest of them, and totals of sentences
 beyond              totals of sentences first, a map of the whole, the strongest tokens; a page opens each sentence
+
+Stretches of a text: its sentences, whose totals are looked at first where tokens are many.
+
+What an attribution gives to one side of an input: its tokens, or words, or pixels, and the sentences they make.
+
+A long text on a page: every sentence with its total, which opens to its tokens on their colours.
+
+Attributions of many inputs as JSON lines: one line for each, in their order.
+
+    {"row": 0, "label": "yes", "answer": "“yes”", "method": "integrated", "baseline": "zero", "score": 1.2,
+     "baseline_scores": [0.1], "error": 0.0004, "sides": [{"side": "input", "tokens": ["not", "bad"],
+     "offsets": [[0, 3], [4, 7]], "scores": [-0.3, 1.4]}]}
+
+Inputs are read one after another, however many there are; the file is there when all of them are done, and as long as
+they are not, what was there before is.
 """
 
 import json
@@ -16,9 +31,8 @@ import numpy as np
 from seqloom.errors import DataError, SeqloomError
 from seqloom.events import Progress, Show
 from seqloom.files.disk import write_file
-from seqloom.inspect.attention_tables import units
-from seqloom.inspect.attribution.goals import Goal, chosen_goal, label_of
-from seqloom.inspect.attribution.ground import AttributionGround, GroundPlace, ground_of
+from seqloom.inspect.attention_weights import units
+from seqloom.inspect.attribution.goals import AttributionGround, Goal, GroundPlace, chosen_goal, ground_of, label_of
 from seqloom.inspect.attribution.methods import METHODS, MethodOptions, method_of, outcome
 from seqloom.inspect.readings import read
 from seqloom.inspect.subject import Reading, Subject
@@ -31,10 +45,6 @@ from seqloom.report.figures.heatmap import HeatMap
 from seqloom.report.figures.markup import Markup, tag
 from seqloom.report.figures.page import SHEET, document
 from seqloom.report.figures.strip import Strip
-
-# -----------------------------------------------------------------------------
-# Stretches of a text: its sentences, whose totals are looked at first where tokens are many.
-# -----------------------------------------------------------------------------
 
 ENDS = frozenset(".!?…。！？؟۔।")
 LONGEST = 64  # tokens: what has no end by then is cut
@@ -83,11 +93,6 @@ def merged(tokens: Sequence[Token]) -> tuple[tuple[Token, ...], tuple[int, ...]]
     return words, found.starts[:-1]
 
 
-# -----------------------------------------------------------------------------
-# What an attribution gives to one side of an input: its tokens, or words, or pixels, and the sentences they make.
-# -----------------------------------------------------------------------------
-
-
 class Stretch(NamedTuple):
     """A sentence and what its tokens come to."""
 
@@ -133,10 +138,6 @@ def part_of(place: GroundPlace, values: np.ndarray, *, words: bool) -> Attributi
     found = tuple(Stretch(a, b, beginning(tokens[a:b], place.text), float(np.nansum(values[a:b]))) for a, b in ends)
     return AttributionPart(place.side.name, tuple(tokens), values, found, place.shape)
 
-
-# -----------------------------------------------------------------------------
-# A long text on a page: every sentence with its total, which opens to its tokens on their colours.
-# -----------------------------------------------------------------------------
 
 RULES = (
     ".opening{margin:16px 20px}.opening h2{font-size:18px}.opening summary{cursor:pointer;padding:2px 0}"
@@ -360,18 +361,6 @@ def view_of(ground: AttributionGround, goal: Goal, method: str, wishes: MethodOp
         grouped=found.grouped,
         parts=tuple(part_of(place, values[0], words=wishes.words) for place, values in parts),
     )
-
-
-# -----------------------------------------------------------------------------
-# Attributions of many inputs as JSON lines: one line for each, in their order.
-#
-#     {"row": 0, "label": "yes", "answer": "“yes”", "method": "integrated", "baseline": "zero", "score": 1.2,
-#      "baseline_scores": [0.1], "error": 0.0004, "sides": [{"side": "input", "tokens": ["not", "bad"],
-#      "offsets": [[0, 3], [4, 7]], "scores": [-0.3, 1.4]}]}
-#
-# Inputs are read one after another, however many there are; the file is there when all of them are done, and as long as
-# they are not, what was there before is.
-# -----------------------------------------------------------------------------
 
 
 def attribute_file(

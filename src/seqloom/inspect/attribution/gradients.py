@@ -5,6 +5,15 @@
     integrated         a_t = (x_t - b_t) . int_0^1 ds/dx_t(b + u(x - b)) du      (Sundararajan et al. 2017)
 
 Integrated gradients add up to s(x) - s(b): steps are taken until less than one in a hundred is missing (`path`).
+
+Sums along the way from a baseline to an input, as fine as it takes to be complete.
+
+    sum over elements of int_a^b slope du = value(b) - value(a)        on every part a..b of the way
+
+So each part of the way says itself how far its sum is off. Parts that are off are cut in two, which puts the steps
+where the way bends: at the kinks of ReLUs and maxima, and near a baseline that a normalisation blows up. There the
+whole rise may lie in a thousandth of the way, so the numbers themselves, which cost a pass forward and none back, are
+asked first at ever smaller shares, and a stretch that is nearly straight between its ends is one part from the start.
 """
 
 import math
@@ -17,20 +26,8 @@ import torch
 from torch import Tensor
 
 from seqloom.errors import ConfigError
-from seqloom.inspect.attribution.goals import Goal
-from seqloom.inspect.attribution.ground import AttributionGround, at_work
+from seqloom.inspect.attribution.goals import AttributionGround, Goal, at_work
 from seqloom.inspect.progress import Moved, work
-
-# -----------------------------------------------------------------------------
-# Sums along the way from a baseline to an input, as fine as it takes to be complete.
-#
-#     sum over elements of int_a^b slope du = value(b) - value(a)        on every part a..b of the way
-#
-# So each part of the way says itself how far its sum is off. Parts that are off are cut in two, which puts the steps
-# where the way bends: at the kinks of ReLUs and maxima, and near a baseline that a normalisation blows up. There the
-# whole rise may lie in a thousandth of the way, so the numbers themselves, which cost a pass forward and none back, are
-# asked first at ever smaller shares, and a stretch that is nearly straight between its ends is one part from the start.
-# -----------------------------------------------------------------------------
 
 NODES = 4  # of Gauss and Legendre on each part of the way
 SHARES = (0.0, *(4.0**-power for power in range(7, 0, -1)), 0.5, 1.0)  # where the numbers are asked first

@@ -13,9 +13,8 @@ from typing import ClassVar, NamedTuple
 import torch
 
 from seqloom.errors import ConfigError
-from seqloom.inspect.attribution.goals import chosen_goal
+from seqloom.inspect.attribution.goals import chosen_goal, ground_of
 from seqloom.inspect.attribution.gradients import ends, slopes
-from seqloom.inspect.attribution.ground import ground_of
 from seqloom.inspect.subject import Reading, Subject
 from seqloom.inspect.view import View
 from seqloom.nn.inputs import Ngrams, Tfidf

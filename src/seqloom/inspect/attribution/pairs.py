@@ -23,8 +23,8 @@ from torch import Tensor
 
 from seqloom.errors import ConfigError, DataError, did_you_mean
 from seqloom.inspect.attribution.attribution import merged
+from seqloom.inspect.attribution.goals import AttributionGround, at_work, ground_of
 from seqloom.inspect.attribution.gradients import AttributionPath, completed
-from seqloom.inspect.attribution.ground import AttributionGround, at_work, ground_of
 from seqloom.inspect.progress import work
 from seqloom.inspect.subject import Reading, Subject
 from seqloom.inspect.tokens import Token

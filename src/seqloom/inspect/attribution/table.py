@@ -12,8 +12,7 @@ import numpy as np
 
 from seqloom.errors import ConfigError
 from seqloom.inspect.attribution.attribution import part_of
-from seqloom.inspect.attribution.goals import every_goal
-from seqloom.inspect.attribution.ground import AttributionGround, ground_of
+from seqloom.inspect.attribution.goals import AttributionGround, every_goal, ground_of
 from seqloom.inspect.attribution.methods import METHODS, MethodOptions, method_of, outcome
 from seqloom.inspect.subject import Reading, Subject
 from seqloom.inspect.view import MEDIUM, SMALL, View

@@ -5,6 +5,8 @@
 
 Everything is asked of the model in evaluation mode with h fixed where weights are tried, and all chance comes from one
 seed: the same call gives the same report.
+
+The figures of a report: those of one input token by token, those of several as what they come to.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,11 +17,11 @@ import numpy as np
 from torch import Tensor
 
 from seqloom.errors import ConfigError, DataError
-from seqloom.inspect.attention_rows import layers_of
+from seqloom.inspect.attention_weights import layers_of
 from seqloom.inspect.attribution.attribution import attribution
 from seqloom.inspect.attribution.methods import method_of
-from seqloom.inspect.faithfulness.adversary import CANDIDATES, CLOSE, STEPS
 from seqloom.inspect.faithfulness.agreement import BINS, CHANCE, AgreementPair, pairs
+from seqloom.inspect.faithfulness.alternatives import CANDIDATES, CLOSE, STEPS, Needed, decisions, needed
 from seqloom.inspect.faithfulness.bench import require_distributions
 from seqloom.inspect.faithfulness.eraser import POINTS, Curves, chosen_removal
 from seqloom.inspect.faithfulness.erasure import PERMUTATIONS
@@ -32,7 +34,6 @@ from seqloom.inspect.faithfulness.measures import (
     layer_of,
     measured,
 )
-from seqloom.inspect.faithfulness.uniform import Needed, decisions, needed
 from seqloom.inspect.faithfulness.verdict import (
     Badge,
     Evidence,
@@ -57,10 +58,6 @@ from seqloom.report.figures.heatmap import HeatMap
 from seqloom.report.figures.line import Line, Series
 from seqloom.report.figures.matrix import Matrix
 from seqloom.report.figures.strip import Strip
-
-# -----------------------------------------------------------------------------
-# The figures of a report: those of one input token by token, those of several as what they come to.
-# -----------------------------------------------------------------------------
 
 CELLS = 240  # of the overview of a long input
 STRONGEST = 20

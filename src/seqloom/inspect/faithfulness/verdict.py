@@ -11,6 +11,8 @@ Of inputs of one token nothing can be told: there is no other weight to take, an
 What else is known is said behind it and does not change the level: that far other weights give the same answers, that
 equal weights would have done, that few inputs were looked at. A test that says "used" and one that says "not needed"
 may both be right, so the numbers stand beside the sentence and are never put together into one score.
+
+What several inputs come to: each measure as a mean, with what nine in ten inputs reach and with its baseline.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,9 +21,9 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from seqloom.inspect.faithfulness.alternatives import Needed
 from seqloom.inspect.faithfulness.eraser import Curves
 from seqloom.inspect.faithfulness.measures import Attention, MeasuredExample
-from seqloom.inspect.faithfulness.uniform import Needed
 
 MOVES, CARRIES = 0.1, 0.1
 FAR = 0.2  # JSD from which other weights make another picture
@@ -153,10 +155,6 @@ def _two(value: float) -> str:
 def _counted(count: int) -> str:
     return f"{count} input{'s' if count != 1 else ''}"
 
-
-# -----------------------------------------------------------------------------
-# What several inputs come to: each measure as a mean, with what nine in ten inputs reach and with its baseline.
-# -----------------------------------------------------------------------------
 
 BINS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the largest weight
 

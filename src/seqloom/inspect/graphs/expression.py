@@ -6,13 +6,12 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from seqloom.errors import DataError, did_you_mean
-from seqloom.inspect.graphs.diagram import MOST_CARDS, Diagram, NodeCard, NodeLink
+from seqloom.inspect.graphs.diagram import MOST_CARDS, Diagram, NodeCard, NodeLink, WalkPart, WalkStep, walking_page
 from seqloom.inspect.graphs.scalars import ScalarEdge, ScalarNode, evaluate
-from seqloom.inspect.graphs.walk import WalkPart, WalkStep, walking_page
 from seqloom.inspect.view import View
-from seqloom.report.figures.axis import brief
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.labels import visible, wrap
+from seqloom.report.numbers import number as brief
 
 
 @dataclass(frozen=True, kw_only=True)

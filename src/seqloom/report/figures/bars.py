@@ -7,12 +7,13 @@ from typing import ClassVar
 
 from seqloom.errors import DataError
 from seqloom.report.figures import checks
-from seqloom.report.figures.axis import Axis, brief, linear_axis, typeset
+from seqloom.report.figures.axis import Axis, linear_axis, typeset
 from seqloom.report.figures.colors import colour as colour_of
 from seqloom.report.figures.colors import in_colour
 from seqloom.report.figures.figure import MARGIN, WIDTH, Figure, FigureBlock, Plot
 from seqloom.report.figures.labels import breadth, cell, shortened, stacked_cell, visible
 from seqloom.report.figures.markup import THEME, Markup, axis_name, hover, label, look, rule, tag, together, width_of
+from seqloom.report.numbers import number as brief
 
 MOST_BARS = 500
 ROW_HEIGHT, BAR_HEIGHT = 28.0, 16.0

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from seqloom.report.figures.axis import brief
+from seqloom.report.numbers import number as brief
 
 Colour = tuple[int, int, int]
 

@@ -2,11 +2,12 @@
 
 from typing import NamedTuple, Self
 
-from seqloom.report.figures.axis import Axis, brief, typeset
+from seqloom.report.figures.axis import Axis, typeset
 from seqloom.report.figures.colors import LEVELS, NO_VALUE, ColorScale, on_ground
 from seqloom.report.figures.figure import MARGIN, WIDTH
 from seqloom.report.figures.labels import columns, fit, isolated, visible
 from seqloom.report.figures.markup import Markup, filled, hatched, hover, label, look, rule, tag, together, width_of
+from seqloom.report.numbers import number as brief
 
 PLOT_HEIGHT = 280.0
 

@@ -6,13 +6,14 @@ from itertools import groupby
 from typing import ClassVar, NamedTuple
 
 from seqloom.report.figures import checks
-from seqloom.report.figures.axis import brief, typeset
+from seqloom.report.figures.axis import typeset
 from seqloom.report.figures.checks import Row
 from seqloom.report.figures.colors import ColorScale, on_ground, scale_of
 from seqloom.report.figures.figure import MARGIN, NARROWEST, WIDTH, Figure, FigureBlock, Plot, ruler
 from seqloom.report.figures.frame import LEGEND_HEIGHT, drawn_legend, legend_width, written_legend
 from seqloom.report.figures.labels import cell, visible
 from seqloom.report.figures.markup import Markup, filled, hatched, hover, label, look, rule, tag, together, width_of
+from seqloom.report.numbers import number as brief
 
 MOST_CELLS = 2**22
 LARGEST_SIDE = 256  # of a picture: beyond it blocks of cells are averaged

@@ -8,13 +8,14 @@ from typing import ClassVar, Literal
 
 from seqloom.errors import DataError
 from seqloom.report.figures import checks
-from seqloom.report.figures.axis import LEAST_LOGARITHMIC, Axis, brief, linear_axis, log_axis
+from seqloom.report.figures.axis import LEAST_LOGARITHMIC, Axis, linear_axis, log_axis
 from seqloom.report.figures.colors import colour as colour_of
 from seqloom.report.figures.colors import in_colour
 from seqloom.report.figures.figure import MARGIN, WIDTH, Figure, FigureBlock, Plot, ruler
 from seqloom.report.figures.frame import PLOT_HEIGHT, Frame, FramePoint
 from seqloom.report.figures.labels import cell, columns, fit, isolated, shortened, visible, wrap
 from seqloom.report.figures.markup import LINES_DARK, Markup, axis_name, hover, label, stroked, tag, together, width_of
+from seqloom.report.numbers import number as brief
 
 MOST_SERIES, MOST_POINTS = 24, 1_000_000
 DOTTED = 40  # a series of at most so many points shows each as a dot

@@ -8,10 +8,10 @@ from typing import ClassVar
 
 from seqloom.errors import DataError
 from seqloom.report.figures import checks
-from seqloom.report.figures.axis import brief
 from seqloom.report.figures.figure import MARGIN, NARROWEST, WIDTH, Figure, FigureBlock, Plot
 from seqloom.report.figures.labels import cell, columns, edged, isolated, shortened, wrap
 from seqloom.report.figures.markup import Markup, hover, label, stroked, tag, together, width_of
+from seqloom.report.numbers import number as brief
 
 MOST_TOKENS, MOST_LINKS, MOST_GROUPS = 512, 4_000, 24
 ROW_HEIGHT, LOW_ROW, GAP = 18.0, 12.0, 300.0  # of a token, of one of many; between the two columns

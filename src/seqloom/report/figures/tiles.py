@@ -6,13 +6,13 @@ from typing import ClassVar
 
 from seqloom.errors import DataError
 from seqloom.report.figures import checks
-from seqloom.report.figures.axis import brief
 from seqloom.report.figures.checks import Row
 from seqloom.report.figures.colors import ColorScale, scale_of
 from seqloom.report.figures.figure import MARGIN, NARROWEST, WIDTH, Figure, FigureBlock, Plot
 from seqloom.report.figures.frame import LEGEND_HEIGHT, drawn_legend, legend_width, written_legend
 from seqloom.report.figures.labels import fit, isolated, shortened, visible
 from seqloom.report.figures.markup import Markup, filled, hatched, hover, label, look, tag, together
+from seqloom.report.numbers import number as brief
 
 MOST_TILES, MOST_CELLS = 1_024, 2**16
 SMALLEST, LARGEST = 56.0, 150.0  # of the side of a tile

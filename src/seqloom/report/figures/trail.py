@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from seqloom.report.figures import checks
-from seqloom.report.figures.axis import Axis, brief, linear_axis
+from seqloom.report.figures.axis import Axis, linear_axis
 from seqloom.report.figures.colors import ColorScale, on_ground
 from seqloom.report.figures.figure import MARGIN, WIDTH, Figure, FigureBlock, Plot, ruler
 from seqloom.report.figures.frame import LEGEND_HEIGHT, PLOT_HEIGHT, Frame, FramePoint, drawn_legend, written_legend
 from seqloom.report.figures.labels import edged, fit, isolated, shortened, visible
 from seqloom.report.figures.markup import Markup, axis_name, filled, hover, label, look, tag, together, width_of
+from seqloom.report.numbers import number as brief
 
 MOST_PLACES = 2_000
 LABELLED = 64  # more places are named by hovering alone

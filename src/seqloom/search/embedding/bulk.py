@@ -24,12 +24,32 @@ from seqloom.files.disk import write_file
 from seqloom.files.folders import sweep
 from seqloom.files.lock import hold, remove_held
 from seqloom.inference.model import LoadedModel, load
-from seqloom.search.embedding.output import EmbeddingCard, Written, card_of, form_of, is_of_another_version, read_card
+from seqloom.search.embedding.output import (
+    FORMAT,
+    EmbeddingCard,
+    Job,
+    Segments,
+    Written,
+    card_of,
+    differences,
+    form_of,
+    is_of_another_version,
+    read_card,
+)
 from seqloom.search.embedding.packed_linears import Precision, require_precision
 from seqloom.search.embedding.quantization import Kind, Numbers, QuantizationLoss, measured, require_kind, sampled
-from seqloom.search.embedding.segments import FORMAT, Job, Segments, differences
-from seqloom.search.embedding.source import CheckedSource, InputSource, Row
-from seqloom.search.embedding.windows import Bad, Note, Setup, WindowVectors, Work, here, threads
+from seqloom.search.embedding.windows import (
+    Bad,
+    CheckedSource,
+    InputSource,
+    Note,
+    Row,
+    Setup,
+    WindowVectors,
+    Work,
+    here,
+    threads,
+)
 
 SUFFIX = ".work"  # of the folder of unfinished work
 ENOUGH = 1_024  # rows with a vector that the scale of int8 is taken from, or all there are
