@@ -14,7 +14,7 @@ from seqloom.config.data import ColumnSplit, DataConfig, RandomSplit
 from seqloom.config.training import AnyLength, EpochsConfig, LinearConfig, StepsConfig, StreamsConfig, SymbolsConfig
 from seqloom.data import dataset as sealing
 from seqloom.data.check import load_data
-from seqloom.data.schema import PARTS
+from seqloom.data.schema import PARTS, Schema
 from seqloom.errors import ConfigError, HeldError, RejectedError
 from seqloom.recipes.bodies import SIZES
 from seqloom.tasks.registry import BY_TARGET
@@ -351,7 +351,7 @@ def test_the_cure_of_class_weights_is_not_what_was_refused(data: Path) -> None:
     prepared = opened(data).prepared
     with pytest.raises(ConfigError, match=r"class weights 'blanced'.*Fix: 'balanced', or a number for each label"):
         class_weights("blanced", prepared)
-    numbers = prepared._replace(schema=prepared.schema._replace(target="numbers"))
+    numbers = prepared._replace(schema=Schema(prepared.schema.input, "numbers"))
     with pytest.raises(ConfigError, match=r"one label each, and its target is numbers\. Fix: leave them out"):
         class_weights("balanced", numbers)
 
