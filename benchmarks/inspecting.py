@@ -21,7 +21,7 @@ from seqloom.config.inputs import TokensConfig
 from seqloom.config.mixers import AttentionConfig
 from seqloom.config.models import SequenceModelConfig
 from seqloom.config.stacks import EncoderConfig
-from seqloom.inspect.attention_rows import AttentionLayer, AttentionRows, heard, layers_of
+from seqloom.inspect.attention_weights import AttentionLayer, AttentionRows, heard, layers_of
 from seqloom.inspect.readings import scores
 from seqloom.inspect.subject import Reading, Side, Subject
 from seqloom.inspect.tokens import numbered

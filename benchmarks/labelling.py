@@ -20,9 +20,8 @@ import numpy as np
 from seqloom.files.disk import temporary_folder
 from seqloom.inference.model import load
 from seqloom.search.decisions import WritableDecisions
-from seqloom.search.labeling import Examples, How, Labelling
-from seqloom.search.rows import GivenRows
-from seqloom.search.suggestions import fit_head
+from seqloom.search.documents import GivenRows
+from seqloom.search.labeling import Examples, How, Labelling, fit_head
 from seqloom.search.vectors import unit
 
 SEEDS = 20

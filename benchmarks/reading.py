@@ -58,7 +58,7 @@ def ours(path: Path, tokenizer: Tokenizer) -> int:
     blocks = [encoder.columns(block) for _, block in survey.again()]
     columns = {name: Ragged.joined([block[name] for block in blocks]) for name in blocks[0]}
     rows = {"train": np.arange(columns["input"].rows), "dev": np.empty(0, int), "test": np.empty(0, int)}
-    prepared = Prepared(encoder.schema, tokenizer, None, columns, rows, (), GivenSplit(), np.empty((0, 2)), ())
+    prepared = Prepared(encoder.schema, tokenizer, None, columns, rows, (), GivenSplit(), np.empty((0, 2)), (), {})
     return sum(1 for _ in feed(prepared, "train", workers=1).steps(until=1))
 
 

@@ -21,11 +21,11 @@ from typing import Any
 
 import numpy as np
 
-from seqloom.search import index_writer
-from seqloom.search.index import open_index
-from seqloom.search.index_writer import WritableIndex, writing
+from seqloom.events import Progress
+from seqloom.search import index as folder_index
+from seqloom.search.index import WritableIndex, open_index, writing
 from seqloom.search.lots import DOCUMENTS, as_passages
-from seqloom.search.store import Document, Linked, Lot, Settings
+from seqloom.search.store import LINKED, Lot, Settings, TextDocument
 from seqloom.search.vectors import unit
 
 WIDTH, CENTRES, TURNS, QUESTIONS, COUNT = 384, 1_000, 10, 1_000, 10
@@ -49,14 +49,14 @@ def write_lots(index: WritableIndex, vectors: np.ndarray) -> None:
     settings = Settings("none", "0" * 64, WIDTH, 8)
     for at in range(0, len(vectors), DOCUMENTS):
         some = vectors[at : at + DOCUMENTS]
-        documents = tuple(Document(str(at + row), f"word{at + row}", {}) for row in range(len(some)))
+        documents = tuple(TextDocument(str(at + row), f"word{at + row}", {}) for row in range(len(some)))
         index.add(Lot(settings, documents, as_passages([(row, 0, 4) for row in range(len(some))]), some))
 
 
 def linked(steps: Iterator[Any], least: int) -> None:
     """A graph grows until it has so many passages."""
     for step in steps:
-        if isinstance(step, Linked) and step.passages >= least:
+        if isinstance(step, Progress) and step.stage == LINKED and step.done >= least:
             return
 
 
@@ -113,7 +113,7 @@ def asked(folder: Path, theirs: Any, vectors: np.ndarray, questions: np.ndarray)
 
 def main(arguments: list[str]) -> None:
     rows = int(arguments[0]) if arguments else 100_000
-    index_writer.GRAPH_FROM = min(rows, index_writer.GRAPH_FROM)
+    folder_index.GRAPH_FROM = min(rows, folder_index.GRAPH_FROM)
     draws = np.random.default_rng(0)
     centres = draws.standard_normal((CENTRES, WIDTH))
     vectors, questions = drawn(draws, rows, centres), drawn(draws, QUESTIONS, centres)

@@ -6,7 +6,7 @@ import numpy as np
 
 from importing_common import write_checkpoint, write_sentences
 from seqloom.importing.models import import_model
-from seqloom.search.embedding import bulk, source
+from seqloom.search.embedding import bulk, windows
 
 WORDS = ["the", "cat", "sat", "unaffable", "cats", "great", "bad", "film", "filming", "i", "a", "b", "mask", "cafe"]
 
@@ -32,4 +32,4 @@ def write_texts(path: Path, texts: list[str]) -> Path:
 
 def in_small_windows() -> None:
     """Make windows of 8 rows, which are enough for a scale, so that a small file has several."""
-    source.ROWS = bulk.ENOUGH = 8
+    windows.ROWS = bulk.ENOUGH = 8

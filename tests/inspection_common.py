@@ -9,6 +9,7 @@ import torch
 from seqloom.data.check import load_data
 from seqloom.inspect.subject import Subject, encoding
 from seqloom.nn.models import EncoderDecoder, LanguageModel
+from seqloom.tasks.inputs import longest_input
 from seqloom.tasks.registry import task_of
 from seqloom.tasks.task import HeadSettings, Meaning, Task
 from seqloom.text.special_tokens import END
@@ -51,7 +52,7 @@ def subject_with(task: Task, config: Any, *, seed: int = 1) -> Subject:
     if isinstance(model, EncoderDecoder | LanguageModel):
         with torch.no_grad():
             model.head.bias[END] += 1.0  # or it would write for ever before it has learnt to stop
-    room = task.longest_input(config)
+    room = longest_input(config)
     return Subject(task, config, model.eval(), encoding(task, 1_000_000, room, torch.device("cpu")))
 
 

@@ -56,7 +56,7 @@ def loaded(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def test_every_benchmark_runs(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("seqloom.search.index_writer.GRAPH_FROM", 100_000)  # which one of them lowers
+    monkeypatch.setattr("seqloom.search.index.GRAPH_FROM", 100_000)  # which one of them lowers
     module = loaded(name, monkeypatch)
     _, arguments, last = SMALL[name]
     if name == "difficulty":

@@ -22,9 +22,11 @@ SOURCE = Path(__file__).parents[1] / "src"
 ORDER = [
     "version",
     "errors",
+    "report",
+    "events",
+    "report",
     "config",
     "files",
-    "report",
     "text",
     "nn",
     "data",
@@ -44,7 +46,7 @@ ORDER = [
     "cli",
     "__main__",
 ]
-FREE_OF_TORCH = ["version", "errors", "config", "files", "report", "recipes"]
+FREE_OF_TORCH = ["version", "errors", "events", "config", "files", "report", "recipes"]
 WITH_NUMPY = ["text", "data"]  # free of torch too, but for the modules that make tensors
 TENSORS = [
     "seqloom.data.batches",

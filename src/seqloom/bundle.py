@@ -35,7 +35,8 @@ from seqloom.config.models import AnyModel
 from seqloom.data.schema import Schema
 from seqloom.errors import ConfigError, DamagedError, DataError, SeqloomError, near_folder
 from seqloom.files.folders import Manifest, read_file_of, read_manifest
-from seqloom.files.tensors import HEADER_LIMIT, Slot, from_bytes, read_header, to_bytes
+from seqloom.files.layouts import ModelFile, RunFile
+from seqloom.files.tensors import HEADER_LIMIT, Slot, from_bytes, not_finite, read_header, to_bytes
 from seqloom.metrics.calibration import Calibration
 from seqloom.tasks.task import Meaning
 from seqloom.text.tokenizer import Tokenizer
@@ -127,21 +128,19 @@ def _unlike(name: str, slots: Mapping[str, Slot], wanted: Mapping[str, Slot]) ->
 # -----------------------------------------------------------------------------
 
 FORMAT = 3  # 1 had no units of numbers and no calibration, 2 no vectors as answers and no norm behind the input
-WEIGHTS, CONFIG, CARD, LABELS = "model.safetensors", "config.json", "card.md", "labels.json"
-TOKENIZER, TARGET_TOKENIZER = "tokenizer.json", "target_tokenizer.json"
 BOUND = (
-    TOKENIZER,
-    TARGET_TOKENIZER,
-    LABELS,
+    ModelFile.TOKENIZER,
+    ModelFile.TARGET_TOKENIZER,
+    ModelFile.LABELS,
 )  # what the weights were trained for: their sums are in the weights' header
-NEEDED = (WEIGHTS, CONFIG, CARD, LABELS)
+NEEDED: tuple[str, ...] = (ModelFile.WEIGHTS, ModelFile.CONFIG, ModelFile.CARD, ModelFile.LABELS)
 LARGEST_CONFIG = 16 << 20  # bytes
 _RESTORE = "restore the folder from a copy"
 
 
 def identity_of(path: Path) -> str:
     """What tells a model from another: the sha256 over the sums of all its files but the card."""
-    sums = {name: entry.sha256 for name, entry in sorted(read_manifest(path).files.items()) if name != CARD}
+    sums = {name: entry.sha256 for name, entry in sorted(read_manifest(path).files.items()) if name != ModelFile.CARD}
     return hashlib.sha256(msgspec.json.encode(sums)).hexdigest()
 
 
@@ -195,7 +194,11 @@ def bundle_files(bundle: Bundle, card: str) -> dict[str, bytes]:
     weights = _once(bundle.weights, outline_of(bundle.config))
     meaning = _meaning_files(bundle.meaning)
     note = {name: hashlib.sha256(data).hexdigest() for name, data in meaning.items()}
-    files = {WEIGHTS: to_bytes(weights, note), CONFIG: _config_file(bundle), CARD: card.encode()}
+    files = {
+        ModelFile.WEIGHTS: to_bytes(weights, note),
+        ModelFile.CONFIG: _config_file(bundle),
+        ModelFile.CARD: card.encode(),
+    }
     return files | meaning
 
 
@@ -206,24 +209,21 @@ def _once(weights: Mapping[str, Tensor], outline: Outline) -> dict[str, Tensor]:
             raise ConfigError(f"'{name}' and '{first}' are one weight, and have two values", fix="give one of them")
     kept = {name: weight for name, weight in weights.items() if name not in outline.aliases}
     require_fitting({name: Slot.of(one) for name, one in kept.items()}, outline, "this bundle", "give all weights")
-    if broken := _not_finite(kept):
-        raise DataError(f"the weight '{broken}' holds a number that is not finite", fix="go back to a checkpoint")
+    if broken := not_finite(kept):
+        raise DataError(f"the weight '{broken[0]}' holds a number that is not finite", fix="go back to a checkpoint")
     return kept
 
 
-def _not_finite(weights: Mapping[str, Tensor]) -> str:
-    """The name of the first weight that holds NaN or an infinity; empty if none does."""
-    return next((name for name, one in weights.items() if not bool(torch.isfinite(one).all())), "")
-
-
 def _meaning_files(meaning: Meaning) -> dict[str, bytes]:
-    files = {LABELS: (json.dumps(list(meaning.schema.labels), ensure_ascii=False) + "\n").encode()}
+    files: dict[str, bytes] = {
+        ModelFile.LABELS: (json.dumps(list(meaning.schema.labels), ensure_ascii=False) + "\n").encode()
+    }
     if meaning.tokenizer is not None:
-        files[TOKENIZER] = meaning.tokenizer.to_json().encode()
+        files[ModelFile.TOKENIZER] = meaning.tokenizer.to_json().encode()
     if meaning.target_tokenizer is not None:
         text = meaning.target_tokenizer.to_json().encode()
-        if text != files.get(TOKENIZER):
-            files[TARGET_TOKENIZER] = text
+        if text != files.get(ModelFile.TOKENIZER):
+            files[ModelFile.TARGET_TOKENIZER] = text
     return files
 
 
@@ -255,9 +255,11 @@ def read_bundle(path: str | Path) -> Bundle:
     manifest = _manifest(folder)
     document = _document(folder, manifest)
     _require_names(folder, manifest)
-    model = _model(document, folder / CONFIG)
-    require_covered(model, manifest.files[WEIGHTS].size, str(folder / WEIGHTS))
-    files = {name: read_file_of(folder, name) for name in manifest.files if name not in (CONFIG, WEIGHTS)}
+    model = _model(document, folder / ModelFile.CONFIG)
+    require_covered(model, manifest.files[ModelFile.WEIGHTS].size, str(folder / ModelFile.WEIGHTS))
+    files = {
+        name: read_file_of(folder, name) for name in manifest.files if name not in (ModelFile.CONFIG, ModelFile.WEIGHTS)
+    }
     meaning = _meaning(document, files, folder)
     return Bundle(model, meaning, _weights(folder, manifest, files, outline_of(model)), document.notes)
 
@@ -271,17 +273,21 @@ def _manifest(folder: Path) -> Manifest:
             fix="give the folder that training wrote; pickles (.pt, .bin, .ckpt) are never read",
         )
     if not any((folder / name).exists() for name in (*NEEDED, "manifest.json")):
-        raise ConfigError(f"{folder} is no model folder: it has no {WEIGHTS}", fix="give a run or the model in it")
+        raise ConfigError(
+            f"{folder} is no model folder: it has no {ModelFile.WEIGHTS}", fix="give a run or the model in it"
+        )
     return read_manifest(folder)
 
 
 def _document(folder: Path, manifest: Manifest) -> _Document:
-    place = folder / CONFIG
-    if CONFIG not in manifest.files:
-        raise ConfigError(f"{folder} is no model folder: its manifest names no {CONFIG}", fix="give RUN/model")
-    if (size := manifest.files[CONFIG].size) > LARGEST_CONFIG:
+    place = folder / ModelFile.CONFIG
+    if ModelFile.CONFIG not in manifest.files:
+        raise ConfigError(
+            f"{folder} is no model folder: its manifest names no {ModelFile.CONFIG}", fix="give RUN/model"
+        )
+    if (size := manifest.files[ModelFile.CONFIG].size) > LARGEST_CONFIG:
         raise ConfigError(f"{place}: {size:,} bytes, and the limit is {LARGEST_CONFIG:,}", fix=_RESTORE)
-    text = read_file_of(folder, CONFIG)
+    text = read_file_of(folder, ModelFile.CONFIG)
     try:
         version = msgspec.json.decode(text, type=_BundleVersion)
         if version.format > FORMAT:
@@ -317,20 +323,20 @@ def _model(document: _Document, place: Path) -> AnyModel:
 
 def _meaning(document: _Document, files: Mapping[str, bytes], folder: Path) -> Meaning:
     try:
-        labels = msgspec.json.decode(files[LABELS], type=tuple[str, ...])
+        labels = msgspec.json.decode(files[ModelFile.LABELS], type=tuple[str, ...])
     except ValueError as error:
-        raise DamagedError(f"{folder / LABELS}: expected a list of labels ({error})", fix=_RESTORE) from None
+        raise DamagedError(f"{folder / ModelFile.LABELS}: expected a list of labels ({error})", fix=_RESTORE) from None
     try:
         schema = Schema(document.schema.input, document.schema.target, labels)
     except DataError as error:
-        raise ConfigError(f"{folder / CONFIG}: {error.problem}", fix=error.fix) from None
+        raise ConfigError(f"{folder / ModelFile.CONFIG}: {error.problem}", fix=error.fix) from None
     if schema.task != document.task:
         text = f"the task '{document.task[:40]}', and a target of {schema.target} is for {schema.task}"
-        raise ConfigError(f"{folder / CONFIG}: {text}", fix=_RESTORE)
-    first, second = (_tokenizer(files, name, folder) for name in (TOKENIZER, TARGET_TOKENIZER))
+        raise ConfigError(f"{folder / ModelFile.CONFIG}: {text}", fix=_RESTORE)
+    first, second = (_tokenizer(files, name, folder) for name in (ModelFile.TOKENIZER, ModelFile.TARGET_TOKENIZER))
     if second is None and schema.target.is_text:
         second = first
-    _require_fitting_numbers(document, schema, folder / CONFIG)
+    _require_fitting_numbers(document, schema, folder / ModelFile.CONFIG)
     return Meaning(
         schema,
         first,
@@ -365,16 +371,16 @@ def _tokenizer(files: Mapping[str, bytes], name: str, folder: Path) -> Tokenizer
 
 
 def _weights(folder: Path, manifest: Manifest, files: Mapping[str, bytes], outline: Outline) -> dict[str, Tensor]:
-    place = folder / WEIGHTS
-    if (size := manifest.files[WEIGHTS].size) > (most := outline.size + HEADER_LIMIT + 8):
+    place = folder / ModelFile.WEIGHTS
+    if (size := manifest.files[ModelFile.WEIGHTS].size) > (most := outline.size + HEADER_LIMIT + 8):
         raise ConfigError(f"{place}: {size:,} bytes, and the model has at most {most:,}", fix=_RESTORE)
-    data = read_file_of(folder, WEIGHTS)
+    data = read_file_of(folder, ModelFile.WEIGHTS)
     header = read_header(data, str(place))
     require_fitting(header.slots, outline, str(place), "take weights and configuration from one folder")
     _require_bound(header.note, files, folder)
     weights, _ = from_bytes(data, str(place))
-    if broken := _not_finite(weights):
-        raise DamagedError(f"{place}: expected finite numbers, found others in '{broken}'", fix=_RESTORE)
+    if broken := not_finite(weights):
+        raise DamagedError(f"{place}: expected finite numbers, found others in '{broken[0]}'", fix=_RESTORE)
     return weights | {name: weights[first] for name, first in outline.aliases.items()}
 
 
@@ -404,20 +410,18 @@ def built(bundle: Bundle, device: torch.device | str = "cpu") -> nn.Module:
 # Whoever asks for a model may name either folder; whoever has a model may ask for its run.
 # -----------------------------------------------------------------------------
 
-RUN_CONFIG, MODEL = "config.toml", "model"  # in a run folder
-
 
 def model_folder(path: str | Path) -> Path:
     """The model folder that is meant: that of a run, or the folder itself; ConfigError if the run has none yet."""
     folder = Path(path)
-    if not (folder / RUN_CONFIG).is_file():
+    if not (folder / RunFile.CONFIG).is_file():
         return folder
-    if not (folder / MODEL).is_dir():
+    if not (folder / RunFile.MODEL).is_dir():
         raise ConfigError(f"{folder} has no model yet", fix="let training come to its first validation")
-    return folder / MODEL
+    return folder / RunFile.MODEL
 
 
 def run_of(folder: Path) -> Path | None:
     """The run that a model folder lies in, if it lies in one."""
     run = folder.parent
-    return run if folder.name == MODEL and (run / RUN_CONFIG).is_file() else None
+    return run if folder.name == RunFile.MODEL and (run / RunFile.CONFIG).is_file() else None

@@ -37,6 +37,7 @@ from seqloom.data.values import plain
 from seqloom.errors import ConfigError, DataError, SeqloomError, did_you_mean, needing
 from seqloom.files.disk import temporary_folder, write_file
 from seqloom.files.folders import commit_folder, read_folder
+from seqloom.files.layouts import RunFile
 from seqloom.inference.model import LoadedModel, load
 from seqloom.inference.prediction import GivenInputs
 from seqloom.recipes.bodies import Size
@@ -167,7 +168,6 @@ def _archive(arrays: dict[str, np.ndarray]) -> bytes:
 # -----------------------------------------------------------------------------
 
 LOOKS = 5  # validations of a run of so many steps
-MODEL = "model"  # the folder of a model, in a run and in what is held of it
 
 
 class SeqloomEstimator(BaseEstimator):  # type: ignore[misc]  # it has no types
@@ -207,8 +207,8 @@ class SeqloomEstimator(BaseEstimator):  # type: ignore[misc]  # it has no types
         check_is_fitted(self, "bundle_")
         if not hasattr(self, "_loaded"):  # it was pickled
             with temporary_folder("model") as folder:
-                commit_folder(folder / MODEL, self.bundle_)
-                self._loaded = load(folder / MODEL, device=choose_device(self.device, "float32").torch)
+                commit_folder(folder / RunFile.MODEL, self.bundle_)
+                self._loaded = load(folder / RunFile.MODEL, device=choose_device(self.device, "float32").torch)
         return self._loaded
 
     def __getstate__(self) -> dict[str, Any]:
@@ -237,18 +237,18 @@ class SeqloomEstimator(BaseEstimator):  # type: ignore[misc]  # it has no types
         with temporary_folder("fit") as folder:
             data = write_examples(folder, inputs, targets, name)
             wanted = self._wanted() | {"task": task, "input": inputs.columns, "target": (name,)}
-            config, wishes = settings_of((data,), self.model, self.size, wanted)
+            config, wishes = settings_of((data,), wanted)
             home = Home(folder / "run")
             resolved = resolve(config, wishes, home=home, cache=folder / "cache")
             device = choose_device(self.device, resolved.config.training.precision)
             for report in train_run(folder / "run", resolved, device=device, workers=0):
                 _require_going_on(report)
-            self.bundle_ = dict(read_folder(folder / "run" / MODEL))
-            self._loaded = load(folder / "run" / MODEL, device=device.torch)
+            self.bundle_ = dict(read_folder(folder / "run" / RunFile.MODEL))
+            self._loaded = load(folder / "run" / RunFile.MODEL, device=device.torch)
 
     def _wanted(self) -> dict[str, Any]:
         """The settings that are said, by the names that `seqloom.train` has for them."""
-        names = ("epochs", "steps", "rate", "dropout", "seed")
+        names = ("model", "size", "epochs", "steps", "rate", "dropout", "seed")
         said = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         tokenizer = from_data({"kind": self.tokenizer, "lower": self.lower}, AnyTokenizer)
         split = RandomSplit(dev=self.validation, test=0.0, seed=self.seed)

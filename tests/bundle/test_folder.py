@@ -234,7 +234,7 @@ def test_numbers_that_are_not_finite_are_neither_written_nor_read(classifier, wr
     with pytest.raises(DataError, match=r"'head.linear.bias' holds a number that is not finite"):
         bundle_files(broken, "")
     with monkeypatch.context() as unguarded:
-        unguarded.setattr(folder, "_not_finite", lambda _: "")
+        unguarded.setattr(folder, "not_finite", lambda _: [])
         path = write(broken)
     with pytest.raises(DamagedError, match=r"head\.linear\.bias"):
         read_bundle(path)

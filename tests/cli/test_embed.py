@@ -21,7 +21,7 @@ TABLES = {
 SHORT = ["--task", "embed", "--size", "tiny", "--steps", "6", "--device", "cpu", "--workers", "0"]
 
 
-def said(*arguments: Any, input: str | None = None) -> str:  # noqa: A002
+def said(*arguments: Any, input: str | None = None) -> str:
     """What a command that succeeds prints."""
     result = CliRunner().invoke(app, list(map(str, arguments)), input=input)
     assert result.exit_code == 0, result.output
@@ -101,7 +101,7 @@ def test_the_objective_and_the_pooling_that_are_asked_for_are_written_down(tmp_p
     ("arguments", "words"),
     [
         (["--objective", "rnak"], "did you mean 'rank'"),
-        (["--pooling", "cls"], "--pooling 'cls'"),
+        (["--pooling", "cls"], "--pooling: unknown name 'cls'"),
         (["--rows-at-once", "0"], "take at least 1"),
         (["--objective", "rank"], "objective 'rank' reads pairs with a score, and the data has single texts"),
     ],

@@ -17,6 +17,7 @@ from seqloom.cli import app
 from seqloom.cli import generate as verb
 from seqloom.cli.terminal import SOME_BAD, Screen, work_bar
 from seqloom.errors import ConfigError, RejectedError
+from seqloom.events import Progress
 from seqloom.inference.model import load
 
 LINES = "once upon a time there was a cat\nthe cat sat on the mat\n"
@@ -124,15 +125,15 @@ def test_words_of_a_prompt_that_the_model_does_not_know_are_told(run: Path) -> N
 
 
 def test_people_see_how_many_prompts_are_answered(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = list[tuple[str, int, int]]()
+    shown = list[str]()
 
     @contextmanager
     def bar() -> Iterator[Any]:
-        yield lambda *told: shown.append(told)
+        yield lambda progress: shown.append(str(progress))
 
     monkeypatch.setattr(verb, "work_bar", bar)
     generate(run, "--longest", 2, given="once\nthe cat\na\n")
-    assert shown == [("1 answer", 1, 3), ("2 answers", 2, 3), ("3 answers", 3, 3)]
+    assert shown == ["1 of 3 answers", "2 of 3 answers", "3 of 3 answers"]
 
 
 @pytest.mark.parametrize("whole", [4, 0], ids=["known", "unknown"])
@@ -141,8 +142,10 @@ def test_a_bar_tells_the_answers_and_the_time_that_is_left(whole: int, monkeypat
     terminal = Console(file=seen, force_terminal=True, width=80)
     monkeypatch.setattr("seqloom.cli.terminal.Screen", lambda **_: terminal)
     with work_bar() as show:
-        show("2 answers", 2, whole)
-    assert "2 answers" in seen.getvalue() and ("-:--:--" in seen.getvalue()) == bool(whole)
+        show(Progress("answers", 2, whole))
+    assert ("2 of 4 answers" if whole else "2 answers") in seen.getvalue() and ("-:--:--" in seen.getvalue()) == bool(
+        whole
+    )
 
 
 def test_no_prompt_at_all_is_told(run: Path) -> None:

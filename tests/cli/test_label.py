@@ -14,8 +14,8 @@ from seqloom.cli.label import Chosen, Unknown, _answered, _show, answer_of
 from seqloom.cli.terminal import Screen
 from seqloom.errors import ConfigError, DurableError
 from seqloom.search.decisions import WritableDecisions
+from seqloom.search.documents import FileRows
 from seqloom.search.labeling import Labelling, opening
-from seqloom.search.rows import FileRows
 
 KINDS = {"good": "a fine and good film", "bad": "an awful and bad film"}
 

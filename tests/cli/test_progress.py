@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from seqloom.cli.data_warnings import warnings_said
 from seqloom.cli.progress import RunFacts, sample_lines, validation_lines
-from seqloom.cli.terminal import warnings_said
 from seqloom.data.check import load_data
 from seqloom.data.report.findings import DataFinding
 from seqloom.data.report.findings import FindingSample as Case
@@ -80,7 +80,7 @@ def test_a_warning_of_prepared_data_is_told_with_its_code_its_place_and_its_coun
     prepared = load_data(tmp_path / "train.csv", dev=(str(tmp_path / "dev.csv"),))
     (line,) = (line for line in warnings_said(prepared.findings) if "leak.overlap" in line)
     assert line.startswith(
-        f"warning: leak.overlap: {tmp_path / 'dev.csv'}:2: 5 of 15 rows of dev (33.3%) have an input"
+        f"warning: leak.overlap: {tmp_path / 'dev.csv'}:2: 5 of 15 rows of dev (33.3 %) have an input"
     )
     assert " Fix: take these rows out of train, " in line and line.endswith(" (5 rows in all)")
 

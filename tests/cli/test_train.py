@@ -22,10 +22,10 @@ from seqloom.cli import app, progress, refusals
 from seqloom.cli.follow import followed, summary
 from seqloom.cli.progress import LiveLines, PlainLines, display, packed
 from seqloom.cli.refusals import told_in_flags
-from seqloom.cli.train_settings import training_settings
 from seqloom.config.changes import with_setting
 from seqloom.config.data import DataConfig, EncodingConfig
 from seqloom.config.inputs import TokensConfig
+from seqloom.config.options import said
 from seqloom.config.tokenizers import WordsConfig
 from seqloom.config.training import (
     AdamWConfig,
@@ -52,14 +52,6 @@ from seqloom.training.events import Begun, Ended, Noticed, Pace, Report, Sample,
 from seqloom.training.state import Environment
 
 ROOT = Path(__file__).parents[2]
-NOTHING: dict[str, Any] = dict.fromkeys(
-    [
-        *("rate", "clip", "pieces", "validate_every", "patience", "save_every", "keep", "average", "average_last"),
-        *("init", "seed", "metric", "epochs", "steps", "symbols", "seconds", "batch", "streams", "packs", "optimiser"),
-        *("momentum", "decay", "schedule", "warm_up", "freeze", "freeze_vectors", "compile_"),
-        "deterministic",
-    ]
-)
 ENVIRONMENT = Environment(
     seqloom="0", torch="2", python="3", device="cpu", capability="AVX2", threads=1, ranks=1, sharded=False
 )
@@ -69,7 +61,7 @@ ENVIRONMENT = Environment(
 
 
 def test_options_that_were_not_given_set_nothing() -> None:
-    assert training_settings(NOTHING) == {}
+    assert said(TrainingConfig, {}) == {}
 
 
 @pytest.mark.parametrize(
@@ -85,13 +77,14 @@ def test_options_that_were_not_given_set_nothing() -> None:
         ({"warm_up": 7}, {"schedule": LinearConfig(warm_up=7)}),
         ({"metric": "bleu"}, {"metric": "bleu"}),
         ({"freeze": ["encoder.*"]}, {"freeze": ("encoder.*",)}),
-        ({"freeze": ["*.bias"], "freeze_vectors": True}, {"freeze": ("*.bias", "encoder.input.table")}),
-        ({"compile_": True, "deterministic": True}, {"compile": True, "deterministic": True}),
+        ({"precision": "bf16"}, {"precision": "bf16"}),
+        ({"precision": "auto"}, {}),
+        ({"compile": True, "deterministic": True}, {"compile": True, "deterministic": True}),
         ({"rate": 0.5, "clip": 0.0, "seed": 3}, {"rate": 0.5, "clip": 0.0, "seed": 3}),
     ],
 )
 def test_an_option_becomes_its_setting_and_no_other(given: dict[str, Any], settings: dict[str, Any]) -> None:
-    assert training_settings(NOTHING | given) == settings
+    assert said(TrainingConfig, given) == settings
 
 
 @pytest.mark.parametrize(
@@ -110,8 +103,8 @@ def test_an_option_becomes_its_setting_and_no_other(given: dict[str, Any], setti
         (["--schedule", "cosin"], "did you mean 'cosine'?"),
         (["--average", "0.9", "--average-last", "3"], "both say which weights are shipped"),
         (["--class-weights", "1,x"], "--class-weights '1,x'"),
-        (["--dropout", "1"], "--dropout 1 is no rate"),
-        (["--size", "huge"], "--size 'huge'"),
+        (["--dropout", "1"], "--dropout: expected a number of at least 0 and below 1"),
+        (["--size", "huge"], "--size: unknown name 'huge'"),
         (["--model", "lsmt"], "did you mean 'lstm'?"),
         (["--model", "nowhere.toml"], "there is no such file"),
         (["--init", "other", "--dropout", "0.1"], "--dropout would change the model of --init"),
@@ -123,7 +116,7 @@ def test_an_option_becomes_its_setting_and_no_other(given: dict[str, Any], setti
         (["--out", "no/such/run"], "there is no folder"),
         (["--config", "run.toml"], "run.toml says everything, and so would the data"),
         (["--bad-rows", "maybe"], "--bad-rows 'maybe'"),
-        (["--tokenizer", "letters"], "unknown kind 'letters'"),
+        (["--tokenizer", "letters"], "--tokenizer: unknown name 'letters'"),
     ],
 )
 def test_what_cannot_mean_anything_is_refused_before_data_is_read(
@@ -458,7 +451,7 @@ def test_a_slow_run_says_something_every_ten_seconds() -> None:
     steps = [(moment, line) for moment, line in told if "symbols/s" in line]
     assert len(steps) > 10 and min(later - moment for (moment, _), (later, _) in pairwise(steps)) >= 10
     assert steps[0][1] == (
-        "8 % · step 3 of 40 · epoch 1 · 0:07 · 1:05 left · loss 0.6667 · 52,300 symbols/s · padding 3 %"
+        "7.5 % · step 3 of 40 · epoch 1 · 7.5 s · 1 min 5 s left · loss 0.6667 · 52,300 symbols/s · padding 3 %"
         " · memory 412 MB · waiting for data 2 %"
     )
 
@@ -501,7 +494,7 @@ def test_a_live_display_tells_all_and_leaves_only_what_scrolled() -> None:
         assert isinstance(lines, LiveLines)
         picture.print(lines._picture())
     told = picture.file.getvalue()
-    for word in ("100 %", "step 40 of 40", "epoch 2", "1:05 left", "loss 0.05", "dev accuracy 1", "padding 3 %"):
+    for word in ("100 %", "step 40 of 40", "epoch 2", "1 min 5 s left", "loss 0.05", "dev accuracy 1", "padding 3 %"):
         assert word in told
     assert re.search("[▁▂▃▄▅▆▇█]{12}", told)
 

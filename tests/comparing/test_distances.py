@@ -91,6 +91,6 @@ def test_each_distance_is_a_comparison_and_all_are_one_page(tmp_path: Path) -> N
     page = (tmp_path / "out" / "report.html").read_text()
     assert all(f"distance {far}" in page for far in (8, 12)) and "<script" not in page
     assert [figure.kind for figure in found.figures()] == ["line", "line"]
-    assert "distance 8: " in found.text() and '"distances"' in found.to_json()
+    assert "distance 8: " in found.text() and "distances" in found.to_json()
     *again, same = referee_distances(made, [8, 12], rows=60)
     assert same == found and not [one for one in again if isinstance(one, RunBegun)]

@@ -791,35 +791,35 @@ CASES: list[Case] = [
         "enormous-encoder",
         CLASSIFIER,
         {"encoder.width": 65_536, "encoder.repeat": 1024},
-        "encoder: this encoder would have 17,592,455,200,768 parameters, 65,537 GiB in float32; the limit"
-        f" is 17,179,869,184, 64 GiB. Fix: {NARROWER}.",
+        "encoder: this encoder would have 17,592,455,200,768 parameters, 70.4 TB in float32; the limit"
+        f" is 17,179,869,184, 68.7 GB. Fix: {NARROWER}.",
     ),
     case(
         "enormous-vocabulary",
         CLASSIFIER,
         {"encoder.width": 65_536, "encoder.input.vocab_size": 2**24},
-        "encoder: this encoder would have 1,116,691,759,104 parameters, 4,160 GiB in float32; the limit "
-        f"is 17,179,869,184, 64 GiB. Fix: {NARROWER}.",
+        "encoder: this encoder would have 1,116,691,759,104 parameters, 4.47 TB in float32; the limit "
+        f"is 17,179,869,184, 68.7 GB. Fix: {NARROWER}.",
     ),
     case(
         "enormous-hidden-layers",
         CLASSIFIER,
         {"hidden": [65_536] * 8},
-        "this model would have 30,066,016,635 parameters, 112 GiB in float32; the limit is "
-        f"17,179,869,184, 64 GiB. Fix: {NARROWER}.",
+        "this model would have 30,066,016,635 parameters, 120 GB in float32; the limit is "
+        f"17,179,869,184, 68.7 GB. Fix: {NARROWER}.",
     ),
     case(
         "enormous-picture",
         CLASSIFIER,
         {"encoder.input": {"kind": "flat", "height": 16384, "width": 16384, "channels": 64}},
-        "encoder: this encoder would have 137,438,953,768 parameters, 512 GiB in float32; the limit is "
-        f"17,179,869,184, 64 GiB. Fix: {NARROWER}.",
+        "encoder: this encoder would have 137,438,953,768 parameters, 550 GB in float32; the limit is "
+        f"17,179,869,184, 68.7 GB. Fix: {NARROWER}.",
     ),
     case(
         "enormous-head",
         TAGGER,
         {"head": {"kind": "next-token", "vocab_size": 2**24, "tied": False}, "encoder.width": 2048},
-        "this model would have 34,393,323,520 parameters, 128 GiB in float32; the limit is "
-        f"17,179,869,184, 64 GiB. Fix: {NARROWER}.",
+        "this model would have 34,393,323,520 parameters, 138 GB in float32; the limit is "
+        f"17,179,869,184, 68.7 GB. Fix: {NARROWER}.",
     ),
 ]

@@ -20,8 +20,8 @@ from seqloom.config.tokenizers import BytesConfig, CharactersConfig
 from seqloom.data.dataset import open_data
 from seqloom.data.prepared import Prepared, prepare
 from seqloom.data.problems import Ledger
-from seqloom.data.survey import Progress
 from seqloom.errors import RejectedError
+from seqloom.events import Progress
 
 SKIP = BadRows(skip=True, share=0.1)
 
@@ -37,7 +37,7 @@ class Start:
         config = self.config if split is None else DataConfig(train=self.config.train, split=split)
         dataset = open_data(config, ledger)
         watch = lambda progress: stages.append(progress.stage)  # noqa: E731
-        prepared = prepare(dataset, EncodingConfig(**how), ledger, cache=self.cache, watch=watch)
+        prepared = prepare(dataset, EncodingConfig(**how), ledger, cache=self.cache, show=watch)
         self.made = bool(stages)
         return prepared
 
@@ -200,12 +200,12 @@ def test_files_that_change_between_the_two_readings_are_told(
     dataset, changes = open_data(BY_NAME[setting].config(tmp_path), Ledger()), [change]
 
     def watch(progress: Progress) -> None:
-        if progress.stage == "reading" and changes:
+        if progress.stage == "rows read" and changes:
             changes.pop()(tmp_path)
 
     cache = tmp_path / "cache" if cached else None
     with pytest.raises(RejectedError, match=r"data\.changed: .* before, .* after"):
-        prepare(dataset, EncodingConfig(), Ledger(), cache=cache, watch=watch)
+        prepare(dataset, EncodingConfig(), Ledger(), cache=cache, show=watch)
     assert not changes
     assert not list(tmp_path.glob("cache/*/facts.json"))
 
@@ -217,11 +217,11 @@ def test_a_set_that_is_kept_in_memory_is_not_cached_under_sums_that_it_does_not_
     dataset, changes = open_data(BY_NAME["folder"].config(tmp_path), Ledger()), [change]
 
     def watch(progress: Progress) -> None:
-        if progress.stage == "encoding" and changes:
+        if progress.stage == "rows encoded" and changes:
             changes.pop()(tmp_path / "films")
 
     with pytest.raises(RejectedError, match=r"data\.changed: changed while it was read"):
-        prepare(dataset, EncodingConfig(), Ledger(), cache=tmp_path / "cache", watch=watch)
+        prepare(dataset, EncodingConfig(), Ledger(), cache=tmp_path / "cache", show=watch)
     assert not list(tmp_path.glob("cache/*/facts.json"))
 
 
@@ -239,7 +239,7 @@ RACER = """if True:
     for _ in range(12):
         ledger, stages = Ledger(rule), []
         dataset = open_data(DataConfig(train=(str(folder / "a.csv"),)), ledger)
-        prepare(dataset, EncodingConfig(), ledger, cache=folder / "cache", watch=lambda one: stages.append(one))
+        prepare(dataset, EncodingConfig(), ledger, cache=folder / "cache", show=lambda one: stages.append(one))
         made += bool(stages)
     print(made)
 """

@@ -53,7 +53,7 @@ def test_an_overlap_of_parts_is_told_with_count_share_and_first_places() -> None
     (problem,) = ledger.samples["leak.overlap"]
     assert ledger.counts["leak.overlap"] == 2
     assert problem.place == Place("dev", 2)
-    assert "2 of 4 rows of dev (50.0%)" in problem.text
+    assert "2 of 4 rows of dev (50 %)" in problem.text
     assert "the same as at train:4" in problem.text
 
 

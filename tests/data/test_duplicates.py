@@ -188,7 +188,7 @@ def test_of_many_near_rows_the_first_place_is_told() -> None:
     search(train=["one", LONG + "first"], dev=["two", LONG + "third"]).tell(ledger)
     ((problem,),) = ledger.samples.values()
     assert (problem.code, problem.place, ledger.counts["leak.near"]) == ("leak.near", Place("dev", 2), 1)
-    assert "1 of 2 rows of dev (50.0%)" in problem.text and problem.text.endswith("at train:2")
+    assert "1 of 2 rows of dev (50 %)" in problem.text and problem.text.endswith("at train:2")
 
 
 def test_a_sample_of_a_near_group_is_a_near_pair() -> None:

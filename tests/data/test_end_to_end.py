@@ -23,8 +23,8 @@ from seqloom.data.prepared import Prepared, prepare
 from seqloom.data.problems import Ledger
 from seqloom.data.schema import PARTS, Part
 from seqloom.data.splits import Divided
-from seqloom.data.survey import Progress
 from seqloom.errors import RejectedError
+from seqloom.events import Progress
 from seqloom.nn.types import Batch, Padded, Pair, Subwords
 
 every_setting = pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
@@ -200,21 +200,21 @@ def test_a_source_that_changes_while_it_is_encoded_is_not_kept(tmp_path: Path) -
     dataset, told = open_data(config, Ledger()), []
 
     def watch(progress: Progress) -> None:
-        if progress.stage == "encoding" and not told:
+        if progress.stage == "rows encoded" and not told:
             told.append(changed_csv(tmp_path))
 
     with pytest.raises(RejectedError, match=r"data\.changed: changed while it was read: .* before, .* after"):
-        prepare(dataset, EncodingConfig(), Ledger(), cache=cache, watch=watch)
+        prepare(dataset, EncodingConfig(), Ledger(), cache=cache, show=watch)
     assert not list(cache.glob("*/facts.json"))
 
 
 def test_progress_tells_the_share_of_what_was_read_and_encoded(tmp_path: Path) -> None:
     told: list[Progress] = []
-    prepare(open_data(CSV.config(tmp_path), Ledger()), EncodingConfig(), Ledger(), watch=told.append)
-    assert {progress.stage for progress in told} == {"reading", "encoding"}
+    prepare(open_data(CSV.config(tmp_path), Ledger()), EncodingConfig(), Ledger(), show=told.append)
+    assert {progress.stage for progress in told} == {"rows read", "rows encoded"}
     assert all(0 < progress.share <= 1 for progress in told if progress.share is not None)
-    assert (told[-1].rows, told[-1].share) == (ROWS, 1.0)
-    assert max(progress.share or 0 for progress in told if progress.stage == "reading") == 1.0
+    assert (told[-1].done, told[-1].share) == (ROWS, 1.0)
+    assert max(progress.share or 0 for progress in told if progress.stage == "rows read") == 1.0
 
 
 def test_the_split_is_written_down_as_it_was_drawn(tmp_path: Path) -> None:

@@ -44,12 +44,12 @@ def counts(dataset: Dataset) -> Counter[str]:
         (
             ("test",),
             {"train": 36, "dev": 4, "test": GIVEN},
-            "split: 10% dev drawn from train with seed 4; test is given",
+            "split: 10 % dev drawn from train with seed 4; test is given",
         ),
         (
             ("dev",),
             {"train": 36, "dev": GIVEN, "test": 4},
-            "split: 10% test drawn from train with seed 4; dev is given",
+            "split: 10 % test drawn from train with seed 4; dev is given",
         ),
         (("dev", "test"), {"train": 40, "dev": GIVEN, "test": GIVEN}, "split: the given files; nothing is drawn"),
     ],

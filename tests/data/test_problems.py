@@ -6,8 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from seqloom.cli.data_options import share
-from seqloom.config.data import BadRows
+from seqloom.config.data import BadRows, share_of
 from seqloom.data.problems import SAMPLES, SHOWN, Ledger, Place
 from seqloom.errors import RejectedError
 
@@ -91,7 +90,7 @@ def test_the_share_that_is_named_is_enough(skipped: int, good: int) -> None:
     message = str(refusal(ledger))
     assert message.split("Fix: ")[-1].startswith("mend the rows")
     if skipped / (skipped + good) <= 0.0999:
-        ledger.bad_rows = BadRows(skip=True, share=share(message.rpartition(" ")[2].removesuffix("."), "--max-bad"))
+        ledger.bad_rows = BadRows(skip=True, share=share_of(message.rpartition(" ")[2].removesuffix(".")))
         ledger.close()
 
 

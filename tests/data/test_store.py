@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,11 +17,12 @@ from hypothesis import strategies as st
 
 import seqloom.data.cache as store_module
 from seqloom.data.batches import collate
-from seqloom.data.cache import ColumnStore, Unusable, chunks_of, open_or_build, open_store, write_store
+from seqloom.data.cache import ColumnStore, Unusable, chunks_of, open_store
 from seqloom.data.loader import Loader
 from seqloom.data.order import Order
 from seqloom.data.schema import Schema
 from seqloom.errors import DataError, DurableError
+from seqloom.events import finished
 from seqloom.text.ragged import Ragged
 
 KEY = {"source": "9f86", "tokenizer": {"limit": 300}, "version": 1}
@@ -33,6 +35,15 @@ def columns(rows: int = 40) -> dict[str, Ragged]:
         "input": Ragged.of([generator.integers(6, 99, length) for length in lengths], np.int32),
         "target": Ragged.of([[label] for label in generator.integers(0, 3, rows)], np.int32),
     }
+
+
+def write_store(*given: Any) -> None:
+    for _ in store_module.write_store(*given):
+        pass
+
+
+def open_or_build(*given: Any) -> ColumnStore:
+    return finished(store_module.open_or_build(*given))
 
 
 def opened(path: Path, key: dict = KEY, *, verify: bool = True) -> ColumnStore:
@@ -183,13 +194,15 @@ TAKING_TURNS = """if True:
     from pathlib import Path
     import numpy as np
     from seqloom.data.cache import open_or_build
+    from seqloom.events import finished
     from seqloom.text.ragged import Ragged
     folder, number = Path(sys.argv[1]), int(sys.argv[2])
     chunk = {"input": Ragged.of([[number] * 5] * 9, np.int32), "target": Ragged.of([[number]] * 9, np.int32)}
     print("ready", flush=True)
     sys.stdin.readline()
     for _ in range(15):
-        store = open_or_build(folder / "store", {"of": number}, lambda: [chunk], lambda: {"note": b"%d" % number})
+        notes = lambda: {"note": b"%d" % number}
+        store = finished(open_or_build(folder / "store", {"of": number}, lambda: [chunk], notes))
         assert store.notes == {"note": b"%d" % number}, store.notes
         assert all(set(column.values.tolist()) == {number} for column in store.columns.values())
 """
@@ -228,6 +241,7 @@ RACER = """if True:
     from pathlib import Path
     import numpy as np
     from seqloom.data.cache import open_or_build
+    from seqloom.events import finished
     from seqloom.text.ragged import Ragged
     folder, builds = Path(sys.argv[1]), []
 
@@ -239,7 +253,7 @@ RACER = """if True:
     print("ready", flush=True)
     while not (folder / "go").exists():
         time.sleep(0.001)
-    store = open_or_build(folder / "store", {"version": 5}, build)
+    store = finished(open_or_build(folder / "store", {"version": 5}, build))
     print(len(builds), int(store.columns["input"].values.sum()))
 """
 
@@ -295,6 +309,7 @@ def test_building_and_reading_a_large_store_takes_little_memory(tmp_path: Path) 
         from pathlib import Path
         import numpy as np
         from seqloom.data.cache import open_or_build
+        from seqloom.events import finished
         from seqloom.text.ragged import Ragged
 
         def peak():
@@ -306,7 +321,7 @@ def test_building_and_reading_a_large_store_takes_little_memory(tmp_path: Path) 
                 yield {"input": Ragged(np.full(1_000_000, number, np.int32), starts)}
 
         before = peak()
-        store = open_or_build(Path(sys.argv[1]), {}, build)
+        store = finished(open_or_build(Path(sys.argv[1]), {}, build))
         size = Path(sys.argv[1], "input.values").stat().st_size
         print(size, store.rows, peak() - before)
     """

@@ -119,9 +119,9 @@ def test_a_model_that_writes_no_text_is_refused_with_the_reason(tmp_path: Path) 
 
 
 def test_settings_choose_the_simplest_way_that_has_them_all() -> None:
-    assert decoding(longest=3, stop=("a",)) == GreedyConfig(longest=3, stop=("a",))
-    assert decoding(top_k=3, repetition=1.2) == SampleConfig(top_k=3, repetition=1.2)
-    assert decoding(best=2) == BeamConfig(best=2)
+    assert decoding({"longest": 3, "stop": ("a",)}) == GreedyConfig(longest=3, stop=("a",))
+    assert decoding({"top_k": 3, "repetition": 1.2}) == SampleConfig(top_k=3, repetition=1.2)
+    assert decoding({"best": 2}) == BeamConfig(best=2)
 
 
 @pytest.mark.parametrize(

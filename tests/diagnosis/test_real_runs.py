@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from seqloom.cli import app
 from seqloom.data.synthetic.registry import NAMES
 from seqloom.experiments.doctor.diagnosis import diagnose
-from seqloom.training.log import METRICS
+from seqloom.files.layouts import RunFile
 
 pytestmark = pytest.mark.slow
 
@@ -79,12 +79,12 @@ def test_what_the_data_check_warned_of_reaches_the_doctor(runs: dict[str, Path])
 
 def test_what_is_left_of_a_run_is_looked_at(runs: dict[str, Path], tmp_path: Path) -> None:
     run = Path(shutil.copytree(runs["classify"], tmp_path / "run"))
-    lines = (run / METRICS).read_bytes().splitlines(keepends=True)
-    (run / METRICS).write_bytes(lines[0])
+    lines = (run / RunFile.METRICS).read_bytes().splitlines(keepends=True)
+    (run / RunFile.METRICS).write_bytes(lines[0])
     assert "has no form yet" in diagnose(run).said[0]
-    (run / METRICS).write_bytes(lines[0][:-3])  # as a machine that lost its power leaves it
+    (run / RunFile.METRICS).write_bytes(lines[0][:-3])  # as a machine that lost its power leaves it
     assert "after 0 steps" in diagnose(run).said[0]
-    (run / METRICS).unlink()
+    (run / RunFile.METRICS).unlink()
     (run / "events.jsonl").unlink()
     assert "after 0 steps" in diagnose(run).said[0]
     shutil.rmtree(run / "model")

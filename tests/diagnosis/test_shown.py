@@ -1,4 +1,5 @@
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -36,15 +37,16 @@ def test_no_line_is_wider_than_asked_for_and_nothing_hidden_gets_through(diagnos
 
 def test_the_text_has_the_evidence_the_flag_and_the_picture() -> None:
     text = ILL.text(100)
-    assert "dev.gap" in text and "→ --dropout 0.3" in text and "lowest dev loss 1" in text and "training: " in text
+    assert "dev.gap" in text and "- --dropout 0.3: it is 0" in text and "training: " in text
+    assert re.search(r"lowest dev loss +1\n", text)
     assert "nothing that the doctor knows" in WELL.text(100)
 
 
 def test_a_run_that_is_too_short_has_no_tick_in_any_form() -> None:
     short = replace(WELL, judged=False)
     assert "? too short to judge" in short.text(100) and "✓" not in short.text(100)
-    assert '<div class="verdict warn">too short to judge' in short.html() and short.to_json()["judged"] is False
-    assert "✓ nothing" in WELL.text(100) and '<div class="verdict">' in WELL.html() and WELL.to_json()["judged"]
+    assert '<div class="verdict open">too short to judge' in short.html() and short.to_json()["judged"] is False
+    assert "✓ nothing" in WELL.text(100) and '<div class="verdict fine">' in WELL.html() and WELL.to_json()["judged"]
     assert "begin with --dropout" in replace(ILL, judged=False).text(100)  # what was found is told all the same
 
 
@@ -57,7 +59,7 @@ def test_colour_only_adds_escapes() -> None:
 def test_the_page_needs_nothing_else_and_escapes_what_it_shows() -> None:
     page = ILL.html()
     assert "<script" not in page and "\x1b" not in page and "http-equiv" in page
-    assert page.count("<section>") == len(ILL.findings) + 1
+    assert page.count("<h2>") == len(ILL.findings) + 2
     assert "&lt;script&gt;" in page and ILL._repr_html_().startswith("<iframe sandbox")
 
 

@@ -9,7 +9,8 @@ import pytest
 from distributed.forking import Forks, Outcome
 from distributed.runs import FAILING_STEP, write_data
 from seqloom.errors import DamagedError
-from seqloom.training.memory import REMEMBERED, HalvedError, fitting, remembering
+from seqloom.files.layouts import RunFile
+from seqloom.training.memory import HalvedError, fitting, remembering
 
 RUN = "distributed.runs:run"
 ROOM = 4  # rows; a rank has more of nearly every batch
@@ -30,7 +31,7 @@ def test_other_errors_leave_nothing_to_remember(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", ["", "{}}", '{"pieces": 0}', '{"pieces": "4"}', '{"rows": 2}'])
 def test_a_note_that_cannot_be_read_says_what_to_do(tmp_path: Path, content: str) -> None:
-    (tmp_path / REMEMBERED).write_text(content)
+    (tmp_path / RunFile.MEMORY).write_text(content)
     with pytest.raises(DamagedError, match="remove it: the run finds out again"):
         fitting(tmp_path)
 
@@ -60,7 +61,7 @@ def test_a_run_goes_on_in_pieces_that_fit_and_loses_the_same(forks: Forks, data:
         assert f"repeat the command: it goes on in {pieces} pieces" in outcomes[1].stderr
         assert max(outcome.seconds for outcome in outcomes) < 15
     assert [outcome.code for outcome in last] == [0, 0], last[0].stderr + last[1].stderr
-    assert json.loads((out / REMEMBERED).read_text()) == {"pieces": 4}
+    assert json.loads((out / RunFile.MEMORY).read_text()) == {"pieces": 4}
     assert any("each step is computed in 4 pieces" in said for said in last[0].answer["said"])
     losses = last[0].answer["losses"]
     assert len(losses) == 12 - 5  # from the checkpoint before it

@@ -11,14 +11,15 @@ from typer.testing import CliRunner
 from embedding_common import small_model, some_texts, write_texts
 from seqloom.cli import app
 from seqloom.errors import ConfigError, HeldError, MissingExtraError, RejectedError
+from seqloom.events import Progress
 from seqloom.importing.models import import_model
 from seqloom.inference.model import load
 from seqloom.search.embedders import ModelEmbeds, require_same, settings_of
-from seqloom.search.embedding import bulk, packed_linears, source, windows
-from seqloom.search.embedding.bulk import EmbeddedFile, embed_file, embedding
+from seqloom.search.embedding import bulk, packed_linears, windows
+from seqloom.search.embedding import windows as source
+from seqloom.search.embedding.bulk import embed_file, embedding
 from seqloom.search.embedding.quantization import KINDS, Numbers
-from seqloom.search.embedding.source import InputSource
-from seqloom.search.embedding.windows import WindowWorker, here
+from seqloom.search.embedding.windows import InputSource, WindowWorker, here
 
 TEXTS = some_texts(45)
 
@@ -211,7 +212,7 @@ def test_a_damaged_segment_and_all_behind_it_are_made_again(model, tmp_path) -> 
     damaged = tmp_path / "v.npy.work" / "rows-000000000008" / "vectors.bin"
     damaged.write_bytes(bytes(len(damaged.read_bytes())))
     steps = list(embedding(loaded, InputSource(file), out))
-    assert next(step for step in steps if isinstance(step, EmbeddedFile)) == EmbeddedFile(8, 45)
+    assert next(step for step in steps if isinstance(step, Progress)) == Progress("rows", 8, 45, kept=8)
     assert out.read_bytes() == (tmp_path / "whole.npy").read_bytes()
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from embedding_common import small_model, some_texts, write_texts
-from seqloom.search.embedding import bulk, source
+from seqloom.search.embedding import bulk, windows
 from seqloom.search.embedding.bulk import embed_file
 
 PLACES = [
@@ -27,7 +27,7 @@ def killed(folder: Path, monkeypatch, rows: int, *arguments: str) -> list[int]:
     program = [sys.executable, str(Path(__file__).with_name("killing.py")), str(folder), *arguments]
     done = subprocess.run(program, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
-    monkeypatch.setattr(source, "ROWS", 8)
+    monkeypatch.setattr(windows, "ROWS", 8)
     monkeypatch.setattr(bulk, "ENOUGH", 8)
     embed_file(folder / "model", file, folder / "whole.npy", kept_as="int8")
     for ending in ("", ".json"):

@@ -16,8 +16,8 @@ from inspection_common import subject_of, task_on
 from seqloom.config.combinations import POSITIONS, SCORES, refusal
 from seqloom.config.mixers import AttentionConfig, FullConfig, LinearAttentionConfig, SparseConfig, WindowConfig
 from seqloom.errors import ConfigError, DataError
-from seqloom.inspect import attention_rows
-from seqloom.inspect.attention_rows import AttentionLayer, AttentionRows, chosen_token, heard, layers_of, rows_of
+from seqloom.inspect import attention_weights
+from seqloom.inspect.attention_weights import AttentionLayer, AttentionRows, chosen_token, heard, layers_of, rows_of
 from seqloom.inspect.readings import read, scores
 from seqloom.inspect.tokens import numbered
 from seqloom.nn.ops import masks
@@ -72,7 +72,7 @@ def _request(mask: masks.Mask, score: Score, bias: Bias) -> Request:
 
 @pytest.mark.slow
 def test_rows_equal_the_plain_operator_for_every_score_mask_and_bias(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attention_rows, "MOST_CELLS", 150)  # additive scores in several pieces, the last one short
+    monkeypatch.setattr(attention_weights, "MOST_CELLS", 150)  # additive scores in several pieces, the last one short
     torch.manual_seed(0)
     for mask, (score, scoring), (bias, term) in itertools.product(MASKS, _scores().items(), _biases().items()):
         if refusal("attention", score=score, position=bias):  # type: ignore[arg-type]

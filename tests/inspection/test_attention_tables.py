@@ -7,8 +7,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from seqloom.inspect.attention_rows import AttentionRows
-from seqloom.inspect.attention_tables import AskedWeights, blocks, coarser, entropy_of, pooled, table, units
+from seqloom.inspect.attention_weights import (
+    AskedWeights,
+    AttentionRows,
+    blocks,
+    coarser,
+    entropy_of,
+    pooled,
+    table,
+    units,
+)
 from seqloom.inspect.tokens import NO_WORD, Token
 from seqloom.text.special_tokens import BEGIN
 

@@ -14,7 +14,9 @@ from seqloom.config.data import EncodingConfig
 from seqloom.config.tokenizers import BpeConfig
 from seqloom.data.check import load_data
 from seqloom.errors import ConfigError, DataError
-from seqloom.inspect.attribution import gradients, ground, pairs, removal, table
+from seqloom.events import Progress
+from seqloom.inspect.attribution import goals as ground
+from seqloom.inspect.attribution import gradients, methods, pairs, table
 from seqloom.inspect.attribution.agreement import attributions_compared
 from seqloom.inspect.attribution.attribution import AttributionView, attribute_file, attribution
 from seqloom.inspect.attribution.goals import chosen_goal, every_goal
@@ -352,9 +354,9 @@ def test_views_for_other_models_are_refused(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_file_has_a_line_for_each_input(tmp_path: Path) -> None:
     subject = subject_of(task_on(tmp_path, "classify"), "cnn")
-    texts, done = ["the cat sat", "a <b>dog</b> ran", "שלום cat"], list[int]()
-    assert attribute_file(subject, iter(texts), tmp_path / "out.jsonl", progress=done.append) == 3
-    assert done == [1, 2, 3]
+    texts, done = ["the cat sat", "a <b>dog</b> ran", "שלום cat"], list[Progress]()
+    assert attribute_file(subject, iter(texts), tmp_path / "out.jsonl", total=3, show=done.append) == 3
+    assert list(map(str, done)) == ["1 of 3 rows", "2 of 3 rows", "3 of 3 rows"]
     lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()]
     for number, (line, text) in enumerate(zip(lines, texts, strict=True)):
         assert line["row"] == number and line["error"] < 0.01
@@ -444,9 +446,9 @@ def test_all_elements_at_once_cannot_be_left_out(tmp_path: Path) -> None:
     subject = subject_of(task_on(tmp_path, "classify"), "lstm")
     found = ground.ground_of(subject, read(subject, "the cat"))
     goals = [chosen_goal(subject, found.reading)]
-    assert np.isfinite(removal.leave_one_out(found, goals, removal.groups_of(found, words=False)).values[0]).all()
+    assert np.isfinite(methods.leave_one_out(found, goals, methods.groups_of(found, words=False)).values[0]).all()
     with pytest.raises(ConfigError, match="without it none"):
-        removal.leave_one_out(found, goals, removal.Groups(([np.arange(2)],), 2))
+        methods.leave_one_out(found, goals, methods.Groups(([np.arange(2)],), 2))
 
 
 def test_a_table_of_many_answers_has_the_first_of_them_and_says_so(

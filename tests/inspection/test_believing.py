@@ -12,10 +12,8 @@ from faithfulness_common import planted_subject
 from inspection_common import subject_of, task_on
 from seqloom.config.blocks import BlockConfig
 from seqloom.config.mixers import GruConfig
-from seqloom.inspect.badge import PICTURES
-from seqloom.inspect.edits import ablated, attending, patched
-from seqloom.inspect.inspector import LOOKS, Inspection
-from seqloom.inspect.recurrent_edits import carried, clamped
+from seqloom.inspect.edits import ablated, attending, carried, clamped, patched
+from seqloom.inspect.inspector import LOOKS, PICTURES, Inspection
 from seqloom.inspect.subject import Subject
 
 QUICK = {"permutations": 3, "adversaries": 0}

@@ -18,18 +18,16 @@ from seqloom.errors import ConfigError, DataError
 from seqloom.inspect import what_if
 from seqloom.inspect.attention import AttentionView, attention
 from seqloom.inspect.attribution.attribution import view_of
-from seqloom.inspect.attribution.goals import chosen_goal
-from seqloom.inspect.attribution.ground import ground_of
+from seqloom.inspect.attribution.goals import chosen_goal, ground_of
 from seqloom.inspect.attribution.methods import MethodOptions
 from seqloom.inspect.differences import AXES, changed, difference
-from seqloom.inspect.edits import ablated, attending, patched
-from seqloom.inspect.extrapolation import ExtrapolationView
+from seqloom.inspect.edits import ablated, attending, carried, clamped, patched
 from seqloom.inspect.gates import gates
 from seqloom.inspect.inspector import Inspection
 from seqloom.inspect.lattice import lattice
 from seqloom.inspect.next_tokens import next_symbols
+from seqloom.inspect.positions import ExtrapolationView
 from seqloom.inspect.readings import read, scores, scores_of_both
-from seqloom.inspect.recurrent_edits import carried, clamped
 from seqloom.inspect.states import layer_states, principal, states
 from seqloom.inspect.subject import Reading, Subject
 from seqloom.inspect.substitution import edited, replaced, swap

@@ -14,16 +14,15 @@ from inspection_common import subject_of, task_on
 from seqloom.config.blocks import BlockConfig
 from seqloom.config.mixers import ConvolutionConfig
 from seqloom.errors import ConfigError, DataError
-from seqloom.inspect.attention_rows import chosen_layer, layers_of
+from seqloom.inspect.attention_weights import chosen_layer, layers_of
+from seqloom.inspect.faithfulness import alternatives
 from seqloom.inspect.faithfulness import bench as bench_module
-from seqloom.inspect.faithfulness import uniform
-from seqloom.inspect.faithfulness.adversary import _AdversarySearch, adversary
 from seqloom.inspect.faithfulness.agreement import Agreement, Tau, gradient, jensen_shannon, left_out, pairs
+from seqloom.inspect.faithfulness.alternatives import _AdversarySearch, adversary, even, seed_distance
 from seqloom.inspect.faithfulness.bench import ImposedRows, at_bench, imposed, probabilities
 from seqloom.inspect.faithfulness.eraser import SHARES, Curves, chosen_removal, rationale, removals, top_count, without
 from seqloom.inspect.faithfulness.erasure import _until_flipped, erased, erasure, permuted, shuffled
 from seqloom.inspect.faithfulness.report import faithfulness, tau_histograms
-from seqloom.inspect.faithfulness.uniform import even, seed_distance
 from seqloom.inspect.faithfulness.verdict import Badge, Evidence, level_of, reservations, verdict
 from seqloom.inspect.readings import read, scores
 from seqloom.inspect.subject import Reading, Subject
@@ -449,7 +448,7 @@ def test_other_seeds_read_the_same_translation_and_the_same_tokens(
     subject, reading = asked(tmp_path, "translate", "seq2seq-dot")
     other = subject_of(subject.task, "seq2seq-dot")
     assert _between(subject, reading, other) == pytest.approx(0, abs=1e-6)
-    monkeypatch.setattr(uniform, "MOST_CELLS", 4)  # one row in several is enough to see it
+    monkeypatch.setattr(alternatives, "MOST_CELLS", 4)  # one row in several is enough to see it
     assert _between(subject, reading, other) == pytest.approx(0, abs=1e-6)
     words = subject_of(task_on(tmp_path, "translate", rows=["the dog\tle chien"]), "seq2seq-dot")
     with pytest.raises(DataError, match="other tokens"):
@@ -484,7 +483,7 @@ def test_a_histogram_counts_every_tau_once_and_by_the_answer() -> None:
     (drawn,) = tau_histograms(found)
     assert isinstance(drawn, Matrix) and list(drawn.rows) == ["all answers", "yes", "no"]
     assert [sum(row) for row in drawn.values] == [4, 3, 1]  # type: ignore[arg-type]
-    assert "p ≤ 0.05 for 50% of them, undefined for 1 more" in drawn.caption
+    assert "p ≤ 0.05 for 50 % of them, undefined for 1 more" in drawn.caption
 
 
 def test_histograms_stand_in_the_report_of_several_inputs_alone(tmp_path: Path) -> None:

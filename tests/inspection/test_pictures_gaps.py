@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from seqloom.inspect.curves import blocks_of
 from seqloom.inspect.differences import DifferenceView
 from seqloom.inspect.substitution import ChangeView
+from seqloom.inspect.view import blocks_of
 from seqloom.report.figures.line import Line
 
 LONG = 2_000

@@ -10,8 +10,7 @@ import torch
 
 from inspection_common import subject_of, subject_with, task_on
 from seqloom.errors import ConfigError, DataError
-from seqloom.inspect.extrapolation import extrapolation
-from seqloom.inspect.positions import positions
+from seqloom.inspect.positions import extrapolation, positions
 from seqloom.inspect.readings import read, scores
 from seqloom.inspect.subject import Subject
 from seqloom.nn.ops.attention import weights

@@ -11,10 +11,9 @@ import torch
 
 from inspection_common import subject_of, task_on
 from seqloom.errors import DataError
-from seqloom.inspect.edits import ablated, attending, patched
+from seqloom.inspect.edits import ablated, attending, carried, clamped, patched
 from seqloom.inspect.inspector import Inspection
 from seqloom.inspect.readings import is_touched, read, scores, scores_of_both
-from seqloom.inspect.recurrent_edits import carried, clamped
 from seqloom.inspect.subject import Reading, Subject
 from seqloom.inspect.what_if import swap
 from seqloom.nn.ops.kernels import plainly

@@ -10,8 +10,7 @@ import pytest
 
 from inspection_common import subject_of, task_on
 from seqloom.errors import ConfigError
-from seqloom.inspect.inspector import LOOKS, Inspection
-from seqloom.inspect.options import fits, told_kind
+from seqloom.inspect.inspector import LOOKS, Inspection, fits, told_kind
 
 CASES = [
     (name, option) for name, look in LOOKS.items() for option in [*inspect.signature(look.function).parameters][2:]

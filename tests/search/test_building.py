@@ -11,11 +11,12 @@ import pytest
 from search_common import WordTable, built, bytes_of, last, some_documents, write_documents
 from seqloom.config.data import BadRows
 from seqloom.errors import ConfigError, DataError, MissingExtraError, RejectedError
-from seqloom.search import build, index_writer, lots
-from seqloom.search.build import EmbeddedDocuments, add_to_index, build_index
+from seqloom.events import Progress
+from seqloom.search import build, lots
+from seqloom.search import index as folder_index
+from seqloom.search.build import add_to_index, build_index
 from seqloom.search.documents import Collection
-from seqloom.search.index import Index
-from seqloom.search.index_writer import writing
+from seqloom.search.index import Index, writing
 from seqloom.search.store import TextDocument, remember_exact
 
 
@@ -50,10 +51,10 @@ def test_a_build_that_was_stopped_anywhere_ends_with_the_same_bytes(tmp_path: Pa
 def test_what_is_kept_is_not_embedded_again(tmp_path: Path) -> None:
     file = write_documents(tmp_path / "a.jsonl", some_documents(30))
     work = build_index(tmp_path / "index", WordTable(), Collection(file))
-    next(one for one in work if isinstance(one, EmbeddedDocuments) and one.done >= 17)
+    next(one for one in work if isinstance(one, Progress) and one.done >= 17)
     work.close()  # type: ignore[attr-defined]
     _, first, *_ = build_index(tmp_path / "index", WordTable(), Collection(file))
-    assert first == EmbeddedDocuments(16, 30, 16)
+    assert first == Progress("documents", 16, 30, kept=16)
 
 
 def test_the_same_command_again_does_nothing(tmp_path: Path) -> None:
@@ -84,7 +85,7 @@ def test_nothing_is_added_or_deleted_before_a_file_is_finished(tmp_path: Path) -
     file = write_documents(tmp_path / "a.jsonl", some_documents(30))
     more = write_documents(tmp_path / "b.jsonl", some_documents(3, seed=5))
     work = build_index(tmp_path / "index", WordTable(), Collection(file))
-    next(one for one in work if isinstance(one, EmbeddedDocuments) and one.done >= 17)
+    next(one for one in work if isinstance(one, Progress) and one.done >= 17)
     work.close()  # type: ignore[attr-defined]
     with pytest.raises(ConfigError, match=r"16 documents of a\.jsonl and not the rest"):
         list(add_to_index(tmp_path / "index", WordTable(), Collection(more)))
@@ -170,7 +171,7 @@ def test_vectors_that_are_no_numbers_are_refused_and_nothing_is_kept(tmp_path: P
 def test_a_missing_library_is_told_before_any_work_unless_all_are_compared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index_writer, "GRAPH_FROM", 10)
+    monkeypatch.setattr(folder_index, "GRAPH_FROM", 10)
     monkeypatch.setitem(sys.modules, "usearch.index", None)
     file = write_documents(tmp_path / "a.jsonl", some_documents(12))
     with pytest.raises(MissingExtraError, match=r"seqloom\[search\]"):
@@ -186,9 +187,9 @@ def test_passages_and_not_documents_decide_whether_a_library_is_missing(
         tmp_path / "a.jsonl", [TextDocument("a", "Kaba lodo mifi. " * 40, {}), TextDocument("b", "Lo.", {})]
     )
     monkeypatch.setitem(sys.modules, "usearch.index", None)
-    monkeypatch.setattr(index_writer, "GRAPH_FROM", 12)
+    monkeypatch.setattr(folder_index, "GRAPH_FROM", 12)
     assert last(build_index(tmp_path / "small", WordTable(), Collection(file))).passages == 11
-    monkeypatch.setattr(index_writer, "GRAPH_FROM", 11)
+    monkeypatch.setattr(folder_index, "GRAPH_FROM", 11)
     with pytest.raises(MissingExtraError, match="usearch"):
         list(build_index(tmp_path / "index", WordTable(), Collection(file)))
     more = write_documents(tmp_path / "b.jsonl", [TextDocument("more", "Kaba.", {})])
@@ -200,7 +201,7 @@ def test_passages_and_not_documents_decide_whether_a_library_is_missing(
 def test_that_all_are_compared_is_remembered_until_a_graph_is_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index_writer, "GRAPH_FROM", 10)
+    monkeypatch.setattr(folder_index, "GRAPH_FROM", 10)
     first = write_documents(tmp_path / "a.jsonl", some_documents(9))
     more = write_documents(tmp_path / "b.jsonl", [TextDocument("more", "Kaba.", {})])
     index, table = tmp_path / "index", WordTable()

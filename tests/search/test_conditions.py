@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqloom.errors import ConfigError
-from seqloom.search.conditions import Condition, conditions, require_columns
+from seqloom.search.store import Condition, conditions, require_columns
 
 SIGNS = {
     "<": operator.lt,

@@ -13,10 +13,9 @@ import pytest
 from search_common import WordTable
 from seqloom.data.checks.minhash import clusters, members
 from seqloom.errors import ConfigError, DataError
+from seqloom.events import Progress
 from seqloom.search.duplicates import Duplicates, dedupe, finding
-from seqloom.search.similar_texts import ByText, features
-from seqloom.search.similar_vectors import ByMeaning
-from seqloom.search.similarity import ComparedPair, Histogram, Measure, Pairs, joined
+from seqloom.search.similarity import ByMeaning, ByText, Histogram, Measure, Pairs, features, joined
 from seqloom.search.vectors import unit
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "dedupe.py"
@@ -255,9 +254,7 @@ def test_one_text_instead_of_a_list_is_refused() -> None:
 
 def test_how_far_it_is_is_told_up_to_the_end() -> None:
     steps = [
-        step
-        for step in finding([str(row) for row in range(30)], model=Table(np.eye(30)))
-        if isinstance(step, ComparedPair)
+        step for step in finding([str(row) for row in range(30)], model=Table(np.eye(30))) if isinstance(step, Progress)
     ]
-    assert {step.doing for step in steps} == {"texts embedded", "texts compared"}
+    assert {step.stage for step in steps} == {"texts embedded", "texts compared"}
     assert steps[-1].done == steps[-1].total == 30

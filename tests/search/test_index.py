@@ -11,16 +11,15 @@ import pytest
 from search_common import SETTINGS, WordTable, built, bytes_of, last, some_documents, some_text, write_documents
 from seqloom.errors import ConfigError, DamagedError, HeldError
 from seqloom.files.lock import hold
-from seqloom.search import bm25, index_writer, lots
+from seqloom.search import bm25, lots
+from seqloom.search import index as folder_index
 from seqloom.search import index as index_module
 from seqloom.search.bm25 import words_of
 from seqloom.search.build import add_to_index, embedded
-from seqloom.search.conditions import conditions
 from seqloom.search.documents import Collection
-from seqloom.search.index import Index, open_index
-from seqloom.search.index_writer import writing
+from seqloom.search.index import Index, open_index, writing
 from seqloom.search.search import RANKINGS, ByVectors, Hit, Searcher, SearchQuestion
-from seqloom.search.store import Lot, TextDocument
+from seqloom.search.store import Lot, TextDocument, conditions
 
 QUESTIONS = [some_text(np.random.default_rng(1000 + number), 1) for number in range(6)]
 AGAIN = "make the index again of its file: seqloom index MODEL FILE --out NEW"
@@ -140,7 +139,7 @@ def test_a_join_makes_lots_of_bounded_size_and_takes_memory_for_one_of_them(
 
 @pytest.mark.slow
 def test_readers_of_an_index_that_is_joined_meanwhile_read_again(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_writer, "GRAPH_FROM", 10)
+    monkeypatch.setattr(folder_index, "GRAPH_FROM", 10)
     with writing(index.path) as there:
         last(there.finished())
         there.delete(["d3"])
@@ -178,7 +177,7 @@ def test_a_join_that_was_killed_before_the_old_lots_went_is_finished_later(
     with writing(index.path) as there:
         there.delete(["d3"])
         before = answers(there)
-        monkeypatch.setattr(index_writer, "remove_folder", lambda _: None)
+        monkeypatch.setattr(folder_index, "remove_folder", lambda _: None)
         there.join()
     assert len(list(index.path.glob("lot-*"))) == 3
     assert answers(Index(index.path)) == before
@@ -191,7 +190,7 @@ def test_a_join_that_was_killed_before_the_old_lots_went_is_finished_later(
 
 @pytest.mark.slow
 def test_many_small_lots_are_joined(tmp_path: Path, index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_writer, "MANY", 3)
+    monkeypatch.setattr(folder_index, "MANY", 3)
     for number in range(4):
         file = write_documents(tmp_path / "one.jsonl", [TextDocument(f"n{number}", QUESTIONS[number], {})])
         last(add_to_index(index.path, WordTable(), Collection(file)))
@@ -233,7 +232,7 @@ def test_a_hit_shows_the_best_passage_and_its_best_sentence(tmp_path: Path) -> N
 def test_a_graph_gives_the_answers_of_exact_search(
     tmp_path: Path, index: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index_writer, "GRAPH_FROM", 10)
+    monkeypatch.setattr(folder_index, "GRAPH_FROM", 10)
     with writing(index.path) as there:
         assert last(there.finished()).graph
         there.add(lot_of(some_documents(43)[40:]))
@@ -245,7 +244,7 @@ def test_a_graph_gives_the_answers_of_exact_search(
 
 @pytest.mark.slow
 def test_a_graph_grows_and_the_one_before_goes(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_writer, "GRAPH_FROM", 10)
+    monkeypatch.setattr(folder_index, "GRAPH_FROM", 10)
     with writing(index.path) as there:
         last(there.finished())
         there.add(lot_of([one._replace(id=f"x{one.id}") for one in some_documents(40, seed=1)]))
@@ -268,7 +267,7 @@ def test_a_byte_that_changed_or_is_missing_is_seen_before_any_answer(index: Inde
 
 
 def test_a_graph_that_is_damaged_is_seen(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_writer, "GRAPH_FROM", 10)
+    monkeypatch.setattr(folder_index, "GRAPH_FROM", 10)
     with writing(index.path) as there:
         last(there.finished())
     path = index.path / "graph-000001" / "graph.usearch"

@@ -9,22 +9,24 @@ import numpy as np
 import pytest
 
 from seqloom.errors import ConfigError
-from seqloom.search import suggestions
+from seqloom.search import labeling
 from seqloom.search.decisions import MODEL, PERSON, WritableDecisions
+from seqloom.search.documents import FileRows, GivenRows
 from seqloom.search.embedders import HashedWords
 from seqloom.search.labeling import (
     NONE,
+    STRENGTH,
     Examples,
     How,
     Labelling,
+    Neighbours,
     active_order,
     exported,
+    fit_head,
     opening,
     random_order,
     read_examples,
 )
-from seqloom.search.rows import FileRows, GivenRows
-from seqloom.search.suggestions import STRENGTH, Neighbours, fit_head
 from seqloom.search.vectors import unit
 
 
@@ -93,7 +95,7 @@ def test_neighbours_vote_in_blocks_as_they_do_all_at_once_in_little_memory(monke
     vectors, truth = ground(2_000)
     neighbours = Neighbours(vectors[:500], truth[:500], 3)
     at_once, peaks = neighbours.probabilities(vectors), list[int]()
-    monkeypatch.setattr(suggestions, "PRODUCTS", 50_000)
+    monkeypatch.setattr(labeling, "PRODUCTS", 50_000)
     for rows in (1_000, 2_000):
         tracemalloc.start()
         found = neighbours.probabilities(vectors[:rows])

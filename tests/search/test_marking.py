@@ -10,8 +10,8 @@ import pytest
 
 from seqloom.config.data import ReadingConfig
 from seqloom.errors import ConfigError, RejectedError
+from seqloom.search.documents import FileRows
 from seqloom.search.duplicates import COLUMNS, Duplicates, mark_duplicates
-from seqloom.search.rows import FileRows
 
 TEXTS = ["The cat sat on the mat.", '"No" or go', "the cat sat on teh mat", "", "line one\nline two"]
 

@@ -13,9 +13,8 @@ import pytest
 from search_common import WordTable, built, last, some_documents, some_text, write_documents
 from seqloom.errors import ConfigError, DurableError, HeldError, RejectedError
 from seqloom.search import postgres
-from seqloom.search.build import add_to_index, build_index
+from seqloom.search.build import add_to_index, build_index, open_store, writing_at
 from seqloom.search.documents import Collection
-from seqloom.search.locations import open_store, writing_at
 from seqloom.search.search import RANKINGS, Searcher
 from seqloom.search.store import IndexStore, TextDocument, remember_exact
 

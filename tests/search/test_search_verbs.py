@@ -12,8 +12,9 @@ from search_common import bytes_of
 from seqloom.cli import app
 from seqloom.errors import ConfigError, RejectedError
 from seqloom.inference.model import load
-from seqloom.search import index_writer, lots
-from seqloom.search.index_writer import WritableIndex
+from seqloom.search import index as folder_index
+from seqloom.search import lots
+from seqloom.search.index import WritableIndex
 from seqloom.search.search import Hit, Reranker
 from seqloom.search.store import Lot
 
@@ -87,7 +88,7 @@ def test_judged_questions_give_figures_with_intervals(place: Path, tmp_path: Pat
     options = ("--queries", queries, "--qrels", tmp_path / "qrels.tsv", "--mode", "words")
     told = json.loads(seqloom("search", place / "idx", *options, "--json").stdout)
     assert told["rows"] == 2 and told["metrics"] == {"ndcg@10": 0.5, "recall@100": 0.5, "mrr@10": 0.5}
-    assert "95 % between" in seqloom("search", place / "idx", *options).stdout
+    assert "95 % interval" in seqloom("search", place / "idx", *options).stdout
 
 
 def test_documents_are_added_replaced_and_deleted(place: Path, tmp_path: Path) -> None:
@@ -242,7 +243,7 @@ def test_who_stops_an_index_is_told_what_is_kept_and_that_it_goes_on(
 def test_exact_is_remembered_by_an_index_and_taken_back_with_graph(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index_writer, "GRAPH_FROM", 2)
+    monkeypatch.setattr(folder_index, "GRAPH_FROM", 2)
     index = ("--out", tmp_path / "idx")
     command = ("index", place / "run", place / "docs.jsonl", *index, "--device", "cpu")
     for given, how in (("--exact", "all compared"), (None, "all compared"), ("--graph", "found along a graph")):

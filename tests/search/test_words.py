@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqloom.search.bm25 import LONGEST, UNSPACED, runs_of, words_of
-from seqloom.search.similar_texts import features
+from seqloom.search.similarity import features
 
 FORMS = ("NFC", "NFD", "NFKC", "NFKD")
 ODD = "aS_ é\u0301\u0323\u0345ẛİßΣℌﬁ²１हि्猫がか\u3099\u309aカ한\u1100\u1161\u00ad\u200b\u200c\ufe0f\u20e3😀.\n"

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from data_settings import BY_NAME, Setting, objects, one
+from objectives_common import ROWS, TABLES
 from seqloom.config.data import EncodingConfig, RandomSplit
 from seqloom.config.training import AnyFeed, ByLengthConfig
 from seqloom.data.check import load_data
@@ -91,3 +92,15 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Sm
         return Small(load_data(folder / "train" / name, dev=folder / "dev" / name, **settings))
 
     return write
+
+
+@pytest.fixture
+def table(written: Callable[..., Small]) -> Callable[[str], Small]:
+    """A small set of one of the kinds that embed learns from."""
+
+    def find(kind: str) -> Small:
+        header, row = TABLES[kind]
+        lines = "\n".join([header, *(row(n) for n in range(ROWS))]) + "\n"
+        return written("a.csv", lines, lines, task="embed")
+
+    return find

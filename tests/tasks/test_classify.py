@@ -115,7 +115,7 @@ def test_what_the_loader_does_not_count_is_not_missed(written: Write, monkeypatc
 
 def test_an_example_of_several_labels_is_right_only_if_all_are(small: Write) -> None:
     found = small("labels")
-    for one in found.task.judge(found.model(), found.batches()[0]):
+    for one in found.task.judge(found.model(), found.batches()[0], None)[0]:
         assert one.right == (one.said == one.true) == bool(one.statistics[1])
 
 

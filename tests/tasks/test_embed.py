@@ -9,6 +9,7 @@ import torch
 from msgspec.structs import replace
 from scipy.stats import pearsonr, spearmanr
 
+from objectives_common import EVERY, OBJECTIVES, ROWS
 from seqloom import recipes
 from seqloom.config.heads import NextTokenHeadConfig, Pooling
 from seqloom.config.inputs import TokensConfig
@@ -16,9 +17,7 @@ from seqloom.config.models import ElementModelConfig, EmbedderConfig
 from seqloom.config.objectives import (
     AnyObjective,
     ContrastConfig,
-    RankConfig,
     ScoredCosineConfig,
-    TripletConfig,
     ViewsConfig,
 )
 from seqloom.config.training import ByLengthConfig
@@ -32,35 +31,9 @@ from seqloom.tasks.registry import task_of
 from seqloom.tasks.task import HeadSettings
 
 Write = Callable[..., Any]
-ROWS = 24
-TABLES = {
-    "text": ("text", lambda n: f"word{n} and word{n % 5} of {n % 3}"),
-    "pair": ("question,answer", lambda n: f"what is {n % 9},the word{n} of {n % 4}"),
-    "triple": ("anchor,positive,negative", lambda n: f"what is {n},the word{n},of {n % 4}"),
-    "scored": ("sentence1,sentence2,score", lambda n: f"the word{n % 5} of {n},the word{n % 3},{n * 7 % 11 / 2}"),
-}
-OBJECTIVES: dict[str, tuple[AnyObjective, ...]] = {
-    "text": (ViewsConfig(), ContrastConfig()),
-    "pair": (ContrastConfig(),),
-    "triple": (TripletConfig(), ContrastConfig()),
-    "scored": (RankConfig(), ScoredCosineConfig()),
-}
-EVERY = [(kind, objective) for kind, some in OBJECTIVES.items() for objective in some]
 NAMED = pytest.mark.parametrize(
     ("kind", "objective"), EVERY, ids=lambda one: one if isinstance(one, str) else one.kind()
 )
-
-
-@pytest.fixture
-def table(written: Write) -> Callable[[str], Any]:
-    """A small set of one kind, and its task."""
-
-    def find(kind: str) -> Any:
-        header, row = TABLES[kind]
-        lines = [header, *(row(n) for n in range(ROWS))]
-        return written("a.csv", "\n".join(lines) + "\n", "\n".join(lines) + "\n", task="embed")
-
-    return find
 
 
 def built(small: Any, objective: AnyObjective | None = None, **changed: Any) -> Any:
@@ -128,7 +101,7 @@ def test_accuracy_is_how_often_the_own_text_is_the_nearest_of_the_batch(table: A
 def test_rows_of_one_batch_have_losses_of_their_own_so_that_an_interval_can_be_told(table: Any) -> None:
     small = table("scored")
     (batch,) = small.batches(feed=ByLengthConfig(budget=10_000))
-    losses = [one.statistics[-2] for one in small.task.judge(built(small).eval(), batch)]
+    losses = [one.statistics[-2] for one in small.task.judge(built(small).eval(), batch, None)[0]]
     assert max(losses) > 1.1 * min(losses) > 0
 
 
@@ -275,5 +248,5 @@ def test_a_model_of_any_texts_is_judged_by_scored_pairs(table: Any) -> None:
 
 
 def test_settings_of_labels_are_refused(table: Any) -> None:
-    with pytest.raises(ConfigError, match="for labels, and embed has none"):
+    with pytest.raises(ConfigError, match="for one label of several, and embed has none"):
         table("pair").task.model("bag", "tiny", HeadSettings(smoothing=0.1))

@@ -14,10 +14,11 @@ from seqloom.config.models import EmbedderConfig
 from seqloom.config.stacks import EncoderConfig
 from seqloom.config.training import ByLengthConfig, StreamsConfig
 from seqloom.data.batches import collate
+from seqloom.data.kinds.registry import TARGET_KINDS
 from seqloom.data.kinds.targets.numbers import NumbersTarget
 from seqloom.errors import ConfigError
 from seqloom.tasks.evaluation import evaluate
-from seqloom.tasks.registry import BY_TARGET, TASKS, task_of
+from seqloom.tasks.registry import BY_TARGET, task_of
 from seqloom.tasks.task import HeadSettings, Meaning
 
 FIRST = ["csv", "conll", "text"]
@@ -88,7 +89,7 @@ def test_an_answer_is_what_was_judged_and_every_row_has_one(small: Find, kind: s
     chosen = {name: column.select(rows) for name, column in prepared.columns.items()}
     with torch.no_grad():
         answers = found.task.predict(model, prepared.schema.input.collate(chosen))
-        judged = found.task.judge(model, collate(prepared.schema, prepared.columns, rows))
+        judged = found.task.judge(model, collate(prepared.schema, prepared.columns, rows), None)[0]
     assert len(answers) == len(rows)
     if not prepared.schema.target.is_running:
         # texts are cut to a line for people
@@ -160,8 +161,9 @@ def test_running_text_is_for_language_models_alone(small: Find, kind: str) -> No
 
 
 def test_every_target_has_a_task_and_every_task_a_name() -> None:
-    assert {kind.name for kind in BY_TARGET.values()} == set(TASKS)
-    assert all(task.name == name for name, task in TASKS.items())
+    assert {name: task.name for name, task in BY_TARGET.items()} == {
+        name: kind.task for name, kind in TARGET_KINDS.items()
+    }
 
 
 def test_a_model_starts_anew_with_a_head_for_other_labels(small: Find) -> None:

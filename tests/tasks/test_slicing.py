@@ -9,7 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqloom.tasks.evaluation import LEAST_ROWS, MOST_VALUES, NOTHING, OTHERS, QUANTILES, evaluate, names_of, sliced
+from seqloom.tasks.evaluation import (
+    LEAST_ROWS,
+    MOST_VALUES,
+    NOTHING,
+    OTHERS,
+    QUANTILES,
+    badness,
+    evaluate,
+    names_of,
+    sliced,
+)
 
 Find = Callable[[str], Any]
 VALUES = st.one_of(st.none(), st.text("ab ", max_size=3), st.integers(-20, 20), st.floats(-9, 9), st.just("0.5"))
@@ -70,7 +80,7 @@ def test_the_worst_come_first_whatever_the_batches_and_wrong_ones_before_right_o
     some, other = (evaluate(found.task, model, order, worst=6).worst for order in (batches, batches[::-1]))
     everything = evaluate(found.task, model, batches, worst=1_000).worst
     assert [one.id for one in some] == [one.id for one in other] == [one.id for one in everything[:6]]
-    ranks = [(one.right is True, -found.task.badness(one)) for one in everything]
+    ranks = [(one.right is True, -badness(one)) for one in everything]
     assert ranks == sorted(ranks) and len(everything) == len(found.prepared.parts["dev"])
     assert {one.right for one in everything} == {True, False}
 

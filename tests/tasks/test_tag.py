@@ -71,7 +71,7 @@ def test_tags_that_mark_no_spans_are_judged_by_accuracy(small: Find) -> None:
     assert (spans.metric.name, plain.metric.name) == ("f1", "accuracy")
     measured = [set(task.measure(np.ones(task.statistics))) for task in (spans, plain)]
     assert measured[0] - measured[1] == {"f1", "precision", "recall", "macro_f1"}
-    assert {metric.name for metric in spans.others} < measured[0]
+    assert {metric.name for metric in spans.metrics} < measured[0]
 
 
 def test_a_tag_that_training_never_saw_is_a_word_wrong_and_a_span_missed(written: Callable[..., Any]) -> None:
@@ -125,7 +125,7 @@ def test_a_chain_of_tags_is_judged_too_and_its_loss_is_that_of_training(small: F
     with torch.random.fork_rng():
         model = config.build().eval()
     loss = found.task.loss(model, batch := found.batches()[0], None)[0]
-    statistics = np.sum([one.statistics for one in found.task.judge(model, batch)], axis=0)
+    statistics = np.sum([one.statistics for one in found.task.judge(model, batch, None)[0]], axis=0)
     assert statistics[-2:] == pytest.approx([loss.total.item(), loss.weight.item()], rel=1e-5)
     with pytest.raises(ConfigError, match="another head: crf"):
         found.task.require(replace(config, head=CrfHeadConfig(labels=labels[::-1])))
@@ -148,9 +148,10 @@ def test_a_chain_of_tags_has_no_single_tags_to_weigh_or_to_smooth(small: Find) -
 
 
 def test_only_tags_are_chained(small: Find) -> None:
-    assert [small("conll").task.head_kind(asked) for asked in (None, "class", "crf")] == ["class", "class", "crf"]
+    assert small("conll").task.heads == ("class", "crf")
+    small("conll").task.check(head="crf")
     with pytest.raises(ConfigError, match="classify has no head of kind 'crf': it chains one tag to the next"):
-        small("words with a label").task.head_kind("crf")
+        small("words with a label").task.check(head="crf")
 
 
 @pytest.mark.parametrize("kind", ["class", "crf"])

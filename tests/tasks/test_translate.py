@@ -30,7 +30,7 @@ def test_an_answer_is_right_if_every_symbol_is_and_no_other_way(small: Find, mon
     truth = [[symbol for symbol in row if symbol > END] for row in batch.targets.tolist()]
     answers = [truth[0], truth[1][:-1], [*truth[2], 7], *([] for _ in truth[3:])]
     monkeypatch.setattr(task, "written", lambda *_: answers)
-    judged = task.judge(found.model(), batch)
+    judged, _ = task.judge(found.model(), batch, None)
     assert [one.right for one in judged] == [True] + [False] * (len(truth) - 1)
     assert task.measure(np.sum([one.statistics for one in judged], axis=0))["exact_match"] == 1 / len(truth)
     assert judged[0].said == judged[0].true
@@ -43,7 +43,7 @@ def test_what_the_vocabulary_lacks_is_never_said_exactly(written: Callable[..., 
     truth = batch.targets[0, :-1].tolist()
     assert UNKNOWN in truth
     monkeypatch.setattr(small.task, "written", lambda *_: [truth])
-    (one,) = small.task.judge(small.model(), batch)
+    ((one,), _) = small.task.judge(small.model(), batch, None)
     assert not one.right
     assert one.true == "eins quark"
     assert one.said == "eins <unknown>"
@@ -166,7 +166,7 @@ def test_other_metrics_may_decide(small: Find) -> None:
     task = small("parallel").task
     assert task.deciding_by("bleu").metric.name == "bleu"
     assert {*task.signatures(np.zeros((1, task.statistics)))} == {"bleu", "bleu_tokenised", "chrf"}
-    assert {metric.name for metric in (task.metric, *task.others)} <= task.measure(np.zeros(task.statistics)).keys()
+    assert {metric.name for metric in task.metrics} <= task.measure(np.zeros(task.statistics)).keys()
 
 
 def test_a_beam_gives_the_best_first_and_the_others_with_their_scores(small: Find) -> None:

@@ -11,9 +11,10 @@ from typer.testing import CliRunner
 from seqloom.cli import app
 from seqloom.config.data import DataConfig, EncodingConfig, RandomSplit
 from seqloom.config.training import ByLengthConfig
-from seqloom.data.check import look
+from seqloom.data.check import looking
 from seqloom.data.order import Order
 from seqloom.data.problems import Ledger
+from seqloom.events import finished
 from seqloom.inference.model import load
 from seqloom.training.resolve import resolve
 from seqloom.training.wishes import Wishes
@@ -60,7 +61,7 @@ def test_the_data_check_speaks_of_the_batches_of_training(rows: int, tmp_path: P
     feed, prepared = resolved.config.training.feed, resolved.prepared
     assert isinstance(feed, ByLengthConfig)
     order = Order(prepared.schema.target.sizes(prepared.columns)[prepared.parts["train"]], feed.budget, seed=0)
-    report = look(data, EncodingConfig(), Ledger())
+    report = finished(looking(data, EncodingConfig(), Ledger()))
     assert report.batching is not None and report.batching.batches == order.summary(0).batches > 1
 
 

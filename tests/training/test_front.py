@@ -255,7 +255,7 @@ def test_a_feed_that_is_not_for_the_task_is_refused_before_folders_are_compared_
         with pytest.raises(ConfigError, match="'streams' feeds running text, and the task is classify"):
             again(taught, out, streams)
     assert not (tmp_path / "new").exists()
-    monkeypatch.setattr(Task, "require_feeding", lambda *_: None)  # the twin
+    monkeypatch.setattr(Task, "feeds", (StreamsConfig,), raising=False)  # the twin
     with pytest.raises(OtherRunError, match=r"training\.feed\.kind was by-length and is now streams"):
         again(taught, taught / "first", streams)
 
@@ -272,17 +272,17 @@ def test_a_feed_that_is_not_for_the_task_is_refused_before_folders_are_compared_
 def test_what_no_data_of_the_task_can_have_is_refused_before_the_data_is_prepared(
     taught: Path, wishes: Wishes, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(resolving, "prepare", None)
+    monkeypatch.setattr(resolving, "preparing", None)
     with pytest.raises(ConfigError, match=said):
         resolve(DataConfig(train=(str(taught / "data.csv"),), split=ColumnSplit(column="split")), wishes)
 
 
 @pytest.mark.parametrize("kind", BY_TARGET.values(), ids=lambda kind: kind.__name__)
 def test_every_metric_that_may_decide_is_known_before_the_data(kind: type[Task]) -> None:
-    for metric in kind.deciders():
-        kind.require_decider(metric.name)
+    for metric in kind.metrics:
+        kind.check(metric=metric.name)
     with pytest.raises(ConfigError, match=r"'blue' that decides\. Fix: "):
-        kind.require_decider("blue")
+        kind.check(metric="blue")
 
 
 # A call in Python
@@ -290,7 +290,7 @@ def test_every_metric_that_may_decide_is_known_before_the_data(kind: type[Task])
 
 @pytest.mark.parametrize("name", ["epochs", "steps", "symbols", "seconds"])
 def test_a_call_says_how_long_as_the_command_line_does(name: str) -> None:
-    _, wishes = settings_of(("a.csv",), None, None, {name: 3, "seed": 1})
+    _, wishes = settings_of(("a.csv",), {name: 3, "seed": 1})
     assert wishes.training == {"length": LENGTHS[name](count=3), "seed": 1}
 
 

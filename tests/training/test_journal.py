@@ -9,9 +9,10 @@ import pytest
 
 from seqloom import files
 from seqloom.errors import DamagedError, DurableError
+from seqloom.files.layouts import RunFile
 from seqloom.training import log as journal_module
 from seqloom.training.events import Begun, Ended, Noticed, Pace, Report, Sample, Saved, Stepped, Validated
-from seqloom.training.log import EVENTS, METRICS, Journal
+from seqloom.training.log import Journal
 from seqloom.training.state import Environment
 
 ENVIRONMENT = Environment(
@@ -55,9 +56,9 @@ def test_equal_runs_on_machines_of_different_speed_leave_equal_metrics(tmp_path:
     for name, seconds in (("slow", 9.0), ("fast", 0.1)):
         (tmp_path / name).mkdir()
         kept(tmp_path / name, run(1, 30, seconds))
-    slow, fast = ((tmp_path / name / METRICS).read_bytes() for name in ("slow", "fast"))
+    slow, fast = ((tmp_path / name / RunFile.METRICS).read_bytes() for name in ("slow", "fast"))
     assert slow == fast and slow.count(b"\n") == 34
-    assert (tmp_path / "slow" / EVENTS).read_bytes() != (tmp_path / "fast" / EVENTS).read_bytes()
+    assert (tmp_path / "slow" / RunFile.EVENTS).read_bytes() != (tmp_path / "fast" / RunFile.EVENTS).read_bytes()
 
 
 @pytest.mark.parametrize("stopped_at", [11, 15, 20])
@@ -70,7 +71,7 @@ def test_a_run_that_goes_on_from_a_checkpoint_leaves_the_bytes_of_one_that_never
     kept(whole, run(1, 30, 1.0))
     kept(broken, run(1, stopped_at, 2.0))  # with its end line, as after Ctrl-C
     journal = kept(broken, run(11, 30, 3.0), lines=11)
-    assert (broken / METRICS).read_bytes() == (whole / METRICS).read_bytes()
+    assert (broken / RunFile.METRICS).read_bytes() == (whole / RunFile.METRICS).read_bytes()
     assert journal.lines == 34
 
 
@@ -80,13 +81,15 @@ def test_without_dropping_the_later_lines_a_resumed_run_would_tell_steps_twice(
     monkeypatch.setattr(journal_module, "_keep", lambda *_: None)
     kept(tmp_path, run(1, 15, 1.0))
     kept(tmp_path, run(11, 30, 1.0), lines=11)
-    steps = [record["step"] for record in files.read_lines(tmp_path / METRICS).records if record["kind"] == "step"]
+    steps = [
+        record["step"] for record in files.read_lines(tmp_path / RunFile.METRICS).records if record["kind"] == "step"
+    ]
     assert steps.count(12) == 2
 
 
 def test_a_line_that_a_crash_tore_is_dropped(tmp_path: Path) -> None:
     kept(tmp_path, run(1, 10, 1.0))
-    path = tmp_path / METRICS
+    path = tmp_path / RunFile.METRICS
     whole = path.read_bytes()
     path.write_bytes(whole[:-5])
     journal = kept(tmp_path, iter([stepped(11)]), lines=10)
@@ -97,12 +100,12 @@ def test_a_line_that_a_crash_tore_is_dropped(tmp_path: Path) -> None:
 def test_each_kind_of_report_goes_to_its_file(tmp_path: Path) -> None:
     notice = Noticed(10, "memory.halved", "half the rows", "--pieces 2")
     kept(tmp_path, iter([*run(10, 10, 1.0), notice]))
-    assert kinds(tmp_path / METRICS) == ["step", "validation", "end"]
-    assert kinds(tmp_path / EVENTS) == ["begun", "pace", "pace", "saved", "ended", "notice"]
-    begun, *_, last = files.read_lines(tmp_path / EVENTS).records
+    assert kinds(tmp_path / RunFile.METRICS) == ["step", "validation", "end"]
+    assert kinds(tmp_path / RunFile.EVENTS) == ["begun", "pace", "pace", "saved", "ended", "notice"]
+    begun, *_, last = files.read_lines(tmp_path / RunFile.EVENTS).records
     assert begun["environment"]["device"] == "cpu" and begun["when"].startswith("20")
     assert (last["code"], last["fix"]) == ("memory.halved", "--pieces 2")
-    step = files.read_lines(tmp_path / METRICS).records[0]
+    step = files.read_lines(tmp_path / RunFile.METRICS).records[0]
     assert list(step)[:5] == ["kind", "step", "epoch", "share", "loss"]
     assert not {"pace", "when", "seconds"} & set(step)
 
@@ -110,14 +113,14 @@ def test_each_kind_of_report_goes_to_its_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_a_number_that_is_not_finite_is_null(tmp_path: Path, value: float) -> None:
     kept(tmp_path, iter([stepped(1, loss=value), Validated(1, 0, {"loss": value}, False, False, (), pace(1.0))]))
-    step, validation = (json.loads(line) for line in (tmp_path / METRICS).read_text().splitlines())
+    step, validation = (json.loads(line) for line in (tmp_path / RunFile.METRICS).read_text().splitlines())
     assert step["loss"] is None and validation["metrics"] == {"loss": None}
 
 
 def test_a_sample_of_a_million_characters_or_of_half_a_character_is_still_a_line(tmp_path: Path) -> None:
     samples = (Sample("x" * 1_000_000, "\ud800", "y", False),)
     kept(tmp_path, iter([Validated(1, 0, {}, False, False, samples, pace(1.0))]))
-    (sample,) = files.read_lines(tmp_path / METRICS).records[0]["samples"]
+    (sample,) = files.read_lines(tmp_path / RunFile.METRICS).records[0]["samples"]
     assert len(sample["input"]) == 500 and sample["said"] == "?"
 
 
@@ -128,13 +131,13 @@ def test_a_thousand_steps_in_a_second_are_synced_together_and_before_a_checkpoin
     for step in range(2, 1_000):
         hour[0] += 0.001
         journal.take(stepped(step))
-    assert len(files.read_lines(tmp_path / METRICS).records) == 1 and journal.lines == 999
+    assert len(files.read_lines(tmp_path / RunFile.METRICS).records) == 1 and journal.lines == 999
     hour[0] -= 3_600  # a clock that is set back holds nothing up
     journal.take(stepped(1_000))
-    assert len(files.read_lines(tmp_path / METRICS).records) == 1_000
+    assert len(files.read_lines(tmp_path / RunFile.METRICS).records) == 1_000
     journal.take(stepped(1_001))
     journal.flush()
-    assert len(files.read_lines(tmp_path / METRICS).records) == 1_001
+    assert len(files.read_lines(tmp_path / RunFile.METRICS).records) == 1_001
 
 
 def test_a_full_disk_stops_no_step_is_told_at_the_checkpoint_and_loses_no_line(
@@ -151,7 +154,7 @@ def test_a_full_disk_stops_no_step_is_told_at_the_checkpoint_and_loses_no_line(
             journal.flush()
     journal.take(stepped(2))
     journal.flush()
-    assert [record["step"] for record in files.read_lines(tmp_path / METRICS).records] == [1, 2]
+    assert [record["step"] for record in files.read_lines(tmp_path / RunFile.METRICS).records] == [1, 2]
 
 
 def test_a_log_shorter_than_its_checkpoint_knew_is_refused(tmp_path: Path) -> None:

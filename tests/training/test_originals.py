@@ -1,16 +1,20 @@
-"""Samples of a run show the words of the data, also those that the vocabulary lacks."""
+"""Files are opened few times, and samples of a run show the words of the data, also those that the vocabulary lacks."""
 
+import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
-from seqloom.config.data import DataConfig, EncodingConfig
+from seqloom.cli import app
+from seqloom.config.data import BadRows, DataConfig, EncodingConfig
 from seqloom.config.tokenizers import WordsConfig
-from seqloom.training import validation
+from seqloom.config.training import StepsConfig
+from seqloom.training.events import Report, Validated
 from seqloom.training.resolve import resolve
-from seqloom.training.session import Session
-from seqloom.training.validation import inputs_shown
+from seqloom.training.run import train
 from seqloom.training.wishes import Wishes
 
 TRAIN = "text,label\na good film,good\na bad film,bad\n"
@@ -18,57 +22,109 @@ PAIRS = "premise,hypothesis,label\na cat,a pet,yes\na cat,a dog,no\n"
 WORDS = "a\tO\ncat\tB-X\n\na\tO\ndog\tO\n\n"
 
 
-class Told:
-    """What a session tells of its run."""
+def shown(folder: Path, name: str, train_text: str, dev_text: str) -> list[str]:
+    """The inputs of the samples of a short run, in the order of the letters."""
+    for part, text in (("train", train_text), ("dev", dev_text)):
+        (folder / f"{part}{name}").write_text(text)
+    reports = list[Report]()
+    train(
+        folder / f"train{name}",
+        dev=str(folder / f"dev{name}"),
+        out=folder / "run",
+        device="cpu",
+        size="tiny",
+        encoding=EncodingConfig(tokenizer=WordsConfig()),
+        length=StepsConfig(count=1),
+        show=reports.append,
+    )
+    return sorted(sample.input for one in reports if isinstance(one, Validated) for sample in one.samples)
 
-    def __init__(self, folder: Path, name: str, train: str, dev: str, rank: int = 0, **settings: Any) -> None:
-        for part, text in (("train", train), ("dev", dev)):
-            (folder / f"{part}{name}").write_text(text)
-        data = DataConfig(train=(str(folder / f"train{name}"),), dev=(str(folder / f"dev{name}"),), **settings)
-        encoding = EncodingConfig(tokenizer=WordsConfig())
-        self.found = resolve(data, Wishes(size="tiny", encoding=encoding), cache=folder / "cache")
-        self.config, self.prepared, self.task = self.found.config, self.found.prepared, self.found.task
-        self.ranks, self.rank = self, rank
 
-    def shown(self) -> list[str]:
-        validation._texts.cache_clear()
-        return inputs_shown(cast(Session, self), self.prepared.parts["dev"].tolist())
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEQLOOM_CACHE", str(tmp_path / "cache"))
 
 
 @pytest.mark.parametrize(
-    ("name", "train", "dev", "shown"),
+    ("name", "train", "dev", "inputs"),
     [
-        (".csv", TRAIN, "text,label\na fine film,good\na bad film,bad\n", ["a fine film", "a bad film"]),
+        (".csv", TRAIN, "text,label\na fine film,good\na bad film,bad\n", ["a bad film", "a fine film"]),
         (".csv", PAIRS, "premise,hypothesis,label\na cow,a pet,yes\n", ["a cow <separator> a pet"]),
         (".conll", WORDS, "a\tO\nzebra\tB-X\n\n", ["a zebra"]),
     ],
     ids=["text", "pair", "words"],
 )
 def test_a_word_that_the_vocabulary_lacks_is_shown_as_it_was_written(
-    tmp_path: Path, name: str, train: str, dev: str, shown: list[str]
+    tmp_path: Path, name: str, train: str, dev: str, inputs: list[str]
 ) -> None:
-    assert Told(tmp_path, name, train, dev).shown() == shown
+    assert shown(tmp_path, name, train, dev) == inputs
 
 
-def test_where_the_file_is_large_or_gone_the_sample_is_shown_as_the_model_reads_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_what_was_written_is_kept_of_few_rows_and_where_a_row_is_left_out(tmp_path: Path) -> None:
+    """Row numbers count the rows that are kept: the long one between them has none."""
+    (tmp_path / "train.csv").write_text(TRAIN)
+    long = "a " * 30 + "film,bad\n"
+    rows = [f"a fine{number} film,good\n" for number in range(100)]
+    (tmp_path / "dev.csv").write_text("".join(["text,label\na fine film,good\n", long, *rows]))
+    encoding = EncodingConfig(tokenizer=WordsConfig(), longest=20, too_long="refuse")
+    data = DataConfig(
+        train=(str(tmp_path / "train.csv"),),
+        dev=(str(tmp_path / "dev.csv"),),
+        bad_rows=BadRows(skip=True, share=1.0),
+    )
+    prepared = resolve(data, Wishes(size="tiny", encoding=encoding), cache=tmp_path / "cache").prepared
+    assert len(prepared.written) == 64
+    for row, text in prepared.written.items():
+        number = (prepared.place_of(row).line or 0) - 4
+        assert text == ("a fine film" if number < 0 else f"a fine{number} film")
+
+
+class Opened:
+    """Counts how often a file is opened for reading while it counts."""
+
+    def __init__(self) -> None:
+        self.path, self.count = "", 0
+        sys.addaudithook(self.see)  # for ever, so it does little
+
+    def see(self, event: str, given: tuple[Any, ...]) -> None:
+        if self.path and event == "open" and str(given[0]) == self.path:
+            self.count += 1
+
+    def during(self, path: Path, work: Callable[[], object]) -> int:
+        self.path, self.count = str(path), 0
+        try:
+            work()
+        finally:
+            self.path = ""
+        return self.count
+
+
+OPENED = Opened()
+
+
+def from_python(path: Path, out: Path | None) -> None:
+    train(path, out=out, device="cpu", size="tiny", model="bag", length=StepsConfig(count=2))
+
+
+def from_the_shell(path: Path, out: Path | None) -> None:
+    given = ["train", str(path), "--device", "cpu", "--size", "tiny", "--model", "bag", "--steps", "2"]
+    done = CliRunner().invoke(app, [*given, *(() if out is None else ("--out", str(out)))])
+    assert done.exit_code == 0, done.output
+
+
+@pytest.mark.parametrize("call", [from_python, from_the_shell])
+def test_a_file_of_data_is_opened_three_times_to_train_and_twice_to_train_again(
+    call: Callable[[Path, Path | None], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = Told(tmp_path, ".csv", TRAIN, "text,label\na fine film,good\n")
-    with monkeypatch.context() as small:
-        small.setattr(validation, "MOST", 10)
-        assert told.shown() == ["a <unknown> film"]
-    assert told.shown() == ["a fine film"]
-    (tmp_path / "dev.csv").unlink()
-    assert told.shown() == ["a <unknown> film"]
+    """First to look at its columns, then for its sum, and once to read it; again for the first two alone.
 
-
-def test_files_are_read_once_for_a_run_and_not_where_every_word_is_known(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    told = Told(tmp_path, ".csv", TRAIN, "text,label\na fine film,good\na bad film,bad\n")
-    assert told.shown() == ["a fine film", "a bad film"]
-    monkeypatch.setattr(validation, "open_data", None)
-    rows = told.prepared.parts["dev"].tolist()
-    assert inputs_shown(cast(Session, told), rows) == ["a fine film", "a bad film"]
-    validation._texts.cache_clear()
-    assert inputs_shown(cast(Session, told), rows[1:]) == ["a bad film"]
+    Words that occur once are unknown, so the samples need what was written.
+    """
+    path = tmp_path / "data.csv"
+    path.write_text("text,label\n" + "".join(f"a film{number} is told,label{number % 2}\n" for number in range(60)))
+    monkeypatch.chdir(tmp_path)
+    assert OPENED.during(path, lambda: call(path, tmp_path / "run")) == 3
+    assert OPENED.during(path, lambda: call(path, tmp_path / "other")) == 2
+    assert OPENED.during(path, lambda: call(path, tmp_path / "run")) == 2, "a run that goes on"
+    assert OPENED.during(path, lambda: call(path, None)) == 2
+    assert OPENED.during(path, lambda: call(path, None)) == 2, "one that goes on in the folder of its name"

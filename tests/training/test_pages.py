@@ -22,17 +22,14 @@ from seqloom.data.schema import Schema
 from seqloom.errors import DamagedError, DataError
 from seqloom.files.folders import commit_folder
 from seqloom.files.jsonl import append_line, write_lines
+from seqloom.report.figures import markup
 from seqloom.tasks.registry import task_of
 from seqloom.tasks.task import HeadSettings, Meaning
 from seqloom.text.tokenizer import fit
-from seqloom.training.pages import html as report_module
-from seqloom.training.pages.card import card_md
-from seqloom.training.pages.html import report_html
+from seqloom.training.pages.lines import paces_of_steps
 from seqloom.training.pages.naming import model_named
-from seqloom.training.pages.paces import paces_of_steps
-from seqloom.training.pages.samples import followed
-from seqloom.training.pages.summary import RunSummary, summary_of
-from seqloom.training.pages.writing import write_pages
+from seqloom.training.pages.report import followed
+from seqloom.training.pages.summary import RunSummary, summary_of, write_pages
 from seqloom.training.run_folder import vocabulary_of
 
 LABELS = ["glad", "angry", "שלום"]
@@ -131,6 +128,14 @@ def look(accuracy: float) -> dict[str, Any]:
     }
 
 
+def report_html(summary: RunSummary) -> str:
+    return summary.html()
+
+
+def card_md(summary: RunSummary) -> str:
+    return summary.card().markdown()
+
+
 class Elements(HTMLParser):
     """The names of the elements of a page and their attributes."""
 
@@ -187,7 +192,7 @@ def test_hostile_text_is_shown_and_does_nothing(tmp_path: Path, text: str) -> No
 
 def test_without_escaping_hostile_text_would_act(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = run_folder(tmp_path / "run", metrics=[validation_line(50, 0.5, text=HOSTILE[0])])
-    monkeypatch.setattr(report_module, "isolate", lambda text, _: report_module.Markup(text))
+    monkeypatch.setattr(markup, "_escaped", str)
     assert "script" in Elements(report_html(summary_of(run))).names
 
 
@@ -196,11 +201,11 @@ def test_a_second_look_at_the_test_set_is_reported_plainly(tmp_path: Path) -> No
     assert "has not been looked at" in card_md(summary_of(run))
     append_line(run / "looks.jsonl", look(0.7))
     once = card_md(summary_of(run))
-    assert "looked at **once**" in once and "0.7 [0.6, 0.8]" in once and "Only the first look" not in once
+    assert "looked at once" in once and "0.7 (0.6 to 0.8)" in once and "Only the first look" not in once
     append_line(run / "looks.jsonl", look(0.5))
     twice = card_md(summary_of(run))
-    assert "looked at **2 times**" in twice and "Only the first look is a test" in twice
-    assert "0.7 [0.6, 0.8]" in twice and "0.5 [0.4, 0.6]" in twice
+    assert "looked at 2 times" in twice and "Only the first look is a test" in twice
+    assert "0.7 (0.6 to 0.8)" in twice and "0.5 (0.4 to 0.6)" in twice
     assert "only the first look is one" in report_html(summary_of(run))
 
 
@@ -259,7 +264,7 @@ def test_the_same_examples_are_followed_and_wrong_ones_come_first() -> None:
 
 def test_a_summary_is_whole_as_json_and_draws_itself_in_a_notebook(tmp_path: Path) -> None:
     summary = summary_of(run_folder(tmp_path / "run"))
-    plain = json.loads(summary.to_json())
+    plain = summary.to_json()
     assert set(plain) == set(RunSummary.__struct_fields__) and len(plain["steps"]) == 10
     assert summary._repr_html_().startswith("<iframe sandbox srcdoc=")
 
@@ -405,8 +410,8 @@ def test_a_model_of_somebodys_own_is_called_by_its_layers(tmp_path: Path) -> Non
 
 def test_curves_share_a_row_where_the_window_has_room(tmp_path: Path) -> None:
     page = report_html(summary_of(run_folder(tmp_path / "run")))
-    assert [group.count("<figure>") for group in page.split('<div class="curves">')[1:]] == [4, 2]
-    narrowest = re.search(r"\.curves,[^}]*minmax\(min\(100%,(\d+)px\),1fr\)", page)
+    assert [group.count("<figure") for group in page.split('<div class="figures">')[1:]] == [4, 2]
+    narrowest = re.search(r"\.figures{[^}]*minmax\(min\(100%,(\d+)px\),1fr\)", page)
     assert narrowest is not None and 2 * int(narrowest[1]) + 24 + 32 <= 1100  # with the gap and the margins of the page
 
 

@@ -11,6 +11,7 @@ import seqloom
 from seqloom.config.data import DataConfig, EncodingConfig, RandomSplit, Task
 from seqloom.config.tokenizers import BpeConfig, CharactersConfig, FittedTokenizer, WordsConfig
 from seqloom.config.training import StepsConfig
+from seqloom.report.numbers import share
 from seqloom.text.special_tokens import UNKNOWN
 from seqloom.training.devices import choose_device
 from seqloom.training.home import Home
@@ -87,7 +88,7 @@ def test_words_of_running_text_that_occur_once_are_unknown_and_that_is_told_and_
     assert words(found.config.encoding.tokenizer).least == 2 and "least = 2" in found.config.to_toml()
     (line,) = (line for line in found.said if line.startswith("words that occur once"))
     read = found.prepared.columns["input"].select(found.prepared.parts["train"]).values
-    assert f"{(read == UNKNOWN).mean():.1%}".replace("%", " %") in line and "--least 1 keeps them" in line
+    assert f"{share((read == UNKNOWN).mean())} of" in line and "--least 1 keeps them" in line
 
 
 def test_of_a_translation_the_words_that_are_said_may_be_unknown(tmp_path: Path) -> None:
@@ -123,7 +124,7 @@ def test_a_text_that_is_too_short_for_words_is_told_how_to_be_read(tmp_path: Pat
     path.write_text("".join(f"the cat saw {word} once\n" for word in "abcdefghijklmnopqrst"), encoding="utf-8")
     (line,) = (line for line in wanting(path, "lm").said if line.startswith("words that occur once"))
     assert line == (
-        "words that occur once are unknown, 20.0 % of the training text; --least 1 keeps them; there is too little "
+        "words that occur once are unknown, 20 % of the training text; --least 1 keeps them; there is too little "
         "text for words: --tokenizer characters or bpe"
     )
 

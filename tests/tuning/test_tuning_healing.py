@@ -4,8 +4,9 @@ import multiprocessing
 import random
 import signal
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 import torch
@@ -13,15 +14,17 @@ import torch
 from seqloom.config.data import ColumnSplit, DataConfig
 from seqloom.config.training import EpochsConfig
 from seqloom.config.tuning import RangeConfig, SpaceConfig
-from seqloom.errors import ConfigError, RepeatError
+from seqloom.errors import RepeatError
+from seqloom.experiments import workers
 from seqloom.experiments.tune import study as studies
-from seqloom.experiments.tune import trials, workers
+from seqloom.experiments.tune import trials
 from seqloom.experiments.tune.events import TrialEnded, TuningBegun, TuningReport, WorkerLost
 from seqloom.experiments.tune.folder import tidy
 from seqloom.experiments.tune.plan import TuningPlan
 from seqloom.experiments.tune.storage import open_storage
 from seqloom.experiments.tune.study import Study
 from seqloom.experiments.tune.tuning import tune
+from seqloom.experiments.workers import Interrupted
 from seqloom.files.lock import hold
 from seqloom.tasks.task import Metric
 
@@ -116,23 +119,23 @@ def test_why_a_worker_could_not_go_on_is_told(tmp_path: Path) -> None:
 
 def test_a_worker_leaves_the_signals_of_a_terminal_to_the_one_who_watches(monkeypatch: pytest.MonkeyPatch) -> None:
     """A second signal ends a process at once: heard by all and passed on too, Ctrl-C would cut off the saving."""
-    heard: list[Any] = []
 
-    def opening(_: TuningPlan) -> NoReturn:
-        heard.extend(signal.getsignal(number) for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM))
-        raise ConfigError("no such data")
+    def handlers(_: Callable[[], bytes]) -> Iterator[bytes]:
+        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+            yield str(signal.getsignal(number)).encode()
+        raise Interrupted("disk", 4)
 
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGHUP)}
-    words, mouth = multiprocessing.Pipe(duplex=False)
-    monkeypatch.setattr(workers, "OpenTuning", opening)
+    ours, theirs = multiprocessing.Pipe()
     monkeypatch.setattr(torch, "set_num_threads", lambda _: None)
     try:
-        with pytest.raises(SystemExit) as ended, words, mouth:
-            workers._worker(mouth, '{"data":{"kind":"data","train":["x"]},"out":"o","storage":"s","study":"s"}', 2, 0.0)
+        with pytest.raises(SystemExit) as ended:
+            workers._work(theirs, 2, handlers, ())
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    assert ended.value.code == 1 and heard == [signal.SIG_IGN, signal.SIG_IGN, signal.SIG_DFL]
+    heard = [ours.recv_bytes().decode() for _ in range(3)]
+    assert ended.value.code == 4 and heard == [str(signal.SIG_IGN), str(signal.SIG_IGN), str(signal.SIG_DFL)]
 
 
 def test_why_a_trial_failed_is_in_the_results(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """The parts of a tuning: the space, the storage, the study, and how results are told."""
 
-import json
 import re
 import sys
 from importlib.util import find_spec
@@ -23,7 +22,7 @@ from seqloom.experiments.tune.results import Results, TrialResult
 from seqloom.experiments.tune.space import drawn, near, require_searchable, used, wishes_of
 from seqloom.experiments.tune.storage import NETWORK, file_system, open_storage, require_local, version_said
 from seqloom.experiments.tune.study import Study
-from seqloom.experiments.tune.workers import OpenTuning
+from seqloom.experiments.tune.trials import OpenTuning
 from seqloom.tasks.task import Metric
 from seqloom.training.resolve import resolve
 from seqloom.training.wishes import Wishes
@@ -161,7 +160,7 @@ def test_a_dropout_that_differs_between_parts_is_left_out_of_the_picture_and_of_
         for at in range(9)
     )
     results = some_results(0, trials=trials, importances={"dropout": 1.0})
-    assert "<bdi>0.2/0.3</bdi>" in results.html() and "0.111 to 0.222 (2)" in results.text(80)
+    assert ">0.2/0.3</td>" in results.html() and "0.1111 to 0.2222 (2)" in results.text(80)
 
 
 @pytest.mark.slow
@@ -330,7 +329,7 @@ def test_results_tell_the_best_and_what_mattered_in_every_form() -> None:
         assert "Best dev accuracy 0.55 in trial 11; 0.05 without tuning" in shown
         assert "What mattered" in shown and "lstm (4)" in shown and "0.002 to 0.003 (2)" in shown
     assert max(map(len, text.splitlines())) <= 80
-    assert json.loads(results.to_json())["trials"][11]["value"] == 0.55
+    assert results.to_json()["trials"][11]["value"] == 0.55
     assert results._repr_html_().startswith("<iframe sandbox")
     assert "<script" not in page and not re.search("src=|href=", page)
 
@@ -345,7 +344,7 @@ def test_lower_is_better_turns_the_order_round() -> None:
 def test_few_trials_are_told_too(count: int) -> None:
     results = some_results(count, importances={})
     assert "What mattered is told from" in results.text(60)
-    assert "<h2>Trials</h2>" in results.html()
+    assert ("<h2>Trials</h2>" in results.html()) == (count > 0)
 
 
 def test_names_from_outside_do_nothing_on_the_page() -> None:

@@ -5,27 +5,36 @@
     text    good
 
 A row that could not be answered has its line too: `error` says what is wrong with it. A table has that column only
-where bad rows are told instead of ending all.
+where bad rows are told instead of ending all. `answer` asks the model for all of them.
 """
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import msgspec
+import typer
 
+from seqloom.cli.inputs import STANDARD_INPUT, PredictRequest
+from seqloom.cli.terminal import SOME_BAD, Screen, work_bar
 from seqloom.data.cells import rounded_text, row
-from seqloom.data.problems import Problem
+from seqloom.data.problems import Ledger, Problem, counted
 from seqloom.errors import ConfigError
+from seqloom.events import Progress
 
 if TYPE_CHECKING:
     from seqloom.data.schema import Example, Input
+    from seqloom.inference.model import LoadedModel
+    from seqloom.inference.prediction import Reply
     from seqloom.tasks.task import Prediction
 
 Form = Literal["jsonl", "csv", "text"]
 FORMS: tuple[Form, ...] = ("jsonl", "csv", "text")
 ENDINGS: dict[str, Form] = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".txt": "text"}
 ERROR = "error"  # the name of what is wrong with a row
+TOGETHER = 256  # lines that are written at once; of a stream each alone, for somebody may wait for it
 OTHERS = (".json", ".tsv", ".parquet", ".npz", ".xlsx")  # names that promise something else
 
 
@@ -119,3 +128,90 @@ def flat(answer: dict[str, Any]) -> dict[str, Any]:
     inner = {name: value for name, value in answer.items() if isinstance(value, dict)}
     plain = {name: value for name, value in answer.items() if name not in inner}
     return plain | {f"{name}.{key}": one for name, value in inner.items() for key, one in value.items()}
+
+
+class Wanted(NamedTuple):
+    """How the answers are wanted."""
+
+    form: Form
+    out: Path | None
+    with_input: bool
+
+
+def answer(loaded: "LoadedModel", asked: PredictRequest, wanted: Wanted, budget: int | None) -> None:
+    """Write the answer to every input, in their order; people at a terminal see how far it is."""
+    from seqloom.inference.model import BUDGET
+    from seqloom.inference.prediction import PredictionNote
+
+    ledger = PredictionNote() if asked.skip else Ledger()
+    if wanted.with_input:
+        kind = loaded.meaning.schema.input
+        if not kind.reads_tokens:
+            raise ConfigError(f"--with-input repeats texts, and the model reads {kind}", fix="leave it out")
+    source, windows = asked.source, asked.windows(loaded, ledger)
+    with _progress(source, ledger) as show:
+        replies = loaded.replies(windows, ledger, budget=budget or BUDGET)
+        lines = (show(_line(reply, source, with_input=wanted.with_input)) for reply in replies)
+        last = (ERROR,) if asked.skip else ()
+        write_lines(lines, wanted.form, wanted.out, 1 if source == STANDARD_INPUT else TOGETHER, last)
+    tell(ledger, wanted.out)
+    if ledger.skipped:
+        raise typer.Exit(SOME_BAD)
+
+
+def _line(reply: "Reply", source: str, *, with_input: bool) -> AnswerLine:
+    """The line of an answer, or of a row that has none."""
+    from seqloom.data.inputs import STANDARD_INPUT as NAMED
+
+    name = NAMED if source == STANDARD_INPUT else source
+    if isinstance(reply, Problem):
+        return refused(reply, name)
+    return answered(reply[0], reply[1], name, with_input=with_input)
+
+
+def write_lines(lines: Iterator[AnswerLine], form: Form, out: Path | None, most: int, last: tuple[str, ...]) -> None:
+    """Write the lines to a file that is whole or not there, or to standard output as they come.
+
+    `last` are columns that a table ends with.
+    """
+    if out is not None:
+        from seqloom.files.disk import write_file
+
+        return write_file(out, written(lines, form, last))
+    screen, pieces = Screen(), written(lines, form, last)
+    while together := b"".join(islice(pieces, most)):
+        screen.print(together.decode(), end="", markup=False, soft_wrap=True)
+    return None
+
+
+@contextmanager
+def _progress(source: str, ledger: Ledger) -> Iterator[Any]:
+    """A block with a bar on a terminal; what is shown in it passes through."""
+    path, done = Path(source), 0
+    whole = path.stat().st_size if path.is_file() else 0
+    with work_bar() as moved:
+
+        def show(line: AnswerLine) -> AnswerLine:
+            nonlocal done
+            done += 1
+            moved(Progress("answers", done, part=min(1.0, ledger.bytes / whole) if whole else None))
+            return line
+
+        yield show
+
+
+def tell(ledger: Ledger, out: Path | None) -> None:
+    """Say what was cut, passed over or could not be answered, and where the answers are."""
+    tell_warnings(ledger)
+    if out is not None:
+        typer.echo(f"{counted(ledger.rows, 'answer')} written to {out}", err=True)
+    if ledger.skipped:
+        kinds = ", ".join(f"{code} {count:,}" for code, count in ledger.bad.most_common())
+        typer.echo(f"{counted(ledger.skipped, 'row')} could not be answered ({kinds}): see 'error' there", err=True)
+
+
+def tell_warnings(ledger: Ledger) -> None:
+    """Say what was cut or passed over."""
+    for _, count, samples in ledger.warnings():
+        often = f" ({counted(count, 'time')})" if count > 1 else ""
+        typer.echo(f"{samples[0]}{often}", err=True)

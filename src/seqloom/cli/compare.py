@@ -1,22 +1,21 @@
 """`seqloom compare`: models side by side with the same budget, and which differences are more than chance."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
-from rich.text import Text
 
-from seqloom.cli import train_options as options
-from seqloom.cli import train_settings
-from seqloom.cli.data_options import Data, DataOptions
-from seqloom.cli.progress import duration
-from seqloom.cli.shared_options import shares
+from seqloom.cli.options import DATA, Data, DeviceName, Given, encoded, takes
 from seqloom.cli.terminal import Screen
+from seqloom.config.data import DataConfig
+from seqloom.config.options import said, settings, with_flags
+from seqloom.config.training import TrainingConfig
 from seqloom.data.problems import escaped
-from seqloom.errors import ConfigError, did_you_mean
-from seqloom.recipes.bodies import SIZES
+from seqloom.errors import ConfigError
+from seqloom.report.numbers import duration, number
+from seqloom.training.wishes import Wishes
 
 if TYPE_CHECKING:
     from seqloom.experiments.compare.distances import Distances
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from seqloom.experiments.compare.plan import Budget, ComparisonPlan
     from seqloom.experiments.compare.results import Comparison
 
-NARROWEST, WIDEST = 50, 110  # columns of the results
 BUDGETS = ("symbols", "parameters", "seconds")
 COMPARISON = "The comparison"  # the panel of its own options
 WHY = {
@@ -62,9 +60,8 @@ Far = Annotated[
 Json = Annotated[bool, switch("--json", "Print the results as JSON.")]
 
 
-@shares(DataOptions)
+@takes(settings(Wishes, "size"), settings(TrainingConfig, "epochs", "validate_every", "metric"), DATA)
 def compare(
-    context: typer.Context,
     data: Data,
     out: Out,
     models: Models,
@@ -77,69 +74,51 @@ def compare(
     on_test: OnTest = False,
     distances: Far = None,
     json: Json = False,
-    size: options.SizeName = None,
-    epochs: options.Epochs = None,
-    validate_every: options.ValidateEvery = None,
-    metric: options.MetricName = None,
-    device: options.DeviceName = "auto",
     *,
-    shared: DataOptions,
+    given: Given,
+    device: DeviceName = "auto",
 ) -> None:
     """Compare models that had the same budget, over several seeds, with intervals and tests.
 
     The same command again goes on with a comparison that was stopped, and trains no finished run again.
     """
-    values = dict(locals())
-    plan = _plan(values, shared, options.given(context))
+    chosen = _budget(budget, {"symbols": symbols, "parameters": parameters, "seconds": seconds}, "epochs" in given)
+    from seqloom.experiments.compare.plan import ComparisonPlan
+
+    plan = ComparisonPlan(
+        data=with_flags(DataConfig(train=tuple(data)), given),
+        out=str(out),
+        models=tuple(name.strip() for name in models.split(",") if name.strip()),
+        budget=chosen,
+        seeds=seeds,
+        part="test" if on_test else "dev",
+        size=said(Wishes, given).get("size", "small"),
+        settings=msgspec.to_builtins(said(TrainingConfig, given)),
+        encoding=encoded(given),
+        device=device,
+    )
     results, why, code = _followed(_reports(plan, distances, jobs or _usual_jobs(plan)), quiet=json)
     _show(plan, results, why, json=json)
     raise typer.Exit(code)
 
 
-def _plan(values: dict[str, Any], reading: DataOptions, given: Collection[str]) -> "ComparisonPlan":
-    """The typed form of the options, checked before anything is read."""
-    size = values["size"] or "small"
-    if size not in SIZES:
-        raise ConfigError(f"there is no size '{size}'", fix=did_you_mean(size, SIZES))
-    chosen = _budget(values)
-    from seqloom.experiments.compare.plan import ComparisonPlan
-
-    return ComparisonPlan(
-        data=reading.data(values["data"]),
-        out=str(values["out"]),
-        models=tuple(name.strip() for name in values["models"].split(",") if name.strip()),
-        budget=chosen,
-        seeds=values["seeds"],
-        part="test" if values["on_test"] else "dev",
-        size=size,
-        settings=_settings(values),
-        encoding=reading.encoded(given),
-        device=values["device"],
-    )
-
-
-def _settings(values: dict[str, Any]) -> dict[str, Any]:
-    """The settings of training that were named, as plain values."""
-    plain = {name: values[name] for name in ("validate_every", "metric") if values[name] is not None}
-    length = train_settings.length({"epochs": values["epochs"], "steps": None, "symbols": None, "seconds": None})
-    return plain | ({} if length is None else {"length": msgspec.to_builtins(length)})
-
-
-def _budget(values: dict[str, Any]) -> "Budget":
-    """The budget that was named, by its kind or by its amount."""
-    amounts = {kind: values[kind] for kind in BUDGETS if values[kind] is not None}
-    kind = values["budget"] or next(iter(amounts), BUDGETS[0])
-    if kind not in BUDGETS:
-        raise ConfigError(f"--budget {kind!r}", fix=f"choose from {', '.join(BUDGETS)}")
-    if others := [name for name in amounts if name != kind]:
-        raise ConfigError(f"--{others[0]} with a budget of {kind}", fix="only one thing can be equal: give one of them")
-    if kind != "parameters" and values["epochs"] is not None:
-        usual = "" if values["budget"] or amounts else " (the usual one)"
-        fix = f"leave --epochs out, give --{kind} COUNT instead, or take --budget parameters"
-        raise ConfigError(f"--epochs beside --budget {kind}{usual}, which says how long already", fix=fix)
+def _budget(kind: str | None, given: dict[str, float | None], epochs: bool) -> "Budget":
+    """The budget that was named, by its kind or by its amount; `epochs`: whether they are said too."""
+    amounts = {name: amount for name, amount in given.items() if amount is not None}
+    chosen = kind or next(iter(amounts), BUDGETS[0])
+    if chosen not in BUDGETS:
+        raise ConfigError(f"--budget {chosen!r}", fix=f"choose from {', '.join(BUDGETS)}")
+    if others := [name for name in amounts if name != chosen]:
+        raise ConfigError(
+            f"--{others[0]} with a budget of {chosen}", fix="only one thing can be equal: give one of them"
+        )
+    if chosen != "parameters" and epochs:
+        usual = "" if kind or amounts else " (the usual one)"
+        fix = f"leave --epochs out, give --{chosen} COUNT instead, or take --budget parameters"
+        raise ConfigError(f"--epochs beside --budget {chosen}{usual}, which says how long already", fix=fix)
     from seqloom.experiments.compare.plan import Budget
 
-    return Budget(kind=kind, amount=amounts.get(kind))  # type: ignore[arg-type]  # one of BUDGETS
+    return Budget(kind=chosen, amount=amounts.get(chosen))  # type: ignore[arg-type]  # one of BUDGETS
 
 
 def _usual_jobs(plan: "ComparisonPlan") -> int:
@@ -175,8 +154,7 @@ def _followed(reports: Iterator[Any], *, quiet: bool) -> tuple["Comparison | Dis
     results: Comparison | Distances | None = None
     screen, why, code = Screen(stderr=True), "done", 0
     for report in reports:
-        for line in () if quiet else _lines(report):
-            screen.print(line, markup=False, soft_wrap=True)
+        screen.say(*(() if quiet else _lines(report)))
         if isinstance(report, ComparisonEnded):
             results, why, code = report.comparison, report.why, report.exit_code
         if isinstance(report, Distances):
@@ -193,7 +171,7 @@ def _lines(report: "ComparisonReport") -> list[str]:
     if isinstance(report, RunBegun):
         return [f"{report.entry.name}: {report.said}"]
     if isinstance(report, RunEnded):
-        score = "" if report.score is None else f"{report.score:.4g} after {duration(report.seconds)}"
+        score = "" if report.score is None else f"{number(report.score)} after {duration(report.seconds)}"
         return [f"{report.entry.name}: {score or report.problem}"]
     if isinstance(report, Measuring):
         return [f"measuring speed and memory of {report.models} models, in turn"]
@@ -212,15 +190,11 @@ def _preparing(report: "ComparisonBegun") -> list[str]:
 def _show(plan: "ComparisonPlan", results: "Comparison | Distances | None", why: str, *, json: bool) -> None:
     screen = Screen()
     if results is not None and json:
-        screen.print(results.to_json(), markup=False, soft_wrap=True)
-        return
+        return screen.say(msgspec.json.format(msgspec.json.encode(results), indent=2).decode())
     if results is not None:
-        coloured = screen.color_system is not None and not screen.no_color
-        drawn = results.text(width=max(NARROWEST, min(WIDEST, screen.width)), colour=coloured)
-        screen.print(Text.from_ansi(drawn), soft_wrap=True)
+        screen.show(results)
     place = escaped(str(plan.folder))
     lines = ["", WHY[why]]
     if results is not None:
         lines += [f"  report   {place}/report.html", f"  results  {place}/results.json"]
-    for line in lines:
-        screen.print(line, markup=False, soft_wrap=True)
+    return screen.say(*lines)

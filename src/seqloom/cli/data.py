@@ -6,24 +6,21 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, NamedTuple, get_args
 
-import msgspec
 import typer
 from rich.markup import escape
 from rich.progress import (
     BarColumn,
     DownloadColumn,
     Progress,
-    SpinnerColumn,
     TextColumn,
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
-from rich.text import Text
 
-from seqloom.cli import data_options as options
-from seqloom.cli.shared_options import shares
-from seqloom.cli.terminal import Screen
+from seqloom.cli.options import DATA, Data, Given, encoded, takes
+from seqloom.cli.terminal import Screen, followed_work
 from seqloom.config.data import DataConfig, EncodingConfig, Task
+from seqloom.config.options import with_flags
 from seqloom.data.problems import Ledger, counted
 from seqloom.data.readers.files import require_writable
 from seqloom.data.sources.download import Shelves, usual_shelves
@@ -64,8 +61,7 @@ def list_sources(
     sets = [one for one in (*_known(usual_shelves()), *_embedded()) if task in (None, one.task)]
     console = Screen()
     if json:
-        plain = [one._asdict() for one in sets]
-        console.print(msgspec.json.encode(plain).decode(), markup=False, soft_wrap=True)
+        console.say_json([one._asdict() for one in sets])
     else:
         _print_list(sets, console)
 
@@ -176,9 +172,6 @@ def _summary(source: NamedSource, written: int) -> str:
 
 if TYPE_CHECKING:
     from seqloom.data.report.report import DataReport
-    from seqloom.data.survey import Progress as Stage
-
-NARROWEST, WIDEST = 50, 100  # columns of a report
 
 app = typer.Typer(help="Look at data, list and get known sets.", no_args_is_help=True, rich_markup_mode=None)
 app.command("list")(list_sources)
@@ -186,21 +179,19 @@ app.command("get")(get_source)
 
 
 @app.command("check")
-@shares(options.DataOptions)
+@takes(DATA)
 def check(
-    data: options.Data,
+    data: Data,
     budget: Annotated[
         int | None, typer.Option(min=1, metavar="COUNT", help="Symbols in one batch; else as many as training chooses.")
     ] = None,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the report to this HTML file.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
     *,
-    shared: options.DataOptions,
+    given: Given,
 ) -> None:
     """Read data as training would, and say what is in it and what looks wrong."""
-    config = shared.data(data)
-    with options.flags_named():
-        how = options.encoding_config(*(getattr(shared, name) for name in options.ENCODING))
+    config, how = with_flags(DataConfig(train=tuple(data)), given), encoded(given) or EncodingConfig()
     with _refusals(json):
         if html is not None:
             require_writable(html, map(Path, (*data, *config.dev, *config.test)), Ledger())
@@ -215,34 +206,14 @@ def _refusals(json: bool) -> Iterator[None]:
         yield
     except RejectedError as error:
         if json:
-            _print_json({"verdict": "refused", "problems": error.details, "total": error.total})
+            Screen().say_json({"verdict": "refused", "problems": error.details, "total": error.total})
         raise
 
 
-def _print_json(value: object) -> None:
-    Screen().print(msgspec.json.encode(value).decode(), markup=False, soft_wrap=True)
-
-
 def _report(config: DataConfig, how: EncodingConfig, budget: int | None) -> "DataReport":
-    from seqloom.data.check import look
+    from seqloom.data.check import looking
 
-    screen = Screen(stderr=True)
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[rows]}"),
-    )
-    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
-        work = bar.add_task("reading", total=None, rows="")
-
-        def show(progress: "Stage") -> None:
-            total = None if progress.share is None else 1.0  # None leaves what is there
-            rows = counted(progress.rows, "row")
-            bar.update(work, description=progress.stage, rows=rows, total=total, completed=progress.share)
-
-        return look(config, how, Ledger(config.bad_rows), budget=budget, watch=show)
+    return followed_work(looking(config, how, Ledger(config.bad_rows), budget=budget))
 
 
 def _show(report: "DataReport", html: Path | None, json: bool) -> None:
@@ -252,12 +223,9 @@ def _show(report: "DataReport", html: Path | None, json: bool) -> None:
 
         write_file(html, report.html())
     if json:
-        _print_json(report.data())
+        screen.say_json(report.to_json())
     else:
-        coloured = screen.color_system is not None and not screen.no_color
-        drawn = report.text(width=max(NARROWEST, min(WIDEST, screen.width)), colour=coloured)
-        screen.print(Text.from_ansi(drawn), soft_wrap=True)
-        if html is not None:
-            screen.print(f"\nThe report is written to {html}", soft_wrap=True, markup=False)
+        screen.show(report)
+        screen.say(*([] if html is None else ["", f"The report is written to {html}"]))
     if report.verdict == "refused":
         raise typer.Exit(2)

@@ -1,33 +1,31 @@
 """`seqloom dedupe`: a copy of a file in which near duplicates are marked."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.text import Text
 
-from seqloom.cli.data_options import FileOptions, Id
-from seqloom.cli.predict import load_on
-from seqloom.cli.shared_options import shares
+from seqloom.cli.inputs import embedder_of
+from seqloom.cli.options import FILE, Budget, DeviceName, Given, takes
 from seqloom.cli.terminal import Screen, work_bar
+from seqloom.config.data import DataConfig, ReadingConfig
+from seqloom.config.options import said, settings
 from seqloom.data.problems import counted
 from seqloom.errors import ConfigError
+from seqloom.events import Progress
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
-    import numpy as np
-
-    from seqloom.inference.model import LoadedModel
+    from seqloom.search.documents import GivenRows
     from seqloom.search.duplicates import Duplicates
-    from seqloom.search.rows import GivenRows
-    from seqloom.search.similarity import ComparedPair
 
 NARROWEST, WIDEST = 50, 100  # columns of the picture
 PICTURES = (".html", ".svg")
 
 
-@shares(FileOptions)
+@takes(settings(DataConfig, "id"), FILE)
 def dedupe(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The texts, one in each row.")],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="MARKED", help="The marked copy: .csv, .jsonl, ...")],
@@ -45,42 +43,26 @@ def dedupe(
     picture: Annotated[
         Path | None, typer.Option("--picture", metavar="FILE", help="Save the histogram: .html or .svg.")
     ] = None,
-    id_: Id = None,
     *,
-    shared: FileOptions,
+    given: Given,
+    budget: Budget = None,
+    device: DeviceName = "auto",
 ) -> None:
     """Mark near duplicates in a copy of a file; nothing is deleted."""
     if (by or ("meaning" if model else "text")) != ("meaning" if model else "text"):
         fix = "leave --model out" if by == "text" else "give the model: --model MODEL"
         raise ConfigError(f"--by {by} and {'a' if model else 'no'} model", fix=fix)
     _require_picture(picture, (file, out))
+    from seqloom.search.documents import FileRows
     from seqloom.search.duplicates import mark_duplicates
-    from seqloom.search.rows import FileRows
 
-    rows = FileRows(file, tuple(shared.input_ or ()), id_, reading=shared.reading())
-    embedder = None if model is None else embedder_of(model, shared)
+    reading = ReadingConfig(**said(ReadingConfig, given))
+    rows = FileRows(file, tuple(given.get("input", ())), given.get("id"), reading=reading)
+    embedder = None if model is None else embedder_of(model, device, budget)
     found, gaps = _followed(mark_duplicates(rows, out, model=embedder, threshold=threshold))
     if picture is not None:
         _save(found, picture)
     _tell(found, gaps, out, chosen=threshold is None)
-
-
-class DedupeEmbedder(NamedTuple):
-    """A loaded model that makes vectors with batches of a certain size."""
-
-    loaded: "LoadedModel"
-    budget: int
-
-    def embed(self, texts: "Sequence[str]") -> "np.ndarray":
-        """[N,W] the vectors of the texts, in their order."""
-        return self.loaded.embed(texts, budget=self.budget)
-
-
-def embedder_of(model: Path, shared: FileOptions) -> DedupeEmbedder:
-    """The model on the device, with the batches, that were asked for."""
-    from seqloom.inference.model import BUDGET
-
-    return DedupeEmbedder(load_on(model, shared.device), shared.budget or BUDGET)
 
 
 def _require_picture(picture: Path | None, others: tuple[Path, ...]) -> None:
@@ -97,10 +79,10 @@ def _require_picture(picture: Path | None, others: tuple[Path, ...]) -> None:
         raise ConfigError(f"--picture {picture}: there is no folder {picture.parent}", fix="make the folder first")
 
 
-def _followed(steps: "Iterable[GivenRows | ComparedPair | Duplicates]") -> tuple["Duplicates", list[str]]:
+def _followed(steps: "Iterable[GivenRows | Progress | Duplicates]") -> tuple["Duplicates", list[str]]:
     """What was found, and what is to be told of rows without text; people at a terminal see how far it is."""
+    from seqloom.search.documents import GivenRows
     from seqloom.search.duplicates import Duplicates
-    from seqloom.search.rows import GivenRows
 
     found, gaps = None, list[str]()
     with work_bar() as show:
@@ -110,14 +92,14 @@ def _followed(steps: "Iterable[GivenRows | ComparedPair | Duplicates]") -> tuple
             elif isinstance(step, GivenRows):
                 gaps = step.gaps
             else:
-                show(f"{step.done:,} of {step.total:,} {step.doing}", step.done, step.total)
+                show(step)
     assert found is not None, "finding ends with what was found"
     return found, gaps
 
 
 def _save(found: "Duplicates", picture: Path) -> None:
     from seqloom.files.disk import write_file
-    from seqloom.report.figures.page import page
+    from seqloom.report.figures.stack import page
 
     figure = found.histogram.figure(found.threshold)
     write_file(picture, figure.svg() if picture.suffix.lower() == ".svg" else page("Similarities", [figure]))

@@ -3,13 +3,9 @@
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
-from rich.text import Text
 
 from seqloom.cli.terminal import Screen
-
-NARROWEST, WIDEST = 50, 100  # columns
 
 
 def doctor(
@@ -35,10 +31,6 @@ def doctor(
 
         write_file(html, found.html())
     if json:
-        screen.print(msgspec.json.encode(found.to_json()).decode(), markup=False, soft_wrap=True)
-        return
-    coloured = screen.color_system is not None and not screen.no_color
-    drawn = found.text(width=max(NARROWEST, min(WIDEST, screen.width)), colour=coloured)
-    screen.print(Text.from_ansi(drawn), soft_wrap=True)
-    if html is not None:
-        screen.print(f"\nThe diagnosis is written to {html}", soft_wrap=True, markup=False)
+        return screen.say_json(found.to_json())
+    screen.show(found)
+    return None if html is None else screen.say("", f"The diagnosis is written to {html}")

@@ -9,21 +9,24 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from seqloom.cli.data_options import BadRowsRule, FileOptions, bad_rows, reading_settings
-from seqloom.cli.predict import STANDARD_INPUT, Model, load_on, reading_of
-from seqloom.cli.shared_options import shares
+from seqloom.cli.inputs import STANDARD_INPUT, Model, PredictRequest, load_on, require_readable
+from seqloom.cli.options import FILE, Budget, DeviceName, Given, takes
 from seqloom.cli.terminal import SOME_BAD, work_bar
+from seqloom.config.data import DataConfig
+from seqloom.config.options import settings
 from seqloom.data.problems import counted
 from seqloom.errors import needing
+from seqloom.events import Progress
+from seqloom.report.numbers import number, share
 
 if TYPE_CHECKING:
-    from seqloom.search.embedding.bulk import EmbeddedFile, Engine, Finished, Step
+    from seqloom.search.embedding.bulk import Engine, Finished, Step
 
 CHUNK = 1 << 20  # bytes
 SHOWN = 3  # rows without a vector
 
 
-@shares(FileOptions)
+@takes(settings(DataConfig, "bad_rows"), FILE)
 def embed(
     model: Model,
     source: Annotated[str, typer.Argument(metavar="FILE", help="A file, or - for lines of standard input.")],
@@ -38,25 +41,25 @@ def embed(
     engine: Annotated[
         Literal["local", "ray"], typer.Option(help="Where: in this process, or on a Ray cluster.")
     ] = "local",
-    bad_rows_: BadRowsRule = None,
     *,
-    shared: FileOptions,
+    given: Given,
+    budget: Budget = None,
+    device: DeviceName = "auto",
 ) -> None:
     """Make a vector of every row of a file, in order; the same command goes on where one was stopped."""
     from seqloom.data.inputs import InputColumns
     from seqloom.search.embedding.bulk import embedding
     from seqloom.search.embedding.output import form_of
-    from seqloom.search.embedding.source import InputSource
+    from seqloom.search.embedding.windows import InputSource
 
     form_of(out)
-    told, where = reading_settings(shared), _engine(engine)
-    bad_rows(bad_rows_, None)  # refused before the model is read
-    loaded = load_on(model, shared.device)
-    reading, skip = reading_of(loaded, source, told), bad_rows(bad_rows_, None, loaded.bad_rows).skip
-    columns = InputColumns(tuple(shared.input_ or ()), loaded.columns)
+    require_readable(given)
+    where = _engine(engine)
+    loaded = load_on(model, device)
+    asked = PredictRequest.of(loaded, source, given)
     with _file(source) as (path, stream):
-        given = InputSource(path, columns, reading, skip, stream)
-        steps = embedding(loaded, given, out, kept_as=as_, precision=precision, budget=shared.budget, engine=where)
+        rows = InputSource(path, InputColumns(asked.named, loaded.columns), asked.reading, asked.skip, stream)
+        steps = embedding(loaded, rows, out, kept_as=as_, precision=precision, budget=budget, engine=where)
         finished = _follow(steps, out)
     _tell(finished)
     if finished.bad:
@@ -93,12 +96,12 @@ def _file(source: str) -> Iterator[tuple[Path, str]]:
 
 def _follow(steps: "Iterable[Step]", out: Path) -> "Finished":
     """What was written; what is kept is told to whoever stops it, and that there was nothing to do."""
-    last: deque[EmbeddedFile] = deque(maxlen=1)
+    last: deque[Progress] = deque(maxlen=1)
     try:
         finished = _shown(steps, last)
     except KeyboardInterrupt:
-        for done, total in last:
-            kept = f"{done:,} of {counted(total, 'row')} are kept in {out.name}.work"
+        for step in last:
+            kept = f"{step.done:,} of {counted(step.total, 'row')} are kept in {out.name}.work"
             typer.echo(f"{kept}; the same command goes on", err=True)
         raise
     if not last:
@@ -106,10 +109,10 @@ def _follow(steps: "Iterable[Step]", out: Path) -> "Finished":
     return finished
 
 
-def _shown(steps: "Iterable[Step]", last: "deque[EmbeddedFile]") -> "Finished":
+def _shown(steps: "Iterable[Step]", last: "deque[Progress]") -> "Finished":
     """What was written; people at a terminal see how far it is, and when it will be done."""
-    from seqloom.search.embedding.bulk import EmbeddedFile, Finished
-    from seqloom.search.embedding.source import CheckedSource
+    from seqloom.search.embedding.bulk import Finished
+    from seqloom.search.embedding.windows import CheckedSource
 
     finished = None
     with work_bar() as show:
@@ -118,11 +121,11 @@ def _shown(steps: "Iterable[Step]", last: "deque[EmbeddedFile]") -> "Finished":
                 case CheckedSource(notes=notes):
                     for note in notes:
                         typer.echo(note, err=True)
-                case EmbeddedFile(done, total):
+                case Progress(done=done, total=total):
                     if done and not last:
                         typer.echo(f"going on: {done:,} of {counted(total, 'row')} are done", err=True)
                     last.append(step)
-                    show(f"{done:,} of {counted(total, 'row')}", done, total)
+                    show(step)
                 case Finished():
                     finished = step
     assert finished is not None, "it ends with what was written"
@@ -137,7 +140,7 @@ def _tell(finished: "Finished") -> None:
     typer.echo(f"{vectors} of {finished.width:,} numbers in {finished.path}", err=True)
     if finished.loss is not None:
         rows, cosine, recall = finished.loss
-        found = f"cosines are off by {cosine:.2g} on average, {recall:.1%} of the 10 nearest are the same"
+        found = f"cosines are off by {number(cosine)} on average, {share(recall)} of the 10 nearest are the same"
         typer.echo(f"lost, measured on {counted(rows, 'row')}: {found}", err=True)
     if finished.bad:
         for bad in finished.bad[:SHOWN]:

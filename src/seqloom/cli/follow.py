@@ -1,23 +1,20 @@
 """A run as people see it on the command line: data being read, reports as they come, and how it ended."""
 
-import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
-from seqloom.cli.progress import display, duration, score
+from seqloom.cli.progress import display, score
 from seqloom.cli.terminal import Screen
-from seqloom.data.problems import counted, escaped
+from seqloom.data.problems import escaped
+from seqloom.files.layouts import RunFile
+from seqloom.report.numbers import duration
 from seqloom.training.events import Begun, Ended, Report, Stepped
 from seqloom.training.pages.scores import read_scores
 
 if TYPE_CHECKING:
-    from seqloom.data.survey import Progress as Stage
-    from seqloom.data.survey import Watch
     from seqloom.tasks.task import Task
 
 WHY = {
@@ -31,22 +28,6 @@ ALREADY = {
     "done": "this run is done already; a larger --epochs (or --steps, ... as it was begun) goes on with it",
     "patience": "patience ended this run already: the dev part saw nothing better; a larger --patience goes on with it",
 }
-
-
-@contextmanager
-def reading_bar(screen: Screen) -> Iterator["Watch"]:
-    """Something that shows how far the reading of data is; of several processes the first one shows it."""
-    quiet = not screen.is_terminal or os.environ.get("RANK", "0") != "0"
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[rows]}"))
-    with Progress(*columns, console=screen, transient=True, disable=quiet) as bar:
-        work = bar.add_task("reading", total=None, rows="")
-
-        def show(stage: "Stage") -> None:
-            total = None if stage.share is None else 1.0
-            rows = counted(stage.rows, "row")
-            bar.update(work, description=stage.stage, rows=rows, total=total, completed=stage.share)
-
-        yield show
 
 
 def last_of(reports: Iterator[Report]) -> Ended:
@@ -74,7 +55,7 @@ def followed(reports: Iterator[Report], screen: Screen, metric: str, then: tuple
 
 def summary(out: Path, ended: Ended, task: "Task", *, json: bool) -> None:
     """Tell how a run ended, where everything lies, and what to type next."""
-    places = {"model": out / "model", "report": out / "report.html", "card": out / "card.md"}
+    places = {"model": out / RunFile.MODEL, "report": out / RunFile.REPORT, "card": out / RunFile.CARD}
     calibrated = _calibrated(out, ended)
     if json:
         facts = {"run": str(out), "why": ended.why, "step": ended.step, "best_step": ended.best_step}
@@ -96,7 +77,7 @@ def summary(out: Path, ended: Ended, task: "Task", *, json: bool) -> None:
 
 def _calibrated(out: Path, ended: Ended) -> dict[str, float]:
     """The dev figures of RUN/model that its calibration changed since the look that chose it."""
-    shipped = read_scores(out / "model")
+    shipped = read_scores(out / RunFile.MODEL)
     if shipped is None or not shipped.cross_fitted or shipped.step != ended.chosen_step:
         return {}
     known = {name: value for name, value in shipped.dev.items() if value is not None}

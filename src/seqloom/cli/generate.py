@@ -7,18 +7,22 @@ import io
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from seqloom.cli.answers import ERROR, AnswerLine, Form, form_of, refused
-from seqloom.cli.data_options import BadRowsRule, bad_rows
-from seqloom.cli.decoding_options import BEAM, Beam, LengthPenalty, require_beam, way_to_write
-from seqloom.cli.predict import STANDARD_INPUT, TOGETHER, Model, load_on, require_another, tell, write_lines
+from seqloom.cli.answers import ERROR, TOGETHER, AnswerLine, Form, form_of, refused, tell, write_lines
+from seqloom.cli.decoding_options import way_to_write
+from seqloom.cli.inputs import STANDARD_INPUT, Model, load_on, require_another
+from seqloom.cli.options import DeviceName, Given, takes
 from seqloom.cli.terminal import SOME_BAD, Screen, work_bar
+from seqloom.config.data import BadRows, DataConfig
+from seqloom.config.decoding import BeamConfig, SampleConfig
+from seqloom.config.options import settings, with_flags
 from seqloom.data.cells import rounded_text
-from seqloom.data.problems import Ledger, Place, counted
+from seqloom.data.problems import Ledger, Place
 from seqloom.errors import ConfigError, near_name
+from seqloom.events import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,66 +34,38 @@ if TYPE_CHECKING:
     from seqloom.tasks.task import Prediction
 
 MARKS = {r"\n": "\n", r"\t": "\t"}  # what a shell cannot easily say
-FLAGS = BEAM | {"best": "--count"}  # one flag for drawn answers and for a beam's best
-
-Temperature = Annotated[
-    float | None,
-    typer.Option(metavar="NUMBER", help="Draw symbols: below 1 more often the likeliest, above 1 more varied ones."),
-]
-TopK = Annotated[int | None, typer.Option("--top-k", metavar="COUNT", help="Draw from so many likeliest symbols.")]
-TopP = Annotated[
-    float | None, typer.Option("--top-p", metavar="SHARE", help="Draw from the fewest with so much in all.")
-]
-MinP = Annotated[
-    float | None, typer.Option("--min-p", metavar="SHARE", help="Draw from those with this share of the likeliest's.")
-]
-Count = Annotated[int | None, typer.Option("--count", metavar="COUNT", help="Answers: drawn ones, or a beam's best.")]
-Repetition = Annotated[float | None, typer.Option(help="Said symbols are so many times less likely, from 1 on.")]
-Stop = Annotated[list[str] | None, typer.Option("--stop", metavar="TEXT", help=r"End before it; \n is a line end.")]
-Longest = Annotated[int | None, typer.Option("--longest", metavar="COUNT", help="Symbols of an answer, at most.")]
-Seed = Annotated[int | None, typer.Option("--seed", metavar="NUMBER", help="Draw with it: the same, the same answer.")]
+WRITING = settings(SampleConfig) | settings(BeamConfig, "beam", "length_penalty")
 
 
+@takes(WRITING, settings(DataConfig, "bad_rows"))
 def generate(
     model: Model,
     prompts: Annotated[list[str] | None, typer.Argument(metavar="PROMPT", help="Texts to go on with.")] = None,
     file: Annotated[Path | None, typer.Option("--file", "-f", metavar="FILE", help="One prompt a line.")] = None,
-    temperature: Temperature = None,
-    top_k: TopK = None,
-    top_p: TopP = None,
-    min_p: MinP = None,
-    beam: Beam = None,
-    count: Count = None,
-    length_penalty: LengthPenalty = None,
-    repetition: Repetition = None,
-    stop: Stop = None,
-    longest: Longest = None,
-    seed: Seed = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the answers here.")] = None,
     as_: Annotated[
         str | None, typer.Option("--as", metavar="FORM", help="text, jsonl or csv; else by the name of --out, or text.")
     ] = None,
-    bad_rows_: BadRowsRule = None,
-    device: Annotated[str, typer.Option("--device", metavar="NAME", help="auto, cpu, cuda or mps.")] = "auto",
+    *,
+    given: Given,
+    device: DeviceName = "auto",
 ) -> None:
     """Go on with texts: prompts from the command line, a file, or the lines of standard input."""
-    skip = bad_rows(bad_rows_, None).skip
+    skip = with_flags(BadRows(), given).skip
     form = form_of(as_, out) if as_ is not None or (out is not None and out.suffix) else "text"
     require_another(str(file or STANDARD_INPUT), out)
-    require_beam(beam, length_penalty)
     if prompts and file is not None:
         raise ConfigError(f"prompts on the command line and in {file}", fix="leave the one or the other out")
-    settings: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
-    settings |= {"width": beam, "length_penalty": length_penalty, "repetition": repetition}
-    settings |= {"stop": tuple(MARKS.get(text, text) for text in stop) if stop else None}
-    settings |= {"longest": longest, "seed": seed, "count" if beam is None else "best": count}
-    how = way_to_write(settings, FLAGS)
+    writing = {name: given[name] for name in WRITING if name in given}
+    if "stop" in writing:
+        writing["stop"] = [MARKS.get(text, text) for text in writing["stop"]]
+    how = way_to_write(writing)
     ledger = _ledger(skip)
-    given = _prompts(prompts, file, ledger)
+    asked = _prompts(prompts, file, ledger)
     loaded, screen = load_on(model, device), Screen()
-    if screen.is_terminal and form == "text" and out is None and len(given) == how.abreast == 1:
-        return _stream(screen, loaded, given[0], how, ledger)
-    return _write(loaded, given, how, ledger, form, out)
+    if screen.is_terminal and form == "text" and out is None and len(asked) == how.abreast == 1:
+        return _stream(screen, loaded, asked[0], how, ledger)
+    return _write(loaded, asked, how, ledger, form, out)
 
 
 def _ledger(skip: bool) -> Ledger:
@@ -165,7 +141,7 @@ def _watched(loaded: "LoadedModel", given: "list[Prompt]", how: "AnyDecoding", l
 
     with work_bar() as show:
         for done, answer in enumerate(answered(loaded.task, loaded.model, given, how, ledger, budget=BUDGET), 1):
-            show(counted(done, "answer"), done, len(given))
+            show(Progress("answers", done, len(given)))
             yield answer
 
 

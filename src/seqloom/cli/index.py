@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seqloom.cli.data_options import BadRowsRule, FileOptions, Id, bad_rows, reading_settings
-from seqloom.cli.predict import load_on, reading_of
-from seqloom.cli.shared_options import shares
+from seqloom.cli.inputs import load_on, reading_of, require_readable
+from seqloom.cli.options import FILE, Budget, DeviceName, Given, takes
 from seqloom.cli.terminal import work_bar
+from seqloom.config.data import DataConfig
+from seqloom.config.options import settings, with_flags
 from seqloom.data.problems import counted
 from seqloom.errors import ConfigError
+from seqloom.events import Progress
 
 if TYPE_CHECKING:
-    from seqloom.search.build import EmbeddedDocuments, Step
-    from seqloom.search.store import Built, Linked
-
-Exact = Annotated[bool, typer.Option("--exact", help="No graph: compare every passage, however many there are.")]
+    from seqloom.search.build import Step
+    from seqloom.search.store import Built
 
 
-@shares(FileOptions)
+@takes(settings(DataConfig, "id", "bad_rows"), FILE)
 def index(
     model: Annotated[Path | None, typer.Argument(metavar="MODEL", help="A run folder or a model folder.")] = None,
     file: Annotated[Path | None, typer.Argument(metavar="FILE", help="The documents, one in each row.")] = None,
@@ -36,7 +36,6 @@ def index(
     join: Annotated[
         bool, typer.Option("--join", help="Write the index anew, without what was deleted or replaced.")
     ] = False,
-    id_: Id = None,
     passage: Annotated[
         int | None,
         typer.Option("--passage", metavar="COUNT", help="Symbols of a passage; else 256, or what the model reads."),
@@ -45,9 +44,10 @@ def index(
         bool | None,
         typer.Option("--exact/--graph", help="Never a graph, or one where passages are many; the index remembers it."),
     ] = None,
-    bad_rows_: BadRowsRule = None,
     *,
-    shared: FileOptions,
+    given: Given,
+    budget: Budget = None,
+    device: DeviceName = "auto",
 ) -> None:
     """Make an index of documents to search in; the same command goes on where one was stopped."""
     if out is None:
@@ -58,26 +58,27 @@ def index(
         return _change(out, delete or [], join, exact)
     if model is None or file is None:
         raise ConfigError("an index is made with a model, of a file", fix="seqloom index MODEL FILE --out INDEX")
-    from seqloom.search.build import add_to_index, build_index
+    from seqloom.search.build import add_to_index, build_index, open_store
     from seqloom.search.documents import Collection
     from seqloom.search.embedders import ModelEmbeds
-    from seqloom.search.locations import open_store
 
-    told = reading_settings(shared)
-    bad_rows(bad_rows_, "100%")  # refused before the model is read
+    require_readable(given)
     if add:
         open_store(out)  # what is no index is told before any work
-    loaded = load_on(model, shared.device)
+    loaded = load_on(model, device)
     usual = loaded.columns if len(loaded.columns) == 1 else ()
-    reading, rule = reading_of(loaded, str(file), told), bad_rows(bad_rows_, "100%", loaded.bad_rows)
-    documents = Collection(file, tuple(shared.input_ or ()), id_, usual, reading, rule)
-    steps = (add_to_index if add else build_index)(out, ModelEmbeds(loaded), documents, passage=passage, exact=exact)
+    rule = with_flags(loaded.bad_rows, {**given, "max_bad": "100%"})
+    reading = reading_of(loaded, str(file), given)
+    documents = Collection(file, tuple(given.get("input", ())), given.get("id"), usual, reading, rule)
+    steps = (add_to_index if add else build_index)(
+        out, ModelEmbeds(loaded, budget), documents, passage=passage, exact=exact
+    )
     return _tell(_follow(steps, file.name))
 
 
 def _change(out: str, ids: list[str], join: bool, exact: bool | None) -> None:
     """Delete documents of an index, or write it anew without what is gone."""
-    from seqloom.search.locations import open_store, writing_at
+    from seqloom.search.build import open_store, writing_at
     from seqloom.search.store import remember_exact
 
     open_store(out)  # what is no index is told before a folder is made
@@ -94,7 +95,7 @@ def _change(out: str, ids: list[str], join: bool, exact: bool | None) -> None:
 
 def _follow(steps: "Iterable[Step]", name: str) -> "Built":
     """What came of it; what is kept is told to whoever stops it, and that there was nothing to do."""
-    last: deque[EmbeddedDocuments | Linked] = deque(maxlen=2)
+    last: deque[Progress] = deque(maxlen=2)
     try:
         built = _shown(steps, last)
     except KeyboardInterrupt:
@@ -106,19 +107,18 @@ def _follow(steps: "Iterable[Step]", name: str) -> "Built":
     return built
 
 
-def _kept(step: "EmbeddedDocuments | Linked", name: str) -> str:
-    from seqloom.search.store import Linked
+def _kept(step: Progress, name: str) -> str:
+    from seqloom.search.store import LINKED
 
-    if isinstance(step, Linked):
+    if step.stage == LINKED:
         return f"all documents of {name} are kept, and the graph is not"
     return f"{step.kept:,} of {counted(step.total, 'document')} of {name} are kept"
 
 
-def _shown(steps: "Iterable[Step]", last: "deque[EmbeddedDocuments | Linked]") -> "Built":
+def _shown(steps: "Iterable[Step]", last: "deque[Progress]") -> "Built":
     """What came of it; people at a terminal see how far it is."""
-    from seqloom.search.build import EmbeddedDocuments
     from seqloom.search.documents import CheckedDocuments
-    from seqloom.search.store import Built, Linked
+    from seqloom.search.store import LINKED, Built
 
     built = None
     with work_bar() as show:
@@ -128,14 +128,11 @@ def _shown(steps: "Iterable[Step]", last: "deque[EmbeddedDocuments | Linked]") -
                     for one in bad:
                         typer.echo(str(one._replace(fix="")), err=True)  # read over, so nothing is to be done
                     typer.echo(f"{counted(skipped, 'bad row')} read over", err=True)
-                case EmbeddedDocuments(done, total):
-                    if 0 < done < total and not last:
+                case Progress(stage=stage, done=done, total=total):
+                    if stage != LINKED and 0 < done < total and not last:
                         typer.echo(f"going on: {done:,} of {counted(total, 'document')} are kept", err=True)
                     last.append(step)
-                    show(f"{done:,} of {counted(total, 'document')}", done, total)
-                case Linked(done, total):
-                    last.append(step)
-                    show(f"{done:,} of {counted(total, 'passage')} in the graph", done, total)
+                    show(step)
                 case Built():
                     built = step
     assert built is not None, "a build ends with what was built"

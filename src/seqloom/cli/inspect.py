@@ -1,34 +1,22 @@
 """`seqloom inspect`: a look inside a model at one input, or which looks there are."""
 
 from collections.abc import Iterator
-from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
-import msgspec
 import typer
-from rich.text import Text
 
-from seqloom.cli.data_options import (
-    Delimiter,
-    Encoding,
-    FormatName,
-    Header,
-    Input,
-    Sequence,
-    Template,
-    UnitName,
-    reading_settings,
-)
-from seqloom.cli.predict import Model, load_on, reading_of, tell_warnings
-from seqloom.cli.shared_options import shares
-from seqloom.cli.terminal import Screen, Show, work_bar
+from seqloom.cli.answers import tell_warnings
+from seqloom.cli.inputs import Model, load_on, reading_of, require_readable
+from seqloom.cli.options import FILE, DeviceName, Given, takes
+from seqloom.cli.terminal import Screen, work_bar
 from seqloom.cli.view_options import chosen, only_in_python, settings, typed
-from seqloom.config.data import ReadingConfig
+from seqloom.config.data import DataConfig, ReadingConfig
+from seqloom.config.options import said, with_flags
+from seqloom.config.options import settings as flags_of
 from seqloom.data.problems import Ledger, counted, escaped
 from seqloom.errors import ConfigError
-from seqloom.inspect.progress import watched
 from seqloom.report.figures.labels import visible
 
 if TYPE_CHECKING:
@@ -37,27 +25,13 @@ if TYPE_CHECKING:
     from seqloom.inspect.inspector import Inspection
     from seqloom.inspect.view import View
 
-NARROWEST, WIDEST = 50, 160  # columns
+WIDEST = 160  # columns
 MOST = 200  # inputs of a file that views of data are of
 LINES = ".jsonl"  # a file of a line for each row
 EXPORTED = "attribution"  # the view that is written so
 
 
-class InputOptions(NamedTuple):
-    """What is said about a file of inputs, and about the machine."""
-
-    input_: Input = None
-    sequence: Sequence = None
-    format_: FormatName = None
-    encoding: Encoding = None
-    delimiter: Delimiter = None
-    header: Header = None
-    template: Template = None
-    unit: UnitName = None
-    device: Annotated[str, typer.Option("--device", metavar="NAME", help="auto, cpu, cuda or mps.")] = "auto"
-
-
-@shares(InputOptions)
+@takes(flags_of(DataConfig, "sequence", "bad_rows", "max_bad"), FILE)
 def inspect(
     model: Model,
     texts: Annotated[
@@ -95,13 +69,14 @@ def inspect(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", "-o", metavar="FILE", help="Write it: .html .svg .png .json .txt; .jsonl for all of --data."
+            "--out", "-o", metavar="FILE", help="Write it: .html .md .txt .svg .png .json; .jsonl for all of --data."
         ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
     whole: Annotated[bool, typer.Option("--whole", help="JSON with every number, however many there are.")] = False,
     *,
-    shared: InputOptions,
+    given: Given,
+    device: DeviceName = "auto",
 ) -> None:
     """Look inside a model: attention, gates, gradients, filters, attributions, and whether to believe them."""
     named = {"layer": layer, "head": head, "row": row, "side": side, "answer": answer, "against": against}
@@ -114,17 +89,18 @@ def inspect(
     if whole and not (view is not None and (json or (out is not None and out.suffix == ".json"))):
         raise ConfigError("--whole belongs to the JSON of a view", fix="--view NAME --json, or --out FILE.json")
     options = {} if view is None else _options(view, asked)
-    told = reading_settings(shared)
+    require_readable(given)
     _require(view, texts or [], data, out)
-    loaded = load_on(model, shared.device)
-    how = ReadingConfig(**told) if data is None or _is_set(data) else reading_of(loaded, str(data), told)
-    rows = InspectedRows(loaded, data, how, shared, most)
+    loaded = load_on(model, device)
+    plain = data is None or _is_set(data)
+    how = ReadingConfig(**said(ReadingConfig, given)) if plain else reading_of(loaded, str(data), given)
+    rows = InspectedRows(loaded, data, how, given, most)
     if out is not None and out.suffix == LINES:
         return _export(loaded, rows, out, options)
-    with work_bar() as show, watched(show):
+    with work_bar() as show:
         with rows:
-            given, others = _given(loaded, texts or [], islice(rows, most or MOST))
-            inspection = loaded.inspect(given, target=target, among=others)
+            first, others = _given(loaded, texts or [], islice(rows, most or MOST))
+            inspection = loaded.inspect(first, target=target, among=others, show=show)
         found = None if view is None else inspection.view(view, **options)
     return _list(inspection, json) if found is None else _show(found, out, json, whole=whole)
 
@@ -166,10 +142,10 @@ class InspectedRows:
     """The inputs of a file or a set as `inspect` takes them; what is wrong is told at the end of the `with`."""
 
     def __init__(
-        self, loaded: "LoadedModel", path: Path | None, how: ReadingConfig, shared: InputOptions, most: int | None
+        self, loaded: "LoadedModel", path: Path | None, how: ReadingConfig, given: Given, most: int | None
     ) -> None:
-        self.loaded, self.path, self.how, self.shared, self.most = loaded, path, how, shared, most
-        self.ledger = Ledger(loaded.bad_rows)
+        self.loaded, self.path, self.how, self.given, self.most = loaded, path, how, given, most
+        self.ledger = Ledger(with_flags(loaded.bad_rows, given))
 
     def __iter__(self) -> Iterator[Any]:
         if self.path is None:
@@ -182,7 +158,7 @@ class InspectedRows:
     def _of_file(self, path: Path) -> "Iterator[Example]":
         from seqloom.data.inputs import InputColumns, read_inputs
 
-        named, sequence = tuple(self.shared.input_ or ()), self.shared.sequence
+        named, sequence = tuple(self.given.get("input", ())), self.given.get("sequence")
         columns = InputColumns(named, self.loaded.columns, sequence, self.loaded.sequence)
         kind = self.loaded.task.asked.schema.input
         return read_inputs(path, kind, self.ledger, columns=columns, reading=self.how)
@@ -208,7 +184,7 @@ class InspectedRows:
         """How many inputs there are; what is bad among them is refused now, before work that takes long."""
         if self.path is None or self.path.is_fifo():
             return 0  # nobody knows: what is read once is gone
-        again = InspectedRows(self.loaded, self.path, self.how, self.shared, self.most)
+        again = InspectedRows(self.loaded, self.path, self.how, self.given, self.most)
         found = sum(1 for _ in again)
         again.ledger.close()
         return found
@@ -221,7 +197,8 @@ class InspectedRows:
             self.ledger.close()
             tell_warnings(self.ledger)
             if self.ledger.skipped:
-                typer.echo(f"{counted(self.ledger.skipped, 'bad row')} skipped, as in training", err=True)
+                why = "" if "bad_rows" in self.given else ", as in training"
+                typer.echo(f"{counted(self.ledger.skipped, 'bad row')} skipped{why}", err=True)
 
 
 def _given(loaded: "LoadedModel", texts: list[str], rows: Iterator[Any]) -> tuple[Any, list[Any]]:
@@ -260,32 +237,22 @@ def _export(loaded: "LoadedModel", rows: InspectedRows, out: Path, options: dict
     from seqloom.inspect.attribution.attribution import attribute_file
 
     with rows, work_bar() as show:
-        moved = partial(_moved, show, rows.count())
-        count = attribute_file(loaded.subject, rows, out, progress=moved, **options)
+        count = attribute_file(loaded.subject, rows, out, total=rows.count(), show=show, **options)
     typer.echo(f"{counted(count, 'row')} written to {out}", err=True)
-
-
-def _moved(show: Show, total: int, done: int) -> None:
-    show(f"{done:,} of {counted(total, 'row')}" if total else counted(done, "row"), done, total)
 
 
 def _list(inspection: "Inspection", json: bool) -> None:
     """Which views there are, and why others are not."""
     from seqloom.inspect.inspector import LOOKS
+    from seqloom.report.document import Document, Heading, TableBlock
 
     here = [name for name, look in LOOKS.items() if not only_in_python(look.function)]
     there = {name: said for name, said in inspection.views().items() if name in here}
     missing, screen = inspection.missing(), Screen()
     if json:
-        told = msgspec.json.encode({"views": there, "missing": missing}).decode()
-        return screen.print(told, markup=False, soft_wrap=True)
-    lines = [inspection.told(), "", *_lines(there), *(["", "and not:", *_lines(missing)] if missing else [])]
-    return screen.print("\n".join(lines), markup=False, soft_wrap=True)
-
-
-def _lines(said: dict[str, str]) -> list[str]:
-    width = max(map(len, said))
-    return [f"  {name:<{width}}  {sentence}" for name, sentence in said.items()]
+        return screen.say_json({"views": there, "missing": missing})
+    tables = [TableBlock((), list(there.items())), Heading("and not:"), TableBlock((), list(missing.items()))]
+    return screen.show(Document(inspection.told(), tables), WIDEST)
 
 
 def _show(view: "View", out: Path | None, json: bool, *, whole: bool) -> None:
@@ -293,11 +260,8 @@ def _show(view: "View", out: Path | None, json: bool, *, whole: bool) -> None:
     if out is not None:
         view.save(out, whole=whole and out.suffix == ".json")
     if json:
-        return screen.print(msgspec.json.encode(view.to_json(whole=whole)).decode(), markup=False, soft_wrap=True)
+        return screen.say_json(view.to_json(whole=whole))
     if out is None:
-        coloured = screen.color_system is not None and not screen.no_color
-        drawn = view.text(max(NARROWEST, min(WIDEST, screen.width)), colour=coloured)
-        return screen.print(Text.from_ansi(drawn), soft_wrap=True)
-    for sentence in view.sentences():
-        screen.print(visible(sentence), markup=False, soft_wrap=True)
+        return screen.show(view, WIDEST)
+    screen.say(*map(visible, view.sentences()))
     return typer.echo(f"the view is written to {out}", err=True)

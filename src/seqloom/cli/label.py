@@ -7,24 +7,25 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
 
-from seqloom.cli.data_options import FileOptions, Id
-from seqloom.cli.dedupe import embedder_of
-from seqloom.cli.shared_options import shares
+from seqloom.cli.inputs import embedder_of
+from seqloom.cli.options import FILE, Budget, DeviceName, Given, takes
 from seqloom.cli.terminal import Screen, work_bar
+from seqloom.config.data import DataConfig, ReadingConfig
+from seqloom.config.options import said, settings
 from seqloom.data.problems import counted, escaped
 from seqloom.errors import ConfigError
+from seqloom.events import Progress
 
 if TYPE_CHECKING:
     from seqloom.search.decisions import Decisions, WritableDecisions
+    from seqloom.search.documents import FileRows, GivenRows
     from seqloom.search.labeling import Examples, Labelling, LabelQuestion
-    from seqloom.search.rows import FileRows, GivenRows
-    from seqloom.search.similarity import ComparedPair
 
 MOST_SHOWN = 2_000  # characters of a text
 HELP = "Enter accepts the suggestion; a number or a name is another label, +NAME a new one; s skips, u undoes, q ends"
 
 
-@shares(FileOptions)
+@takes(settings(DataConfig, "id"), FILE)
 def label(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The texts, one in each row.")],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="LABELS", help="The log of all decisions; it grows.")],
@@ -56,37 +57,41 @@ def label(
     column: Annotated[
         str, typer.Option("--column", metavar="NAME", help="What the column of labels is called in --export.")
     ] = "label",
-    id_: Id = None,
     *,
-    shared: FileOptions,
+    given: Given,
+    budget: Budget = None,
+    device: DeviceName = "auto",
 ) -> None:
     """Label the rows of a file; the same command goes on where it was stopped."""
     from seqloom.search.copies import require_copy
     from seqloom.search.decisions import Decisions, writing
+    from seqloom.search.documents import FileRows
     from seqloom.search.labeling import BY, How, opening
-    from seqloom.search.rows import FileRows
 
-    rows = FileRows(file, tuple(shared.input_ or ()), id_, reading=shared.reading())
+    reading = ReadingConfig(**said(ReadingConfig, given))
+    rows = FileRows(file, tuple(given.get("input", ())), given.get("id"), reading=reading)
     _require_out(out, file, examples)
     if export is not None:
         require_copy(export, rows, (column, BY), out)
     if target is not None and examples is None:
         raise ConfigError("--target names a column of --examples", fix="give --examples FILE too")
-    names, given = _names(labels), rows.read()
+    names, unlabelled = _names(labels), rows.read()
     suggests = accept_above is not None or not (undo or export)
     if undo or suggests:
-        with writing(out, given.by_name) as decisions:
+        with writing(out, unlabelled.by_name) as decisions:
             if undo:
                 _undo(decisions)
             if suggests:
                 learnt = _learnt(rows, examples, target)
                 _require_labels(names, learnt, decisions)
-                embedder = None if model is None else embedder_of(model, shared)
+                embedder = None if model is None else embedder_of(model, device, budget)
                 how = How(suggest, order, seed)
-                session = _followed(opening(given, decisions, model=embedder, labels=names, examples=learnt, how=how))
+                session = _followed(
+                    opening(unlabelled, decisions, model=embedder, labels=names, examples=learnt, how=how)
+                )
                 _review(session) if accept_above is None else _accept(session, accept_above)
     if export is not None:
-        _export(Decisions(out, given.by_name), given, rows, export, column)
+        _export(Decisions(out, unlabelled.by_name), unlabelled, rows, export, column)
 
 
 def _learnt(rows: "FileRows", examples: Path | None, target: str | None) -> "Examples":
@@ -130,7 +135,7 @@ def _names(labels: str | None) -> list[str]:
     return names
 
 
-def _followed(steps: "Iterable[ComparedPair | Labelling]") -> "Labelling":
+def _followed(steps: "Iterable[Progress | Labelling]") -> "Labelling":
     """The rows ready to be labelled; people at a terminal see how far it is."""
     from seqloom.search.labeling import Labelling
 
@@ -140,7 +145,7 @@ def _followed(steps: "Iterable[ComparedPair | Labelling]") -> "Labelling":
             if isinstance(step, Labelling):
                 session = step
             else:
-                show(f"{step.done:,} of {step.total:,} {step.doing}", step.done, step.total)
+                show(step)
     assert session is not None, "opening ends with what was opened"
     return session
 

@@ -1,7 +1,7 @@
 """What a run looks like while it goes on: a live display in a terminal, plain lines everywhere else.
 
     ━━━━━━━━━━━━━━━━━━━━━╸━━━━━━━━━━ 63 %                      validations scroll above, the best with two samples
-    step 126 of 200 · epoch 2 · 0:07 · 0:04 left               as many lines as the terminal's width asks for
+    step 126 of 200 · epoch 2 · 7.1 s · 4.2 s left             as many lines as the terminal's width asks for
     loss 0.231 ▇▅▃▂▁ · exact 98.1 % · best 98.4 % at 120 · 52,300 symbols/s · padding 3 % · memory 412 MB
 
 It only reads reports. Words of the data are shown with everything invisible written out: a text may hold escapes.
@@ -22,6 +22,7 @@ from rich.text import Text
 
 from seqloom.cli.terminal import Screen
 from seqloom.data.problems import escaped
+from seqloom.report.numbers import duration, number, share, size
 from seqloom.training.events import Begun, Noticed, Report, Sample, Saved, Stepped, Validated
 
 LEVELS = "▁▂▃▄▅▆▇█"
@@ -64,7 +65,7 @@ class PlainLines:
                 self._print(*begun_lines(report))
             case Stepped() if self.clock() - self._last >= BETWEEN_LINES:
                 self._last = self.clock()
-                self._print(Text(GAP.join([percent(report.share), *self.facts.words()])))
+                self._print(Text(GAP.join([share(report.share), *self.facts.words()])))
             case Validated():
                 self._last = self.clock()
                 self._print(*validation_lines(report, self.metric, self.facts.news(report)))
@@ -104,7 +105,7 @@ class LiveLines:
         bar = Table.grid(padding=(0, 1), expand=True)
         bar.add_column(ratio=1)
         bar.add_column(justify="right")
-        bar.add_row(ProgressBar(total=1.0, completed=self.facts.share), percent(self.facts.share))
+        bar.add_row(ProgressBar(total=1.0, completed=self.facts.share), share(self.facts.share))
         sparks = "" if self.screen.options.ascii_only else sparkline(self.facts.losses)
         return Group(bar, *packed(self.facts.words(sparks), width))
 
@@ -151,7 +152,7 @@ class RunFacts:
             )
         now, pace = self.stepped, self.stepped.pace
         left = [] if pace.remaining is None else [f"{duration(pace.remaining)} left"]
-        waiting = [f"waiting for data {percent(pace.waited)}"] if pace.waited >= 0.01 else []
+        waiting = [f"waiting for data {share(pace.waited)}"] if pace.waited >= 0.01 else []
         return [
             self._step(now),
             f"epoch {now.epoch + (now.share < 1)}",
@@ -160,7 +161,7 @@ class RunFacts:
             f"loss {number(now.loss)}{sparks and ' '}{sparks}",
             *self._scores(),
             f"{pace.symbols_per_second:,.0f} symbols/s",
-            f"padding {percent(now.padding)}",
+            f"padding {share(now.padding)}",
             f"memory {size(pace.memory)}",
             *waiting,
         ]
@@ -269,43 +270,3 @@ def brief(text: str, longest: int = 60) -> str:
 def score(metrics: dict[str, float], name: str) -> str:
     """A metric by its name."""
     return f"{name} {number(metrics[name])}"
-
-
-def number(value: float) -> str:
-    """Four digits that matter.
-
-    >>> number(0.98765), number(123456.7), number(1e-7), number(float("nan"))
-    ('0.9877', '123,457', '1e-07', 'nan')
-    """
-    return f"{value:,.0f}" if 10_000 <= abs(value) < 1e12 else f"{value:.4g}"
-
-
-def percent(share: float) -> str:
-    """A share.
-
-    >>> percent(0.631)
-    '63 %'
-    """
-    return f"{share:.0%}".replace("%", " %")
-
-
-def duration(seconds: float) -> str:
-    """Minutes and seconds, with hours where there are any.
-
-    >>> duration(7.4), duration(3_725), duration(200_000)
-    ('0:07', '1:02:05', '55:33:20')
-    """
-    minutes, rest = divmod(int(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}" if minutes >= 60 else f"{minutes}:{rest:02}"
-
-
-def size(count: float) -> str:
-    """Bytes, rounded.
-
-    >>> size(999), size(412_300_000), size(2.5e9)
-    ('999 B', '412 MB', '2.5 GB')
-    """
-    units = ["B", "kB", "MB", "GB", "TB"]
-    while count >= 1_000 and len(units) > 1:
-        count, units = count / 1_000, units[1:]
-    return f"{count:.1f} {units[0]}" if units[0] in ("GB", "TB") and count < 100 else f"{count:.0f} {units[0]}"

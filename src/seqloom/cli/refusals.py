@@ -3,20 +3,21 @@
     training.feed.budget was 256 and is now 512                  it was --batch 256 and is now --batch 512
     model.encoder.dropout was 0.2 and is now 0.3; ...    ──▶     --dropout was 0.2 and is now 0.3
 
-The way out is the whole command, to be copied, in a folder that is free.
+The way out is the whole command, to be copied, in a folder that is free: what was typed, and what the run was told
+about its data before, which a new folder does not know.
 """
 
 import shlex
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from seqloom.config.base import Config
 from seqloom.config.data import PARTS, DataConfig
-from seqloom.config.training import ByLengthConfig, RunConfig
+from seqloom.config.options import own, typed, typed_changes
+from seqloom.config.training import RunConfig, TrainingConfig
 from seqloom.data.run_files import with_known_starts
 from seqloom.errors import ConfigError
 from seqloom.training.changes import OtherRunError, changed
@@ -26,7 +27,7 @@ SHOWN = 4  # changes that have no flag
 KEPT = ("the file ", "of the split,", "of the vocabulary,")  # how changes begin that are none of settings
 
 
-def require_same(home: Home, data: DataConfig, settings: dict[str, Any]) -> None:
+def require_same(home: Home, data: DataConfig, named: Mapping[str, Any], given: Collection[str]) -> None:
     """Raise ConfigError for settings that a run in a named folder cannot take, before its data is read.
 
     Those of training, and, if it is given its own files, those of reading them; what a split comes to is known later.
@@ -34,25 +35,29 @@ def require_same(home: Home, data: DataConfig, settings: dict[str, Any]) -> None
     run = home.own_run()
     if run is None or home.named is None:
         return
-    before, own = run
-    now = msgspec.structs.replace(before, training=msgspec.structs.replace(before.training, **settings))
-    if home.own_data(data.train) is not None:
+    before, there = run
+    now = msgspec.structs.replace(before, training=msgspec.structs.replace(before.training, **named))
+    same = home.own_data(data.train) is not None
+    if same:
         known = {name: getattr(before.data, name) for name in (*PARTS, "split")}
         now = msgspec.structs.replace(now, data=msgspec.structs.replace(data, **known))
-    now = with_known_starts(now, before, own)
+    now = with_known_starts(now, before, there)
     if changes := list(dict.fromkeys(_flagged(before, now, ()))):
-        raise _refusal(home.named, changes)
+        raise _refusal(home.named, changes, list(typed_changes(there.data, given)) if same else [])
 
 
 def told_in_flags(error: OtherRunError, given: Collection[str]) -> ConfigError:
     """The same refusal in flags; `given` are the options that were typed."""
     folder, _, rest = error.problem.partition(" holds another run: ")
     others = [part for part in rest.split("; ") if part.startswith(KEPT)]
-    return _refusal(Path(folder), [*others, *dict.fromkeys(_flagged(error.before, error.now, given))])
+    changes = [*others, *dict.fromkeys(_flagged(error.before, error.now, given))]
+    same = error.before.data.train == error.now.data.train
+    return _refusal(Path(folder), changes, list(typed_changes(error.now.data, given)) if same else [])
 
 
-def _refusal(folder: Path, changes: list[str]) -> ConfigError:
-    command = shlex.join(["seqloom", *without(sys.argv[1:], "--out"), "--out", str(free_name(folder))])
+def _refusal(folder: Path, changes: list[str], told: list[str]) -> ConfigError:
+    again = shlex.join(["seqloom", *without(sys.argv[1:], "--out")])
+    command = " ".join([again, *told, shlex.join(["--out", str(free_name(folder))])])
     return ConfigError(
         f"{folder} holds another run: {'; '.join(changes)}",
         fix=f"ask for what it was, or train in a new folder with `{command}`",
@@ -61,14 +66,14 @@ def _refusal(folder: Path, changes: list[str]) -> ConfigError:
 
 def _flagged(before: RunConfig, now: RunConfig, given: Collection[str]) -> Iterator[str]:
     """What changed, in flags where there are any; the first few of what has none."""
-    others = list[str]()
+    others, flags = list[str](), {one.field: one for one in own(TrainingConfig)}
     for change in changed(before, now):
         table, name, *inner = change.setting.split(".")
         if table == "model" and (leaf := [name, *inner][-1]) in given:
             yield str(change.called(_flag(leaf)))
-        elif table == "training" and isinstance(getattr(now.training, name), Config):
-            old, new = getattr(before.training, name), getattr(now.training, name)
-            yield f"it was {_typed(name, old)} and is now {_typed(name, new)}"
+        elif table == "training" and name in flags and flags[name].parts:
+            old, new = (typed(flags[name], getattr(config.training, name)) for config in (before, now))
+            yield f"it was {old} and is now {new}"
         elif table == "training":
             yield str(change.called(_flag(name)))
         else:
@@ -81,22 +86,6 @@ def _flagged(before: RunConfig, now: RunConfig, given: Collection[str]) -> Itera
 
 def _flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
-
-
-def _typed(name: str, part: Any) -> str:
-    """A part of the settings as it is typed."""
-    match name, part:
-        case "length", _:
-            return f"--{part.kind()} {part.count:g}"
-        case "feed", ByLengthConfig():
-            return f"--batch {part.budget}"
-        case "feed", _:
-            return f"--{part.kind()} {part.rows}x{part.length}"
-        case "schedule", _:
-            return f"--schedule {part.kind()} --warm-up {part.warm_up}"
-        case _:
-            momentum = f" --momentum {part.momentum:g}" if hasattr(part, "momentum") else ""
-            return f"--{name} {part.kind()}{momentum} --decay {part.decay:g}"
 
 
 def without(arguments: list[str], *flags: str) -> list[str]:

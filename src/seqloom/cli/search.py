@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import msgspec
 import typer
 
-from seqloom.cli.index import Exact
-from seqloom.cli.tables import FigureRow, figure_lines
+from seqloom.cli.inputs import Exact
 from seqloom.cli.terminal import Screen, work_bar
 from seqloom.data.problems import counted
 from seqloom.errors import ConfigError, SeqloomError
@@ -88,9 +87,9 @@ def search(
         raise ConfigError("--queries and --qrels belong together", fix="give both, or none")
     if queries is not None and query is not None:
         raise ConfigError("both a query and a file of them are given", fix="leave one out")
-    from seqloom.search.conditions import conditions, require_columns
-    from seqloom.search.locations import open_store
+    from seqloom.search.build import open_store
     from seqloom.search.search import searcher
+    from seqloom.search.store import conditions, require_columns
 
     there = open_store(index, exact=exact)
     require_columns(conditions(where or ()), there.columns)
@@ -217,23 +216,19 @@ def _judge(answering: Answering, queries: Path, qrels: Path, json: bool) -> None
             if isinstance(step, JudgedQuery):
                 found = step
             else:
-                show(f"{step:,} of {counted(len(judgements), 'question')}", step, len(judgements))
+                show(step)
     assert found is not None, "the last step is the judgement"
     _show_judged(found, json)
 
 
 def _show_judged(found: "JudgedQuery", json: bool) -> None:
     """The figures and their intervals, and what an interval of a figure of 0 or 1 is."""
-    from seqloom.training.pages.words import alike_said
+    from seqloom.cli.tables import figure_table
+    from seqloom.report.document import Document
 
     told: dict[str, Any] = {"rows": found.rows, "metrics": found.metrics}
     told["intervals"] = {name: found.intervals.get(name) for name in found.metrics}
     if json:
-        return Screen().print(msgspec.json.encode(told).decode(), markup=False, soft_wrap=True)
-    lines = figure_lines(
-        [f"  {name:<10}" for name in found.metrics], [FigureRow.of(told, name) for name in found.metrics]
-    )
-    known = {name: found.metrics[name] for name in found.intervals}
-    alike = alike_said(known, found.rows, shares=found.intervals, one="question")
-    text = "\n".join([counted(found.rows, "question"), "", *lines, *(["", alike] if alike else [])])
-    return Screen().print(text, markup=False, soft_wrap=True)
+        return Screen().say_json(told)
+    blocks = figure_table(told, shares=found.intervals, one="question")
+    return Screen().show(Document(counted(found.rows, "question"), blocks))

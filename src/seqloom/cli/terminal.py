@@ -1,16 +1,26 @@
 """What the verbs print on."""
 
 import errno
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+from rich.text import Text
 from typer.core import TyperCommand
 
-from seqloom.cli.data_options import FileOptions
+from seqloom.cli.options import OF_FILES
 from seqloom.errors import DamagedError, RepeatError
+from seqloom.events import Progress, Result, Show, Work, finished
+
+if TYPE_CHECKING:
+    from seqloom.report.document import Document, Shown
+
+NARROWEST, WIDEST = 50, 110  # columns of a document
 
 
 class Screen(Console):
@@ -25,6 +35,21 @@ class Screen(Console):
             super().on_broken_pipe()
         except SystemExit:
             raise SystemExit(0) from None
+
+    def say(self, *lines: str) -> None:
+        """Print lines as they stand, however long."""
+        for line in lines:
+            self.print(line, markup=False, soft_wrap=True)
+
+    def say_json(self, value: Any) -> None:
+        """Print plain values for programs."""
+        self.say(msgspec.json.encode(value).decode())
+
+    def show(self, result: "Document | Shown", widest: int = WIDEST) -> None:
+        """Print a document as wide as the terminal allows, in colours if it has any."""
+        coloured = self.color_system is not None and not self.no_color
+        drawn = result.text(max(NARROWEST, min(widest, self.width)), coloured)
+        self.print(Text.from_ansi(drawn.rstrip("\n")), soft_wrap=True)
 
 
 # -----------------------------------------------------------------------------
@@ -69,7 +94,7 @@ class TwoPanels(Panels):
         """The name of the panel of an option."""
         if option.param_type_name == "argument":
             return GIVEN
-        return REST if option.name in FileOptions.__annotations__ else OWN
+        return REST if option.name in OF_FILES else OWN
 
 
 # -----------------------------------------------------------------------------
@@ -101,20 +126,26 @@ def exit_code_of(error: BaseException) -> int:
 # How far long work is: a bar on a terminal with the time that is left, nothing anywhere else.
 # -----------------------------------------------------------------------------
 
-Show = Callable[[str, int, int], None]  # takes what is being done, how much of it is, and of how much; 0: not known
-
 
 @contextmanager
 def work_bar() -> Iterator[Show]:
-    """A block with a bar, and what moves it."""
+    """A block with a bar, and what moves it; of several processes the first one shows it."""
     screen = Screen(stderr=True)
+    quiet = not screen.is_terminal or os.environ.get("RANK", "0") != "0"
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
+    with Bar(*columns, console=screen, transient=True, disable=quiet) as bar:
         work = bar.add_task("", total=None)
 
-        def show(what: str, done: int, total: int) -> None:
-            if done < bar.tasks[0].completed:  # other work: the time of what is done says nothing about it
+        def show(progress: Progress) -> None:
+            share = progress.share
+            if (share or 0.0) < bar.tasks[0].completed:  # other work: the time of what is done says nothing about it
                 bar.reset(work)
-            bar.update(work, description=what, completed=min(done, total), total=total or None)
+            bar.update(work, description=str(progress), completed=share, total=None if share is None else 1.0)
 
         yield show
+
+
+def followed_work(work: Work[Result]) -> Result:
+    """What comes of long work; people at a terminal see how far it is."""
+    with work_bar() as show:
+        return finished(work, show)

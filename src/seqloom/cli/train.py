@@ -1,163 +1,216 @@
-"""`seqloom train`: from data to a model that is kept, in one command that may be stopped and repeated at any time."""
+"""`seqloom train`: from data to a model that is kept, in one command that may be stopped and repeated at any time.
+
+A run that is written down, in the folder of `--out` or in the file of `--config`, says everything itself; only options
+that do not decide which weights come out may stand beside it.
+"""
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
 from rich.text import Text
 
-from seqloom.cli import train_options as options
-from seqloom.cli.data_options import DataOptions
-from seqloom.cli.follow import followed, last_of, reading_bar, summary
-from seqloom.cli.progress import duration
+from seqloom.cli.follow import followed, last_of, summary
+from seqloom.cli.options import DATA, DeviceName, Given, encoded, require_device, takes
 from seqloom.cli.refusals import require_same, told_in_flags, without
-from seqloom.cli.requests import TrainRequest, asked_for
-from seqloom.cli.shared_options import shares
-from seqloom.cli.terminal import Screen
+from seqloom.cli.terminal import Screen, followed_work
+from seqloom.config.data import DataConfig
+from seqloom.config.options import MACHINE, RUN, said, settings, with_flags
+from seqloom.config.reading import read
+from seqloom.config.training import ConstantConfig, RunConfig, TrainingConfig
+from seqloom.data.run_files import located
+from seqloom.errors import ConfigError
+from seqloom.files.layouts import RunFile
+from seqloom.report.numbers import duration
 from seqloom.training.changes import OtherRunError
 from seqloom.training.home import Home
+from seqloom.training.wishes import Wishes, is_solved
 
 if TYPE_CHECKING:
+    from seqloom.data.dataset import Dataset
     from seqloom.training.devices import Device
     from seqloom.training.resolve import Resolved
 
 NARROWEST = 40  # columns of a figure
+FLAGS = settings(Wishes) | settings(TrainingConfig) | DATA
 
 
-@shares(DataOptions)
+def _option(name: str, metavar: str | None, panel: str, text: str) -> Any:
+    return typer.Option(name, metavar=metavar, rich_help_panel=panel, help=text)
+
+
+@takes(FLAGS)
 def train(
-    context: typer.Context,
-    data: options.Data = None,
-    out: options.Out = None,
-    config: options.ConfigFile = None,
-    validate_every: options.ValidateEvery = None,
-    metric: options.MetricName = None,
-    save_every: options.SaveEvery = None,
-    keep: options.Keep = None,
-    tensorboard: options.TensorBoard = False,
-    find_lr: options.FindRate = False,
-    json: options.Json = False,
-    model: options.Model = None,
-    size: options.SizeName = None,
-    dropout: options.Dropout = None,
-    smoothing: options.Smoothing = None,
-    class_weights: options.ClassWeights = None,
-    head: options.HeadName = None,
-    pooling: options.PoolingName = None,
-    objective: options.ObjectiveName = None,
-    rows_at_once: options.RowsAtOnce = None,
-    letters: options.LettersName = None,
-    vectors: options.VectorFile = None,
-    vector_words: options.VectorWords = None,
-    freeze_vectors: options.FreezeVectors = False,
-    init: options.Init = None,
-    freeze: options.Freeze = None,
-    epochs: options.Epochs = None,
-    steps: options.Steps = None,
-    symbols: options.Symbols = None,
-    seconds: options.Seconds = None,
-    patience: options.Patience = None,
-    batch: options.Batch = None,
-    streams: options.Streams = None,
-    packs: options.Packs = None,
-    pieces: options.Pieces = None,
-    rate: options.Rate = None,
-    optimiser: options.Optimiser = None,
-    momentum: options.Momentum = None,
-    decay: options.Decay = None,
-    schedule: options.Schedule = None,
-    warm_up: options.WarmUp = None,
-    clip: options.Clip = None,
-    average: options.Average = None,
-    average_last: options.AverageLast = None,
-    seed: options.SeedNumber = None,
-    device: options.DeviceName = "auto",
-    precision: options.Precision = "auto",
-    compile_: options.Compile = False,
-    deterministic: options.Deterministic = False,
-    workers: options.Workers = 2,
-    processes: options.Processes = 1,
-    max_restarts: options.MaxRestarts = 0,
-    shard: options.Shard = False,
+    data: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="FILE", help="A file, a folder, two files of parallel text, or the name of a set."),
+    ] = None,
+    out: Annotated[
+        Path | None, _option("--out", "RUN", RUN, "The run folder; alone, it goes on with the run that is there.")
+    ] = None,
+    config: Annotated[
+        Path | None, _option("--config", "FILE", RUN, "Everything from the config.toml of a run, instead of options.")
+    ] = None,
+    tensorboard: Annotated[
+        bool, _option("--tensorboard", None, RUN, "Also write curves for TensorBoard into the run folder.")
+    ] = False,
+    find_lr: Annotated[
+        bool, _option("--find-lr", None, RUN, "Train nothing: try rates from small to large, and draw it.")
+    ] = False,
+    json: Annotated[bool, _option("--json", None, RUN, "Print how it ended as JSON.")] = False,
     *,
-    shared: DataOptions,
+    given: Given,
+    device: DeviceName = "auto",
+    workers: Annotated[int, _option("--workers", "COUNT", MACHINE, "Threads that make batches ahead of time.")] = 2,
+    processes: Annotated[
+        int, _option("--processes", "COUNT", MACHINE, "Train in so many processes on this machine.")
+    ] = 1,
+    max_restarts: Annotated[
+        int, _option("--max-restarts", "COUNT", MACHINE, "How often processes that died are started again.")
+    ] = 0,
+    shard: Annotated[
+        bool, _option("--shard", None, MACHINE, "Each process keeps only its part of the weights.")
+    ] = False,
 ) -> None:
     """Train a model on data: everything that is not said is chosen, told, and written to config.toml.
 
     The same command again goes on with a run that was stopped; a larger --epochs goes on with one that is done.
     """
-    values = dict(locals())
-    asked = asked_for(values, shared, options.given(context))
+    _require_machine(device, workers, processes, max_restarts)
+    home = Home(None if find_lr else out)
+    asked, wishes = _asked(data, home, given) if data and config is None else _written(data, out, config, given)
     if not find_lr:
-        _require_room(Home(out), asked)
-    _require_data(asked)
+        if os.environ.get("RANK", "0") == "0":  # of several processes the first one holds it
+            home.require_room()
+        require_same(home, asked, wishes.training, given)
+    dataset = _opened(asked)
     if processes > 1:
-        raise typer.Exit(_launched(values))
+        raise typer.Exit(_launched(home, wishes, processes, max_restarts))
     try:
-        _run(values, asked)
+        _run(
+            home,
+            asked,
+            wishes,
+            dataset,
+            device,
+            workers,
+            shard=shard,
+            find_lr=find_lr,
+            tensorboard=tensorboard,
+            json=json,
+        )
     except OtherRunError as error:
-        raise told_in_flags(error, options.given(context)) from None
+        raise told_in_flags(error, given) from None
 
 
-def _require_room(home: Home, asked: TrainRequest) -> None:
-    """Refuse a run folder in which this command may not write, or which holds another run, before anything is read."""
-    if os.environ.get("RANK", "0") == "0":  # of several processes the first one holds it
-        home.require_room()
-    require_same(home, asked.data, asked.training)
+def _require_machine(device: str, workers: int, processes: int, max_restarts: int) -> None:
+    """Refuse what no machine is or has."""
+    require_device(device)
+    for flag, value, least in (("workers", workers, 0), ("processes", processes, 1), ("max-restarts", max_restarts, 0)):
+        if value < least:
+            raise ConfigError(f"--{flag} {value}", fix=f"take at least {least}")
+    if max_restarts and processes == 1:
+        raise ConfigError("--max-restarts is for several processes", fix="add --processes 2, or leave it out")
 
 
-def _require_data(asked: TrainRequest) -> None:
-    """Refuse data that is not there or cannot be understood, before torch is loaded: that takes seconds."""
+def _asked(data: list[str], home: Home, given: Given) -> tuple[DataConfig, Wishes]:
+    """What the options say about data that is named, checked before a file of it is read."""
+    training, model = said(TrainingConfig, given), said(Wishes, given)
+    solved: Given = {"rate": 1.0, "schedule": ConstantConfig()} if is_solved(None, training) else {}
+    TrainingConfig(**solved | training)  # contradictions are refused now
+    wishes = Wishes(training=training, encoding=encoded(given), **model)
+    if names := wishes.in_vain():
+        flags = ", ".join(FLAGS[name].flag for name in names)
+        source = given.get("model", "the model of --init")
+        raise ConfigError(f"{flags} would change {source}", fix="name a recipe with --model, or change it in a file")
+    usual = home.own_data(data) or DataConfig(train=tuple(data))
+    return with_flags(msgspec.structs.replace(usual, train=tuple(data)), given), wishes
+
+
+def _written(data: list[str] | None, out: Path | None, config: Path | None, given: Given) -> tuple[DataConfig, Wishes]:
+    """The run that is written down, in a file or in the folder of a run, with what may be said beside it."""
+    if config is None and out is None:
+        raise ConfigError("nothing to train on", fix="name a file of data, or a run to go on with: --out RUN")
+    path = config or Path(out or "") / RunFile.CONFIG
+    if config is None and not path.is_file():
+        raise ConfigError(f"{out} holds no run to go on with", fix="name a file of data before --out")
+    others = ["the data"] if data else []
+    others += [FLAGS[name].flag for name in given if not FLAGS[name].described.free]
+    if others:
+        raise ConfigError(
+            f"{path} says everything, and so would {', '.join(others)}", fix="leave one out, or change the file"
+        )
+    run = located(path.parent, read(path, RunConfig)).config
+    training = msgspec.structs.asdict(run.training) | said(TrainingConfig, given)
+    return with_flags(run.data, given), Wishes(model=run.model, training=training, encoding=run.encoding)
+
+
+def _opened(asked: DataConfig) -> "Dataset":
+    """The data; what is not there or cannot be understood is refused before torch is loaded: that takes seconds."""
     from seqloom.data.dataset import open_sealed
     from seqloom.data.problems import Ledger
 
-    open_sealed(asked.data, Ledger(asked.data.bad_rows))
+    return open_sealed(asked, Ledger(asked.bad_rows))
 
 
-def _launched(values: dict[str, Any]) -> int:
+def _launched(home: Home, wishes: Wishes, processes: int, max_restarts: int) -> int:
     """The exit code of so many processes, each of which runs this command alone."""
     from seqloom.training.launcher import launch
 
+    run = home.own_run()
+    named = {"optimiser": run[0].training.optimiser} if run is not None else {}
+    if is_solved(wishes.model, named | wishes.training):
+        fix = "leave --processes out, or take --optimiser adamw"
+        raise ConfigError(f"newton solves in one process, and there are {processes}", fix=fix)
     rest = without(sys.argv[1:], "--processes", "--max-restarts")
-    return launch(rest, values["processes"], max_restarts=values["max_restarts"])
+    return launch(rest, processes, max_restarts=max_restarts)
 
 
-def _run(values: dict[str, Any], asked: TrainRequest) -> None:
+def _run(
+    home: Home,
+    asked: DataConfig,
+    wishes: Wishes,
+    dataset: "Dataset",
+    device_name: str,
+    workers: int,
+    *,
+    shard: bool,
+    find_lr: bool,
+    tensorboard: bool,
+    json: bool,
+) -> None:
     """Read the data, train, and tell how it ended."""
     from seqloom.cli.data_warnings import warnings_said
     from seqloom.training.devices import choose_device
     from seqloom.training.processes import joined
-    from seqloom.training.resolve import resolve
+    from seqloom.training.resolve import resolving
     from seqloom.training.run import train_run
     from seqloom.training.tensorboard import drawn, require_tensorboard
-    from seqloom.training.wishes import Wishes
 
-    screen, home = Screen(stderr=True), Home(values["out"])
-    choose_device(values["device"])  # refused before data is read
-    if values["tensorboard"]:
+    screen = Screen(stderr=True)
+    choose_device(device_name)  # type: ignore[arg-type]  # checked; what is not there is refused before data is read
+    if tensorboard:
         require_tensorboard()
-    wishes = Wishes(training=asked.training, encoding=asked.encoding, **asked.model)
-    with reading_bar(screen) as watch:
-        place = None if values["find_lr"] else home
-        resolved = resolve(asked.data, wishes, home=place, watch=watch)
-    resolved, device = _placed(resolved, values["device"], asked.training.get("precision", values["precision"]))
-    if values["find_lr"]:
-        return _find_rate(resolved, device, json=values["json"])
+    resolved = followed_work(resolving(asked, wishes, home=None if find_lr else home, dataset=dataset))
+    resolved, device = _placed(resolved, device_name, wishes.training.get("precision", "auto"))
+    if find_lr:
+        return _find_rate(resolved, device, json=json)
     assert resolved.folder is not None, "a run with a home has a folder"
     out, metric = resolved.folder, resolved.task.metric.name
     home.make()
-    with joined(sharded=values["shard"], device=device.torch.type) as ranks:
+    with joined(sharded=shard, device=device.torch.type) as ranks:
         estimate = _estimate(resolved, device) if ranks.count == 1 and resolved.before is None else ()
-        reports = train_run(out, resolved, ranks=ranks, device=device, workers=values["workers"])
+        reports = train_run(out, resolved, ranks=ranks, device=device, workers=workers)
         if ranks.rank != 0:
             raise typer.Exit(last_of(reports).exit_code)
         for line in warnings_said(resolved.prepared.findings):
             screen.print(line, style="yellow", markup=False, soft_wrap=True)
-        reports = drawn(reports, out / "tensorboard") if values["tensorboard"] else reports
+        reports = drawn(reports, out / RunFile.TENSORBOARD) if tensorboard else reports
         ended = followed(reports, screen, metric, estimate)
-    summary(out, ended, resolved.task, json=values["json"])
+    summary(out, ended, resolved.task, json=json)
     raise typer.Exit(ended.exit_code)
 
 

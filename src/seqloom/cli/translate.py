@@ -1,30 +1,33 @@
 """`seqloom translate`: a text for each source, a line for each, in the order of the sources."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from seqloom.cli.answers import ENDINGS, OTHERS, Form, form_of
-from seqloom.cli.data_options import BadRowsRule, FileOptions, Sequence, bad_rows, reading_settings
-from seqloom.cli.decoding_options import Beam, LengthPenalty, way_to_write
-from seqloom.cli.predict import (
+from seqloom.cli.answers import ENDINGS, OTHERS, Form, Wanted, answer, form_of
+from seqloom.cli.decoding_options import way_to_write
+from seqloom.cli.inputs import (
     STANDARD_INPUT,
     Deterministic,
     Model,
     PredictRequest,
-    Wanted,
-    answer,
     exact,
     load_on,
-    reading_of,
     require_another,
+    require_readable,
 )
-from seqloom.cli.shared_options import shares
+from seqloom.cli.options import FILE, Budget, DeviceName, Given, takes
+from seqloom.config.data import DataConfig
+from seqloom.config.decoding import BeamConfig
+from seqloom.config.options import settings
 from seqloom.errors import ConfigError
 
+WRITING = settings(BeamConfig, "beam", "length_penalty", "coverage_penalty", "best", "longest")
+WRITING |= {name: WRITING[name].showing() for name in ("beam", "best")}
 
-@shares(FileOptions)
+
+@takes(WRITING, settings(DataConfig, "sequence", "bad_rows"), FILE)
 def translate(
     model: Model,
     source: Annotated[
@@ -34,39 +37,27 @@ def translate(
     as_: Annotated[
         str | None, typer.Option("--as", metavar="FORM", help="text, jsonl or csv; else by the name of --out, or text.")
     ] = None,
-    beam: Beam = 5,
-    length_penalty: LengthPenalty = None,
-    coverage_penalty: Annotated[
-        float | None, typer.Option(metavar="BETA", help="What it costs that words of the source were not looked at.")
-    ] = None,
-    best: Annotated[int, typer.Option(metavar="COUNT", help="How many texts for each source, with scores.")] = 1,
-    longest: Annotated[
-        int | None, typer.Option("--longest", metavar="COUNT", help="Symbols of a text, at most.")
-    ] = None,
     replace_unknown: Annotated[
         bool, typer.Option("--replace-unknown", help="Copy what the vocabulary lacks from the source.")
     ] = False,
     with_input: Annotated[bool, typer.Option("--with-input", help="Repeat the source beside its text.")] = False,
-    sequence: Sequence = None,
-    bad_rows_: BadRowsRule = None,
     deterministic: Deterministic = False,
     *,
-    shared: FileOptions,
+    given: Given,
+    budget: Budget = None,
+    device: DeviceName = "auto",
 ) -> None:
     """Translate every source of a file, or of standard input: a line for each, in their order."""
     from seqloom.data.readers.registry import as_lines
 
-    told, wanted = reading_settings(shared), Wanted(_form(as_, out, best, with_input=with_input), out, with_input)
-    bad_rows(bad_rows_, None)  # refused before the model is read
+    wanted = Wanted(_form(as_, out, given.get("best", 1), with_input=with_input), out, with_input)
     require_another(source, out)
-    settings: dict[str, Any] = {"width": beam, "best": best, "longest": longest}
-    settings |= {"length_penalty": length_penalty, "coverage_penalty": coverage_penalty}
-    how = way_to_write(settings)
-    loaded = load_on(model, shared.device).translator(how, replace_unknown=replace_unknown)
-    reading, skip = reading_of(loaded, source, told), bad_rows(bad_rows_, None, loaded.bad_rows).skip
-    asked = PredictRequest(source, tuple(shared.input_ or ()), sequence, as_lines(Path(source), reading), skip)
+    require_readable(given)
+    how = way_to_write({"beam": BeamConfig().width} | {name: given[name] for name in WRITING if name in given})
+    loaded = load_on(model, device).translator(how, replace_unknown=replace_unknown)
+    asked = PredictRequest.of(loaded, source, given)
     with exact(deterministic):
-        answer(loaded, asked, wanted, shared.budget)
+        answer(loaded, asked._replace(reading=as_lines(Path(source), asked.reading)), wanted, budget)
 
 
 def _form(asked: str | None, out: Path | None, best: int, *, with_input: bool) -> Form:

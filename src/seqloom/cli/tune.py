@@ -1,29 +1,25 @@
 """`seqloom tune`: many short runs that look for settings with a better score on the dev part."""
 
-from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import msgspec
 import typer
-from rich.text import Text
 
-from seqloom.cli import train_options as options
-from seqloom.cli import train_settings
-from seqloom.cli.data_options import Data, DataOptions
-from seqloom.cli.progress import duration
-from seqloom.cli.shared_options import shares
+from seqloom.cli.options import DATA, Data, DeviceName, Given, encoded, takes
 from seqloom.cli.terminal import Screen
+from seqloom.config.data import DataConfig
+from seqloom.config.options import said, settings, with_flags
 from seqloom.config.reading import read
+from seqloom.config.training import TrainingConfig
 from seqloom.config.tuning import SpaceConfig
 from seqloom.data.problems import escaped
 from seqloom.errors import ConfigError
+from seqloom.report.numbers import duration, number
 
 if TYPE_CHECKING:
     from seqloom.experiments.tune.events import TuningEnded, TuningReport
     from seqloom.experiments.tune.plan import TuningPlan
 
-NARROWEST, WIDEST = 50, 100  # columns of the results
 PRUNERS = ("median", "hyperband", "none")
 SEARCH = "The search"  # the panel of its own options
 WHY = {
@@ -39,9 +35,8 @@ def option(name: str, metavar: str, text: str) -> Any:
     return typer.Option(name, metavar=metavar, rich_help_panel=SEARCH, help=text)
 
 
-@shares(DataOptions)
+@takes(settings(TrainingConfig, "epochs", "steps", "symbols", "patience", "validate_every", "seed"), DATA)
 def tune(
-    context: typer.Context,
     data: Data,
     out: Annotated[Path, option("--out", "FOLDER", "Where trials and results go; what is there goes on.")],
     models: Annotated[
@@ -61,54 +56,38 @@ def tune(
     jobs: Annotated[int, option("--jobs", "COUNT", "Trials at the same time on this machine.")] = 1,
     search_seed: Annotated[int, option("--search-seed", "NUMBER", "Of the draws of parameters.")] = 0,
     json: Annotated[bool, typer.Option("--json", rich_help_panel=SEARCH, help="Print the results as JSON.")] = False,
-    epochs: options.Epochs = None,
-    steps: options.Steps = None,
-    symbols: options.Symbols = None,
-    patience: options.Patience = None,
-    validate_every: options.ValidateEvery = None,
-    seed: options.SeedNumber = None,
-    device: options.DeviceName = "auto",
     *,
-    shared: DataOptions,
+    given: Given,
+    device: DeviceName = "auto",
 ) -> None:
     """Search settings that score better on the dev part; the test part is never read.
 
     The same command again goes on with a search that was stopped, on this machine or, with PostgreSQL, on several.
     """
-    values = dict(locals())
-    plan = _plan(values, shared, options.given(context))
+    if pruner not in PRUNERS:
+        raise ConfigError(f"--pruner {pruner!r}", fix=f"choose from {', '.join(PRUNERS)}")
+    config, how, named = with_flags(DataConfig(train=tuple(data)), given), encoded(given), said(TrainingConfig, given)
+    searched = SpaceConfig() if space is None else read(space, SpaceConfig)
+    from seqloom.experiments.tune.tuning import make_plan
+
+    plan = make_plan(
+        config,
+        out=out,
+        models=tuple(name.strip() for name in (models or "").split(",") if name.strip()),
+        storage=storage,
+        study=study,
+        space=searched,
+        trials=trials,
+        seconds=seconds,
+        pruner=pruner,  # type: ignore[arg-type]  # one of PRUNERS
+        seed=search_seed,
+        settings=named,
+        encoding=how,
+        device=device,
+    )
     ended = _followed(plan, jobs, quiet=json)
     _show(plan, ended, json=json)
     raise typer.Exit(ended.exit_code)
-
-
-def _plan(values: dict[str, Any], reading: DataOptions, given: Collection[str]) -> "TuningPlan":
-    """The typed form of the options, checked before anything is read."""
-    if values["pruner"] not in PRUNERS:
-        raise ConfigError(f"--pruner {values['pruner']!r}", fix=f"choose from {', '.join(PRUNERS)}")
-    data, how = reading.data(values["data"]), reading.encoded(given)
-    plain = ("patience", "validate_every", "seed")
-    settings = {name: values[name] for name in plain if values[name] is not None}
-    length = train_settings.length(
-        {"epochs": values["epochs"], "steps": values["steps"], "symbols": values["symbols"], "seconds": None}
-    )
-    from seqloom.experiments.tune.tuning import make_plan
-
-    return make_plan(
-        data,
-        out=values["out"],
-        models=tuple(name.strip() for name in (values["models"] or "").split(",") if name.strip()),
-        storage=values["storage"],
-        study=values["study"],
-        space=SpaceConfig() if values["space"] is None else read(values["space"], SpaceConfig),
-        trials=values["trials"],
-        seconds=values["seconds"],
-        pruner=values["pruner"],
-        seed=values["search_seed"],
-        settings=settings | ({} if length is None else {"length": length}),
-        encoding=how,
-        device=values["device"],
-    )
 
 
 def _followed(plan: "TuningPlan", jobs: int, *, quiet: bool) -> "TuningEnded":
@@ -118,8 +97,7 @@ def _followed(plan: "TuningPlan", jobs: int, *, quiet: bool) -> "TuningEnded":
 
     screen = Screen(stderr=True)
     for report in search(plan, jobs):
-        for line in () if quiet else _lines(report):
-            screen.print(line, markup=False, soft_wrap=True)
+        screen.say(*(() if quiet else _lines(report)))
     assert isinstance(report, TuningEnded), "the last report"
     return report
 
@@ -127,21 +105,22 @@ def _followed(plan: "TuningPlan", jobs: int, *, quiet: bool) -> "TuningEnded":
 def _lines(report: "TuningReport") -> list[str]:
     """A report in words; steps of a trial are not told."""
     from seqloom.experiments.tune.events import TrialBegun, TrialEnded, TrialTold, TuningBegun, WorkerLost
-    from seqloom.experiments.tune.words import shown
     from seqloom.training.events import Validated
 
     if isinstance(report, TuningBegun):
         where = f"study '{report.study}' in {report.storage}: {report.finished} of {report.wanted} trials are finished"
         return [*report.said, where]
     if isinstance(report, TrialBegun):
-        params = ", ".join(f"{name} {shown(value)}" for name, value in report.params.items())
+        params = ", ".join(
+            f"{name} {value if isinstance(value, str) else number(value)}" for name, value in report.params.items()
+        )
         return [f"trial {report.number}: {'the settings that nobody tuned' if report.is_default else params}"]
     if isinstance(report, TrialTold) and isinstance(report.report, Validated):
         seen = report.report
-        scores = ", ".join(f"{name} {value:.4g}" for name, value in seen.metrics.items())
+        scores = ", ".join(f"{name} {number(value)}" for name, value in seen.metrics.items())
         return [f"  step {seen.step:,}, {duration(seen.pace.seconds)}: {scores}"]
     if isinstance(report, TrialEnded):
-        score = "" if report.value is None else f" {report.value:.4g}"
+        score = "" if report.value is None else f" {number(report.value)}"
         best, problem = ", the best so far" if report.best else "", f": {report.problem}" if report.problem else ""
         return [f"trial {report.number} {report.state}{score}{best}{problem}"]
     if isinstance(report, WorkerLost):
@@ -152,12 +131,8 @@ def _lines(report: "TuningReport") -> list[str]:
 def _show(plan: "TuningPlan", ended: "TuningEnded", *, json: bool) -> None:
     screen = Screen()
     if json:
-        record = msgspec.json.decode(ended.results.to_json()) | {"why": ended.why}
-        screen.print(msgspec.json.encode(record).decode(), markup=False, soft_wrap=True)
-        return
-    coloured = screen.color_system is not None and not screen.no_color
-    drawn = ended.results.text(width=max(NARROWEST, min(WIDEST, screen.width)), colour=coloured)
-    screen.print(Text.from_ansi(drawn), soft_wrap=True)
+        return screen.say_json(ended.results.to_json() | {"why": ended.why})
+    screen.show(ended.results)
     place = escaped(str(plan.folder))
     lines = ["", WHY[ended.why], f"  report  {place}/report.html"]
     if (best := ended.results.best) is not None:
@@ -168,5 +143,4 @@ def _show(plan: "TuningPlan", ended: "TuningEnded", *, json: bool) -> None:
             f"  seqloom train --config {place}/best.toml --out RUN",
             f"  seqloom predict {place}/model FILE",
         ]
-    for line in lines:
-        screen.print(line, markup=False, soft_wrap=True)
+    return screen.say(*lines)

@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 
 from seqloom.cli.terminal import Screen
-from seqloom.training.home import CONFIG
+from seqloom.files.layouts import RunFile
 
 if TYPE_CHECKING:
     from seqloom.training.verification import ResumeProof
@@ -35,7 +35,7 @@ def resume(
     """
     from seqloom.training.verification import verify_resume
 
-    if not json and (run / CONFIG).is_file():  # else there is nothing to train, and it is refused
+    if not json and (run / RunFile.CONFIG).is_file():  # else there is nothing to train, and it is refused
         note = f"training {steps} steps of {run} three times, in a temporary folder: whole, killed, resumed"
         Screen(stderr=True).print(note, markup=False, soft_wrap=True)
     proof = verify_resume(run, steps=steps, device=device)

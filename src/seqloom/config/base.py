@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Meta
 
 from seqloom.errors import ConfigError, did_you_mean
+from seqloom.report.numbers import size
 
 # -----------------------------------------------------------------------------
 # How a refused configuration is worded: the place, and what stood there.
@@ -72,7 +73,7 @@ def found(value: Any) -> str:
     return repr(value) if type(value) is float else f"something of type {type(value).__name__}"
 
 
-MAX_PARAMETERS = 2**34  # 64 GiB of float32 weights
+MAX_PARAMETERS = 2**34  # 68.7 GB of float32 weights
 MAX_WIDTH = 65_536
 MAX_ITEMS = 1_024  # of an array whose annotation does not say another number
 
@@ -135,7 +136,16 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 @cache
 def _fields(struct: type[Config]) -> dict[str, Any]:
-    return get_type_hints(struct, include_extras=True)
+    return {name: plain(annotation) for name, annotation in get_type_hints(struct, include_extras=True).items()}
+
+
+def plain(annotation: Any) -> Any:
+    """What a field may hold, without its flag."""
+    if get_origin(annotation) is not Annotated:
+        return annotation
+    base, *marks = get_args(annotation)
+    ranges = [mark for mark in marks if isinstance(mark, Meta)]
+    return Annotated[base, *ranges] if ranges else base
 
 
 def _without_none(data: Any) -> Any:
@@ -301,7 +311,7 @@ def require_affordable(parameters: int, what: str) -> None:
     """Refuse a model whose weights alone would not fit: checked before anything is allocated."""
     if parameters > MAX_PARAMETERS:
         raise ConfigError(
-            f"{what} would have {parameters:,} parameters, {parameters * 4 / 2**30:,.0f} GiB in float32; "
-            f"the limit is {MAX_PARAMETERS:,}, {MAX_PARAMETERS * 4 / 2**30:,.0f} GiB",
+            f"{what} would have {parameters:,} parameters, {size(4 * parameters)} in float32; "
+            f"the limit is {MAX_PARAMETERS:,}, {size(4 * MAX_PARAMETERS)}",
             fix="make it narrower or shallower, or its vocabulary smaller",
         )

@@ -1,11 +1,13 @@
 """Decoding: how a model that scores the next symbol writes a whole text."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from msgspec import Meta
 
 from seqloom.config.base import Config
 from seqloom.config.data import NameList, Seed
+from seqloom.config.options import Flag
 from seqloom.errors import ConfigError, did_you_mean
 
 Count = Annotated[int, Meta(ge=1, le=2**20, examples=[1])]
@@ -22,9 +24,11 @@ GREEDY = "leave it out: without it the likeliest symbol is taken each time (gree
 class DecodingConfig(Config, kw_only=True):
     """Base of the ways to write."""
 
-    longest: Symbols | None = None  # symbols of one answer; None: by the task
-    stop: NameList = ()  # texts that end an answer; none of them is part of it
-    repetition: Repetition = 1.0  # symbols that were said are so many times less likely (Keskar et al. 2019)
+    longest: Annotated[Symbols | None, Flag("Symbols of an answer, at most.", "COUNT")] = None  # None: by the task
+    stop: Annotated[NameList, Flag(r"End before it; \n is a line end.", "TEXT")] = ()
+    repetition: Annotated[Repetition, Flag("Said symbols are so many times less likely, from 1 on.", "NUMBER")] = (
+        1.0  # Keskar et al. 2019
+    )
 
     @property
     def abreast(self) -> int:
@@ -43,12 +47,16 @@ class GreedyConfig(DecodingConfig, tag="greedy", kw_only=True):
 class SampleConfig(DecodingConfig, tag="sample", kw_only=True):
     """A next symbol drawn from the model's distribution, or from a part of it; the same for the same seed."""
 
-    temperature: Temperature = 1.0  # below 1: bolder than the model; above: more varied
-    top_k: Most = 0  # draw from the k likeliest; 0: from all
-    top_p: Probability = 1.0  # from the fewest that have so much probability together (Holtzman et al. 2020)
-    min_p: Probability = 0.0  # from those that have this share of the likeliest one's probability
-    count: Count = 1  # answers to each prompt
-    seed: Seed = 0
+    temperature: Annotated[
+        Temperature, Flag("Draw symbols: below 1 more often the likeliest, above 1 more varied ones.", "NUMBER")
+    ] = 1.0
+    top_k: Annotated[Most, Flag("Draw from so many likeliest symbols.", "COUNT")] = 0  # 0: from all
+    top_p: Annotated[Probability, Flag("Draw from the fewest with so much in all.", "SHARE")] = (
+        1.0  # of probability (Holtzman et al. 2020)
+    )
+    min_p: Annotated[Probability, Flag("Draw from those with this share of the likeliest's.", "SHARE")] = 0.0
+    count: Annotated[Count, Flag("Answers: drawn ones, or a beam's best.", "COUNT")] = 1  # to each prompt
+    seed: Annotated[Seed, Flag("Draw with it: the same, the same answer.", "NUMBER")] = 0
 
     @property
     def abreast(self) -> int:
@@ -58,10 +66,14 @@ class SampleConfig(DecodingConfig, tag="sample", kw_only=True):
 class BeamConfig(DecodingConfig, tag="beam", kw_only=True):
     """The best of several texts that are written side by side."""
 
-    width: Beams = 5
-    best: Beams = 1  # how many of them are answers
-    length_penalty: Penalty = 1.0  # alpha: the score is divided by ((5 + length) / 6)^alpha (Wu et al. 2016); 0: not
-    coverage_penalty: Penalty = 0.0  # beta: what the source was too little looked at costs (Wu et al. 2016)
+    width: Annotated[Beams, Flag("Search with so many texts side by side; 1 is greedy.", "WIDTH", name="--beam")] = 5
+    best: Annotated[Beams, Flag("How many texts for each source, with scores.", "COUNT")] = 1
+    length_penalty: Annotated[Penalty, Flag("Of a beam: the more, the longer the text.", "ALPHA")] = (
+        1.0  # the score is divided by ((5 + length) / 6)^alpha (Wu et al. 2016); 0: not
+    )
+    coverage_penalty: Annotated[Penalty, Flag("What it costs that words of the source were not looked at.", "BETA")] = (
+        0.0  # Wu et al. 2016
+    )
 
     @property
     def abreast(self) -> int:
@@ -76,10 +88,10 @@ class BeamConfig(DecodingConfig, tag="beam", kw_only=True):
 AnyDecoding = GreedyConfig | SampleConfig | BeamConfig
 
 
-def decoding(**settings: Any) -> AnyDecoding:
+def decoding(settings: Mapping[str, Any]) -> AnyDecoding:
     """The simplest way to write that has all these settings: greedy, else a sample, else a beam.
 
-    >>> decoding(longest=9).kind(), decoding(temperature=0.7).kind(), decoding(width=5, best=3).kind()
+    >>> decoding({"longest": 9}).kind(), decoding({"temperature": 0.7}).kind(), decoding({"width": 5, "best": 3}).kind()
     ('greedy', 'sample', 'beam')
     """
     kinds: tuple[type[AnyDecoding], ...] = (GreedyConfig, SampleConfig, BeamConfig)

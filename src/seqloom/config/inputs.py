@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from seqloom.nn.mixers.contract import CausalMixer
 
 Letters = Literal["cnn", "lstm"]
-LettersWish = Letters | Literal["none"]
+LettersWish = Literal["cnn", "lstm", "none"]
 NUM_LETTERS = 256  # the bytes; 0 is no letter
 SPELLING_TAPS = 3  # letters that a filter spans
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 from msgspec import Meta
 
 from seqloom.config.base import Config
+from seqloom.config.options import Flag
 from seqloom.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -18,11 +19,15 @@ PieceLimit = Annotated[int, Meta(ge=300, le=2**20, examples=[300])]  # 256 bytes
 Count = Annotated[int, Meta(ge=1, le=2**30, examples=[1])]
 
 
+VOCABULARY = Flag("The most symbols of the tokeniser.", "COUNT", name="--vocabulary")
+LEAST = Flag("How often a word or character must occur, else it is unknown.", "COUNT")
+
+
 class TokenizerConfig(Config, kw_only=True):
     """Base of the tokenisers: what is done to a text before it is cut. Offsets always point into the original."""
 
-    unicode: UnicodeForm = "as-is"
-    lower: bool = False
+    unicode: Annotated[UnicodeForm, Flag("The form of the text: {names}.", "FORM", shown=True)] = "as-is"
+    lower: Annotated[bool, Flag("Lower-case the text.")] = False
 
     @property
     def forgets(self) -> tuple[str, ...]:
@@ -49,9 +54,12 @@ class TokenizerConfig(Config, kw_only=True):
 class WordsConfig(TokenizerConfig, tag="words", kw_only=True):
     """Words and marks of punctuation; with `split = "space"`, whatever stands between white space."""
 
-    limit: WordLimit = 50_000
-    least: Count | None = None  # how often a word must occur; None: once, or as training chooses for its task
-    split: Literal["punctuation", "space"] = "punctuation"
+    limit: Annotated[WordLimit, VOCABULARY] = 50_000
+    least: Annotated[Count | None, LEAST] = None  # None: once, or as training chooses for its task
+    split: Annotated[
+        Literal["punctuation", "space"],
+        Flag("Words end at punctuation, or only at space (text cut before).", "RULE", name="--word-split", shown=True),
+    ] = "punctuation"
     or_lower: bool = False  # a word that is not in the vocabulary is looked up in lower case before it is unknown
     letters: bool = False  # of data that is cut into words: each is one symbol, and its letters are kept beside it
 
@@ -64,8 +72,8 @@ class WordsConfig(TokenizerConfig, tag="words", kw_only=True):
 class CharactersConfig(TokenizerConfig, tag="characters", kw_only=True):
     """Unicode code points."""
 
-    limit: WordLimit = 4_096
-    least: Count = 1
+    limit: Annotated[WordLimit, VOCABULARY] = 4_096
+    least: Annotated[Count, LEAST] = 1
 
 
 class BytesConfig(TokenizerConfig, tag="bytes", kw_only=True):
@@ -75,13 +83,13 @@ class BytesConfig(TokenizerConfig, tag="bytes", kw_only=True):
 class BpeConfig(TokenizerConfig, tag="bpe", kw_only=True):
     """Subwords by byte-pair merges over bytes (Sennrich et al. 2016): nothing is unknown."""
 
-    limit: PieceLimit = 8_000
+    limit: Annotated[PieceLimit, VOCABULARY] = 8_000
 
 
 class UnigramConfig(TokenizerConfig, tag="unigram", kw_only=True):
     """Subwords by a unigram language model over bytes (Kudo 2018): nothing is unknown."""
 
-    limit: PieceLimit = 8_000
+    limit: Annotated[PieceLimit, VOCABULARY] = 8_000
 
 
 class WordpieceConfig(TokenizerConfig, tag="wordpiece", kw_only=True):

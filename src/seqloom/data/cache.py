@@ -24,6 +24,7 @@ import msgspec
 import numpy as np
 
 from seqloom.errors import DamagedError, DataError, DurableError
+from seqloom.events import Progress, Work
 from seqloom.files.disk import make_folder
 from seqloom.files.folders import (
     GrowingFolder,
@@ -83,15 +84,19 @@ class Unusable(NamedTuple):
     reason: str
 
 
-def write_store(path: Path, key: Key, chunks: Iterable[Columns], notes: Notes = dict) -> None:
-    """Nothing; the store is committed. Chunks are a few rows of all columns each; memory holds one of them.
+def write_store(path: Path, key: Key, chunks: Iterable[Columns | Progress], notes: Notes = dict) -> Iterator[Progress]:
+    """How far it is, as the chunks tell it; at the end the store is committed.
 
-    `notes` gives small files to keep beside the columns; it is asked when all chunks have been read.
+    Chunks are a few rows of all columns each, and memory holds one of them. `notes` gives small files to keep beside
+    the columns; it is asked when all chunks have been read.
     """
     text = _canonical(key)
     totals: dict[str, Column] = {}
     with grow_folder(path) as folder:
         for chunk in chunks:
+            if isinstance(chunk, Progress):
+                yield chunk
+                continue
             _require_alike(chunk, totals)
             totals = {name: _append(folder, name, column, totals.get(name)) for name, column in chunk.items()}
         if not totals:
@@ -128,8 +133,8 @@ def _notes(manifest: Manifest, meta: Meta) -> set[str]:
 
 
 def open_or_build(
-    path: Path, key: Key, build: Callable[[], Iterable[Columns]], notes: Notes = dict, *, verify: bool = True
-) -> ColumnStore:
+    path: Path, key: Key, build: Callable[[], Iterable[Columns | Progress]], notes: Notes = dict, *, verify: bool = True
+) -> Work[ColumnStore]:
     """The store at `path`; whatever cannot be used there is replaced by what `build` and `notes` give.
 
     Of several processes that ask for one folder at the same time, one builds and the others wait for it.
@@ -144,7 +149,7 @@ def open_or_build(
             sweep(path.parent, name=path.name)
             if path.exists():
                 remove_folder(path)
-            write_store(path, key, build(), notes)
+            yield from write_store(path, key, build(), notes)
             found = open_store(path, key, verify=False)  # its sums are of what was written just now
     if isinstance(found, Unusable):
         raise DurableError(f"{path} was built and cannot be used: {found.reason}", fix="check the disk")

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 import msgspec
 
 from seqloom.config.data import AnySplit, BadRows, ColumnSplit, DataConfig, FoldSplit, GivenSplit, RandomSplit
-from seqloom.data.named_files import Files, files_of, require_apart, states, stored, sums
+from seqloom.data.named_files import Files, FileSums, files_of, require_apart, states, stored
 from seqloom.data.parsing import MadeExample, make_examples
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.readers.files import is_file, is_folder, require_regular, require_state
@@ -26,6 +26,7 @@ from seqloom.data.synthetic.registry import NAMES
 from seqloom.data.synthetic.set import SyntheticSet
 from seqloom.data.values import Record, Table
 from seqloom.errors import ConfigError, did_you_mean
+from seqloom.report.numbers import share
 from seqloom.version import __version__
 
 SAMPLE = 200  # records that are looked at to find out what the columns mean
@@ -56,8 +57,8 @@ class Dataset(Protocol):
     def size(self) -> int:
         """How many bytes there are to read; 0 where nobody knows."""
 
-    def fingerprints(self) -> dict[str, Any]:
-        """What a cache and a resumed run compare to see that the data is still the same."""
+    def fingerprints(self, *others: Path) -> dict[str, Any]:
+        """What a cache and a resumed run compare to see that the data, and other files, are still the same."""
 
 
 class EmbeddedSet(NamedTuple):
@@ -84,9 +85,9 @@ class EmbeddedSet(NamedTuple):
         """Nothing is read."""
         return 0
 
-    def fingerprints(self) -> dict[str, Any]:
-        """The version that wrote it."""
-        return {self.source.name: __version__}
+    def fingerprints(self, *others: Path) -> dict[str, Any]:
+        """The version that wrote it, and the sums of other files."""
+        return {self.source.name: __version__} | FileSums().of(others)
 
 
 class FileSet(NamedTuple):
@@ -97,7 +98,8 @@ class FileSet(NamedTuple):
     split: AnySplit
     said: tuple[str, ...]
     states: dict[Path, str]  # of every file when the columns were looked at
-    parts: tuple[Part, ...] = PARTS
+    parts: tuple[Part, ...]
+    sums: FileSums
 
     def files(self) -> Files:
         """The files of each part that was given and may be read."""
@@ -108,9 +110,9 @@ class FileSet(NamedTuple):
         paths = [path for group in self.files().values() for path in group]
         return sum(path.stat().st_size for path in paths if path.is_file())
 
-    def fingerprints(self) -> dict[str, Any]:
-        """Size and sha256 of every file, also of those in folders and of pictures that a table names."""
-        return sums(self._every_file())
+    def fingerprints(self, *others: Path) -> dict[str, Any]:
+        """Size and sha256 of every file, also of those in folders, of pictures that a table names, and of others."""
+        return self.sums.of([*self._every_file(), *others])
 
     def _every_file(self) -> Iterator[Path]:
         yield from stored(self.files())
@@ -217,7 +219,7 @@ def _open_files(config: DataConfig, ledger: Ledger, parts: tuple[Part, ...], bef
     }
     if config.sequence is not None:
         known |= {"input": config.input, "target": config.target}
-    dataset = FileSet(msgspec.structs.replace(config, **known), roles.schema, split, said, first, parts)
+    dataset = FileSet(msgspec.structs.replace(config, **known), roles.schema, split, said, first, parts, FileSums())
     return dataset._replace(states=states(dataset._every_file()) | first)  # the pictures are known only now
 
 
@@ -261,8 +263,8 @@ def _usual_split(config: DataConfig, roles: Roles, columns: tuple[str, ...]) -> 
 def _described(split: AnySplit) -> str:
     if isinstance(split, RandomSplit):
         shares = {"dev": split.dev, "test": split.test}
-        drawn = " and ".join(f"{share:.0%} {name}" for name, share in shares.items() if share)
-        rest = "".join(f"; {name} is given" for name, share in shares.items() if not share)
+        drawn = " and ".join(f"{share(part)} {name}" for name, part in shares.items() if part)
+        rest = "".join(f"; {name} is given" for name, part in shares.items() if not part)
         return (
             f"{drawn} drawn from train with seed {split.seed}{rest}" if drawn else "the given files; nothing is drawn"
         )
@@ -323,4 +325,4 @@ def open_sealed(config: DataConfig, ledger: Ledger) -> Dataset:
 def every_sum(dataset: Dataset) -> dict[str, Any]:
     """What a run that goes on compares: the sums of all that is read, and those of the test files."""
     files = files_of(dataset.config)
-    return dataset.fingerprints() | sums(stored({"test": files["test"]} if "test" in files else {}))
+    return dataset.fingerprints(*stored({"test": files["test"]} if "test" in files else {}))

@@ -30,16 +30,25 @@ def states(paths: Iterable[Path]) -> dict[Path, str]:
     return {path: state_of(path) for path in paths}
 
 
-def sums(paths: Iterable[Path]) -> dict[str, Any]:
-    """Size and sha256 of every file."""
-    return {str(path): _summed(path) for path in paths}
+class FileSums:
+    """Size and sha256 of files; one is read again only if its state says that somebody wrote it."""
 
+    def __init__(self) -> None:
+        self._known: dict[Path, tuple[tuple[int, ...], list[Any]]] = {}  # the state before it was read; what was found
 
-def _summed(path: Path) -> list[Any]:
-    try:
-        return list(fingerprint(path))
-    except OSError as error:
-        refuse_unreadable(path, error, Ledger())
+    def of(self, paths: Iterable[Path]) -> dict[str, Any]:
+        """Size and sha256 of every file."""
+        return {str(path): self._sum(path) for path in paths}
+
+    def _sum(self, path: Path) -> list[Any]:
+        try:
+            status, known = path.stat(), self._known.get(path)
+            state = (status.st_size, status.st_mtime_ns, status.st_ino)
+            if known is None or known[0] != state:
+                known = self._known[path] = state, list(fingerprint(path))
+            return known[1]
+        except OSError as error:
+            refuse_unreadable(path, error, Ledger())
 
 
 def require_apart(files: Files, ledger: Ledger) -> None:

@@ -181,6 +181,11 @@ def permutation(bits: np.random.PCG64, count: int) -> np.ndarray:
     return np.argsort(bits.random_raw(count), kind="stable")
 
 
+def sample_order(id_: str) -> bytes:
+    """Where an example stands in the order in which samples are taken: the same in whatever order it is read."""
+    return hashlib.sha256(id_.encode()).digest()
+
+
 def fingerprint_of(sizes: np.ndarray, *settings: object) -> str:
     """A sum of the sizes of all examples and of settings, the same on every machine."""
     digest = hashlib.sha256(repr((settings, sizes.shape)).encode())

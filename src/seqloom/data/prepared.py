@@ -10,6 +10,7 @@ the rows have the same numbers.
 """
 
 import hashlib
+import heapq
 import json
 import platform
 import unicodedata
@@ -25,21 +26,23 @@ from seqloom.config.data import AnySplit, EncodingConfig, GivenSplit
 from seqloom.data.cache import Columns, open_or_build
 from seqloom.data.dataset import Dataset
 from seqloom.data.encoding import PLACE, ExampleEncoder
-from seqloom.data.named_files import sums
+from seqloom.data.order import sample_order
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.report.findings import DataFinding, told
 from seqloom.data.schema import PARTS, Example, Part, Schema
 from seqloom.data.splits import Divided
-from seqloom.data.survey import Progress, Survey, Watch
+from seqloom.data.survey import Survey
+from seqloom.events import Progress, Show, Work, finished
 from seqloom.text.ragged import Ragged
-from seqloom.text.special_tokens import COUNT
-from seqloom.text.tokenizer import Tokenizer
+from seqloom.text.special_tokens import COUNT, NAMES, SEPARATOR, UNKNOWN
+from seqloom.text.tokenizer import Tokenizer, TokenizerFit
 from seqloom.text.word_vectors import first_words, with_words
 from seqloom.version import __version__
 
-FORMAT = 2
+FORMAT = 3
 FACTS = "facts.json"
 PART = "part"  # the column that says which part a row belongs to
+SHOWN, LONGEST_SHOWN = 64, 1_000  # rows of dev that samples may be drawn from, and the characters kept of each
 
 
 class PreparedFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -53,6 +56,7 @@ class PreparedFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     split: AnySplit
     findings: tuple[DataFinding, ...]
     files: tuple[str, ...]  # in the order in which they were read
+    written: dict[int, str]  # inputs of a few rows of dev, of which the vocabulary lacks something, in one line each
 
 
 class GivenEncoding(NamedTuple):
@@ -91,6 +95,7 @@ class Prepared(NamedTuple):
     split: AnySplit
     places: np.ndarray  # [rows,2] the number of the file and the line of each row
     files: tuple[str, ...]
+    written: dict[int, str]  # inputs of a few rows of dev as they stand in the data: their numbers lack some words
 
     def __repr__(self) -> str:
         rows = ", ".join(f"{part} {len(rows):,}" for part, rows in self.parts.items())
@@ -119,61 +124,69 @@ def prepare(
     ledger: Ledger,
     *,
     cache: Path | None = None,
-    watch: Watch | None = None,
     given: GivenEncoding | None = None,
+    show: Show | None = None,
 ) -> Prepared:
     """The encoded data set: from the cache if it holds exactly this, else read, checked, encoded and kept there."""
-    if cache is None:
-        survey = _survey(dataset, ledger, watch, given)
-        encoder = _encoder(survey, encoding, ledger, given)
-        columns = _joined(list(encoded(survey, encoder)))
-        return _prepared(_facts(survey, encoder, ledger), columns)
-    return _cached(dataset, encoding, ledger, cache, watch, given)
+    return finished(preparing(dataset, encoding, ledger, cache=cache, given=given), show)
 
 
-def _survey(dataset: Dataset, ledger: Ledger, watch: Watch | None, given: GivenEncoding | None) -> Survey:
+def preparing(
+    dataset: Dataset,
+    encoding: EncodingConfig,
+    ledger: Ledger,
+    *,
+    cache: Path | None = None,
+    given: GivenEncoding | None = None,
+) -> Work[Prepared]:
+    """The same, step by step."""
     judged = given is not None and given.labels is not None
-    return Survey(dataset, ledger, watch, Unchecked() if judged else None)
+    survey = Survey(dataset, ledger, Unchecked() if judged else None)
+    if cache is not None:
+        return (yield from _cached(survey, encoding, cache, given))
+    encoder = yield from _encoder(survey, encoding, ledger, given)
+    blocks = list[Columns]()
+    for block in encoded(survey, encoder):
+        if isinstance(block, Progress):
+            yield block
+        else:
+            blocks.append(block)
+    columns = {name: Ragged.joined([block[name] for block in blocks]) for name in blocks[0]}
+    return _prepared(_facts(survey, encoder, ledger), columns)
 
 
-def _encoder(survey: Survey, encoding: EncodingConfig, ledger: Ledger, given: GivenEncoding | None) -> ExampleEncoder:
-    """An encoder for the set, fitted or given; the whole survey is done on the way."""
-    return fitted_encoder(survey, encoding, ledger) if given is None else given_encoder(survey, encoding, ledger, given)
-
-
-def given_encoder(survey: Survey, encoding: EncodingConfig, ledger: Ledger, given: GivenEncoding) -> ExampleEncoder:
-    """An encoder with what a model brings along; what it does not bring comes from the training part."""
-    if given.tokenizer is None and given.target_tokenizer is None:
-        fitted = fitted_encoder(survey, encoding, ledger)
+def _encoder(
+    survey: Survey, encoding: EncodingConfig, ledger: Ledger, given: GivenEncoding | None
+) -> Work[ExampleEncoder]:
+    """An encoder with what a model brings along; what it does not bring is fitted while the whole survey is done."""
+    if given is None or (given.tokenizer is None and given.target_tokenizer is None):
+        fitted = yield from fitted_encoder(survey, encoding, ledger)
     else:
-        for _ in survey.blocks():
-            pass
+        yield from survey.read()
         said = (given.target_tokenizer or given.tokenizer) if survey.dataset.schema.target.is_text else None
         fitted = ExampleEncoder(survey.schema(), encoding, given.tokenizer, said, ledger)
-    if given.labels is None:
+    if given is None or given.labels is None:
         return fitted
     schema = fitted.schema._replace(labels=given.labels)
     return ExampleEncoder(schema, encoding, fitted.tokenizer, fitted.target_tokenizer, ledger)
 
 
-def fitted_encoder(survey: Survey, encoding: EncodingConfig, ledger: Ledger) -> ExampleEncoder:
+def fitted_encoder(survey: Survey, encoding: EncodingConfig, ledger: Ledger) -> Work[ExampleEncoder]:
     """An encoder with the tokenisers and labels of the training part; the whole survey is done on the way."""
     schema, separate = survey.dataset.schema, encoding.target_tokenizer is not None
     to_text = schema.target.is_text
     tokenizer = target_tokenizer = None
     if schema.input.reads_tokens:
-        tokenizer = encoding.tokenizer.fit(_texts(survey, encoding, inputs=True, targets=to_text and not separate))
+        tokenizer = yield from _fitted(survey, encoding, inputs=True, targets=to_text and not separate)
         if to_text:
             target_tokenizer = tokenizer
         if to_text and encoding.target_tokenizer is not None:
-            target_tokenizer = encoding.target_tokenizer.fit(_texts_again(survey))
+            trained = (block for part, block in survey.again() if part == "train")
+            target_tokenizer = encoding.target_tokenizer.fit(str(one.target) for block in trained for one in block)
     elif to_text:
-        target_tokenizer = (encoding.target_tokenizer or encoding.tokenizer).fit(
-            _texts(survey, encoding, inputs=False, targets=True)
-        )
+        target_tokenizer = yield from _fitted(survey, encoding, inputs=False, targets=True)
     else:
-        for _ in survey.blocks():
-            pass
+        yield from survey.read()
     for fitted in {id(one): one for one in (tokenizer, target_tokenizer) if one is not None}.values():
         _warn_if_full(fitted, Place(survey.dataset.config.train[0]), ledger)
     if tokenizer is not None and encoding.vectors is not None:
@@ -190,33 +203,39 @@ def _warn_if_full(tokenizer: Tokenizer, place: Place, ledger: Ledger) -> None:
         ledger.warn("vocab.capped", text, place, f"raise --vocabulary above {limit:,}, or --tokenizer bpe")
 
 
-def _texts(survey: Survey, config: EncodingConfig, *, inputs: bool, targets: bool) -> Iterator[str]:
-    """The texts of the training part, while the survey goes over all parts."""
-    kind = survey.dataset.schema.input
-    for part, block in survey.blocks():
-        if part == "train":
-            for example in block:
-                if inputs:
-                    yield from kind.fitting_texts(example.input, config.tokenizer)
-                if targets:
-                    yield str(example.target)
+def _fitted(survey: Survey, encoding: EncodingConfig, *, inputs: bool, targets: bool) -> Work[Tokenizer]:
+    """A tokeniser of the texts of the training part, while the survey goes over all parts."""
+    kind, config = survey.dataset.schema.input, encoding.tokenizer if inputs else encoding.target_tokenizer
+    with TokenizerFit(config or encoding.tokenizer) as fitting:
+        for part, block in survey.blocks():
+            if part == "train":
+                texts = list[str]()
+                for example in block:
+                    if inputs:
+                        texts += kind.fitting_texts(example.input, encoding.tokenizer)
+                    if targets:
+                        texts.append(str(example.target))
+                fitting.see(texts)
+            yield survey.progress()
+        return fitting.tokenizer()
 
 
-def _texts_again(survey: Survey) -> Iterator[str]:
-    return (str(example.target) for part, block in survey.again() if part == "train" for example in block)
-
-
-def encoded(survey: Survey, encoder: ExampleEncoder) -> Iterator[dict[str, Ragged]]:
-    """Columns, block by block, with the part of each row."""
-    done = trained = 0
+def encoded(survey: Survey, encoder: ExampleEncoder) -> Iterator[dict[str, Ragged] | Progress]:
+    """Columns, block by block, with the part of each row, and how far it is."""
+    done = trained = first = 0
     for part, block in survey.again():
         columns = encoder.columns(block)
         rows = columns["input"].rows
+        if part == "dev" and encoder.tokenizer is not None:
+            found = survey.written | dict(_lacking(block, columns, encoder, first))
+            survey.written = {
+                row: found[row] for row in heapq.nsmallest(SHOWN, found, lambda row: sample_order(str(row)))
+            }
+        first += rows
         parts = Ragged(np.full(rows, PARTS.index(part), np.uint8), np.arange(rows + 1))
         done += len(block)
         trained += rows if part == "train" else 0
-        if survey.watch is not None:
-            survey.watch(Progress("encoding", done, done / sum(survey.rows.values())))
+        yield Progress("rows encoded", done, sum(survey.rows.values()))
         yield columns | {PART: parts}
     encoder.ledger.close()  # what was too long is known only now
     if not trained:
@@ -224,9 +243,17 @@ def encoded(survey: Survey, encoder: ExampleEncoder) -> Iterator[dict[str, Ragge
         encoder.ledger.bad_file("data.no_train", "every row of the training part is too long", place, "raise --longest")
 
 
-def _joined(blocks: list[dict[str, Ragged]]) -> dict[str, Ragged]:
-    """The blocks as one set of columns in memory."""
-    return {name: Ragged.joined([block[name] for block in blocks]) for name in blocks[0]}
+def _lacking(
+    block: Sequence[Example], columns: Columns, encoder: ExampleEncoder, first: int
+) -> Iterator[tuple[int, str]]:
+    """The rows of a block whose numbers hold UNKNOWN, counted from `first`, and what was written there, in one line."""
+    values, starts = columns["input"]
+    lacking = np.unique(np.searchsorted(starts, np.flatnonzero(values == UNKNOWN), side="right") - 1)
+    examples = {(encoder.files[example.place.path], example.place.line or 0): example for example in block}
+    for row in lacking.tolist():
+        given = examples[tuple(columns[PLACE].values[row].tolist())].input
+        text = f" {NAMES[SEPARATOR]} ".join(encoder.schema.input.texts(given))
+        yield first + row, " ".join(text.split())[:LONGEST_SHOWN]
 
 
 def _facts(survey: Survey, encoder: ExampleEncoder, ledger: Ledger) -> PreparedFacts:
@@ -240,6 +267,7 @@ def _facts(survey: Survey, encoder: ExampleEncoder, ledger: Ledger) -> PreparedF
         split=survey.dataset.config.split or GivenSplit(),
         findings=told(ledger),
         files=tuple(encoder.files),
+        written=survey.written,
     )
 
 
@@ -253,22 +281,18 @@ def _prepared(facts: PreparedFacts, columns: Columns) -> Prepared:
         second = tokenizer
     kept = {name: column for name, column in columns.items() if name not in (PART, PLACE)}
     places = columns[PLACE].values
-    return Prepared(schema, tokenizer, second, kept, parts, facts.findings, facts.split, places, facts.files)
+    return Prepared(
+        schema, tokenizer, second, kept, parts, facts.findings, facts.split, places, facts.files, facts.written
+    )
 
 
-def _cached(
-    dataset: Dataset,
-    encoding: EncodingConfig,
-    ledger: Ledger,
-    cache: Path,
-    watch: Watch | None,
-    given: GivenEncoding | None,
-) -> Prepared:
+def _cached(survey: Survey, encoding: EncodingConfig, cache: Path, given: GivenEncoding | None) -> Work[Prepared]:
     """From the cache, which is built when it is missing, damaged, or made from something else.
 
     What was asked for names the folder, so that two ways to read one file do not take each other's place. What was
     found, sources and versions, is compared: when it changes, the folder is built anew.
     """
+    dataset, ledger, encoders = survey.dataset, survey.ledger, list[ExampleEncoder]()
     asked = {"data": msgspec.to_builtins(dataset.config), "encoding": msgspec.to_builtins(encoding)}
     asked |= {"parts": list(dataset.parts), "bad_rows": msgspec.to_builtins(ledger.bad_rows)} | (
         {} if given is None else {"given": given.fingerprint()}
@@ -276,17 +300,16 @@ def _cached(
     name = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:24]
     sources = _sources(dataset, encoding, given)
     key = asked | {"format": FORMAT, "versions": versions(dataset), "sources": sources}
-    survey, encoders = _survey(dataset, ledger, watch, given), list[ExampleEncoder]()
 
-    def build() -> Iterator[Columns]:
-        encoders.append(_encoder(survey, encoding, ledger, given))
+    def build() -> Iterator[Columns | Progress]:
+        encoders.append((yield from _encoder(survey, encoding, ledger, given)))
         yield from encoded(survey, encoders[0])
         _require_unchanged(sources, _sources(dataset, encoding, given), ledger)
 
     def notes() -> dict[str, bytes]:
         return {FACTS: msgspec.json.encode(_facts(survey, encoders[0], ledger))}
 
-    store = open_or_build(cache / name, key, build, notes)
+    store = yield from open_or_build(cache / name, key, build, notes)
     return _prepared(msgspec.json.decode(store.notes[FACTS], type=PreparedFacts), store.columns)
 
 
@@ -304,7 +327,7 @@ def _sources(dataset: Dataset, encoding: EncodingConfig, given: GivenEncoding | 
     """The sums of all files that are read: of the data, and of the vectors whose words join a fitted tokeniser."""
     fitted = given is None or given.tokenizer is None
     read = [Path(encoding.vectors.path)] if encoding.vectors is not None and fitted else []
-    return dataset.fingerprints() | sums(read)
+    return dataset.fingerprints(*read)
 
 
 def _require_unchanged(before: dict[str, Any], now: dict[str, Any], ledger: Ledger) -> None:

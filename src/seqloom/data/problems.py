@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple, NoReturn
 
 from seqloom.config.data import BadRows  # the rule for all that is counted here
 from seqloom.errors import RejectedError
+from seqloom.report.numbers import counted as counted
 
 SHOWN = 20  # of the refusals
 SAMPLES = 5  # of each kind of refusal or warning
@@ -61,15 +62,6 @@ def escaped(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
-
-
-def counted(count: int, one: str, many: str = "") -> str:
-    """A count and what is counted.
-
-    >>> counted(1, "row"), counted(4500, "row"), counted(2, "class", "classes")
-    ('1 row', '4,500 rows', '2 classes')
-    """
-    return f"{count:,} {one if count == 1 else many or f'{one}s'}"
 
 
 class Ledger:
@@ -138,8 +130,7 @@ class Ledger:
         """Raise RejectedError if there were more bad rows than are read over."""
         if not self.skipped:
             return
-        share = self.skipped / (self.skipped + self.rows)
-        if self.bad_rows.skip and share <= self.bad_rows.share:
+        if self.bad_rows.skip and self.skipped / (self.skipped + self.rows) <= self.bad_rows.share:
             return
         raise self._rejected(self.refused, self.bad, self._too_many() if self.bad_rows.skip else "")
 

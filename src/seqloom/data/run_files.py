@@ -22,8 +22,7 @@ from seqloom.config.training import RunConfig
 from seqloom.data.readers.files import are_same, fingerprint, is_file, is_folder
 from seqloom.errors import DamagedError
 from seqloom.files.disk import write_file
-
-PLACES, SUMS = "places.json", "data.json"
+from seqloom.files.layouts import RunFile
 
 
 class FilePlace(msgspec.Struct, frozen=True):
@@ -42,7 +41,7 @@ class RunData(NamedTuple):
 
 def keep_places(folder: Path, read: Mapping[str, str]) -> None:
     """Nothing; the run folder says where the files lie that its configuration knows by these names."""
-    home, path = folder.resolve(), folder / PLACES
+    home, path = folder.resolve(), folder / RunFile.PLACES
     full = {name: _full(Path(given)) for name, given in read.items() if Path(given).exists()}
     places = {name: FilePlace(os.path.relpath(place, home), str(place)) for name, place in full.items()}
     data = msgspec.json.format(msgspec.json.encode(places), indent=2)
@@ -120,7 +119,7 @@ class _FileSearch:
 
 def _places(folder: Path) -> dict[str, FilePlace]:
     """Where the files of a run lay; of a run of an earlier version nothing is known."""
-    path = folder / PLACES
+    path = folder / RunFile.PLACES
     if not path.is_file():
         return {}
     try:
@@ -135,7 +134,7 @@ def _places(folder: Path) -> dict[str, FilePlace]:
 def _sums(folder: Path) -> dict[str, Any]:
     """The sums that a run folder holds; none where they cannot be read."""
     try:
-        return dict(msgspec.json.decode((folder / SUMS).read_bytes())["fingerprints"])
+        return dict(msgspec.json.decode((folder / RunFile.DATA).read_bytes())["fingerprints"])
     except (OSError, msgspec.DecodeError, KeyError, TypeError):
         return {}
 

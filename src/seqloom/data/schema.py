@@ -37,7 +37,7 @@ class Schema(_Fields):
 
     __slots__ = ()
 
-    def __new__(cls, input: InputKind | str, target: TargetKind | str, labels: tuple[str, ...] = ()) -> "Schema":  # noqa: A002
+    def __new__(cls, input: InputKind | str, target: TargetKind | str, labels: tuple[str, ...] = ()) -> "Schema":
         """A schema of kinds, or of their names, as files hold them; DataError for a name that no kind has."""
         first = kind_named(input, INPUT_KINDS) if isinstance(input, str) else input
         second = kind_named(target, TARGET_KINDS) if isinstance(target, str) else target

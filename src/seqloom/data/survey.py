@@ -7,8 +7,8 @@ A set of moderate size is kept, so that the second reading needs no file.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, Protocol, cast
+from collections.abc import Iterator, Sequence
+from typing import Protocol, cast
 
 from seqloom.config.data import AnySplit, FoldSplit, RandomSplit
 from seqloom.data.checks.blocks import BLOCK_CHARACTERS, BLOCK_ROWS, weight
@@ -17,21 +17,12 @@ from seqloom.data.dataset import Dataset
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.schema import PARTS, Example, Part, Schema
 from seqloom.data.tags import READ_AS, Scheme, TagChecker, convert, spans
+from seqloom.events import Progress
+from seqloom.report.numbers import share
 
 MOST_ROWS, MOST_CHARACTERS = 250_000, 2**25  # of a set that is kept for the second reading
 
 Block = tuple[Part, list[Example]]
-
-
-class Progress(NamedTuple):
-    """How far a long reading is: what is being done, how many rows are through, and their share where it is known."""
-
-    stage: str
-    rows: int
-    share: float | None
-
-
-Watch = Callable[[Progress], None]
 
 
 class Looker(Protocol):
@@ -47,13 +38,12 @@ class Looker(Protocol):
 class Survey:
     """One pass over a data set; what it found is known when `blocks` has come to its end."""
 
-    def __init__(
-        self, dataset: Dataset, ledger: Ledger, watch: Watch | None = None, looker: Looker | None = None
-    ) -> None:
-        self.dataset, self.ledger, self.watch = dataset, ledger, watch
+    def __init__(self, dataset: Dataset, ledger: Ledger, looker: Looker | None = None) -> None:
+        self.dataset, self.ledger = dataset, ledger
         self.rows: Counter[Part] = Counter()
         self.labels: dict[Part, Counter[str]] = {part: Counter() for part in PARTS}
         self.schemes: dict[str, Scheme] = {}  # of the tags of each file
+        self.written: dict[int, str] = {}  # inputs of rows of dev of which the vocabulary lacks something
         self._looker = looker or Checks(dataset.schema)
         self._tags: dict[str, TagChecker] = {}
         self._kept: list[Block] | None = []
@@ -74,6 +64,17 @@ class Survey:
             self.schemes[path] = checker.finish(self.ledger, Place(path), before)
         self._looker.finish(self.ledger)
 
+    def progress(self) -> Progress:
+        """How far the reading is; the share is known where files are read whose size is."""
+        size = self.dataset.size()
+        share = min(1.0, self.ledger.bytes / size) if size and self.ledger.bytes else None
+        return Progress("rows read", sum(self.rows.values()), part=share)
+
+    def read(self) -> Iterator[Progress]:
+        """How far it is while all blocks are seen by the checks, and by nobody else."""
+        for _ in self.blocks():
+            yield self.progress()
+
     def _tagged(self) -> bool:
         return self.dataset.schema.target.has_labels and self.dataset.schema.target.of_steps
 
@@ -89,13 +90,13 @@ class Survey:
         split, shares = self.dataset.config.split, _drawn_shares(self.dataset.config.split, self.dataset.parts)
         total = self.rows["train"] + sum(self.rows[part] for part in shares)  # what is given as a file is not drawn
         place = Place(self.dataset.config.train[0])
-        for part, share in shares.items():
+        for part, wanted in shares.items():
             drawn = self.rows[part] / total
             if not drawn:
-                text = f"no row fell to {part}, which was to have {share:.0%} of {total:,}"
+                text = f"no row fell to {part}, which was to have {share(wanted)} of {total:,}"
                 self.ledger.warn("split.empty", text, place, f"give --{part}, or --shares")
-            elif getattr(split, "group", None) is not None and abs(drawn - share) > share / 2:
-                text = f"{part} has {drawn:.0%} of the rows instead of {share:.0%}, because groups stay together"
+            elif getattr(split, "group", None) is not None and abs(drawn - wanted) > wanted / 2:
+                text = f"{part} has {share(drawn)} of the rows instead of {share(wanted)}, because groups stay together"
                 self.ledger.warn("split.uneven", text, place, "another --split-seed, or smaller groups")
 
     def again(self) -> Iterator[Block]:
@@ -122,10 +123,6 @@ class Survey:
         self._looker.see(part, block)
         self._count_labels(part, block)
         self._keep(part, block)
-        if self.watch is not None:
-            size = self.dataset.size()
-            share = min(1.0, self.ledger.bytes / size) if size and self.ledger.bytes else None
-            self.watch(Progress("reading", sum(self.rows.values()), share))
 
     def _count_labels(self, part: Part, block: list[Example]) -> None:
         target = self.dataset.schema.target

@@ -4,6 +4,19 @@ The text of an answer is what it adds to the text of its prompt: so a word that 
 stop string may begin in one symbol and end in another. It is looked for in the text of the last symbols, and only where
 it is found there is the whole text made. A symbol may change how the one before it is written, no earlier one: a hyphen
 joins two words when the second is known.
+
+What a symbol and a whole answer are worth.
+
+repetition    a score of a symbol that was said is divided by r where it is positive, multiplied by r where it is
+              negative                                                                      Keskar et al. 2019
+length        log P(y) / ((5 + |y|) / 6)^alpha, where |y| counts END                        Wu et al. 2016
+coverage      + beta sum_i log(min(sum_j a_ij, 1)) for each element i of the source         Wu et al. 2016
+
+Reading on: what every way of writing needs of a model, and nothing more.
+
+A model that is written with gives scores of the next symbol and a state. The state is a value with the batch on axis
+0, so rows are left out, repeated or put in another order without the model's knowing: an LSTM and a Transformer, a
+language model that goes on with a prompt and a decoder that looks at a source, are all the same here.
 """
 
 import re
@@ -76,18 +89,15 @@ class Stops:
         (4, 3)
         """
         half = HALF.search(text)
-        whole = min(len(text) if half is None else half.start(), _agreed(text, earlier))
+        # How many characters two texts have in common at their beginnings
+        places = enumerate(zip(text, earlier, strict=False))
+        agreed = next((place for place, (a, b) in places if a != b), min(len(text), len(earlier)))
+        whole = min(len(text) if half is None else half.start(), agreed)
         longest = max(map(len, self.stops), default=1) - 1
         for start in range(max(0, whole - longest), whole):
             if any(stop.startswith(text[start:whole]) for stop in self.stops):
                 return start
         return whole
-
-
-def _agreed(one: str, other: str) -> int:
-    """How many characters two texts have in common at their beginnings."""
-    places = enumerate(zip(one, other, strict=False))
-    return next((place for place, (a, b) in places if a != b), min(len(one), len(other)))
 
 
 class Draft:
@@ -132,15 +142,6 @@ def written(before: list[int], symbols: list[int], score: float, why: Ended, sto
     return Written(symbols[:kept], score, why, text[:place])
 
 
-# -----------------------------------------------------------------------------
-# What a symbol and a whole answer are worth.
-#
-# repetition    a score of a symbol that was said is divided by r where it is positive, multiplied by r where it is
-#               negative                                                                      Keskar et al. 2019
-# length        log P(y) / ((5 + |y|) / 6)^alpha, where |y| counts END                        Wu et al. 2016
-# coverage      + beta sum_i log(min(sum_j a_ij, 1)) for each element i of the source         Wu et al. 2016
-# -----------------------------------------------------------------------------
-
 LEAST_LOOK = 1e-9  # the logarithm of an element that was never looked at would be infinite
 
 
@@ -170,14 +171,6 @@ def coverage_penalty(covered: Tensor, beta: float) -> Tensor:
     """[B] what it costs that elements of the source were too little looked at; `covered` [B,S] sums all looks."""
     return beta * covered.clamp(LEAST_LOOK, 1.0).log().sum(dim=-1)
 
-
-# -----------------------------------------------------------------------------
-# Reading on: what every way of writing needs of a model, and nothing more.
-#
-# A model that is written with gives scores of the next symbol and a state. The state is a value with the batch on axis
-# 0, so rows are left out, repeated or put in another order without the model's knowing: an LSTM and a Transformer, a
-# language model that goes on with a prompt and a decoder that looks at a source, are all the same here.
-# -----------------------------------------------------------------------------
 
 NEVER = tuple(symbol for symbol in range(COUNT) if symbol != END)  # special symbols that no text holds
 BLOCK = 128  # symbols of a prompt that are read at once: scores of every one of them would not fit in memory

@@ -2,6 +2,13 @@
 
 Greedy takes the likeliest symbol, sampling draws one; all else is the same loop. Rows that have ended are left out of
 the state, and cost nothing more.
+
+Sampling: the next symbol is drawn from the model's distribution, or from the part of it that is worth drawing from.
+
+    scores ──▶ / temperature ──▶ the k likeliest ──▶ the nucleus p ──▶ a share min_p of the likeliest ──▶ draw
+
+Each filter sees the distribution that the one before it has left. A row draws from a generator of its own, made of
+the seed and the row's number: what it says does not depend on the rows beside it.
 """
 
 import hashlib
@@ -15,15 +22,6 @@ from torch import Tensor
 from seqloom.config.decoding import GreedyConfig, SampleConfig
 from seqloom.decoding.answers import Draft, SteppedRows, Stops, log_probabilities, read, read_symbols
 from seqloom.nn.types import Padded, select_rows
-
-# -----------------------------------------------------------------------------
-# Sampling: the next symbol is drawn from the model's distribution, or from the part of it that is worth drawing from.
-#
-#     scores ──▶ / temperature ──▶ the k likeliest ──▶ the nucleus p ──▶ a share min_p of the likeliest ──▶ draw
-#
-# Each filter sees the distribution that the one before it has left. A row draws from a generator of its own, made of
-# the seed and the row's number: what it says does not depend on the rows beside it.
-# -----------------------------------------------------------------------------
 
 
 def filtered(logs: Tensor, how: SampleConfig) -> Tensor:
@@ -126,7 +124,9 @@ def write_rows(
         symbols = chooser.choose(logs, rows)
         if said is not None:
             said = said.scatter(1, symbols[:, None], True)
-        _say(drafts, rows, symbols, logs.gather(1, symbols[:, None])[:, 0])
+        chosen = logs.gather(1, symbols[:, None])[:, 0]
+        for number, symbol, log in zip(rows, symbols.tolist(), chosen.tolist(), strict=True):
+            drafts[number].add(symbol, log)
         yield drafts
         going = [place for place, row in enumerate(rows) if drafts[row].ended is None]
         if not going:
@@ -146,8 +146,3 @@ def begun(prompt: Padded, most: Tensor, stops: Stops) -> list[Draft]:
 
 def _more(draft: Draft, count: int) -> list[Draft]:
     return [Draft(draft.before, draft.most, draft.stops) for _ in range(count)]
-
-
-def _say(drafts: list[Draft], rows: list[int], symbols: Tensor, logs: Tensor) -> None:
-    for row, symbol, log in zip(rows, symbols.tolist(), logs.tolist(), strict=True):
-        drafts[row].add(symbol, log)

@@ -1,11 +1,13 @@
 """What every plan of many runs says: which data, read how, trained where, and kept in which folder."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from seqloom.config.data import DataConfig, EncodingConfig
+
+Why = Literal["done", "seconds", "stopped", "disk"]  # many runs ended: all that were wanted; time, a signal, the disk
 
 
 class RunsPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

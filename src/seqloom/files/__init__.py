@@ -39,41 +39,39 @@ so readers believe nothing but the sums: `verify_folder`, `read_file_of`, `read_
 b'abc'
 """
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from seqloom.files.disk import (
-        REAL_FILES,
-        FileLayer,
-        RealFiles,
-        make_folder,
-        require_free_space,
-        temporary_folder,
-        write_file,
-    )
-    from seqloom.files.folders import (
-        FileEntry,
-        GrowingFolder,
-        Manifest,
-        alone,
-        begin_shared,
-        commit_folder,
-        drop_shared,
-        grow_folder,
-        put_shared,
-        read_file_of,
-        read_folder,
-        read_manifest,
-        recover,
-        remove_folder,
-        replace_folder,
-        seal_shared,
-        sweep,
-        verify_folder,
-    )
-    from seqloom.files.jsonl import Lines, append_line, append_lines, read_lines, write_lines
-    from seqloom.files.lock import hold, remove_held
-    from seqloom.files.numbered_folders import Newest, NumberedFolder, Pruned, Skipped, newest_verified, numbered, prune
+from seqloom.files.disk import (
+    REAL_FILES,
+    FileLayer,
+    RealFiles,
+    make_folder,
+    remove_files,
+    require_free_space,
+    temporary_folder,
+    write_file,
+)
+from seqloom.files.folders import (
+    FileEntry,
+    GrowingFolder,
+    Manifest,
+    alone,
+    begin_shared,
+    commit_folder,
+    drop_shared,
+    grow_folder,
+    put_shared,
+    read_file_of,
+    read_folder,
+    read_manifest,
+    recover,
+    remove_folder,
+    replace_folder,
+    seal_shared,
+    sweep,
+    verify_folder,
+)
+from seqloom.files.jsonl import Lines, append_line, append_lines, read_lines, write_lines
+from seqloom.files.lock import hold, remove_held
+from seqloom.files.numbered_folders import Newest, NumberedFolder, Pruned, Skipped, newest_verified, numbered, prune
 
 __all__ = [
     "REAL_FILES",
@@ -105,6 +103,7 @@ __all__ = [
     "read_lines",
     "read_manifest",
     "recover",
+    "remove_files",
     "remove_folder",
     "remove_held",
     "replace_folder",
@@ -116,58 +115,3 @@ __all__ = [
     "write_file",
     "write_lines",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name in (
-        "REAL_FILES",
-        "FileLayer",
-        "RealFiles",
-        "make_folder",
-        "require_free_space",
-        "temporary_folder",
-        "write_file",
-    ):
-        from seqloom.files import disk
-
-        return getattr(disk, name)
-    if name in (
-        "FileEntry",
-        "Manifest",
-        "commit_folder",
-        "read_file_of",
-        "read_folder",
-        "read_manifest",
-        "remove_folder",
-        "sweep",
-        "verify_folder",
-        "GrowingFolder",
-        "alone",
-        "grow_folder",
-        "recover",
-        "replace_folder",
-        "begin_shared",
-        "drop_shared",
-        "put_shared",
-        "seal_shared",
-    ):
-        from seqloom.files import folders
-
-        return getattr(folders, name)
-    if name in ("hold", "remove_held"):
-        from seqloom.files import lock
-
-        return getattr(lock, name)
-    if name in ("Lines", "append_line", "append_lines", "read_lines", "write_lines"):
-        from seqloom.files import jsonl
-
-        return getattr(jsonl, name)
-    if name in ("Newest", "Pruned", "Skipped", "NumberedFolder", "newest_verified", "numbered", "prune"):
-        from seqloom.files import numbered_folders
-
-        return getattr(numbered_folders, name)
-    raise AttributeError(f"module 'seqloom.files' has no attribute '{name}'")
-
-
-def __dir__() -> list[str]:
-    return __all__

@@ -289,6 +289,14 @@ def write_file(path: Path, data: Contents, *, mode: int = 0o666, files: FileLaye
         files.sync_folder(path.parent)
 
 
+def remove_files(paths: Iterable[Path], *, files: FileLayer = REAL_FILES) -> None:
+    """Remove files of one folder; one that is not there is gone already."""
+    for path in paths:
+        with disk_errors("remove", path), suppress(FileNotFoundError):
+            files.remove_file(path)
+            files.sync_folder(path.parent)
+
+
 def make_folder(path: Path, *, files: FileLayer = REAL_FILES) -> None:
     """Nothing; when it returns, the folder and those above it exist, and a power cut cannot take them back."""
     with disk_errors("make the folder", path):

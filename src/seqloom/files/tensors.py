@@ -4,7 +4,7 @@
 
 A header can claim anything: tensors larger than the file, overlapping ones, millions of them. So every claim is
 compared with the bytes that are there before memory is taken for one tensor. Nothing is mapped: a page that a disk
-loses from under a map kills the process.
+loses from under a map kills the process. Model folders, checkpoints and imported weights all come through here.
 """
 
 import json
@@ -26,7 +26,7 @@ MOST_TENSORS = 65_536
 NOTE = "seqloom"  # the one key of the metadata: the order of several would differ from writing to writing
 DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 DTYPES |= {"I64": torch.int64, "I32": torch.int32, "U8": torch.uint8, "BOOL": torch.bool}
-_NAME = re.compile(r"[A-Za-z0-9_.-]{1,256}")
+_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_./-]{0,255}")
 _RESTORE = "restore it from a copy, or train the model again"
 
 Whole = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
@@ -64,17 +64,28 @@ class TensorHeader(NamedTuple):
     """What a file of weights claims to hold."""
 
     slots: dict[str, Slot]
-    note: dict[str, str]  # written beside them
+    note: dict[str, Any]  # written beside them
 
 
-def to_bytes(tensors: Mapping[str, Tensor], note: Mapping[str, str]) -> bytes:
+def to_bytes(tensors: Mapping[str, Tensor], note: Mapping[str, Any]) -> bytes:
     """The bytes of a file of weights: the same for the same tensors and note."""
-    whole = {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
-    text = json.dumps(dict(sorted(note.items())))
-    return bytes(safetensors.torch.save(whole, metadata={NOTE: text}))
+    whole = {name: _own(tensor) for name, tensor in tensors.items()}
+    return bytes(safetensors.torch.save(whole, metadata={NOTE: json.dumps(note, sort_keys=True)}))
 
 
-def from_bytes(data: bytes, place: str) -> tuple[dict[str, Tensor], dict[str, str]]:
+def _own(tensor: Tensor) -> Tensor:
+    """The tensor in memory of its own: a view of a larger one would be refused, or written with all of it."""
+    here = tensor.detach().to("cpu").contiguous()
+    return here if here.untyped_storage().nbytes() == here.nbytes else here.clone()
+
+
+def not_finite(tensors: Mapping[str, Tensor]) -> list[str]:
+    """The names of tensors that hold a number that is none, or infinite."""
+    floating = {name: tensor for name, tensor in tensors.items() if tensor.is_floating_point()}
+    return [name for name, tensor in floating.items() if not bool(torch.isfinite(tensor).all())]
+
+
+def from_bytes(data: bytes, place: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The tensors and the note in the bytes of a file; DamagedError, with the place, for anything else."""
     header = read_header(data, place)
     try:
@@ -115,10 +126,10 @@ def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _note(metadata: Any, place: str) -> dict[str, str]:
+def _note(metadata: Any, place: str) -> dict[str, Any]:
     try:
         texts = msgspec.convert(metadata, dict[str, str])
-        return msgspec.json.decode(texts.get(NOTE, "{}"), type=dict[str, str])
+        return msgspec.json.decode(texts.get(NOTE, "{}"), type=dict[str, Any])
     except (ValueError, RecursionError):  # msgspec's errors are ValueErrors
         raise _damaged(place, "metadata that is not text") from None
 

@@ -4,9 +4,10 @@ import os
 from pathlib import Path
 
 from seqloom import files
-from seqloom.bundle import CONFIG, Bundle, bundle_files, model_folder
+from seqloom.bundle import Bundle, bundle_files, model_folder
 from seqloom.config.heads import Pooling
 from seqloom.errors import ConfigError, near_name
+from seqloom.files.layouts import ModelFile
 from seqloom.importing.bert import bert_bundle
 from seqloom.importing.checkpoint import read_object
 from seqloom.importing.static import Weighting, static_bundle
@@ -46,7 +47,7 @@ def imported(
     if path.is_dir():
         if weighting is not None or counts is not None:
             raise ConfigError(f"{path} is a checkpoint, and weighting is for vectors of words", fix="leave it out")
-        if "seqloom" in read_object(model_folder(path) / CONFIG):  # the version that wrote it
+        if "seqloom" in read_object(model_folder(path) / ModelFile.CONFIG):  # the version that wrote it
             fix = "give it as it is: `seqloom embed`, `seqloom index`, `seqloom train --init`"
             raise ConfigError(f"{path} is a model of Seqloom already", fix=fix)
         return bert_bundle(path, pooling)

@@ -36,8 +36,9 @@ from seqloom.data.synthetic.registry import NAMES
 from seqloom.errors import ConfigError, RejectedError, did_you_mean
 from seqloom.files.disk import write_file
 from seqloom.files.jsonl import append_line, read_lines
+from seqloom.files.layouts import RunFile
 from seqloom.inference.as_trained import FileReading, columns_as_trained, columns_said, reading_as_trained
-from seqloom.tasks.evaluation import Evaluation, Unseen
+from seqloom.tasks.evaluation import Evaluation, Unseen, badness
 from seqloom.tasks.registry import task_of
 from seqloom.tasks.task import Judged, Meaning, Task
 from seqloom.version import __version__
@@ -49,8 +50,6 @@ from seqloom.version import __version__
 # it, slowly. So a look cannot be had without being written down: the line is on the disk before anybody sees a number.
 # -----------------------------------------------------------------------------
 
-LOOKS = "looks.jsonl"  # in a run folder
-
 
 class Looks(NamedTuple):
     """The looks at the test part with one model, or with the models of one run."""
@@ -61,7 +60,7 @@ class Looks(NamedTuple):
     def of(cls, folder: Path) -> "Looks":
         """The record that belongs to a model folder: its run's, or a file beside it."""
         run = run_of(folder)
-        return cls(folder.with_name(f"{folder.name}.{LOOKS}") if run is None else run / LOOKS)
+        return cls(folder.with_name(f"{folder.name}.{RunFile.LOOKS}") if run is None else run / RunFile.LOOKS)
 
     def records(self) -> tuple[dict[str, Any], ...]:
         """All looks so far, the first one first."""
@@ -323,7 +322,7 @@ def write_errors(path: Path, task: Task, evaluation: Evaluation, origin: Origin)
 
 def _line(task: Task, judged: Judged, example: Example | None, origin: Origin) -> Any:
     """What a line of the file holds, by name."""
-    place, loss = origin.prepared.place_of(int(judged.id)), task.badness(judged)
+    place, loss = origin.prepared.place_of(int(judged.id)), badness(judged)
     told = None if example is None else whole(origin.prepared.schema.input, example)
     own = {
         "id": None if example is None else example.id or None,

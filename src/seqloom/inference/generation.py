@@ -15,6 +15,8 @@ from seqloom.data.problems import Ledger, Place
 from seqloom.errors import ConfigError
 from seqloom.inference.prediction import NO_LIMIT, GivenInputs, batches, tell_too_long
 from seqloom.nn.models import LanguageModel
+from seqloom.tasks.abilities import Continuer, Translator
+from seqloom.tasks.inputs import longest_input
 from seqloom.tasks.task import Prediction, Task
 from seqloom.text.cutter import require_whole
 from seqloom.text.special_tokens import UNKNOWN
@@ -38,7 +40,7 @@ def chosen(given: AnyDecoding | None, settings: dict[str, Any]) -> AnyDecoding:
     """The way to write: the one that is given, or the simplest that has these settings."""
     if given is not None and settings:
         raise ConfigError(f"decoding says everything, and so would {', '.join(settings)}", fix="leave one out")
-    return decoding(**settings) if given is None else given
+    return decoding(settings) if given is None else given
 
 
 def generate(
@@ -60,7 +62,7 @@ def answered(
 
     A prompt draws by its place.
     """
-    writing = task.going_on(how)
+    writing = Continuer.of(task).writing(how)
     fit = _fitting(task, model, prompts, ledger)
     sizes = np.array([len(prompts[row].text) for row in fit]) + (how.longest or USUAL)
     for places in batches(sizes * how.abreast, budget) if fit else []:
@@ -75,7 +77,7 @@ def by_number(answer: Answered) -> int:
 
 def _fitting(task: Task, model: nn.Module, prompts: Sequence[Prompt], ledger: Ledger) -> list[int]:
     """The numbers of the prompts that the model has positions for; the others are bad rows."""
-    tokenizer, most = task.meaning.tokenizer, task.longest_input(cast(LanguageModel, model).config)
+    tokenizer, most = task.meaning.tokenizer, longest_input(cast(LanguageModel, model).config)
     assert tokenizer is not None, "who goes on with text has a tokeniser"
     lengths = tokenizer.encode([prompt.text for prompt in prompts]).lengths.tolist() if prompts else []
     limit = NO_LIMIT if most is None else most
@@ -109,7 +111,7 @@ def _unknown(tokenizer: Tokenizer, text: str) -> str:
 
 def stream(task: Task, model: nn.Module, prompt: str, how: AnyDecoding) -> Iterator[str]:
     """What follows one prompt, piece by piece as it is written."""
-    return task.going_on(how).streamed(model, _required(prompt, 1))
+    return Continuer.of(task).writing(how).streamed(model, _required(prompt, 1))
 
 
 def _required(text: Any, number: int) -> str:
@@ -136,6 +138,6 @@ def translating(
     """
     if given is not None and settings:
         raise ConfigError(f"decoding says everything, and so would {', '.join(settings)}", fix="leave one out")
-    how = decoding(**({"width": WIDTH} | settings)) if given is None else given
-    asked = task.translating(how)
+    how = decoding({"width": WIDTH} | settings) if given is None else given
+    asked = Translator.of(task).writing(how)
     return asked.copying(model) if replace_unknown else asked

@@ -12,11 +12,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqloom.bundle import RUN_CONFIG, WEIGHTS, built, model_folder, read_bundle, run_of
-from seqloom.config.data import BadRows, EncodingConfig
+from seqloom.bundle import built, model_folder, read_bundle, run_of
+from seqloom.config.data import AnySplit, BadRows, EncodingConfig, ReadingConfig
+from seqloom.config.data import Task as TaskName
 from seqloom.config.decoding import AnyDecoding
+from seqloom.config.options import stated, strict
 from seqloom.config.reading import read
 from seqloom.config.training import AnyFeed, ByLengthConfig, RunConfig
+from seqloom.data.check import Names
 from seqloom.data.encoding import ExampleEncoder
 from seqloom.data.inputs import given_inputs
 from seqloom.data.prepared import Prepared
@@ -24,7 +27,9 @@ from seqloom.data.problems import Ledger, Problem
 from seqloom.data.run_files import RunData, located
 from seqloom.data.schema import Example, Part
 from seqloom.errors import ConfigError
+from seqloom.events import Show
 from seqloom.files.folders import read_manifest
+from seqloom.files.layouts import ModelFile, RunFile
 from seqloom.inference.evaluation import (
     MOST_ERRORS,
     Looks,
@@ -41,17 +46,16 @@ from seqloom.inspect.subject import Subject, encoding
 from seqloom.metrics.calibration import Calibration
 from seqloom.nn.models import count_parameters
 from seqloom.nn.types import Batch, on_device
-from seqloom.tasks.embed import vectors_of
+from seqloom.tasks.abilities import Calibrator, Vectorizer, Writer
 from seqloom.tasks.evaluation import Evaluation, Slice, answering, evaluate, sliced
-from seqloom.tasks.predictions import VectorPrediction
+from seqloom.tasks.inputs import lengths_read, longest_input
+from seqloom.tasks.predictions import VectorPrediction, vectors_of
 from seqloom.tasks.registry import task_of
 from seqloom.tasks.task import Prediction, Task
 
 # -----------------------------------------------------------------------------
 # A trained model that was read from its folder: what it is made of, and what is known of its training.
 # -----------------------------------------------------------------------------
-
-ANY_LENGTH = 2**24  # the most that a configuration may say
 
 
 class OpenedModel:
@@ -66,7 +70,7 @@ class OpenedModel:
         self.task.require(bundle.config)
         self.model = built(bundle, device)
         self.folder = run_of(path)  # of its run, if it is still in one
-        self.run = None if self.folder is None else cast(RunConfig, read(self.folder / RUN_CONFIG, RunConfig))
+        self.run = None if self.folder is None else cast(RunConfig, read(self.folder / RunFile.CONFIG, RunConfig))
 
     @cached_property
     def data(self) -> RunData | None:
@@ -108,7 +112,7 @@ class OpenedModel:
 
     def reading(self) -> EncodingConfig:
         """How inputs become numbers here: what is read in windows is not cut."""
-        return msgspec.structs.replace(self.encoding, longest=ANY_LENGTH) if self.task.in_windows else self.encoding
+        return msgspec.structs.replace(self.encoding, longest=self.task.longest or self.encoding.longest)
 
 
 if TYPE_CHECKING:
@@ -135,7 +139,7 @@ class LoadedModel(OpenedModel):
 
         ConfigError for a model that makes no vector of a whole input.
         """
-        size = self.task.vector_size(self.config)
+        size = self.vector_size
         examples, ledger = self._given(texts)
         found = self.vectors(windows_of(examples), ledger, budget=budget)
         vectors = [reply[1].vector for reply in found if isinstance(reply[1], VectorPrediction)]
@@ -150,13 +154,18 @@ class LoadedModel(OpenedModel):
         return replies(windows, encoder, self._vectors, budget=chosen, limits=limits)
 
     @property
+    def vector_size(self) -> int:
+        """How many numbers a vector has; ConfigError for a model that makes none."""
+        return Vectorizer.of(self.task).vector_size(self.config)
+
+    @property
     def vector_budget(self) -> int:
         """Elements of a batch whose vectors are wanted, where nobody says how many."""
         return ON_PROCESSOR if self.device.type == "cpu" else BUDGET
 
     def _vectors(self, inputs: Any) -> list[VectorPrediction]:
         with torch.no_grad():
-            return vectors_of(self.task.vectors(self.model, on_device(inputs, self.device)))
+            return vectors_of(Vectorizer.of(self.task).vectors(self.model, on_device(inputs, self.device)))
 
     def _given(self, inputs: Iterable[Any]) -> tuple[list[Example], Ledger]:
         """Values from Python as examples; what is bad is told before any work."""
@@ -183,25 +192,96 @@ class LoadedModel(OpenedModel):
     def _asked(self, ledger: Ledger) -> tuple[ExampleEncoder, Limits]:
         """What makes numbers of questions, and what can be asked."""
         encoder = encoder_of(self.task.asked, self.reading().longest, ledger)
-        return encoder, Limits(self.meaning.sizes, self.task.longest_input(self.config))
+        return encoder, Limits(self.meaning.sizes, longest_input(self.config))
 
     def _answer(self, inputs: Any) -> list[Prediction]:
         with torch.no_grad():
             return list(self.task.predict(self.model, on_device(inputs, self.device)))
 
+    @strict
     def generate(
-        self, prompts: Iterable[str], *, decoding: AnyDecoding | None = None, budget: int = BUDGET, **settings: Any
+        self,
+        prompts: Iterable[str],
+        *,
+        decoding: AnyDecoding | None = None,
+        budget: int = BUDGET,
+        longest: int | None = None,
+        stop: Sequence[str] | None = None,
+        repetition: float | None = None,
+        temperature: float | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        min_p: float | None = None,
+        count: int | None = None,
+        seed: int | None = None,
+        width: int | None = None,
+        best: int | None = None,
+        length_penalty: float | None = None,
+        coverage_penalty: float | None = None,
     ) -> list[Sequence[Prediction]]:
         """What a language model writes after each prompt, one answer or several, in the order of the prompts.
 
-        `settings` are those of one way to write: `longest`, `temperature`, `width`, ...; `decoding` is a whole one.
+        The settings are those of one way to write: greedy, a sample (`temperature`, `seed`, ...) or a beam (`width`,
+        ...). `decoding` is a whole one.
         """
-        return generate(self.task, self.model, prompts, chosen(decoding, settings), budget=budget)
+        named: dict[str, Any] = {
+            "longest": longest,
+            "stop": stop,
+            "repetition": repetition,
+            "width": width,
+            "best": best,
+        }
+        named |= {"length_penalty": length_penalty, "coverage_penalty": coverage_penalty}
+        named |= {
+            "temperature": temperature,
+            "top_k": top_k,
+            "top_p": top_p,
+            "min_p": min_p,
+            "count": count,
+            "seed": seed,
+        }
+        return generate(self.task, self.model, prompts, chosen(decoding, stated(named)), budget=budget)
 
-    def stream(self, prompt: str, *, decoding: AnyDecoding | None = None, **settings: Any) -> Iterator[str]:
+    @strict
+    def stream(
+        self,
+        prompt: str,
+        *,
+        decoding: AnyDecoding | None = None,
+        longest: int | None = None,
+        stop: Sequence[str] | None = None,
+        repetition: float | None = None,
+        temperature: float | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        min_p: float | None = None,
+        count: int | None = None,
+        seed: int | None = None,
+        width: int | None = None,
+        best: int | None = None,
+        length_penalty: float | None = None,
+        coverage_penalty: float | None = None,
+    ) -> Iterator[str]:
         """The same for one prompt, piece by piece as it is written."""
-        return stream(self.task, self.model, prompt, chosen(decoding, settings))
+        named: dict[str, Any] = {
+            "longest": longest,
+            "stop": stop,
+            "repetition": repetition,
+            "width": width,
+            "best": best,
+        }
+        named |= {"length_penalty": length_penalty, "coverage_penalty": coverage_penalty}
+        named |= {
+            "temperature": temperature,
+            "top_k": top_k,
+            "top_p": top_p,
+            "min_p": min_p,
+            "count": count,
+            "seed": seed,
+        }
+        return stream(self.task, self.model, prompt, chosen(decoding, stated(named)))
 
+    @strict
     def translate(
         self,
         sources: Iterable[Any],
@@ -209,41 +289,58 @@ class LoadedModel(OpenedModel):
         decoding: AnyDecoding | None = None,
         replace_unknown: bool = False,
         budget: int = BUDGET,
-        **settings: Any,
+        longest: int | None = None,
+        stop: Sequence[str] | None = None,
+        repetition: float | None = None,
+        width: int | None = None,
+        best: int | None = None,
+        length_penalty: float | None = None,
+        coverage_penalty: float | None = None,
     ) -> list[Prediction]:
         """The text for each source, in order, written with a beam of five: texts, arrays of vectors or pixels.
 
-        `settings` are those of the beam: `width`, `best`, `length_penalty`, ...; `decoding` is a whole way to write.
-        With `replace_unknown`, words that the vocabulary lacks are copied from the source.
+        The settings are those of the beam; `decoding` is a whole way to write. With `replace_unknown`, words that the
+        vocabulary lacks are copied from the source.
         """
-        asked = self.translator(decoding, replace_unknown=replace_unknown, **settings)
-        return asked.predict(sources, budget=budget)
+        named: dict[str, Any] = {
+            "longest": longest,
+            "stop": stop,
+            "repetition": repetition,
+            "width": width,
+            "best": best,
+        }
+        named |= {"length_penalty": length_penalty, "coverage_penalty": coverage_penalty}
+        task = translating(self.task, self.model, decoding, stated(named), replace_unknown=replace_unknown)
+        return self._asking(task).predict(sources, budget=budget)
 
-    def translator(
-        self, decoding: AnyDecoding | None = None, *, replace_unknown: bool = False, **settings: Any
-    ) -> "LoadedModel":
+    def translator(self, decoding: AnyDecoding | None = None, *, replace_unknown: bool = False) -> "LoadedModel":
         """The same model that answers as `translate` does: for files, and for streams without end."""
+        return self._asking(translating(self.task, self.model, decoding, {}, replace_unknown=replace_unknown))
+
+    def _asking(self, task: Task) -> "LoadedModel":
         asked = copy.copy(self)
-        asked.task = translating(self.task, self.model, decoding, settings, replace_unknown=replace_unknown)
+        asked.task = task
         return asked
 
     @property
     def subject(self) -> Subject:
         """The model as the functions of `seqloom.inspect` take it."""
-        room = self.task.longest_input(self.config)
-        encode = encoding(self.task, self.reading().longest, room, self.device)
+        encode = encoding(self.task, self.reading().longest, longest_input(self.config), self.device)
         return Subject(self.task, self.config, self.model, encode)
 
-    def inspect(self, given: Any, *, target: str | None = None, among: Iterable[Any] = ()) -> "Inspection":
+    def inspect(
+        self, given: Any, *, target: str | None = None, among: Iterable[Any] = (), show: Show | None = None
+    ) -> "Inspection":
         """A look inside at one input, with every view as a method: `.views()` lists them, `.attention()` is one.
 
         `target` is the translation that is looked at, else the model writes it; views of data, such as `filters`, are
-        of this input and of those in `among`.
+        of this input and of those in `among`. `show` is told how far long work is.
         """
         from seqloom.inspect.inspector import Inspection
 
-        return Inspection(self.subject, given, target=target, among=among)
+        return Inspection(self.subject, given, target=target, among=among, show=show)
 
+    @strict
     def evaluate(
         self,
         *data: str | Path,
@@ -255,40 +352,49 @@ class LoadedModel(OpenedModel):
         most: int = MOST_ERRORS,
         decoding: AnyDecoding | None = None,
         bad_rows: BadRows | None = None,
-        **settings: Any,
+        reading: ReadingConfig | dict[str, Any] | None = None,
+        task: TaskName | None = None,
+        input: Names | None = None,
+        target: Names | None = None,
+        id: str | None = None,
+        label_separator: str | None = None,
+        sequence: str | None = None,
+        split: AnySplit | None = None,
     ) -> Evaluation:
         """How well the model does on data, or on the dev or test part of its run's.
 
-        `settings` are those of `DataConfig`, for data that is given; what they leave open is as in training. A look at
-        a test part is written down first. Batches are those of training, or of examples of about one length, `budget`
-        symbols together. `by` names columns of the data, or "length": `slices` are then the evaluations of the rows
-        that share their values. `errors` is a file, .jsonl or .csv, for the `most` worst answers, the worst first.
-        Texts are written greedily, as in training, unless `decoding` says how. Rows that cannot be read are refused,
-        unless `bad_rows` skips them, or the rule of the run does.
+        From `reading` on, settings are those of `DataConfig`, for data that is given; what they leave open is as in
+        training. A look at a test part is written down first. Batches are those of training, or of examples of about
+        one length, `budget` symbols together. `by` names columns of the data, or "length": `slices` are then the
+        evaluations of the rows that share their values. `errors` is a file, .jsonl or .csv, for the `most` worst
+        answers, the worst first. Texts are written greedily, as in training, unless `decoding` says how. Rows that
+        cannot be read are refused, unless `bad_rows` skips them, or the rule of the run does.
         """
         worst = 0 if errors is None else require_errors(Path(errors), most)
-        task = self.task if decoding is None else self.task.writing(decoding)
-        origin = self._origin(data, part, settings, bad_rows)
-        task = task.judging(origin.prepared.schema)
+        named = {"reading": reading, "task": task, "input": input, "target": target, "id": id, "split": split}
+        named |= {"label_separator": label_separator, "sequence": sequence}
+        judge = self.task if decoding is None else Writer.of(self.task, decoding.kind()).writing(decoding)
+        origin = self._origin(data, part, stated(named), bad_rows)
+        judge = judge.judging(origin.prepared.schema)
         columns = {name: origin.values(name, origin.prepared.parts[part].tolist()) for name in names_in(by)}
         if isinstance(self._feed(budget), ByLengthConfig):  # in packs and streams documents may be longer than rows
             self._require_room(origin, part)
         batches = self._batches(origin.prepared, part, budget)
         if not data and part == "dev":
-            task = self._cross_fitted(task, self._batches(origin.prepared, part, budget))
-        evaluation = evaluate(task, self.model, batches, keep=keep, worst=worst)
+            judge = self._cross_fitted(judge, self._batches(origin.prepared, part, budget))
+        evaluation = evaluate(judge, self.model, batches, keep=keep, worst=worst)
         if part == "test":
-            self._record(task, evaluation, {} if decoding is None else {"decoding": msgspec.to_builtins(decoding)})
+            self._record(judge, evaluation, {} if decoding is None else {"decoding": msgspec.to_builtins(decoding)})
         if errors is not None:
-            write_errors(Path(errors), task, evaluation, origin)
+            write_errors(Path(errors), judge, evaluation, origin)
         unseen = origin.unseen(origin.prepared.parts[part])
-        slices = _slices(task, evaluation, origin, part, columns)
+        slices = _slices(judge, evaluation, origin, part, columns)
         return evaluation._replace(unseen=unseen, slices=slices, said=origin.said)
 
     def _cross_fitted(self, task: Task, dev: Iterable[Batch[Any, Any]]) -> Task:
         """The task for rows that found its calibration: each half of them is read as the other asks for."""
         calibration = task.meaning.calibration
-        if self.run is None or calibration == Calibration():
+        if self.run is None or calibration == Calibration() or not isinstance(task, Calibrator):
             return task
         with answering(self.model):
             fitted = task.deciding_by(self.run.training.metric).fitted(self.model, dev)
@@ -296,8 +402,8 @@ class LoadedModel(OpenedModel):
 
     def _require_room(self, origin: Origin, part: Part) -> None:
         """Refuse inputs that are longer than the positions of the model, with their places."""
-        most, ledger, rows = self.task.longest_input(self.config), Ledger(), origin.prepared.parts[part]
-        lengths = self.task.lengths(origin.prepared)
+        most, ledger, rows = longest_input(self.config), Ledger(), origin.prepared.parts[part]
+        lengths = lengths_read(self.config, origin.prepared)
         for row in rows[lengths[rows] > most].tolist() if most is not None else ():
             tell_too_long(int(lengths[row]), most or 0, origin.prepared.place_of(row), ledger)
         ledger.close()
@@ -333,7 +439,7 @@ class LoadedModel(OpenedModel):
         return Looks.of(self.path).records()
 
     def _record(self, task: Task, evaluation: Evaluation, facts: dict[str, Any]) -> None:
-        sha256 = read_manifest(self.path).files[WEIGHTS].sha256
+        sha256 = read_manifest(self.path).files[ModelFile.WEIGHTS].sha256
         intervals = evaluation.intervals(task)
         Looks.of(self.path).record(evaluation.metrics, intervals, model_sha256=sha256, rows=evaluation.rows, **facts)
 

@@ -1,9 +1,9 @@
 """Looking inside a model: attention, gates, gradients, filters, attributions, and how far a picture may be believed.
 
-    tokens    what the model reads, with the text it stands for      subject   the model and one input
-    asking    how each shape of model is asked                       vectors   those of the first layer, or others
-    view      results that show and save themselves                  front     one input, every view a method
-    having    whether a model has what a view shows                  trials    what if: a word, a head, a gate
+    tokens     what the model reads, with the text it stands for      subject        the model and one input
+    readings   how each shape of model is asked                       layers         which layers have what is asked
+    view       results that show and save themselves                  inspector      one input, every view a method
+    edits      heads, gates and vectors changed for a while           requirements   whether there is what a view shows
 
 Each view is a function in a file of its own: `seqloom.inspect.gates.gates(subject, reading)`.
 """

@@ -9,6 +9,15 @@ Links that are known to be right are between words, so with them pieces are put 
 spaces, numbered as `text.split()` numbers them whatever the tokeniser cuts: a mark belongs to the word that it stands
 at, a space to the word behind it. A target word is linked to the source word that it looked at most; one that looked at
 a special symbol most is linked to nothing.
+
+Links between the words of two sentences that are known to be right, and how well others fit them.
+
+    "0-0 1-2 3?4"    source word - target word, as text.split() numbers them; one with ? is possible, others are sure
+
+    A found    S sure    P sure or possible
+    precision = |A n P| / |A|      recall = |A n S| / |S|      AER = 1 - (|A n S| + |A n P|) / (|A| + |S|)
+
+The alignment error rate is that of Och and Ney (2003): a possible link is neither asked for nor held against anybody.
 """
 
 import re
@@ -21,25 +30,25 @@ import numpy as np
 
 from seqloom.errors import ConfigError, DataError
 from seqloom.inspect.attention import AttentionView, attention
-from seqloom.inspect.attention_rows import AttentionLayer, AttentionRows, chosen_heads, chosen_layer, heard, layers_of
-from seqloom.inspect.attention_tables import AskedWeights, blocks, units
+from seqloom.inspect.attention_weights import (
+    AskedWeights,
+    AttentionLayer,
+    AttentionRows,
+    blocks,
+    chosen_heads,
+    chosen_layer,
+    heard,
+    layers_of,
+    units,
+)
 from seqloom.inspect.subject import Reading, Subject
 from seqloom.inspect.tokens import NO_WORD, Token
-from seqloom.inspect.view import MEDIUM, SMALL, View
+from seqloom.inspect.view import MEDIUM, SMALL, View, pictures
+from seqloom.report.document import Block
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.matrix import Matrix
 from seqloom.report.figures.strip import Strip
-
-# -----------------------------------------------------------------------------
-# Links between the words of two sentences that are known to be right, and how well others fit them.
-#
-#     "0-0 1-2 3?4"    source word - target word, as text.split() numbers them; one with ? is possible, others are sure
-#
-#     A found    S sure    P sure or possible
-#     precision = |A n P| / |A|      recall = |A n S| / |S|      AER = 1 - (|A n S| + |A n P|) / (|A| + |S|)
-#
-# The alignment error rate is that of Och and Ney (2003): a possible link is neither asked for nor held against anybody.
-# -----------------------------------------------------------------------------
+from seqloom.report.numbers import interval, number
 
 WordPair = tuple[int, int]  # a source word and a target word, from 0
 
@@ -189,7 +198,7 @@ class AlignmentView(View):
         low, high = float(np.nanmin(self.coverage)), float(np.nanmax(self.coverage))
         return (
             *self._said_of_gold(),
-            f"Source tokens got from {low:.2f} to {high:.2f} of the weight of {len(self.target):,} target tokens.",
+            f"Source tokens got {interval(low, high)} of the weight of {len(self.target):,} target tokens.",
             *self._named("Uncovered", self.uncovered),
             *self._named("Over-covered", self.over_covered),
         )
@@ -198,17 +207,18 @@ class AlignmentView(View):
         if self.gold is None or self.fit is None:
             return ()
         rates = zip(("Alignment error rate", "precision", "recall"), self.fit[:3], strict=True)
-        told = ", ".join(f"{name} {'unknown' if rate is None else f'{rate:.3f}'}" for name, rate in rates)
+        told = ", ".join(f"{name} {'unknown' if rate is None else f'{number(rate)}'}" for name, rate in rates)
         counts = f"{self.fit.found} links of the weights, {self.fit.sure} sure and {self.fit.possible} possible ones"
         missed = [pair for pair in self.gold.sure if pair not in self.links]
         named = ", ".join(f"'{self.source[one]}' - '{self.target[other]}'" for one, other in missed[:MOST_NAMED])
         more = f" and {len(missed) - MOST_NAMED} more" if len(missed) > MOST_NAMED else ""
         return (f"{told} ({counts}).", *([f"Missed: {named}{more}."] if missed else []))
 
-    def html(self) -> str:
+    def _blocks(self) -> Sequence[Block]:
         if max(len(self.source), len(self.target)) <= SMALL:
-            return super().html()
-        return self.weights.page(self.title, self.sentences(), self.figures()[len(self._maps()) :])
+            return super()._blocks()
+        maps = self._maps()
+        return [self.weights.canvas(maps), *pictures(self.figures()[len(maps) :])]
 
     def _named(self, word: str, places: tuple[int, ...]) -> tuple[str, ...]:
         if not places:

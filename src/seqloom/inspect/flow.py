@@ -9,6 +9,17 @@ so its logarithm falls or rises along a line over the distance t - k. Attention 
 has no reason to fall. The same measure serves every family: a mixer is run on the inputs that it gets inside the model,
 and the gradient of its last output flows back to all of them. One backward pass gives all distances of a random
 direction v; E|J' v|^2 is the squared Frobenius norm of J (Hutchinson 1990).
+
+The picture of how far gradients reach: the norm of dy_t/dx_k against the distance, on a logarithmic axis.
+
+A factor for each element in between is a straight line there; a window is a curve that ends.
+
+Recurrences element by element: the state after each, with gradients through all that comes later.
+
+A fused kernel gives the outputs h_1..h_T as one tensor, and the gradient at it is only what comes from above: what a
+state does to the states after it stays inside the kernel. Here the cell itself is listened to, one element at a time:
+
+    dL/dh_t = dL/dh_t (from above) + dh_{t+1}/dh_t' dL/dh_{t+1}       the total, and of an LSTM that of c_t beside it
 """
 
 import math
@@ -28,6 +39,7 @@ from seqloom.nn.ops.recurrence import Cell, Memory
 from seqloom.nn.taps import listening, taps
 from seqloom.nn.types import Batch, Padded
 from seqloom.report.figures.line import Line, Series
+from seqloom.report.numbers import number
 from seqloom.tasks.task import Task
 
 ROWS = 8  # of a batch: the longest
@@ -206,19 +218,13 @@ def depths(task: Task, model: nn.Module, batch: Batch[Any, Any]) -> tuple[Depth,
     return tuple(Depth(stack, names, tuple(norms[name] for name in names)) for stack, names in stacks if len(names) > 1)
 
 
-# -----------------------------------------------------------------------------
-# The picture of how far gradients reach: the norm of dy_t/dx_k against the distance, on a logarithmic axis.
-#
-# A factor for each element in between is a straight line there; a window is a curve that ends.
-# -----------------------------------------------------------------------------
-
 LEAST_SHOWN = 1e-30
 
 
 def flow_drawn(found: Sequence[Flow], title: str = "How far gradients reach") -> Line:
     """The norm of dy_t/dx_k against the distance, one curve for each mixer; the caption has the factors and radii."""
     shown = [flow for flow in found if len(flow.norms) > 2 and max(flow.norms) > LEAST_SHOWN]
-    radii = [f"{flow.layer}: spectral radius {flow.radius:.2f}" for flow in shown if flow.radius is not None]
+    radii = [f"{flow.layer}: spectral radius {number(flow.radius)}" for flow in shown if flow.radius is not None]
     factors = [f"{flow.layer}: {reach_said(flow)}" for flow in shown]
     return Line(
         title=title,
@@ -242,17 +248,7 @@ def reach_said(flow: Flow) -> str:
     if flow.has_window:
         seen = counted(flow.norms.index(0) - 1, "element")  # fewer than it reads, where its widest filters are silent
         return f"it looks through a window: here nothing more than {seen} away had a part in it"
-    return f"times {flow.factor:.3g} for each element"
-
-
-# -----------------------------------------------------------------------------
-# Recurrences element by element: the state after each, with gradients through all that comes later.
-#
-# A fused kernel gives the outputs h_1..h_T as one tensor, and the gradient at it is only what comes from above: what a
-# state does to the states after it stays inside the kernel. Here the cell itself is listened to, one element at a time:
-#
-#     dL/dh_t = dL/dh_t (from above) + dh_{t+1}/dh_t' dL/dh_{t+1}       the total, and of an LSTM that of c_t beside it
-# -----------------------------------------------------------------------------
+    return f"times {number(flow.factor)} for each element"
 
 
 @contextmanager

@@ -3,6 +3,17 @@
 The cost does not grow with the square of the length: at most 512 rows of each head are looked at, evenly spread, and
 a map has at most 64 x 64 cells, the maxima of its blocks. What each head means for the answers, the faithfulness report
 says; a head that looks tidy need not matter.
+
+What kind of head is this? Shares of its weight on keys of a kind, against what an even look would give them.
+
+    itself, previous, next     the key at the same place, one before, one after
+    first                      the first key                       special    BEGIN, END and their like
+    same word                  other pieces of the query's word    same token   the query's symbol at another place
+    induction                  the key after an earlier occurrence of the query's symbol (Elhage et al. 2021)
+    diagonal                   keys near the straight line from the first row and column to the last
+
+A head is called after the kind with the largest *lift*, (share - even) / (1 - even): 0 is what an even look over the
+allowed keys gives, 1 is everything. Rows that may read one key alone have no choice and are not counted.
 """
 
 import math
@@ -14,32 +25,17 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from seqloom.errors import DataError
-from seqloom.inspect.attention_rows import AttentionLayer, AttentionRows, heard, layers_of
-from seqloom.inspect.attention_tables import Pooled, coarser, pooled
-from seqloom.inspect.map_page import MOST_BYTES, Map, Named, map_page, sent_bytes
+from seqloom.inspect.attention_weights import AttentionLayer, AttentionRows, Pooled, coarser, heard, layers_of, pooled
+from seqloom.inspect.map_page import MOST_BYTES, Map, MapCanvas, Named, sent_bytes
 from seqloom.inspect.subject import Reading, Subject
 from seqloom.inspect.tokens import NO_WORD, Token
 from seqloom.inspect.view import View
+from seqloom.report.document import Block
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.line import Line, Series
-from seqloom.report.figures.markup import tag
 from seqloom.report.figures.matrix import LARGEST_SIDE, MOST_CELLS, Matrix
-from seqloom.report.figures.page import framed
 from seqloom.report.figures.tiles import MOST_CELLS as MOST_TILE_CELLS
 from seqloom.report.figures.tiles import Tile, Tiles
-
-# -----------------------------------------------------------------------------
-# What kind of head is this? Shares of its weight on keys of a kind, against what an even look would give them.
-#
-#     itself, previous, next     the key at the same place, one before, one after
-#     first                      the first key                       special    BEGIN, END and their like
-#     same word                  other pieces of the query's word    same token   the query's symbol at another place
-#     induction                  the key after an earlier occurrence of the query's symbol (Elhage et al. 2021)
-#     diagonal                   keys near the straight line from the first row and column to the last
-#
-# A head is called after the kind with the largest *lift*, (share - even) / (1 - even): 0 is what an even look over the
-# allowed keys gives, 1 is everything. Rows that may read one key alone have no choice and are not counted.
-# -----------------------------------------------------------------------------
 
 KINDS = ("itself", "previous", "next", "first", "special", "same word", "same token", "induction", "diagonal")
 CALLED = 0.5  # the lift from which on a head is called after a kind
@@ -210,10 +206,8 @@ class HeadsView(View):
             said.append(f"One row in {every} was looked at.")
         return tuple(said)
 
-    def html(self) -> str:
-        around = [tag("p", sentence) for sentence in self.sentences()]
-        around += framed(self.title, self.figures())
-        return map_page(self.title, self._sent(), around, label="weight, largest of a block")
+    def _blocks(self) -> Sequence[Block]:
+        return [MapCanvas((), self.title, self._sent(), "weight, largest of a block"), *super()._blocks()]
 
     def table(self) -> list[dict[str, object]]:
         """One row for each head, as plain values."""

@@ -3,6 +3,11 @@
 One row for each place of a model that can be listened to, instead of a chart for each tensor: a layer that is a
 hundred times larger or smaller than the others stands out by its colour. What is compared is the decimal logarithm of
 the ratio to the median of all layers; what is shown beside it are shares.
+
+Units that do nothing any more: dead ones are zero whatever comes, saturated ones stand at an end of their range.
+
+dead        max(0, z) with z < 0 for every element: no gradient ever comes back to it
+saturated   tanh(z) near -1 or 1, s(z) near 0 or 1 for nearly every element: what comes back is nearly nothing
 """
 
 import math
@@ -29,14 +34,8 @@ from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.heatmap import HeatMap
 from seqloom.report.figures.matrix import Matrix
+from seqloom.report.numbers import number, share
 from seqloom.tasks.task import Task
-
-# -----------------------------------------------------------------------------
-# Units that do nothing any more: dead ones are zero whatever comes, saturated ones stand at an end of their range.
-#
-# dead        max(0, z) with z < 0 for every element: no gradient ever comes back to it
-# saturated   tanh(z) near -1 or 1, s(z) near 0 or 1 for nearly every element: what comes back is nearly nothing
-# -----------------------------------------------------------------------------
 
 END = 0.02  # so near to the end of its range a unit gives back a twenty-fifth of the gradient
 NEARLY_ALWAYS = 0.95  # of the elements
@@ -196,16 +195,16 @@ class HealthView(View):
     def _sentences(self) -> tuple[str, ...]:
         said = []
         for layer in self.layers:
-            for share, what in ((layer.dead, "are dead"), (layer.saturated, "are saturated")):
-                if share >= IDLE:
-                    said.append(f"{share:.0%} of the units of {layer.name} {what}.")
+            for idle, what in ((layer.dead, "are dead"), (layer.saturated, "are saturated")):
+                if idle >= IDLE:
+                    said.append(f"{share(idle)} of the units of {layer.name} {what}.")
             for value, median, what in (
                 (layer.spread, self._spread, "Its values are"),
                 (layer.gradient, self._gradient, "What arrives there is"),
             ):
                 orders = _orders(value, median)
                 if orders is not None and abs(orders) >= FAR:
-                    said.append(f"{layer.name}: {what.lower()} {10**orders:.2g} times those of the median layer.")
+                    said.append(f"{layer.name}: {what.lower()} {number(10**orders)} times those of the median layer.")
         return tuple(said) or (f"No layer stands out over {counted(self.readings, 'reading')}.",)
 
 

@@ -7,19 +7,50 @@
 
 The methods are one table: a function, the question that it answers, and what a model needs for it. Functions about
 data are given this input and those that it is looked at among.
+
+Options of views are of the kinds that their signatures say: what is not is refused before any work, in words.
+
+    attention(layer=[1])    ConfigError: the view attention: layer is [1]. Fix: give a whole number, a text or None.
+
+Numbers may be those of numpy, and a list may stand where a tuple does. A truth is no number. What a signature leaves
+open, and elements of what can be read only once, are not looked at.
+
+The badge: each picture of attention, and each attribution, says in one sentence how far it may be believed.
+
+What was measured by `faithfulness` on the same inspection is said with its numbers and with what it was measured of;
+where nothing was, that is said, and how to ask. So a view tells more once a report was asked for, by design. A report
+holds as long as the model stands as it did: while an edit lasts, and once its weights have changed, it is not told. A
+report on an explanation of the caller's own says nothing about the library's, and is not told either. An n-gram's
+share of a linear model is no estimate and needs none.
 """
 
-import sys
-from collections.abc import Callable, Iterable, Sequence
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property, partial
 from inspect import signature
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from numbers import Integral, Real
+from typing import (
+    Any,
+    Concatenate,
+    Generic,
+    Literal,
+    ParamSpec,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    overload,
+)
 
-from torch import Tensor
+import numpy as np
+from torch import Tensor, nn
 
 from seqloom.data.problems import counted
 from seqloom.errors import ConfigError, did_you_mean
+from seqloom.events import Show
 from seqloom.inspect import requirements, what_if
 from seqloom.inspect.alignment import alignment
 from seqloom.inspect.attention import attention
@@ -28,9 +59,10 @@ from seqloom.inspect.attribution.attribution import attribution
 from seqloom.inspect.attribution.ngrams import ngram_contributions
 from seqloom.inspect.attribution.pairs import similarity_pairs
 from seqloom.inspect.attribution.table import attribution_table
-from seqloom.inspect.badge import Beliefs, shown
 from seqloom.inspect.beam_tree import beam_tree
-from seqloom.inspect.faithfulness.report import faithfulness
+from seqloom.inspect.edits import ModelStanding, standing_of
+from seqloom.inspect.faithfulness.measures import OWN
+from seqloom.inspect.faithfulness.report import FaithfulnessView, faithfulness
 from seqloom.inspect.filters import filters, fired
 from seqloom.inspect.gates import gates
 from seqloom.inspect.gradients import gradients
@@ -42,19 +74,144 @@ from seqloom.inspect.lattice import lattice
 from seqloom.inspect.lens import lens, lens_places
 from seqloom.inspect.neighbors import neighbours
 from seqloom.inspect.next_tokens import next_symbols
-from seqloom.inspect.options import checked
 from seqloom.inspect.picture_filters import activation_maps, picture_filters
 from seqloom.inspect.positions import positions
 from seqloom.inspect.probes import probe
-from seqloom.inspect.progress import work
+from seqloom.inspect.progress import WorkShown
 from seqloom.inspect.query_key import query_key
 from seqloom.inspect.readings import cut_said, read
 from seqloom.inspect.segmentation import cutting
 from seqloom.inspect.states import states
 from seqloom.inspect.subject import Reading, Subject
-from seqloom.inspect.substitution import edited
-from seqloom.inspect.view import View, notebook
-from seqloom.report.figures.markup import tag
+from seqloom.inspect.substitution import ChangeView, edited
+from seqloom.inspect.view import View, show
+from seqloom.report.document import Code, Document, Shown, TableBlock
+
+LONGEST = 60  # characters of a value that is told
+
+
+def checked(view: str, function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The same options, single numbers of numpy as those of Python; ConfigError for one that is not of its kind."""
+    hints = get_type_hints(function)
+    for name, value in given.items():
+        if not fits(value, hints[name]):
+            told = repr(value)
+            shown = told if len(told) <= LONGEST else f"{told[:LONGEST]}..., a {type(value).__name__}"
+            raise ConfigError(f"the view {view}: {name} is {shown}", fix=f"give {told_kind(hints[name])}")
+    return {name: value.item() if isinstance(value, np.generic) else value for name, value in given.items()}
+
+
+def fits(value: Any, kind: Any) -> bool:
+    """Whether a value is of a kind, as an annotation has it; of one that is not known here, every value is.
+
+    >>> fits([0, 2], tuple[int, int]), fits((0, 2.5), tuple[int, int]), fits(True, int | None)
+    (True, False, False)
+    """
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        return any(fits(value, one) for one in inner)
+    if origin is Literal:
+        return value in inner
+    if kind is Any:
+        return True
+    if origin is tuple and inner[-1:] != (...,):
+        return _is_listed(value) and len(value) == len(inner) and all(map(fits, value, inner))
+    if origin in (Sequence, list, tuple):
+        return _is_listed(value) and all(fits(one, inner[0]) for one in value)
+    known = PLAIN.get(kind) or (origin if isinstance(origin, type) else kind)
+    if not isinstance(known, type | tuple):
+        return True
+    return isinstance(value, known) and not (kind in NUMBERS and isinstance(value, bool))
+
+
+def _is_listed(value: Any) -> bool:
+    return isinstance(value, Sequence | np.ndarray) and not isinstance(value, str)
+
+
+def told_kind(kind: Any, *, many: bool = False) -> str:
+    """A kind in words, or several of it.
+
+    >>> told_kind(tuple[int, int] | None), told_kind(Sequence[str | int])
+    ('two whole numbers or None', 'a list of texts or whole numbers')
+    """
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        *first, last = dict.fromkeys(told_kind(one, many=many) for one in inner)
+        return f"{', '.join(first)} or {last}" if first else last
+    if origin is Literal:
+        return " or ".join(map(repr, inner))
+    if origin is tuple and inner == (int, int):
+        return "pairs of whole numbers" if many else "two whole numbers"
+    if origin in (Sequence, list, tuple):
+        return f"{'lists' if many else 'a list'} of {told_kind(inner[0], many=True)}"
+    name = getattr(origin or kind, "__name__", "value")
+    return WORDS.get(origin or kind, (f"a {name}", f"{name}s"))[many]
+
+
+NUMBERS = (int, float)
+PLAIN: Mapping[Any, Any] = {int: Integral, float: Real, bool: (bool, np.bool_)}
+WORDS: Mapping[Any, tuple[str, str]] = {
+    int: ("a whole number", "whole numbers"),
+    float: ("a number", "numbers"),
+    bool: ("True or False", "True or False"),
+    str: ("a text", "texts"),
+    type(None): ("None", "None"),
+    Callable: ("a function", "functions"),
+    AbstractContextManager: ("an edit", "edits"),
+}
+
+
+ATTENTION, ATTRIBUTION = "attention", "attribution"  # what a picture is, and what a report is about
+
+PICTURES: Mapping[str, str] = {
+    "attention": ATTENTION,
+    "heads": ATTENTION,
+    "head_view": ATTENTION,
+    "query_key": ATTENTION,
+    "alignment": ATTENTION,
+    "attribution": ATTRIBUTION,
+    "attributions": ATTRIBUTION,
+    "attribution_table": ATTRIBUTION,
+    "similarity_pairs": ATTRIBUTION,
+}
+ASK: Mapping[str, str] = {
+    ATTENTION: "how far to believe it: .faithfulness(), or --view faithfulness",
+    ATTRIBUTION: "how far to believe it: .faithfulness(method=...), or --view faithfulness --method NAME",
+}
+
+
+def shown(name: str, view: View) -> tuple[str, ...]:
+    """The pictures that the view of a name shows: itself, or those whose changes a trial has beside the answers."""
+    return tuple(one.of for one in view.differences) if isinstance(view, ChangeView) else (name,)
+
+
+class Beliefs:
+    """What is known of how far the pictures of one input of a model may be believed."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._model = model
+        self._known = dict[str, tuple[ModelStanding, str]]()  # by what a report was about, the latest
+
+    def learn(self, view: View) -> None:
+        """Nothing; a report of faithfulness on a picture of the library is remembered, any other view is not."""
+        if isinstance(view, FaithfulnessView) and view.picture != OWN and view.level != "not measured":
+            about = ATTRIBUTION if view.evidence.moved is None else ATTENTION
+            picture = view.picture[0].lower() + view.picture[1:]
+            said = f"{view.badge().text.capitalize()}; measured of {picture}."
+            self._known[about] = standing_of(self._model), said
+
+    def badge(self, name: str, missing: str | None) -> tuple[str, ...]:
+        """The sentence that the view of a name carries, if it is such a picture; `missing` is why none can be asked."""
+        if (about := PICTURES.get(name)) is None:
+            return ()
+        if missing is not None:
+            return (f"Faithfulness cannot be measured: {missing}.",)
+        standing, said = self._known.get(about, (None, ""))
+        if standing == standing_of(self._model):
+            return (said,)
+        changed = "" if standing is None else " of the model as it is now, edited or trained since the report"
+        return (f"Faithfulness not measured{changed}; {ASK[about]}.",)
+
 
 P = ParamSpec("P")
 V = TypeVar("V", bound=View)
@@ -82,7 +239,7 @@ class ViewMethod(partial[Any]):
                 said = (self.__doc__ or "").partition("\n")[0].rstrip(".")
                 raise ConfigError(f"the view {self.__name__} needs '{name}'", fix=f"give {name}=...; it shows: {said}")
         asked = checked(self.__name__, self.func, bound)
-        with work("views", 1) as moved:
+        with self.args[0].work("views", 1) as moved:
             view: View = super().__call__(**asked)
             moved(1)
         return replace(view, notes=(*view.notes, *self.noted(view)))
@@ -153,13 +310,21 @@ class OfAll(ViewCall[list[Reading], P, V]):
         return inspection.all_cut
 
 
-class Inspection:
+class Inspection(Shown):
     """One input of a model, and every view of it: `views()` says which there are."""
 
-    def __init__(self, subject: Subject, given: Any, *, target: str | None = None, among: Iterable[Any] = ()) -> None:
-        self.subject = subject
+    def __init__(
+        self,
+        subject: Subject,
+        given: Any,
+        *,
+        target: str | None = None,
+        among: Iterable[Any] = (),
+        show: Show | None = None,
+    ) -> None:
+        self.subject = subject if show is None else subject._replace(shown=WorkShown(show))
         self.reading = read(subject, given, target=target)
-        self.among = _read_all(subject, list(among))
+        self.among = _read_all(self.subject, list(among))
         self._beliefs = Beliefs(subject.model)
 
     attention = OfOne(attention, "which tokens each token reads, and how much", requirements.attention)
@@ -239,18 +404,17 @@ class Inspection:
         badges = (said for picture in shown(name, view) for said in self._beliefs.badge(picture, missing))
         return (*LOOKS[name].cut(self), *dict.fromkeys(badges))
 
-    def text(self) -> str:
-        """What is looked into, and what there is to see, as lines."""
-        width = max(map(len, LOOKS))
-        lines = [f"  {name:<{width}}  {question}" for name, question in self.views().items()]
-        return "\n".join([self.told(), "", *lines])
+    def document(self) -> Document:
+        """What is looked into, and what there is to see."""
+        return Document(self.told(), [TableBlock((), [(Code(name), asks) for name, asks in self.views().items()])])
+
+    def to_json(self) -> dict[str, Any]:
+        """The views that there are with their questions, and those that there are not with the reasons."""
+        return {"views": self.views(), "missing": self.missing()}
 
     def show(self) -> None:
-        """Nothing; the overview is shown, in a notebook or on standard output."""
-        if (display := notebook()) is not None:
-            display(self)
-        else:
-            sys.stdout.write(self.text() + "\n")
+        """Show the overview, in a notebook or on standard output."""
+        show(self)
 
     def __repr__(self) -> str:
         return f"Inspection({self.told()})"
@@ -260,14 +424,10 @@ class Inspection:
         sides = ", ".join(f"{side.name} of {counted(len(side.tokens), 'token')}" for side in self.reading.sides)
         return f"{self.subject.task.name}: {'a picture' if isinstance(self.reading.inputs, Tensor) else sides}"
 
-    def _repr_html_(self) -> str:
-        rows = (tag("tr", tag("td", tag("code", name)), tag("td", asks)) for name, asks in self.views().items())
-        return tag("p", self.told()) + tag("table", *rows)
-
 
 def _read_all(subject: Subject, given: Sequence[Any]) -> list[Reading]:
     found = list[Reading]()
-    with work("inputs", len(given)) as moved:
+    with subject.work("inputs", len(given)) as moved:
         for one in given:
             found.append(read(subject, one))
             moved(1)

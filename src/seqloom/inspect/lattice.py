@@ -5,6 +5,12 @@
 The marginal of a tag at a word is the share of all paths that go through it. A head without a chain has emissions
 alone: its marginals are their softmax, and the scheme of the tags still says which paths are lawful. An entity's
 confidence is the probability of the whole span, exactly so long and no longer.
+
+The best paths through the lattice of a tagger, and how sure the model is of a span.
+
+best paths   b_t[j, k] is the k-th best score of a path that ends in tag j at t: the best of all b_{t-1}[i, k'] +
+             between[i, j], of which `count` are kept for each tag. With one it is Viterbi's recursion.
+spans        P(tags y_s..y_e, and no tag at e + 1 that would go on) = Z of the paths that do so / Z of all paths
 """
 
 import math
@@ -20,10 +26,9 @@ from seqloom.data.problems import counted
 from seqloom.data.tags import Span as TagSpan
 from seqloom.data.tags import spans
 from seqloom.errors import ConfigError, DataError, did_you_mean
-from seqloom.inspect.curves import blocks_of
 from seqloom.inspect.flow import still
 from seqloom.inspect.subject import Reading, Subject
-from seqloom.inspect.view import MEDIUM, SMALL, View
+from seqloom.inspect.view import MEDIUM, SMALL, View, blocks_of
 from seqloom.nn.heads import CrfHead
 from seqloom.nn.ops import crf
 from seqloom.report.figures.bars import Bars
@@ -32,16 +37,9 @@ from seqloom.report.figures.heatmap import HeatMap
 from seqloom.report.figures.line import Line, Series
 from seqloom.report.figures.matrix import MOST_CELLS, Matrix
 from seqloom.report.figures.network import Edge, Network, Node
+from seqloom.report.numbers import number
 from seqloom.tasks.tag import Tag
 from seqloom.tasks.windows import features, window_size
-
-# -----------------------------------------------------------------------------
-# The best paths through the lattice of a tagger, and how sure the model is of a span.
-#
-# best paths   b_t[j, k] is the k-th best score of a path that ends in tag j at t: the best of all b_{t-1}[i, k'] +
-#              between[i, j], of which `count` are kept for each tag. With one it is Viterbi's recursion.
-# spans        P(tags y_s..y_e, and no tag at e + 1 that would go on) = Z of the paths that do so / Z of all paths
-# -----------------------------------------------------------------------------
 
 EXCLUDED = -1e30  # a score that no path can make up for, and whose exponential is zero
 
@@ -191,12 +189,13 @@ class LatticeView(View):
         )
         gap = best.score - second.score
         return (
-            f"The best path scores {best.score:.3f}, {gap:.3f} more than the second, which differs in {differences}.",
+            f"The best path scores {number(best.score)}, {number(gap)} more than the second, "
+            f"which differs in {differences}.",
         )
 
     def _said_of_entities(self) -> tuple[str, ...]:
         return tuple(
-            f"“{one.text}” ({one.start}-{one.stop - 1}) is {one.label} with {one.confidence:.3f}."
+            f"“{one.text}” ({one.start}-{one.stop - 1}) is {one.label} with {number(one.confidence)}."
             for one in self.entities[:LISTED]
         )
 
@@ -241,7 +240,7 @@ class LatticeView(View):
 
     def _node(self, at: int, tag: int) -> Node:
         scored, mass = self.emissions[at, tag], self.marginals[at, tag]
-        note = f"{self.words[at]} / {self.tags[tag]}: emission {scored:.3f}, marginal {mass:.4f}"
+        note = f"{self.words[at]} / {self.tags[tag]}: emission {number(scored)}, marginal {number(mass)}"
         return Node(at, tag, _short(scored), float(mass), note)
 
     def _move(self, before: int, after: int) -> str:

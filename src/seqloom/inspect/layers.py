@@ -3,6 +3,11 @@
 A layer is chosen by its number among those that have what is asked, from 0, or by its path in the model. A path names
 a layer whatever the family: what a family lacks is seen from the taps and modules that its model has, never from its
 name.
+
+The vectors that the first layer reads: heard, or replaced by others.
+
+Attributions need the gradient at the vectors of tokens, not at their numbers; neighbours need them as they are before
+any context. The input of every stack is a module, whatever it reads, so a hook on it serves all families.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -150,13 +155,6 @@ HAS: Mapping[str, Callable[[nn.Module], bool]] = {
     "states": lambda model: any(name.endswith((".output", ".hidden")) for name in taps(model)),
 }
 
-
-# -----------------------------------------------------------------------------
-# The vectors that the first layer reads: heard, or replaced by others.
-#
-# Attributions need the gradient at the vectors of tokens, not at their numbers; neighbours need them as they are before
-# any context. The input of every stack is a module, whatever it reads, so a hook on it serves all families.
-# -----------------------------------------------------------------------------
 
 Change = Callable[[int, Padded], Padded]  # (how many times it was called before, its vectors) -> those to go on with
 

@@ -6,7 +6,13 @@
     t5, shaw              a learned number for each head, or a vector, by the signed distance j - i
 
 A sine of rate r comes round after 2 pi / r places: its wavelength. Beyond the longest input of training everything is
-extrapolation, which pictures mark; `seqloom.inspect.extrapolation` measures what becomes of the loss there.
+extrapolation, which pictures mark; `extrapolation` measures what becomes of the loss there.
+
+What becomes of a language model beyond the length that it was trained on: the loss on texts of growing length.
+
+The symbols of all texts are laid end to end and cut into windows of each length, every one read from its own BEGIN,
+so that all lengths see the same text. Positions that generalise give a curve that goes on falling, as more is known
+of what came before; others rise behind the trained length (Press et al. 2022).
 """
 
 import math
@@ -18,16 +24,22 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seqloom.errors import ConfigError
+from seqloom.errors import ConfigError, DataError
+from seqloom.inspect.flow import still
+from seqloom.inspect.readings import read, scores
 from seqloom.inspect.subject import Reading, Subject
 from seqloom.inspect.view import View
 from seqloom.nn.layouts import Places
 from seqloom.nn.mixers.attention import Heads, Relation
+from seqloom.nn.models import LanguageModel
 from seqloom.nn.ops.relations import Alibi, Buckets, angles
 from seqloom.nn.positions import Positions, sinusoids
+from seqloom.nn.types import Padded
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.heatmap import HeatMap
 from seqloom.report.figures.line import Line, Series
+from seqloom.report.numbers import interval, number
+from seqloom.text.special_tokens import BEGIN
 
 USUAL = 128  # places that are shown where nothing is known of training and nothing is asked for
 MOST_ROWS, MOST_COLUMNS = 192, 256  # of a map
@@ -142,6 +154,9 @@ def positions(
         raise ConfigError(f"{length} places were asked for", fix="ask for two at least")
     shown = max(2, wanted if limit is None else min(wanted, limit))
     how = _how(module)
+    # The width of one head of the layer that a relation belongs to; 0 where positions enter with the inputs
+    heads = getattr(subject.model.get_submodule(path.rpartition(".")[0]), "heads", None)
+    head_width = heads.query.out_features // heads.num_heads if isinstance(heads, Heads) else 0
     return PositionsView(
         title=f"Positions: {how}",
         how=how,
@@ -149,7 +164,7 @@ def positions(
         length=shown,
         trained=trained,
         limit=limit,
-        told=TELLING[how](module, shown, _head_width(subject.model, path)),
+        told=TELLING[how](module, shown, head_width),
     )
 
 
@@ -186,12 +201,6 @@ def _how(module: nn.Module) -> str:
         return "learned" if module.learned else "sinusoidal"
     assert isinstance(module, Relation), "one or the other"
     return module.position
-
-
-def _head_width(model: nn.Module, path: str) -> int:
-    """The width of one head of the layer that a relation belongs to; 0 where positions enter with the inputs."""
-    heads = getattr(model.get_submodule(path.rpartition(".")[0]), "heads", None)
-    return heads.query.out_features // heads.num_heads if isinstance(heads, Heads) else 0
 
 
 def _sinusoidal(module: Positions, length: int, _: int) -> PositionAnswer:
@@ -294,3 +303,88 @@ def _thinned(values: np.ndarray, numbers: Sequence[float], most: int) -> tuple[l
     size = max(1, -(-len(values) // most))
     rows = [values[at : at + size].mean(axis=0).tolist() for at in range(0, len(values), size)]
     return rows, list(numbers[::size])
+
+
+ROWS = 16  # windows of each length, at most
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExtrapolationView(View):
+    """The loss against the length."""
+
+    kind: ClassVar[str] = "extrapolation"
+    lengths: tuple[int, ...]
+    loss: np.ndarray  # [N] nats for each symbol
+    beyond: np.ndarray  # [N] the same of symbols behind the trained length alone; NaN where there are none
+    windows: tuple[int, ...]
+    trained: int | None
+
+    def figures(self) -> tuple[Figure, ...]:
+        series = [Series(name="all symbols", x=self.lengths, y=self.loss.tolist())]
+        if not np.isnan(self.beyond).all():
+            gaps = [None if np.isnan(value) else float(value) for value in self.beyond]
+            series.append(Series(name="symbols behind the trained length", x=self.lengths, y=gaps))
+        if self.trained and self.lengths[0] <= self.trained <= self.lengths[-1]:
+            known = np.concatenate([self.loss, self.beyond])
+            ends = [float(np.nanmin(known)), float(np.nanmax(known))]
+            series.append(Series(name="longest in training", x=[self.trained, self.trained], y=ends))
+        return (Line(title=self.title, series=series, x_label="symbols that are read at once", y_label="loss, nats"),)
+
+    def _sentences(self) -> tuple[str, ...]:
+        inside = [at for at, length in enumerate(self.lengths) if self.trained and length <= self.trained]
+        outside = [at for at, length in enumerate(self.lengths) if self.trained and length > self.trained]
+        if not inside or not outside:
+            return (f"Loss at {self.lengths[-1]:,} symbols: {number(self.loss[-1])}.",)
+        best, last = float(self.loss[inside].min()), float(self.loss[outside[-1]])
+        word = "rises" if last > best else "does not rise"
+        return (f"Beyond the trained {self.trained:,} symbols the loss {word}: {interval(best, last)}.",)
+
+
+@torch.no_grad()
+def extrapolation(subject: Subject, texts: Sequence[str], *, lengths: Sequence[int]) -> ExtrapolationView:
+    """The loss of a language model on windows of each of these lengths."""
+    model = subject.model
+    if not isinstance(model, LanguageModel):
+        raise ConfigError(f"a model for {subject.task.name} reads no running text", fix="choose a language model")
+    wanted = tuple(sorted(set(lengths)))
+    symbols = torch.cat([read(subject, text).inputs.values[0, 1:] for text in texts]) if texts else torch.empty(0)
+    _require(wanted, len(symbols), model.config.decoder.limit())
+    trained = subject.task.meaning.longest or None
+    losses, behind, counts = [], [], []
+    with still(model):
+        for length in wanted:
+            # [windows,length] the surprisal of every symbol; one window after another, as memory is what it is
+            starts = range(0, len(symbols) - length + 1, length)
+            step = max(1, -(-len(starts) // ROWS))
+            found = np.stack([_loss(subject, symbols[start : start + length]) for start in starts[::step]])
+            losses.append(float(found.mean()))
+            late = found[:, trained:] if trained else found[:, :0]
+            behind.append(float(late.mean()) if late.size else np.nan)
+            counts.append(len(found))
+    return ExtrapolationView(
+        title="Loss against length",
+        lengths=wanted,
+        loss=np.array(losses),
+        beyond=np.array(behind),
+        windows=tuple(counts),
+        trained=trained,
+    )
+
+
+def _loss(subject: Subject, window: torch.Tensor) -> np.ndarray:
+    begin = torch.full_like(window[:1], BEGIN)
+    found = scores(subject, Padded.of(torch.cat([begin, window[:-1]])[None]))[0]
+    losses: np.ndarray = torch.nn.functional.cross_entropy(found.float(), window, reduction="none").cpu().numpy()
+    return losses
+
+
+def _require(lengths: Sequence[int], known: int, limit: int | None) -> None:
+    if not lengths or lengths[0] < 2:
+        raise DataError(f"the lengths {list(lengths)}", fix="give lengths of two symbols or more")
+    if lengths[-1] > known:
+        raise DataError(f"a window of {lengths[-1]:,} symbols, and the texts have {known:,}", fix="give more text")
+    if limit is not None and lengths[-1] > limit:
+        raise DataError(
+            f"a window of {lengths[-1]:,} symbols, and the learned positions of the model end at {limit:,}",
+            fix=f"ask for {limit:,} at most; sinusoidal, rotary and alibi positions have no end",
+        )

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from torch import Tensor
 
 from seqloom.errors import ConfigError, SeqloomError
-from seqloom.inspect.attention_rows import layers_of
+from seqloom.inspect.attention_weights import layers_of
 from seqloom.inspect.faithfulness.bench import require_distributions
 from seqloom.inspect.filters import KINDS
 from seqloom.inspect.layers import HAS, places, state_places

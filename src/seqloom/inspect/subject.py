@@ -5,10 +5,20 @@
 A *side* is a sequence that a stack of the model reads: the input, or the source and the target of a translation, or two
 texts that are compared. An answer is a row of scores: one for a whole text, one for each element of a tagger, one for
 each next symbol of a language model. Everything that looks inside a model, whatever its family, stands on this.
+
+One input from Python as the model reads it: a batch of one row.
+
+A text that is longer than the positions of the model, empty, or of another kind than the model reads, is refused here
+with what was found; what to do is said for a call from Python, not for the rows of a file.
+
+What a model decides, of its scores, and how likely it holds each answer: the one place that says so.
+
+Each row of scores is decided by itself, but for tags: theirs is the best lawful path (see seqloom.tasks.tag), and in
+a head that is a chain the likelihood of a tag is the share of all paths that go through it.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -22,6 +32,7 @@ from seqloom.data.kinds.targets.nothing import NoTarget
 from seqloom.data.problems import Ledger
 from seqloom.data.schema import Schema
 from seqloom.errors import DataError, RejectedError, did_you_mean
+from seqloom.inspect.progress import Moved, WorkShown
 from seqloom.inspect.tokens import Token
 from seqloom.nn.heads import CrfHead
 from seqloom.nn.ops import crf
@@ -71,6 +82,11 @@ class Subject(NamedTuple):
     config: AnyModel
     model: nn.Module
     encode: Callable[[Any], Any]  # one input from Python -> a batch of one row on the model's device
+    shown: WorkShown = WorkShown()  # to nobody
+
+    def work(self, parts: str, total: int) -> AbstractContextManager[Moved]:
+        """A block of work of so many parts, and what says that some more of them are done."""
+        return self.shown.work(parts, total)
 
     @property
     def device(self) -> torch.device:
@@ -95,7 +111,10 @@ class Subject(NamedTuple):
         """The column of a label, a tag or a symbol; DataError for one that there is not."""
         labels = self.task.meaning.schema.labels
         if isinstance(name, int):
-            return _numbered(name, len(labels) or (self._writes.vocab_size if self._writes is not None else None))
+            count = len(labels) or (self._writes.vocab_size if self._writes is not None else None)
+            if count is not None and not 0 <= name < count:
+                raise DataError(f"there is no answer {name}", fix=f"the answers are numbered from 0 to {count - 1}")
+            return name
         if name in labels:
             return labels.index(name)
         if labels:
@@ -107,13 +126,6 @@ class Subject(NamedTuple):
         raise DataError(
             f"the answers of this model are numbers, and '{name}' names none", fix="give its number, from 0"
         )
-
-
-def _numbered(column: int, count: int | None) -> int:
-    """The same number; DataError where it is none of so many answers, if it is known how many there are."""
-    if count is not None and not 0 <= column < count:
-        raise DataError(f"there is no answer {column}", fix=f"the answers are numbered from 0 to {count - 1}")
-    return column
 
 
 def _symbol(tokenizer: Tokenizer, name: str) -> int:
@@ -154,14 +166,6 @@ def repeated(inputs: Any, count: int) -> Any:
     return kind(*(repeated(part, count) for part in inputs))
 
 
-# -----------------------------------------------------------------------------
-# One input from Python as the model reads it: a batch of one row.
-#
-# A text that is longer than the positions of the model, empty, or of another kind than the model reads, is refused here
-# with what was found; what to do is said for a call from Python, not for the rows of a file.
-# -----------------------------------------------------------------------------
-
-
 def encoding(task: Task, longest: int, room: int | None, device: torch.device) -> Callable[[Any], Any]:
     """What makes a batch of one row of one input; `longest` symbols are read, `room` is what positions there are."""
     meaning = task.asked
@@ -199,14 +203,6 @@ def _require_room(inputs: Any, room: int | None) -> None:
             f"{int(read.lengths[0]):,} symbols, and the learned positions of the model end at {room:,}",
             fix="look at a part of the text",
         )
-
-
-# -----------------------------------------------------------------------------
-# What a model decides, of its scores, and how likely it holds each answer: the one place that says so.
-#
-# Each row of scores is decided by itself, but for tags: theirs is the best lawful path (see seqloom.tasks.tag), and in
-# a head that is a chain the likelihood of a tag is the share of all paths that go through it.
-# -----------------------------------------------------------------------------
 
 
 @torch.no_grad()

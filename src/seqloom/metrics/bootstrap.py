@@ -15,7 +15,7 @@ rows differs, fewer than 3/n of all further rows do, with 95 % confidence, becau
 """
 
 import math
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 import numpy as np
 
@@ -26,6 +26,7 @@ Summed = Callable[[np.ndarray, np.ndarray], np.ndarray]  # rows [N,S], each take
 SHARES = frozenset({"accuracy", "exact_match", "f1", "macro_f1", "precision", "recall"})  # in [0,1], and 1 is all right
 TOGETHER = 2**18  # counts of drawn rows that are held at a time
 SAME = 1e-12  # of a figure: what the order of a sum may change
+THREE = 3  # rows of n further ones that may differ where none of n did
 SORTED = 10**7, 100  # rows that are sorted for an interval, and the fewest resamples all the same
 
 
@@ -81,15 +82,11 @@ def intervals(
     drawn = measure(resampled_sums(statistics, resamples, _generator(seed), summed))
     drawn |= _resampled_rows(statistics, rows, resamples, _generator(seed))
     tails = [(1 - level) / 2, (1 + level) / 2]
-    spread = {name: values for name, values in drawn.items() if not _is_one_figure(values)}
+    # resamples that differ by no more than the last digits of a sum are one figure
+    spread = {name: values for name, values in drawn.items() if not np.ptp(values) <= SAME * np.abs(values).max()}
     ends = {name: np.quantile(values, tails).tolist() for name, values in spread.items()}
     found = {name: (min(low, figures[name]), max(high, figures[name])) for name, (low, high) in ends.items()}
     return found | rows_alike(statistics, measure, summed=summed, level=level, shares=shares)
-
-
-def _is_one_figure(values: np.ndarray) -> bool:
-    """Whether resamples differ by no more than the last digits of a sum."""
-    return bool(np.ptp(values) <= SAME * np.abs(values).max())
 
 
 def _generator(seed: int) -> np.random.Generator:
@@ -151,6 +148,24 @@ def is_extreme(name: str, value: float | None, shares: Collection[str] = SHARES)
     (True, False, False)
     """
     return name in shares and value in (0.0, 1.0)
+
+
+def alike_said(
+    metrics: Mapping[str, float | None], rows: int, shares: Collection[str] = SHARES, one: str = "row"
+) -> str:
+    """What the intervals of shares of 0 or 1 are; empty where there are none. `rows` is 0 where unknown.
+
+    >>> print(alike_said({"accuracy": 1.0, "loss": 0.1}, 20))
+    Not one row differs in accuracy, so drawing rows again shows no spread. The interval is the rule of three: of \
+as many further rows up to 3 may differ.
+    >>> alike_said({"accuracy": 0.9}, 20)
+    ''
+    """
+    names = [name for name, number in metrics.items() if is_extreme(name, number, shares)]
+    same = f"Not one {one} differs in {' or '.join(names)}, so drawing {one}s again shows no spread."
+    most = "all" if 0 < rows <= THREE else f"up to {THREE}"
+    rule = f"The interval is the rule of three: of as many further {one}s {most} may differ."
+    return f"{same} {rule}" if names else ""
 
 
 def _rule_of_three(value: float, rows: int, level: float) -> Interval:

@@ -8,6 +8,20 @@
 Examples are kept as numbers of labels, not as a column for each label, so a thousand labels cost no more than two. For
 one label an example has two numbers, the said one and the true one. For several, sets of labels are packed: each number
 holds 48 of them, as a float64 holds any whole number below 2^53.
+
+Thresholds: from which probability on each of several labels is said, so that F1 is largest.
+
+Saying what is more likely than not makes the fewest errors. F1 does not count errors: it asks that rare labels be
+found, and its best threshold is half of the F1 that it reaches (Lipton et al. 2014), so mostly below one half.
+
+    micro F1 = 2 right / (said + true), summed over labels
+
+is a ratio of sums, and its largest value l solves  max sum_k (2 right_k - l (said_k + true_k)) = 0. For a given l
+each label has its own best threshold, whatever the others have; with these, l grows, and after a few rounds it stands
+still (Dinkelbach 1967). F1 never falls on the way, and where thresholds are equally good the one nearest to a half is
+taken.
+
+A label that fewer than five rows of the dev part have, or lack, keeps a half: nothing is known of it.
 """
 
 from collections.abc import Sequence
@@ -106,22 +120,6 @@ def counted_sets(said: np.ndarray, true: np.ndarray, times: np.ndarray, labels: 
     return sums
 
 
-# -----------------------------------------------------------------------------
-# Thresholds: from which probability on each of several labels is said, so that F1 is largest.
-#
-# Saying what is more likely than not makes the fewest errors. F1 does not count errors: it asks that rare labels be
-# found, and its best threshold is half of the F1 that it reaches (Lipton et al. 2014), so mostly below one half.
-#
-#     micro F1 = 2 right / (said + true), summed over labels
-#
-# is a ratio of sums, and its largest value l solves  max sum_k (2 right_k - l (said_k + true_k)) = 0. For a given l
-# each label has its own best threshold, whatever the others have; with these, l grows, and after a few rounds it stands
-# still (Dinkelbach 1967). F1 never falls on the way, and where thresholds are equally good the one nearest to a half is
-# taken.
-#
-# A label that fewer than five rows of the dev part have, or lack, keeps a half: nothing is known of it.
-# -----------------------------------------------------------------------------
-
 HALF = 0.5
 LOWEST, HIGHEST = 0.05, 0.95
 FEWEST = 5  # rows with a label, and without it, from which its threshold is found
@@ -151,17 +149,13 @@ def best_thresholds(probabilities: np.ndarray, true: np.ndarray) -> tuple[float,
     labels = [_choices(likely, there) for likely, there in columns]
     positives, chosen, level = float(np.sum(true > 0)), [0] * len(labels), -1.0  # first: a half everywhere
     for _ in range(MOST_ROUNDS):
-        reached = _f1(labels, chosen, positives)
+        right = sum(float(label.right[number]) for label, number in zip(labels, chosen, strict=True))
+        said = sum(float(label.said[number]) for label, number in zip(labels, chosen, strict=True))
+        reached = 2 * right / (said + positives) if said + positives else 0.0
         if reached <= level:
             break
         level, chosen = reached, [label.best(reached) for label in labels]
     return tuple(float(label.thresholds[number]) for label, number in zip(labels, chosen, strict=True))
-
-
-def _f1(labels: list[_Choices], chosen: list[int], positives: float) -> float:
-    right = sum(float(label.right[number]) for label, number in zip(labels, chosen, strict=True))
-    said = sum(float(label.said[number]) for label, number in zip(labels, chosen, strict=True))
-    return 2 * right / (said + positives) if said + positives else 0.0
 
 
 def _choices(likely: np.ndarray, true: np.ndarray) -> _Choices:

@@ -1,6 +1,21 @@
 """Pearson's correlation as a function of sums, so that ranks can add up and resamples need no second look.
 
 r = (n S_xy - S_x S_y) / sqrt((n S_xx - S_x^2) (n S_yy - S_y^2))
+
+Spearman's correlation: whether two columns of numbers put the examples into the same order.
+
+    rho = correlation of rank(x) and rank(y)         equal numbers share the mean of their ranks
+
+It does not ask for the right numbers, only for the right order: what a measure of similarity is judged by.
+
+R²: how much of the spread of true numbers the answers explain, from sums over examples.
+
+    R² = 1 - Σ (said - true)² / Σ (true - mean)²    1: all of it; 0: no more than the mean as the answer to everything
+
+Of several numbers it is the mean of each, as scikit-learn has it, which is the test. The spread is that of the judged
+examples. It comes from sums of the true numbers and of their squares, both less something near their mean: so of
+prices in millions that differ by cents no digit is lost. A number that never changes has no spread: R² is then 1
+where every answer is right, and else 0, as in scikit-learn.
 """
 
 import numpy as np
@@ -32,15 +47,6 @@ def correlation(sums: np.ndarray, count: np.ndarray) -> np.ndarray:
     return np.asarray(np.clip(found, -1.0, 1.0))
 
 
-# -----------------------------------------------------------------------------
-# Spearman's correlation: whether two columns of numbers put the examples into the same order.
-#
-#     rho = correlation of rank(x) and rank(y)         equal numbers share the mean of their ranks
-#
-# It does not ask for the right numbers, only for the right order: what a measure of similarity is judged by.
-# -----------------------------------------------------------------------------
-
-
 def ranks(values: np.ndarray) -> np.ndarray:
     """[N] the rank of each value, the first 1; equal values share the mean of their ranks.
 
@@ -63,17 +69,6 @@ def spearman(x: np.ndarray, y: np.ndarray) -> float:
     scale = np.sqrt((one @ one) * (other @ other))
     return float(np.clip(one @ other / scale, -1, 1)) if scale > 0 else 0.0
 
-
-# -----------------------------------------------------------------------------
-# R²: how much of the spread of true numbers the answers explain, from sums over examples.
-#
-#     R² = 1 - Σ (said - true)² / Σ (true - mean)²    1: all of it; 0: no more than the mean as the answer to everything
-#
-# Of several numbers it is the mean of each, as scikit-learn has it, which is the test. The spread is that of the judged
-# examples. It comes from sums of the true numbers and of their squares, both less something near their mean: so of
-# prices in millions that differ by cents no digit is lost. A number that never changes has no spread: R² is then 1
-# where every answer is right, and else 0, as in scikit-learn.
-# -----------------------------------------------------------------------------
 
 KINDS = 3  # of columns for each number
 NO_SPREAD = 1e-12  # of the summed squares: what is left of them is noise

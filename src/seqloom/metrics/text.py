@@ -11,6 +11,25 @@ are tokenised unless more of them have a full stop or comma that hangs on a word
 stands alone ("red , blue ."). All rows of an evaluation vote once (`agreed`), and then its slices, resamples and single
 rows follow: a figure and its parts are of one kind. The signature says which rule it was; `tok:seqloom-words` is the
 plain one, which sacreBLEU has not.
+
+N-grams that two sequences share: what BLEU counts in words, and chrF in characters.
+
+BLEU (Papineni et al. 2002): how many runs of one to four words an answer shares with the true one.
+
+    p_n    n-grams of all answers that their references hold too, each no more often than there, over all n-grams said
+    BLEU    100 · min(1, exp(1 - r/c)) · (p_1 p_2 p_3 p_4)^(1/4)       c, r: words of all answers, of all references
+
+Lengths and counts are summed over a corpus before anything is divided, so ten numbers of each sentence are enough.
+The score equals sacreBLEU's (Post 2018), which is the test: an order without any match counts as half a match, the
+next such as a quarter, and so on ("exp", Chen & Cherry 2014, method 3), unless nothing matches at all.
+
+chrF (Popović 2015): how many runs of one to six characters an answer shares with the true one.
+
+    chrF    100 · 5 P R / (4 P + R)        P, R: precision and recall, each the mean over the orders that occur
+
+White space does not count, recall counts twice as much as precision (beta = 2). Words that are nearly right count
+nearly, so it says more than BLEU about languages with many endings, and about short answers. The score equals
+sacreBLEU's: counts are summed over a corpus first.
 """
 
 import re
@@ -21,10 +40,6 @@ import numpy as np
 
 from seqloom.metrics.ratios import ratio
 from seqloom.text.words import word_pattern
-
-# -----------------------------------------------------------------------------
-# N-grams that two sequences share: what BLEU counts in words, and chrF in characters.
-# -----------------------------------------------------------------------------
 
 
 def matches(said: Sequence[Hashable], true: Sequence[Hashable]) -> int:
@@ -40,17 +55,6 @@ def matches(said: Sequence[Hashable], true: Sequence[Hashable]) -> int:
     first, second = Counter(said), Counter(true)
     return sum(map(min, map(first.__getitem__, common), map(second.__getitem__, common)))
 
-
-# -----------------------------------------------------------------------------
-# BLEU (Papineni et al. 2002): how many runs of one to four words an answer shares with the true one.
-#
-#     p_n    n-grams of all answers that their references hold too, each no more often than there, over all n-grams said
-#     BLEU    100 · min(1, exp(1 - r/c)) · (p_1 p_2 p_3 p_4)^(1/4)       c, r: words of all answers, of all references
-#
-# Lengths and counts are summed over a corpus before anything is divided, so ten numbers of each sentence are enough.
-# The score equals sacreBLEU's (Post 2018), which is the test: an order without any match counts as half a match, the
-# next such as a quarter, and so on ("exp", Chen & Cherry 2014, method 3), unless nothing matches at all.
-# -----------------------------------------------------------------------------
 
 BLEU_ORDER = 4
 BLEU_STATISTICS = 2 + 2 * BLEU_ORDER  # words said, words true, n-grams that match, n-grams said
@@ -130,16 +134,6 @@ def bleu_signature(tokeniser: str, *, case: str = "mixed") -> str:
     """
     return f"nrefs:1|case:{case}|eff:no|tok:{tokeniser}|smooth:exp|version:{SACREBLEU}"
 
-
-# -----------------------------------------------------------------------------
-# chrF (Popović 2015): how many runs of one to six characters an answer shares with the true one.
-#
-#     chrF    100 · 5 P R / (4 P + R)        P, R: precision and recall, each the mean over the orders that occur
-#
-# White space does not count, recall counts twice as much as precision (beta = 2). Words that are nearly right count
-# nearly, so it says more than BLEU about languages with many endings, and about short answers. The score equals
-# sacreBLEU's: counts are summed over a corpus first.
-# -----------------------------------------------------------------------------
 
 ORDER = 6
 CHRF_STATISTICS = 3 * ORDER  # for each order: n-grams said, n-grams true, those that match

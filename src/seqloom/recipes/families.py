@@ -93,11 +93,12 @@ RECIPES: dict[str, Recipe] = {
 }
 
 
-def names(shape: Shape) -> list[str]:
-    """The recipes that make a shape of model."""
+def names(shape: Shape, first: str | None = None) -> list[str]:
+    """The recipes that make a shape of model, a usual one first where it is named."""
     if shape not in get_args(Shape):
         raise ConfigError(f"there is no shape '{shape}'", fix=did_you_mean(shape, get_args(Shape)))
-    return [name for name, recipe in RECIPES.items() if shape in recipe.shapes]
+    found = [name for name, recipe in RECIPES.items() if shape in recipe.shapes]
+    return sorted(found, key=lambda name: name != first)
 
 
 def body_of(name: str, shape: Shape, size: Size) -> Body:

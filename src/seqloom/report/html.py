@@ -1,6 +1,13 @@
-"""A document as one HTML page: one style sheet, no script, no address, light or dark as the reader prefers."""
+"""A document as one HTML page: one style sheet, no address, at most one script, light or dark as the reader prefers.
 
+A script is named by its sum in the policy of the page, so that nothing else can run; what it reads stands beside it as
+JSON, in which no `<` can end the element early.
+"""
+
+import base64
+import hashlib
 import html
+import json
 from collections.abc import Sequence
 
 from seqloom.report.document import (
@@ -15,6 +22,7 @@ from seqloom.report.document import (
     Details,
     Document,
     Heading,
+    Interactive,
     KeyFigures,
     Line,
     Mark,
@@ -27,13 +35,20 @@ from seqloom.report.document import (
     spans,
 )
 from seqloom.report.figures.labels import isolated
-from seqloom.report.figures.markup import Markup, tag, together
-from seqloom.report.figures.page import document as around
+from seqloom.report.figures.markup import FONT, Markup, style_sheet, tag, together
 from seqloom.report.numbers import number
 
 LONGEST = 10_000  # characters of a span
 LONGEST_FILE = 40_000
+SHORT = 40  # characters of a cell that is not wrapped
+POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 STYLES = (
+    f":root{{color-scheme:light dark}}body{{margin:0;background:#fff;color:#1c2026;font-family:{FONT}}}"
+    "@media (prefers-color-scheme:dark){body{background:#14171c;color:#e6e8eb}}"
+    "main{margin:0 auto;padding:24px 20px}svg{display:block;max-width:100%;height:auto}"
+    # Words begin where pictures do, whose own margin is 20; pictures stand side by side where there is room.
+    "main>figure{display:inline-block;vertical-align:top;margin:12px 0 12px -20px;max-width:calc(100% + 40px)}"
+    "@media (min-width:1000px){main>figure{margin-left:-24px}main>figure>svg{zoom:1.2}}"
     ":root{--soft:#59616d;--rule:#e1e4e8;--panel:#f6f7f9;--bar:#336d9c;--fine:#1f7a4d;--warn:#96590a;--reject:#b3261e}"
     "@media (prefers-color-scheme:dark){:root{--soft:#a2abb8;--rule:#2d333c;--panel:#1b1f26;--bar:#3f86b8;"
     "--fine:#6cc496;--warn:#e2a95a;--reject:#f08a80}}"
@@ -44,14 +59,16 @@ STYLES = (
     "border-left:5px solid var(--soft)}"
     ".verdict.fine{border-color:var(--fine)}.verdict.warn,.verdict.open{border-color:var(--warn)}"
     ".verdict.reject{border-color:var(--reject)}"
-    ".cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(170px,1fr));gap:12px;margin:20px 0}"
+    ".cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(160px,1fr));gap:12px;margin:20px 0}"
     ".card{padding:12px 16px;border:1px solid var(--rule);border-radius:8px}.card b{display:block;font-size:22px;"
     "font-weight:600;line-height:1.3}.card span{color:var(--soft);font-size:13px}"
-    "table{border-collapse:collapse;width:100%;font-size:14px}.scroll{overflow-x:auto;margin:8px 0}"
+    "table{border-collapse:collapse;width:100%;font-size:14px}table.short{width:auto}"
+    ".short th,.short td{padding-right:22px;width:auto}.scroll{overflow-x:auto;margin:8px 0}"
     "th{font-weight:500;color:var(--soft);text-align:left}"
     "th,td{padding:7px 14px 7px 0;border-bottom:1px solid var(--rule);vertical-align:top}"
-    ".number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap;width:1%;padding-left:14px}"
-    ".name{white-space:nowrap;width:1%}.wide{overflow-wrap:anywhere}td p{margin:0 0 2px}"
+    ".number{text-align:right;font-variant-numeric:tabular-nums;width:1%;padding-left:14px}"
+    "td.number,td.name{white-space:nowrap}"
+    ".name{width:1%}.wide{overflow-wrap:anywhere}td p{margin:0 0 2px}"
     "code{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;font-size:13px;background:var(--panel);"
     "padding:1px 5px;border-radius:4px}"
     "pre{background:var(--panel);padding:14px 18px;border-radius:8px;overflow:auto;max-height:480px}pre code{padding:0}"
@@ -62,27 +79,47 @@ STYLES = (
     "details{margin:8px 0}summary{color:var(--soft);cursor:pointer}"
     "blockquote{border-left:3px solid var(--rule);padding:2px 0 2px 14px;margin:12px 0;overflow-wrap:anywhere}"
     "ul{margin:4px 0;padding-left:20px}figure{margin:12px -16px}"
-    ".figures{display:grid;gap:8px 24px;grid-template-columns:repeat(auto-fit,minmax(min(100%,480px),1fr))}"
-    ".figures figure{margin:8px 0;min-width:0}.figures svg{width:100%}"
-    ".figures text[text-anchor]{font-size:14px}"  # ticks: figures beside each other are drawn smaller than made
-    "@media (max-width:640px){.name{white-space:normal;min-width:90px;overflow-wrap:anywhere;width:auto}"
-    ".track{min-width:50px}.number{padding-left:6px}th,td{padding-right:6px}th.number{white-space:normal}}"
+    ".figures{display:grid;gap:8px 24px;grid-template-columns:repeat(auto-fit,minmax(min(100%,510px),1fr))}"
+    ".figures .line text[text-anchor]{font-size:14px}"  # ticks: side by side they are drawn smaller than made
+    ".figures figure{margin:8px 0;min-width:0}"
+    "@media (max-width:640px){td.name{white-space:normal;min-width:90px;overflow-wrap:anywhere;width:auto}"
+    ".track{min-width:50px}.number{padding-left:6px}th,td{padding-right:6px}}"
 )
 
 
 def page(document: Document) -> str:
     """The page of a document."""
-    return around(document.title[:LONGEST], [tag("h1", _line(document.title)), *body(document)], STYLES)
+    body = [tag("h1", _line(document.title)), *(drawn(block, document.title) for block in document.blocks)]
+    moving = [block for block in document.blocks if isinstance(block, Interactive)]
+    scripts = [(script, _data(block)) for block in moving if (script := block.script())]
+    assert len(scripts) <= 1, "a page has one script at most"
+    sums = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script, _ in scripts]
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag(
+            "meta",
+            http_equiv="Content-Security-Policy",
+            content="; ".join([POLICY, *(f"script-src 'sha256-{one}'" for one in sums)]),
+        ),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("title", document.title[:LONGEST]),
+        tag("style", Markup(STYLES + "".join({block.rules: 0 for block in moving})), style_sheet(together(body))),
+    )
+    behind = [part for script, data in scripts for part in (data, tag("script", Markup(script)))]
+    return f"<!DOCTYPE html>\n{tag('html', head, tag('body', tag('main', *body), *behind))}\n"
 
 
-def body(document: Document) -> list[Markup]:
-    """What stands below the title of the page."""
-    return [drawn(block) for block in document.blocks]
+def _data(block: Interactive) -> Markup:
+    """What a script reads, in an element of its own; `<` is written as an escape of JSON."""
+    written = json.dumps(block.data(), ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
+    return tag("script", Markup(written), id="data", type="application/json")
 
 
 def framed(page: str) -> str:
     """The page in a frame of its own, so that its style stays inside; for notebooks."""
-    return f'<iframe sandbox srcdoc="{html.escape(page)}" style="width:100%;height:720px;border:0"></iframe>'
+    sandbox = 'sandbox="allow-scripts"' if "<script" in page else "sandbox"  # all that is shown is escaped: it is ours
+    return f'<iframe {sandbox} srcdoc="{html.escape(page)}" style="width:100%;height:720px;border:0"></iframe>'
 
 
 def _line(line: Line) -> Markup:
@@ -98,8 +135,8 @@ def _span(span: str) -> Markup:
     return tag("code", shown) if isinstance(span, Code) else shown
 
 
-def drawn(block: Block) -> Markup:
-    """A block as markup."""
+def drawn(block: Block, title: str = "") -> Markup:
+    """A block as markup; a figure does not repeat the title of the page."""
     match block:
         case Heading(line, level):
             return tag(f"h{level}", _line(line))
@@ -121,24 +158,37 @@ def drawn(block: Block) -> Markup:
             cards = [tag("div", tag("b", one), tag("span", words), class_="card") for one, words in shown]
             return tag("div", *cards, class_="cards")
         case Pictures(figures):
-            pictures = [tag("figure", figure.drawn(styled=False)) for figure in figures]
+            pictures = [
+                tag("figure", one.drawn(styled=False, titled=one.title != title), class_=one.kind) for one in figures
+            ]
             return tag("div", *pictures, class_="figures") if len(pictures) > 1 else pictures[0]
         case Details(title, blocks):
             return tag("details", tag("summary", _line(title)), *map(drawn, blocks))
         case TableBlock():
             return _table(block)
+        case Interactive():
+            return together(block.markup())
     raise TypeError(block)
 
 
 def _table(table: TableBlock) -> Markup:
     """The table; without heads its first column holds names, and numbers stand close to them."""
+    short = [all(map(_is_short, column)) for column in zip(*table.rows, strict=True)]
     if any(table.heads):
-        looks = ["number" if numeric else "wide" for numeric in table.numeric]
+        texts = ["name" if one else "wide" for one in short]
+        looks = ["number" if numeric else text for numeric, text in zip(table.numeric, texts, strict=True)]
         head = [tag("thead", _row("th", table.heads, looks))]
     else:
         looks, head = ["name", *["wide"] * (len(table.numeric) - 1)], []
     rows = [_row("td", row, looks) for row in table.rows]
-    return tag("div", tag("table", *head, tag("tbody", *rows)), class_="scroll")
+    look = "short" if all(short) else "long"
+    return tag("div", tag("table", *head, tag("tbody", *rows), class_=look), class_="scroll")
+
+
+def _is_short(cell: TableCell) -> bool:
+    """Whether a cell needs no room of its own beside longer ones."""
+    lines = lines_of(cell)
+    return not isinstance(cell, Bar) and len(lines) == 1 and sum(map(len, spans(lines[0]))) <= SHORT
 
 
 def _row(name: str, cells: Sequence[TableCell], looks: Sequence[str]) -> Markup:

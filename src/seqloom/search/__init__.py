@@ -3,55 +3,48 @@
     file ──▶ documents ──▶ passages ──▶ vectors ─┐
                       └──▶ words ────────────────┴──▶ index ◀── question ──▶ ranked documents, the best sentence marked
 
-documents.py    the rows of a file as documents
+documents.py    the rows of a file, as texts with names or as documents
 passages.py     long texts as passages of whole sentences
-embedders.py    what search asks of a model
-words.py        the words of a text
-bm25.py         how well documents answer words
+embedders.py    what search asks of a model, and vectors without one
+bm25.py         the words of a text, and how well documents answer words
 vectors.py      the nearest passages: all compared, or along a graph
-fusion.py       several orders made one
-conditions.py   conditions on columns
-store.py        what is kept, and the contract of whoever keeps it
+store.py        what is kept, conditions on its columns, and the contract of whoever keeps it
 lots.py         some documents as the files of a folder
-state.py        what all lots hold together
-index.py        an index in a folder
-changing.py     the same for the one process that changes it
+index.py        an index in a folder, and the same for the one process that changes it
 postgres.py     an index in PostgreSQL with pgvector
-places.py       which of the two a name means
-building.py     a file becomes an index, and goes on after a kill
-searching.py    questions and their hits
-reranking.py    the first hits read again by a model of pairs
-judging.py      how good the hits are, by judgements of people
+build.py        a file becomes an index, in a folder or a database, and goes on after a kill
+search.py       questions and their hits, which a model of pairs may read again
+evaluation.py   how good the hits are, by judgements of people
+embedding/      a file of inputs becomes a file of vectors
 
 Duplicates and labels are made with the same vectors:
 
-    rows.py             the rows of a file as texts with names
-    copies.py           a copy of a file with more columns
-    similarity.py       pairs of similar texts, and the contract of whoever finds them
-    similar_texts.py    by their letters: MinHash
-    similar_vectors.py  by their meaning: cosines
-    valleys.py          a threshold from the picture of similarities
-    duplicates.py       the near duplicates among texts
-    marking.py          a copy of a file in which they are marked
-    hashed_words.py     vectors without a model
-    suggesting.py       labels suggested from a few examples
-    ordering.py         which row to label next
-    decisions.py        the log of what was decided
-    label_examples.py   rows that have a label already
-    labelling.py        questions, answers and what is learnt from them
+    similarity.py   pairs of similar texts, by their letters or by their meaning, and a threshold from their picture
+    duplicates.py   the near duplicates among texts, and a copy of a file in which they are marked
+    copies.py       a copy of a file with more columns
+    labeling.py     labels suggested from a few examples, which row to ask about next, and what is learnt from answers
+    decisions.py    the log of what was decided
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from seqloom.search.build import add_to_index, build_index
+    from seqloom.search.build import add_to_index, build_index, open_store, writing_at
     from seqloom.search.documents import Collection
     from seqloom.search.duplicates import Duplicates, dedupe
     from seqloom.search.embedders import ModelEmbeds
     from seqloom.search.index import Index, open_index
-    from seqloom.search.locations import open_store, writing_at
     from seqloom.search.search import Hit, Searcher, searcher
 
+HOMES = {  # each public name is loaded from here when it is first asked for
+    "build": ("add_to_index", "build_index", "open_store", "writing_at"),
+    "documents": ("Collection",),
+    "duplicates": ("Duplicates", "dedupe"),
+    "embedders": ("ModelEmbeds",),
+    "index": ("Index", "open_index"),
+    "search": ("Hit", "Searcher", "searcher"),
+}
 __all__ = [
     "Collection",
     "Duplicates",
@@ -70,35 +63,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("add_to_index", "build_index"):
-        from seqloom.search import build
-
-        return getattr(build, name)
-    if name == "Collection":
-        from seqloom.search import documents
-
-        return getattr(documents, name)
-    if name in ("Duplicates", "dedupe"):
-        from seqloom.search import duplicates
-
-        return getattr(duplicates, name)
-    if name == "ModelEmbeds":
-        from seqloom.search import embedders
-
-        return getattr(embedders, name)
-    if name in ("Index", "open_index"):
-        from seqloom.search import index
-
-        return getattr(index, name)
-    if name in ("open_store", "writing_at"):
-        from seqloom.search import locations
-
-        return getattr(locations, name)
-    if name in ("Hit", "Searcher", "searcher"):
-        from seqloom.search import search
-
-        return getattr(search, name)
-    raise AttributeError(f"module 'seqloom.search' has no attribute '{name}'")
+    for home, names in HOMES.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{home}"), name)
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
 
 
 def __dir__() -> list[str]:

@@ -7,6 +7,17 @@ f is how often w stands in d, |d| how many words d has, N how many documents the
 word that few documents have says much; that it stands there often says less and less; long documents have words by
 chance. The statistics are those of the documents that are there now: what was deleted or replaced counts nowhere, so an
 index that was changed gives the very scores of one that was made afresh.
+
+The words of a text: as the keyword index knows them, and as they are compared letter by letter.
+
+A word is a run of letters, digits and the marks on them, in the form NFKC and in small letters: "é" is one letter or
+a letter and a mark, and both are the same word; the vowel signs of Hindi belong to theirs. What is written and not
+seen, as a soft hyphen or the joiners of Persian, is left out. A run that is too long, as an address or a gene, is cut
+into pieces.
+
+The keyword index takes every letter of a script without spaces, with its marks, for a word: Chinese, Japanese, Thai,
+Lao, Khmer, Burmese and the scripts of the Tai. It takes plurals back; the endings are those of Harman's S stemmer
+(1991), which takes nothing else, so it does no harm to names and numbers.
 """
 
 import re
@@ -17,19 +28,6 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-
-# -----------------------------------------------------------------------------
-# The words of a text: as the keyword index knows them, and as they are compared letter by letter.
-#
-# A word is a run of letters, digits and the marks on them, in the form NFKC and in small letters: "é" is one letter or
-# a letter and a mark, and both are the same word; the vowel signs of Hindi belong to theirs. What is written and not
-# seen, as a soft hyphen or the joiners of Persian, is left out. A run that is too long, as an address or a gene, is cut
-# into pieces.
-#
-# The keyword index takes every letter of a script without spaces, with its marks, for a word: Chinese, Japanese, Thai,
-# Lao, Khmer, Burmese and the scripts of the Tai. It takes plurals back; the endings are those of Harman's S stemmer
-# (1991), which takes nothing else, so it does no harm to names and numbers.
-# -----------------------------------------------------------------------------
 
 LONGEST = 256  # letters; databases keep no long ones, and nobody asks for them
 # the letters, not the marks and digits, of scripts without spaces
@@ -149,7 +147,8 @@ class Postings(NamedTuple):
         renamed = [np.array([numbers[word] for word in words], np.int64)[which] for words, which, *_ in taken]
         documents, counts = ([one[place] for one in taken] for place in (2, 3))
         lengths = [part.lengths[rows] for part, rows in parts]
-        return cls._sorted(names, *map(_chained, (renamed, documents, counts, lengths)))
+        columns = (renamed, documents, counts, lengths)
+        return cls._sorted(names, *(np.concatenate([np.empty(0, np.int64), *arrays]) for arrays in columns))
 
     def _taken(self, rows: np.ndarray, start: int) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray]:
         """The words that some documents have, and of each posting of those its word, document and count."""
@@ -177,10 +176,6 @@ class Postings(NamedTuple):
             return self.documents[:0], self.counts[:0]
         here = slice(self.starts[number], self.starts[number + 1])
         return self.documents[here], self.counts[here]
-
-
-def _chained(arrays: Sequence[np.ndarray]) -> np.ndarray:
-    return np.concatenate([np.empty(0, np.int64), *arrays])
 
 
 class Keywords:

@@ -4,25 +4,30 @@
 
 A lot always holds the same documents of a file, whoever makes it and however often the build was stopped. So in the end
 an index has the same bytes, if the model gives the same ones.
+
+Where an index is: a folder, or a database that a URL names.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from itertools import islice
-from typing import NamedTuple
+from pathlib import Path
 
 import msgspec
 import numpy as np
 
 from seqloom.errors import ConfigError
+from seqloom.events import Progress
 from seqloom.search.documents import CheckedDocuments, Collection
 from seqloom.search.embedders import Embeds, require_same, settings_of
-from seqloom.search.locations import Place, writing_at
+from seqloom.search.index import open_index, writing
 from seqloom.search.lots import as_passages, bounded
 from seqloom.search.passages import passages_of
+from seqloom.search.postgres import is_url, open_postgres, writing_postgres
 from seqloom.search.store import (
     Built,
     DocumentSource,
-    Linked,
+    IndexStore,
     Lot,
     Settings,
     TextDocument,
@@ -32,18 +37,23 @@ from seqloom.search.store import (
 )
 from seqloom.search.vectors import unit
 
+Place = str | Path
+
+
+def open_store(place: Place, *, exact: bool = False) -> IndexStore:
+    """The index at a place; with `exact`, all passages are compared always."""
+    return open_postgres(str(place), exact=exact) if is_url(place) else open_index(place, exact=exact)
+
+
+def writing_at(place: Place) -> AbstractContextManager[WritableStore]:
+    """A block in which this process alone may change the index at a place; a new one if there is none."""
+    return writing_postgres(str(place)) if is_url(place) else writing(Path(place))
+
+
 TOGETHER = 1_024  # passages that are embedded at a time
 
 
-class EmbeddedDocuments(NamedTuple):
-    """How many documents of a file are done, of how many, and how many of them are kept whatever happens."""
-
-    done: int
-    total: int
-    kept: int
-
-
-Step = CheckedDocuments | EmbeddedDocuments | Linked | Built
+Step = CheckedDocuments | Progress | Built
 Begin = Callable[[WritableStore, CheckedDocuments], int]  # how many documents of a file are done already
 
 
@@ -74,7 +84,7 @@ def _build(
         done = begin(index, checked)
         if not settings.exact:
             index.require_graph(_passages(collection, model, settings, done))
-        yield EmbeddedDocuments(done, checked.documents, done)
+        yield Progress("documents", done, checked.documents, kept=done)
         if done < checked.documents:
             yield from _filled(index, model, settings, collection, checked, done)
         if exact is not None:
@@ -127,18 +137,18 @@ def _filled(
     collection: Collection,
     checked: CheckedDocuments,
     done: int,
-) -> Iterator[EmbeddedDocuments]:
+) -> Iterator[Progress]:
     """How many documents are done while lots are added, from a document on."""
     documents = islice(collection.documents(), done, None)
     for some in bounded((one, len(one.text)) for one in documents):
         lot = None
         for part, lot in embedded(some, model, settings):  # noqa: B007
-            yield EmbeddedDocuments(done + part, checked.documents, done)
+            yield Progress("documents", done + part, checked.documents, kept=done)
         assert lot is not None, "a lot has at least one document"
         done += len(some)
         source = DocumentSource(collection.path.name, checked.sha256, done, last=done == checked.documents)
         index.add(lot._replace(source=source))
-        yield EmbeddedDocuments(done, checked.documents, done)
+        yield Progress("documents", done, checked.documents, kept=done)
 
 
 def embedded(documents: Sequence[TextDocument], model: Embeds, settings: Settings) -> Iterator[tuple[int, Lot]]:

@@ -22,8 +22,7 @@ from seqloom.data.readers.delimited import dialect_of
 from seqloom.data.readers.files import require_state, state_of
 from seqloom.errors import ConfigError, needing
 from seqloom.files.disk import write_file
-from seqloom.search.documents import kept
-from seqloom.search.rows import FileRows
+from seqloom.search.documents import FileRows, kept
 
 ENDINGS = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 BATCH = 4_096  # rows of parquet in memory at a time
@@ -65,7 +64,7 @@ def require_copy(out: Path, rows: FileRows, added: Sequence[str], log: Path | No
 
 
 def write_copy(out: Path, rows: FileRows, state: str, added: Added, wanted: np.ndarray) -> None:
-    """Nothing; the rows that are wanted [rows] stand at `out`, each with its new values."""
+    """Write the rows that are wanted [rows] to `out`, each with its new values."""
     pieces = _parquet if out.suffix.lower() == ".parquet" else _lines
     write_file(out, _unchanged(pieces(out, rows, added, wanted), rows.path, state))
 

@@ -6,6 +6,13 @@
 
 Clusters are chains of pairs, so two of a large one may be less similar than the threshold; how similar each row is to
 the representative is told. The file itself is marked in `marking`.
+
+A file whose near duplicates are marked: a copy with three more columns, in which nothing is missing.
+
+text                  cluster   duplicate_of   similarity
+The cat sat.          1                                      stands for its cluster
+the cat sat           1         1              1.0           repeats row 1
+Something else.                                              is alone
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,11 +24,10 @@ import numpy as np
 from seqloom.data.checks.duplicates import folded
 from seqloom.data.checks.minhash import clusters, members
 from seqloom.errors import ConfigError, DataError
+from seqloom.events import Progress
 from seqloom.search.copies import AddedColumn, require_copy, write_copy
-from seqloom.search.rows import FileRows, GivenRows
-from seqloom.search.similar_texts import ByText
-from seqloom.search.similar_vectors import ByMeaning, MakesVectors
-from seqloom.search.similarity import LEAST, ComparedPair, Histogram, Measure, Pairs, joined
+from seqloom.search.documents import FileRows, GivenRows
+from seqloom.search.similarity import LEAST, ByMeaning, ByText, Histogram, MakesVectors, Measure, Pairs, joined
 
 NONE = -1
 
@@ -48,7 +54,7 @@ class Duplicates(NamedTuple):
         return int(((self.representatives != NONE) & (self.representatives != rows)).sum())
 
 
-Step = ComparedPair | Duplicates
+Step = Progress | Duplicates
 
 
 def dedupe(texts: Sequence[str], *, model: MakesVectors | None = None, threshold: float | None = None) -> Duplicates:
@@ -67,7 +73,7 @@ def dedupe(texts: Sequence[str], *, model: MakesVectors | None = None, threshold
 
 def finding(
     texts: Sequence[str], *, model: MakesVectors | None = None, threshold: float | None = None
-) -> Iterator[ComparedPair | Duplicates]:
+) -> Iterator[Progress | Duplicates]:
     """How far the finding is, and in the end what was found."""
     if isinstance(texts, str):
         raise DataError("duplicates are found among several texts, found one", fix="give a list of texts")
@@ -155,21 +161,12 @@ def _numbered(same: _Same, measure: Measure, leaders: np.ndarray) -> tuple[np.nd
     return numbers, heads, similarities
 
 
-# -----------------------------------------------------------------------------
-# A file whose near duplicates are marked: a copy with three more columns, in which nothing is missing.
-#
-# text                  cluster   duplicate_of   similarity
-# The cat sat.          1                                      stands for its cluster
-# the cat sat           1         1              1.0           repeats row 1
-# Something else.                                              is alone
-# -----------------------------------------------------------------------------
-
 CLUSTER, DUPLICATE_OF, SIMILARITY = COLUMNS = ("cluster", "duplicate_of", "similarity")
 
 
 def mark_duplicates(
     rows: FileRows, out: Path, *, model: MakesVectors | None = None, threshold: float | None = None
-) -> Iterator[GivenRows | ComparedPair | Duplicates]:
+) -> Iterator[GivenRows | Progress | Duplicates]:
     """What the file holds, how far it is, and in the end what was found, when the marked copy stands at `out`."""
     require_threshold(threshold)
     require_copy(out, rows, COLUMNS)

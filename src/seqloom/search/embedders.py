@@ -1,4 +1,11 @@
-"""What search asks of a model: a vector for a text, and how long a text is to it."""
+"""What search asks of a model: a vector for a text, and how long a text is to it.
+
+Vectors of texts without a model: which words they have, rare ones counting more, in a few hundred numbers.
+
+Each word adds its weight to one of 512 places, with a sign, both found by hashing it (Weinberger and others 2009);
+its weight is the inverse document frequency log((1 + N) / (1 + n)) + 1 in the texts. So texts that share rare words
+are near one another. A model that knows meanings is better; this one is always there.
+"""
 
 import zlib
 from collections import Counter
@@ -11,9 +18,10 @@ import numpy as np
 
 from seqloom.errors import ConfigError
 from seqloom.search.bm25 import words_of
-from seqloom.search.similar_vectors import MakesVectors
+from seqloom.search.similarity import MakesVectors
 from seqloom.search.store import Settings
 from seqloom.search.vectors import unit
+from seqloom.tasks.inputs import longest_input
 
 if TYPE_CHECKING:
     from seqloom.inference.model import LoadedModel
@@ -43,12 +51,12 @@ class Embeds(MakesVectors, Protocol):
 class ModelEmbeds:
     """A loaded model as search asks it."""
 
-    def __init__(self, loaded: "LoadedModel") -> None:
+    def __init__(self, loaded: "LoadedModel", budget: int | None = None) -> None:
         tokenizer = loaded.meaning.tokenizer
         if tokenizer is None or not loaded.task.asked.schema.input.is_text:
             kind = loaded.meaning.schema.input
             raise ConfigError(f"search needs a model of texts, and {loaded.path} reads {kind}", fix="take another one")
-        self.loaded, self.tokenizer, self.path = loaded, tokenizer, loaded.path
+        self.loaded, self.tokenizer, self.path, self.budget = loaded, tokenizer, loaded.path, budget
 
     @cached_property
     def identity(self) -> str:
@@ -60,12 +68,12 @@ class ModelEmbeds:
     @property
     def longest(self) -> int:
         """What its training cut texts at, or its positions end at."""
-        positions = self.loaded.task.longest_input(self.loaded.config)
+        positions = longest_input(self.loaded.config)
         return min(self.loaded.encoding.longest, self.loaded.encoding.longest if positions is None else positions)
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """[N,W] the vectors of the texts, in their order."""
-        return self.loaded.embed(texts)
+        return self.loaded.embed(texts, budget=self.budget)
 
     def lengths(self, texts: Sequence[str]) -> np.ndarray:
         """[N] how many symbols each text has."""
@@ -87,14 +95,6 @@ def require_same(settings: Settings, model: Embeds) -> None:
         fix = "give the model as it was then, or make the index again"
         raise ConfigError(f"the index was made with {made}, and {asked} is another model", fix=fix)
 
-
-# -----------------------------------------------------------------------------
-# Vectors of texts without a model: which words they have, rare ones counting more, in a few hundred numbers.
-#
-# Each word adds its weight to one of 512 places, with a sign, both found by hashing it (Weinberger and others 2009);
-# its weight is the inverse document frequency log((1 + N) / (1 + n)) + 1 in the texts. So texts that share rare words
-# are near one another. A model that knows meanings is better; this one is always there.
-# -----------------------------------------------------------------------------
 
 WIDTH = 512
 

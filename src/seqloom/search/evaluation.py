@@ -18,6 +18,7 @@ import numpy as np
 
 from seqloom.data.problems import Ledger, Place
 from seqloom.errors import ConfigError
+from seqloom.events import Progress
 from seqloom.metrics import bootstrap
 from seqloom.metrics.bootstrap import Interval
 from seqloom.search.documents import Collection
@@ -71,7 +72,7 @@ def reciprocal_rank(order: Sequence[str], gains: Mapping[str, int], cut: int = C
 
 def judged(
     answer: Callable[[str], Sequence[str]], questions: Mapping[str, str], judgements: Judgements
-) -> Iterator[int | JudgedQuery]:
+) -> Iterator[Progress | JudgedQuery]:
     """How many questions are answered, and at the end how well; `answer` gives ids, the best one first."""
     asked = {name: gains for name, gains in judgements.items() if any(gain > 0 for gain in gains.values())}
     _require_questions(asked, questions)
@@ -79,7 +80,7 @@ def judged(
     for name, gains in asked.items():
         order = answer(questions[name])
         rows.append((ndcg(order, gains), recall(order, gains), reciprocal_rank(order, gains), 1.0))
-        yield len(rows)
+        yield Progress("questions", len(rows), len(asked))
     yield summed_up(np.array(rows))
 
 

@@ -9,10 +9,22 @@
 A build that is killed leaves whole lots, and goes on behind the last one. When a quarter of the documents is gone, or
 small lots are many, all are joined: new lots hold what is there, and take the place of all others as soon as the last
 of them is kept; only then do old texts leave the disk. A join that was killed before that counts for nothing.
+
+What the lots of an index hold together: which documents are there, and which of them fulfil conditions.
+
+An index in a folder, changed: lots are added, joined and taken away, and the graph grows.
+
+    add         one more lot
+    delete      one more lot, without documents, that names ids
+    join        new lots of what is there, and all before them gone
+    finished    lots joined that should be, and the graph made or grown
+
+One process does that at a time, and whatever it is killed at, every reader sees the state before or after.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
@@ -21,18 +33,38 @@ from typing import NamedTuple, TypeVar
 import msgspec
 import numpy as np
 
-from seqloom.errors import ConfigError, DamagedError, DurableError, near_folder
-from seqloom.files.folders import read_folder
+from seqloom.errors import ConfigError, DamagedError, DurableError, MissingExtraError, near_folder, needing
+from seqloom.events import Progress
+from seqloom.files.folders import commit_folder, read_folder, remove_folder, sweep
+from seqloom.files.lock import hold, remove_held
 from seqloom.files.numbered_folders import numbered
 from seqloom.search.bm25 import Keywords
-from seqloom.search.conditions import Condition, require_columns
-from seqloom.search.lots import RESTORED, KeptLot, LotHeader, damage, read_header, read_lot
-from seqloom.search.store import DocumentSource, FoundPassage, ScoredPassage, Settings
-from seqloom.search.vectors import Exact, Graph, Nearest, best, opened
-
-# -----------------------------------------------------------------------------
-# What the lots of an index hold together: which documents are there, and which of them fulfil conditions.
-# -----------------------------------------------------------------------------
+from seqloom.search.lots import (
+    RESTORED,
+    Join,
+    KeptLot,
+    LotHeader,
+    commit_joined,
+    commit_lot,
+    damage,
+    divided,
+    joined,
+    read_header,
+    read_lot,
+)
+from seqloom.search.store import (
+    LINKED,
+    Built,
+    Condition,
+    DocumentSource,
+    FoundPassage,
+    Lot,
+    ScoredPassage,
+    Settings,
+    delete_from,
+    require_columns,
+)
+from seqloom.search.vectors import GRAPH_FROM, Exact, Graph, Nearest, best, grown, opened, saved
 
 KEPT = 16  # different sets of conditions whose documents are remembered
 
@@ -95,12 +127,12 @@ class State:
         return self._asked[asked]
 
     def _fulfilled(self, condition: Condition) -> np.ndarray:
-        values = (value for lot in self.lots for value in _values(lot.header, condition.column))
+        values = (
+            value
+            for lot in self.lots
+            for value in lot.header.columns.get(condition.column) or [None] * len(lot.header.ids)
+        )
         return np.fromiter(map(condition.holds, values), bool, len(self.there))
-
-
-def _values(header: LotHeader, column: str) -> Iterable[object]:
-    return header.columns.get(column) or [None] * len(header.ids)
 
 
 def _together(lots: list[KeptLot]) -> tuple[tuple[KeptLot, ...], np.ndarray]:
@@ -184,7 +216,9 @@ class Index:
             if number <= start:
                 break
         numbers = numbers[len(numbers) - len(lots) :]
-        _require_all(self.path, numbers, start)
+        missing = sorted(set(range(start, max(numbers, default=0))) - set(numbers))
+        if missing:
+            raise DamagedError(f"{lot_at(self.path, missing[0])}: expected a lot, found nothing there", fix=RESTORED)
         return State(numbers, lots[::-1])
 
     def counting(self) -> list[int]:
@@ -278,13 +312,6 @@ def _folders(path: Path) -> list[Path]:
     return [folder for prefix in (LOT, GRAPH) for _, folder in numbered(path, prefix)[0]]
 
 
-def _require_all(path: Path, numbers: Sequence[int], start: int) -> None:
-    """Raise DamagedError if a lot is missing between others, or before them all."""
-    missing = sorted(set(range(start, max(numbers, default=0))) - set(numbers))
-    if missing:
-        raise DamagedError(f"{lot_at(path, missing[0])}: expected a lot, found nothing there", fix=RESTORED)
-
-
 def _read_graph(path: Path, state: State) -> KeptGraph | None:
     for _, folder in numbered(path, GRAPH)[0]:
         with damage():
@@ -304,3 +331,129 @@ def open_index(path: str | Path, *, exact: bool = False) -> Index:
     if not index.state.lots:
         raise ConfigError(f"{folder} holds no index", fix="make one: seqloom index MODEL FILE --out INDEX")
     return index
+
+
+MANY = 32  # so many small lots are joined
+GONE = 0.25  # so is an index of which so many documents are gone
+BEHIND = 0.1  # a graph grows when so many passages came after it
+
+
+class WritableIndex(Index):
+    """The same for the one process that may write there: see `writing`."""
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return str(self.path)
+
+    @property
+    def removed(self) -> tuple[str, ...]:
+        """The ids that the newest lot removes."""
+        return () if (newest := self._newest) is None else newest.removed
+
+    def add(self, lot: Lot) -> None:
+        """Keep a lot; when this returns, a power cut cannot take it back."""
+        commit_lot(lot_at(self.path, max(lots_in(self.path), default=0) + 1), lot)
+        self._forget()
+
+    def _forget(self) -> None:
+        for name in ("state", "nearest"):  # what was read is no longer what is there
+            self.__dict__.pop(name, None)
+
+    def delete(self, ids: Sequence[str]) -> None:
+        """Remove the documents of these ids; ConfigError if one of them was not there."""
+        delete_from(self, ids)
+
+    def join(self) -> None:
+        """Write what is there into new lots, and remove what was replaced or deleted from the disk."""
+        state = self.state
+        if state.is_joined:
+            return
+        first, parts = state.numbers[-1] + 1, divided(state.lots, state.kept())
+        for number, places in enumerate(parts, first):
+            join = Join(first, last=number == first + len(parts) - 1)
+            commit_joined(lot_at(self.path, number), *joined(state.lots, places), join)
+        self._forget()
+        self._drop_before(first)
+
+    def tidy(self) -> None:
+        """Join lots if many are small or much is gone, and remove what earlier joins left behind."""
+        state = self.state
+        small = sum(lot.is_small for lot in state.lots)
+        if small > MANY or np.count_nonzero(~state.there) > GONE * max(1, len(state.there)):
+            self.join()
+        elif state.numbers:
+            self._drop_before(state.numbers[0])
+
+    def _drop_before(self, first: int) -> None:
+        """Remove lots and graphs whose place others have taken."""
+        for number, path in [*numbered(self.path, LOT)[0], *numbered(self.path, GRAPH)[0]]:
+            if number < first:
+                remove_folder(path)
+
+    def drop_unfinished(self) -> None:
+        """Remove the lots of a join that was killed, the last one first."""
+        for number in reversed(lots_in(self.path)[len(self.counting()) :]):
+            remove_folder(lot_at(self.path, number))
+
+    def require_graph(self, more: Iterable[int]) -> None:
+        """Raise MissingExtraError if documents with so many passages each need usearch, and it is not there."""
+        try:
+            with needing("search"):
+                import usearch.index  # noqa: F401
+        except MissingExtraError:
+            if any(total >= GRAPH_FROM for total in accumulate(more, initial=len(self.state.owners))):
+                raise
+
+    def finished(self) -> Iterator[Progress | Built]:
+        """What is left to do when lots were added: small ones joined, the graph made or grown."""
+        self.tidy()
+        total, settings = len(self.state.owners), self.settings
+        if settings is not None and settings.exact:
+            self._drop_graphs()
+        else:
+            yield from (Progress(LINKED, done, total) for done in self.grow_graph())
+        yield Built(len(self), total, self.nearest is not self.state.exact)
+
+    def grow_graph(self) -> Iterator[int]:
+        """How many passages are in the graph, while it is made or grows; nothing if it need not.
+
+        Below `GRAPH_FROM` passages there is none: all are compared.
+        """
+        state, kept = self.state, self.graph()
+        total, before = len(state.owners), kept.passages if kept is not None else 0
+        if total < GRAPH_FROM or total - before <= BEHIND * before:
+            return
+        walk = None
+        for done, walk in grown(None if kept is None else kept.walk, state.exact.vectors):  # noqa: B007
+            yield done
+        covers = Covers(state.numbers[0], state.numbers[-1], total)
+        path = self.path / f"{GRAPH}{state.numbers[-1]:06d}"
+        commit_folder(path, {WALK: saved(walk), COVERS: msgspec.json.encode(covers)})
+        self.__dict__.pop("nearest", None)
+        self._drop_graphs(but=path)
+
+    def _drop_graphs(self, but: Path | None = None) -> None:
+        for _, path in numbered(self.path, GRAPH)[0]:
+            if path != but:
+                remove_folder(path)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[WritableIndex]:
+    """A block in which this process alone may change the index in a folder; a new one if there is none.
+
+    A folder that was not there and to which nothing was added is gone again afterwards.
+    """
+    if path.is_dir() and not lots_in(path) and any(one.name[0] != "." for one in path.iterdir()):
+        raise ConfigError(f"{path} is there and holds no index", fix="choose another name")
+    new = not path.exists()
+    with hold(path):
+        sweep(path)
+        index = WritableIndex(path)
+        index.drop_unfinished()
+        try:
+            yield index
+        finally:
+            if new and not lots_in(path):
+                remove_held(path)

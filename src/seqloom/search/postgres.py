@@ -19,19 +19,22 @@ import msgspec
 import numpy as np
 
 from seqloom.errors import ConfigError, DurableError, HeldError, needing
+from seqloom.events import Progress
 from seqloom.search.bm25 import K1, B, words_of
-from seqloom.search.conditions import Condition, fulfil, require_columns
 from seqloom.search.store import (
+    LINKED,
     Built,
+    Condition,
     DocumentSource,
     FoundPassage,
-    Linked,
     Lot,
     ScoredPassage,
     Settings,
     TextDocument,
     WritableStore,
     delete_from,
+    fulfil,
+    require_columns,
 )
 from seqloom.search.vectors import GRAPH_FROM
 
@@ -207,7 +210,7 @@ class WritablePostgres(Postgres):
         return tuple(rows[0][0]) if rows else ()
 
     def add(self, lot: Lot) -> None:
-        """Nothing; when it returns, the lot is kept, and a power cut cannot take it back."""
+        """Keep a lot; when this returns, a power cut cannot take it back."""
         with database_errors(self.name), self.connection.transaction():
             if (settings := self.settings) is None:
                 self._begin(lot.settings)
@@ -245,23 +248,23 @@ class WritablePostgres(Postgres):
                 copy.write_row(row)
 
     def delete(self, ids: Sequence[str]) -> None:
-        """Nothing; the documents of these ids are gone. ConfigError if one of them was not there."""
+        """Remove the documents of these ids; ConfigError if one of them was not there."""
         delete_from(self, ids)
 
     def join(self) -> None:
-        """Nothing; the database has no room left that what was deleted took."""
+        """Give back the room that deleted documents took in the database."""
         self._run("vacuum (analyze) seqloom.documents, seqloom.passages, seqloom.postings")
 
     def require_graph(self, more: Iterable[int]) -> None:
-        """Nothing; the database has a graph of its own."""
+        """Do nothing: the database has a graph of its own."""
 
-    def finished(self) -> Iterator[Linked | Built]:
+    def finished(self) -> Iterator[Progress | Built]:
         """What is left to do when lots were added: the graph made, if there are many passages it can be made of."""
         total, settings = int(self._all("select count(*) from seqloom.passages")[0][0]), self.settings
         if settings is not None and settings.exact:
             self._run("drop index if exists seqloom.passages_graph")
         elif total >= GRAPH_FROM and settings is not None and settings.width <= WIDEST:
-            yield Linked(0, total)
+            yield Progress(LINKED, 0, total)
             self._run(GRAPH)
         yield Built(len(self), total, bool(self._all(GRAPH_USED)))
 

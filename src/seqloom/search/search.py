@@ -5,6 +5,18 @@
 
 A ranking is a class of its own; a searcher has one of them or several, whose orders it fuses. Passage and sentence are
 chosen by the ranking that found the document: the one in whose order it stands highest.
+
+Several orders made one: reciprocal rank fusion (Cormack, Clarke and Büttcher 2009).
+
+    score(d) = sum over the orders in which d stands of  1 / (60 + rank of d)
+
+Only ranks count, so scores of any scale can be fused, as those of words and those of vectors. What stands high in two
+orders beats what stands at the top of one.
+
+The first hits, read again by a model of pairs: slower by far than a product of vectors, and better.
+
+The model reads question and passage together: a regression's number is the score, or the probability of the label of
+a classifier that means "relevant". What it did not read keeps its place behind.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,23 +27,14 @@ import numpy as np
 
 from seqloom.errors import ConfigError, did_you_mean
 from seqloom.search.bm25 import words_of
-from seqloom.search.conditions import Condition, conditions
 from seqloom.search.embedders import Embeds, ModelEmbeds, require_same
 from seqloom.search.passages import Span, sentences_of
-from seqloom.search.store import FoundPassage, IndexStore, ScoredPassage
+from seqloom.search.store import Condition, FoundPassage, IndexStore, ScoredPassage, conditions
 from seqloom.search.vectors import unit
 
 if TYPE_CHECKING:
     from seqloom.inference.model import LoadedModel
 
-# -----------------------------------------------------------------------------
-# Several orders made one: reciprocal rank fusion (Cormack, Clarke and Büttcher 2009).
-#
-#     score(d) = sum over the orders in which d stands of  1 / (60 + rank of d)
-#
-# Only ranks count, so scores of any scale can be fused, as those of words and those of vectors. What stands high in two
-# orders beats what stands at the top of one.
-# -----------------------------------------------------------------------------
 
 DAMPING = 60  # how little the first few ranks differ; the authors' own, and all who followed them
 
@@ -258,13 +261,6 @@ def searcher(store: IndexStore, *, by: str = "both", model: str | Path | None = 
     require_same(settings, asked)
     return Searcher(store, asked, RANKINGS[by])
 
-
-# -----------------------------------------------------------------------------
-# The first hits, read again by a model of pairs: slower by far than a product of vectors, and better.
-#
-# The model reads question and passage together: a regression's number is the score, or the probability of the label of
-# a classifier that means "relevant". What it did not read keeps its place behind.
-# -----------------------------------------------------------------------------
 
 RELEVANT = ("relevant", "yes", "true", "1", "entailment", "duplicate", "related", "positive", "similar")
 

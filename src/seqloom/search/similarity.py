@@ -2,15 +2,49 @@
 
 A measure never compares every text with every other and keeps the result: it gives some pairs of each text, in blocks,
 so memory grows with the texts and not with their square.
+
+A threshold from a picture: the histogram of similarities has a hill of duplicates, a hill of all else, and a valley.
+
+For each row the similarity of the row most like it is counted. Duplicates lie near 1, rows that only speak of the
+same things lie lower. The threshold that is suggested is the middle of the deepest place between two hills; a place
+is deep only if chance does not explain it: it lies two standard deviations of its counts below both hills.
+
+Rows that are equal make a peak at 1, with a valley before it wherever there are many. Small changes are to be found
+too, and they make a hill below the peak; so the peak counts as a hill only where there is no other valley.
+
+How similar texts are by their letters: MinHash finds candidates, and every candidate is compared exactly.
+
+A text is the set of the three-letter runs of its words, each word with a mark on both sides, as PostgreSQL's pg_trgm
+has it; the similarity of two texts is the Jaccard similarity |A ∩ B| / |A ∪ B| of their sets.
+
+    "A small dog!"   ──▶   ␣a␣   ␣sm sma mal all ll␣   ␣do dog og␣
+
+Case, punctuation and the order of the words change nothing; a letter changes three runs, a word as many as it has
+letters. Of pairs at 0.7 all but one in a hundred are candidates (28 bands of five, see `seqloom.data.checks.minhash`)
+unless most texts share a template: then a text is compared with those that seem likest in each band, and a pair that
+is hardly more similar than any other may be passed by.
+
+How similar texts are by their meaning: the cosine of the vectors that a model makes of them.
+
+Up to 100,000 texts every one is compared with every other, some at a time; more are found along a graph (see
+`vectors`). Of each text the nearest few are kept. Those that have more above the threshold are then compared with one
+another, so that clusters are those of all pairs however large they are.
 """
 
+import zlib
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol
+from functools import lru_cache
+from itertools import chain
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from seqloom.data.checks.minhash import Candidates, candidates, clusters, smallest
 from seqloom.data.problems import counted
+from seqloom.events import Progress
 from seqloom.report.figures.bars import Bars
+from seqloom.search.bm25 import runs_of
+from seqloom.search.vectors import GRAPH_FROM, grown, unit
 
 LEAST = 0.5  # similarity below which pairs are not kept: no threshold lies there
 
@@ -27,23 +61,15 @@ class Pairs(NamedTuple):
         return Pairs(*(part[self.similarities >= least] for part in self))
 
 
-class ComparedPair(NamedTuple):
-    """How far the comparing is: what is being done, how much of it, and of how much."""
-
-    doing: str
-    done: int
-    total: int
-
-
 class Measure(Protocol):
     """How similar texts are to one another, from 0 to 1."""
 
     usual: float  # a threshold that is good for most texts
 
-    def pairs(self, least: float) -> Iterator[ComparedPair | Pairs]:
+    def pairs(self, least: float) -> Iterator[Progress | Pairs]:
         """Pairs that are at least so similar, in blocks, and how far it is; a pair may come twice."""
 
-    def bridges(self, near: Pairs, least: float) -> Iterator[ComparedPair | Pairs]:
+    def bridges(self, near: Pairs, least: float) -> Iterator[Progress | Pairs]:
         """Further pairs that are at least so similar and join clusters of those found, and how far it is."""
 
     def between(self, ones: np.ndarray, others: np.ndarray) -> np.ndarray:
@@ -58,17 +84,6 @@ def joined(blocks: list[Pairs]) -> Pairs:
     empty = Pairs(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32))
     return Pairs(*map(np.concatenate, zip(empty, *blocks, strict=True)))
 
-
-# -----------------------------------------------------------------------------
-# A threshold from a picture: the histogram of similarities has a hill of duplicates, a hill of all else, and a valley.
-#
-# For each row the similarity of the row most like it is counted. Duplicates lie near 1, rows that only speak of the
-# same things lie lower. The threshold that is suggested is the middle of the deepest place between two hills; a place
-# is deep only if chance does not explain it: it lies two standard deviations of its counts below both hills.
-#
-# Rows that are equal make a peak at 1, with a valley before it wherever there are many. Small changes are to be found
-# too, and they make a hill below the peak; so the peak counts as a hill only where there is no other valley.
-# -----------------------------------------------------------------------------
 
 STEP = 0.02  # of similarity, for each bar
 SMOOTHED = np.array([1, 2, 1]) / 4
@@ -125,3 +140,222 @@ def _deepest(given: Sequence[int]) -> int | None:
     depths = lower - counts
     deep = np.flatnonzero((depths > SURE * np.sqrt(lower + counts)) & (depths >= NEARLY * depths.max()))
     return int(deep[len(deep) // 2]) if len(deep) else None
+
+
+BANDS, BAND_ROWS = 28, 5
+DEVIATIONS = 3  # of the estimate, below the least similarity, at which an exact look is in vain
+BAND_NEIGHBOURS = 3  # a text is compared with so many others of each crowded band, of which there are many
+MOST = 16  # pairs of a text that are compared exactly
+TEXTS, PAIRS = 8_192, 8_192  # looked at together
+
+
+@lru_cache(maxsize=1 << 16)
+def _runs(word: str) -> tuple[int, ...]:
+    """Numbers of the runs of three letters of a marked word; the same in every process."""
+    marked = f" {word} "
+    return tuple(zlib.crc32(marked[at : at + 3].encode("utf-8", "surrogatepass")) for at in range(len(word)))
+
+
+def features(text: str) -> set[int]:
+    """The numbers of the runs of a text; a text without words is one run.
+
+    >>> features("A small dog!") == features("small, a DOG"), len(features("a dog"))
+    (True, 4)
+    """
+    return set().union(*map(_runs, runs_of(text))) or {zlib.crc32(text.encode("utf-8", "surrogatepass"))}
+
+
+class ByText:
+    """Texts compared by their letters; what is kept of each is its set of runs, and 140 numbers for the candidates."""
+
+    usual = 0.75
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self.texts = texts
+        self.runs, self.starts = np.empty(0, np.uint32), np.zeros(1, np.int64)
+        self.signed = np.empty((0, BANDS * BAND_ROWS), np.uint32)
+        self.left_out = 0  # candidates that were not compared
+
+    def pairs(self, least: float) -> Iterator[Progress | Pairs]:
+        """Pairs that are at least so similar, each once."""
+        self.signed, self.left_out = np.empty((len(self.texts), BANDS * BAND_ROWS), np.uint32), 0
+        yield from self._read(self.signed)
+        for some in self._candidates(least):
+            ones, others = _nearest(some)
+            self.left_out += len(some.ones) - len(ones)
+            yield Pairs(ones, others, self.between(ones, others)).above(least)
+            yield Progress("texts compared", int(ones.max(initial=0)) + 1, len(self.texts))
+
+    def _candidates(self, least: float) -> Iterator[Candidates]:
+        promising = least - DEVIATIONS * (least * (1 - least) / (BANDS * BAND_ROWS)) ** 0.5
+        return candidates(self.signed, BAND_ROWS, promising, BAND_NEIGHBOURS)
+
+    def bridges(self, near: Pairs, least: float) -> Iterator[Progress | Pairs]:
+        """Pairs between clusters, of candidates that were not among the likest of a text with many."""
+        if not self.left_out:
+            return
+        leaders = clusters(len(self.texts), near.ones, near.others)
+        for some in self._candidates(least):
+            apart = leaders[some.ones] != leaders[some.others]
+            ones, others = some.ones[apart], some.others[apart]
+            yield Pairs(ones, others, self.between(ones, others)).above(least)
+
+    def _read(self, signed: np.ndarray) -> Iterator[Progress]:
+        """Keep the sets of all texts, one behind the other in one array, and fill in their signatures."""
+        sets, sizes = [np.empty(0, np.uint32)], [np.zeros(1, np.int64)]
+        for some in _slices(len(self.texts), TEXTS):
+            found = list(map(features, self.texts[some]))
+            sizes.append(np.array(list(map(len, found)), np.int64))
+            sets.append(np.fromiter(chain.from_iterable(found), np.uint32, int(sizes[-1].sum())))
+            signed[some] = smallest(sets[-1], np.cumsum(sizes[-1]) - sizes[-1], signed.shape[1])
+            yield Progress("texts read", some.stop, len(self.texts))
+        self.runs, self.starts = np.concatenate(sets), np.cumsum(np.concatenate(sizes))
+
+    def between(self, ones: np.ndarray, others: np.ndarray) -> np.ndarray:
+        """[n] float32: the Jaccard similarities of pairs of texts."""
+        blocks = [self._between(ones[some], others[some]) for some in _slices(len(ones), PAIRS)]
+        return np.concatenate([np.empty(0, np.float32), *blocks])
+
+    def _between(self, ones: np.ndarray, others: np.ndarray) -> np.ndarray:
+        keys = np.sort(np.concatenate([self._keys(ones), self._keys(others)]))
+        twice = keys[:-1][keys[1:] == keys[:-1]] >> np.uint64(32)  # the pair of each run that both texts have
+        common = np.bincount(twice.astype(np.int64), minlength=len(ones))
+        either = self._sizes(ones) + self._sizes(others) - common
+        return np.asarray(common / either, np.float32)
+
+    def _keys(self, rows: np.ndarray) -> np.ndarray:
+        """Numbers of the runs of some texts; which of the texts it is stands in the upper half."""
+        sizes = self._sizes(rows)
+        which = np.repeat(np.arange(len(rows)), sizes)
+        inside = np.arange(len(which)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        found = self.runs[self.starts[rows][which] + inside]
+        return np.asarray((which.astype(np.uint64) << np.uint64(32)) | found)
+
+    def _sizes(self, rows: np.ndarray) -> np.ndarray:
+        return np.asarray(self.starts[rows + 1] - self.starts[rows])
+
+    def representative(self, members: np.ndarray) -> int:
+        """The longest of these texts, the first of several: it lacks least."""
+        return int(max(members, key=lambda member: (len(self.texts[member]), -member)))
+
+
+def _nearest(pairs: Candidates) -> tuple[np.ndarray, np.ndarray]:
+    """The pairs of each text with those that seem most like it: in a crowd of like texts, chains are enough."""
+    order = np.lexsort((-pairs.agreement, pairs.ones))
+    ones = pairs.ones[order]
+    first = np.flatnonzero(np.diff(ones, prepend=-1))  # where the pairs of a text begin
+    rank = np.arange(len(ones)) - np.repeat(first, np.diff(first, append=len(ones)))
+    kept = order[rank < MOST]
+    return pairs.ones[kept], pairs.others[kept]
+
+
+def _slices(count: int, size: int) -> Iterator[slice]:
+    for start in range(0, count, size):
+        yield slice(start, min(start + size, count))
+
+
+NEIGHBOURS = 8  # of a text, whose pairs are kept
+TOGETHER = 1_024  # texts that are embedded, or looked up in a graph, at a time
+PRODUCTS = 1 << 24  # similarities that are in memory at a time
+
+
+class MakesVectors(Protocol):
+    """A model that makes vectors of texts: a loaded one, or anything else that does."""
+
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
+        """[N,W] the vectors of the texts, in their order."""
+
+
+def embedding(texts: Sequence[str], model: MakesVectors) -> Iterator[Progress | np.ndarray]:
+    """How far the embedding is, and in the end the vectors [N,W] float32, of length 1."""
+    vectors = np.empty((0, 0), np.float32)
+    for start in range(0, len(texts), TOGETHER):
+        made = unit(model.embed(texts[start : start + TOGETHER]))
+        if not start:
+            vectors = np.empty((len(texts), made.shape[1]), np.float32)
+        vectors[start : start + TOGETHER] = made
+        yield Progress("texts embedded", start + len(made), len(texts))
+    yield vectors
+
+
+class ByMeaning:
+    """Texts compared by the vectors that a model makes of them; what is kept of each is its vector."""
+
+    usual = 0.9
+
+    def __init__(self, texts: Sequence[str], model: MakesVectors, graph_from: int = GRAPH_FROM) -> None:
+        self.texts, self.model, self.graph_from = texts, model, graph_from
+        self.vectors = np.empty((0, 0), np.float32)
+
+    def pairs(self, least: float) -> Iterator[Progress | Pairs]:
+        """Pairs of each text with its nearest ones that are at least so similar."""
+        for step in embedding(self.texts, self.model):
+            if isinstance(step, Progress):
+                yield step
+            else:
+                self.vectors = step
+        search = self._along_graph if len(self.texts) > self.graph_from else self._compared
+        for found in search():
+            yield found.above(least) if isinstance(found, Pairs) else found
+
+    def _compared(self) -> Iterator[Progress | Pairs]:
+        """Every text with every other."""
+        count = len(self.vectors)
+        most, some = min(NEIGHBOURS, count - 1), max(1, PRODUCTS // max(1, count))
+        for start in range(0, count if most else 0, some):
+            rows = np.arange(start, min(start + some, count))
+            products = self.vectors[rows] @ self.vectors.T
+            products[np.arange(len(rows)), rows] = -2  # no text is its own neighbour
+            near = np.argpartition(products, -most, axis=1)[:, -most:]
+            yield _pairs_of(rows, near, np.take_along_axis(products, near, axis=1))
+            yield Progress("texts compared", int(rows[-1]) + 1, count)
+
+    def _along_graph(self) -> Iterator[Progress | Pairs]:
+        """Every text with those that a walk along a graph of all meets."""
+        walk: Any = None
+        for done, walk in grown(None, self.vectors):  # noqa: B007  # the last one has all
+            yield Progress("texts in the graph", done, len(self.vectors))
+        for start in range(0, len(self.vectors), TOGETHER):
+            rows = np.arange(start, min(start + TOGETHER, len(self.vectors)))
+            near = walk.search(self.vectors[rows], NEIGHBOURS + 1, threads=1).keys.astype(np.int64)
+            similarities = np.einsum("nw,nkw->nk", self.vectors[rows], self.vectors[near])
+            yield _pairs_of(rows, near, np.where(near == rows[:, None], -2, similarities))
+            yield Progress("texts compared", int(rows[-1]) + 1, len(self.vectors))
+
+    def bridges(self, near: Pairs, least: float) -> Iterator[Progress | Pairs]:
+        """Pairs between clusters, one for each two: both texts have more neighbours than are kept."""
+        crowded = np.flatnonzero(np.bincount(near.ones, minlength=len(self.vectors)) >= NEIGHBOURS)
+        leaders = clusters(len(self.vectors), near.ones, near.others)[crowded]
+        vectors, some = self.vectors[crowded], max(1, PRODUCTS // 4 // max(1, len(crowded)))
+        for start in range(0, len(crowded), some):
+            if (leaders == leaders[0]).all():
+                return
+            inside = slice(start, start + some)
+            apart = leaders[inside, None] != leaders
+            ones, others = np.nonzero((vectors[inside] @ vectors.T >= least) & apart)
+            ones = ones + start
+            # the first pair between each two clusters
+            two = leaders[ones] * (leaders.max() + 1) + leaders[others]
+            first = np.unique(two, return_index=True)[1]
+            ones, others = ones[first], others[first]
+            leaders = clusters(len(self.vectors), leaders[ones], leaders[others])[leaders] if len(ones) else leaders
+            yield Pairs(crowded[ones], crowded[others], self.between(crowded[ones], crowded[others]))
+            yield Progress("crowded texts compared", min(start + some, len(crowded)), len(crowded))
+
+    def between(self, ones: np.ndarray, others: np.ndarray) -> np.ndarray:
+        """[n] float32: the cosines of pairs of texts."""
+        starts = range(0, len(ones), TOGETHER)
+        parts = [(ones[at : at + TOGETHER], others[at : at + TOGETHER]) for at in starts]
+        found = [np.einsum("nw,nw->n", self.vectors[one], self.vectors[other]) for one, other in parts]
+        return np.concatenate([np.empty(0, np.float32), *found]).clip(-1, 1)
+
+    def representative(self, members: np.ndarray) -> int:
+        """The text nearest to the centre of these."""
+        vectors = self.vectors[members]
+        return int(members[np.argmax(vectors @ vectors.mean(axis=0))])
+
+
+def _pairs_of(rows: np.ndarray, near: np.ndarray, similarities: np.ndarray) -> Pairs:
+    """The pairs of texts [n] and the neighbours [n,k] of each."""
+    ones = np.repeat(rows, near.shape[1])
+    return Pairs(ones, near.ravel(), np.asarray(similarities, np.float32).ravel().clip(-2, 1))

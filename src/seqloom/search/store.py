@@ -6,17 +6,101 @@
 A *lot* is some documents with their passages and vectors, and ids that are gone. Lots have an order, and the newest one
 that speaks of an id decides: a document that is given again replaces itself, and one that is removed is removed from
 all lots before. So every change is one more lot, and whoever reads sees the state before it or after it.
+
+Conditions on the columns of documents: `year>=2000`, `lang=en`, `title~cancer`.
+
+    =  !=        equal, not equal; of a list: whether it is in it
+    <  <=  >  >= numbers by their size, other text by its letters: dates as 2024-01-31 come out right
+    ~            whether the text holds it, in any case of letters
+
+A value that is missing fulfils nothing but `!=`.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+import operator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
 
-from seqloom.errors import ConfigError
-from seqloom.search.conditions import Condition
+from seqloom.data.values import parse_number
+from seqloom.errors import ConfigError, did_you_mean
+from seqloom.events import Progress
 from seqloom.search.passages import Span
+
+WRITTEN = re.compile(r"\s*(?P<column>[^<>=!~]+?)\s*(?P<sign>>=|<=|!=|==|=|<|>|~)\s*(?P<value>.*?)\s*", re.DOTALL)
+ORDERED: dict[str, Callable[[Any, Any], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+class Condition(NamedTuple):
+    """What a column of a document must be."""
+
+    column: str
+    sign: str
+    value: str
+
+    @classmethod
+    def read(cls, text: str) -> "Condition":
+        """The condition that is written so.
+
+        >>> Condition.read("year >= 2000")
+        Condition(column='year', sign='>=', value='2000')
+        """
+        found = WRITTEN.fullmatch(text)
+        if found is None:
+            raise ConfigError(f"{text!r} is no condition", fix="write COLUMN, one of = != < <= > >= ~, and a value")
+        return cls(found["column"], "=" if found["sign"] == "==" else found["sign"], found["value"])
+
+    def holds(self, value: Any) -> bool:
+        """Whether a value fulfils it.
+
+        >>> [Condition.read("year>=2000").holds(value) for value in (1999, 2000, "2010.5", None)]
+        [False, True, True, False]
+        """
+        if isinstance(value, list | tuple):
+            inside = any(self._replace(sign="=" if self.sign == "!=" else self.sign).holds(one) for one in value)
+            return inside != (self.sign == "!=")
+        if value is None or value == "":
+            return (self.sign == "!=") != (self.value == "") if self.sign in ("=", "!=") else False
+        if self.sign == "~":
+            return self.value.casefold() in written(value).casefold()
+        # Both as numbers where both are, else both as text
+        number = parse_number(written(value)) if not isinstance(value, bool) else None
+        wanted = parse_number(self.value)
+        mine, other = (written(value), self.value) if number is None or wanted is None else (number, wanted)
+        if self.sign in ("=", "!="):
+            return bool(mine == other) == (self.sign == "=")
+        return bool(ORDERED[self.sign](mine, other))
+
+
+def written(value: Any) -> str:
+    """A value as people write it in a condition."""
+    return ("true" if value else "false") if isinstance(value, bool) else str(value)
+
+
+def conditions(texts: Iterable[str]) -> tuple[Condition, ...]:
+    """The conditions that are written so."""
+    return tuple(map(Condition.read, texts))
+
+
+def fulfil(columns: Mapping[str, Any], where: Iterable[Condition]) -> bool:
+    """Whether the columns of one document fulfil all conditions."""
+    return all(one.holds(columns.get(one.column)) for one in where)
+
+
+def require_columns(where: Iterable[Condition], known: Iterable[str]) -> None:
+    """Raise ConfigError for a condition on a column that no document has."""
+    names = list(known)
+    for one in where:
+        if one.column not in names:
+            fix = did_you_mean(one.column, names) if names else "no column but the text and the id was kept"
+            raise ConfigError(f"no document has a column '{one.column}'", fix=fix)
 
 
 class TextDocument(NamedTuple):
@@ -64,11 +148,7 @@ class Lot(NamedTuple):
     source: DocumentSource | None = None
 
 
-class Linked(NamedTuple):
-    """How many passages are in the graph, while it is made."""
-
-    passages: int
-    total: int
+LINKED = "passages in the graph"  # the last stage of a build
 
 
 class Built(NamedTuple):
@@ -129,18 +209,18 @@ class WritableStore(IndexStore, Protocol):
         """The ids that the newest lot removes."""
 
     def add(self, lot: Lot) -> None:
-        """Nothing; when it returns, the lot is kept, and a power cut cannot take it back."""
+        """Keep a lot; when this returns, a power cut cannot take it back."""
 
     def delete(self, ids: Sequence[str]) -> None:
-        """Nothing; the documents of these ids are gone. ConfigError if one of them was not there."""
+        """Remove the documents of these ids; ConfigError if one of them was not there."""
 
     def join(self) -> None:
-        """Nothing; what was replaced or removed takes no room any more."""
+        """Give back the room of what was replaced or removed."""
 
     def require_graph(self, more: Iterable[int]) -> None:
-        """Nothing; MissingExtraError if documents with so many passages each need a library that is not there."""
+        """Raise MissingExtraError if documents with so many passages each need a library that is not there."""
 
-    def finished(self) -> Iterator[Linked | Built]:
+    def finished(self) -> Iterator[Progress | Built]:
         """What is left to do when lots were added: how far it is, and at last what is kept."""
 
 
@@ -151,7 +231,7 @@ def empty_lot(settings: Settings, removed: Sequence[str] = (), source: DocumentS
 
 
 def delete_from(store: WritableStore, ids: Sequence[str]) -> None:
-    """Nothing; the documents of these ids are gone. ConfigError if one of them was not there.
+    """Remove the documents of these ids; ConfigError if one of them was not there.
 
     Ids that the newest lot removes are done: whoever was killed behind it gives the same ones again.
     """
@@ -166,7 +246,7 @@ def delete_from(store: WritableStore, ids: Sequence[str]) -> None:
 
 
 def remember_exact(store: WritableStore, exact: bool) -> None:
-    """Nothing; the store knows whether all passages are compared always, if that is new."""
+    """Tell the store whether all passages are always compared, if that is new."""
     settings = store.settings
     if settings is not None and exact != settings.exact:
         changed = msgspec.structs.replace(settings, exact=exact)

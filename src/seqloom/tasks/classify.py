@@ -1,4 +1,4 @@
-"""Classify: the label of a text, a pair of texts, a sequence of vectors or a picture; `several.py` has more labels.
+"""Classify: the label of a text, a pair of texts, a sequence of vectors or a picture; `labels.py` has several.
 
     accuracy             the share of examples whose likeliest label is the true one; the micro F1 is the same number
     macro_f1             the mean of the F1 of each label that was said or is true
@@ -35,25 +35,32 @@ from seqloom.metrics.calibration import (
 )
 from seqloom.metrics.classification import Counts, counted
 from seqloom.metrics.ratios import ratio
-from seqloom.nn.models import SequenceModel
-from seqloom.nn.types import Batch, Loss
+from seqloom.nn.types import Batch
+from seqloom.tasks.abilities import Calibrator
 from seqloom.tasks.inputs import sequences
 from seqloom.tasks.predictions import LabelPrediction
-from seqloom.tasks.sequences import SequenceTask
-from seqloom.tasks.task import HeadSettings, Judged, Meaning, Metric
+from seqloom.tasks.sequences import OF_LABEL, SequenceTask
+from seqloom.tasks.task import LOSS, HeadSettings, Judged, Meaning, Metric
 
 UNSEEN = "(not in the training data)"
 MOST_SCORES = 2**22  # of a dev part that a calibration is found on
 
 
-class Classify(SequenceTask):
+class CalibratedTask(Calibrator, SequenceTask):
+    """A task whose scores become probabilities through a temperature."""
+
+    def temperatures(self, ids: Sequence[str]) -> Tensor:
+        """[B,1] what the scores of examples are divided by."""
+        return torch.tensor([[self.reading_of(id_).temperature] for id_ in ids], dtype=torch.float64)
+
+
+class Classify(CalibratedTask):
     """One label per example."""
 
     name = "classify"
-    metric = Metric("accuracy")
-    others = (Metric("macro_f1"), Metric("loss", higher_is_better=False))
+    settings = OF_LABEL
+    metrics = (Metric("accuracy"), Metric("macro_f1"), LOSS)
     statistics = 5  # the numbers of the said and the true label, the probability of the said one, loss, weight
-    can_balance = True
 
     def __init__(self, meaning: Meaning) -> None:
         super().__init__(meaning)
@@ -63,31 +70,20 @@ class Classify(SequenceTask):
                 fix="give data with two labels at least",
             )
 
-    def classes(self) -> int:
-        """The number of labels."""
-        return len(self.meaning.schema.labels)
-
     def head(self, settings: HeadSettings) -> ClassHeadConfig:
         """A softmax over the labels."""
-        require_weights(settings, self.meaning.schema.labels)
-        return ClassHeadConfig(
-            num_classes=self.classes(), smoothing=settings.smoothing, class_weights=settings.class_weights
-        )
+        return class_head(settings, self.meaning.schema.labels)
 
     def require_head(self, head: SequenceHead) -> None:
         """Raise ConfigError unless the head chooses one of as many labels."""
-        count = self.classes()
+        count = len(self.meaning.schema.labels)
         if not isinstance(head, ClassHeadConfig | ScoresHeadConfig) or head.num_classes != count:
             raise ConfigError(
                 f"the data has {count:,} labels, and the model ends in {head.to_json()}",
                 fix=f"give it a head of kind class with num_classes = {count}",
             )
 
-    def loss(self, model: nn.Module, batch: Batch[Any, Tensor], state: Any) -> tuple[Loss, Any]:
-        """The summed loss; nothing is carried."""
-        return cast(SequenceModel, model).loss(batch._replace(inputs=sequences(batch.inputs))), None
-
-    def judge(self, model: nn.Module, batch: Batch[Any, Tensor]) -> list[Judged]:
+    def judge(self, model: nn.Module, batch: Batch[Any, Tensor], state: Any) -> tuple[list[Judged], Any]:
         """Each row judged: right if its likeliest label is the true one."""
         raw = scores_of(model, batch.inputs)
         log_p = (raw / self.temperatures(batch.ids)).log_softmax(dim=-1)  # [B,K]
@@ -97,16 +93,14 @@ class Classify(SequenceTask):
         losses = -log_p.gather(1, true.clamp(min=0)[:, None])[:, 0].masked_fill(~known, 0)
         columns = (said, true, confidence, losses, known)
         rows = zip(batch.ids, *(column.double().tolist() for column in columns), strict=True)
-        return [self._judged(*row) for row in rows]
+        return [self._judged(*row) for row in rows], None
 
     def _judged(self, id_: str, said: float, true: float, *others: float) -> Judged:
-        names, number = (*self.meaning.schema.labels, UNSEEN), int(true) % (self.classes() + 1)  # -1 is the last
+        names = (*self.meaning.schema.labels, UNSEEN)
+        number = int(true) % len(names)  # -1 is the last
         statistics = np.array([said, number, *others])
-        return Judged(id_, names[int(said)], names[number], said == true, statistics)
-
-    def confused(self, judged: Judged) -> tuple[tuple[str, str], ...]:
-        """The true label and the one that was said."""
-        return ((judged.true, judged.said),)
+        answer, truth = names[int(said)], names[number]
+        return Judged(id_, answer, truth, said == true, statistics, (truth, answer))
 
     def summed(self, statistics: np.ndarray, times: np.ndarray | None = None) -> np.ndarray:
         """[...,W] how often each label, and any unseen one, was right, said and true; the bins; loss and weight."""
@@ -116,12 +110,11 @@ class Classify(SequenceTask):
 
     def _sums(self, statistics: np.ndarray, times: np.ndarray) -> np.ndarray:
         said, true, confidence = statistics.T[:3]
-        counts = counted(said, true, times, self.classes() + 1)
+        counts = counted(said, true, times, len(self.meaning.schema.labels) + 1)
         bins = binned(confidence, said == true, times)
         return np.concatenate([counts, bins.ravel(), times @ statistics[:, -2:]])
 
     def measure(self, sums: np.ndarray) -> dict[str, np.ndarray]:
-        """`accuracy`, `macro_f1`, `calibration_error` and `loss`."""
         counts, bins, loss, weight = split_sums(sums)
         return {
             "accuracy": counts.micro.f1,
@@ -131,7 +124,6 @@ class Classify(SequenceTask):
         }
 
     def by_label(self, statistics: np.ndarray) -> dict[str, dict[str, float]]:
-        """The figures of each label that was said or is true."""
         return split_sums(self.summed(statistics))[0].named((*self.meaning.schema.labels, UNSEEN))
 
     def details(self, judged: Judged) -> dict[str, Any]:
@@ -202,11 +194,11 @@ def split_sums(sums: np.ndarray) -> tuple[Counts, np.ndarray, np.ndarray, np.nda
     return Counts.of(sums[..., : -2 - 3 * BINS]), bins, sums[..., -2], sums[..., -1]
 
 
-def require_weights(settings: HeadSettings, labels: Sequence[str]) -> None:
-    """Raise ConfigError unless there is no class weight, or one for each label."""
-    if settings.class_weights and len(settings.class_weights) != len(labels):
+def class_head(settings: HeadSettings, labels: Sequence[str]) -> ClassHeadConfig:
+    """A softmax over labels; ConfigError unless there is no class weight, or one for each label."""
+    weights = settings.class_weights
+    if weights and len(weights) != len(labels):
         shown = ", ".join(labels[:6]) + (", ..." if len(labels) > 6 else "")
-        raise ConfigError(
-            f"{len(settings.class_weights):,} class weights for {len(labels):,} labels",
-            fix=f"give one for each: {shown}",
-        )
+        found = f"{len(weights):,} class weights for {len(labels):,} labels"
+        raise ConfigError(found, fix=f"give one for each: {shown}")
+    return ClassHeadConfig(num_classes=len(labels), smoothing=settings.smoothing, class_weights=weights)

@@ -34,8 +34,6 @@ from seqloom.config.objectives import (
     objective_of,
 )
 from seqloom.data.kinds.inputs.text import TextInput
-from seqloom.data.kinds.targets.related import longest_texts
-from seqloom.data.prepared import Prepared
 from seqloom.data.schema import Schema
 from seqloom.errors import ConfigError
 from seqloom.metrics.correlation import correlation, correlation_statistics, spearman
@@ -44,11 +42,11 @@ from seqloom.nn.models import Embedder
 from seqloom.nn.objectives import Contrast, Objective, ObjectiveLoss, RowObjective, thinned
 from seqloom.nn.types import Batch, Loss, Padded
 from seqloom.recipes.bodies import Size
-from seqloom.tasks.inputs import encoder_in, require_input, stepped_input_of, wrong_shape
-from seqloom.tasks.predictions import VectorPrediction, numbers_shown
-from seqloom.tasks.task import Asking, Division, Graded, HeadSettings, Judged, Meaning, Metric, Task
+from seqloom.tasks.abilities import Vectorizer
+from seqloom.tasks.inputs import encoder_in, require_shape, stepped_input_of
+from seqloom.tasks.predictions import VectorPrediction, numbers_shown, vectors_of
+from seqloom.tasks.task import LOSS, Asking, Division, HeadSettings, Judged, Meaning, Metric, Task
 
-DEFAULT = "bag"
 USUAL: dict[str, AnyObjective] = {
     "text": ViewsConfig(),
     "pair": ContrastConfig(),
@@ -64,12 +62,13 @@ def together(schema: Schema) -> str:
     return "scored" if schema.target.measured else schema.input.name
 
 
-class Embed(Task):
+class Embed(Vectorizer):
     """Vectors learned from texts of which it is only known that they stand together."""
 
     name = "embed"
-    metric = Metric("accuracy")
-    others: tuple[Metric, ...] = (Metric("loss", higher_is_better=False),)
+    made_by = "embedder", "bag"
+    settings = frozenset({"pooling", "objective", "rows_at_once", "vectors"})
+    metrics = (Metric("accuracy"), LOSS)
     asking = Asking(
         'echo "some text" | seqloom predict RUN -',
         "seqloom embed RUN FILE -o vectors.npy",
@@ -90,18 +89,9 @@ class Embed(Task):
         kind = EmbedScored if found.target.measured else Embed
         return kind(self.meaning._replace(schema=self.meaning.schema._replace(input=found.input, target=found.target)))
 
-    @classmethod
-    def require_settings_of_vectors(cls, names: Sequence[str]) -> None:
-        """Nothing is refused: these settings are for this task."""
-
-    def recipes(self) -> list[str]:
-        """The recipes that make an embedder, the default first."""
-        return [DEFAULT, *(name for name in recipes.names("embedder") if name != DEFAULT)]
-
     def model(self, recipe: str, size: Size, head: HeadSettings) -> EmbedderConfig:
         """The model that a recipe makes, with the objective and the pooling that are wanted."""
-        if head.smoothing or head.class_weights:
-            raise ConfigError("smoothing and class weights are for labels, and embed has none", fix="leave them out")
+        self.require_settings(head)
         made = recipes.embedder(
             recipe, inputs=stepped_input_of(self.meaning), objective=self.objective(head.objective), size=size
         )
@@ -127,7 +117,7 @@ class Embed(Task):
         """The same encoder with a pooling, and an objective that can read the data."""
         if not isinstance(model, EmbedderConfig):
             pooling = model.pooling if isinstance(model, SequenceModelConfig) else "mean"
-            encoder = encoder_in(model, self.name, EmbedderConfig.kind())
+            encoder = encoder_in(self, EmbedderConfig, model)
             model = EmbedderConfig(encoder=encoder, pooling=pooling, objective=self.objective())
         if not self._fits(model.objective):
             model = msgspec.structs.replace(model, objective=self.objective())
@@ -135,23 +125,9 @@ class Embed(Task):
         return model
 
     def require(self, model: AnyModel) -> None:
-        """Raise ConfigError for another shape of model or input, or an objective that cannot read the data."""
-        if not isinstance(model, EmbedderConfig):
-            raise wrong_shape(self.name, EmbedderConfig.kind(), model)
-        require_input(self.meaning, model.encoder.input)
-        self.objective(model.objective)
-
-    def longest_input(self, model: AnyModel) -> int | None:
-        """How many symbols of one text a model has positions for; None: any number."""
-        assert isinstance(model, EmbedderConfig), "require has seen it"
-        return model.encoder.limit()
-
-    def lengths(self, prepared: Prepared) -> np.ndarray:
-        """[N] the symbols of the longest text of each row: each is read by itself."""
-        return longest_texts(prepared.columns["input"])
+        self.objective(require_shape(self, EmbedderConfig, model).objective)
 
     def loss(self, model: nn.Module, batch: Batch[Any, Tensor], state: Any) -> tuple[Loss, Any]:
-        """The summed loss; nothing is carried."""
         scaled = batch._replace(targets=self.scaled(batch.targets))
         return cast(Embedder, model).loss(scaled, chunks=self.chunks), None
 
@@ -180,40 +156,35 @@ class Embed(Task):
         objective: Objective = embedder.objective if fits else self.objective().build()
         return objective(embedder.read, batch.inputs, self.scaled(batch.targets))
 
-    def judge(self, model: nn.Module, batch: Batch[Any, Tensor]) -> list[Judged]:
+    def judge(self, model: nn.Module, batch: Batch[Any, Tensor], state: Any) -> tuple[list[Judged], Any]:
         """Each row judged: right if what belongs together lies nearer than what does not."""
         found = self.found(model, batch)
         rows = zip(batch.ids, found.right.tolist(), found.losses.cpu().double().tolist(), strict=True)
         return [
             Judged(id_, "nearest" if right else "not nearest", "nearest", right, np.array([right, loss, 1.0]))
             for id_, right, loss in rows
-        ]
+        ], None
 
     def measure(self, sums: np.ndarray) -> dict[str, np.ndarray]:
-        """`accuracy` and `loss`."""
         right, loss, weight = np.moveaxis(sums, -1, 0)
         return {"accuracy": ratio(right, weight), "loss": ratio(loss, weight)}
 
     def predict(self, model: nn.Module, inputs: Any) -> Sequence[VectorPrediction]:
-        """The vector of each text."""
         return vectors_of(self.vectors(model, inputs))
 
     def vectors(self, model: nn.Module, inputs: Any) -> Tensor:
-        """[N,D] the vectors of texts."""
         vectors: Tensor = cast(Embedder, model)(inputs)
         return vectors
 
     def vector_size(self, model: AnyModel) -> int:
-        """How many numbers a vector has."""
         assert isinstance(model, EmbedderConfig), "require has seen it"
         return model.head.size or model.encoder.width
 
 
-class EmbedScored(Graded, Embed):
+class EmbedScored(Embed):
     """Vectors learned from pairs with a score."""
 
-    metric = Metric("pearson")
-    others = (Metric("loss", higher_is_better=False),)
+    metrics = (Metric("pearson"), LOSS)
     statistics = 4  # the cosine, the true score, loss, weight
 
     def scaled(self, targets: Tensor) -> Tensor:
@@ -221,13 +192,13 @@ class EmbedScored(Graded, Embed):
         least, size = self.meaning.units[0] if self.meaning.units else (0.0, 1.0)
         return (targets - least) / size
 
-    def judge(self, model: nn.Module, batch: Batch[Any, Tensor]) -> list[Judged]:
+    def judge(self, model: nn.Module, batch: Batch[Any, Tensor], state: Any) -> tuple[list[Judged], Any]:
         """Each pair judged; none of them is right or wrong."""
         found = self.found(model, batch)
         columns = (found.cosines, batch.targets, found.losses, torch.ones_like(found.losses))
         table = torch.stack([column.detach().cpu().double() for column in columns], dim=1).numpy()
         rows = zip(batch.ids, table, strict=True)
-        return [Judged(id_, numbers_shown(row[:1]), numbers_shown(row[1:2]), None, row) for id_, row in rows]
+        return [Judged(id_, numbers_shown(row[:1]), numbers_shown(row[1:2]), None, row) for id_, row in rows], None
 
     def summed(self, statistics: np.ndarray, times: np.ndarray | None = None) -> np.ndarray:
         """[...,7] what a correlation is made of, loss and weight."""
@@ -237,11 +208,9 @@ class EmbedScored(Graded, Embed):
         return super().summed(np.concatenate([columns, statistics[:, -2:]], axis=1), times)
 
     def measure(self, sums: np.ndarray) -> dict[str, np.ndarray]:
-        """`pearson` and `loss`."""
         return {"pearson": correlation(sums[..., :-2], sums[..., -1]), "loss": ratio(sums[..., -2], sums[..., -1])}
 
     def measure_rows(self, statistics: np.ndarray) -> dict[str, float]:
-        """`spearman`."""
         return {"spearman": spearman(statistics[:, 0], statistics[:, 1])}
 
     def undefined(self, statistics: np.ndarray) -> dict[str, str]:
@@ -265,8 +234,3 @@ def _second_reading(model: Embedder, texts: Padded) -> ObjectiveLoss:
     asked = model.config.objective
     temperature = asked.temperature if isinstance(asked, ContrastConfig | ViewsConfig) else ViewsConfig().temperature
     return Contrast(ViewsConfig(temperature=temperature)).of((model.read(texts), model.read(second)), (texts, texts))
-
-
-def vectors_of(vectors: Tensor) -> list[VectorPrediction]:
-    """The rows of vectors [N,D] as answers, in float32 on the host."""
-    return [VectorPrediction(row) for row in vectors.detach().float().cpu().numpy()]

@@ -4,7 +4,6 @@ Statistics are kept row by row, answers of a few examples only: a sample that is
 however the data was cut into batches and whoever looks; and, where they are asked for, the worst.
 """
 
-import hashlib
 import heapq
 import math
 from collections import Counter
@@ -16,12 +15,13 @@ import numpy as np
 import torch
 from torch import nn
 
+from seqloom.data.order import sample_order
 from seqloom.data.values import is_number
 from seqloom.errors import DataError
 from seqloom.metrics import bootstrap
 from seqloom.metrics.bootstrap import Interval
 from seqloom.nn.types import Batch
-from seqloom.tasks.task import Judged, Task
+from seqloom.tasks.task import Evaluator, Judged
 
 Confusion = tuple[tuple[str, str, int], ...]  # what is true, what was said, how often; the most frequent first
 
@@ -54,11 +54,11 @@ class Evaluation(NamedTuple):
     worst: tuple[Judged, ...] = ()  # as many as were asked for, the worst first
     unseen: Unseen = Unseen()
     slices: tuple[Slice, ...] = ()
-    judge: Task | None = None  # the task that judged them
+    judge: Evaluator | None = None  # the task that judged them
     said: tuple[str, ...] = ()  # where the data was found and how it was read, where that is to be known
 
     def intervals(
-        self, task: Task, *, resamples: int = 1000, seed: int = 0, level: float = 0.95
+        self, task: Evaluator, *, resamples: int = 1000, seed: int = 0, level: float = 0.95
     ) -> dict[str, Interval]:
         """Where each metric would lie with other examples of the same kind; without those of which nothing is known."""
         how: Any = {"resamples": resamples, "seed": seed, "level": level}
@@ -66,7 +66,7 @@ class Evaluation(NamedTuple):
         undefined = task.undefined(self.statistics)
         return {name: interval for name, interval in found.items() if name not in undefined}
 
-    def only(self, task: Task, rows: np.ndarray) -> "Evaluation":
+    def only(self, task: Evaluator, rows: np.ndarray) -> "Evaluation":
         """The evaluation of some of the rows, by their numbers here; without examples and without confusions."""
         statistics = self.statistics[rows]
         ids = tuple(self.ids[row] for row in rows)
@@ -74,37 +74,39 @@ class Evaluation(NamedTuple):
 
 
 def evaluate(
-    task: Task, model: nn.Module, batches: Iterable[Batch[Any, Any]], *, keep: int = 20, worst: int = 0
+    task: Evaluator, model: nn.Module, batches: Iterable[Batch[Any, Any]], *, keep: int = 20, worst: int = 0
 ) -> Evaluation:
     """The metrics of a model on batches, which lie on its device; the model is left as it was."""
     statistics: list[np.ndarray] = []
     ids: list[str] = []
-    kept, bad, confusion, state = _KeptExamples(keep), _Worst(task, worst), Counter[tuple[str, str]](), None
+    kept: list[Judged] = []
+    bad: list[Judged] = []
+    confusion, state = Counter[tuple[str, str]](), None
     with answering(model):
         for batch in batches:
-            judged, state = task.judge_on(model, batch, state)
+            judged, state = task.judge(model, batch, state)
             statistics.extend(one.statistics for one in judged)
             ids.extend(one.id for one in judged)
-            kept.add(judged)
-            bad.add(judged)
-            confusion.update(pair for one in judged for pair in task.confused(one))
+            kept = heapq.nsmallest(keep, [*kept, *judged], key=lambda one: sample_order(one.id))
+            bad = heapq.nsmallest(worst, [*bad, *judged], key=_rank)
+            confusion.update(one.confused for one in judged if one.confused is not None)
     if not statistics:
         raise DataError("there is no example to judge", fix="give at least one batch")
     table = task.agreed(np.stack(statistics), np.stack(statistics))
-    chosen, told = (_agreed(task, some, table) for some in (task.settled(kept.judged()), bad.judged()))
+    chosen, told = (_agreed(task, some, table) for some in (kept, bad))
     found = Evaluation(
         task.name, _metrics(task, table), len(table), table, chosen, _ordered(confusion), tuple(ids), told
     )
     return found._replace(judge=task)
 
 
-def _metrics(task: Task, statistics: np.ndarray) -> dict[str, float]:
+def _metrics(task: Evaluator, statistics: np.ndarray) -> dict[str, float]:
     """Every figure of the statistics [N,S]: those of sums, and those of all rows at once."""
     figures = {name: float(value) for name, value in task.measure(task.summed(statistics)).items()}
     return figures | task.measure_rows(statistics)
 
 
-def _agreed(task: Task, judged: Sequence[Judged], table: np.ndarray) -> tuple[Judged, ...]:
+def _agreed(task: Evaluator, judged: Sequence[Judged], table: np.ndarray) -> tuple[Judged, ...]:
     """Examples whose statistics follow what all rows decide."""
     return tuple(one._replace(statistics=task.agreed(one.statistics[None], table)[0]) for one in judged)
 
@@ -127,42 +129,16 @@ def answering(model: nn.Module) -> Iterator[None]:
             module.training = mode
 
 
-class _KeptExamples:
-    """The examples whose ids have the smallest sums: a sample that does not depend on any order."""
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self.chosen: list[tuple[bytes, int, Judged]] = []
-        self.seen = 0
-
-    def add(self, judged: Sequence[Judged]) -> None:
-        for one in judged:
-            self.chosen.append((hashlib.sha256(one.id.encode()).digest(), self.seen, one))
-            self.seen += 1
-        self.chosen = sorted(self.chosen, key=lambda item: item[:2])[: self.most]
-
-    def judged(self) -> list[Judged]:
-        return [one for _, _, one in self.chosen]
+def badness(judged: Judged) -> float:
+    """How far from right an answer is, for lists with the worst first: its mean loss."""
+    loss, weight = judged.statistics[-2:]
+    return float(loss / weight) if weight else math.inf
 
 
-class _Worst:
-    """The answers that are furthest from right: wrong ones before right ones, and ids where two are equally bad."""
-
-    def __init__(self, task: Task, most: int) -> None:
-        self.task, self.most = task, most
-        self.chosen: list[Judged] = []
-
-    def add(self, judged: Sequence[Judged]) -> None:
-        if self.most:
-            told = self.task.settled(judged)
-            self.chosen = heapq.nsmallest(self.most, [*self.chosen, *told], key=self._rank)
-
-    def _rank(self, one: Judged) -> tuple[bool, float, int, str]:
-        badness = self.task.badness(one)
-        return one.right is True, -badness if not math.isnan(badness) else -math.inf, len(one.id), one.id
-
-    def judged(self) -> tuple[Judged, ...]:
-        return tuple(self.chosen)
+def _rank(one: Judged) -> tuple[bool, float, int, str]:
+    """Wrong answers before right ones, the furthest from right first, and ids where two are equally bad."""
+    far = badness(one)
+    return one.right is True, -far if not math.isnan(far) else -math.inf, len(one.id), one.id
 
 
 # -----------------------------------------------------------------------------
@@ -184,7 +160,7 @@ LONGEST_NAME = 60  # characters
 OTHERS, NOTHING = "(others)", "(nothing)"
 
 
-def sliced(task: Task, evaluation: Evaluation, column: str, values: Sequence[Any]) -> tuple[Slice, ...]:
+def sliced(task: Evaluator, evaluation: Evaluation, column: str, values: Sequence[Any]) -> tuple[Slice, ...]:
     """The evaluation of the rows that belong together; `values` are those of its rows, in their order."""
     found: dict[str, list[int]] = {}
     for row, name in enumerate(names_of(values)):

@@ -1,8 +1,9 @@
 """What a task's model reads: the input that fits the data, and whether the input of somebody's own model does."""
 
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
+import numpy as np
 
 from seqloom.config.heads import UnmappedHead
 from seqloom.config.inputs import (
@@ -16,15 +17,25 @@ from seqloom.config.inputs import (
     TokensConfig,
     VectorsConfig,
 )
-from seqloom.config.models import AnyModel, ElementModelConfig, EmbedderConfig, SequenceModelConfig
+from seqloom.config.models import (
+    AnyModel,
+    ElementModelConfig,
+    EmbedderConfig,
+    LanguageModelConfig,
+    ModelConfig,
+    SequenceModelConfig,
+)
 from seqloom.config.stacks import EncoderConfig
 from seqloom.config.tokenizers import AnyTokenizer, WordsConfig
+from seqloom.data.kinds.targets.related import longest_texts
+from seqloom.data.prepared import Prepared
 from seqloom.data.schema import Schema
 from seqloom.errors import ConfigError
 from seqloom.nn.types import Subwords
-from seqloom.tasks.task import Meaning
+from seqloom.tasks.task import Meaning, Task
 
 ENCODING = (SequenceModelConfig, ElementModelConfig, EmbedderConfig)  # models of an encoder and a head
+Shape = TypeVar("Shape", bound=ModelConfig)
 
 
 def input_of(meaning: Meaning) -> AnyInput:
@@ -107,9 +118,9 @@ def require_letters(schema: Schema, tokenizer: AnyTokenizer) -> WordsConfig:
     return tokenizer
 
 
-def require_vectors(schema: Schema, tokenizer: AnyTokenizer) -> None:
+def require_vectors(task: type[Task], schema: Schema, tokenizer: AnyTokenizer) -> None:
     """Raise ConfigError with the reason if a model of this data cannot start from vectors of words."""
-    if not schema.input.reads_tokens or schema.task not in ("classify", "regress", "tag", "embed"):
+    if not schema.input.reads_tokens or "vectors" not in task.settings:
         raise ConfigError(
             f"vectors are for words that a model reads to classify, regress, tag or embed, and this is {schema.task} "
             f"of {schema.input}",
@@ -127,19 +138,49 @@ def sequences(inputs: Any) -> Any:
     return inputs.pieces if isinstance(inputs, Subwords) else inputs
 
 
-def wrong_shape(task: str, wanted: str, found: AnyModel) -> ConfigError:
-    """The error about a model of another shape."""
-    text = f"{task} needs a model of kind {wanted}, found one of kind {found.kind()}"
-    return ConfigError(text, fix=f"give a model of kind {wanted}")
+def longest_input(model: AnyModel) -> int | None:
+    """How many symbols or steps of one input a model has positions for; None: any number.
+
+    Elements are read window by window, so that theirs have no end.
+    """
+    if isinstance(model, LanguageModelConfig):
+        limit = model.decoder.limit()
+        return None if limit is None else limit - 1  # BEGIN stands before them
+    endless = isinstance(model, ElementModelConfig) or isinstance(model.encoder.input, PictureConfig)
+    return None if endless else model.encoder.limit()
 
 
-def encoder_in(model: AnyModel, task: str, wanted: str) -> EncoderConfig:
-    """The encoder of a model that answers for sequences or for their elements: what it learned, the other can use."""
+def lengths_read(model: AnyModel, prepared: Prepared) -> np.ndarray:
+    """[N] how many symbols or steps of each row a model reads at once; texts that are compared are read one by one."""
+    column = prepared.columns["input"]
+    return longest_texts(column) if isinstance(model, EmbedderConfig) else np.asarray(column.lengths)
+
+
+def require_shape(task: Task, shape: type[Shape], model: AnyModel) -> Shape:
+    """The model, if it has the shape that a task needs and reads its data; ConfigError if not."""
+    if not isinstance(model, shape):
+        raise _wrong_shape(task, shape, model)
+    stack = model.decoder if isinstance(model, LanguageModelConfig) else model.encoder
+    require_input(task.meaning, stack.input)
+    return model
+
+
+def _wrong_shape(task: Task, wanted: type[ModelConfig], found: AnyModel) -> ConfigError:
+    text = f"{task.name} needs a model of kind {wanted.kind()}, found one of kind {found.kind()}"
+    return ConfigError(text, fix=f"give a model of kind {wanted.kind()}")
+
+
+def encoder_in(task: Task, wanted: type[ModelConfig], model: AnyModel) -> EncoderConfig:
+    """The encoder of a model that reads the data of a task, whatever it answered: another head can use what it learned.
+
+    ConfigError for one without, or whose encoder nobody else can use.
+    """
     if not isinstance(model, ENCODING):
-        raise wrong_shape(task, wanted, model)
+        raise _wrong_shape(task, wanted, model)
     if isinstance(model.head, UnmappedHead):
         raise ConfigError(
             "the encoder of 'linear' gives scores of its own labels, and no other head can read them",
             fix="give a model of another recipe",
         )
+    require_input(task.meaning, model.encoder.input)
     return model.encoder

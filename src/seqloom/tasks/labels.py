@@ -14,7 +14,7 @@ asks the model twice for that, and its loss is that of plain scores.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -39,18 +39,15 @@ from seqloom.metrics.calibration import (
 )
 from seqloom.metrics.classification import HALF, best_thresholds, counted_sets, packed, words_of
 from seqloom.metrics.ratios import ratio
-from seqloom.nn.models import SequenceModel
 from seqloom.nn.types import Batch, Loss
-from seqloom.tasks.classify import MOST_SCORES, UNSEEN, scored, scores_of, split_sums
-from seqloom.tasks.inputs import sequences
+from seqloom.tasks.classify import MOST_SCORES, UNSEEN, CalibratedTask, scored, scores_of, split_sums
 from seqloom.tasks.predictions import LabelsPrediction
-from seqloom.tasks.sequences import SequenceTask
-from seqloom.tasks.task import HeadSettings, Judged, Meaning, Metric
+from seqloom.tasks.task import LOSS, HeadSettings, Judged, Meaning, Metric
 
 OF_LABELS = ("f1", "precision", "recall", "macro_f1")
 
 
-class ClassifySeveral(SequenceTask):
+class ClassifySeveral(CalibratedTask):
     """Any number of labels per example.
 
     The targets of a dev or test part have one column more than there are labels: how many labels of the example
@@ -58,8 +55,7 @@ class ClassifySeveral(SequenceTask):
     """
 
     name = "classify"
-    metric = Metric("f1")
-    others = (Metric("macro_f1"), Metric("accuracy"), Metric("loss", higher_is_better=False))
+    metrics = (Metric("f1"), Metric("macro_f1"), Metric("accuracy"), LOSS)
 
     def __init__(self, meaning: Meaning) -> None:
         super().__init__(meaning)
@@ -73,7 +69,6 @@ class ClassifySeveral(SequenceTask):
 
     def head(self, settings: HeadSettings) -> LabelsHeadConfig:
         """A logistic regression for each label."""
-        self.refuse_settings(settings)
         return LabelsHeadConfig(num_labels=self.labels)
 
     def require_head(self, head: SequenceHead) -> None:
@@ -93,11 +88,9 @@ class ClassifySeveral(SequenceTask):
         return loader
 
     def loss(self, model: nn.Module, batch: Batch[Any, Tensor], state: Any) -> tuple[Loss, Any]:
-        """The summed loss; nothing is carried."""
-        known = batch.targets[:, : self.labels]
-        return cast(SequenceModel, model).loss(Batch(sequences(batch.inputs), known, batch.ids)), None
+        return super().loss(model, batch._replace(targets=batch.targets[:, : self.labels]), state)
 
-    def judge(self, model: nn.Module, batch: Batch[Any, Tensor]) -> list[Judged]:
+    def judge(self, model: nn.Module, batch: Batch[Any, Tensor], state: Any) -> tuple[list[Judged], Any]:
         """Each row judged: right if exactly the true labels were said."""
         scores = scores_of(model, batch.inputs) / self.temperatures(batch.ids)
         targets = batch.targets.cpu().double()
@@ -106,7 +99,7 @@ class ClassifySeveral(SequenceTask):
         likely = scores.sigmoid().numpy()
         said = likely > np.stack([self._thresholds(self.reading_of(id_)) for id_ in batch.ids])
         columns = (likely, said, known.numpy() > 0, unseen.tolist(), losses.tolist())
-        return [self._judged(*row) for row in zip(batch.ids, *columns, strict=True)]
+        return [self._judged(*row) for row in zip(batch.ids, *columns, strict=True)], None
 
     def _thresholds(self, calibration: Calibration) -> np.ndarray:
         """[K] the probability from which on each label is said."""
@@ -138,7 +131,6 @@ class ClassifySeveral(SequenceTask):
         return sums if times is not None and times.ndim > 1 else sums[0]
 
     def measure(self, sums: np.ndarray) -> dict[str, np.ndarray]:
-        """`f1`, `precision` and `recall` of all labels together, `macro_f1`, `accuracy` of whole examples, ..."""
         counts, bins, loss, weight = split_sums(sums[..., 2:])
         found = counts.micro
         return {
@@ -152,7 +144,6 @@ class ClassifySeveral(SequenceTask):
         }
 
     def by_label(self, statistics: np.ndarray) -> dict[str, dict[str, float]]:
-        """The figures of each label that was said or is true."""
         return split_sums(self.summed(statistics)[2:])[0].named((*self.meaning.schema.labels, UNSEEN))
 
     def undefined(self, statistics: np.ndarray) -> dict[str, str]:

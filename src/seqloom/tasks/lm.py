@@ -10,14 +10,15 @@ trained on. By length and packed, every document is read from its own BEGIN; pac
 begins anew without its past. In streams a document goes on from the ones before it: the state is carried from step to
 step, in training without its gradient, in evaluation too; a test part is read in one row, from its first symbol on.
 
+The text of a continuation is what it adds to its prompt, its first space too: one put behind the other is the whole.
+
 The default is `lstm`: the best of the small ones, and its memory does not grow with the text.
 """
 
-import copy
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 import numpy as np
@@ -25,9 +26,8 @@ import torch
 from torch import Tensor, nn
 
 from seqloom import recipes
-from seqloom.config.decoding import AnyDecoding, GreedyConfig
 from seqloom.config.models import AnyModel, LanguageModelConfig
-from seqloom.config.training import AnyFeed, PacksConfig, StreamsConfig
+from seqloom.config.training import AnyFeed, ByLengthConfig, PacksConfig, StreamsConfig
 from seqloom.data.kinds.inputs.text import LONGEST, text_shown
 from seqloom.data.loader import Loader, feed_packs, feed_streams
 from seqloom.data.prepared import Prepared
@@ -42,22 +42,18 @@ from seqloom.nn.heads import Losses
 from seqloom.nn.models import LanguageModel
 from seqloom.nn.types import Batch, Loss, Padded
 from seqloom.recipes.bodies import Size
+from seqloom.tasks.abilities import Continuer
 from seqloom.tasks.documents import document_numbers, named_packs, summed
 from seqloom.tasks.evaluation import answering
-from seqloom.tasks.inputs import require_input, wrong_shape
+from seqloom.tasks.inputs import require_shape
 from seqloom.tasks.predictions import TextPrediction
-from seqloom.tasks.task import Asking, Graded, HeadSettings, Judged, Metric
+from seqloom.tasks.task import LOSS, Asking, HeadSettings, Judged, Metric
 from seqloom.text.special_tokens import BEGIN, END, UNKNOWN
 from seqloom.text.tokenizer import Tokenizer
 
-# -----------------------------------------------------------------------------
-# Going on with a text: a prompt becomes symbols, a language model writes after them, and what it wrote becomes text.
-#
-# The text of a continuation is what it adds to its prompt, its first space too: one put behind the other is the whole.
-# -----------------------------------------------------------------------------
-
 CONTINUATION = 64  # symbols that follow a prompt, at most, where nothing else is said
 STAND_IN = "x"  # for what the vocabulary lacks of a prompt: a word, and a character
+PROBE, PROBES = 512, 3  # symbols that are read, so many times, to see whether a memory grows
 
 
 @dataclass(frozen=True)
@@ -66,48 +62,6 @@ class Continuation(TextPrediction):
 
     score: float
     ended: Ended
-
-    @classmethod
-    def of(cls, written: Written) -> "Continuation":
-        """The prediction of what was written."""
-        return cls(text=written.text, score=written.score, ended=written.ended)
-
-    def to_json(self) -> dict[str, Any]:
-        """`text`, `score` and `ended`."""
-        return super().to_json() | {"score": self.score, "ended": self.ended}
-
-
-class Continuing(NamedTuple):
-    """A language model with the tokeniser of its text, and a way to write."""
-
-    model: LanguageModel
-    tokenizer: Tokenizer
-    how: AnyDecoding
-
-    def write(self, prompt: Padded, numbers: Sequence[int]) -> list[list[Written]]:
-        """The continuations of each row; `numbers` say which draws of the seed belong to it."""
-        start, most = self.model.initial_state(len(prompt.lengths)), self.most(prompt)
-        return write(self.model, start, prompt, most, self.how, decode=self.text, numbers=numbers)
-
-    def stream(self, prompt: Padded) -> Iterator[str]:
-        """The continuation of one row as it is written."""
-        start, most = self.model.initial_state(1), self.most(prompt)
-        return stream(self.model, start, prompt, most, self.how, decode=self.text)
-
-    def text(self, symbols: Sequence[int]) -> str:
-        """The text of symbols, a word in the place of each UNKNOWN of the prompt: what follows it has its space."""
-        return self.tokenizer.decode_copying(symbols, [STAND_IN] * len(symbols))
-
-    def most(self, prompt: Padded) -> Tensor:
-        """[B] how many symbols may follow each row; DataError for one that the model cannot read."""
-        longest = self.how.longest or CONTINUATION
-        return room(prompt, torch.full_like(prompt.lengths, longest), positions_of(self.model.config.decoder))
-
-    def prompts(self, texts: Sequence[str]) -> Padded:
-        """BEGIN and the symbols of each text, on the model's device."""
-        symbols = self.tokenizer.encode(texts)
-        rows = [torch.tensor([BEGIN, *symbols.row(row).tolist()]) for row in range(symbols.rows)]
-        return Padded.stack(rows).to(self.model.device)
 
 
 def begun(inputs: Padded) -> Padded:
@@ -118,24 +72,21 @@ def begun(inputs: Padded) -> Padded:
     return Padded(torch.cat([begin, inputs.values], dim=1), inputs.lengths + 1, None, inputs.full)
 
 
-DEFAULT = "lstm"
-PROBE, PROBES = 512, 3  # symbols that are read, so many times, to see whether a memory grows
-
-
 class Running(NamedTuple):
     """The inputs of a step of streams: each row goes on where it stopped in the step before."""
 
     symbols: Padded
 
 
-class LanguageModelling(Graded):
+class LanguageModelling(Continuer):
     """The probability of a text."""
 
     name = "lm"
-    metric = Metric("perplexity", higher_is_better=False)
+    made_by = "language-model", "lstm"
+    settings = frozenset({"smoothing"})
+    feeds = (ByLengthConfig, PacksConfig, StreamsConfig)
+    metrics = (Metric("perplexity", higher_is_better=False), Metric("bits_per_byte", higher_is_better=False), LOSS)
     asking = Asking('seqloom generate RUN "some text"', "seqloom generate RUN --file FILE")
-    decoding: AnyDecoding = GreedyConfig()
-    others = (Metric("bits_per_byte", higher_is_better=False), Metric("loss", higher_is_better=False))
     statistics = 4  # bytes of the original, symbols that are UNKNOWN, loss, weight
 
     @property
@@ -144,36 +95,18 @@ class LanguageModelling(Graded):
         assert self.meaning.tokenizer is not None, "a schema with text has a tokeniser"
         return self.meaning.tokenizer
 
-    def recipes(self) -> list[str]:
-        """The recipes that make a language model."""
-        return [DEFAULT, *(name for name in recipes.names("language-model") if name != DEFAULT)]
-
     def model(self, recipe: str, size: Size, head: HeadSettings) -> LanguageModelConfig:
-        """The model that a recipe makes."""
-        if head.class_weights:
-            raise ConfigError("class weights are for labels, and lm has none", fix="leave them out")
+        self.require_settings(head)
         model = recipes.language_model(recipe, vocab_size=self.tokenizer.vocab_size, size=size)
         return msgspec.structs.replace(model, head=msgspec.structs.replace(model.head, smoothing=head.smoothing))
 
-    def adapted(self, model: AnyModel) -> AnyModel:
-        """The model itself, if it can answer: its head goes with its vocabulary."""
-        self.require(model)
-        return model
-
     def require(self, model: AnyModel) -> None:
-        """Raise ConfigError for another shape of model or vocabulary."""
-        if not isinstance(model, LanguageModelConfig):
-            raise wrong_shape(self.name, LanguageModelConfig.kind(), model)
-        require_input(self.meaning, model.decoder.input)
-        if model.head.vocab_size != self.tokenizer.vocab_size:
+        written = require_shape(self, LanguageModelConfig, model).head.vocab_size
+        if written != self.tokenizer.vocab_size:
             raise ConfigError(
-                f"the data has {self.tokenizer.vocab_size:,} symbols, and the model writes {model.head.vocab_size:,}",
+                f"the data has {self.tokenizer.vocab_size:,} symbols, and the model writes {written:,}",
                 fix=f"set vocab_size = {self.tokenizer.vocab_size} in its head",
             )
-
-    @classmethod
-    def require_feeding(cls, feed: AnyFeed) -> None:
-        """Nothing: running text is read in every way."""
 
     def require_feed(self, model: nn.Module, feed: AnyFeed) -> None:
         """Raise ConfigError for streams where the model's memory grows with all that it has read."""
@@ -204,12 +137,8 @@ class LanguageModelling(Graded):
             return reading.continued_loss(batch._replace(inputs=batch.inputs.symbols), state)
         return reading.loss(batch), None
 
-    def judge(self, model: nn.Module, batch: Batch[Any, Tensor]) -> list[Judged]:
-        """Each document of a batch judged, or each row of streams as if nothing had been read before."""
-        return self.judge_on(model, batch, None)[0]
-
-    def judge_on(self, model: nn.Module, batch: Batch[Any, Tensor], state: Any) -> tuple[list[Judged], Any]:
-        """The same from a state on; right is decided when all are known."""
+    def judge(self, model: nn.Module, batch: Batch[Any, Tensor], state: Any) -> tuple[list[Judged], Any]:
+        """Each document of a batch judged, or each row of streams from a state on."""
         reading = cast(LanguageModel, model)
         if isinstance(batch.inputs, Running):
             inputs = batch.inputs.symbols
@@ -232,7 +161,7 @@ class LanguageModelling(Graded):
             if sums[-1]:
                 text = symbols[starts[number] : starts[number + 1]][:LONGEST]
                 said = f"perplexity {self.measure(sums)['perplexity']:.4g}"
-                yield Judged(id_, said, text_shown(self.tokenizer, text[text != END]), False, sums)
+                yield Judged(id_, said, text_shown(self.tokenizer, text[text != END]), None, sums)
 
     def measure(self, sums: np.ndarray) -> dict[str, np.ndarray]:
         """`perplexity`, `bits_per_byte`, `unknown` (the share of symbols that are UNKNOWN) and `loss`."""
@@ -252,35 +181,41 @@ class LanguageModelling(Graded):
         said = f"of text without its {' and '.join(lost)}: compare it with none that keeps more"
         return {"bits_per_byte": said}
 
-    def writing(self, how: AnyDecoding) -> Self:
-        """The same task whose continuations are written in this way."""
-        chosen = copy.copy(self)
-        chosen.decoding = how
-        return chosen
-
-    def going_on(self, how: AnyDecoding) -> Self:
-        """The same: going on with a text is all that it writes."""
-        return self.writing(how)
-
     def predict(self, model: nn.Module, inputs: Any) -> Sequence[TextPrediction]:
         """What follows each row, a text or the beginning of one: the best, or the first that was drawn."""
         prompt = begun(inputs)
-        written = self._continuing(model).write(prompt, numbers_by_content(prompt))
+        written = self._written(model, prompt, numbers_by_content(prompt))
         return [TextPrediction(answers[0].text) for answers in written]
 
     def continued(self, model: nn.Module, prompts: Sequence[str], numbers: Sequence[int]) -> list[list[TextPrediction]]:
-        """What follows each prompt."""
-        continuing = self._continuing(model)
-        written = continuing.write(continuing.prompts(prompts), numbers)
-        return [[Continuation.of(answer) for answer in answers] for answers in written]
+        written = self._written(model, self._prompts(model, prompts), numbers)
+        return [[Continuation(one.text, one.score, one.ended) for one in answers] for answers in written]
 
     def streamed(self, model: nn.Module, prompt: str) -> Iterator[str]:
-        """What follows a prompt, as it is written."""
-        continuing = self._continuing(model)
-        return continuing.stream(continuing.prompts([prompt]))
+        writing, given = cast(LanguageModel, model), self._prompts(model, [prompt])
+        most = self._most(writing, given)
+        return stream(writing, writing.initial_state(1), given, most, self.decoding, decode=self._text)
 
-    def _continuing(self, model: nn.Module) -> Continuing:
-        return Continuing(cast(LanguageModel, model), self.tokenizer, self.decoding)
+    def _written(self, model: nn.Module, prompt: Padded, numbers: Sequence[int]) -> list[list[Written]]:
+        """The continuations of each row; `numbers` say which draws of the seed belong to it."""
+        writing = cast(LanguageModel, model)
+        start, most = writing.initial_state(len(prompt.lengths)), self._most(writing, prompt)
+        return write(writing, start, prompt, most, self.decoding, decode=self._text, numbers=numbers)
+
+    def _prompts(self, model: nn.Module, texts: Sequence[str]) -> Padded:
+        """BEGIN and the symbols of each text, on the model's device."""
+        symbols = self.tokenizer.encode(texts)
+        rows = [torch.tensor([BEGIN, *symbols.row(row).tolist()]) for row in range(symbols.rows)]
+        return Padded.stack(rows).to(cast(LanguageModel, model).device)
+
+    def _text(self, symbols: Sequence[int]) -> str:
+        """The text of symbols, a word in the place of each UNKNOWN of the prompt: what follows it has its space."""
+        return self.tokenizer.decode_copying(symbols, [STAND_IN] * len(symbols))
+
+    def _most(self, model: LanguageModel, prompt: Padded) -> Tensor:
+        """[B] how many symbols may follow each row; DataError for one that the model cannot read."""
+        longest = torch.full_like(prompt.lengths, self.decoding.longest or CONTINUATION)
+        return room(prompt, longest, positions_of(model.config.decoder))
 
 
 def memory_grows(model: LanguageModel) -> bool:

@@ -8,6 +8,15 @@ Any encoder that sees both sides will do. Predicting fills what is written as [M
 
 Rows of about one length keep documents apart and whole; packs cut those that are longer than a row, and end each with
 END. The default is `encoder`, the Transformer of Devlin et al.
+
+Of the symbols 15 % are chosen, one at least. A chosen one is replaced by MASK eight times of ten, by any other symbol
+once, and once it stays: so a model that is fine-tuned later, where no MASK ever stands, has learnt to look at every
+symbol. The special symbols are never chosen.
+
+In training the draws come from torch's generator, which a step seeds with its number: other masks in every epoch, the
+same ones after a run was stopped. There 15 % are those of a row, whatever documents are packed into it. In evaluation
+each document has its 15 %, and its own symbols decide which: the same ones always, alone or packed beside any others,
+as a part of a run's data or as a file by itself.
 """
 
 from collections.abc import Sequence
@@ -25,7 +34,7 @@ from seqloom import recipes
 from seqloom.config.heads import NextTokenHeadConfig
 from seqloom.config.inputs import TokensConfig
 from seqloom.config.models import AnyModel, ElementModelConfig
-from seqloom.config.training import AnyFeed, PacksConfig
+from seqloom.config.training import AnyFeed, ByLengthConfig, PacksConfig
 from seqloom.data.kinds.inputs.text import cut_short
 from seqloom.data.loader import Loader, feed_packs
 from seqloom.data.prepared import Prepared
@@ -37,24 +46,11 @@ from seqloom.nn.models import ElementModel
 from seqloom.nn.types import Batch, Loss, Padded
 from seqloom.recipes.bodies import Size
 from seqloom.tasks.documents import document_numbers, named_packs, summed
-from seqloom.tasks.inputs import encoder_in, require_input, sequences, stepped_input_of, wrong_shape
-from seqloom.tasks.task import Asking, Graded, HeadSettings, Judged, Meaning, Metric, Prediction
+from seqloom.tasks.inputs import encoder_in, require_shape, sequences, stepped_input_of
+from seqloom.tasks.task import LOSS, Asking, HeadSettings, Judged, Meaning, Metric, Prediction, Task
 from seqloom.text.gaps import GAP, GapTokenizer
 from seqloom.text.special_tokens import COUNT, MASK
 from seqloom.text.tokenizer import Tokenizer
-
-# -----------------------------------------------------------------------------
-# Which symbols of a text are hidden, and what stands in their place (Devlin et al. 2019).
-#
-# Of the symbols 15 % are chosen, one at least. A chosen one is replaced by MASK eight times of ten, by any other symbol
-# once, and once it stays: so a model that is fine-tuned later, where no MASK ever stands, has learnt to look at every
-# symbol. The special symbols are never chosen.
-#
-# In training the draws come from torch's generator, which a step seeds with its number: other masks in every epoch, the
-# same ones after a run was stopped. There 15 % are those of a row, whatever documents are packed into it. In evaluation
-# each document has its 15 %, and its own symbols decide which: the same ones always, alone or packed beside any others,
-# as a part of a run's data or as a file by itself.
-# -----------------------------------------------------------------------------
 
 PER_CENT = 15  # of the symbols are chosen
 MASKED, REPLACED = 0.8, 0.9  # below the first: MASK; below the second: another symbol; else it stays
@@ -151,7 +147,6 @@ def _put(values: Tensor, places: Padded, changed: Tensor) -> Tensor:
     return wide[:, :-1]
 
 
-DEFAULT = "encoder"
 LIKELIEST = 5  # symbols that are told for each gap
 
 
@@ -182,17 +177,18 @@ class FilledPrediction(Prediction):
         return {"text": self.text, "gaps": [[guess._asdict() for guess in guesses] for guesses in self.gaps]}
 
     def shown(self) -> str:
-        """The text in one line."""
         return " ".join(self.text.split())
 
 
-class MaskedPrediction(Graded):
+class MaskedPrediction(Task):
     """The probability of hidden symbols."""
 
     name = "masked"
-    metric = Metric("perplexity", higher_is_better=False)
+    made_by = "masked-model", "encoder"
+    settings = frozenset({"smoothing"})
+    feeds = (ByLengthConfig, PacksConfig)  # rows of streams go on from step to step, and both sides are looked at
+    metrics = (Metric("perplexity", higher_is_better=False), Metric("accuracy"), LOSS)
     asking = Asking(f'echo "some {GAP} text" | seqloom predict RUN -', "seqloom predict RUN FILE")
-    others = (Metric("accuracy"), Metric("loss", higher_is_better=False))
     statistics = 3  # right ones, loss, weight
 
     @property
@@ -206,14 +202,8 @@ class MaskedPrediction(Graded):
         """What texts with gaps mean."""
         return self.meaning._replace(tokenizer=GapTokenizer(self.tokenizer))
 
-    def recipes(self) -> list[str]:
-        """The recipes that see both sides of a symbol."""
-        return [DEFAULT, *(name for name in recipes.names("masked-model") if name != DEFAULT)]
-
     def model(self, recipe: str, size: Size, head: HeadSettings) -> ElementModelConfig:
-        """The model that a recipe makes."""
-        if head.class_weights:
-            raise ConfigError("class weights are for labels, and masked has none", fix="leave them out")
+        self.require_settings(head)
         inputs = stepped_input_of(self.meaning)
         if not isinstance(inputs, TokensConfig):
             raise ConfigError(
@@ -226,29 +216,18 @@ class MaskedPrediction(Graded):
     def adapted(self, model: AnyModel) -> ElementModelConfig:
         """The same encoder with a head that reads its vocabulary."""
         if not isinstance(model, ElementModelConfig) or not isinstance(model.head, NextTokenHeadConfig):
-            encoder = encoder_in(model, self.name, ElementModelConfig.kind())
-            require_input(self.meaning, encoder.input)
+            encoder = encoder_in(self, ElementModelConfig, model)
             model = ElementModelConfig(encoder=encoder, head=NextTokenHeadConfig(vocab_size=self.tokenizer.vocab_size))
         self.require(model)
         return model
 
     def require(self, model: AnyModel) -> None:
-        """Raise ConfigError for another shape of model, head or vocabulary."""
-        if not isinstance(model, ElementModelConfig):
-            raise wrong_shape(self.name, ElementModelConfig.kind(), model)
-        require_input(self.meaning, model.encoder.input)
-        size = self.tokenizer.vocab_size
-        if not isinstance(model.head, NextTokenHeadConfig) or model.head.vocab_size != size:
+        head, size = require_shape(self, ElementModelConfig, model).head, self.tokenizer.vocab_size
+        if not isinstance(head, NextTokenHeadConfig) or head.vocab_size != size:
             raise ConfigError(
-                f"masked needs a head that reads {size:,} symbols, found '{model.head.kind()}'",
+                f"masked needs a head that reads {size:,} symbols, found '{head.kind()}'",
                 fix=f"give it a head of kind next-token with vocab_size = {size}",
             )
-
-    @classmethod
-    def require_feeding(cls, feed: AnyFeed) -> None:
-        """Raise ConfigError for streams: their rows go on from step to step, and both sides are looked at."""
-        if not isinstance(feed, PacksConfig):
-            super().require_feeding(feed)
 
     def loader(self, prepared: Prepared, part: Part, feed: AnyFeed, *, seed: int, **how: Any) -> Loader[Any, Any]:
         """The steps of a part; the ids of batches are always rows of the prepared data."""
@@ -262,7 +241,7 @@ class MaskedPrediction(Graded):
         hidden = hide(batch.inputs, drawn(batch.inputs), self.tokenizer.vocab_size)
         return cast(ElementModel, model).head.loss(_read(model, hidden), hidden.targets), None
 
-    def judge(self, model: nn.Module, batch: Batch[Any, Tensor]) -> list[Judged]:
+    def judge(self, model: nn.Module, batch: Batch[Any, Tensor], state: Any) -> tuple[list[Judged], Any]:
         """Each document judged by the symbols that it decides by itself; one without a symbol to hide is left out."""
         hidden = hide(batch.inputs, drawn_by_content(batch.inputs), self.tokenizer.vocab_size)
         x, head = _read(model, hidden), cast(NextTokenHead, cast(ElementModel, model).head)
@@ -277,7 +256,7 @@ class MaskedPrediction(Graded):
             Judged(id_, self._shown(answers[numbers == number]), self._shown(true[numbers == number]), None, sums)
             for number, (id_, sums) in enumerate(zip(batch.ids, statistics, strict=True))
             if sums[-1]
-        ]
+        ], None
 
     def _shown(self, symbols: np.ndarray) -> str:
         return cut_short(", ".join(map(self._text, symbols.tolist())))
@@ -287,7 +266,6 @@ class MaskedPrediction(Graded):
         return self.tokenizer.decode([symbol]) or self.tokenizer.piece(symbol)
 
     def measure(self, sums: np.ndarray) -> dict[str, np.ndarray]:
-        """`perplexity`, `accuracy` and `loss` of hidden symbols."""
         right, loss, weight = np.moveaxis(sums, -1, 0)
         mean = ratio(loss, weight)
         return {"perplexity": perplexity(mean), "accuracy": ratio(right, weight), "loss": mean}

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from seqloom.data.kinds.inputs.words import Words
 from seqloom.data.tags import Span, spans
@@ -21,12 +22,7 @@ class LabelPrediction(Prediction):
     label: str
     scores: dict[str, float]
 
-    def to_json(self) -> dict[str, Any]:
-        """`label` and `scores`."""
-        return {"label": self.label, "scores": self.scores}
-
     def shown(self) -> str:
-        """The label."""
         return self.label
 
 
@@ -37,12 +33,7 @@ class LabelsPrediction(Prediction):
     labels: tuple[str, ...]
     scores: dict[str, float]
 
-    def to_json(self) -> dict[str, Any]:
-        """`labels` and `scores`."""
-        return {"labels": list(self.labels), "scores": self.scores}
-
     def shown(self) -> str:
-        """The labels, with commas between."""
         return ", ".join(self.labels)
 
 
@@ -52,12 +43,7 @@ class NumbersPrediction(Prediction):
 
     numbers: tuple[float, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        """`numbers`, always a list."""
-        return {"numbers": list(self.numbers)}
-
     def shown(self) -> str:
-        """The numbers, with commas between."""
         return numbers_shown(self.numbers)
 
 
@@ -67,12 +53,7 @@ class SeriesPrediction(Prediction):
 
     series: tuple[tuple[float, ...], ...]
 
-    def to_json(self) -> dict[str, Any]:
-        """`series`, a list for each step."""
-        return {"series": [list(step) for step in self.series]}
-
     def shown(self) -> str:
-        """The numbers, with semicolons between steps."""
         return series_shown(self.series)
 
 
@@ -120,12 +101,7 @@ class TextPrediction(Prediction):
 
     text: str
 
-    def to_json(self) -> dict[str, Any]:
-        """`text`."""
-        return {"text": self.text}
-
     def shown(self) -> str:
-        """The text in one line."""
         return " ".join(self.text.split())
 
 
@@ -154,9 +130,13 @@ class VectorPrediction(Prediction):
         return {"vector": self.vector.tolist()}
 
     def shown(self) -> str:
-        """Its first numbers."""
         first = numbers_shown(self.vector[:SHOWN_OF_VECTOR].tolist())
         return f"{first}, ..." if len(self.vector) > SHOWN_OF_VECTOR else first
+
+
+def vectors_of(vectors: Tensor) -> list[VectorPrediction]:
+    """The rows of vectors [N,D] as answers, in float32 on the host."""
+    return [VectorPrediction(row) for row in vectors.detach().float().cpu().numpy()]
 
 
 def numbers_shown(numbers: Iterable[float]) -> str:

@@ -1,6 +1,5 @@
 """Which task the numbers of a model belong to: the kinds of its data decide."""
 
-from seqloom.config.data import Task as TaskName
 from seqloom.tasks.classify import Classify
 from seqloom.tasks.embed import Embed, EmbedScored
 from seqloom.tasks.labels import ClassifySeveral
@@ -12,15 +11,6 @@ from seqloom.tasks.tag import Tag
 from seqloom.tasks.task import Meaning, Task
 from seqloom.tasks.translate import Translate
 
-TASKS: dict[TaskName, type[Task]] = {
-    "classify": Classify,
-    "regress": Regress,
-    "tag": Tag,
-    "lm": LanguageModelling,
-    "masked": MaskedPrediction,
-    "translate": Translate,
-    "embed": Embed,
-}
 BY_TARGET: dict[str, type[Task]] = {
     "label": Classify,
     "labels": ClassifySeveral,

@@ -13,13 +13,13 @@ mean of the training part as the answer to everything has.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seqloom.config.heads import NumberHeadConfig, SequenceHead
+from seqloom.config.heads import ElementHead, NumberHeadConfig, SequenceHead
 from seqloom.errors import ConfigError
 from seqloom.metrics.correlation import explained, explained_statistics, spearman
 from seqloom.metrics.ratios import ratio
@@ -28,8 +28,9 @@ from seqloom.nn.types import Batch, Loss
 from seqloom.tasks.inputs import sequences
 from seqloom.tasks.predictions import NumbersPrediction, numbers_shown
 from seqloom.tasks.sequences import SequenceTask
-from seqloom.tasks.task import Graded, HeadSettings, Judged, Meaning, Metric
+from seqloom.tasks.task import LOSS, HeadSettings, Judged, Meaning, Metric, Task
 
+OF_ERRORS = tuple(Metric(name, higher_is_better=False) for name in ("mse", "rmse", "mae"))
 SAME_NUMBERS = "the true numbers are all the same"
 
 
@@ -55,44 +56,45 @@ class NumberUnits(NamedTuple):
         return np.asarray(answers.detach().cpu().double().numpy() * self.deviations + self.means)
 
 
-class Regress(Graded, SequenceTask):
-    """Numbers for each example."""
+class NumberTask(Task):
+    """Numbers that are learned in units of the training part: for each example, or for each of its elements."""
 
     name = "regress"
-    metric = Metric("mse", higher_is_better=False)
-    others = (
-        Metric("rmse", higher_is_better=False),
-        Metric("mae", higher_is_better=False),
-        Metric("r2"),
-        Metric("loss", higher_is_better=False),
-    )
+    each: ClassVar[str]  # what has numbers
 
     def __init__(self, meaning: Meaning) -> None:
         super().__init__(meaning)
         self.units = NumberUnits.of(meaning)
-        # sizes of errors, their squares; the numbers that were said, and the true ones; loss, weight
-        self.statistics = 4 + 2 * meaning.numbers
 
     def head(self, settings: HeadSettings) -> NumberHeadConfig:
         """A linear map to the numbers."""
-        self.refuse_settings(settings)
         return NumberHeadConfig(size=self.meaning.numbers)
 
-    def require_head(self, head: SequenceHead) -> None:
-        """Raise ConfigError unless the head gives as many numbers."""
+    def require_head(self, head: SequenceHead | ElementHead) -> None:
         count = self.meaning.numbers
         if not isinstance(head, NumberHeadConfig) or head.size != count:
             raise ConfigError(
-                f"the data has {count:,} numbers for each example, and the model ends in {head.to_json()}",
+                f"the data has {count:,} numbers for each {self.each}, and the model ends in {head.to_json()}",
                 fix=f"give it a head of kind number with size = {count}",
             )
 
     def loss(self, model: nn.Module, batch: Batch[Any, Tensor], state: Any) -> tuple[Loss, Any]:
         """The summed squared errors in the units of the model; nothing is carried."""
-        learned = batch._replace(inputs=sequences(batch.inputs), targets=self.units.learned(batch.targets))
-        return cast(SequenceModel, model).loss(learned), None
+        return super().loss(model, batch._replace(targets=self.units.learned(batch.targets)), state)
 
-    def judge(self, model: nn.Module, batch: Batch[Any, Tensor]) -> list[Judged]:
+
+class Regress(NumberTask, SequenceTask):
+    """Numbers for each example."""
+
+    each = "example"
+    metrics = (*OF_ERRORS, Metric("r2"), LOSS)
+
+    def __init__(self, meaning: Meaning) -> None:
+        super().__init__(meaning)
+        # sizes of errors, their squares; the numbers that were said, and the true ones; loss, weight
+        self.statistics = 4 + 2 * meaning.numbers
+
+    def judge(self, model: nn.Module, batch: Batch[Any, Tensor], state: Any) -> tuple[list[Judged], Any]:
         """Each row judged; none of them is right or wrong."""
         said, true = self._answers(model, batch.inputs), batch.targets.cpu().double().numpy()
         errors = said - true
@@ -100,7 +102,7 @@ class Regress(Graded, SequenceTask):
         losses = [((errors / self.units.deviations) ** 2).sum(axis=1), np.full(len(true), true.shape[1])]
         statistics = np.stack([*sums, *said.T, *true.T, *losses], axis=1)
         rows = zip(batch.ids, said.tolist(), true.tolist(), statistics, strict=True)
-        return [Judged(id_, numbers_shown(one), numbers_shown(other), None, row) for id_, one, other, row in rows]
+        return [Judged(id_, numbers_shown(one), numbers_shown(other), None, row) for id_, one, other, row in rows], None
 
     def _answers(self, model: nn.Module, inputs: Any) -> np.ndarray:
         """[B,K] in the units of the data."""
@@ -125,12 +127,10 @@ class Regress(Graded, SequenceTask):
         return {} if np.ptp(true, axis=0).all() else {"r2": SAME_NUMBERS}
 
     def measure_rows(self, statistics: np.ndarray) -> dict[str, float]:
-        """`spearman`."""
         said, true = np.split(statistics[:, 2:-2].T, 2)
         return {"spearman": float(np.mean([spearman(one, other) for one, other in zip(said, true, strict=True)]))}
 
     def predict(self, model: nn.Module, inputs: Any) -> Sequence[NumbersPrediction]:
-        """The numbers for each row."""
         with torch.no_grad():
             numbers = self._answers(model, inputs).tolist()
         return [NumbersPrediction(tuple(row)) for row in numbers]

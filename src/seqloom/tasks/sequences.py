@@ -1,45 +1,47 @@
-"""What the tasks with one answer per sequence share: the recipes, and what a model of one's own must be.
+"""What tasks share whose models are an encoder and a head: one answer per sequence, or one per element of it.
 
-The default is `cnn` for text: it needs little data, trains in seconds on a processor, and order matters to it only
-where it should. Vectors are measured over time, so a memory reads them (`gru`); pictures have filters (`conv2d`).
+The default for whole sequences is `cnn` for text: it needs little data, trains in seconds on a processor, and order
+matters to it only where it should. Vectors are measured over time, so a memory reads them (`gru`); pictures have
+filters (`conv2d`). For elements it is `bilstm`: what one means depends on both sides of it, and sentences are few.
 """
 
 from abc import abstractmethod
-from collections.abc import Sequence
 from typing import Any, cast
 
 import msgspec
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqloom import recipes
-from seqloom.config.heads import ClassHeadConfig, MappedHead, SequenceHead
+from seqloom.config.heads import ClassHeadConfig, CrfHeadConfig, ElementHead, MappedHead, SequenceHead
 from seqloom.config.inputs import FiltersConfig, InputConfig, PictureConfig, VectorsConfig
 from seqloom.config.models import AnyModel, ElementModelConfig, EmbedderConfig, SequenceModelConfig
-from seqloom.config.training import AnyFeed
-from seqloom.errors import ConfigError
 from seqloom.nn.models import SequenceModel
+from seqloom.nn.types import Batch, Loss
 from seqloom.recipes.bodies import Size
-from seqloom.tasks.inputs import input_of, require_input, sequences, wrong_shape
-from seqloom.tasks.task import HeadSettings, Task
+from seqloom.tasks.abilities import Vectorizer
+from seqloom.tasks.inputs import encoder_in, input_of, require_shape, sequences, stepped_input_of
+from seqloom.tasks.task import HeadSettings, Setting, Task
 
 DEFAULTS: dict[type[InputConfig], str] = {VectorsConfig: "gru", FiltersConfig: "conv2d"}
+OF_NUMBERS: frozenset[Setting] = frozenset({"vectors"})
+OF_LABEL: frozenset[Setting] = frozenset({"smoothing", "class_weights", "vectors"})
 
 
-class SequenceTask(Task):
+class SequenceTask(Vectorizer):
     """One answer per sequence of symbols or vectors, or per picture."""
+
+    settings = OF_NUMBERS
 
     def recipes(self) -> list[str]:
         """The recipes that make a classifier of this kind of input."""
-        kind, layer = self.meaning.schema.input, input_of(self.meaning)
-        names = recipes.names("picture-classifier" if isinstance(layer, PictureConfig) else "classifier")
-        default = DEFAULTS.get(type(layer), "cnn")
-        possible = [name for name in names if name != "linear" or kind.reads_tokens]  # it counts symbols
-        return [default, *(name for name in possible if name != default)]
+        layer, tokens = input_of(self.meaning), self.meaning.schema.input.reads_tokens
+        shape: recipes.Shape = "picture-classifier" if isinstance(layer, PictureConfig) else "classifier"
+        names = recipes.names(shape, DEFAULTS.get(type(layer), "cnn"))
+        return [name for name in names if name != "linear" or tokens]  # it counts symbols
 
     def model(self, recipe: str, size: Size, head: HeadSettings) -> SequenceModelConfig:
-        """The model that a recipe makes."""
+        self.require_settings(head)
         answer = self.head(head)
         inputs = input_of(self.meaning)
         if not isinstance(inputs, PictureConfig):
@@ -54,32 +56,31 @@ class SequenceTask(Task):
         """The same model with the head that this task needs; of one that answers for elements or by vectors
         the encoder.
         """
+        any_head = ClassHeadConfig(num_classes=2)
         if isinstance(model, EmbedderConfig):
-            head = ClassHeadConfig(num_classes=2)
-            model = SequenceModelConfig(encoder=model.encoder, pooling=model.pooling, dropout=model.dropout, head=head)
+            pooling, dropout = model.pooling, model.dropout
+            model = SequenceModelConfig(encoder=model.encoder, pooling=pooling, dropout=dropout, head=any_head)
         if isinstance(model, ElementModelConfig):
-            model = SequenceModelConfig(encoder=model.encoder, head=ClassHeadConfig(num_classes=2))
-        if not isinstance(model, SequenceModelConfig):
-            raise wrong_shape(self.name, SequenceModelConfig.kind(), model)
-        require_input(self.meaning, model.encoder.input)
-        return msgspec.structs.replace(model, head=self._adapted_head(model.head))
-
-    def _adapted_head(self, before: SequenceHead) -> SequenceHead:
-        """The head that answers; where the vector was the scores of as many answers, it still is."""
+            model = SequenceModelConfig(encoder=model.encoder, head=any_head)
+        model = require_shape(self, SequenceModelConfig, model)
         head = self.head(HeadSettings())
-        ready = head.unmapped()
-        return ready if isinstance(before, type(ready)) and before.answers == ready.answers else head
+        ready = head.unmapped()  # where the vector was the scores of as many answers, it still is
+        same = isinstance(model.head, type(ready)) and model.head.answers == ready.answers
+        return msgspec.structs.replace(model, head=ready if same else head)
 
     def require(self, model: AnyModel) -> None:
-        """Raise ConfigError for another shape of model, input or answer."""
-        if not isinstance(model, SequenceModelConfig):
-            raise wrong_shape(self.name, SequenceModelConfig.kind(), model)
-        require_input(self.meaning, model.encoder.input)
-        self.require_head(model.head)
+        self.require_head(require_shape(self, SequenceModelConfig, model).head)
 
-    def has_one_shape(self, feed: AnyFeed) -> bool:
-        """Whether all full batches have one shape: pictures do, and full rows."""
-        return self.meaning.schema.input.fixed_size or super().has_one_shape(feed)
+    @abstractmethod
+    def head(self, settings: HeadSettings) -> MappedHead:
+        """The head that answers."""
+
+    @abstractmethod
+    def require_head(self, head: SequenceHead) -> None:
+        """Raise ConfigError if a head cannot answer."""
+
+    def loss(self, model: nn.Module, batch: Batch[Any, Tensor], state: Any) -> tuple[Loss, Any]:
+        return cast(SequenceModel, model).loss(batch._replace(inputs=sequences(batch.inputs))), None
 
     def vectors(self, model: nn.Module, inputs: Any) -> Tensor:
         """[N,D] what the head reads of each input, of length one."""
@@ -91,26 +92,31 @@ class SequenceTask(Task):
         assert isinstance(model, SequenceModelConfig), "require has seen it"
         return model.widths()[-1]
 
+
+class ElementTask(Task):
+    """One answer per word or step."""
+
+    settings = OF_NUMBERS
+    made_by = "tagger", "bilstm"
+
+    def model(self, recipe: str, size: Size, head: HeadSettings) -> ElementModelConfig:
+        self.require_settings(head)
+        made = recipes.tagger(recipe, inputs=stepped_input_of(self.meaning), num_tags=2, size=size)
+        return msgspec.structs.replace(made, head=self.head(head))
+
+    def adapted(self, model: AnyModel) -> ElementModelConfig:
+        """The same encoder with the head that this task needs, of the kind that the model has."""
+        encoder = encoder_in(self, ElementModelConfig, model)
+        head = HeadSettings(kind="crf" if isinstance(model.head, CrfHeadConfig) else "class")
+        return ElementModelConfig(encoder=encoder, head=self.head(head))
+
+    def require(self, model: AnyModel) -> None:
+        self.require_head(require_shape(self, ElementModelConfig, model).head)
+
     @abstractmethod
-    def head(self, settings: HeadSettings) -> MappedHead:
+    def head(self, settings: HeadSettings) -> ElementHead:
         """The head that answers."""
 
     @abstractmethod
-    def require_head(self, head: SequenceHead) -> None:
+    def require_head(self, head: ElementHead) -> None:
         """Raise ConfigError if a head cannot answer."""
-
-    def temperatures(self, ids: Sequence[str]) -> Tensor:
-        """[B,1] what the scores of examples are divided by."""
-        return torch.tensor([[self.reading_of(id_).temperature] for id_ in ids], dtype=torch.float64)
-
-    def refuse_settings(self, settings: HeadSettings) -> None:
-        """Raise ConfigError for settings that are about one class of several, where there is none."""
-        if settings.smoothing:
-            raise ConfigError(
-                f"smoothing is for one label of several, and {self.name} has none here", fix="leave it out"
-            )
-        if settings.class_weights:
-            raise ConfigError(
-                f"class weights are for one label of several, not for {self.meaning.schema.target}",
-                fix="leave them out",
-            )

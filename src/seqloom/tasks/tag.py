@@ -5,21 +5,17 @@
 
 Tags that mark spans are always a lawful sequence of their scheme, whatever head the model has (`chains`), and inputs of
 any length are read, window by window (`windows`). A tag that training never saw is an error whatever is said.
-Neighbours of that kind are read as one span of a type that no tag has, so it counts as missed. The default is
-`bilstm`: a tag depends on both sides, and sentences are few.
+Neighbours of that kind are read as one span of a type that no tag has, so it counts as missed.
 """
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
-import msgspec
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seqloom import recipes
-from seqloom.config.heads import ClassHeadConfig, CrfHeadConfig, Scheme
-from seqloom.config.models import AnyModel, ElementModelConfig
+from seqloom.config.heads import ClassHeadConfig, CrfHeadConfig, ElementHead, Scheme
 from seqloom.data.kinds.inputs.text import cut_short
 from seqloom.data.schema import Target
 from seqloom.data.tags import form_fault
@@ -31,21 +27,14 @@ from seqloom.nn.models import ElementModel
 from seqloom.nn.ops import crf
 from seqloom.nn.packing import by_document
 from seqloom.nn.types import Batch, Padded
-from seqloom.recipes.bodies import Size
-from seqloom.tasks.classify import require_weights
-from seqloom.tasks.inputs import encoder_in, require_input, stepped_input_of, wrong_shape
+from seqloom.tasks.classify import class_head
 from seqloom.tasks.predictions import TagsPrediction
-from seqloom.tasks.task import HeadSettings, Judged, Meaning, Metric, Task
+from seqloom.tasks.sequences import OF_LABEL, ElementTask
+from seqloom.tasks.task import LOSS, HeadSettings, Judged, Meaning, Metric
 from seqloom.tasks.windows import features, window_size
 
-# -----------------------------------------------------------------------------
-# The best tags that a scheme allows, whatever head gave the scores.
-#
-# A head of kind `crf` has learned scores of moves, one of kind `class` has none: then every legal move scores zero. In
-# both, an answer is the path with the highest score among the legal ones (Viterbi 1967), so no answer ever holds an
-# I-PER without its beginning. Plain tags, such as parts of speech, mark no spans: any may follow any, and each is the
-# best of its own place.
-# -----------------------------------------------------------------------------
+ANY_LENGTH = 2**24  # the most that a configuration may say
+OF_SPANS = (Metric("f1"), Metric("macro_f1"))
 
 
 def scheme_of(labels: tuple[str, ...]) -> Scheme:
@@ -60,7 +49,13 @@ def scheme_of(labels: tuple[str, ...]) -> Scheme:
 
 
 class Chain(NamedTuple):
-    """Which tags may begin, follow each other, and end."""
+    """Which tags may begin, follow each other, and end.
+
+    A head of kind `crf` has learned scores of moves, one of kind `class` has none: then every legal move scores zero.
+    In both, an answer is the path with the highest score among the legal ones (Viterbi 1967), so no answer ever holds
+    an I-PER without its beginning. Plain tags, such as parts of speech, mark no spans: any may follow any, and each is
+    the best of its own place.
+    """
 
     scheme: Scheme
     starts: Tensor  # [K] bool; all three are empty where nothing is restricted
@@ -122,15 +117,14 @@ def _corrected(scores: Padded, free: crf.Transitions) -> Tensor:
     return tags
 
 
-DEFAULT = "bilstm"
-
-
-class Tag(Task):
+class Tag(ElementTask):
     """A tag for each element."""
 
     name = "tag"
     heads = ("class", "crf")
-    in_windows = True
+    settings = OF_LABEL | {"letters"}  # taggers meet many new words
+    longest = ANY_LENGTH
+    metrics = (*OF_SPANS, Metric("accuracy"), LOSS)  # those of spans where tags mark some
 
     def __init__(self, meaning: Meaning) -> None:
         super().__init__(meaning)
@@ -145,31 +139,13 @@ class Tag(Task):
         self.unseen = _unseen_of(labels)
         self.types = types_of([*labels, self.unseen]) if self.in_scheme else ()
         self.statistics = 4 + 3 * len(self.types)  # elements, right ones; of each type right, said, true; loss, weight
-        self.metric = Metric("f1" if self.in_scheme else "accuracy")
-        of_spans = (Metric("macro_f1"), Metric("accuracy")) if self.in_scheme else ()
-        self.others = (*of_spans, Metric("loss", higher_is_better=False))
+        self.metrics = (*(OF_SPANS if self.in_scheme else ()), Metric("accuracy"), LOSS)
 
-    @classmethod
-    def deciders(cls) -> tuple[Metric, ...]:
-        """Those of spans and of tags: which of them there are, the tags of the data decide."""
-        return (Metric("f1"), Metric("macro_f1"), Metric("accuracy"), Metric("loss", higher_is_better=False))
-
-    def recipes(self) -> list[str]:
-        """The recipes that make a tagger."""
-        return [DEFAULT, *(name for name in recipes.names("tagger") if name != DEFAULT)]
-
-    def model(self, recipe: str, size: Size, head: HeadSettings) -> ElementModelConfig:
-        """The model that a recipe makes."""
-        labels, inputs = self.meaning.schema.labels, stepped_input_of(self.meaning)
-        model = recipes.tagger(recipe, inputs=inputs, num_tags=len(labels), size=size)
-        return msgspec.structs.replace(model, head=self._head(head))
-
-    def _head(self, settings: HeadSettings) -> ClassHeadConfig | CrfHeadConfig:
+    def head(self, settings: HeadSettings) -> ClassHeadConfig | CrfHeadConfig:
+        """A softmax over the tags of each element, or a chain of them."""
         labels = self.meaning.schema.labels
         if settings.kind == "class":
-            require_weights(settings, labels)
-            wanted = {"smoothing": settings.smoothing, "class_weights": settings.class_weights}
-            return ClassHeadConfig(num_classes=len(labels), **wanted)  # type: ignore[arg-type]  # each its own kind
+            return class_head(settings, labels)
         if settings.smoothing or settings.class_weights:
             raise ConfigError(
                 "a crf learns how likely a whole sequence of tags is; smoothing and class weights weigh single tags",
@@ -177,19 +153,8 @@ class Tag(Task):
             )
         return CrfHeadConfig(labels=labels, scheme=self.chain.scheme)
 
-    def adapted(self, model: AnyModel) -> ElementModelConfig:
-        """The same encoder with a head for these tags, of the kind that the model has."""
-        encoder = encoder_in(model, self.name, ElementModelConfig.kind())
-        require_input(self.meaning, encoder.input)
-        head = HeadSettings(kind="crf" if isinstance(model.head, CrfHeadConfig) else "class")
-        return ElementModelConfig(encoder=encoder, head=self._head(head))
-
-    def require(self, model: AnyModel) -> None:
-        """Raise ConfigError for another shape of model or input, or other tags."""
-        if not isinstance(model, ElementModelConfig):
-            raise wrong_shape(self.name, ElementModelConfig.kind(), model)
-        require_input(self.meaning, model.encoder.input)
-        labels, head = self.meaning.schema.labels, model.head
+    def require_head(self, head: ElementHead) -> None:
+        labels = self.meaning.schema.labels
         one_each = isinstance(head, ClassHeadConfig) and head.num_classes == len(labels)
         if not one_each and not (isinstance(head, CrfHeadConfig) and head.labels == labels):
             raise ConfigError(
@@ -197,14 +162,14 @@ class Tag(Task):
                 fix=f"give it a head of kind class with num_classes = {len(labels)}, or crf with these tags in order",
             )
 
-    def judge(self, model: nn.Module, batch: Batch[Any, Tensor]) -> list[Judged]:
+    def judge(self, model: nn.Module, batch: Batch[Any, Tensor], state: Any) -> tuple[list[Judged], Any]:
         """Each row judged: right if all of its tags are."""
         answering = cast(ElementModel, model)
         x = self._features(answering, batch.inputs)
         losses = answering.head.losses(x, batch.targets)
         columns = (x.lengths, self.chain.best(answering.head, x), batch.targets, *losses.of_rows())
         rows = zip(batch.ids, *(column.tolist() for column in columns), strict=True)
-        return [self._judged(id_, said[:length], true[:length], *sums) for id_, length, said, true, *sums in rows]
+        return [self._judged(id_, said[:length], true[:length], *sums) for id_, length, said, true, *sums in rows], None
 
     def _features(self, model: ElementModel, inputs: Any) -> Padded:
         return features(model, inputs, window_size(model, self.meaning.longest))

@@ -1,4 +1,13 @@
-"""The contract of a task, and what its model's numbers mean.
+"""The contract of a task: four small parts that every task has, and a few that only some have.
+
+    ModelMaker    which model answers: recipes, what they are told, what a model of one's own must be
+    Feeder        how examples become batches, and batches a loss
+    Evaluator     how answers become statistics, and statistics metrics
+    Predictor     what is asked of a trained model, and what it answers
+
+What only some tasks can do with a model - write text, go on with it, make vectors - stands in `abilities.py`.
+
+A new task is one class in one file, and a line in `registry.py`. Nobody else asks for its name.
 
     examples ──▶ batch ──▶ loss                    training
                    │
@@ -12,32 +21,32 @@ ranks, are made of all rows at once (`measure_rows`), and decide nothing during 
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple, Self, cast
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal, NamedTuple, Self, cast
 
+import msgspec
 import numpy as np
-from torch import Tensor, nn
+from torch import nn
 
 from seqloom.config.data import Task as TaskName
-from seqloom.config.decoding import AnyDecoding
 from seqloom.config.heads import HeadKind, Pooling
-from seqloom.config.models import AnyModel, EncoderDecoderConfig, LanguageModelConfig, SequenceModelConfig
+from seqloom.config.models import AnyModel
 from seqloom.config.objectives import AnyObjective
+from seqloom.config.tokenizers import FittedTokenizer, WordsConfig
 from seqloom.config.training import AnyFeed, ByLengthConfig
 from seqloom.data.loader import Loader
 from seqloom.data.loader import feed as by_length
 from seqloom.data.prepared import Prepared
 from seqloom.data.schema import Part, Schema, Target
 from seqloom.errors import ConfigError, did_you_mean
-from seqloom.metrics.calibration import Calibration, Fitted
+from seqloom.metrics.calibration import Calibration
 from seqloom.nn.types import Batch, Loss
 from seqloom.recipes.bodies import Size
+from seqloom.recipes.families import Shape, names
 from seqloom.text.tokenizer import Tokenizer
 
-# -----------------------------------------------------------------------------
-# What goes into a task and comes out of it: wishes for a head, answers, judged examples, names of metrics.
-# -----------------------------------------------------------------------------
+# What a model may be told besides its recipe and size; "letters" are read beside words unless somebody says no.
+Setting = Literal["smoothing", "class_weights", "pooling", "objective", "rows_at_once", "vectors", "letters"]
 
 
 class Metric(NamedTuple):
@@ -53,12 +62,15 @@ class Metric(NamedTuple):
         return than is None or (value > than if self.higher_is_better else value < than)
 
 
-class Prediction(ABC):
-    """An answer of a model to one example."""
+LOSS = Metric("loss", higher_is_better=False)
 
-    @abstractmethod
+
+class Prediction(ABC):
+    """An answer of a model to one example: a dataclass."""
+
     def to_json(self) -> dict[str, Any]:
-        """The answer as programs read it: `label` and `scores`, `spans`, `text`, ..."""
+        """The answer as programs read it: `label` and `scores`, `spans`, `text`, ...; its fields, by their names."""
+        return cast(dict[str, Any], msgspec.to_builtins(self))
 
     @abstractmethod
     def shown(self) -> str:
@@ -77,6 +89,7 @@ class Judged(NamedTuple):
     true: str  # what would have been right, in one line
     right: bool | None  # whether the two agree; None where answers are only better or worse
     statistics: np.ndarray  # [S] float64, to be summed over examples
+    confused: tuple[str, str] | None = None  # what is true and what was said, where a table of confusions has them
 
 
 class HeadSettings(NamedTuple):
@@ -138,203 +151,76 @@ def _units(prepared: Prepared, numbers: int) -> tuple[tuple[float, float], ...]:
 
 
 # -----------------------------------------------------------------------------
-# What only some tasks can do with a model: write text, go on with it, give vectors. The others refuse, in words.
+# The four parts of every task.
 # -----------------------------------------------------------------------------
 
 
-class Abilities:
-    """A task that writes nothing and gives no vectors; one that does has methods of its own instead."""
+class ModelMaker(ABC):
+    """Which model answers."""
 
     name: ClassVar[TaskName]
+    meaning: Meaning
+    heads: ClassVar[tuple[HeadKind, ...]] = ("class",)  # what its recipes may end in, the usual one first
+    settings: ClassVar[frozenset[Setting]] = frozenset()  # what they may be told
+    usual_tokenizer: ClassVar[FittedTokenizer] = WordsConfig()
+    made_by: ClassVar[tuple[Shape, str]]  # the shape of its recipes, and the default
 
-    def writing(self, how: AnyDecoding) -> Self:
-        """The same task whose answers are written in this way; ConfigError where no text is written."""
-        raise ConfigError(
-            f"'{how.kind()}' says how text is written, and the task of this model is {self.name}, which writes none",
-            fix="leave it out",
-        )
-
-    def translating(self, how: AnyDecoding) -> Self:
-        """The same task whose texts for sources are written in this way; ConfigError where there are no sources."""
-        raise self._translates_nothing()
-
-    def copying(self, model: nn.Module) -> Self:
-        """The same task that copies what the vocabulary lacks from the source; ConfigError where it cannot."""
-        raise self._translates_nothing()
-
-    def _translates_nothing(self) -> ConfigError:
-        found = f"the task of this model is {self.name}, and it translates nothing"
-        return ConfigError(found, fix="`seqloom predict` answers with it")
-
-    @classmethod
-    def require_settings_of_vectors(cls, names: Sequence[str]) -> None:
-        """Raise ConfigError for settings of models whose answers are vectors, where a task has none such."""
-        if names:
-            found = f"{', '.join(names)}: for embed, and the task is {cls.name}"
-            raise ConfigError(found, fix="--task embed, or leave it out")
-
-    def vectors(self, model: nn.Module, inputs: Any) -> Tensor:
-        """[N,D] one vector for each row of a batch of inputs; ConfigError where a model makes none."""
-        raise self._has_no_vectors()
-
-    def vector_size(self, model: AnyModel) -> int:
-        """How many numbers such a vector has; ConfigError as above."""
-        raise self._has_no_vectors()
-
-    def _has_no_vectors(self) -> ConfigError:
-        found = f"the task of this model is {self.name}, and it makes no vector of a whole input"
-        return ConfigError(found, fix="take a model of embed, classify or regress")
-
-    def going_on(self, how: AnyDecoding) -> Self:
-        """The same task that goes on with texts in this way; ConfigError where a model goes on with no text."""
-        raise self._goes_on_with_nothing()
-
-    def continued(
-        self, model: nn.Module, prompts: Sequence[str], numbers: Sequence[int]
-    ) -> Sequence[Sequence[Prediction]]:
-        """What follows each prompt, one answer or several; ConfigError where a model goes on with no text.
-
-        `numbers` say which draws of the seed belong to each prompt.
-        """
-        raise self._goes_on_with_nothing()
-
-    def streamed(self, model: nn.Module, prompt: str) -> Iterator[str]:
-        """What follows a prompt, piece by piece as it is written; ConfigError as above."""
-        raise self._goes_on_with_nothing()
-
-    def _goes_on_with_nothing(self) -> ConfigError:
-        found = f"going on with a text needs a language model, and the task of this one is {self.name}"
-        return ConfigError(found, fix="`seqloom predict` answers with it")
-
-
-# -----------------------------------------------------------------------------
-# The task itself: how it makes a model, feeds it, judges it and asks it.
-# -----------------------------------------------------------------------------
-
-
-def require_by_length(task: TaskName, feed: AnyFeed) -> ByLengthConfig:
-    """The feed, if it keeps examples apart; ConfigError for one of running text."""
-    if not isinstance(feed, ByLengthConfig):
-        raise ConfigError(
-            f"'{feed.kind()}' feeds running text, and the task is {task}", fix=f"leave --{feed.kind()} out"
-        )
-    return feed
-
-
-class Division(NamedTuple):
-    """How a step is computed in less memory; its gradient stays that of the whole batch."""
-
-    task: "Task"  # whose loss is taken of each piece
-    pieces: int  # into which the batch is cut
-    said: str = ""  # what else people should know about it
-
-
-class Task(Abilities, ABC):
-    """What a model is asked: one small class for each task, the only place that knows it."""
-
-    statistics: int  # how many numbers are kept of each example
-    heads: ClassVar[tuple[HeadKind, ...]] = ("class",)  # what its recipes may end in
-    asking: ClassVar[Asking] = Asking('echo "some text" | seqloom predict RUN -', "seqloom predict RUN FILE")
-    in_windows: ClassVar[bool] = False  # whether inputs of any length are read, none of them cut
-    can_balance: ClassVar[bool] = False  # whether each example has one label, so that class weights may be "balanced"
-    metric: Metric  # what decides which model is the best
-    others: tuple[Metric, ...] = ()  # what else could
-    readings: Mapping[str, Calibration] = MappingProxyType({})  # of the scores of single examples, by id
-
-    def __init__(self, meaning: Meaning) -> None:
-        self.meaning = meaning
-
-    @property
-    def asked(self) -> Meaning:
-        """What the inputs of questions to a trained model mean: as in training, unless they are written otherwise."""
-        return self.meaning
-
-    @classmethod
-    def deciders(cls) -> tuple[Metric, ...]:
-        """Every metric that may decide, whatever the labels of the data turn out to be."""
-        return (cls.metric, *cls.others)
-
-    @classmethod
-    def require_decider(cls, name: str | None) -> None:
-        """Raise ConfigError for a metric that no data of the task has: known before it is read."""
-        names = [metric.name for metric in cls.deciders()]
-        if name is not None and name not in names:
-            raise ConfigError(f"{cls.name} has no metric '{name}' that decides", fix=did_you_mean(name, names))
-
-    def deciding_by(self, name: str | None) -> Self:
-        """The same task with another metric to decide which model is the best; None: its own."""
-        possible = {metric.name: metric for metric in (self.metric, *self.others)}
-        if name is None or name == self.metric.name:
-            return self
-        if name not in possible:
-            raise ConfigError(f"{self.name} has no metric '{name}' that decides", fix=did_you_mean(name, possible))
-        chosen = copy.copy(self)
-        chosen.metric = possible.pop(name)
-        chosen.others = tuple(possible.values())
-        return chosen
-
-    def judging(self, found: Schema) -> "Task":
-        """The task that judges a model by data of these kinds; ConfigError where it cannot."""
-        asked = self.meaning.schema
-        if (found.input, found.target) != (asked.input, asked.target):
-            raise ConfigError(
-                f"the model goes from {asked.input} to {asked.target}, and the data from {found.input} to "
-                f"{found.target}",
-                fix="name the columns, with --input and --target",
-            )
-        return self
-
-    def lengths(self, prepared: Prepared) -> np.ndarray:
-        """[N] how many symbols or steps of each row a model reads at once."""
-        return np.asarray(prepared.columns["input"].lengths)
-
-    @classmethod
-    def head_kind(cls, asked: HeadKind | None) -> HeadKind:
-        """The kind of head that its recipes end in, asked for or the usual one; ConfigError where they cannot."""
-        if asked is not None and asked not in cls.heads:
-            why = ": it chains one tag to the next" if asked == "crf" else ""
-            raise ConfigError(f"{cls.name} has no head of kind '{asked}'{why}", fix=did_you_mean(asked, cls.heads))
-        return asked or cls.heads[0]
-
-    @abstractmethod
     def recipes(self) -> list[str]:
         """The recipes that make a model for it, the default first."""
+        return names(*self.made_by)
 
     @abstractmethod
     def model(self, recipe: str, size: Size, head: HeadSettings) -> AnyModel:
-        """The model that a recipe makes; ConfigError where it makes none, with the reason."""
+        """The model that a recipe makes."""
 
-    @abstractmethod
     def adapted(self, model: AnyModel) -> AnyModel:
-        """The same model with the head that this task needs; ConfigError if it is another shape of model."""
+        """The model that starts from another one's weights: its body, with the head that this task needs."""
+        self.require(model)
+        return model
 
     @abstractmethod
     def require(self, model: AnyModel) -> None:
         """Raise ConfigError if a model of somebody's own cannot answer: another shape, or another number of labels."""
 
-    @classmethod
-    def require_feeding(cls, feed: AnyFeed) -> None:
-        """Raise ConfigError for a feed that makes no sense with any model of the task."""
-        require_by_length(cls.name, feed)
+    def require_settings(self, head: HeadSettings) -> None:
+        """Raise ConfigError for what is about one label of several, where there is none."""
+        if head.smoothing and "smoothing" not in self.settings:
+            found = f"smoothing is for one label of several, and {self.name} has none here"
+            raise ConfigError(found, fix="leave it out")
+        if head.class_weights and "class_weights" not in self.settings:
+            found = f"class weights are for one label of several, and {self.name} has none here"
+            raise ConfigError(found, fix="leave them out")
+
+
+class Feeder(ABC):
+    """How examples become batches, and batches a loss."""
+
+    name: ClassVar[TaskName]
+    meaning: Meaning
+    feeds: ClassVar[tuple[type, ...]] = (ByLengthConfig,)  # the kinds that make sense
 
     def require_feed(self, model: nn.Module, feed: AnyFeed) -> None:
         """Raise ConfigError for a feed that makes no sense here, or not with this model."""
-        self.require_feeding(feed)
+        if not isinstance(feed, self.feeds):
+            raise wrong_feed(self.name, feed)
 
     def has_one_shape(self, feed: AnyFeed) -> bool:
         """Whether all full batches of this feed have one shape, so that compiling once is enough."""
-        return not isinstance(feed, ByLengthConfig)
+        schema = self.meaning.schema
+        fixed = schema.input.fixed_size and not schema.target.is_text
+        return fixed or not isinstance(feed, ByLengthConfig)
 
     def loader(self, prepared: Prepared, part: Part, feed: AnyFeed, *, seed: int, **how: Any) -> Loader[Any, Any]:
         """The steps of a part; `how` goes to the `Loader`. ConfigError for a feed that makes no sense here."""
-        feed = require_by_length(self.name, feed)
+        if not isinstance(feed, ByLengthConfig):
+            raise wrong_feed(self.name, feed)
         return by_length(prepared, part, budget=feed.budget, seed=seed, **how)
 
     def loss(self, model: nn.Module, batch: Batch[Any, Any], state: Any) -> tuple[Loss, Any]:
         """The summed loss, and the state that the next step goes on from: None where nothing is carried."""
         return cast(Any, model).loss(batch), None
 
-    def divided(self, model: nn.Module, pieces: int) -> Division:
+    def divided(self, model: nn.Module, pieces: int) -> "Division":
         """How a step of this model is computed in so many pieces.
 
         The loss of most tasks is a sum over rows, and a batch may be cut. One that compares the rows of a batch with
@@ -342,21 +228,47 @@ class Task(Abilities, ABC):
         """
         return Division(self, pieces)
 
+
+class Division(NamedTuple):
+    """How a step is computed in less memory; its gradient stays that of the whole batch."""
+
+    task: Feeder  # whose loss is taken of each piece
+    pieces: int  # into which the batch is cut
+    said: str = ""  # what else people should know about it
+
+
+def wrong_feed(task: TaskName, feed: AnyFeed) -> ConfigError:
+    """The error about a feed of running text, where examples stand for themselves."""
+    return ConfigError(f"'{feed.kind()}' feeds running text, and the task is {task}", fix=f"leave --{feed.kind()} out")
+
+
+class Evaluator(ABC):
+    """How answers become statistics of examples, and sums of these metrics."""
+
+    name: ClassVar[TaskName]
+    meaning: Meaning
+    metrics: tuple[Metric, ...]  # that may decide which model is the best; the first one does
+    statistics: int  # how many numbers are kept of each example
+
+    @property
+    def metric(self) -> Metric:
+        """What decides which model is the best."""
+        return self.metrics[0]
+
+    def deciding_by(self, name: str | None) -> Self:
+        """The same task with another metric to decide which model is the best; None: its own."""
+        if name is None or name == self.metric.name:
+            return self
+        chosen, first = copy.copy(self), _decider(self.name, self.metrics, name)
+        chosen.metrics = (first, *(metric for metric in self.metrics if metric != first))
+        return chosen
+
     @abstractmethod
-    def judge(self, model: nn.Module, batch: Batch[Any, Any]) -> list[Judged]:
-        """Each row of a batch judged; the last statistics are always the loss and its weight."""
+    def judge(self, model: nn.Module, batch: Batch[Any, Any], state: Any) -> tuple[list[Judged], Any]:
+        """Each example of a batch judged, and the state that the next batch goes on from: None where none is carried.
 
-    def judge_on(self, model: nn.Module, batch: Batch[Any, Any], state: Any) -> tuple[list[Judged], Any]:
-        """The same for a batch that goes on where the one before it stopped, and the state after it."""
-        return self.judge(model, batch), None
-
-    def settled(self, judged: Sequence[Judged]) -> tuple[Judged, ...]:
-        """The judged as they are told: for most tasks as they are."""
-        return tuple(judged)
-
-    def confused(self, judged: Judged) -> tuple[tuple[str, str], ...]:
-        """What an example adds to the table of confusions: pairs of what is true and what was said."""
-        return ()
+        The last statistics are always the loss and its weight.
+        """
 
     def summed(self, statistics: np.ndarray, times: np.ndarray | None = None) -> np.ndarray:
         """What `measure` takes, [...,W]: the rows [N,S] added up, each as often as `times` [...,N] says, or once.
@@ -370,21 +282,6 @@ class Task(Abilities, ABC):
     def measure(self, sums: np.ndarray) -> dict[str, np.ndarray]:
         """The metrics of sums [...,W], as `summed` makes them, each [...]; `loss` and that of `metric` among them."""
 
-    def agreed(self, rows: np.ndarray, everyone: np.ndarray) -> np.ndarray:
-        """Rows [N,S] with what all rows of an evaluation [M,S] decide together written into each of them.
-
-        Where a figure has several rules and the examples vote for one, their parts follow it too: slices, resamples
-        and single rows. Most tasks have nothing to vote on.
-        """
-        return rows
-
-    def by_label(self, statistics: np.ndarray) -> dict[str, dict[str, float]]:
-        """`precision`, `recall`, `f1` and `support` of each label or type, from all rows [N,S]; most tasks have none.
-
-        The labels stand in the order of their numbers; those that neither were true nor said are left out.
-        """
-        return {}
-
     def measure_rows(self, statistics: np.ndarray) -> dict[str, float]:
         """The figures that are no function of sums, of the statistics [N,S] of all examples; most tasks have none."""
         return {}
@@ -397,10 +294,24 @@ class Task(Abilities, ABC):
         """
         return {}
 
-    def badness(self, judged: Judged) -> float:
-        """How far from right an answer is, for lists with the worst first: its mean loss."""
-        loss, weight = judged.statistics[-2:]
-        return float(loss / weight) if weight else float("inf")
+    def by_label(self, statistics: np.ndarray) -> dict[str, dict[str, float]]:
+        """`precision`, `recall`, `f1` and `support` of each label or type, from all rows [N,S]; most tasks have none.
+
+        The labels stand in the order of their numbers; those that neither were true nor said are left out.
+        """
+        return {}
+
+    def signatures(self, statistics: np.ndarray) -> dict[str, str]:
+        """How the metrics of rows [N,S] that others compute too are computed, as the field writes it; by name."""
+        return {}
+
+    def agreed(self, rows: np.ndarray, everyone: np.ndarray) -> np.ndarray:
+        """Rows [N,S] with what all rows of an evaluation [M,S] decide together written into each of them.
+
+        Where a figure has several rules and the examples vote for one, their parts follow it too: slices, resamples
+        and single rows. Most tasks have nothing to vote on.
+        """
+        return rows
 
     def details(self, judged: Judged) -> dict[str, Any]:
         """What a list of errors tells of an answer besides what was said and true: the figures of it alone."""
@@ -416,55 +327,66 @@ class Task(Abilities, ABC):
         """
         return judged.true
 
-    def fitted(self, model: nn.Module, batches: Iterable[Batch[Any, Any]]) -> Fitted:
-        """How the scores of a model are to be read so that probabilities are honest, found on a dev part.
 
-        Most tasks read them as they are, and look at no batch.
-        """
-        return Fitted()
+class Predictor(ABC):
+    """What is asked of a trained model, and what it answers."""
 
-    def calibrated(self, calibration: Calibration, rows: Mapping[str, Calibration] = MappingProxyType({})) -> Self:
-        """The same task whose scores are read so, those of `rows`, by their ids, each in its own way."""
-        chosen = copy.copy(self)
-        chosen.meaning, chosen.readings = self.meaning._replace(calibration=calibration), rows
-        return chosen
+    meaning: Meaning
+    asking: ClassVar[Asking] = Asking('echo "some text" | seqloom predict RUN -', "seqloom predict RUN FILE")
+    longest: ClassVar[int | None] = None  # symbols or steps of an input that are read; None: as many as in training
 
-    def reading_of(self, id_: str) -> Calibration:
-        """How the scores of an example are read."""
-        return self.readings.get(id_, self.meaning.calibration)
-
-    def looking(self, model: nn.Module, batches: Iterable[Batch[Any, Any]]) -> Self:
-        """The task as a look at the dev part judges it, which decides what is the best; `batches` are all of dev.
-
-        Most tasks are judged as they are, and look at no batch.
-        """
-        return self
-
-    def longest_input(self, model: AnyModel) -> int | None:
-        """How many symbols or steps of one input a model has positions for; None: any number.
-
-        Elements are read window by window, so that theirs have no end.
-        """
-        if isinstance(model, LanguageModelConfig):
-            limit = model.decoder.limit()
-            return None if limit is None else limit - 1  # BEGIN stands before them
-        limited = (
-            isinstance(model, SequenceModelConfig | EncoderDecoderConfig) and not self.meaning.schema.input.fixed_size
-        )
-        return model.encoder.limit() if limited else None
-
-    def signatures(self, statistics: np.ndarray) -> dict[str, str]:
-        """How the metrics of rows [N,S] that others compute too are computed, as the field writes it; by name."""
-        return {}
+    @property
+    def asked(self) -> Meaning:
+        """What the inputs of questions to a trained model mean: as in training, unless they are written otherwise."""
+        return self.meaning
 
     @abstractmethod
     def predict(self, model: nn.Module, inputs: Any) -> Sequence[Prediction]:
         """The answers to the rows of a batch of inputs, as the kind of input collates them."""
 
 
-class Graded(Task):
-    """A task whose answers are better or worse, not right or wrong."""
+class Task(ModelMaker, Feeder, Evaluator, Predictor):
+    """What a model is asked: one class for each task, the only place that knows it."""
 
-    def settled(self, judged: Sequence[Judged]) -> tuple[Judged, ...]:
-        """The judged, none of them called right or wrong."""
-        return tuple(one._replace(right=None) for one in judged)
+    def __init__(self, meaning: Meaning) -> None:
+        self.meaning = meaning
+
+    @classmethod
+    def check(
+        cls,
+        *,
+        metric: str | None = None,
+        head: HeadKind | None = None,
+        settings: Sequence[str] = (),
+        feed: AnyFeed | None = None,
+    ) -> None:
+        """Raise ConfigError for what no data of the task can have: known before it is read."""
+        if metric is not None:
+            _decider(cls.name, cls.metrics, metric)
+        if head is not None and head not in cls.heads:
+            why = ": it chains one tag to the next" if head == "crf" else ""
+            raise ConfigError(f"{cls.name} has no head of kind '{head}'{why}", fix=did_you_mean(head, cls.heads))
+        if others := [name for name in settings if name not in cls.settings]:
+            found = f"{', '.join(others)}: for embed, and the task is {cls.name}"
+            raise ConfigError(found, fix="--task embed, or leave it out")
+        if feed is not None and not isinstance(feed, cls.feeds):
+            raise wrong_feed(cls.name, feed)
+
+    def judging(self, found: Schema) -> "Task":
+        """The task that judges a model by data of these kinds; ConfigError where it cannot."""
+        asked = self.meaning.schema
+        if (found.input, found.target) != (asked.input, asked.target):
+            raise ConfigError(
+                f"the model goes from {asked.input} to {asked.target}, and the data from {found.input} to "
+                f"{found.target}",
+                fix="name the columns, with --input and --target",
+            )
+        return self
+
+
+def _decider(task: TaskName, metrics: Sequence[Metric], name: str) -> Metric:
+    """The metric of a name; ConfigError for one that decides nothing."""
+    possible = {metric.name: metric for metric in metrics}
+    if name not in possible:
+        raise ConfigError(f"{task} has no metric '{name}' that decides", fix=did_you_mean(name, possible))
+    return possible[name]

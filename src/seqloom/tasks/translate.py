@@ -22,8 +22,8 @@ import torch
 from torch import Tensor, nn
 
 from seqloom import recipes
-from seqloom.config.decoding import AnyDecoding, GreedyConfig
 from seqloom.config.models import AnyModel, EncoderDecoderConfig
+from seqloom.config.tokenizers import BpeConfig
 from seqloom.data.kinds.inputs.text import cut_short, text_shown
 from seqloom.decoding.alignment import alignment, looking
 from seqloom.decoding.answers import NEVER, Written, begins, positions_of, room
@@ -35,26 +35,24 @@ from seqloom.metrics.ratios import perplexity, ratio
 from seqloom.nn.models import EncoderDecoder
 from seqloom.nn.types import Batch, Loss, Padded, Pair
 from seqloom.recipes.bodies import Size
-from seqloom.tasks.inputs import input_of, require_input, sequences, wrong_shape
+from seqloom.tasks.abilities import Translator
+from seqloom.tasks.inputs import input_of, require_shape, sequences
 from seqloom.tasks.predictions import Translation
-from seqloom.tasks.task import Asking, HeadSettings, Judged, Meaning, Metric, Task
+from seqloom.tasks.task import LOSS, Asking, HeadSettings, Judged, Meaning, Metric
 from seqloom.text.special_tokens import BEGIN, UNKNOWN
 from seqloom.text.tokenizer import Tokenizer
-
-# -----------------------------------------------------------------------------
-# Words that a vocabulary lacks, copied from the source: unknown replacement (Luong et al. 2015).
-#
-#     source      Ms Quark sleeps          the model may say UNKNOWN; where it does, the word of the source that it
-#     says        Frau <unknown> schläft   looked at most is put there: names and numbers are the same in both languages
-#     answer      Frau Quark schläft
-#
-# It needs a model that looks at its source, and tokenisers of one kind on both sides, which leave something unknown.
-# -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Copying:
-    """What is needed to fill the gaps of an answer once its source text is known."""
+    """Unknown replacement (Luong et al. 2015): what fills the gaps of an answer once its source text is known.
+
+        source      Ms Quark sleeps          the model may say UNKNOWN; where it does, the word of the source that it
+        says        Frau <unknown> schläft   looked at most is put there: names and numbers are alike in both languages
+        answer      Frau Quark schläft
+
+    It needs a model that looks at its source, and tokenisers of one kind on both sides, which leave something unknown.
+    """
 
     symbols: tuple[int, ...]
     looked: tuple[int, ...]  # for each UNKNOWN among them: the element of the source
@@ -113,33 +111,22 @@ def copying(meaning: Meaning, model: nn.Module, source: Padded, symbols: Sequenc
     return Copying(tuple(symbols), tuple(looked), meaning.tokenizer, meaning.target_tokenizer)
 
 
-DEFAULT = "transformer"
 ALONG, BEYOND, OTHERWISE = 2, 32, 8  # an answer has at most ALONG x source + BEYOND symbols; see `most_symbols`
 
 
-class Translate(Task):
+class Translate(Translator):
     """A text for each example."""
 
     name = "translate"
-    metric = Metric("exact_match")
+    made_by = "translator", "transformer"
+    settings = frozenset({"smoothing"})
+    usual_tokenizer = BpeConfig()  # new words must be written
+    metrics = (Metric("exact_match"), Metric("bleu"), Metric("bleu_tokenised"), Metric("chrf"), LOSS)
     asking = Asking('echo "some text" | seqloom translate RUN', "seqloom translate RUN FILE")
-    others = (Metric("bleu"), Metric("bleu_tokenised"), Metric("chrf"), Metric("loss", higher_is_better=False))
     statistics = 2 + texts.TEXT_STATISTICS + 2  # examples, exact ones, those of texts, loss, weight
-    how: AnyDecoding = GreedyConfig()
     copies = False  # whether words that the vocabulary lacks are copied from the source
 
-    def writing(self, how: AnyDecoding) -> Self:
-        """The same task whose answers are written in this way."""
-        chosen = copy.copy(self)
-        chosen.how = how
-        return chosen
-
-    def translating(self, how: AnyDecoding) -> Self:
-        """The same: all of its texts are for sources."""
-        return self.writing(how)
-
     def copying(self, model: nn.Module) -> Self:
-        """The same task that copies what the vocabulary lacks from the source; ConfigError where it cannot."""
         require_copying(self.meaning, model)
         chosen = copy.copy(self)
         chosen.copies = True
@@ -151,39 +138,24 @@ class Translate(Task):
         assert self.meaning.target_tokenizer is not None, "a schema with a target text has a tokeniser for it"
         return self.meaning.target_tokenizer
 
-    def recipes(self) -> list[str]:
-        """The recipes that make a translator."""
-        return [DEFAULT, *(name for name in recipes.names("translator") if name != DEFAULT)]
-
     def model(self, recipe: str, size: Size, head: HeadSettings) -> EncoderDecoderConfig:
-        """The model that a recipe makes."""
-        if head.class_weights:
-            raise ConfigError("class weights are for labels, and translate has none", fix="leave them out")
+        self.require_settings(head)
         source, vocab_size = input_of(self.meaning), self.tokenizer.vocab_size
         model = recipes.translator(recipe, source=source, target_vocab_size=vocab_size, size=size)
         return msgspec.structs.replace(model, head=msgspec.structs.replace(model.head, smoothing=head.smoothing))
 
-    def adapted(self, model: AnyModel) -> AnyModel:
-        """The model itself, if it can answer: its head goes with its vocabulary."""
-        self.require(model)
-        return model
-
     def require(self, model: AnyModel) -> None:
-        """Raise ConfigError for another shape of model, input or vocabulary."""
-        if not isinstance(model, EncoderDecoderConfig):
-            raise wrong_shape(self.name, EncoderDecoderConfig.kind(), model)
-        require_input(self.meaning, model.encoder.input)
-        if model.head.vocab_size != self.tokenizer.vocab_size:
+        written = require_shape(self, EncoderDecoderConfig, model).head.vocab_size
+        if written != self.tokenizer.vocab_size:
             raise ConfigError(
-                f"answers have {self.tokenizer.vocab_size:,} symbols, and the model writes {model.head.vocab_size:,}",
+                f"answers have {self.tokenizer.vocab_size:,} symbols, and the model writes {written:,}",
                 fix=f"set vocab_size = {self.tokenizer.vocab_size} in its head and its decoder's input",
             )
 
     def loss(self, model: nn.Module, batch: Batch[Pair, Tensor], state: Any) -> tuple[Loss, Any]:
-        """The summed loss; nothing is carried."""
         return cast(EncoderDecoder, model).loss(batch._replace(inputs=_read(batch.inputs))), None
 
-    def judge(self, model: nn.Module, batch: Batch[Pair, Tensor]) -> list[Judged]:
+    def judge(self, model: nn.Module, batch: Batch[Pair, Tensor], state: Any) -> tuple[list[Judged], Any]:
         """Each row judged: right if the whole answer is the true one."""
         writing, inputs = cast(EncoderDecoder, model), _read(batch.inputs)
         losses = writing.head.losses(writing.features(inputs), batch.targets)
@@ -191,7 +163,7 @@ class Translate(Task):
         true = [symbols[: length - 1] for symbols, length in rows]
         references = batch.references or [self.tokenizer.decode(symbols) for symbols in true]
         said, sums = self.written(model, inputs.source), [column.tolist() for column in losses.of_rows()]
-        return list(map(self._judged, batch.ids, said, true, references, *sums))
+        return list(map(self._judged, batch.ids, said, true, references, *sums)), None
 
     def _judged(self, id_: str, said: list[int], true: list[int], reference: str, loss: float, weight: float) -> Judged:
         right = said == true and UNKNOWN not in true
@@ -204,7 +176,6 @@ class Translate(Task):
         return Judged(id_, text_shown(tokenizer, said), cut_short(reference), right, statistics)
 
     def measure(self, sums: np.ndarray) -> dict[str, np.ndarray]:
-        """`exact_match`, `bleu`, `bleu_tokenised`, `chrf`, `loss` and `perplexity`."""
         examples, right, loss, weight = (sums[..., place] for place in (0, 1, -2, -1))
         mean = ratio(loss, weight)
         scores = texts.text_scores(sums[..., 2:-2])
@@ -250,7 +221,7 @@ class Translate(Task):
 
     def answers(self, model: nn.Module, source: Any) -> list[list[Written]]:
         """The answers to each row of sources, the best first; a source draws by what it holds, wherever it stands."""
-        writing, how = cast(EncoderDecoder, model), self.how
+        writing, how = cast(EncoderDecoder, model), self.decoding
         lengths = source.lengths if isinstance(source, Padded) else _areas(source)
         most = self.most_symbols(lengths)
         most = most if how.longest is None else most.clamp(max=how.longest)

@@ -1,4 +1,13 @@
-"""Characters and bytes: the two cutters that need no model, only numpy."""
+"""Characters and bytes: the two cutters that need no model, only numpy.
+
+The letters of words: the bytes of UTF-8, so that no letter is unknown and no alphabet has to be fitted.
+
+cat       99  97 116   0   0 ...
+naïve    110  97 195 175 118 101   0 ...
+
+A word beyond `MOST` keeps its beginning and its end, where its meaning and its form are; an address of the web has
+its name in front and its kind behind.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -82,7 +91,7 @@ def fit_characters(config: CharactersConfig, texts: Iterator[Sequence[str]]) -> 
 
 
 class BytesData(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """Nothing: all bytes are known."""
+    """What has to be kept of a cutter of bytes: no field, for all bytes are known."""
 
 
 class ByteCutter:
@@ -116,7 +125,7 @@ class ByteCutter:
         return bytes([symbol - COUNT]).decode("ascii", errors="backslashreplace")
 
     def data(self) -> BytesData:
-        """Nothing."""
+        """What is kept in a file: no more than that it is one of bytes."""
         return self._data
 
 
@@ -126,16 +135,6 @@ def fit_bytes(config: BytesConfig, texts: Iterator[Sequence[str]]) -> tuple[Byte
         pass
     return ByteCutter(config, BytesData()), 0
 
-
-# -----------------------------------------------------------------------------
-# The letters of words: the bytes of UTF-8, so that no letter is unknown and no alphabet has to be fitted.
-#
-# cat       99  97 116   0   0 ...
-# naïve    110  97 195 175 118 101   0 ...
-#
-# A word beyond `MOST` keeps its beginning and its end, where its meaning and its form are; an address of the web has
-# its name in front and its kind behind.
-# -----------------------------------------------------------------------------
 
 MOST = 32  # bytes of a word
 

@@ -6,10 +6,20 @@
 [9, 6, 10, 1, 1, 1]
 >>> tokenizer.decode([9, 6, 10])
 'a cat sat'
+
+A tokeniser as one JSON document: format, version, configuration, and what its cutter was fitted to.
+
+    {"format": "seqloom-tokenizer", "version": 1, "config": {"kind": "bpe", ...}, "dropped": 0, "data": {...}}
+
+Only our own data is stored, never a description of the library's objects: those are made anew by our code, so that a
+document cannot bring in special tokens, patterns or steps, and does not depend on the version of the library.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
+from queue import SimpleQueue
+from threading import Thread
 from typing import Any
 
 import msgspec
@@ -28,15 +38,6 @@ from seqloom.text.special_tokens import COUNT, NAMES, UNKNOWN
 from seqloom.text.subwords import BpeCutter, BpeData, UnigramCutter, UnigramData, fit_bpe, fit_unigram
 from seqloom.text.wordpiece import WordpieceCutter, WordpieceData
 from seqloom.text.words import WordCutter, WordsData, fit_words
-
-# -----------------------------------------------------------------------------
-# A tokeniser as one JSON document: format, version, configuration, and what its cutter was fitted to.
-#
-#     {"format": "seqloom-tokenizer", "version": 1, "config": {"kind": "bpe", ...}, "dropped": 0, "data": {...}}
-#
-# Only our own data is stored, never a description of the library's objects: those are made anew by our code, so that a
-# document cannot bring in special tokens, patterns or steps, and does not depend on the version of the library.
-# -----------------------------------------------------------------------------
 
 FORMAT = "seqloom-tokenizer"
 VERSION = 1
@@ -218,3 +219,68 @@ def fit(config: FittedTokenizer, texts: Iterable[str]) -> Tokenizer:
     normaliser = Normaliser(config)
     cutter, dropped = FITTINGS[config.kind()](config, map(normaliser.apply, blocks(texts)))
     return Tokenizer(config, cutter, dropped)
+
+
+class TokenizerFit:
+    """A tokeniser that is fitted to texts which are given some at a time.
+
+    Fitting pulls its texts. So it has a thread of its own, which works only while it is waited for: nothing runs side
+    by side, and what it raises is raised where the texts are given.
+
+    >>> from seqloom.config.tokenizers import WordsConfig
+    >>> with TokenizerFit(WordsConfig()) as fitting:
+    ...     fitting.see(["the cat", "the dog"])
+    ...     fitting.see(["the cat"])
+    ...     fitting.tokenizer().vocab_size - COUNT
+    3
+    """
+
+    def __init__(self, config: AnyTokenizer) -> None:
+        self._given = SimpleQueue[Sequence[str] | None]()  # None: there are no more
+        self._told = SimpleQueue[Tokenizer | BaseException | None]()  # None: it waits for more
+        self._thread = Thread(target=self._fit, args=(config,), name="fitting a tokeniser", daemon=True)
+        self._left = False
+
+    def __enter__(self) -> "TokenizerFit":
+        self._thread.start()
+        self._answer()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._left = True
+        self._given.put(None)
+        self._thread.join()
+
+    def see(self, texts: Sequence[str]) -> None:
+        """Give it further texts."""
+        self._given.put(texts)
+        self._answer()
+
+    def tokenizer(self) -> Tokenizer:
+        """What was fitted to all of them."""
+        self._given.put(None)
+        fitted = self._answer()
+        assert fitted is not None, "it was told that there are no more"
+        return fitted
+
+    def _answer(self) -> Tokenizer | None:
+        told = self._told.get()
+        if isinstance(told, BaseException):
+            raise told
+        return told
+
+    def _fit(self, config: AnyTokenizer) -> None:
+        try:
+            self._told.put(config.fit(chain.from_iterable(self._blocks())))
+        except BaseException as error:
+            self._told.put(error)
+
+    def _blocks(self) -> Iterator[Sequence[str]]:
+        while True:
+            self._told.put(None)
+            block = self._given.get()
+            if self._left:
+                raise InterruptedError("nobody waits for the tokeniser any more")
+            if block is None:
+                return
+            yield block

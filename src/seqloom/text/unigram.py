@@ -10,6 +10,11 @@ least are dropped, until `size` are left. All single bytes stay.
 
 The library's own trainer sums in the order of a hash table that is drawn anew in each process, so that two runs give
 two vocabularies. Here every sum has one order: the same texts give the same pieces, whatever the number of threads.
+
+All ways to cut words into pieces at once: a graph, its nodes the places in the words and its edges the pieces.
+
+Everything is an array over letters or edges, never an object for each: a vocabulary is fitted on a million bytes, and
+these have some millions of substrings.
 """
 
 from collections import Counter
@@ -20,13 +25,6 @@ from typing import NamedTuple
 import numpy as np
 
 from seqloom.text.words import forget_rare
-
-# -----------------------------------------------------------------------------
-# All ways to cut words into pieces at once: a graph, its nodes the places in the words and its edges the pieces.
-#
-# Everything is an array over letters or edges, never an object for each: a vocabulary is fitted on a million bytes, and
-# these have some millions of substrings.
-# -----------------------------------------------------------------------------
 
 LONGEST_WORD = 32  # bytes: longer ones are cut for fitting, so that products stay within float64
 LONGEST_PIECE = 16  # bytes
@@ -226,11 +224,18 @@ def train_unigram(words: Sequence[tuple[bytes, int]], size: int) -> list[tuple[b
             break
         scores = np.log(_probabilities(uses))
         without = _best_without(trie, [pieces[number] for number in numbers], numbers, scores)
-        kept = _kept(uses * (scores - without), max(size, int(len(numbers) * KEPT)))
+        # The places of the pieces that stay: all bytes, and those whose loss would cost the texts most
+        losses = uses * (scores - without)
+        losses[:256] = np.inf
+        kept = np.sort(np.argsort(-losses, kind="stable")[: max(size, int(len(numbers) * KEPT))])
         numbers, uses = numbers[kept], uses[kept]
         for at, (text, counts) in enumerate(texts):
             texts[at] = text.with_pieces(kept), counts
-    return _ordered([pieces[number] for number in numbers], np.log(_probabilities(uses)))
+    rounded = [
+        (piece, round(float(score), 6))
+        for piece, score in zip([pieces[number] for number in numbers], np.log(_probabilities(uses)), strict=True)
+    ]
+    return rounded[:256] + sorted(rounded[256:], key=lambda item: (-item[1], item[0]))
 
 
 def _texts(words: Sequence[tuple[bytes, int]], trie: Trie) -> list[tuple[Lattice, np.ndarray]]:
@@ -300,14 +305,3 @@ def _byte_counts(words: Sequence[tuple[bytes, int]]) -> np.ndarray:
 def _probabilities(uses: np.ndarray) -> np.ndarray:
     shares = np.maximum(uses / max(uses.sum(), 1.0), LEAST)
     return np.asarray(shares / shares.sum())
-
-
-def _kept(losses: np.ndarray, most: int) -> np.ndarray:
-    """The places of the pieces that stay: all bytes, and those whose loss would cost the texts most."""
-    losses[:256] = np.inf
-    return np.sort(np.argsort(-losses, kind="stable")[:most])
-
-
-def _ordered(pieces: Sequence[bytes], scores: np.ndarray) -> list[tuple[bytes, float]]:
-    rounded = [(piece, round(float(score), 6)) for piece, score in zip(pieces, scores, strict=True)]
-    return rounded[:256] + sorted(rounded[256:], key=lambda item: (-item[1], item[0]))

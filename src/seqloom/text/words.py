@@ -3,6 +3,20 @@
 A word is a run of letters, digits, underscores and the marks that combine with them. Everything else but white space
 is a mark by itself, together with what belongs to it: an accent, a skin tone, and the next mark after a joiner, so that
 a family of emoji is one mark.
+
+From words and marks back to text that people read: "Hello , world !" becomes "Hello, world!".
+
+How words were spaced is not kept by a vocabulary of words, so it is put back by rule. A rule looks at a mark and its
+neighbours, never at the language:
+
+    closes    . , ! ? ; : ) ] } % … » ” ’        no space before it
+    opens     ( [ { ¿ ¡ « „ ‚ ‘ $ £ € #          no space after it
+    joins     - / ' ’ @ between two words        no space on either side: well-known, don't
+    pairs     " and “, which opens where nothing is open and closes what is; ' at the border of words
+    numbers   . , : between digits as they stand in 3.14, 1,000 and 10:30
+
+Cut again by the same pattern, the text gives the same words: that is the law. What cannot be known is guessed: a dash
+that stood alone becomes a hyphen, the owner's apostrophe of "dogs' bones" joins.
 """
 
 import re
@@ -20,22 +34,6 @@ from seqloom.errors import DataError
 from seqloom.text.cutter import Pieces
 from seqloom.text.ragged import Ragged
 from seqloom.text.special_tokens import COUNT, UNKNOWN
-
-# -----------------------------------------------------------------------------
-# From words and marks back to text that people read: "Hello , world !" becomes "Hello, world!".
-#
-# How words were spaced is not kept by a vocabulary of words, so it is put back by rule. A rule looks at a mark and its
-# neighbours, never at the language:
-#
-#     closes    . , ! ? ; : ) ] } % … » ” ’        no space before it
-#     opens     ( [ { ¿ ¡ « „ ‚ ‘ $ £ € #          no space after it
-#     joins     - / ' ’ @ between two words        no space on either side: well-known, don't
-#     pairs     " and “, which opens where nothing is open and closes what is; ' at the border of words
-#     numbers   . , : between digits as they stand in 3.14, 1,000 and 10:30
-#
-# Cut again by the same pattern, the text gives the same words: that is the law. What cannot be known is guessed: a dash
-# that stood alone becomes a hyphen, the owner's apostrophe of "dogs' bones" joins.
-# -----------------------------------------------------------------------------
 
 CLOSING = frozenset(".,!?;:)]}%…»”°、。，！？；：）」』")
 OPENING = frozenset("([{¿¡«„‚‘$£€#（「『")
@@ -56,7 +54,8 @@ def detokenised(words: Sequence[str]) -> str:
         after = words[number + 1] if number + 1 < len(words) else ""
         left, right = _joins(before, word, after, opened)
         text.append(word if glued or left else f" {word}")
-        glued = right and _begins_plainly(after)
+        # a word can follow a mark without a space and be cut from it, but an accent would belong to the mark
+        glued = right and (after[:1].isalnum() or after.isascii())
     return "".join(text)
 
 
@@ -79,11 +78,6 @@ def _is_word(text: str) -> bool:
 
 def _in_number(before: str, mark: str, after: str) -> bool:
     return before[-1:].isdigit() and after.isdigit() and len(after) in DIGITS_AFTER.get(mark, ())
-
-
-def _begins_plainly(word: str) -> bool:
-    """Whether a word can follow a mark without a space and still be cut from it: an accent would belong to the mark."""
-    return word[:1].isalnum() or word.isascii()
 
 
 LONGEST = 256  # characters of a word that can be in a vocabulary; a longer one is a line without spaces

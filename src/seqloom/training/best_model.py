@@ -15,17 +15,17 @@ from seqloom.bundle import Bundle, bundle_files
 from seqloom.errors import DurableError
 from seqloom.files.disk import reached
 from seqloom.files.folders import replace_folder, verify_folder
+from seqloom.tasks.abilities import Calibrator
 from seqloom.tasks.evaluation import Evaluation, answering, evaluate
 from seqloom.tasks.task import Task
 from seqloom.training import checkpoint as checkpoints
 from seqloom.training.checkpoint import in_between
 from seqloom.training.distributed import agreed
-from seqloom.training.pages.card import card_md
 from seqloom.training.pages.scores import read_scores
 from seqloom.training.pages.summary import summary_of
 from seqloom.training.session import Session
 from seqloom.training.state import TrainingState
-from seqloom.training.step import Update
+from seqloom.training.step import WeightUpdate
 from seqloom.training.validation import ValidationResult, batches_of, look
 from seqloom.training.weights import mean_of, plain
 
@@ -38,9 +38,9 @@ def ship(session: Session, standing: TrainingState, found: ValidationResult) -> 
     if session.ranks.rank != 0:
         return
     weights = {name: tensor.detach().cpu() for name, tensor in session.model.state_dict().items()}
-    notes = _notes(session, standing, found.metrics, evaluation) | {"cross_fitted": bool(task.readings)}
+    notes = _notes(session, standing, found.metrics, evaluation) | {"cross_fitted": task is not session.task}
     bundle = Bundle(session.config.model, task.meaning, weights, notes)
-    files = bundle_files(bundle, card_md(summary_of(session.folder, notes)))
+    files = bundle_files(bundle, summary_of(session.folder, notes).card().markdown())
     reached("before-model")
     replace_folder(session.folder.model, files)
     reached("after-model")
@@ -51,14 +51,13 @@ def _calibrated(session: Session, found: ValidationResult) -> tuple[Task, Evalua
 
     How good: each half of dev is read as the other half asks for, so that no row is judged by what it found itself.
     """
-    if found.evaluation is None:
-        return session.task, None
+    task = session.task
+    if found.evaluation is None or not isinstance(task, Calibrator):
+        return task, found.evaluation
     with answering(session.model):
-        fitted = session.task.fitted(session.model, batches_of(session, "dev"))
-    if not fitted.rows:
-        return session.task, found.evaluation
-    task = session.task.calibrated(fitted.shipped, fitted.rows)
-    return task, evaluate(task, session.model, batches_of(session, "dev"))
+        fitted = task.fitted(session.model, batches_of(session, "dev"))
+    calibrated = task.calibrated(fitted.shipped, fitted.rows)
+    return calibrated, evaluate(calibrated, session.model, batches_of(session, "dev"))
 
 
 def _notes(
@@ -147,7 +146,10 @@ class Mended(NamedTuple):
 
 
 def mended(
-    session: Session, update: Update, standing: TrainingState, ship: Callable[[TrainingState, ValidationResult], str]
+    session: Session,
+    update: WeightUpdate,
+    standing: TrainingState,
+    ship: Callable[[TrainingState, ValidationResult], str],
 ) -> Mended | None:
     """What became of a RUN/model that was not that of the chosen validation; None if it was, or if there is none.
 

@@ -15,12 +15,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from seqloom.config.options import free_places
 from seqloom.config.training import CosineConfig, LinearConfig, RunConfig, TrainingConfig
 from seqloom.errors import ConfigError
 from seqloom.training.state import Environment, TrainingState
 
-FREE = {"training.keep", "training.patience", "data.bad_rows.skip", "data.bad_rows.share"}
-LENGTH, PIECES = "training.length.count", "training.pieces"
+LENGTH, PIECES = "training.length.count", "training.pieces"  # free where they grow
+FREE = frozenset(free_places(RunConfig)) - {LENGTH, PIECES}
 
 
 class Change(NamedTuple):
@@ -141,11 +142,26 @@ def _flat(data: Any, place: str) -> dict[str, Any]:
     return {name: leaf for key, item in data.items() for name, leaf in _flat(item, f"{inner}{key}").items()}
 
 
+def _plain(value: Any) -> str:
+    """A value as people write it: names with their values, and one thing behind the other.
+
+    >>> _plain({"train": 90, "dev": 10}), _plain(["text"]), _plain(()), _plain(True)
+    ('train 90, dev 10', 'text', 'nothing', 'yes')
+    """
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_plain(item)}" for name, item in value.items()) or "nothing"
+    return ", ".join(map(_plain, value)) or "nothing" if isinstance(value, list | tuple) else str(value)
+
+
 def _shown(value: Any) -> str:
     """A value in a few words; a long one by its size and sum."""
     if value is None:
         return "not there"
     if isinstance(value, bytes):
-        return f"{len(value):,} bytes, sha256 {hashlib.sha256(value).hexdigest()[:12]}"
-    text = str(value)
+        value = [len(value), hashlib.sha256(value).hexdigest()]
+    if isinstance(value, list | tuple) and [*map(type, value)] == [int, str] and len(value[1]) == 64:
+        return f"{value[0]:,} bytes, sha256 {value[1][:12]}"
+    text = _plain(value)
     return text if len(text) <= 100 else f"{text[:97]}..."

@@ -29,12 +29,12 @@ from seqloom.config.training import TrainingConfig
 from seqloom.errors import ConfigError, DamagedError, DurableError
 from seqloom.files.disk import REAL_FILES, FileLayer
 from seqloom.files.folders import FileEntry
+from seqloom.files.layouts import CheckpointFile
 from seqloom.files.numbered_folders import Pruned
-from seqloom.training.distributed import Ranks, ShardPart, part_of, whole_of
+from seqloom.files.tensors import from_bytes, not_finite, to_bytes
+from seqloom.training.distributed import Ranks, ShardPart, ShardPlace, part_of, whole_of
 from seqloom.training.state import FORMAT, Machine, TrainingState
-from seqloom.training.tensors import not_finite, packed, size_of, unpacked
 
-STANDING, MACHINE = "standing.json", "machine.json"
 OWN = "carried"  # the tensors that belong to the rows of one process
 _FILE = re.compile(r"(?P<group>[a-z]+)(-(?P<rank>[0-9]{5})-of-(?P<count>[0-9]{5}))?\.safetensors")
 
@@ -88,10 +88,40 @@ def _contents(checkpoint: Checkpoint, ranks: Ranks) -> dict[str, bytes]:
                     f"{group}: {', '.join(bad[:3])} hold numbers that are not finite", fix="lower --rate"
                 )
             ending = f"-{ranks.rank + 1:05d}-of-{ranks.count:05d}" if apart else ""
-            contents[f"{group}{ending}.safetensors"] = packed(part)
+            contents[f"{group}{ending}.safetensors"] = _packed(part)
     if ranks.rank == 0:
-        contents |= {STANDING: _text(checkpoint.standing), MACHINE: _text(checkpoint.machine)}
+        contents |= {
+            CheckpointFile.STANDING: _text(checkpoint.standing),
+            CheckpointFile.MACHINE: _text(checkpoint.machine),
+        }
     return contents
+
+
+def _packed(part: ShardPart) -> bytes:
+    """The file of some tensors; its note names those that share one tensor, which is stored once, and the parts.
+
+    {"places": {"embedding.weight": [40, [80, 16]]}, "tied": {"head.weight": "embedding.weight"}}
+    """
+    first_of: dict[tuple[Any, ...], str] = {}
+    tied: dict[str, str] = {}
+    for name, tensor in part.tensors.items():
+        memory = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype, tensor.device)
+        first = first_of.setdefault(memory, name)
+        if first != name and tensor.numel():  # all empty tensors are at the same address
+            tied[name] = first
+    stored = {name: tensor for name, tensor in part.tensors.items() if name not in tied}
+    return to_bytes(stored, {"tied": tied, "places": {name: list(place) for name, place in part.places.items()}})
+
+
+def _unpacked(data: bytes, name: str) -> ShardPart:
+    """The tensors of a file; tied names share one tensor again."""
+    tensors, note = from_bytes(data, name)
+    try:
+        tensors |= {other: tensors[first] for other, first in note["tied"].items()}
+        places = {other: ShardPlace(first, tuple(shape)) for other, (first, shape) in note["places"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DamagedError(f"{name}: expected tensors, found something else ({error!r})") from error
+    return ShardPart(tensors, places)
 
 
 def _text(value: TrainingState | Machine) -> bytes:
@@ -116,8 +146,9 @@ def _together(ranks: Ranks, work: Callable[[], Any]) -> list[Any]:
 
 
 def estimated_bytes(tensors: Mapping[str, Mapping[str, Tensor]]) -> int:
-    """How many bytes a checkpoint of these tensors takes on the disk."""
-    return 16_384 + sum(size_of(group) for group in tensors.values())
+    """How many bytes a checkpoint of these tensors takes on the disk, or a few more; parts are counted as a whole."""
+    files = [[(name, tensor.nbytes) for name, tensor in group.items()] for group in tensors.values()]
+    return 16_384 + sum(4_096 + sum(size + 128 + len(name) for name, size in file) for file in files)
 
 
 def steps(folder: Path) -> list[Path]:
@@ -171,12 +202,14 @@ def read(path: Path, ranks: Ranks) -> Checkpoint:
         if match is None:
             texts[name] = data
         elif match["group"] != OWN or _is_own(match, ranks):
-            parts.setdefault(match["group"], {})[int(match["rank"] or 1)] = unpacked(data, f"{path}/{name}")
-    standing = _decoded(path / STANDING, texts.get(STANDING), TrainingState)
+            parts.setdefault(match["group"], {})[int(match["rank"] or 1)] = _unpacked(data, f"{path}/{name}")
+    standing = _decoded(path / CheckpointFile.STANDING, texts.get(CheckpointFile.STANDING), TrainingState)
     if path.name != f"step-{standing.step:08d}":
-        raise DamagedError(f"{path}: expected step {path.name[5:]}, found {standing.step} in {STANDING}")
+        raise DamagedError(f"{path}: expected step {path.name[5:]}, found {standing.step} in {CheckpointFile.STANDING}")
     tensors = {group: whole_of([of_rank[rank] for rank in sorted(of_rank)]) for group, of_rank in parts.items()}
-    return Checkpoint(standing, _decoded(path / MACHINE, texts.get(MACHINE), Machine), tensors)
+    return Checkpoint(
+        standing, _decoded(path / CheckpointFile.MACHINE, texts.get(CheckpointFile.MACHINE), Machine), tensors
+    )
 
 
 def _is_own(match: re.Match[str], ranks: Ranks) -> bool:
@@ -206,13 +239,17 @@ def _decoded(path: Path, data: bytes | None, kind: type[Any]) -> Any:
 
 def read_standing(path: Path) -> TrainingState:
     """Where the run stood at a checkpoint; its other files are not looked at."""
-    standing: TrainingState = _decoded(path / STANDING, durable.read_file_of(path, STANDING), TrainingState)
+    standing: TrainingState = _decoded(
+        path / CheckpointFile.STANDING, durable.read_file_of(path, CheckpointFile.STANDING), TrainingState
+    )
     return standing
 
 
 def read_machine(path: Path) -> Machine:
     """On which machine a checkpoint was saved; its other files are not looked at."""
-    machine: Machine = _decoded(path / MACHINE, durable.read_file_of(path, MACHINE), Machine)
+    machine: Machine = _decoded(
+        path / CheckpointFile.MACHINE, durable.read_file_of(path, CheckpointFile.MACHINE), Machine
+    )
     return machine
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from seqloom.config.data import EncodingConfig, Task
-from seqloom.config.tokenizers import BpeConfig, FittedTokenizer, WordsConfig
+from seqloom.config.data import EncodingConfig
+from seqloom.config.tokenizers import FittedTokenizer, WordsConfig
 from seqloom.config.training import (
     AnyFeed,
     AnyLength,
@@ -30,7 +30,8 @@ from seqloom.data.prepared import Prepared
 from seqloom.data.schema import Schema
 from seqloom.errors import ConfigError
 from seqloom.recipes.bodies import Size
-from seqloom.training.wishes import Wishes
+from seqloom.tasks.registry import BY_TARGET
+from seqloom.training.wishes import Wishes, is_solved
 
 STEPS = 2_000  # in all, for data of middling size: minutes on a processor for a small model
 FEWEST, MOST = 3, 60  # epochs
@@ -42,11 +43,6 @@ WARM_UP = 100  # steps, or a tenth of all
 # The wider a model, the smaller its rate; attention wants less than recurrence, and counting wants more.
 _RATES: dict[Size, float] = {"tiny": 5e-3, "small": 1e-3, "base": 5e-4, "big": 2e-4}
 _FASTER = {"linear": 10.0, "bag": 3.0, "mlp": 1.0, "lstm": 2.0, "gru": 2.0, "rnn": 1.0, "bilstm": 2.0}
-
-
-def default_encoding(task: Task | None) -> EncodingConfig:
-    """Subwords where new words must be written, words elsewhere."""
-    return EncodingConfig(tokenizer=BpeConfig() if task == "translate" else WordsConfig())
 
 
 def default_counts(encoding: EncodingConfig, schema: Schema) -> EncodingConfig:
@@ -70,8 +66,8 @@ def _counted(tokenizer: FittedTokenizer, least: int) -> FittedTokenizer:
 def default_letters(wishes: Wishes, tokenizer: FittedTokenizer, schema: Schema) -> bool:
     """Whether a recipe reads the letters of words where nobody says so: taggers do, who meet many new words."""
     recipe = wishes.model is None or isinstance(wishes.model, str)
-    tagging = schema.input.in_words and schema.task == "tag" and isinstance(tokenizer, WordsConfig)
-    return recipe and tagging and not wishes.training.get("init")
+    reading = schema.input.in_words and "letters" in BY_TARGET[schema.target.name].settings
+    return recipe and reading and isinstance(tokenizer, WordsConfig) and not wishes.training.get("init")
 
 
 def default_rate(recipe: str, size: Size) -> float:
@@ -84,9 +80,8 @@ def default_training(prepared: Prepared, recipe: str, size: Size, named: Mapping
 
     `linear` is solved, unless a setting of steps by batches is named.
     """
-    optimiser, by_steps = named.get("optimiser"), {"optimiser", "rate", "schedule"} & named.keys()
-    if isinstance(optimiser, NewtonConfig) or (recipe == "linear" and not by_steps):
-        return _solving(prepared, optimiser)
+    if is_solved(recipe, named):
+        return _solving(prepared, named.get("optimiser"))
     symbols = int(prepared.schema.target.sizes(prepared.columns)[prepared.parts["train"]].sum())
     budget = usual_budget(symbols)
     steps = max(1, symbols // budget)
@@ -133,12 +128,17 @@ def told(settings: TrainingConfig) -> str:
 
     >>> told(TrainingConfig(patience=5))
     'training: 10 epochs, batches of 4,096 symbols, rate 0.001 (adamw, linear, warm-up 100), patience 5'
+    >>> newton = NewtonConfig(strengths=(1.0, 0.1))
+    >>> told(TrainingConfig(optimiser=newton, rate=1.0, schedule=ConstantConfig())).partition("; ")[2]
+    'it ends with the last of them, not after 10 epochs'
     """
     length, feed, schedule = settings.length, settings.feed, settings.schedule
     patience = f"patience {settings.patience}" if settings.patience else "no end before that"
-    if isinstance(settings.optimiser, NewtonConfig):
-        strengths = ", ".join(f"{strength:g}" for strength in settings.optimiser.strengths)
-        return f"training: solved by newton, one epoch for each L2 strength of {strengths}, {patience}"
+    if settings.strengths:
+        strengths = ", ".join(f"{strength:g}" for strength in settings.strengths)
+        long = isinstance(length, EpochsConfig) and length.count > len(settings.strengths)
+        ends = f"; it ends with the last of them, not after {length.count:,} epochs" if long else ""
+        return f"training: solved by newton, one epoch for each L2 strength of {strengths}, {patience}{ends}"
     size = f"{feed.budget:,}" if isinstance(feed, ByLengthConfig) else f"{feed.rows:,} x {feed.length:,}"
     kind = "" if isinstance(feed, ByLengthConfig) else f" in {feed.kind()}"
     rises = f", warm-up {schedule.warm_up:,}" if schedule.warm_up else ""

@@ -13,14 +13,13 @@ from typing import Literal, NamedTuple
 
 import torch
 
-from seqloom.config.training import TrainingConfig
+from seqloom.config.training import Precision, TrainingConfig
 from seqloom.errors import ConfigError
 from seqloom.training.distributed import Ranks
 from seqloom.training.state import Environment
 from seqloom.version import __version__
 
 DeviceName = Literal["auto", "cpu", "cuda", "mps"]
-Precision = Literal["float32", "bf16", "fp16"]
 AnyPrecision = Literal["auto", "float32", "bf16", "fp16"]
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 LOCAL_RANK = "LOCAL_RANK"  # torchrun's number of a process on its machine, from 0

@@ -13,11 +13,10 @@ from seqloom.config.reading import read
 from seqloom.config.training import RunConfig
 from seqloom.data.run_files import located, names_of
 from seqloom.errors import ConfigError, near_name
+from seqloom.files.layouts import RunFile
 from seqloom.files.lock import LOCK
 
-CONFIG, DATA, VOCABULARY = "config.toml", "data.json", "vocabulary"
-LOOKS, CHECKPOINTS, MODEL = "looks.jsonl", "checkpoints", "model"
-BEFORE_CONFIG = (DATA, VOCABULARY)  # what a start that was interrupted may leave
+BEFORE_CONFIG = (RunFile.DATA, RunFile.VOCABULARY)  # what a start that was interrupted may leave
 RUNS = Path("runs")
 
 
@@ -37,9 +36,9 @@ class Home(NamedTuple):
 
     def own_run(self) -> tuple[RunConfig, RunConfig] | None:
         """The run that goes on here, as it was told and with its files where they lie now; None where there is none."""
-        if self.named is None or not (self.named / CONFIG).is_file() or not has_kept(self.named):
+        if self.named is None or not (self.named / RunFile.CONFIG).is_file() or not has_kept(self.named):
             return None
-        before: RunConfig = read(self.named / CONFIG, RunConfig)
+        before: RunConfig = read(self.named / RunFile.CONFIG, RunConfig)
         return before, located(self.named, before).config
 
     def own_data(self, given: Iterable[str | Path]) -> DataConfig | None:
@@ -76,22 +75,22 @@ def require_free(path: Path) -> None:
 def require_place(path: Path) -> None:
     """Raise ConfigError where no run can be, without writing anything."""
     require_writable(path)
-    if not path.exists() or (path / CONFIG).exists():
+    if not path.exists() or (path / RunFile.CONFIG).exists():
         return
     names = sorted(inner.name for inner in path.iterdir())
     strays = [name for name in names if name not in BEFORE_CONFIG and not name.startswith(".")]
     if strays:
         raise ConfigError(
-            f"{path} holds {strays[0]} and no {CONFIG}, so it is not the folder of a run",
+            f"{path} holds {strays[0]} and no {RunFile.CONFIG}, so it is not the folder of a run",
             fix=f"train in a new folder: {free_name(path)}",
         )
 
 
 def has_kept(path: Path) -> bool:
     """Whether a run has left something in a folder that another one would take the place of."""
-    inner = (path / CHECKPOINTS).iterdir() if (path / CHECKPOINTS).is_dir() else ()
+    inner = (path / RunFile.CHECKPOINTS).iterdir() if (path / RunFile.CHECKPOINTS).is_dir() else ()
     whole = any(not one.name.startswith(".") or ".old-" in one.name for one in inner)  # others are half written
-    return whole or (path / MODEL).exists() or (path / LOOKS).exists()
+    return whole or (path / RunFile.MODEL).exists() or (path / RunFile.LOOKS).exists()
 
 
 def require_writable(path: Path) -> None:

@@ -8,7 +8,7 @@ A fine-tuned model usually has another head than the one it starts from. That is
 """
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -22,8 +22,9 @@ from seqloom.data.prepared import Prepared
 from seqloom.errors import ConfigError
 from seqloom.nn.inputs import Tfidf
 from seqloom.nn.types import Batch
+from seqloom.report.numbers import share
 from seqloom.tasks.inputs import sequences
-from seqloom.tasks.task import Task
+from seqloom.tasks.task import Feeder
 from seqloom.text.special_tokens import COUNT, UNKNOWN
 from seqloom.text.word_vectors import VectorTable, read_vectors, wanted_words
 from seqloom.training.weights import put, weights_of
@@ -50,28 +51,28 @@ def start_from(model: nn.Module, bundle: Bundle) -> tuple[str, ...]:
     return tuple(said)
 
 
-def training_texts(task: Task, prepared: Prepared, feed: AnyFeed) -> Iterator[AnyBatch]:
+def training_texts(task: Feeder, prepared: Prepared, feed: AnyFeed) -> Iterator[AnyBatch]:
     """The batches of the training part once, in an order that no seed changes."""
     loader = task.loader(prepared, "train", feed, seed=0, workers=0)
     batches = (step.batch for step in loader.steps(until=1) if step.batch is not None)
     return (batch._replace(inputs=sequences(batch.inputs)) for batch in batches)
 
 
-def fit_input(model: nn.Module, texts: Iterable[AnyBatch]) -> None:
-    """Nothing; an input that weighs n-grams knows in how many texts of the training part each stands."""
+def fit_input(model: nn.Module, task: Feeder, prepared: Prepared, feed: AnyFeed) -> None:
+    """Tell an input that weighs n-grams in how many texts of the training part each stands."""
     for module in model.modules():
         if isinstance(module, Tfidf):
-            module.fit(batch.inputs for batch in texts)
+            module.fit(batch.inputs for batch in training_texts(task, prepared, feed))
 
 
 def unknown_said(prepared: Prepared) -> tuple[str, ...]:
     """How much of the training part the tokeniser of --init does not know, in a sentence; none where it knows all."""
     read = prepared.columns["input"].select(prepared.parts["train"]).values
-    share = float((read == UNKNOWN).mean()) if prepared.tokenizer is not None and len(read) else 0.0
-    if not share:
+    unknown = float((read == UNKNOWN).mean()) if prepared.tokenizer is not None and len(read) else 0.0
+    if not unknown:
         return ()
-    cure = "; pretrain on text that has these words, or with --tokenizer bpe" if share >= MUCH else ""
-    return (f"{max(share, 0.001):.1%} of the symbols are unknown to the tokeniser of --init{cure}".replace("%", " %"),)
+    cure = "; pretrain on text that has these words, or with --tokenizer bpe" if unknown >= MUCH else ""
+    return (f"{share(unknown)} of the symbols are unknown to the tokeniser of --init{cure}",)
 
 
 def start_from_vectors(model: nn.Module, path: str, prepared: Prepared, seed: int) -> str:

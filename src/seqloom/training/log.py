@@ -19,9 +19,9 @@ import msgspec
 
 from seqloom.errors import DamagedError, DurableError
 from seqloom.files.jsonl import append_lines, read_lines, write_lines
+from seqloom.files.layouts import RunFile
 from seqloom.training.events import Begun, Ended, Noticed, Report, Saved, Stepped, Validated
 
-METRICS, EVENTS = "metrics.jsonl", "events.jsonl"
 LONGEST_TEXT = 500  # characters of a sample: a line is for people, and has a limit
 TOGETHER = 32  # lines that are written and synced as one: all of them or, when the disk refuses, none
 BETWEEN_SYNCS = 1.0  # seconds
@@ -35,7 +35,7 @@ class Journal:
     """
 
     def __init__(self, folder: Path, lines: int = 0, *, clock: Callable[[], float] = time.time) -> None:
-        self.metrics_path, self.events_path = folder / METRICS, folder / EVENTS
+        self.metrics_path, self.events_path = folder / RunFile.METRICS, folder / RunFile.EVENTS
         self.lines = lines
         self._clock, self._synced = clock, -math.inf
         self._metrics: list[dict[str, Any]] = []

@@ -22,7 +22,6 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from seqloom.config.training import NewtonConfig
 from seqloom.data.loader import BatchPlan, Loader, Position, Step
 from seqloom.errors import DurableError
 from seqloom.files.disk import reached, require_free_space
@@ -43,7 +42,7 @@ from seqloom.training.newton import SolutionPath, Solver
 from seqloom.training.schedules import plateau, rate_at
 from seqloom.training.session import Session
 from seqloom.training.state import LossSums, Machine, TrainingState, require_plan
-from seqloom.training.step import Tally, Update
+from seqloom.training.step import Tally, Update, WeightUpdate
 from seqloom.training.validation import CheckpointChoice, ValidationResult, judge, look
 from seqloom.training.weights import mean_of
 
@@ -55,7 +54,7 @@ ROOM = 2.2  # checkpoints that must fit on the disk at the start: one stays whil
 
 
 def begun(
-    session: Session, update: Update, standing: TrainingState, plan: BatchPlan[Any], said: tuple[str, ...]
+    session: Session, update: WeightUpdate, standing: TrainingState, plan: BatchPlan[Any], said: tuple[str, ...]
 ) -> Begun:
     """The first report; DurableError if the disk has no room for two checkpoints."""
     weights, size = list(session.model.parameters()), checkpoint.estimated_bytes(update.tensors())
@@ -161,7 +160,7 @@ class Saves:
     """Writes the checkpoints of a run; `failed` says how many in a row could not be written."""
 
     def __init__(
-        self, session: Session, update: Update, choice: CheckpointChoice, journal: AnyJournal, clock: Clock
+        self, session: Session, update: WeightUpdate, choice: CheckpointChoice, journal: AnyJournal, clock: Clock
     ) -> None:
         self.session, self.update, self.choice, self.journal, self.clock = session, update, choice, journal, clock
         self.failed = 0
@@ -233,10 +232,10 @@ def training(session: Session, resumed: Checkpoint | None, said: tuple[str, ...]
         yield from _Loop(session, resumed, said).run()
 
 
-def changing(session: Session, loader: Loader[Any, Any]) -> tuple[Update, Loader[Any, Any] | SolutionPath]:
+def changing(session: Session, loader: Loader[Any, Any]) -> tuple[WeightUpdate, Loader[Any, Any] | SolutionPath]:
     """What changes the weights, and what it reads: batch after batch, or all texts at once."""
     config = session.config.training
-    if isinstance(config.optimiser, NewtonConfig):
+    if config.strengths:
         solver = Solver(session)
         return solver, SolutionPath(loader, solver)
     return Update(session.task, session.model, config, session.ranks, session.device), loader

@@ -17,8 +17,8 @@ import torch
 
 from seqloom import files
 from seqloom.errors import DamagedError, RepeatError, SeqloomError
+from seqloom.files.layouts import RunFile
 
-REMEMBERED = "memory.json"
 # What the allocator of the host says (c10/core/impl/alloc_cpu.cpp); it has no class of its own.
 HOST = ("DefaultCPUAllocator: can't allocate memory", "DefaultCPUAllocator: not enough memory")
 
@@ -50,7 +50,7 @@ class Fitting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def fitting(folder: Path) -> Fitting:
     """What a run remembers; one piece if its memory never ran out."""
-    path = folder / REMEMBERED
+    path = folder / RunFile.MEMORY
     try:
         return msgspec.json.decode(path.read_bytes(), type=Fitting)
     except FileNotFoundError:
@@ -68,7 +68,7 @@ def remembering(folder: Path) -> Iterator[None]:
     try:
         yield
     except HalvedError as error:
-        files.write_file(folder / REMEMBERED, msgspec.json.encode(Fitting(error.pieces)))
+        files.write_file(folder / RunFile.MEMORY, msgspec.json.encode(Fitting(error.pieces)))
         raise
 
 

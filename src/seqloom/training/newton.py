@@ -26,12 +26,12 @@ from seqloom.nn.heads import Head
 from seqloom.nn.inputs import Tfidf
 from seqloom.nn.models import SequenceModel
 from seqloom.nn.types import Batch, Loss, Padded
-from seqloom.tasks.task import Task
+from seqloom.tasks.task import Feeder
 from seqloom.training.initialization import training_texts
 from seqloom.training.micro_batches import elements_of, moved
 from seqloom.training.session import Session
 from seqloom.training.state import TrainingState
-from seqloom.training.step import AnyBatch, LossOf, Tally, Update
+from seqloom.training.step import AnyBatch, LossOf, Tally, WeightUpdate
 from seqloom.training.weights import copy_all, weights_of
 
 MOST_PRODUCTS = 50  # of one step
@@ -133,7 +133,7 @@ class NewtonPlace(NamedTuple):
 class NewtonProblem(NamedTuple):
     """The objective of one strength."""
 
-    task: Task
+    task: Feeder
     scored: ScoredTexts  # of float64, its own bias zero: that of the problem is in the scores
     texts: Texts
     strength: float
@@ -206,7 +206,7 @@ USUAL, MOST = 4, 100  # steps of a strength: what is guessed, and where it ends 
 
 def require_solvable(model: AnyModel, training: TrainingConfig) -> None:
     """Raise ConfigError where Newton steps are asked for and the model is not a linear one of TF-IDF."""
-    if not isinstance(training.optimiser, NewtonConfig):
+    if not training.strengths:
         return
     linear = (
         isinstance(model, SequenceModelConfig)
@@ -260,8 +260,8 @@ class Taken(NamedTuple):
     solved: bool = False
 
 
-class Solver(Update):
-    """Takes the steps of a run that is solved, and keeps all its tensors."""
+class Solver(WeightUpdate):
+    """Steps towards the solution of one strength after another."""
 
     def __init__(self, session: Session) -> None:
         config = session.config.training
@@ -271,9 +271,8 @@ class Solver(Update):
                 f"newton solves in one process, and there are {session.ranks.count}",
                 fix="leave --processes out, or take --optimiser adamw",
             )
+        super().__init__(session.model, LossOf(session.model, session.device), session.ranks, session.device)
         self._session, self._newton = session, config.optimiser
-        self._model, self._ranks, self._device = session.model, session.ranks, session.device
-        self._loss, self._average, self._carried = LossOf(session.model, session.device), None, None
         linear = cast(SequenceModel, session.model)
         self._source = cast(Tfidf, linear.encoder.input)
         self._scored = ScoredTexts(copy.deepcopy(linear.head).to("cpu", torch.float64))
@@ -284,7 +283,6 @@ class Solver(Update):
         self._place: NewtonPlace | None = None
         self.taken = Taken(-1)
         self._told: list[Tally] = []
-        session.model.train()
 
     def whole(self) -> AnyBatch:
         """All texts as one batch, of which only the ids, the targets and the number of symbols are there."""

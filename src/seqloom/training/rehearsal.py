@@ -3,7 +3,7 @@
 import statistics
 import time
 
-from seqloom.config.training import NewtonConfig, SecondsConfig
+from seqloom.config.training import SecondsConfig
 from seqloom.training.devices import Device
 from seqloom.training.distributed import Alone
 from seqloom.training.length import expected_steps
@@ -24,7 +24,7 @@ def expected_seconds(resolved: Resolved, device: Device) -> float | None:
         return config.length.count
     if config.compile or resolved.config.model.parameters() > MOST_WEIGHTS:
         return None
-    if isinstance(config.optimiser, NewtonConfig):  # one strength takes two steps, another twenty
+    if config.strengths:  # one strength takes two steps, another twenty
         return None
     loader = resolved.task.loader(prepared, "train", config.feed, seed=config.seed, workers=0)
     symbols = int(prepared.schema.target.sizes(prepared.columns)[prepared.parts["train"]].sum())

@@ -20,14 +20,15 @@ from seqloom.config.models import AnyModel
 from seqloom.config.objectives import objective_of
 from seqloom.config.tokenizers import WordsConfig
 from seqloom.config.training import RunConfig, TrainingConfig
-from seqloom.data.dataset import open_sealed
-from seqloom.data.prepared import GivenEncoding, Prepared, prepare
+from seqloom.data.dataset import Dataset, open_sealed
+from seqloom.data.prepared import GivenEncoding, Prepared, preparing
 from seqloom.data.problems import Ledger, escaped
 from seqloom.data.run_files import is_one, located, names_of, with_known_starts
 from seqloom.data.schema import PARTS, Schema
 from seqloom.data.sources.download import cache_folder
-from seqloom.data.survey import Watch
 from seqloom.errors import ConfigError
+from seqloom.events import Show, Work, finished
+from seqloom.report.numbers import share
 from seqloom.tasks.inputs import (
     ENCODING,
     counts_pairs,
@@ -41,12 +42,12 @@ from seqloom.tasks.registry import BY_TARGET, task_of
 from seqloom.tasks.task import HeadSettings, Meaning, Task
 from seqloom.text.special_tokens import COUNT, UNKNOWN
 from seqloom.text.word_vectors import width_of
-from seqloom.training.defaults import default_counts, default_encoding, default_letters, default_training, told
+from seqloom.training.defaults import default_counts, default_letters, default_training, told
 from seqloom.training.home import Home, has_kept
 from seqloom.training.initialization import MUCH, unknown_said
 from seqloom.training.newton import require_solvable
 from seqloom.training.run_folder import DataFacts, RunFolder
-from seqloom.training.wishes import Wishes
+from seqloom.training.wishes import WORD_VECTORS, Wishes
 
 # -----------------------------------------------------------------------------
 # Letters, counts and pretrained vectors: what these wishes mean for how words become numbers, and for the model.
@@ -82,7 +83,7 @@ def worded(encoding: EncodingConfig, wishes: Wishes, schema: Schema) -> Encoding
         changed["vectors"] = VectorFileConfig(path=str(wishes.vectors), **words)
     encoding = msgspec.structs.replace(encoding, **changed)
     if encoding.vectors is not None:
-        require_vectors(schema, encoding.tokenizer)
+        require_vectors(BY_TARGET[schema.target.name], schema, encoding.tokenizer)
     return default_counts(encoding, schema)
 
 
@@ -120,11 +121,9 @@ def words_said(wishes: Wishes, asked: EncodingConfig, chosen: EncodingConfig, pr
     before, now = ((one.target_tokenizer if to_text else None) or one.tokenizer for one in (asked, chosen))
     if isinstance(before, WordsConfig) and isinstance(now, WordsConfig) and before.least is None and now.least != 1:
         said = prepared.columns["target" if to_text else "input"].select(prepared.parts["train"]).values
-        if share := float((said == UNKNOWN).mean()):
-            cure = "; there is too little text for words: --tokenizer characters or bpe" if share >= MUCH else ""
-            least = f"words that occur once are unknown, {max(share, 0.001):.1%} of the training text".replace(
-                "%", " %"
-            )
+        if unknown := float((said == UNKNOWN).mean()):
+            cure = "; there is too little text for words: --tokenizer characters or bpe" if unknown >= MUCH else ""
+            least = f"words that occur once are unknown, {share(unknown)} of the training text"
             yield f"{least}; --least 1 keeps them{cure}"
 
 
@@ -172,44 +171,53 @@ class _Start(NamedTuple):
 
 
 def resolve(
+    data: DataConfig, wishes: Wishes, *, home: Home | None = None, cache: Path | None = None, show: Show | None = None
+) -> Resolved:
+    """The data read and encoded, and everything chosen that was left open; nothing is written but the cache."""
+    return finished(resolving(data, wishes, home=home, cache=cache), show)
+
+
+def resolving(
     data: DataConfig,
     wishes: Wishes,
     *,
     home: Home | None = None,
     cache: Path | None = None,
-    watch: Watch | None = None,
-) -> Resolved:
-    """The data read and encoded, and everything chosen that was left open; nothing is written but the cache.
+    dataset: Dataset | None = None,
+) -> Work[Resolved]:
+    """The same, step by step, of data that may be open already.
 
     What the wishes leave open about a run that has begun in its home is as it is there: its settings, its model, and
     the tokenisers that it started from.
     """
     _require_changeable(wishes)
+    if wishes.freeze_vectors:
+        patterns = (*wishes.training.get("freeze", ()), WORD_VECTORS)
+        wishes = wishes._replace(training={**wishes.training, "freeze": tuple(dict.fromkeys(patterns))})
     folder = home.named if home is not None else None
     before, asked = _begun(folder), wishes
     own = None if folder is None or before is None else located(folder, before).config  # its files where they lie now
     wishes = wishes if own is None else wishes.filled(own)
     require_one_start(wishes)
     start, ledger = _start(wishes, folder, own), Ledger(data.bad_rows)
-    dataset = open_sealed(data, ledger)
+    dataset = open_sealed(data, ledger) if dataset is None else dataset
     _require_of_task(wishes, dataset.schema)
     plain = wishes.encoding or _usual_encoding(dataset.schema, start)
     encoding = worded(plain, wishes, dataset.schema)
     width = vector_width(encoding, before)
     given = _given(start.meaning, dataset.schema) if start is not None else _own_words(folder, own)
     place = cache if cache is not None else cache_folder() / "prepared"
-    prepared = prepare(dataset, encoding, ledger, cache=place, watch=watch, given=given)
+    prepared = yield from preparing(dataset, encoding, ledger, cache=place, given=given)
     task = task_of(Meaning.of(prepared)).deciding_by(wishes.training.get("metric"))
     folder = None if home is None else home.folder(dataset.config.train[0], task.name, _name(task, wishes, start))
     if before is None and _begun(folder) is not None:  # a home that nobody named, and a run is there
-        return resolve(data, asked, home=Home(folder), cache=cache, watch=watch)
+        return (yield from resolving(data, asked, home=Home(folder), cache=cache, dataset=dataset))
     model, recipe, said = _model(task, wishes, prepared, start, before, width)
     settings = default_training(prepared, recipe, wishes.size or "small", wishes.training)
     settings["rate"] = min(settings["rate"], _learned_at(start))
     settings |= wishes.training
-    config = RunConfig(
-        task=task.name, data=dataset.config, encoding=encoding, model=model, training=TrainingConfig(**settings)
-    )
+    training = TrainingConfig(**settings)
+    config = RunConfig(task=dataset.schema.task, data=dataset.config, encoding=encoding, model=model, training=training)
     require_solvable(config.model, config.training)
     unknown = unknown_said(prepared) if start is not None else tuple(words_said(wishes, plain, encoding, prepared))
     said = (*dataset.said, *_labels_said(prepared.schema), *said, *unknown, told(config.training))
@@ -241,12 +249,8 @@ def _require_changeable(wishes: Wishes) -> None:
 
 def _require_of_task(wishes: Wishes, schema: Schema) -> None:
     """Refuse what no data of the task can have, before all of it is read."""
-    kind = BY_TARGET[schema.target.name]
-    kind.require_decider(wishes.training.get("metric"))
-    kind.head_kind(wishes.head)
-    kind.require_settings_of_vectors(wishes.of_vectors())
-    if "feed" in wishes.training:
-        kind.require_feeding(wishes.training["feed"])
+    task, metric, feed = BY_TARGET[schema.target.name], wishes.training.get("metric"), wishes.training.get("feed")
+    task.check(metric=metric, head=wishes.head, settings=wishes.of_vectors(), feed=feed)
     _require_balanceable(wishes.class_weights, schema)
 
 
@@ -280,7 +284,7 @@ def _learned_at(start: _Start | None) -> float:
 
 def _usual_encoding(schema: Schema, start: _Start | None) -> EncodingConfig:
     """What is usual for the task; single inputs are cut where the positions of the model of --init end."""
-    usual = default_encoding(schema.task)
+    usual = EncodingConfig(tokenizer=BY_TARGET[schema.target.name].usual_tokenizer)
     if start is None or not isinstance(start.model, ENCODING) or schema.target.is_running:
         return usual
     return msgspec.structs.replace(usual, longest=min(usual.longest, start.model.encoder.limit() or usual.longest))
@@ -335,7 +339,7 @@ def _model(
         return _adapted(task, start.model, wishes), "", start.said
     recipe, size = wishes.model or task.recipes()[0], wishes.size or "small"
     weights = class_weights(wishes.class_weights, prepared)
-    kind = task.head_kind(wishes.head)
+    kind = wishes.head or task.heads[0]
     wanted = HeadSettings(wishes.smoothing, weights, kind, wishes.pooling, wishes.objective, wishes.rows_at_once)
     model = task.model(recipe, size, wanted)
     if wishes.dropout is not None:
@@ -393,8 +397,6 @@ def _require_balanceable(asked: str | tuple[float, ...], schema: Schema) -> None
 # byte.
 # -----------------------------------------------------------------------------
 
-Sums = Mapping[str, Any]  # of files, by their names
-
 
 def with_known_names(folder: RunFolder, resolved: Resolved) -> Resolved:
     """The run with its files by the names of the run that is in the folder, if one is, and with the place of each."""
@@ -430,7 +432,7 @@ def named(data: DataConfig, names: Mapping[str, str]) -> DataConfig:
     return msgspec.structs.replace(data, **parts)
 
 
-def named_sums(sums: Sums, names: Mapping[str, str]) -> dict[str, Any]:
+def named_sums(sums: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     """The same sums, their files by other names: also those inside a folder, and pictures that a table names.
 
     >>> named_sums({"/data/a.csv": 1, "/data/pictures/1.png": 2}, {"/data/a.csv": "a.csv"})

@@ -7,7 +7,7 @@ wishes ──▶ resolve ──▶ Resolved: data, task, and a configuration wit
 A feed that is not for this task or model is refused first, before the folder of the run is made or compared.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,14 @@ import msgspec
 import torch
 from torch import nn
 
+from seqloom.config.data import AnySplit, BadRows, EncodingConfig, ReadingConfig, Task
+from seqloom.config.heads import HeadKind, Pooling
+from seqloom.config.inputs import LettersWish
 from seqloom.config.models import AnyModel
+from seqloom.config.objectives import AnyObjective
+from seqloom.config.options import stated, strict
+from seqloom.config.training import AnyFeed, AnyLength, AnyOptimiser, AnySchedule, Precision
+from seqloom.data.check import Names
 from seqloom.data.run_files import keep_places
 from seqloom.errors import ConfigError, DurableError, SeqloomError
 from seqloom.recipes.bodies import Size
@@ -28,9 +35,9 @@ from seqloom.training.devices import Device, DeviceName, choose_device
 from seqloom.training.distributed import Alone, Ranks
 from seqloom.training.events import Ended, Report
 from seqloom.training.home import Home
-from seqloom.training.initialization import fit_input, freeze, start_from, start_from_vectors, training_texts
+from seqloom.training.initialization import fit_input, freeze, start_from, start_from_vectors
 from seqloom.training.loop import training
-from seqloom.training.pages.writing import write_pages
+from seqloom.training.pages.summary import write_pages
 from seqloom.training.resolve import Resolved, init_bundle, resolve, with_known_names
 from seqloom.training.run_folder import RunFolder
 from seqloom.training.session import Session
@@ -128,7 +135,7 @@ def _drawn(resolved: Resolved) -> nn.Module:
 
 def _prepared(model: nn.Module, resolved: Resolved, device: Device) -> tuple[nn.Module, tuple[str, ...]]:
     """The model on its device, some weights taken from another one or from a file of vectors, some held fast."""
-    fit_input(model, training_texts(resolved.task, resolved.prepared, resolved.config.training.feed))
+    fit_input(model, resolved.task, resolved.prepared, resolved.config.training.feed)
     said = start_from(model, resolved.init) if resolved.init is not None else ()
     if resolved.vectors is not None:
         file = resolved.files.get(resolved.vectors, resolved.vectors)
@@ -150,6 +157,7 @@ class Trained:
         return self.ended.metrics
 
 
+@strict
 def train(
     *data: str | Path,
     out: str | Path | None = None,
@@ -157,15 +165,75 @@ def train(
     size: Size | None = None,
     device: DeviceName = "auto",
     show: Callable[[Report], None] | None = None,
-    **settings: Any,
+    epochs: int | None = None,
+    steps: int | None = None,
+    symbols: int | None = None,
+    seconds: float | None = None,
+    length: AnyLength | None = None,
+    dev: Names | None = None,
+    test: Names | None = None,
+    reading: ReadingConfig | None = None,
+    task: Task | None = None,
+    input: Names | None = None,
+    target: Names | None = None,
+    id: str | None = None,
+    label_separator: str | None = None,
+    sequence: str | None = None,
+    split: AnySplit | None = None,
+    bad_rows: BadRows | None = None,
+    encoding: EncodingConfig | None = None,
+    dropout: float | None = None,
+    smoothing: float | None = None,
+    class_weights: str | Sequence[float] | None = None,
+    head: HeadKind | None = None,
+    pooling: Pooling | None = None,
+    objective: str | AnyObjective | None = None,
+    rows_at_once: int | None = None,
+    letters: LettersWish | None = None,
+    vectors: str | Path | None = None,
+    vector_words: int | None = None,
+    freeze_vectors: bool | None = None,
+    feed: AnyFeed | None = None,
+    optimiser: AnyOptimiser | None = None,
+    rate: float | None = None,
+    schedule: AnySchedule | None = None,
+    clip: float | None = None,
+    pieces: int | None = None,
+    validate_every: int | None = None,
+    metric: str | None = None,
+    patience: int | None = None,
+    save_every: int | None = None,
+    keep: int | None = None,
+    average: float | None = None,
+    average_last: int | None = None,
+    precision: Precision | None = None,
+    compile: bool | None = None,
+    init: str | None = None,
+    freeze: Sequence[str] | None = None,
+    report_every: int | None = None,
+    seed: int | None = None,
+    deterministic: bool | None = None,
 ) -> Trained:
     """Train a model and leave it in `out`, else in runs/NAME-TASK-MODEL; a run that is there already goes on.
 
-    `settings` say how long (epochs, steps, symbols or seconds) and are else those of `DataConfig` (dev, task, input,
-    ...), of `TrainingConfig` (rate, seed, patience, ...) and of `Wishes` (dropout, encoding, ...), each by its name.
+    One of epochs, steps, symbols, seconds and `length` says how long. What is None is chosen by the data and the
+    model. The settings are those of `DataConfig`, `EncodingConfig`, `Wishes` and `TrainingConfig`.
     """
+    named: dict[str, Any] = {"dev": dev, "test": test, "reading": reading, "task": task, "input": input, "id": id}
+    named |= {"target": target, "label_separator": label_separator, "sequence": sequence, "split": split}
+    named |= {"bad_rows": bad_rows}
+    named |= {"model": model, "size": size}
+    named |= {"dropout": dropout, "smoothing": smoothing, "head": head, "pooling": pooling, "objective": objective}
+    named |= {"class_weights": class_weights, "rows_at_once": rows_at_once, "letters": letters, "encoding": encoding}
+    named |= {"vectors": vectors, "vector_words": vector_words, "freeze_vectors": freeze_vectors}
+    named |= {"length": length, "feed": feed, "optimiser": optimiser, "rate": rate, "schedule": schedule}
+    named |= {"clip": clip, "pieces": pieces, "validate_every": validate_every, "metric": metric, "keep": keep}
+    named |= {"patience": patience, "save_every": save_every, "average": average, "average_last": average_last}
+    named |= {"precision": precision, "compile": compile, "init": init, "freeze": freeze, "seed": seed}
+    named |= {"report_every": report_every, "deterministic": deterministic}
+    named |= {"epochs": epochs, "steps": steps, "symbols": symbols, "seconds": seconds}
     home = Home(None if out is None else Path(out))
-    config, wishes = settings_of(data, model, size, settings, home.own_data(data))
+    config, wishes = settings_of(data, stated(named), home.own_data(data))
     home.require_room()
     resolved = resolve(config, wishes, home=home)
     chosen = choose_device(device, resolved.config.training.precision)

@@ -26,15 +26,17 @@ from seqloom.data.prepared import Prepared
 from seqloom.data.schema import Schema
 from seqloom.errors import ConfigError, DamagedError, DataError, DurableError
 from seqloom.files import disk
+from seqloom.files.layouts import RunFile, VocabularyFile
 from seqloom.tasks.task import Meaning
 from seqloom.text.tokenizer import Tokenizer
 from seqloom.training import checkpoint
 from seqloom.training.changes import changed_entries, changed_environment, changed_settings, lengthened, refined
 from seqloom.training.devices import Device, environment
 from seqloom.training.distributed import Ranks
-from seqloom.training.home import CONFIG, DATA, LOOKS, VOCABULARY, free_name, has_kept, require_place
-from seqloom.training.log import EVENTS, METRICS
+from seqloom.training.home import free_name, has_kept, require_place
 from seqloom.training.state import Environment, Machine, TrainingState
+
+OF_BEFORE = (RunFile.METRICS, RunFile.EVENTS, RunFile.MEMORY, RunFile.REPORT, RunFile.CARD)  # when another run begins
 
 # -----------------------------------------------------------------------------
 # The vocabulary of a run as files: what the numbers in its data mean, fitted once and compared when it goes on.
@@ -43,8 +45,6 @@ from seqloom.training.state import Environment, Machine, TrainingState
 # schema.json        {"input": "text", "target": "label", "sizes": [], "numbers": 0}, and the units of numbers
 # tokenizer.json     of the input, if it is text; target_tokenizer.json of a target text that has its own
 # -----------------------------------------------------------------------------
-
-LABELS, SCHEMA, TOKENIZER, TARGET_TOKENIZER = "labels.json", "schema.json", "tokenizer.json", "target_tokenizer.json"
 
 
 class _Outline(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -59,26 +59,30 @@ def vocabulary_of(meaning: Meaning) -> dict[str, bytes]:
     """The files of a vocabulary."""
     first, second, schema = meaning.tokenizer, meaning.target_tokenizer, meaning.schema
     outline = _Outline(schema.input.name, schema.target.name, tuple(meaning.sizes), meaning.numbers, meaning.units)
-    files = {LABELS: json.dumps(schema.labels, ensure_ascii=False).encode(), SCHEMA: msgspec.json.encode(outline)}
+    files: dict[str, bytes] = {
+        VocabularyFile.LABELS: json.dumps(schema.labels, ensure_ascii=False).encode(),
+        VocabularyFile.SCHEMA: msgspec.json.encode(outline),
+    }
     if first is not None:
-        files[TOKENIZER] = first.to_json().encode()
+        files[VocabularyFile.TOKENIZER] = first.to_json().encode()
     if second is not None and second is not first:
-        files[TARGET_TOKENIZER] = second.to_json().encode()
+        files[VocabularyFile.TARGET_TOKENIZER] = second.to_json().encode()
     return files
 
 
 def meaning_of(files: Mapping[str, bytes]) -> Meaning:
     """What the numbers mean, from the files of a vocabulary; DamagedError for files that are none."""
     try:
-        labels = msgspec.json.decode(files[LABELS], type=tuple[str, ...])
-        outline = msgspec.json.decode(files[SCHEMA], type=_Outline)
+        labels = msgspec.json.decode(files[VocabularyFile.LABELS], type=tuple[str, ...])
+        outline = msgspec.json.decode(files[VocabularyFile.SCHEMA], type=_Outline)
         schema = Schema(outline.input, outline.target, labels)
     except (KeyError, msgspec.DecodeError, DataError) as error:
         raise DamagedError(
             f"the vocabulary of the run cannot be read: {error!r}", fix="restore it from a copy"
         ) from error
     first, second = (
-        Tokenizer.from_json(files[name].decode()) if name in files else None for name in (TOKENIZER, TARGET_TOKENIZER)
+        Tokenizer.from_json(files[name].decode()) if name in files else None
+        for name in (VocabularyFile.TOKENIZER, VocabularyFile.TARGET_TOKENIZER)
     )
     if second is None and schema.target.is_text:
         second = first
@@ -117,26 +121,27 @@ class RunFolder:
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
-        self.checkpoints, self.model = self.path / "checkpoints", self.path / "model"
+        self.checkpoints, self.model = self.path / RunFile.CHECKPOINTS, self.path / RunFile.MODEL
 
     def config(self) -> RunConfig:
         """The configuration of the run."""
-        config: RunConfig = reading.read(self.path / CONFIG, RunConfig)
+        config: RunConfig = reading.read(self.path / RunFile.CONFIG, RunConfig)
         return config
 
     def data(self) -> DataFacts:
         """Which data it reads."""
         try:
-            return msgspec.json.decode((self.path / DATA).read_bytes(), type=DataFacts)
+            return msgspec.json.decode((self.path / RunFile.DATA).read_bytes(), type=DataFacts)
         except (OSError, msgspec.DecodeError) as error:
+            text = f"expected the facts about the data, found that they cannot be read ({error})"
             raise DamagedError(
-                f"{self.path / DATA}: expected the facts about the data, found that they cannot be read ({error})",
+                f"{self.path / RunFile.DATA}: {text}",
                 fix=f"restore it from a copy, or train in a new folder: {free_name(self.path)}",
             ) from error
 
     def vocabulary(self) -> dict[str, bytes]:
         """The files of its vocabulary, verified."""
-        return dict(files.read_folder(self.path / VOCABULARY))
+        return dict(files.read_folder(self.path / RunFile.VOCABULARY))
 
     def meaning(self) -> Meaning:
         """What the numbers that its model reads and writes mean."""
@@ -144,19 +149,19 @@ class RunFolder:
 
     def has_begun(self) -> bool:
         """Whether a run is here that may go on."""
-        return (self.path / CONFIG).is_file()
+        return (self.path / RunFile.CONFIG).is_file()
 
     def metrics(self) -> list[dict[str, Any]]:
         """The records that equal runs share: step, validation, end."""
-        return list(files.read_lines(self.path / METRICS).records)
+        return list(files.read_lines(self.path / RunFile.METRICS).records)
 
     def events(self) -> list[dict[str, Any]]:
         """The records that depend on the machine: begun, pace, saved, notice, ended."""
-        return list(files.read_lines(self.path / EVENTS).records)
+        return list(files.read_lines(self.path / RunFile.EVENTS).records)
 
     def looks(self) -> list[dict[str, Any]]:
         """One record for each look at the test part."""
-        return list(files.read_lines(self.path / LOOKS).records)
+        return list(files.read_lines(self.path / RunFile.LOOKS).records)
 
     def standing(self) -> TrainingState | None:
         """Where the run stood at its newest checkpoint whose record of it verifies; tensors are not looked at."""
@@ -200,9 +205,9 @@ class RunFolder:
 
     def _begin(self, config: RunConfig, facts: DataFacts, vocabulary: dict[str, bytes]) -> None:
         contents = {name: disk.cut(memoryview(data), disk.VOCABULARY) for name, data in vocabulary.items()}
-        files.replace_folder(self.path / VOCABULARY, contents)
-        files.write_file(self.path / DATA, msgspec.json.format(msgspec.json.encode(facts), indent=2))
-        files.write_file(self.path / CONFIG, config.to_toml())
+        files.replace_folder(self.path / RunFile.VOCABULARY, contents)
+        files.write_file(self.path / RunFile.DATA, msgspec.json.format(msgspec.json.encode(facts), indent=2))
+        files.write_file(self.path / RunFile.CONFIG, config.to_toml())
 
     def _go_on(
         self, config: RunConfig, facts: DataFacts, vocabulary: dict[str, bytes], now: Environment
@@ -217,6 +222,7 @@ class RunFolder:
         more = f"; and {len(changes) - SHOWN} more" if len(changes) > SHOWN else ""
         told = f"{'; '.join(changes[:SHOWN])}{more}"
         if changes and not has_kept(self.path):
+            files.remove_files(self.path / name for name in OF_BEFORE)
             self._begin(config, facts, vocabulary)
             return (f"the run that was here had kept nothing, and this one begins in its place: {told}",)
         if changes:
@@ -225,7 +231,7 @@ class RunFolder:
                 fix=f"ask for what it was, or train in a new folder: {free_name(self.path)}",
             )
         if before != config:
-            files.write_file(self.path / CONFIG, config.to_toml())
+            files.write_file(self.path / RunFile.CONFIG, config.to_toml())
         machine = self.machine()
         warned = changed_environment(machine.environment, now) if machine is not None else ()
         return (*lengthened(before, config), *refined(before, config), *warned)

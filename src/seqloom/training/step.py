@@ -13,6 +13,7 @@ by a tensor that is 0 or 1.
 
 import hashlib
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple
@@ -25,7 +26,7 @@ from torch.torch_version import TorchVersion
 from seqloom.config.training import ByLengthConfig, TrainingConfig
 from seqloom.errors import ConfigError
 from seqloom.nn.types import Batch, count_rows, map_state, merge_rows
-from seqloom.tasks.task import Task
+from seqloom.tasks.task import Feeder
 from seqloom.training.devices import Device
 from seqloom.training.distributed import Ranks
 from seqloom.training.memory import HalvedError, OutOfMemoryError, ran_out, release
@@ -245,7 +246,7 @@ class LossOf(nn.Module):
         super().__init__()
         self.model, self.device = model, device
 
-    def forward(self, task: Task, batch: AnyBatch | None, state: Any) -> tuple[Tensor, Tensor, Any]:
+    def forward(self, task: Feeder, batch: AnyBatch | None, state: Any) -> tuple[Tensor, Tensor, Any]:
         """The summed loss, its weight, and the state to go on from, cut off from the gradient.
 
         A rank that has nothing to read takes part with a loss of zero over all weights.
@@ -266,67 +267,36 @@ class _Summed(NamedTuple):
     state: Any
 
 
-class Update:
-    """Takes the steps of a run, and keeps all its tensors."""
+class WeightUpdate(ABC):
+    """What changes the weights of a run, and keeps all its tensors: by batches (`Update`), or solving (`Solver`)."""
 
-    def __init__(self, task: Task, model: nn.Module, config: TrainingConfig, ranks: Ranks, device: Device) -> None:
-        self._task, self._model, self._config, self._ranks, self._device = task, model, config, ranks, device
-        loss = LossOf(model, device)
-        if config.compile:
-            _require_one_shape(task, config)
-            loss.compile(backend=COMPILER)
-        self._loss = ranks.wrap(loss)
-        self._optimiser = build_optimiser(config, model)  # after the wrapping, which may shard the weights
-        self._average = Average(model, config.average) if config.average else None
-        self._scale = LossScale(device.torch) if device.precision == "fp16" else None
-        self._carried: Any = None
-        self._tallies = Tallies(config.clip, ranks, device.torch)
+    _average: Average | None = None
+
+    def __init__(self, model: nn.Module, loss: nn.Module, ranks: Ranks, device: Device) -> None:
+        self._model, self._loss, self._ranks, self._device = model, loss, ranks, device
         model.train()
 
+    @abstractmethod
     def step(
         self, batch: AnyBatch | None, *, carried: bool, standing: TrainingState, rate: float, stop: bool = False
     ) -> None:
-        """Nothing; the weights have changed by one step, or not at all if something was not finite.
+        """Take one step."""
 
-        When memory runs out, `standing.pieces` doubles, and the step is computed again from the same draws.
-        """
-        state = self._carried if carried else None
-        while (summed := self._gradients(batch, state, standing)) is None:
-            self._halve(batch, standing)
-        hold = self._change(summed, rate, (0, 0) if batch is None else elements_of(batch), stop)
-        if self._average is not None:
-            self._average.follow(standing.step, hold)
-        self._carried = self._kept(hold, state, summed.state)
+    @abstractmethod
+    def read(self) -> Tally:
+        """What happened since the last call."""
+
+    @abstractmethod
+    def tensors(self) -> dict[str, Tensors]:
+        """All tensors of the run, as they are (not copied): what a checkpoint keeps beside the standing."""
+
+    @abstractmethod
+    def load(self, tensors: Mapping[str, Mapping[str, Tensor]], standing: TrainingState) -> None:
+        """Go on from where the run was when these tensors and this standing were kept."""
 
     def is_done(self, standing: TrainingState) -> bool:
         """Whether nothing is left to be changed, however long the run may last: never, where steps go by batches."""
         return False
-
-    def read(self) -> Tally:
-        """What happened since the last call: the only place where the host waits for the device."""
-        scale, grown = (0.0, 0) if self._scale is None else self._scale.read()
-        return self._tallies.read()._replace(scale=scale, grown=grown)
-
-    def tensors(self) -> dict[str, Tensors]:
-        """All tensors of the run, as they are (not copied): what a checkpoint keeps beside the standing."""
-        named = {"model": weights_of(self._model), "optimiser": moments_of(self._optimiser, self._model)}
-        if self._average is not None:
-            named["average"] = self._average.values
-        if self._carried is not None:
-            named["carried"] = {f"{number:04}": leaf for number, leaf in enumerate(leaves_of(self._carried))}
-        return named
-
-    @torch.no_grad()
-    def load(self, tensors: Mapping[str, Mapping[str, Tensor]], standing: TrainingState) -> None:
-        """Nothing; the run is where it was when these tensors and this standing were kept."""
-        for part, mine in self.tensors().items():
-            if part != "carried":
-                copy_all(part, mine, tensors.get(part, {}))
-        carried = [leaf.to(self._device.torch) for _, leaf in sorted(tensors.get("carried", {}).items())]
-        self._carried = self._nested(carried) if carried else None
-        self._tallies.load(standing.not_finite)
-        if self._scale is not None:
-            self._scale.load(standing.scale, standing.grown)
 
     def shipped(self) -> AbstractContextManager[None]:
         """A block in which the model has the weights that are validated and shipped: the average, or its own."""
@@ -350,6 +320,64 @@ class Update:
         floats = {name: tensor for name, tensor in named.items() if tensor.is_floating_point() and tensor.numel()}
         flags = torch.stack([plain(tensor).isfinite().all() for tensor in floats.values()])
         return [name for name, fine in zip(floats, flags.tolist(), strict=True) if not fine]
+
+
+class Update(WeightUpdate):
+    """Steps by batches."""
+
+    def __init__(self, task: Feeder, model: nn.Module, config: TrainingConfig, ranks: Ranks, device: Device) -> None:
+        self._task, self._config = task, config
+        loss = LossOf(model, device)
+        if config.compile:
+            _require_one_shape(task, config)
+            loss.compile(backend=COMPILER)
+        super().__init__(model, ranks.wrap(loss), ranks, device)
+        self._optimiser = build_optimiser(config, model)  # after the wrapping, which may shard the weights
+        self._average = Average(model, config.average) if config.average else None
+        self._scale = LossScale(device.torch) if device.precision == "fp16" else None
+        self._carried: Any = None
+        self._tallies = Tallies(config.clip, ranks, device.torch)
+
+    def step(
+        self, batch: AnyBatch | None, *, carried: bool, standing: TrainingState, rate: float, stop: bool = False
+    ) -> None:
+        """Nothing; the weights have changed by one step, or not at all if something was not finite.
+
+        When memory runs out, `standing.pieces` doubles, and the step is computed again from the same draws.
+        """
+        state = self._carried if carried else None
+        while (summed := self._gradients(batch, state, standing)) is None:
+            self._halve(batch, standing)
+        hold = self._change(summed, rate, (0, 0) if batch is None else elements_of(batch), stop)
+        if self._average is not None:
+            self._average.follow(standing.step, hold)
+        self._carried = self._kept(hold, state, summed.state)
+
+    def read(self) -> Tally:
+        """What happened since the last call: the only place where the host waits for the device."""
+        scale, grown = (0.0, 0) if self._scale is None else self._scale.read()
+        return self._tallies.read()._replace(scale=scale, grown=grown)
+
+    def tensors(self) -> dict[str, Tensors]:
+        """Weights and moments, the average and the carried state where there are any."""
+        named = {"model": weights_of(self._model), "optimiser": moments_of(self._optimiser, self._model)}
+        if self._average is not None:
+            named["average"] = self._average.values
+        if self._carried is not None:
+            named["carried"] = {f"{number:04}": leaf for number, leaf in enumerate(leaves_of(self._carried))}
+        return named
+
+    @torch.no_grad()
+    def load(self, tensors: Mapping[str, Mapping[str, Tensor]], standing: TrainingState) -> None:
+        """Nothing; the run is where it was when these tensors and this standing were kept."""
+        for part, mine in self.tensors().items():
+            if part != "carried":
+                copy_all(part, mine, tensors.get(part, {}))
+        carried = [leaf.to(self._device.torch) for _, leaf in sorted(tensors.get("carried", {}).items())]
+        self._carried = self._nested(carried) if carried else None
+        self._tallies.load(standing.not_finite)
+        if self._scale is not None:
+            self._scale.load(standing.scale, standing.grown)
 
     def _gradients(self, batch: AnyBatch | None, state: Any, standing: TrainingState) -> _Summed | None:
         """The sums over the pieces, the gradients lying with the weights; None if memory ran out."""
@@ -450,7 +478,7 @@ class Update:
         standing.pieces = pieces
 
 
-def _require_one_shape(task: Task, config: TrainingConfig) -> None:
+def _require_one_shape(task: Feeder, config: TrainingConfig) -> None:
     """Raise ConfigError where batches have many shapes: each new one would be compiled anew, for minutes."""
     if not task.has_one_shape(config.feed):
         raise ConfigError(

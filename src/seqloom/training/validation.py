@@ -7,8 +7,7 @@ shipped says more - intervals, and what was taken for what: rows are gathered wh
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -16,65 +15,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqloom.config.data import BadRows, DataConfig
-from seqloom.data.dataset import OPEN, open_data
 from seqloom.data.kinds.inputs.text import cut_short
-from seqloom.data.problems import Ledger, Place
 from seqloom.data.schema import Part
-from seqloom.errors import SeqloomError
 from seqloom.metrics.jackknife import PairedDifference, paired_differences
 from seqloom.nn.types import Batch
+from seqloom.tasks.abilities import Calibrator
 from seqloom.tasks.evaluation import Confusion, Evaluation, answering, evaluate
-from seqloom.tasks.task import Judged, Metric, Task
-from seqloom.text.special_tokens import NAMES, SEPARATOR, UNKNOWN
+from seqloom.tasks.task import LOSS, Evaluator, Judged, Metric
 from seqloom.training.checkpoint import Checkpoint
 from seqloom.training.events import Sample
 from seqloom.training.micro_batches import moved
 from seqloom.training.session import Session
 from seqloom.training.state import TrainingState, Validation
-
-# -----------------------------------------------------------------------------
-# The inputs of a few rows as they stand in the data, for samples with words that the vocabulary lacks.
-#
-# Prepared data keeps numbers only, so the files are read once more. A sample is not worth a long wait: where they are
-# large, gone or changed, it is shown as the model reads it, with <unknown> in the places of such words.
-# -----------------------------------------------------------------------------
-
-MOST = 2**24  # bytes of all files that are read for it
-
-
-def inputs_shown(session: Session, rows: Sequence[int]) -> list[str]:
-    """The inputs of rows in one line each: what the vocabulary lacks is shown as it was written, if it can be."""
-    prepared = session.prepared
-    lacking = [row for row in rows if prepared.tokenizer is not None and UNKNOWN in prepared.columns["input"].row(row)]
-    places = {row: prepared.place_of(row) for row in lacking if session.ranks.rank == 0}  # the others show nothing
-    found = _texts(session.config.data, tuple(places.values())) if places else {}
-    written = {row: found[place] for row, place in places.items() if place in found}
-    return [written.get(row) or prepared.shown(row) for row in rows]
-
-
-@lru_cache(maxsize=4)  # every look at the dev part shows the same rows
-def _texts(config: DataConfig, places: tuple[Place, ...]) -> dict[Place, str]:
-    """The texts at some places of the dev part; none where it cannot be read, or not at once."""
-    ledger = Ledger(BadRows(skip=True, share=1.0))  # what is bad was told by the first reading
-    try:
-        dataset = open_data(config, ledger, ("dev",) if config.dev else OPEN)  # drawn, dev stands among train
-        kind = dataset.schema.input
-        inputs = ((Place(*row.place[:2]), kind.texts(row.input)) for _, row in dataset.rows(ledger))
-        return dict(_first(inputs, set(places))) if 0 < dataset.size() <= MOST else {}
-    except (SeqloomError, OSError):
-        return {}
-
-
-def _first(inputs: Iterator[tuple[Place, tuple[str, ...]]], wanted: set[Place]) -> Iterator[tuple[Place, str]]:
-    """Each wanted place with its text; nothing is read behind the last of them."""
-    for place, texts in inputs:
-        if place in wanted:
-            wanted.discard(place)
-            yield place, cut_short(f" {NAMES[SEPARATOR]} ".join(texts))
-        if not wanted:
-            return
-
 
 SAMPLES = 4
 
@@ -129,8 +81,10 @@ def look(session: Session) -> ValidationResult:
     return ValidationResult(metrics, _samples(session, evaluation), evaluation)
 
 
-def _looking(session: Session) -> Task:
+def _looking(session: Session) -> Evaluator:
     """The task as dev is judged; where it is prepared for that, by all of dev, on every rank alike."""
+    if not isinstance(session.task, Calibrator):
+        return session.task
     with answering(session.model):
         return session.task.looking(session.model, batches_of(session, "dev"))
 
@@ -168,15 +122,14 @@ def _added(shares: Iterable[Confusion]) -> Confusion:
 def _samples(session: Session, evaluation: Evaluation | None) -> tuple[Sample, ...]:
     if evaluation is None:
         return ()
-    shown = evaluation.judged[:SAMPLES]
-    inputs = inputs_shown(session, [int(one.id) for one in shown])
-    return tuple(_sample(session, one, text) for one, text in zip(shown, inputs, strict=True))
+    return tuple(_sample(session, one) for one in evaluation.judged[:SAMPLES])
 
 
-def _sample(session: Session, judged: Judged, text: str) -> Sample:
-    """What is shown of an example; where the true answer is the input itself, it is shown alike."""
-    same = judged.true == session.prepared.shown(int(judged.id))
-    return Sample(text, judged.said, text if same else judged.true, judged.right)
+def _sample(session: Session, judged: Judged) -> Sample:
+    """What is shown of an example: its input as it was written; a true answer that is the input itself alike."""
+    read = session.prepared.shown(int(judged.id))
+    text = cut_short(session.prepared.written.get(int(judged.id), "")) or read
+    return Sample(text, judged.said, text if judged.true == read else judged.true, judged.right)
 
 
 # -----------------------------------------------------------------------------
@@ -243,7 +196,7 @@ class CheckpointChoice:
         return is_better(self._session.task.metric, found.metrics, chosen.metrics)
 
 
-def is_as_good(task: Task, rows: np.ndarray, best: np.ndarray) -> bool:
+def is_as_good(task: Evaluator, rows: np.ndarray, best: np.ndarray) -> bool:
     """Whether `best` [N,S] is better than `rows` [N,S], of the same examples, by one standard error at most."""
     found = paired_differences(best, rows, task.summed, task.measure)
     decisive = task.metric if found[task.metric.name] != PairedDifference(0.0, 0.0) else LOSS
@@ -258,8 +211,6 @@ def is_as_good(task: Task, rows: np.ndarray, best: np.ndarray) -> bool:
 # stays at 0, or at 1, for many validations while the loss tells good weights from better ones. For the same reason
 # patience waits for either of them: a run whose dev loss still falls is not done.
 # -----------------------------------------------------------------------------
-
-LOSS = Metric("loss", higher_is_better=False)
 
 
 def is_better(metric: Metric, found: Mapping[str, float], best: Mapping[str, float] | None) -> bool:

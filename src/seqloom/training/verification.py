@@ -19,14 +19,14 @@ from typing import Any, NamedTuple
 import msgspec
 
 from seqloom.config.data import BadRows
-from seqloom.config.training import NewtonConfig, RunConfig, StepsConfig
+from seqloom.config.training import RunConfig, StepsConfig
 from seqloom.data.run_files import located
 from seqloom.errors import ConfigError, DurableError, near_name
 from seqloom.files.disk import temporary_folder, write_file
+from seqloom.files.layouts import CheckpointFile, ModelFile, RunFile
 from seqloom.training import checkpoint
 from seqloom.training.devices import DeviceName, choose_device
 from seqloom.training.events import Ended
-from seqloom.training.home import CONFIG
 from seqloom.training.resolve import resolve
 from seqloom.training.run import train_run
 from seqloom.training.run_folder import RunFolder
@@ -105,9 +105,9 @@ class ResumeProof(NamedTuple):
 def verify_resume(run: str | Path, *, steps: int = STEPS, device: DeviceName = "auto", workers: int = 2) -> ResumeProof:
     """The proof for the configuration of a run, from three short runs beside it; the run itself is only read."""
     folder, schedule = Path(run), Schedule.of(steps)
-    if not (folder / CONFIG).is_file():
+    if not (folder / RunFile.CONFIG).is_file():
         fix = near_name(folder) if not folder.exists() else "name the folder that `seqloom train --out` made"
-        raise ConfigError(f"{folder} is no run folder: it has no {CONFIG}", fix=fix)
+        raise ConfigError(f"{folder} is no run folder: it has no {RunFile.CONFIG}", fix=fix)
     short = shortened(located(folder, RunFolder(folder).config()).config, schedule)
     choose_device(device, short.training.precision)  # refused here, and not three processes later
     with temporary_folder("verify") as place:
@@ -124,7 +124,7 @@ def shortened(config: RunConfig, schedule: Schedule) -> RunConfig:
         report_every=1,
         patience=0,
     )
-    if isinstance(training.optimiser, NewtonConfig):  # no strength ends before its steps are taken
+    if training.strengths:  # no strength ends before its steps are taken
         solving = msgspec.structs.replace(training.optimiser, tolerance=0.0)
         training = msgspec.structs.replace(training, optimiser=solving)
     return msgspec.structs.replace(config, training=training)
@@ -140,7 +140,7 @@ class _Child(NamedTuple):
     def run(self, name: str, *, killed_in: int = 0) -> Path:
         """The folder of a run that has ended: by itself, or because it was killed in a step."""
         surroundings = {**os.environ, "SEQLOOM_FAIL": f"{PLACE}:kill:{killed_in}" if killed_in else ""}
-        arguments = [str(self.place / CONFIG), str(self.place / name), self.device, str(self.workers)]
+        arguments = [str(self.place / RunFile.CONFIG), str(self.place / name), self.device, str(self.workers)]
         command = [sys.executable, "-m", "seqloom.training.verification", *arguments]
         done = subprocess.run(command, env=surroundings, capture_output=True, text=True, check=False)
         if done.returncode != (KILLED if killed_in else 0):
@@ -153,7 +153,7 @@ class _Child(NamedTuple):
 
 
 def _proof(run: Path, place: Path, short: RunConfig, schedule: Schedule, child: _Child) -> ResumeProof:
-    write_file(place / CONFIG, short.to_toml())
+    write_file(place / RunFile.CONFIG, short.to_toml())
     whole = child.run("whole")
     resumed = child.run("resumed", killed_in=schedule.killed_in)
     went_on = RunFolder(resumed).standing()
@@ -182,7 +182,7 @@ def compared(whole: Path, resumed: Path) -> tuple[ComparedRuns, ...]:
 
 def sums_of(run: Path) -> dict[str, str]:
     """The sha256 of each part of a run that an equal run has too."""
-    newest = checkpoint.steps(run / "checkpoints")[-1:]
+    newest = checkpoint.steps(run / RunFile.CHECKPOINTS)[-1:]
     if not newest:
         raise DurableError(f"{run} has no checkpoint", fix="take more steps")
     standing = checkpoint.read_standing(newest[0])
@@ -190,9 +190,9 @@ def sums_of(run: Path) -> dict[str, str]:
     named = {"weights": files.pop("model"), "optimiser": files.pop("optimiser"), **files}
     sums = {name: _sum(path.read_bytes()) for name, path in named.items()}
     sums["order of examples"] = standing.order
-    sums["where it stands"] = _sum((newest[0] / checkpoint.STANDING).read_bytes())
-    sums["metrics"] = _sum((run / "metrics.jsonl").read_bytes())
-    sums["shipped model"] = _sum((run / "model" / "model.safetensors").read_bytes())
+    sums["where it stands"] = _sum((newest[0] / CheckpointFile.STANDING).read_bytes())
+    sums["metrics"] = _sum((run / RunFile.METRICS).read_bytes())
+    sums["shipped model"] = _sum((run / RunFile.MODEL / ModelFile.WEIGHTS).read_bytes())
     return sums
 
 

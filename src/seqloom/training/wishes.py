@@ -1,44 +1,103 @@
 """What somebody wants of a run, before any data is read: recipe, size and settings by name, the rest left open."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Annotated, Any, NamedTuple, cast, get_args
 
 import msgspec
+from msgspec import Meta
 
-from seqloom.config.base import Config
+from seqloom.config.base import Config, Rate
 from seqloom.config.changes import dropouts, with_dropout, with_setting
 from seqloom.config.data import DataConfig, EncodingConfig
 from seqloom.config.heads import HeadKind, Pooling
 from seqloom.config.inputs import LettersWish, SpelledConfig
 from seqloom.config.models import AnyModel
-from seqloom.config.objectives import AnyObjective
+from seqloom.config.objectives import OBJECTIVES, AnyObjective
+from seqloom.config.options import MODEL, Flag
+from seqloom.config.reading import read
 from seqloom.config.tokenizers import WordsConfig
-from seqloom.config.training import AnyLength, RunConfig, TrainingConfig
+from seqloom.config.training import AnyLength, NewtonConfig, RunConfig, TrainingConfig
 from seqloom.errors import ConfigError, did_you_mean
 from seqloom.recipes.bodies import Size
+from seqloom.recipes.families import RECIPES
 
 OF_VECTORS = ("pooling", "objective", "rows_at_once")
+BALANCED = "balanced"  # as rare labels deserve
 WORD_VECTORS = "encoder.input.table"  # the name of the vectors of words
+
+
+Rows = Annotated[int, Meta(ge=1, le=2**40)]
+Words = Annotated[int, Meta(ge=0, le=2**24)]
+
+
+def _model(text: str) -> str | AnyModel:
+    """A recipe by its name, or the model in a file."""
+    if text.endswith((".toml", ".json")):
+        return cast(AnyModel, read(text, AnyModel))
+    if text not in RECIPES:
+        raise ConfigError(f"{text!r} is no recipe", fix=f"{did_you_mean(text, RECIPES)} Or give a .toml file")
+    return text
+
+
+def _objective(name: str) -> str:
+    """The name of an objective."""
+    if name not in OBJECTIVES:
+        raise ConfigError(repr(name), fix=did_you_mean(name, OBJECTIVES))
+    return name
+
+
+def _class_weights(text: str) -> str | tuple[float, ...]:
+    """How much each label counts, as it is typed."""
+    if text == BALANCED:
+        return text
+    try:
+        weights = tuple(float(number) for number in text.split(","))
+    except ValueError:
+        weights = ()
+    if not weights or not all(0 <= weight <= 1e6 for weight in weights):
+        raise ConfigError(repr(text), fix="write balanced, or a number for each label such as 1,2.5")
+    return weights
 
 
 class Wishes(NamedTuple):
     """What somebody wants; what is None is chosen and said aloud."""
 
-    model: str | AnyModel | None = None  # a recipe, or a model of one's own
-    size: Size | None = None
-    dropout: float | None = None
-    smoothing: float = 0.0
-    class_weights: str | tuple[float, ...] = ()  # "balanced": as rare labels deserve
-    head: HeadKind | None = None  # of a tagger: "crf" learns which tags follow each other; None: "class"
-    pooling: Pooling | None = None  # of embed, as the next two: how the vectors of a text become one
-    objective: str | AnyObjective | None = None  # what is asked of vectors
-    rows_at_once: int | None = None  # texts whose inner values a step holds in memory; None: all
+    model: Annotated[
+        str | AnyModel | None,
+        Flag("A recipe (see seqloom recipes) or a .toml file; else by the task.", "NAME", MODEL, parse=_model),
+    ] = None
+    size: Annotated[Size | None, Flag("One of {names}; else small.", "NAME", MODEL)] = None
+    dropout: Annotated[
+        Rate | None, Flag("Dropout wherever the recipe has any, 0 for none; else by the recipe.", "RATE", MODEL)
+    ] = None
+    smoothing: Annotated[Rate, Flag("What each true label gives to the others.", "RATE", MODEL)] = 0.0
+    class_weights: Annotated[
+        str | tuple[float, ...],
+        Flag("How much each label counts: balanced, or numbers such as 1,2.5.", "LIST", MODEL, parse=_class_weights),
+    ] = ()
+    head: Annotated[HeadKind | None, Flag("What a tagger ends in: class or crf; else class.", "KIND", MODEL)] = None
+    pooling: Annotated[Pooling | None, Flag("How a text becomes one vector (embed): {names}.", "NAME", MODEL)] = None
+    objective: Annotated[
+        str | AnyObjective | None,
+        Flag(f"What is asked of vectors (embed): {', '.join(OBJECTIVES)}.", "NAME", MODEL, parse=_objective),
+    ] = None
+    rows_at_once: Annotated[
+        Rows | None, Flag("Texts computed at a time (embed): the memory of few, the step of all.", "COUNT", MODEL)
+    ] = None
+    letters: Annotated[
+        LettersWish | None, Flag("What reads the letters of words: cnn, lstm or none; cnn for taggers.", "NAME", MODEL)
+    ] = None
+    vectors: Annotated[
+        str | Path | None,
+        Flag("Start the vectors of words from this file: GloVe, word2vec or fastText.", "FILE", MODEL, parse=str),
+    ] = None
+    vector_words: Annotated[
+        Words | None, Flag("So many of its first words join the vocabulary; else 100,000.", "COUNT", MODEL)
+    ] = None
+    freeze_vectors: Annotated[bool, Flag("The vectors of words stay as they are.", panel=MODEL)] = False
     training: dict[str, Any] = {}  # noqa: RUF012  # settings of `TrainingConfig` that were named
     encoding: EncodingConfig | None = None
-    letters: LettersWish | None = None  # what reads the letters of words; None: as is usual for the task
-    vectors: str | Path | None = None  # a file of pretrained vectors that those of words start from
-    vector_words: int | None = None  # how many of its first words join the vocabulary
 
     def in_vain(self) -> tuple[str, ...]:
         """The settings of a recipe that were named although the model is ready: one's own, or that of `init`."""
@@ -95,13 +154,10 @@ def _letters(model: AnyModel) -> LettersWish:
     return given.letters if isinstance(given, SpelledConfig) else "none"
 
 
-def frozen(patterns: Iterable[str], *, vectors: bool) -> tuple[str, ...]:
-    """The patterns of the weights that stay; the vectors of words are among them if they are to stay.
-
-    >>> frozen(["*.bias"], vectors=True)
-    ('*.bias', 'encoder.input.table')
-    """
-    return tuple(dict.fromkeys([*patterns, *([WORD_VECTORS] if vectors else [])]))
+def is_solved(recipe: object, named: Mapping[str, Any]) -> bool:
+    """Whether newton solves a run: by name, or because nothing that is named of `linear` is for steps by batches."""
+    by_steps = {"optimiser", "rate", "schedule"} & named.keys()
+    return isinstance(named.get("optimiser"), NewtonConfig) or (recipe == "linear" and not by_steps)
 
 
 # -----------------------------------------------------------------------------
@@ -116,41 +172,29 @@ def frozen(patterns: Iterable[str], *, vectors: bool) -> tuple[str, ...]:
 LENGTHS: dict[str, type[AnyLength]] = {kind.kind(): kind for kind in get_args(AnyLength)}
 OF_DATA = DataConfig.__struct_fields__
 OF_TRAINING = TrainingConfig.__struct_fields__
-OF_WISHES = tuple(name for name in Wishes._fields if name not in ("model", "size", "training"))
-FREEZE_VECTORS = "freeze_vectors"  # short for one more pattern of `freeze`
-OF_TRAIN = ("out", "model", "size", "device", "show")  # parameters by their own names
+OF_WISHES = tuple(name for name in Wishes._fields if name != "training")
+OF_TRAIN = ("out", "device", "show")  # parameters by their own names
 
 
 def settings_of(
-    data: tuple[str | Path, ...],
-    model: str | AnyModel | None,
-    size: Size | None,
-    settings: dict[str, Any],
-    before: DataConfig | None = None,
+    data: tuple[str | Path, ...], settings: Mapping[str, Any], before: DataConfig | None = None
 ) -> tuple[DataConfig, Wishes]:
     """What the data is, as `before` where nothing is said of a run that goes on, and what is wanted of the run."""
+    known = [*OF_TRAIN, *LENGTHS, *OF_WISHES, *OF_TRAINING, *OF_DATA]
     for name in settings:
-        _require_known(name)
-    training = {**_those(settings, OF_TRAINING), **_length(settings)}
-    if settings.get(FREEZE_VECTORS):
-        training["freeze"] = frozen(training.get("freeze", ()), vectors=True)
-    wishes = Wishes(model=model, size=size, training=training, **_those(settings, OF_WISHES))
+        if name not in known:
+            raise ConfigError(f"train has no setting '{name}'", fix=did_you_mean(name, known))
+    wishes = Wishes(training={**_those(settings, OF_TRAINING), **_length(settings)}, **_those(settings, OF_WISHES))
     from seqloom.data.check import data_config  # reads with numpy, and the command line does not call this
 
     return data_config(data, _those(settings, OF_DATA), before), wishes
 
 
-def _those(settings: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
+def _those(settings: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     return {name: settings[name] for name in names if name in settings}
 
 
-def _require_known(name: str) -> None:
-    known = [*OF_TRAIN, *LENGTHS, FREEZE_VECTORS, *OF_WISHES, *OF_TRAINING, *OF_DATA]
-    if name not in known:
-        raise ConfigError(f"train has no setting '{name}'", fix=did_you_mean(name, known))
-
-
-def _length(settings: dict[str, Any]) -> dict[str, AnyLength]:
+def _length(settings: Mapping[str, Any]) -> dict[str, AnyLength]:
     """How long a run is, under its name; nothing where nothing is said.
 
     >>> _length({"epochs": 3})

@@ -48,7 +48,7 @@ PARALLEL = [
         sides(SOURCE[:100], SOURCE[:51] + TARGET[51:100]),
         *("--shares", "0,0"),
         place="train.en:1",
-        says=("51 of 100", "51%"),
+        says=("51 of 100", "51 %"),
     ),
     warn(
         "M06",

@@ -169,7 +169,7 @@ TABLES = [
         "leak.overlap",
         {"train.csv": table(*MANY), "dev.csv": table(*MANY[:5], *labelled(15, 300))},
         place="dev.csv:2",
-        says=("5 of 20 rows of dev (25.0%)", "train.csv:2"),
+        says=("5 of 20 rows of dev (25 %)", "train.csv:2"),
     ),
     warn(
         "C24",

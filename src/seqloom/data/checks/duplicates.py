@@ -19,6 +19,7 @@ from seqloom.data.checks.repeats import beside
 from seqloom.data.kinds.kind import InputKind
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.schema import Example, Input, in_order
+from seqloom.report.numbers import share
 
 MOST_ROWS = 50_000  # of each part, for near duplicates
 LONGEST = 1_000  # characters of a text that are compared, for near duplicates
@@ -63,7 +64,7 @@ class Leak(NamedTuple):
         """Warn of the near ones, with the place of the first."""
         twin, place = self.samples[0].places
         text = (
-            f"{self.near:,} of {self.compared:,} rows of {self.second} ({self.near / self.compared:.1%}) "
+            f"{self.near:,} of {self.compared:,} rows of {self.second} ({share(self.near, self.compared)}) "
             f"{'is' if self.near == 1 else 'are'} nearly the same as a row of {self.first}; "
             f"the first is like the one {beside(place, twin)}"
         )

@@ -12,6 +12,7 @@ import numpy as np
 
 from seqloom.data.checks.blocks import BlockPlaces, ExampleBlock
 from seqloom.data.problems import SAMPLES, Ledger
+from seqloom.report.numbers import share
 
 WINDOW = 64  # lines
 SHIFTS = tuple(shift for shift in range(-5, 6) if shift)
@@ -73,7 +74,9 @@ class PairCheck:
 def _find_copies(ledger: Ledger, name: str, part: _PairPart) -> None:
     rows = part.places.rows
     if rows >= FEWEST_ROWS and part.copies > COPIES * rows:
-        text = f"in {part.copies:,} of {rows:,} pairs of {name} ({part.copies / rows:.0%}) the target equals the source"
+        text = (
+            f"in {part.copies:,} of {rows:,} pairs of {name} ({share(part.copies, rows)}) the target equals the source"
+        )
         ledger.warn("par.copies", text, part.places[0], "is one file given twice?", part.copies)
 
 

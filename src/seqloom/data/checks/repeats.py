@@ -14,6 +14,7 @@ import numpy as np
 from seqloom.data.checks.blocks import BlockPlaces, ExampleBlock, hashes
 from seqloom.data.problems import SAMPLES, Ledger, Place
 from seqloom.data.schema import Schema, in_order
+from seqloom.report.numbers import share
 
 MOST_ROWS = {"train": 2**21}  # of a part that are compared, about 30 bytes each
 MOST_OTHERS = 2**19
@@ -119,7 +120,7 @@ def _find_overlap(ledger: Ledger, first: str, one: _RepeatPart, second: str, oth
     rows, place = other.places.rows, other.places[int(hits[0])]
     twin = one.places[int(np.flatnonzero(one.keys == other.keys[hits[0]])[0])]
     text = (
-        f"{len(hits):,} of {rows:,} rows of {second} ({len(hits) / rows:.1%}) have an input that {first} has too; "
+        f"{len(hits):,} of {rows:,} rows of {second} ({share(len(hits), rows)}) have an input that {first} has too; "
         f"the first is the same as {beside(place, twin)}"
     )
     fix = f"take these rows out of {first}, else scores on {second} come out too good"

@@ -37,7 +37,7 @@ from seqloom.data.kinds.targets.series import SeriesTarget
 from seqloom.data.kinds.targets.tags import TagsTarget
 from seqloom.data.kinds.targets.text import TextTarget
 from seqloom.data.problems import Ledger, Place, counted
-from seqloom.data.readers.files import require_magic, require_regular
+from seqloom.data.readers.files import opened, require_regular
 from seqloom.data.values import Record, Table
 
 # -----------------------------------------------------------------------------
@@ -84,7 +84,6 @@ class StoredArray(NamedTuple):
 def stored_arrays(path: Path, ledger: Ledger) -> dict[str, StoredArray]:
     """The arrays of a file by name; refuses whatever is no plain array, or larger than it should be."""
     require_regular(path, ledger)
-    require_magic(path, "npz", ledger)
     members = _members(path, ledger)
     _require_sizes(path, members, ledger)
     arrays = {member.filename.removesuffix(".npy"): _described(path, member, ledger) for member in members}
@@ -96,11 +95,12 @@ def stored_arrays(path: Path, ledger: Ledger) -> dict[str, StoredArray]:
 
 
 def _members(path: Path, ledger: Ledger) -> list[zipfile.ZipInfo]:
-    try:
-        with zipfile.ZipFile(path) as file:
-            return file.infolist()
-    except Exception as error:
-        _refuse_damaged(path, error, ledger)
+    with opened(path, ledger, "npz") as file:
+        try:
+            with zipfile.ZipFile(file) as archive:
+                return archive.infolist()
+        except Exception as error:
+            _refuse_damaged(path, error, ledger)
 
 
 def _require_sizes(path: Path, members: list[zipfile.ZipInfo], ledger: Ledger) -> None:

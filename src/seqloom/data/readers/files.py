@@ -8,8 +8,9 @@ import os
 import shutil
 import stat
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import IO, NamedTuple, NoReturn
 
 from seqloom.config.data import Format
 from seqloom.data.problems import Ledger, Place, counted
@@ -179,17 +180,30 @@ def _mode(path: Path, ledger: Ledger) -> int:
         ledger.bad_file("file.missing", f"this name leads nowhere: {reason}", Place(str(path)), "check the path")
 
 
-def require_magic(path: Path, format: Format, ledger: Ledger) -> None:  # noqa: A002  # the name in ReadingConfig
+@contextmanager
+def opened(path: Path, ledger: Ledger, format: Format | None = None) -> Iterator[IO[bytes]]:  # noqa: A002  # as in ReadingConfig
+    """A block with a file that is open for reading, whose first bytes are those of its format if one is named."""
+    try:
+        with path.open("rb", buffering=0) as file:
+            if format is not None:
+                _require_magic(path, file, format, ledger)
+            yield file
+    except OSError as error:
+        refuse_unreadable(path, error, ledger)
+
+
+def _require_magic(path: Path, file: IO[bytes], format: Format, ledger: Ledger) -> None:  # noqa: A002
     """Refuse a file whose first bytes belong to another kind than its format or its .gz or .xz ending, and archives."""
     unpacked = path.with_suffix("") if path.suffix.lower() in (*PACKED, ".bz2") else path
     if unpacked.suffix.lower() in ARCHIVES:
         refuse_archive(f"a {unpacked.suffix[1:]} archive", path, ledger)
-    head = _read(path, 0, HEAD, ledger)
+    head = file.read(HEAD)
     if format in BINARY:
-        _require_binary(path, format, head, ledger)
-    elif not head:
-        return  # an empty file is the reader's to refuse
-    elif packed := PACKED.get(path.suffix.lower()):
+        _require_binary(path, file, format, head, ledger)
+    file.seek(0)
+    if format in BINARY or not head:
+        return  # an empty text is the reader's to refuse
+    if packed := PACKED.get(path.suffix.lower()):
         name, mark = packed
         if not head.startswith(mark):
             fix = f"take {path.suffix} off its name, or pack it again"
@@ -225,24 +239,16 @@ def known_kind(head: bytes) -> str:
     return next((name for mark, name in MARKS if head.startswith(mark)), "")
 
 
-def _require_binary(path: Path, format: Format, head: bytes, ledger: Ledger) -> None:  # noqa: A002
+def _require_binary(path: Path, file: IO[bytes], format: Format, head: bytes, ledger: Ledger) -> None:  # noqa: A002
     first, last = BINARY[format]
     if not head:
         ledger.bad_file("data.empty", "the file is empty", Place(str(path)))
     if not head.startswith(first):
         text = f"the name promises {format}, the content is {known_kind(head) or 'something else'}"
         ledger.bad_file("file.magic", text, Place(str(path)), "say what it is with --format")
-    if last and _read(path, -len(last), len(last), ledger) != last:
+    file.seek(-min(len(head), len(last)), os.SEEK_END)
+    if file.read() != last:
         ledger.bad_file("file.magic", f"the end of this {format} file is missing", Place(str(path)), "copy it again")
-
-
-def _read(path: Path, start: int, size: int, ledger: Ledger) -> bytes:
-    try:
-        with path.open("rb") as file:
-            file.seek(start, os.SEEK_SET if start >= 0 else os.SEEK_END)
-            return file.read(size)
-    except OSError as error:
-        refuse_unreadable(path, error, ledger)
 
 
 def refuse_unreadable(path: Path, error: OSError, ledger: Ledger) -> NoReturn:

@@ -12,7 +12,7 @@ import numpy as np
 
 from seqloom.config.data import ReadingConfig
 from seqloom.data.problems import Ledger, Place
-from seqloom.data.readers.files import require_magic, require_regular
+from seqloom.data.readers.files import opened, require_regular
 from seqloom.data.values import Record, Table
 from seqloom.errors import needing
 
@@ -29,8 +29,8 @@ def read(paths: tuple[Path, ...], reading: ReadingConfig, ledger: Ledger) -> Tab
 def _columns_of(path: Path, ledger: Ledger) -> tuple[str, ...]:
     """The names of the columns whose types are plain; the others are left out and noted."""
     require_regular(path, ledger)
-    require_magic(path, "parquet", ledger)
-    schema = _opened(path, ledger).schema_arrow
+    with opened(path, ledger, "parquet"):
+        schema = _opened(path, ledger).schema_arrow
     names = tuple(schema.names)
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)

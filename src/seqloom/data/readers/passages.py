@@ -23,13 +23,13 @@ from seqloom.data.problems import Ledger, Place, counted
 from seqloom.data.readers.files import (
     HEAD,
     describe_state,
-    refuse_unreadable,
-    require_magic,
+    opened,
     require_regular,
     require_state,
     require_text_head,
 )
 from seqloom.errors import did_you_mean
+from seqloom.report.numbers import size as bytes_said
 
 # -----------------------------------------------------------------------------
 # The bytes of a file in chunks, unpacked where its name ends in .gz or .xz; never the whole file in memory.
@@ -98,16 +98,13 @@ PACKINGS = {
 }
 
 
-def chunks_of(path: Path, ledger: Ledger) -> Iterator[bytes]:
-    """The bytes of a file, unpacked by its last suffix; refused when they change meanwhile."""
+def chunks_of(path: Path, ledger: Ledger, format: Format | None = None) -> Iterator[bytes]:  # noqa: A002
+    """The bytes of a file, unpacked by its last suffix; refused when they change meanwhile, or are no such format."""
     packing = PACKINGS.get(path.suffix.lower())
-    try:
-        with path.open("rb", buffering=0) as file:
-            before = os.fstat(file.fileno())
-            yield from _stored(file, CHUNK, ledger) if packing is None else _unpacked(file, packing, path, ledger)
-            after = os.fstat(file.fileno())
-    except OSError as error:
-        refuse_unreadable(path, error, ledger)
+    with opened(path, ledger, format) as file:
+        before = os.fstat(file.fileno())
+        yield from _stored(file, CHUNK, ledger) if packing is None else _unpacked(file, packing, path, ledger)
+        after = os.fstat(file.fileno())
     require_state(path, describe_state(before), describe_state(after), ledger)
 
 
@@ -477,7 +474,7 @@ class Lookout:
 
 
 def _amount(size: int) -> str:
-    return f"{size / 1e6:,.1f} MB" if size >= 1e5 else counted(size, "character")
+    return bytes_said(size) if size >= 1e5 else counted(size, "character")
 
 
 class TextBlock(NamedTuple):
@@ -491,8 +488,7 @@ def open_passages(path: Path, reading: ReadingConfig, ledger: Ledger, longest: i
     """A text file as passages of whole lines, their line ends kept."""
     format: Format = "text" if reading.format in (None, "folder", "parallel") else reading.format  # noqa: A001
     require_regular(path, ledger)
-    require_magic(path, format, ledger)
-    head, chunks = with_head(chunks_of(path, ledger))
+    head, chunks = with_head(chunks_of(path, ledger, format))
     require_text_head(path, head, format, ledger)  # again: this is what was packed
     require_width(head, reading.encoding, path, ledger)
     yield from passages_of(text_of(chunks, reading.encoding, path, ledger), path, ledger, longest)

@@ -20,7 +20,7 @@ from seqloom.config.data import Format, ReadingConfig
 from seqloom.data.problems import Ledger, Place, escaped
 from seqloom.data.readers import arrays, conll, delimited, folders, jsonl, parallel, parquet, pictures, text
 from seqloom.data.readers import conll as conllu
-from seqloom.data.readers.files import PACKED, is_file, is_folder, require_magic, require_regular
+from seqloom.data.readers.files import PACKED, is_file, is_folder, opened, require_regular
 from seqloom.data.values import Table
 from seqloom.errors import ConfigError
 
@@ -73,7 +73,6 @@ def read_table(paths: tuple[Path, ...], reading: ReadingConfig, ledger: Ledger) 
         read = READERS[format]
         for path in paths:
             require_regular(path, ledger)
-            require_magic(path, format, ledger)
     return read(paths, msgspec.structs.replace(reading, format=format), ledger)
 
 
@@ -153,7 +152,8 @@ def format_of(path: Path, ledger: Ledger) -> Format:
     found = known_format(path)
     if found is None:
         require_regular(path, ledger)
-        require_magic(path, "text", ledger)
+        with opened(path, ledger, "text"):
+            pass  # what it is by its first bytes is told before that its name says nothing
         suffix = "".join(path.suffixes[-2:])
         usual = f"--format, one of {', '.join(get_args(Format))}"
         is_json = re.fullmatch(r".*\.json(\.gz|\.xz)?", path.name, re.IGNORECASE | re.DOTALL)

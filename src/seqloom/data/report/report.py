@@ -1,12 +1,12 @@
 """The data report: is my data all right, and what is in it?
 
 A `Reporter` sees every example once, for the checks, the search for duplicates and the counts. The report is a frozen
-value; `text` writes it for a terminal, `html` as a page, `data` as plain values.
+value, shown as its `document`.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -14,13 +14,12 @@ from seqloom.config.data import Task
 from seqloom.data.checks.check import Checks
 from seqloom.data.checks.duplicates import DuplicateRows, DuplicateSearch
 from seqloom.data.problems import Ledger
+from seqloom.data.report.document import report_document
 from seqloom.data.report.findings import DataFinding, gravest_first, refusals, told
 from seqloom.data.report.measures import ColumnMeasure, LabelCount, Measures
-from seqloom.data.report.page import RULES, body, framed
-from seqloom.data.report.terminal import written
 from seqloom.data.schema import Example, Schema, in_order
 from seqloom.errors import DataError
-from seqloom.report.figures.page import document
+from seqloom.report.document import Document, Shown
 
 FORMAT = 1  # of the plain values
 
@@ -51,7 +50,7 @@ class Batching(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataReport:
+class DataReport(Shown):
     """What is in a set of data and what was found in it."""
 
     name: str
@@ -79,21 +78,14 @@ class DataReport:
         found = {finding.severity for finding in self.findings}
         return "refused" if "reject" in found else "warned" if "warn" in found else "fine"
 
-    def text(self, width: int = 80, colour: bool = False) -> str:
-        """The report as lines of at most `width` columns, with 24-bit terminal colours if asked for."""
-        return written(self, width, colour)
+    def document(self) -> Document:
+        """The verdict, findings, how the data was read, labels, lengths, duplicates and batches."""
+        return report_document(self)
 
-    def html(self) -> str:
-        """The report as one self-contained HTML document: no script, no address, light and dark."""
-        return document(self.name, body(self), RULES)
-
-    def data(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, Any]:
         """The report as plain values that JSON can hold; `format` changes when what programs read does."""
         fields = {name: _plain(getattr(self, name)) for name in self.__dataclass_fields__}
         return {"format": FORMAT, "verdict": self.verdict, **fields}
-
-    def _repr_html_(self) -> str:
-        return framed(self.html())
 
 
 def _plain(value: object) -> object:

@@ -1,4 +1,10 @@
-"""Comparing from Python in one call, and the generator behind it that the command line shows."""
+"""Comparing from Python in one call, and the generator behind it that the command line shows.
+
+A comparison that is ready to begin: data read without its test part, everything chosen and checked.
+
+A baseline is always among the models: `linear` where symbols can be counted, else the mean of vectors, hidden layers
+over pixels, or the recipe with the fewest parameters. What a model gains over it is what its size buys.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -6,7 +12,14 @@ from typing import Any
 
 import msgspec
 
-from seqloom.config.data import ColumnSplit, DataConfig, RandomSplit
+from seqloom.config.data import AnySplit, BadRows, ColumnSplit, DataConfig, EncodingConfig, RandomSplit, ReadingConfig
+from seqloom.config.data import Task as TaskName
+from seqloom.config.heads import HeadKind, Pooling
+from seqloom.config.inputs import LettersWish
+from seqloom.config.objectives import AnyObjective
+from seqloom.config.options import stated, strict
+from seqloom.config.training import AnyFeed, AnyLength, AnyOptimiser, AnySchedule, Precision
+from seqloom.data.check import Names
 from seqloom.data.prepared import Prepared
 from seqloom.data.synthetic.registry import NAMES
 from seqloom.errors import ConfigError
@@ -17,7 +30,6 @@ from seqloom.experiments.compare.plan import MOST_JOBS, Budget, BudgetKind, Comp
 from seqloom.experiments.compare.results import Comparison, Cost
 from seqloom.experiments.compare.runs import (
     Judgement,
-    RunInterrupted,
     judgement,
     one_by_one,
     resolved_run,
@@ -25,6 +37,7 @@ from seqloom.experiments.compare.runs import (
     wishes_of,
 )
 from seqloom.experiments.compare.verdicts import Weighed
+from seqloom.experiments.workers import Interrupted
 from seqloom.files.disk import make_folder, write_file
 from seqloom.files.jsonl import append_lines, read_lines
 from seqloom.files.lock import hold
@@ -35,13 +48,6 @@ from seqloom.training.defaults import usual_epochs
 from seqloom.training.devices import choose_device
 from seqloom.training.resolve import Resolved, resolve
 from seqloom.training.wishes import OF_WISHES, settings_of
-
-# -----------------------------------------------------------------------------
-# A comparison that is ready to begin: data read without its test part, everything chosen and checked.
-#
-# A baseline is always among the models: `linear` where symbols can be counted, else the mean of vectors, hidden layers
-# over pixels, or the recipe with the fewest parameters. What a model gains over it is what its size buys.
-# -----------------------------------------------------------------------------
 
 ASKED = "comparison.json"
 BASELINES = ("linear", "bag", "mlp")  # the first that the task has
@@ -169,18 +175,14 @@ def referee(plan: ComparisonPlan, jobs: int = 1) -> Iterator[ComparisonReport]:
             for report in together(plan, waiting, jobs) if abreast > 1 else one_by_one(plan, waiting):
                 _write_lines(plan)
                 yield report
-                _require_success(report)
-        except RunInterrupted as interruption:
+                # A comparison without one of its runs would be another one than was asked for
+                if isinstance(report, RunEnded) and report.problem:
+                    raise ConfigError(f"{report.entry.name}: {report.problem}", fix="mend that, or leave the model out")
+        except Interrupted as interruption:
             yield ComparisonEnded(interruption.why, None, interruption.exit_code)
             return
         yield Measuring(len(plan.models))
         yield ComparisonEnded("done", _weigh(opening), 0)
-
-
-def _require_success(report: object) -> None:
-    """A comparison without one of its runs would be another one than was asked for."""
-    if isinstance(report, RunEnded) and report.problem:
-        raise ConfigError(f"{report.entry.name}: {report.problem}", fix="mend that, or leave the model out")
 
 
 def _write_lines(plan: ComparisonPlan) -> None:
@@ -212,7 +214,7 @@ def _weigh(opening: OpenComparison) -> Comparison:
     costs = _costs(plan, models, prepared)
     results = tuple(msgspec.structs.replace(one, cost=costs[one.name]) for one in comparison.models)
     comparison = msgspec.structs.replace(comparison, models=results)
-    write_file(plan.folder / WHOLE, comparison.to_json())
+    write_file(plan.folder / WHOLE, msgspec.json.format(msgspec.json.encode(comparison), indent=2))
     write_file(plan.folder / PAGE, comparison.html())
     return comparison
 
@@ -246,6 +248,7 @@ def _costs(plan: ComparisonPlan, models: dict[str, LoadedModel], prepared: Prepa
     return fresh
 
 
+@strict
 def compare(
     *data: str | Path,
     out: str | Path,
@@ -258,17 +261,86 @@ def compare(
     jobs: int = 1,
     device: str = "auto",
     show: Callable[[ComparisonReport], None] | None = None,
-    **settings: Any,
+    epochs: int | None = None,
+    steps: int | None = None,
+    symbols: int | None = None,
+    seconds: float | None = None,
+    length: AnyLength | None = None,
+    dev: Names | None = None,
+    reading: ReadingConfig | None = None,
+    task: TaskName | None = None,
+    input: Names | None = None,
+    target: Names | None = None,
+    id: str | None = None,
+    label_separator: str | None = None,
+    sequence: str | None = None,
+    split: AnySplit | None = None,
+    bad_rows: BadRows | None = None,
+    encoding: EncodingConfig | None = None,
+    dropout: float | None = None,
+    smoothing: float | None = None,
+    class_weights: str | Sequence[float] | None = None,
+    head: HeadKind | None = None,
+    pooling: Pooling | None = None,
+    objective: str | AnyObjective | None = None,
+    rows_at_once: int | None = None,
+    letters: LettersWish | None = None,
+    vectors: str | Path | None = None,
+    vector_words: int | None = None,
+    freeze_vectors: bool | None = None,
+    feed: AnyFeed | None = None,
+    optimiser: AnyOptimiser | None = None,
+    rate: float | None = None,
+    schedule: AnySchedule | None = None,
+    clip: float | None = None,
+    pieces: int | None = None,
+    validate_every: int | None = None,
+    metric: str | None = None,
+    patience: int | None = None,
+    save_every: int | None = None,
+    keep: int | None = None,
+    average: float | None = None,
+    average_last: int | None = None,
+    precision: Precision | None = None,
+    compile: bool | None = None,
+    init: str | None = None,
+    freeze: Sequence[str] | None = None,
+    report_every: int | None = None,
+    seed: int | None = None,
+    deterministic: bool | None = None,
 ) -> Comparison:
     """Models side by side, each with the same budget, judged on dev, or with `test` on the test part.
 
     `out` has runs, results.jsonl and report.html; what is there goes on. `amount` is that of the budget: symbols,
-    seconds or parameters. `settings` are those of `seqloom.train`: of the data (dev, task, input, ...), of training
-    (rate, metric, ...) and of recipes (dropout, ...), the same for every model.
+    seconds or parameters. From `epochs` on, settings are those of `seqloom.train`, the same for every model.
     """
-    of_plan = {"models": tuple(models), "seeds": seeds, "size": size, "device": device, "out": str(out)}
-    of_plan |= {"budget": Budget(kind=budget, amount=amount), "part": "test" if test else "dev"}
-    plan = _asked(data, settings, **of_plan)
+    named: dict[str, Any] = {"dev": dev, "reading": reading, "task": task, "input": input, "id": id}
+    named |= {"target": target, "label_separator": label_separator, "sequence": sequence, "split": split}
+    named |= {"bad_rows": bad_rows}
+    named |= {"dropout": dropout, "smoothing": smoothing, "head": head, "pooling": pooling, "objective": objective}
+    named |= {"class_weights": class_weights, "rows_at_once": rows_at_once, "letters": letters, "encoding": encoding}
+    named |= {"vectors": vectors, "vector_words": vector_words, "freeze_vectors": freeze_vectors}
+    named |= {"length": length, "feed": feed, "optimiser": optimiser, "rate": rate, "schedule": schedule}
+    named |= {"clip": clip, "pieces": pieces, "validate_every": validate_every, "metric": metric, "keep": keep}
+    named |= {"patience": patience, "save_every": save_every, "average": average, "average_last": average_last}
+    named |= {"precision": precision, "compile": compile, "init": init, "freeze": freeze, "seed": seed}
+    named |= {"report_every": report_every, "deterministic": deterministic}
+    named |= {"epochs": epochs, "steps": steps, "symbols": symbols, "seconds": seconds}
+    config, wishes = settings_of(data, stated(named))
+    told = {name: value for name, value in stated(named).items() if name in OF_WISHES and name != "encoding"}
+    plan = ComparisonPlan(
+        data=config,
+        out=str(out),
+        models=tuple(models),
+        budget=Budget(kind=budget, amount=amount),
+        seeds=seeds,
+        part="test" if test else "dev",
+        size=size,
+        settings=msgspec.to_builtins(wishes.training),
+        wishes=told,
+        encoding=wishes.encoding,
+        device=device,
+    )
     for report in referee(plan, jobs):
         if show is not None:
             show(report)
@@ -276,15 +348,3 @@ def compare(
     if report.comparison is None:
         raise KeyboardInterrupt
     return report.comparison
-
-
-def _asked(data: tuple[str | Path, ...], settings: dict[str, Any], **of_plan: Any) -> ComparisonPlan:
-    """The plan, with the settings that `seqloom.train` would take."""
-    config, wishes = settings_of(data, None, of_plan["size"], settings)
-    return ComparisonPlan(
-        data=config,
-        settings=msgspec.to_builtins(wishes.training),
-        wishes={name: settings[name] for name in OF_WISHES if name in settings and name != "encoding"},
-        encoding=wishes.encoding,
-        **of_plan,
-    )

@@ -14,7 +14,6 @@ from pathlib import Path
 import msgspec
 
 from seqloom.config.data import DataConfig, GivenSplit
-from seqloom.data.report.page import RULES
 from seqloom.data.schema import PARTS, Example, Schema
 from seqloom.data.synthetic.registry import NAMES
 from seqloom.data.synthetic.set import SyntheticSet
@@ -23,18 +22,16 @@ from seqloom.experiments.compare.comparison import PAGE, WHOLE, referee
 from seqloom.experiments.compare.events import ComparisonEnded, ComparisonReport
 from seqloom.experiments.compare.plan import ComparisonPlan
 from seqloom.experiments.compare.results import Comparison
-from seqloom.experiments.compare.words import between, number
 from seqloom.files.disk import make_folder, write_file
+from seqloom.report.document import Bullets, Document, Pictures, Shown, TableBlock
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.line import Line, Series
-from seqloom.report.figures.markup import Markup, tag
-from seqloom.report.figures.page import document
-from seqloom.training.pages.shown import Shown
+from seqloom.report.numbers import counted, estimate
 
 FAR = ("distance", "delay")  # parameters of sets that say how far the answer lies
 
 
-class Distances(Shown, frozen=True):
+class Distances(Shown, msgspec.Struct, frozen=True):
     """A comparison at each of several distances, the nearest first."""
 
     data: str
@@ -58,36 +55,22 @@ class Distances(Shown, frozen=True):
         found = [(one.model(name).cost, one.mean_length) for one in self.comparisons]
         return [None if cost is None else 1000 * cost.latency.median / symbols for cost, symbols in found]
 
-    def lines(self) -> list[list[str]]:
-        """A table: the score of each model at each distance."""
-        names = sorted(one.name for one in self.comparisons[0].models)
-        rows = [[name, *(_score(one, name) for one in self.comparisons)] for name in names]
-        return [["", *(f"distance {far:,}" for far in self.distances)], *rows]
-
-    def text(self, width: int = 80, colour: bool = False) -> str:
-        """The sentence of each distance, and the figures."""
-        told = [
-            f"distance {far:,}: {one.sentence()}" for far, one in zip(self.distances, self.comparisons, strict=True)
+    def document(self) -> Document:
+        """The sentence of each distance, the score of each model at each of them, and the figures."""
+        pairs = list(zip(self.distances, self.comparisons, strict=True))
+        rows = [
+            [name, *(estimate(score.value, (score.low, score.high)) for score in scores)]
+            for name in sorted(one.name for one in self.comparisons[0].models)
+            for scores in [[one.model(name).score for one in self.comparisons]]
         ]
-        drawn = [figure.text(width=width, colour=colour) for figure in self.figures()]
-        return "\n\n".join([*told, *drawn])
-
-    def html(self) -> str:
-        """The results as one self-contained page."""
-        told = [
-            tag("li", f"distance {far:,}: {one.sentence()}")
-            for far, one in zip(self.distances, self.comparisons, strict=True)
-        ]
-        rows = [tag("tr", *(tag("td", text or Markup("")) for text in row)) for row in self.lines()]
-        figures = [tag("figure", figure.drawn(styled=False)) for figure in self.figures()]
-        table = tag("div", tag("table", tag("tbody", *rows)), class_="scroll")
-        body = [tag("h1", f"{self.data} at {len(self.distances)} distances"), tag("ul", *told), table, *figures]
-        return document(f"Distances: {self.data}", body, RULES)
-
-
-def _score(found: Comparison, name: str) -> str:
-    score = found.model(name).score
-    return f"{number(score.value)} ({between(score)})"
+        return Document(
+            f"{self.data} at {counted(len(self.distances), 'distance')}",
+            [
+                Bullets([f"distance {far:,}: {one.sentence()}" for far, one in pairs]),
+                TableBlock(["", *(f"distance {far:,}" for far in self.distances)], rows),
+                Pictures(self.figures()),
+            ],
+        )
 
 
 def referee_distances(
@@ -110,7 +93,7 @@ def referee_distances(
             return
         found.append(report.comparison)
     results = Distances(source.name, tuple(ordered), tuple(found))
-    write_file(plan.folder / WHOLE, results.to_json())
+    write_file(plan.folder / WHOLE, msgspec.json.format(msgspec.json.encode(results), indent=2))
     write_file(plan.folder / PAGE, results.html())
     yield results
 

@@ -1,9 +1,10 @@
 """What a comparison says while it goes on."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from seqloom.experiments.compare.plan import PlannedModel
+from seqloom.experiments.plan import Why
 
 if TYPE_CHECKING:
     from seqloom.experiments.compare.results import Comparison
@@ -39,9 +40,6 @@ class Measuring(NamedTuple):
     """All runs are judged; now their speed and size are measured."""
 
     models: int
-
-
-Why = Literal["done", "stopped", "disk"]
 
 
 class ComparisonEnded(NamedTuple):

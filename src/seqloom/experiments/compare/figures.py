@@ -3,25 +3,26 @@
 from collections.abc import Callable
 
 from seqloom.experiments.compare.results import Comparison, ModelResult
-from seqloom.experiments.compare.words import AT_ONCE
 from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.line import Line, Series
 from seqloom.report.figures.points import Points
 
 TRAINING = "seconds of training"
+AT_ONCE = "Up to {:,} runs trained at the same time and shared the machine"
 Costing = Callable[[ModelResult], float | None]
 COSTS: dict[str, Costing] = {
     "milliseconds for an answer": lambda one: None if one.cost is None else one.cost.latency.median,
-    "MiB of memory while answering": lambda one: None if one.cost is None else one.cost.memory / 2**20,
-    "MiB on disk": lambda one: None if one.cost is None else one.cost.disk / 2**20,
+    "MB of memory while answering": lambda one: None if one.cost is None else one.cost.memory / 1e6,
+    "MB on disk": lambda one: None if one.cost is None else one.cost.disk / 1e6,
     TRAINING: lambda one: one.seconds,
 }
 
 
 def figures_of(found: Comparison) -> list[Figure]:
     """All figures for which there is something to draw."""
-    return [_scores(found), *_paretos(found), *_lengths(found)]
+    paretos = [_pareto(found, name, cost) for name, cost in COSTS.items() if all(cost(one) for one in found.models)]
+    return [_scores(found), *paretos, *_lengths(found)]
 
 
 def _scores(found: Comparison) -> Figure:
@@ -35,10 +36,6 @@ def _scores(found: Comparison) -> Figure:
         intervals=intervals,
         caption=note,
     )
-
-
-def _paretos(found: Comparison) -> list[Figure]:
-    return [_pareto(found, name, cost) for name, cost in COSTS.items() if all(cost(one) for one in found.models)]
 
 
 def _pareto(found: Comparison, name: str, cost: Costing) -> Figure:
@@ -69,11 +66,7 @@ def pareto_front(costs: list[float], scores: list[float], higher_is_better: bool
     """
     worth = [score if higher_is_better else -score for score in scores]
     pairs = list(zip(costs, worth, strict=True))
-    return [not any(_beats(other, one) for other in pairs) for one in pairs]
-
-
-def _beats(other: tuple[float, float], one: tuple[float, float]) -> bool:
-    return other != one and other[0] <= one[0] and other[1] >= one[1]
+    return [not any(other != one and other[0] <= one[0] and other[1] >= one[1] for other in pairs) for one in pairs]
 
 
 def _lengths(found: Comparison) -> list[Figure]:

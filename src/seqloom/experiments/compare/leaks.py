@@ -51,7 +51,7 @@ class _Looker:
             self.search.see(part, examples)
 
     def finish(self, ledger: Ledger) -> None:
-        """Nothing: what was found is asked for afterwards."""
+        """Do nothing: what was found is asked for afterwards."""
 
 
 def count_leaks(data: DataConfig, part: Part) -> LeakCount | None:
@@ -59,7 +59,7 @@ def count_leaks(data: DataConfig, part: Part) -> LeakCount | None:
     ledger = Ledger(data.bad_rows)
     dataset = open_data(data, ledger) if part == "test" else open_sealed(data, ledger)
     looker = _Looker(dataset.schema.input, part)
-    for _ in Survey(dataset, ledger, None, looker).blocks():
+    for _ in Survey(dataset, ledger, looker).blocks():
         pass
     for leak in looker.search.finish().leaks:
         samples = tuple(twins.texts for twins in leak.samples)

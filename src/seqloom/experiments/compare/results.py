@@ -1,4 +1,7 @@
-"""What came out of a comparison: a frozen value that the terminal, the page and programs read."""
+"""What came out of a comparison: a frozen value that the terminal, the page and programs read.
+
+How scores change with the length of the input: bins of about as many examples each.
+"""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -8,7 +11,7 @@ import numpy as np
 
 from seqloom.experiments.compare.leaks import LeakCount
 from seqloom.experiments.compare.statistics import Measure, SeedSpread, estimate, resampled
-from seqloom.training.pages.shown import Shown
+from seqloom.report.document import Document, Shown
 
 
 class Spread(msgspec.Struct, frozen=True):
@@ -37,10 +40,6 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
     memory: int  # bytes
     disk: int  # bytes of the model folder
 
-
-# -----------------------------------------------------------------------------
-# How scores change with the length of the input: bins of about as many examples each.
-# -----------------------------------------------------------------------------
 
 BINS = 5
 RESAMPLES = 200
@@ -127,7 +126,7 @@ class PairResult(msgspec.Struct, frozen=True, kw_only=True):
     detectable: float | None = None  # where no difference is shown: from here on it would have been
 
 
-class Comparison(Shown, frozen=True, kw_only=True):
+class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
     """Models side by side, the best first."""
 
     data: str
@@ -175,18 +174,12 @@ class Comparison(Shown, frozen=True, kw_only=True):
 
     def sentence(self) -> str:
         """Which wins and by how much, or that no difference is shown; and what is the cheapest that will do."""
-        from seqloom.experiments.compare.words import sentence
+        from seqloom.experiments.compare.document import sentence
 
         return sentence(self)
 
-    def text(self, width: int = 80, colour: bool = False) -> str:
-        """The results for a terminal."""
-        from seqloom.experiments.compare.terminal import written
+    def document(self) -> Document:
+        """The sentence, the models, every pair, the pictures, and what people should know."""
+        from seqloom.experiments.compare.document import comparison_document
 
-        return written(self, width, colour)
-
-    def html(self) -> str:
-        """The results as one self-contained page."""
-        from seqloom.experiments.compare.page import comparison_html
-
-        return comparison_html(self)
+        return comparison_document(self)

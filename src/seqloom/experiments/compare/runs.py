@@ -6,36 +6,30 @@
 Judging is the last thing that happens and is written at once, so a finished run is never trained or judged again.
 """
 
-import multiprocessing
-import os
-import signal
-from collections.abc import Iterator
-from contextlib import closing, suppress
-from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnContext
-from multiprocessing.process import BaseProcess
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any
 
 import msgspec
 import numpy as np
 from safetensors import numpy as safetensors
 
-from seqloom.config.training import EpochsConfig, NewtonConfig, SecondsConfig, SymbolsConfig, TrainingConfig
+from seqloom.config.training import EpochsConfig, SecondsConfig, SymbolsConfig, TrainingConfig
 from seqloom.errors import ConfigError, DamagedError, DataError, KernelError, RepeatError, SeqloomError
-from seqloom.experiments.compare.events import RunBegun, RunEnded, Why
+from seqloom.experiments.compare.events import RunBegun, RunEnded
 from seqloom.experiments.compare.plan import Budget, ComparisonPlan, PlannedModel, scaled
+from seqloom.experiments.workers import DISK, STOPPED, Interrupted, Workers
 from seqloom.files.disk import make_folder
 from seqloom.files.folders import commit_folder, read_file_of
+from seqloom.files.layouts import RunFile
 from seqloom.inference.model import load
 from seqloom.tasks.evaluation import Evaluation
 from seqloom.training import checkpoint as checkpoints
 from seqloom.training.devices import choose_device
 from seqloom.training.distributed import Alone
 from seqloom.training.events import Begun, Ended
-from seqloom.training.launcher import end
 from seqloom.training.resolve import Resolved, resolve
 from seqloom.training.run import train_run
-from seqloom.training.signals import Stopping
 from seqloom.training.wishes import Wishes
 
 FACTS, STATISTICS = "facts.json", "statistics.safetensors"
@@ -68,13 +62,6 @@ class Judgement(msgspec.Struct, frozen=True):
     statistics: np.ndarray
 
 
-class RunInterrupted(Exception):  # noqa: N818  # no error: the run goes on another time
-    """A run stopped before its end, for a reason that concerns the whole comparison."""
-
-    def __init__(self, why: Why, exit_code: int) -> None:
-        self.why, self.exit_code = why, exit_code
-
-
 def wishes_of(plan: ComparisonPlan, model: str, seed: int) -> Wishes:
     """What is wanted of a run: the recipe, its seed, and the budget where that is a length."""
     config = TrainingConfig(**plan.settings)  # a plan holds plain values, for its workers
@@ -98,9 +85,9 @@ def resolved_run(plan: ComparisonPlan, entry: PlannedModel) -> tuple[Resolved, s
     wishes = wishes_of(plan, entry.model, entry.seed)
     resolved = resolve(plan.data, wishes, cache=plan.cache)
     training = resolved.config.training
-    if plan.budget.kind == "symbols" and isinstance(training.optimiser, NewtonConfig):
+    if plan.budget.kind == "symbols" and training.strengths:
         # a budget would end it before it is solved, and what is solved has no use for more
-        solved = msgspec.structs.replace(training, length=EpochsConfig(count=len(training.optimiser.strengths)))
+        solved = msgspec.structs.replace(training, length=EpochsConfig(count=len(training.strengths)))
         return resolved._replace(config=msgspec.structs.replace(resolved.config, training=solved)), ""
     if plan.budget.kind != "parameters" or plan.budget.amount is None:
         return resolved, ""
@@ -133,7 +120,7 @@ def _trained(plan: ComparisonPlan, entry: PlannedModel, resolved: Resolved) -> E
                 make_folder(plan.judged_folder(entry).parent)
     assert isinstance(report, Ended), "the last report"
     if report.why in ("stopped", "disk"):
-        raise RunInterrupted(report.why, report.exit_code)
+        raise Interrupted(report.why, report.exit_code)
     return report
 
 
@@ -142,7 +129,7 @@ def judge(plan: ComparisonPlan, entry: PlannedModel, ended: Ended, resolved: Res
     device = choose_device(plan.device, resolved.config.training.precision)  # type: ignore[arg-type]
     loaded = load(plan.run_folder(entry), device=device.torch)
     evaluation = loaded.evaluate(part=plan.part)
-    checkpoint, _ = checkpoints.newest(plan.run_folder(entry) / "checkpoints", Alone())
+    checkpoint, _ = checkpoints.newest(plan.run_folder(entry) / RunFile.CHECKPOINTS, Alone())
     facts = RunCosts(
         model=entry.model,
         seed=entry.seed,
@@ -189,37 +176,6 @@ def judgement(plan: ComparisonPlan, entry: PlannedModel) -> Judgement | None:
         ) from error
 
 
-# -----------------------------------------------------------------------------
-# Several runs at the same time on this machine: processes with the same plan, each given one run after the other.
-#
-# The one who started them hands out the runs, one to each that is free, and hears of every beginning and end through
-# a pipe. A worker that dies takes its run with it for now: the run folder goes on with the next start.
-# -----------------------------------------------------------------------------
-
-POLL = 0.5  # seconds between looks whether somebody asked to stop
-STOPPED, DISK = 128, 4
-
-
-class _Worker(NamedTuple):
-    """A process, and our end of the pipe to it."""
-
-    process: BaseProcess
-    pipe: Connection
-
-    @classmethod
-    def started(cls, context: SpawnContext, plan: str, jobs: int) -> "_Worker":
-        ours, theirs = context.Pipe()
-        process = context.Process(target=_work, args=(theirs, plan, jobs), daemon=False)
-        process.start()
-        theirs.close()  # so that the end of the process is the end of the pipe
-        return cls(process, ours)
-
-    def give(self, entry: PlannedModel | None) -> None:
-        """Hand out a run; None: there is nothing more to do."""
-        with suppress(OSError):  # it died; the end of its pipe says so
-            self.pipe.send_bytes(msgspec.json.encode(entry))
-
-
 def one_by_one(plan: ComparisonPlan, entries: list[PlannedModel]) -> Iterator[RunBegun | RunEnded]:
     """The reports of runs in this process."""
     for entry in entries:
@@ -227,74 +183,38 @@ def one_by_one(plan: ComparisonPlan, entries: list[PlannedModel]) -> Iterator[Ru
 
 
 def together(plan: ComparisonPlan, entries: list[PlannedModel], jobs: int) -> Iterator[RunBegun | RunEnded]:
-    """The reports of runs in `jobs` processes; RepeatError if one of them ended before its time."""
-    context = multiprocessing.get_context("spawn")  # nothing of this process is in them but the text of the plan
-    waiting, text = list(entries), msgspec.json.encode(plan).decode()
-    with Stopping() as stopping:
-        count = min(jobs, len(entries))
-        workers = [_Worker.started(context, text, count) for _ in range(count)]
-        for worker in workers:
-            worker.give(waiting.pop(0))
-        try:
-            yield from _reports(workers, waiting, stopping)
-        except BaseException:
-            end([worker.process for worker in workers])
-            raise
-        for worker in workers:
-            worker.process.join()
-    codes = [worker.process.exitcode or 0 for worker in workers]
-    if stopping.signal is not None:
-        raise RunInterrupted("stopped", STOPPED + stopping.signal)
-    if DISK in codes:
-        raise RunInterrupted("disk", DISK)
-    if lost := [code for code in codes if code]:
-        raise RepeatError(f"a worker ended with exit code {lost[0]}", fix="the same command goes on")
+    """The reports of runs in `jobs` processes, which ask for one after the other; RepeatError if a process is lost."""
+    waiting, jobs = list(entries), min(jobs, len(entries))
+    workers = Workers(jobs, _runs, msgspec.json.encode(plan).decode(), jobs)
+    with closing(workers.said()) as said:  # type: ignore[type-var]
+        for worker, text in filter(None, said):
+            told = msgspec.json.decode(text)
+            if told is None:  # it asks for a run
+                worker.give(msgspec.json.encode(waiting.pop(0) if waiting and workers.stopped is None else None))
+            else:
+                kind, (entry, *fields) = told
+                yield (RunBegun if kind == "begun" else RunEnded)(PlannedModel(*entry), *fields)
+    if workers.stopped is not None:
+        raise Interrupted("stopped", STOPPED + workers.stopped)
+    if workers.has_full_disk():
+        raise Interrupted("disk", DISK)
+    for worker in workers.all:
+        if lost := worker.lost():
+            raise RepeatError(lost, fix="the same command goes on")
 
 
-def _reports(workers: list[_Worker], entries: list[PlannedModel], stopping: Stopping) -> Iterator[RunBegun | RunEnded]:
-    """What the workers tell, until all of them have left."""
-    open_pipes = {worker.pipe: worker for worker in workers}
-    while open_pipes:
-        for ready in wait(list(open_pipes), timeout=POLL):
-            worker = open_pipes[ready]  # type: ignore[index]
-            try:
-                report = _decoded(worker.pipe.recv_bytes())
-            except (EOFError, OSError):
-                del open_pipes[worker.pipe]
-                continue
-            yield report
-            if isinstance(report, RunEnded):
-                worker.give(entries.pop(0) if entries else None)
-        if stopping.signal is not None:
-            entries.clear()
-            end([worker.process for worker in workers])
-
-
-def _decoded(text: bytes) -> RunBegun | RunEnded:
-    kind, fields = msgspec.json.decode(text)
-    entry = PlannedModel(*fields.pop(0))
-    return RunBegun(entry, *fields) if kind == "begun" else RunEnded(entry, *fields)
-
-
-def _work(pipe: Connection, plan: str, jobs: int) -> None:
-    """Runs until None comes; the exit code says why it ended."""
-    for number in (signal.SIGINT, signal.SIGHUP):  # a terminal sends them to all; who hands out says it by SIGTERM
-        signal.signal(number, signal.SIG_IGN)
-    import torch
-
-    torch.set_num_threads(max(1, (os.cpu_count() or 1) // jobs))
+def _runs(receive: Callable[[], bytes], plan: str, jobs: int) -> Iterator[bytes]:
+    """What a worker says: null when it asks for a run, then how that goes, until there is none."""
     whole = msgspec.json.decode(plan, type=ComparisonPlan)
-    try:
-        while (entry := msgspec.json.decode(pipe.recv_bytes(), type=PlannedModel | None)) is not None:
+    while True:
+        yield b"null"
+        entry = msgspec.json.decode(receive(), type=PlannedModel | None)
+        if entry is None:
+            return
+        try:
             for report in run(whole, entry, jobs):
                 kind = "begun" if isinstance(report, RunBegun) else "ended"
-                pipe.send_bytes(msgspec.json.encode((kind, tuple(report))))
-    except RunInterrupted as interruption:
-        raise SystemExit(interruption.exit_code) from None
-    except (EOFError, BrokenPipeError):  # whoever started it is gone
-        raise SystemExit(1) from None
-    except SeqloomError as error:
-        with suppress(OSError):
-            pipe.send_bytes(msgspec.json.encode(("ended", (entry, None, 0.0, str(error)))))
-        raise SystemExit(1) from None
-    raise SystemExit(0)
+                yield msgspec.json.encode((kind, tuple(report)))
+        except SeqloomError as error:
+            yield msgspec.json.encode(("ended", (entry, None, 0.0, str(error))))
+            raise SystemExit(1) from None

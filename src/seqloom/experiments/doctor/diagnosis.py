@@ -17,7 +17,7 @@ from torch import nn
 
 from seqloom.bundle import built, read_bundle
 from seqloom.config.changes import dropouts
-from seqloom.config.training import NewtonConfig, RunConfig
+from seqloom.config.training import RunConfig
 from seqloom.data.prepared import Prepared
 from seqloom.data.report.findings import DataFinding
 from seqloom.data.run_files import located
@@ -27,13 +27,13 @@ from seqloom.experiments.doctor.data import BALANCED, Confusion, cost_findings, 
 from seqloom.experiments.doctor.findings import Diagnosis, Finding
 from seqloom.experiments.doctor.history import ENOUGH, STEPS, Story, losses_drawn, told
 from seqloom.experiments.doctor.inside import ModelInside, inside_figures, inside_findings, look_inside
+from seqloom.files.layouts import RunFile
 from seqloom.inference.evaluation import origin_for, own_data
 from seqloom.nn.types import Batch
 from seqloom.report.figures.figure import Figure
 from seqloom.tasks.evaluation import evaluate
 from seqloom.tasks.registry import task_of
 from seqloom.tasks.task import Task
-from seqloom.training.home import CONFIG, DATA
 from seqloom.training.run_folder import RunFolder
 
 OF_STEPS = ("--find-lr", "--rate", "--schedule", "--warm-up", "--clip", "--batch", "--decay")
@@ -52,11 +52,11 @@ class ModelLook(NamedTuple):
 def diagnose(run: str | Path) -> Diagnosis:
     """What is wrong with a run, if anything, and what to change."""
     folder = RunFolder(run)
-    if not (folder.path / CONFIG).is_file():
+    if not (folder.path / RunFile.CONFIG).is_file():
         fix = f"give the folder of a run; {near_name(folder.path)}" if not folder.path.exists() else "give a run folder"
-        raise ConfigError(f"{folder.path} is not the folder of a run: it has no {CONFIG}", fix=fix)
+        raise ConfigError(f"{folder.path} is not the folder of a run: it has no {RunFile.CONFIG}", fix=fix)
     config, story = folder.config(), told(folder.metrics(), folder.events())
-    said = [] if story.is_long_enough or is_solved(config) else [_too_short(story)]
+    said = [] if story.is_long_enough or config.training.strengths else [_too_short(story)]
     looked, warned = ModelLook(), tuple[DataFinding, ...]()
     try:
         warned = data_findings(folder)
@@ -73,7 +73,7 @@ def data_findings(folder: RunFolder) -> tuple[DataFinding, ...]:
         return msgspec.convert(folder.data().findings, tuple[DataFinding, ...])
     except msgspec.ValidationError as error:
         raise DamagedError(
-            f"{folder.path / DATA}: expected findings as training writes them, found others ({error})",
+            f"{folder.path / RunFile.DATA}: expected findings as training writes them, found others ({error})",
             fix="restore it from a copy, or train again",
         ) from None
 
@@ -88,7 +88,7 @@ def diagnosis(
     said: tuple[str, ...] = (),
 ) -> Diagnosis:
     """The findings of all rules together."""
-    solved = is_solved(config)
+    solved = bool(config.training.strengths)  # along strengths, a curve is no descent to be judged
     findings: tuple[Finding, ...] = (
         *(() if solved else curve_findings(story, config.training, dropout=max(dropouts(config.model), default=0.0))),
         *inside_findings(looked.inside, story),
@@ -100,11 +100,6 @@ def diagnosis(
     curves: tuple[Figure, ...] = (losses_drawn(story, "Loss"),) if story.blocks else ()
     findings, figures = drawn_once(findings, (*curves, *inside_figures(looked.inside)))
     return Diagnosis(name=name, findings=findings, figures=figures, said=said, judged=solved or story.is_long_enough)
-
-
-def is_solved(config: RunConfig) -> bool:
-    """Whether a run solves for its weights: its curve goes along strengths, and is no descent to be judged."""
-    return isinstance(config.training.optimiser, NewtonConfig)
 
 
 def without_steps(finding: Finding) -> Finding:
@@ -138,7 +133,9 @@ def look(folder: RunFolder, config: RunConfig) -> ModelLook:
     if not batches:
         raise ConfigError("the run has no dev part", fix="train with --dev FILE, or --shares 10%,10%")
     lengths = prepared.columns["input"].select(prepared.parts["dev"]).lengths
-    weighed = task.can_balance and not config.training.init  # what --init brings keeps its own head
+    weighed = (
+        "class_weights" in task.settings and prepared.schema.target.one_label and not config.training.init
+    )  # what --init brings keeps its own head
     return looked_at(task, model, batches)._replace(lengths=tuple(lengths.tolist()), has_weights=weighed)
 
 

@@ -6,16 +6,28 @@
       ├── judged     whether there was a curve to judge
       └── said       what could not be looked at, and why
 
-A diagnosis is a frozen value; `text` writes it for a terminal, `html` as a page, `to_json` as plain values.
+A diagnosis is a frozen value, shown as its `document`.
 """
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from seqloom.experiments.doctor.page import RULES, body, framed
-from seqloom.experiments.doctor.terminal import written
+from seqloom.report.document import (
+    Aside,
+    Block,
+    Bullets,
+    Callout,
+    Code,
+    Document,
+    Heading,
+    Mark,
+    Paragraph,
+    Pictures,
+    Shown,
+    Spans,
+    TableBlock,
+)
 from seqloom.report.figures.figure import Figure
-from seqloom.report.figures.page import document
 
 FORMAT = 1  # of the plain values
 
@@ -49,7 +61,7 @@ class Finding(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Diagnosis:
+class Diagnosis(Shown):
     """What was found in a run; none means that nothing that we know how to look for is wrong, if it was judged."""
 
     name: str
@@ -72,13 +84,31 @@ class Diagnosis:
                 first.setdefault(advice.flag, advice)
         return tuple(first.values())
 
-    def text(self, width: int = 80, colour: bool = False) -> str:
-        """The diagnosis as lines of at most `width` columns, with 24-bit terminal colours if asked for."""
-        return written(self, width, colour)
+    @property
+    def verdict(self) -> str:
+        """One sentence: how much was found, and what to type; or that there was too little to judge."""
+        if not self.findings and not self.judged:
+            return "too short to judge: the run has no curve yet that could look wrong"
+        if not self.findings:
+            return "nothing that the doctor knows how to look for is wrong"
+        count = len(self.findings)
+        found = "one thing looks wrong" if count == 1 else f"{count} things look wrong"
+        flags = "".join(f"; begin with {advice.said}" for advice in self.findings[0].advice[:1])
+        return f"{found}{flags}{'' if self.judged else ' (the curves are too short to judge)'}"
 
-    def html(self) -> str:
-        """The diagnosis as one self-contained HTML document: no script, no address, light and dark."""
-        return document(f"Doctor: {self.name}", body(self), RULES)
+    def document(self) -> Document:
+        """The verdict, each finding with its numbers, what to change and its picture, and pictures of every run."""
+        return Document(
+            f"Doctor: {self.name}",
+            [
+                Callout(self.verdict, "warn" if self.findings else "fine" if self.judged else "open"),
+                *(block for finding in self.findings for block in _shown(finding)),
+                Heading("Pictures"),
+                Pictures(self.figures),
+                *([Heading("Not looked at")] if self.said else []),
+                *(Aside(text) for text in self.said),
+            ],
+        )
 
     def to_json(self) -> dict[str, Any]:
         """The diagnosis as plain values that JSON can hold; `format` changes when what programs read does."""
@@ -91,8 +121,17 @@ class Diagnosis:
             "said": list(self.said),
         }
 
-    def _repr_html_(self) -> str:
-        return framed(self.html())
+
+def _shown(finding: Finding) -> list[Block]:
+    return [
+        Heading(Spans(Mark("warn"), finding.title)),
+        Aside(Code(finding.code)),
+        Paragraph(finding.text),
+        TableBlock((), list(finding.evidence.items())),
+        Paragraph("What to change:" if finding.advice else ""),
+        Bullets([Spans(Code(one.said), f": {one.why}" if one.why else "") for one in finding.advice]),
+        Pictures(() if finding.figure is None else (finding.figure,)),
+    ]
 
 
 def _plain(finding: Finding) -> dict[str, Any]:

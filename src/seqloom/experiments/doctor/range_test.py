@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 from torch import nn
 
-from seqloom.config.training import NewtonConfig, TrainingConfig
+from seqloom.config.training import TrainingConfig
 from seqloom.data.loader import Step
 from seqloom.errors import ConfigError, DataError
 from seqloom.report.figures.line import Line, Series
@@ -89,7 +89,7 @@ def range_test(
             f"a range test from {lowest:g} to {highest:g} in {count} steps",
             fix=f"give two rates above 0, the lower one first, and at least {FEWEST} steps",
         )
-    if isinstance(config.optimiser, NewtonConfig):
+    if config.strengths:
         raise ConfigError("newton takes no rate, so there is none to find", fix="add --optimiser adamw")
     taken = list(_taken(task, model, config, islice(steps, count), device, rising(lowest, highest, count)))
     finite = [(rate, loss) for rate, loss in taken if math.isfinite(loss)]

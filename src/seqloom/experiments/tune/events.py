@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from seqloom.experiments.plan import Why
 from seqloom.experiments.tune.results import Results
 from seqloom.training.events import Report
 
@@ -51,9 +52,6 @@ class WorkerLost(NamedTuple):
     """One of several workers ended before its time; the others go on."""
 
     problem: str
-
-
-Why = Literal["done", "seconds", "stopped", "disk"]
 
 
 class TuningEnded(NamedTuple):

@@ -20,6 +20,7 @@ from seqloom.experiments.tune.plan import TuningPlan
 from seqloom.experiments.tune.results import Results, TrialResult
 from seqloom.files.disk import write_file
 from seqloom.files.folders import read_file_of, read_manifest, remove_folder, replace_folder
+from seqloom.files.layouts import RunFile
 from seqloom.files.lock import hold
 
 PATIENCE = 30.0  # seconds for another worker that writes the same
@@ -29,7 +30,7 @@ def keep(plan: TuningPlan, results: Results) -> tuple[str, ...]:
     """What was not kept, and why; everything else is in the folder now."""
     with _alone(plan.folder):
         write_file(plan.folder / "report.html", results.html())
-        write_file(plan.folder / "results.json", results.to_json())
+        write_file(plan.folder / "results.json", msgspec.json.format(msgspec.json.encode(results), indent=2))
         best = results.best
         if best is None:
             return ()
@@ -39,7 +40,8 @@ def keep(plan: TuningPlan, results: Results) -> tuple[str, ...]:
 
 def tidy(plan: TuningPlan, results: Results) -> tuple[int, ...]:
     """The numbers of the trials whose weights were removed: they are over, and one of this folder was better."""
-    mine = tuple(one for one in results.trials if one.host == gethostname() and _folder(plan, one) == Path(one.folder))
+    here = [one for one in results.trials if one.host == gethostname()]
+    mine = tuple(one for one in here if plan.trial_folder(one.number).resolve() == Path(one.folder))
     best = msgspec.structs.replace(results, trials=mine).best
     over = [one for one in mine if one.state in ("done", "pruned", "failed") and one != best]
     with suppress(HeldError), hold(plan.folder):  # whoever holds it tidies up as well, or copies the model
@@ -47,13 +49,9 @@ def tidy(plan: TuningPlan, results: Results) -> tuple[int, ...]:
     return ()
 
 
-def _folder(plan: TuningPlan, trial: TrialResult) -> Path:
-    return plan.trial_folder(trial.number).resolve()
-
-
 def _without_weights(run: Path) -> bool:
     """Whether there were any, and they are gone."""
-    found = [run / name for name in ("checkpoints", "model") if (run / name).is_dir()]
+    found = [run / name for name in (RunFile.CHECKPOINTS, RunFile.MODEL) if (run / name).is_dir()]
     if not found:
         return False
     with suppress(HeldError), hold(run):  # its worker may not have left yet; the next one finds it
@@ -64,11 +62,11 @@ def _without_weights(run: Path) -> bool:
 
 
 def _model(best: TrialResult, folder: Path) -> tuple[str, ...]:
-    model = Path(best.folder) / "model"
+    model = Path(best.folder) / RunFile.MODEL
     if not model.is_dir():
         return (f"the model of trial {best.number} lies on {best.host}: {model}",)
     names = read_manifest(model).files
-    replace_folder(folder / "model", {name: read_file_of(model, name) for name in names})
+    replace_folder(folder / RunFile.MODEL, {name: read_file_of(model, name) for name in names})
     return ()
 
 

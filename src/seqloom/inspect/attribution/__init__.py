@@ -10,10 +10,12 @@ occlusion          s(x) - s(x with b at t)
 leave_one_out      s(x) - s(x without t)
 rollout            how much of t the attention of all layers lets through to the answer
 
-goals      which number is explained            ground     where attributions are taken, and baselines
-sloped     the methods with gradients           removing   occlusion, leave-one-out
-rollout    attention through the layers         methods    the table of them
-single     one answer                           together   several methods side by side
-table      every answer by every token          pairs      a similarity, pair of tokens by pair
-ngrams     exact, of a linear model             export     a file of texts, to JSON lines
+goals.py         which number is explained, and where attributions are taken: the ground, and baselines
+gradients.py     the methods with gradients
+methods.py       occlusion, leave-one-out and rollout, and the table of all methods
+attribution.py   the view of one answer, and a file of texts to JSON lines
+agreement.py     several methods side by side
+table.py         every answer by every token
+pairs.py         a similarity, pair of tokens by pair
+ngrams.py        exact, of a linear model
 """

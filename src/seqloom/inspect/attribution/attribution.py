@@ -3,10 +3,25 @@
 up to 64 tokens     every token on its colour, with its number
 up to 512           the strip of tokens, the strongest of them, and totals of sentences
 beyond              totals of sentences first, a map of the whole, the strongest tokens; a page opens each sentence
+
+Stretches of a text: its sentences, whose totals are looked at first where tokens are many.
+
+What an attribution gives to one side of an input: its tokens, or words, or pixels, and the sentences they make.
+
+A long text on a page: every sentence with its total, which opens to its tokens on their colours.
+
+Attributions of many inputs as JSON lines: one line for each, in their order.
+
+    {"row": 0, "label": "yes", "answer": "“yes”", "method": "integrated", "baseline": "zero", "score": 1.2,
+     "baseline_scores": [0.1], "error": 0.0004, "sides": [{"side": "input", "tokens": ["not", "bad"],
+     "offsets": [[0, 3], [4, 7]], "scores": [-0.3, 1.4]}]}
+
+Inputs are read one after another, however many there are; the file is there when all of them are done, and as long as
+they are not, what was there before is.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -14,26 +29,23 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from seqloom.errors import DataError, SeqloomError
+from seqloom.events import Progress, Show
 from seqloom.files.disk import write_file
-from seqloom.inspect.attention_tables import units
-from seqloom.inspect.attribution.goals import Goal, chosen_goal, label_of
-from seqloom.inspect.attribution.ground import AttributionGround, GroundPlace, ground_of
+from seqloom.inspect.attention_weights import units
+from seqloom.inspect.attribution.goals import AttributionGround, Goal, GroundPlace, chosen_goal, ground_of, label_of
 from seqloom.inspect.attribution.methods import METHODS, MethodOptions, method_of, outcome
 from seqloom.inspect.readings import read
 from seqloom.inspect.subject import Reading, Subject
 from seqloom.inspect.tokens import Token
 from seqloom.inspect.view import MEDIUM, SMALL, View, plain
+from seqloom.report.document import Block, Interactive
 from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.colors import ColorScale, code, ink_on, scale_of
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.heatmap import HeatMap
 from seqloom.report.figures.markup import Markup, tag
-from seqloom.report.figures.page import SHEET, document
 from seqloom.report.figures.strip import Strip
-
-# -----------------------------------------------------------------------------
-# Stretches of a text: its sentences, whose totals are looked at first where tokens are many.
-# -----------------------------------------------------------------------------
+from seqloom.report.numbers import number, share, signed
 
 ENDS = frozenset(".!?…。！？؟۔।")
 LONGEST = 64  # tokens: what has no end by then is cut
@@ -82,11 +94,6 @@ def merged(tokens: Sequence[Token]) -> tuple[tuple[Token, ...], tuple[int, ...]]
     return words, found.starts[:-1]
 
 
-# -----------------------------------------------------------------------------
-# What an attribution gives to one side of an input: its tokens, or words, or pixels, and the sentences they make.
-# -----------------------------------------------------------------------------
-
-
 class Stretch(NamedTuple):
     """A sentence and what its tokens come to."""
 
@@ -133,27 +140,32 @@ def part_of(place: GroundPlace, values: np.ndarray, *, words: bool) -> Attributi
     return AttributionPart(place.side.name, tuple(tokens), values, found, place.shape)
 
 
-# -----------------------------------------------------------------------------
-# A long text on a page: every sentence with its total, which opens to its tokens on their colours.
-# -----------------------------------------------------------------------------
+@dataclass(frozen=True)
+class OpeningSentences(Interactive):
+    """A long text on a page: every sentence with its total, which opens to its tokens on their colours.
 
-RULES = (
-    ".opening{margin:16px 20px}.opening h2{font-size:18px}.opening summary{cursor:pointer;padding:2px 0}"
-    ".opening p{line-height:1.9}.opening mark{padding:2px 4px;margin:1px;border-radius:3px;unicode-bidi:isolate}"
-    ".opening .none{background:none;border:1px dashed #9aa2ad;color:inherit}"
-)
+    It needs no script, for a browser opens and closes `details` by itself.
+    """
 
+    rules: ClassVar[str] = (
+        ".opening details{margin:0}.opening summary{color:inherit;padding:2px 0}.opening p{line-height:1.9}"
+        ".opening mark{padding:2px 4px;margin:1px;border-radius:3px;unicode-bidi:isolate}"
+        ".opening .none{background:none;border:1px dashed #9aa2ad;color:inherit}"
+    )
+    title: str
+    part: AttributionPart
+    span: tuple[float, float] | None
 
-def opening(title: str, part: AttributionPart, span: tuple[float, float] | None) -> Markup:
-    """The section of a page; it needs no script, for a browser opens and closes `details` by itself."""
-    scale = scale_of(part.numbers, span)
-    chips = [_chip(at, *each, scale) for at, each in enumerate(zip(part.texts, part.numbers, strict=True))]
-    lines = (_sentence(each, chips) for each in part.stretches)
-    return tag("section", tag("h2", title), *lines, class_="opening")
+    def markup(self) -> list[Markup]:
+        numbers = self.part.numbers
+        scale = scale_of(numbers, self.span)
+        chips = [_chip(at, *each, scale) for at, each in enumerate(zip(self.part.texts, numbers, strict=True))]
+        lines = (_sentence(each, chips) for each in self.part.stretches)
+        return [tag("section", tag("h2", self.title), *lines, class_="opening")]
 
 
 def _sentence(stretch: Stretch, chips: Sequence[Markup]) -> Markup:
-    total = tag("b", f"{stretch.total:+.4g}")
+    total = tag("b", signed(stretch.total))
     summary = tag("summary", total, f" {stretch.start}: ", tag("bdi", stretch.beginning))
     return tag("details", summary, tag("p", *chips[stretch.start : stretch.stop], dir="auto"))
 
@@ -163,7 +175,7 @@ def _chip(at: int, text: str, value: float | None, scale: ColorScale) -> Markup:
         return tag("mark", text, class_="none", title=f"{text}: no value (token {at})")
     ground = scale.shade(scale.level(value)).light
     style = f"background:{code(ground)};color:{code(ink_on(ground))}"
-    return tag("mark", text, style=style, title=f"{text}: {value:.4g} (token {at})")
+    return tag("mark", text, style=style, title=f"{text}: {number(value)} (token {at})")
 
 
 STRONGEST = 20
@@ -218,27 +230,27 @@ class AttributionView(View):
         return [*several, self._map(part), self._strongest(part)]
 
     def _sentences(self) -> tuple[str, ...]:
-        before = " and ".join(f"{score:.4g}" for score in self.baseline_scores)
+        before = " and ".join(f"{number(score)}" for score in self.baseline_scores)
         apart = ", one text at a time" if len(self.baseline_scores) > 1 else ""
         said = [
-            f"{METHODS[self.method].title.capitalize()} of {self.answer}, which scores {self.score:.4g}; "
+            f"{METHODS[self.method].title.capitalize()} of {self.answer}, which scores {number(self.score)}; "
             f"the baseline ({self.baseline}{apart}) scores {before}."
         ]
         if self.error is None:
             said.append("The numbers of this method add up to no score: compare them with one another only.")
         else:
             said.append(
-                f"They add up to {self.total:.4g} of a difference of {self.rise:.4g}: "
-                f"completeness error {self.error:.2%}."
+                f"They add up to {number(self.total)} of a difference of {number(self.rise)}: "
+                f"completeness error {share(self.error)}."
             )
         if self.method == "integrated" and (self.error or 0.0) > TOLERATED:
-            said.append(f"That is more than {TOLERATED:.0%}: ask for more steps=, or another baseline=.")
+            said.append(f"That is more than {share(TOLERATED)}: ask for more steps=, or another baseline=.")
         if self.grouped > 1:
             said.append(f"Up to {self.grouped} elements were taken away at once; each has an equal share of the loss.")
         return (*said, *(self._said(part) for part in self.parts if part.shape is None and part.strongest(1)))
 
     def _said(self, part: AttributionPart) -> str:
-        named = ", ".join(f"“{part.tokens[at].text}” ({at}) {part.values[at]:+.3g}" for at in part.strongest(3))
+        named = ", ".join(f"“{part.tokens[at].text}” ({at}) {signed(part.values[at])}" for at in part.strongest(3))
         side = f" of the {part.name}" if len(self.parts) > 1 else ""
         return f"The strongest tokens{side}: {named}."
 
@@ -259,7 +271,7 @@ class AttributionView(View):
     def _caption(self) -> str:
         if self.error is None:
             return "Adds up to no score, and has no baseline."
-        return f"Baseline: {self.baseline}; completeness error {self.error:.2%}."
+        return f"Baseline: {self.baseline}; completeness error {share(self.error)}."
 
     def _strongest(self, part: AttributionPart) -> Figure:
         chosen, texts = part.strongest(STRONGEST) or [0], part.texts
@@ -311,12 +323,10 @@ class AttributionView(View):
             span=self.span,
         )
 
-    def html(self) -> str:
+    def _blocks(self) -> Sequence[Block]:
         long = [part for part in self.parts if part.shape is None and len(part.tokens) > MEDIUM]
-        if not long:
-            return super().html()
-        opened = [opening(self._title(part, ": every sentence"), part, self.span) for part in long]
-        return document(self.title, [tag("h1", self.title), *self.body(), *opened], SHEET + RULES)
+        opened = [OpeningSentences((), self._title(part, ": every sentence"), part, self.span) for part in long]
+        return [*super()._blocks(), *opened]
 
 
 def attribution(
@@ -361,20 +371,6 @@ def view_of(ground: AttributionGround, goal: Goal, method: str, wishes: MethodOp
     )
 
 
-# -----------------------------------------------------------------------------
-# Attributions of many inputs as JSON lines: one line for each, in their order.
-#
-#     {"row": 0, "label": "yes", "answer": "“yes”", "method": "integrated", "baseline": "zero", "score": 1.2,
-#      "baseline_scores": [0.1], "error": 0.0004, "sides": [{"side": "input", "tokens": ["not", "bad"],
-#      "offsets": [[0, 3], [4, 7]], "scores": [-0.3, 1.4]}]}
-#
-# Inputs are read one after another, however many there are; the file is there when all of them are done, and as long as
-# they are not, what was there before is.
-# -----------------------------------------------------------------------------
-
-Progress = Callable[[int], None]  # (how many are done)
-
-
 def attribute_file(
     subject: Subject,
     rows: Iterable[Any],
@@ -385,7 +381,8 @@ def attribute_file(
     against: str | int | None = None,
     baseline: str | None = None,
     words: bool = False,
-    progress: Progress | None = None,
+    total: int = 0,
+    show: Show | None = None,
 ) -> int:
     """How many inputs were written to `out`; an input that cannot be read ends it, and the error says which it was."""
     method_of(method)
@@ -393,7 +390,7 @@ def attribute_file(
 
     def lines() -> Iterator[bytes]:
         nonlocal written
-        for number, given in enumerate(rows):
+        for row, given in enumerate(rows):
             try:
                 view = attribution(
                     subject,
@@ -405,17 +402,17 @@ def attribute_file(
                     words=words,
                 )
             except SeqloomError as error:
-                raise DataError(f"row {number}: {error.problem}", fix=error.fix) from error
-            yield (json.dumps(line_of(number, view), ensure_ascii=False, allow_nan=False) + "\n").encode()
-            written = number + 1
-            if progress is not None:
-                progress(written)
+                raise DataError(f"row {row}: {error.problem}", fix=error.fix) from error
+            yield (json.dumps(line_of(row, view), ensure_ascii=False, allow_nan=False) + "\n").encode()
+            written = row + 1
+            if show is not None:
+                show(Progress("rows", written, total))
 
     write_file(Path(out), lines())
     return written
 
 
-def line_of(number: int, view: AttributionView) -> dict[str, Any]:
+def line_of(row: int, view: AttributionView) -> dict[str, Any]:
     """One input as its line has it."""
     sides = [
         {
@@ -428,4 +425,4 @@ def line_of(number: int, view: AttributionView) -> dict[str, Any]:
     ]
     names = ("label", "answer", "method", "baseline", "score", "baseline_scores")
     told = {name: plain(getattr(view, name)) for name in names}
-    return {"row": number, **told, "error": plain(view.error), "sides": sides}
+    return {"row": row, **told, "error": plain(view.error), "sides": sides}

@@ -2,20 +2,40 @@
 
 One answer may be explained against another ("why *cat* and not *dog*"): then the number is the difference of their
 scores, and what speaks for both of them falls out (contrastive explanations, Yin and Neubig 2022).
+
+Where attributions are taken: at the vectors of tokens, or at the numbers that a model reads as they are.
+
+    symbols     [T,D] the vector of each token, behind the input of the stack: a path between two texts goes through
+                vectors that belong to no symbol, and never through symbols whose numbers lie in between
+    vectors     [T,D] the steps themselves
+    pictures    [Y*X,C] the pixels themselves
+
+Source and target move together, so that what they are given adds up to the whole change of the score. Two texts that
+are compared move one at a time, the other being what it is: with both at the same baseline they would be the same
+text, and as alike as can be. Special symbols stay as they are: they stand in every input.
+
+    baseline     zero     vectors of zeros                          unknown, mask, pad    the symbol, in every place
+                 mean     the mean over the vocabulary, or over the steps or pixels of this input
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from seqloom.errors import DataError
-from seqloom.inspect.attention_rows import chosen_token
+from seqloom.data.kinds.inputs.words import Words
+from seqloom.errors import ConfigError, DataError, did_you_mean
+from seqloom.inspect.attention_weights import chosen_token
 from seqloom.inspect.flow import still
+from seqloom.inspect.layers import call_of, changed_vectors, input_of, read_by
 from seqloom.inspect.readings import scores
-from seqloom.inspect.subject import ModelAnswer, Reading, Subject, decided
-from seqloom.inspect.tokens import Token
+from seqloom.inspect.subject import ModelAnswer, Reading, Side, Subject, decided, repeated
+from seqloom.inspect.tokens import Token, numbered
+from seqloom.nn.types import Both, Padded, Pair, Spelled, Subwords
+from seqloom.text.special_tokens import MASK, PAD, UNKNOWN
 
 
 class Goal(NamedTuple):
@@ -140,3 +160,226 @@ def _said(subject: Subject, reading: Reading, found: Tensor) -> tuple[int, ...]:
     if len(reading.sides) > 1:
         return reading.said
     return (*reading.said[:-1], *decided(subject, found[-1:]))
+
+
+MOST_ELEMENTS = 4096  # of a pass: so many tokens at once, in as many rows as they are
+SYMBOLS_AT_ONCE = 65_536
+
+
+class GroundPlace(NamedTuple):
+    """A sequence whose elements attributions are given to."""
+
+    side: Side
+    tokens: tuple[Token, ...]  # as its stack reads them
+    field: str | None  # of the inputs; None where they are nothing else
+    raw: Any  # one row of what the stack reads
+    call: int  # how often the stack reads in the same pass before it comes to this
+    text: str | None = None  # that the tokens are parts of, where it is one
+    shape: tuple[int, int] | None = None  # height and width of a picture
+
+    @property
+    def is_numbers(self) -> bool:
+        """Whether the model reads it as it is."""
+        return self.shape is not None or (isinstance(self.raw, Padded) and self.raw.values.is_floating_point())
+
+    @property
+    def held(self) -> np.ndarray:
+        """[E] which elements stay as they are."""
+        return np.array([token.is_special for token in self.tokens], dtype=bool)
+
+    def filled(self, values: Tensor) -> Any:
+        """What the stack reads, of numbers [N,E,D]."""
+        if self.shape is not None:
+            return values.reshape(len(values), *self.raw.shape[1:])
+        return Padded.of(values, self.raw.lengths.expand(len(values)))
+
+    def replaced(self, symbol: int) -> Any:
+        """What the stack reads, with this symbol in place of all that are not special."""
+        symbols = self.raw.words if isinstance(self.raw, Spelled) else _pieces(self.raw)
+        stays = torch.from_numpy(self.held).to(symbols.values.device)
+        other = symbols.with_values(torch.where(stays, symbols.values, symbol))
+        return _spelled(other) if isinstance(self.raw, Spelled) else other
+
+
+class AttributionGround(NamedTuple):
+    """An input between its baseline and itself."""
+
+    subject: Subject
+    reading: Reading
+    places: tuple[GroundPlace, ...]
+    here: tuple[Tensor, ...]  # [E,D] of each place
+    base: tuple[Tensor, ...]  # the same of the baseline; where a place does not move, `here`
+    baseline: str
+    moving: tuple[int, ...]  # the numbers of the places that move
+
+    @property
+    def rows_at_once(self) -> int:
+        """How many variants of the input one pass reads."""
+        return max(1, MOST_ELEMENTS // sum(len(values) for values in self.here))
+
+    def moves(self) -> "list[AttributionGround]":
+        """The same with the places that move together, one group after another."""
+        return [self._moving_only((at,)) for at in self.moving] if self._compares() else [self]
+
+    def _compares(self) -> bool:
+        return isinstance(self.reading.inputs, Both) and len(self.moving) > 1
+
+    def _moving_only(self, moving: tuple[int, ...]) -> "AttributionGround":
+        ends = zip(self.here, self.base, strict=True)
+        base = tuple(base if at in moving else here for at, (here, base) in enumerate(ends))
+        return self._replace(base=base, moving=moving)
+
+    def free(self, number: int) -> np.ndarray:
+        """[E] which elements of a place move."""
+        return ~self.places[number].held & (number in self.moving)
+
+    def along(self, shares: Tensor) -> list[Tensor]:
+        """[N,E,D] of each place: these shares [N] of the way from the baseline to the input."""
+        steps = shares.to(self.here[0])[:, None, None]
+        return [base + steps * (here - base) for here, base in zip(self.here, self.base, strict=True)]
+
+    def scores(self, values: Sequence[Tensor]) -> Tensor:
+        """[N,R,K] the scores, with [N,E,D] in each place."""
+        inputs = repeated(self.reading.inputs, len(values[0]))
+        changes: dict[str, dict[int, Tensor]] = {}
+        for place, given in zip(self.places, values, strict=True):
+            if place.is_numbers:
+                part = place.filled(given)
+                inputs = part if place.field is None else inputs._replace(**{place.field: part})
+            else:
+                changes.setdefault(place.side.stack, {})[place.call] = given
+        with ExitStack() as stack:
+            for path, given_by_call in changes.items():
+                stack.enter_context(changed_vectors(self.subject.model, path, _change(given_by_call)))
+            return scores(self.subject, inputs)
+
+
+def _change(by_call: Mapping[int, Tensor]) -> Callable[[int, Padded], Padded]:
+    return lambda call, vectors: vectors.with_values(by_call[call]) if call in by_call else vectors
+
+
+def ground_of(subject: Subject, reading: Reading, baseline: str | None = None) -> AttributionGround:
+    """The ground of one input; ConfigError for a baseline that its kind of input has not.
+
+    Without a name it is that of zeros, but the mean where texts are compared: a cosine has no value at zero.
+    """
+    baseline = baseline or ("mean" if isinstance(reading.inputs, Both) else "zero")
+    if baseline not in BASELINES:
+        raise ConfigError(f"there is no baseline '{baseline}'", fix=did_you_mean(baseline, BASELINES))
+    places = places_of(reading)
+    if not any((~place.held).any() for place in places):
+        raise DataError("there is nothing but special symbols in this input", fix="give it some words")
+    here = _vectors(subject, places)
+    with torch.no_grad(), still(subject.model):
+        base = [BASELINES[baseline](subject, place, values) for place, values in zip(places, here, strict=True)]
+    held = tuple(_held(*each) for each in zip(places, here, base, strict=True))
+    return AttributionGround(subject, reading, places, here, held, baseline, tuple(range(len(places))))
+
+
+def _held(place: GroundPlace, here: Tensor, base: Tensor) -> Tensor:
+    return torch.where(torch.from_numpy(place.held).to(here.device)[:, None], here, base)
+
+
+def places_of(reading: Reading) -> tuple[GroundPlace, ...]:
+    """Every sequence of an input, in the order of its sides."""
+    inputs = reading.inputs
+    fields: tuple[str | None, ...] = inputs._fields if isinstance(inputs, Pair | Both) else (None,)
+    found = []
+    for number, (side, field) in enumerate(zip(reading.sides, fields, strict=True)):
+        raw = inputs if field is None else getattr(inputs, field)
+        tokens, shape = _tokens(reading, side, raw)
+        call = call_of(reading, side)
+        found.append(
+            GroundPlace(side, tokens, field, raw, call, _text(reading.given, number, len(fields), field), shape)
+        )
+    return tuple(found)
+
+
+def _tokens(reading: Reading, side: Side, raw: Any) -> tuple[tuple[Token, ...], tuple[int, int] | None]:
+    if isinstance(raw, Tensor):
+        return numbered(raw.shape[1] * raw.shape[2]), (raw.shape[1], raw.shape[2])
+    return read_by(reading, side), None
+
+
+def _text(given: Any, number: int, count: int, field: str | None) -> str | None:
+    if field == "target":
+        return None
+    if isinstance(given, Words):
+        return given.text
+    one = given[number] if field in ("first", "second") and count == 2 else given
+    return one if isinstance(one, str) else None
+
+
+def _pieces(raw: Any) -> Any:
+    return raw.pieces if isinstance(raw, Subwords) else raw
+
+
+@torch.no_grad()
+def _vectors(subject: Subject, places: Sequence[GroundPlace]) -> tuple[Tensor, ...]:
+    """[E,D] of each place: what the input of its stack makes of it, or its own numbers."""
+    return tuple(
+        _numbers(place) if place.is_numbers else _through(subject, place, _pieces(place.raw))[0] for place in places
+    )
+
+
+def _numbers(place: GroundPlace) -> Tensor:
+    values: Tensor = place.raw if isinstance(place.raw, Tensor) else place.raw.values
+    return values[0].reshape(len(place.tokens), -1)
+
+
+def _through(subject: Subject, place: GroundPlace, raw: Any) -> Tensor:
+    with still(subject.model):
+        found: Padded = input_of(subject.model, place.side.stack)(raw)
+    return found.values
+
+
+def _zero(_subject: Subject, _place: GroundPlace, here: Tensor) -> Tensor:
+    return torch.zeros_like(here)
+
+
+def _mean(subject: Subject, place: GroundPlace, here: Tensor) -> Tensor:
+    if place.is_numbers:
+        return here.mean(dim=0).expand_as(here)
+    tokenizer = subject.task.asked.tokenizer if place.field != "target" else subject.task.meaning.target_tokenizer
+    size = (tokenizer or subject.task.asked.tokenizer).vocab_size  # type: ignore[union-attr]  # symbols have one
+    every = torch.arange(size, device=here.device)[:, None]
+    total = torch.zeros_like(here[0])
+    for symbols in torch.split(every, SYMBOLS_AT_ONCE):
+        raw = _spelled(Padded.of(symbols)) if isinstance(place.raw, Spelled) else Padded.of(symbols)
+        total += _through(subject, place, raw).sum(dim=(0, 1))
+    return (total / size).expand_as(here)
+
+
+def _spelled(words: Padded) -> Spelled:
+    """Words without letters."""
+    return Spelled(words, torch.zeros(*words.values.shape, 1, dtype=torch.uint8, device=words.values.device))
+
+
+def _symbol(symbol: int, name: str) -> Callable[[Subject, GroundPlace, Tensor], Tensor]:
+    def made(subject: Subject, place: GroundPlace, _here: Tensor) -> Tensor:
+        if place.is_numbers:
+            raise ConfigError(
+                f"a baseline of '{name}' needs symbols, and this model reads numbers", fix="take zero or mean"
+            )
+        return _through(subject, place, place.replaced(symbol))[0]
+
+    return made
+
+
+BASELINES: Mapping[str, Callable[[Subject, GroundPlace, Tensor], Tensor]] = {
+    "zero": _zero,
+    "mean": _mean,
+    "unknown": _symbol(UNKNOWN, "unknown"),
+    "mask": _symbol(MASK, "mask"),
+    "pad": _symbol(PAD, "pad"),
+}
+
+
+@contextmanager
+def at_work(ground: AttributionGround) -> Iterator[None]:
+    """Inside the `with`, the model is asked for gradients without dropout.
+
+    The fused recurrent kernels of cuDNN refuse to go backwards outside training; the plain ones do not.
+    """
+    with torch.enable_grad(), still(ground.subject.model), torch.backends.cudnn.flags(enabled=False):
+        yield

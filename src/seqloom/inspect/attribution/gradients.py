@@ -5,6 +5,15 @@
     integrated         a_t = (x_t - b_t) . int_0^1 ds/dx_t(b + u(x - b)) du      (Sundararajan et al. 2017)
 
 Integrated gradients add up to s(x) - s(b): steps are taken until less than one in a hundred is missing (`path`).
+
+Sums along the way from a baseline to an input, as fine as it takes to be complete.
+
+    sum over elements of int_a^b slope du = value(b) - value(a)        on every part a..b of the way
+
+So each part of the way says itself how far its sum is off. Parts that are off are cut in two, which puts the steps
+where the way bends: at the kinks of ReLUs and maxima, and near a baseline that a normalisation blows up. There the
+whole rise may lie in a thousandth of the way, so the numbers themselves, which cost a pass forward and none back, are
+asked first at ever smaller shares, and a stretch that is nearly straight between its ends is one part from the start.
 """
 
 import math
@@ -17,20 +26,8 @@ import torch
 from torch import Tensor
 
 from seqloom.errors import ConfigError
-from seqloom.inspect.attribution.goals import Goal
-from seqloom.inspect.attribution.ground import AttributionGround, at_work
-from seqloom.inspect.progress import Moved, work
-
-# -----------------------------------------------------------------------------
-# Sums along the way from a baseline to an input, as fine as it takes to be complete.
-#
-#     sum over elements of int_a^b slope du = value(b) - value(a)        on every part a..b of the way
-#
-# So each part of the way says itself how far its sum is off. Parts that are off are cut in two, which puts the steps
-# where the way bends: at the kinks of ReLUs and maxima, and near a baseline that a normalisation blows up. There the
-# whole rise may lie in a thousandth of the way, so the numbers themselves, which cost a pass forward and none back, are
-# asked first at ever smaller shares, and a stretch that is nearly straight between its ends is one part from the start.
-# -----------------------------------------------------------------------------
+from seqloom.inspect.attribution.goals import AttributionGround, Goal, at_work
+from seqloom.inspect.progress import Moved
 
 NODES = 4  # of Gauss and Legendre on each part of the way
 SHARES = (0.0, *(4.0**-power for power in range(7, 0, -1)), 0.5, 1.0)  # where the numbers are asked first
@@ -158,7 +155,7 @@ def gradient(ground: AttributionGround, goals: Sequence[Goal]) -> Measured:
 
 def gradient_x_input(ground: AttributionGround, goals: Sequence[Goal]) -> Measured:
     """The slope at each element times its way from the baseline."""
-    with work("steps", 1) as moved:
+    with ground.subject.work("steps", 1) as moved:
         rises = _rises(ground, goals, torch.ones(1), moved)
     return _without_held(ground, Measured(tuple(each[:, 0] for each in rises)))
 
@@ -170,14 +167,14 @@ def integrated(ground: AttributionGround, goals: Sequence[Goal], steps: int | No
     sizes = [len(each) for each in ground.here]
     _require_affordable(len(goals), sum(sizes), steps or FEWEST_STEPS)
     most = min(MOST_STEPS, MOST_ELEMENTS // sum(sizes), MOST_BACK // (sum(sizes) * len(goals)))
-    with work("steps at most" if steps is None else "steps", most if steps is None else steps) as moved:
+    with ground.subject.work("steps at most" if steps is None else "steps", most if steps is None else steps) as moved:
         way = _way(ground, goals, moved)
         found, taken = completed(way, most) if steps is None else (told(way, steps), steps)
     return _without_held(ground, Measured(tuple(np.split(found.T, np.cumsum(sizes)[:-1], axis=1)), taken))
 
 
 def _require_affordable(goals: int, elements: int, steps: int) -> None:
-    """Nothing; ConfigError for several answers that would take many minutes. One answer is always explained."""
+    """Raise ConfigError for several answers that would take many minutes; one answer is always explained."""
     if goals > 1 and goals * elements * steps > MOST_BACK:
         fits = max(1, MOST_BACK // (elements * steps))
         raise ConfigError(

@@ -6,6 +6,15 @@
 Kendall's tau looks at the order of all tokens, and is low where many irrelevant ones stand in any order, even if
 attention is right about the one that matters; so the overlap of the top tenth stands beside it. Leave-one-out of a long
 input is measured for a sample of its tokens.
+
+How far apart two distributions are, and whether two columns of numbers put tokens into the same order.
+
+    TVD(p,q)  = 1/2 sum_i |p_i - q_i|                             in [0,1]
+    KL(a||b)  = sum_i a_i (log a_i - log b_i)
+    JSD(a,b)  = 1/2 KL(a||m) + 1/2 KL(b||m),  m = (a+b)/2         in [0, ln 2]
+    tau_b     = (agreeing pairs - disagreeing ones) / sqrt(pairs untied in x * pairs untied in y)     Kendall 1945
+
+Where both distributions are zero, at masked positions, they add nothing: 0 log 0 is 0 here, in value and in gradient.
 """
 
 import math
@@ -18,7 +27,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqloom.inspect.attention_rows import AttentionLayer
+from seqloom.inspect.attention_weights import AttentionLayer
 from seqloom.inspect.faithfulness.bench import confidence, decided, imposed, probabilities
 from seqloom.inspect.faithfulness.eraser import Removal, without
 from seqloom.inspect.flow import still
@@ -26,17 +35,6 @@ from seqloom.inspect.layers import changed_vectors
 from seqloom.inspect.subject import Reading, Subject
 from seqloom.inspect.view import MEDIUM
 from seqloom.nn.types import Padded
-
-# -----------------------------------------------------------------------------
-# How far apart two distributions are, and whether two columns of numbers put tokens into the same order.
-#
-#     TVD(p,q)  = 1/2 sum_i |p_i - q_i|                             in [0,1]
-#     KL(a||b)  = sum_i a_i (log a_i - log b_i)
-#     JSD(a,b)  = 1/2 KL(a||m) + 1/2 KL(b||m),  m = (a+b)/2         in [0, ln 2]
-#     tau_b     = (agreeing pairs - disagreeing ones) / sqrt(pairs untied in x * pairs untied in y)     Kendall 1945
-#
-# Where both distributions are zero, at masked positions, they add nothing: 0 log 0 is 0 here, in value and in gradient.
-# -----------------------------------------------------------------------------
 
 LEAST = 3  # tokens: of fewer the order says nothing
 BLOCK = 512  # rows of the matrix of pairs that is held at once

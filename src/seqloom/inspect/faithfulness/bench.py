@@ -2,6 +2,26 @@
 
 Special symbols keep the weights that they have: weights are moved among what was written alone. Of a running text the
 last row of weights is meant, the one that the next symbol is foretold with; elsewhere all rows are, and all heads.
+
+What a model computes before a layer, computed once for one input and given again for any number of its copies.
+
+Other weights are tried on one layer hundreds of times for the same input. All that stands before the layer stays the
+same, so it is kept: the whole encoder under attention pooling, the lower layers of a Transformer.
+
+Other weights in the place of those that a layer computed, everything else as it is.
+
+    o_i = sum_j a'_ij v_j            with a' = change(a), instead of the model's own a
+
+The layer itself keeps its fused kernel; its own weights are recomputed a block of rows at a time, changed, and what
+follows from them is put where the layer's output passes. So nothing quadratic in the length is ever held.
+
+What a model answers, as distributions that can be compared: [N,Q,K], Q of them for each input.
+
+    one class or tag, next symbols    softmax of the scores
+    labels, each yes or no            (1 - s, s) of each label, s the logistic function
+    a chain of tags                   the probability of each tag at each element, over all paths
+
+Of a running text only the last row is meant: what comes next. Numbers and vectors are no distributions.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -13,7 +33,7 @@ import torch
 from torch import Tensor, nn
 
 from seqloom.errors import ConfigError, DataError
-from seqloom.inspect.attention_rows import AttentionLayer
+from seqloom.inspect.attention_weights import AttentionLayer
 from seqloom.inspect.flow import still
 from seqloom.inspect.readings import scores
 from seqloom.inspect.subject import Reading, Subject, repeated
@@ -27,13 +47,6 @@ from seqloom.nn.ops.relations import Shaw
 from seqloom.nn.ops.scores import Additive
 from seqloom.nn.taps import listening
 from seqloom.nn.types import Padded
-
-# -----------------------------------------------------------------------------
-# What a model computes before a layer, computed once for one input and given again for any number of its copies.
-#
-# Other weights are tried on one layer hundreds of times for the same input. All that stands before the layer stays the
-# same, so it is kept: the whole encoder under attention pooling, the lower layers of a Transformer.
-# -----------------------------------------------------------------------------
 
 
 @contextmanager
@@ -100,15 +113,6 @@ def _inside(name: str, others: dict[str, Padded]) -> bool:
     parts = name.split(".")
     return any(".".join(parts[:count]) in others for count in range(1, len(parts)))
 
-
-# -----------------------------------------------------------------------------
-# Other weights in the place of those that a layer computed, everything else as it is.
-#
-#     o_i = sum_j a'_ij v_j            with a' = change(a), instead of the model's own a
-#
-# The layer itself keeps its fused kernel; its own weights are recomputed a block of rows at a time, changed, and what
-# follows from them is put where the layer's output passes. So nothing quadratic in the length is ever held.
-# -----------------------------------------------------------------------------
 
 MOST_CELLS = 2**22  # weights that are held at once
 
@@ -213,17 +217,6 @@ def _block(asked: Request | LinearQueries, start: int, values: _Values, change: 
     if isinstance(asked, Request) and isinstance(asked.bias, Shaw):
         found = found + asked.bias.value_term(changed.to(value.dtype), asked.query_places, asked.key_places)
     return found
-
-
-# -----------------------------------------------------------------------------
-# What a model answers, as distributions that can be compared: [N,Q,K], Q of them for each input.
-#
-#     one class or tag, next symbols    softmax of the scores
-#     labels, each yes or no            (1 - s, s) of each label, s the logistic function
-#     a chain of tags                   the probability of each tag at each element, over all paths
-#
-# Of a running text only the last row is meant: what comes next. Numbers and vectors are no distributions.
-# -----------------------------------------------------------------------------
 
 
 def require_distributions(subject: Subject) -> None:

@@ -9,6 +9,13 @@ a short text count once each, as there. Beside both stands the mean over random 
 
 The curves add 0 and 100 %: deletion takes the top tokens away, insertion leaves nothing else (Petsiuk et al. 2018). The
 normalised versions (Carton et al. 2020) divide by what there is to lose, m(x)_j less that of the empty input.
+
+An input without some of its tokens: deleted where answers do not stand at tokens, masked where they do.
+
+    delete    the symbols are left out, never cut anew from a text: the sequence gets shorter
+    mask      vectors of zeros stand in their place: of tags, of running text, of patches of a picture
+
+Special symbols are never removed.
 """
 
 import math
@@ -26,15 +33,6 @@ from seqloom.inspect.subject import Reading, Subject, repeated
 from seqloom.inspect.view import MEDIUM
 from seqloom.nn.models import EncoderDecoder, SequenceModel
 from seqloom.nn.types import Padded, Pair, Spelled
-
-# -----------------------------------------------------------------------------
-# An input without some of its tokens: deleted where answers do not stand at tokens, masked where they do.
-#
-#     delete    the symbols are left out, never cut anew from a text: the sequence gets shorter
-#     mask      vectors of zeros stand in their place: of tags, of running text, of patches of a picture
-#
-# Special symbols are never removed.
-# -----------------------------------------------------------------------------
 
 Removal = Literal["delete", "mask"]
 REMOVALS = ("delete", "mask")

@@ -6,6 +6,12 @@
 
 What is left of a row is scaled to sum to what it had; where nothing is left it is zero. With several rows or heads a
 token's weight is erased in all of them.
+
+Shuffled weights (Jain and Wallace 2019, section 4.2.1): do the answers care which token has which weight?
+
+    d_k = TVD(p(h, perm_k(a)), p(h, a))       for 100 random orders, h fixed; the median over k is reported
+
+Beside it stands the largest weight: where weights are even, a shuffle changes nothing and says nothing.
 """
 
 from collections.abc import Sequence
@@ -88,14 +94,6 @@ def _until_flipped(bench: Bench, order: np.ndarray) -> float | None:
             return float(some[over.argmax()] / len(order))
     return None
 
-
-# -----------------------------------------------------------------------------
-# Shuffled weights (Jain and Wallace 2019, section 4.2.1): do the answers care which token has which weight?
-#
-#     d_k = TVD(p(h, perm_k(a)), p(h, a))       for 100 random orders, h fixed; the median over k is reported
-#
-# Beside it stands the largest weight: where weights are even, a shuffle changes nothing and says nothing.
-# -----------------------------------------------------------------------------
 
 PERMUTATIONS = 100
 

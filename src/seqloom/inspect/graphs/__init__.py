@@ -1,10 +1,7 @@
 """The graph of a computation: values going forward, gradients coming back, for expressions and for whole models.
 
-grammar      expressions as they are written       recording   what torch does, one operation after another
-operations   what each does, its derivatives       trace       what was recorded
-scalars      backpropagation on numbers            repeats     loops and layers that do the same again
-expression   the view of an expression             parts       what is seen of a model: its parts, or one of them
-layout       where boxes stand                     model       the view of a model
-diagram      the picture                           walking     the page with a slider
-front        one function for all of it
+grammar.py      expressions as they are written       recording.py   what torch does, one operation after another
+scalars.py      backpropagation on numbers            trace.py       what was recorded
+expression.py   the view of an expression             model.py       the view of a model
+diagram.py      the picture, and its page             builder.py     one function for all of it
 """

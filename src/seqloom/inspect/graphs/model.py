@@ -1,4 +1,22 @@
-"""The graph of a model or of a function of tensors: collapsed to its parts, each of which can be opened."""
+"""The graph of a model or of a function of tensors: collapsed to its parts, each of which can be opened.
+
+What does the same again: the steps of a loop, the layers of a stack.
+
+A recurrence written as a loop is one row of operations, the same few over and over. Here such a run becomes steps,
+each a part like that of a module, so that everything else knows one kind of repeat only: parts in a row that do the
+same.
+
+What is seen of a model at once: the parts directly inside one of its parts, and how they are joined.
+
+Everything deeper is collapsed into its part; what stands outside and is read here is a port; parts in a row that do
+the same are one box with their number: 12 layers, 200 steps. So no picture has more boxes than one module has
+children.
+
+Parts that repeat, as a grid: what stands inside one of them down, which one of them across.
+
+Of a recurrence that is the picture of time: operations x steps; of a stack of layers it is parts x layers. The colour
+is the size of the gradient by tens, so that one that fades or grows along the way is seen at once.
+"""
 
 import math
 import re
@@ -10,24 +28,15 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from seqloom.errors import ConfigError, did_you_mean
-from seqloom.inspect.graphs.diagram import MOST_CARDS, Diagram, NodeCard, NodeLink
+from seqloom.inspect.graphs.diagram import MOST_CARDS, Diagram, GraphWalk, NodeCard, NodeLink, WalkPart, WalkStep
 from seqloom.inspect.graphs.trace import Op, Trace, told, told_shape, told_summary
-from seqloom.inspect.graphs.walk import WalkPart, WalkStep, walking_page
 from seqloom.inspect.view import View
-from seqloom.report.figures.axis import brief
+from seqloom.report.document import Document, Paragraph
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.heatmap import HeatMap
-from seqloom.report.figures.labels import wrap
 from seqloom.report.figures.line import Line, Series
 from seqloom.report.figures.matrix import Matrix
-
-# -----------------------------------------------------------------------------
-# What does the same again: the steps of a loop, the layers of a stack.
-#
-# A recurrence written as a loop is one row of operations, the same few over and over. Here such a run becomes steps,
-# each a part like that of a module, so that everything else knows one kind of repeat only: parts in a row that do the
-# same.
-# -----------------------------------------------------------------------------
+from seqloom.report.numbers import number as brief
 
 LONGEST_BODY = 96  # operations or parts of one step
 FEWEST_STEPS = 3  # fewer may be chance
@@ -131,15 +140,6 @@ def _alike(keys: np.ndarray, length: int) -> np.ndarray:
     equal[: len(keys) - length] = keys[:-length] == keys[length:]
     broken = np.flatnonzero(equal == 0)
     return broken[np.searchsorted(broken, np.arange(len(keys)))] - np.arange(len(keys))
-
-
-# -----------------------------------------------------------------------------
-# What is seen of a model at once: the parts directly inside one of its parts, and how they are joined.
-#
-# Everything deeper is collapsed into its part; what stands outside and is read here is a port; parts in a row that do
-# the same are one box with their number: 12 layers, 200 steps. So no picture has more boxes than one module has
-# children.
-# -----------------------------------------------------------------------------
 
 
 class Box(NamedTuple):
@@ -246,13 +246,6 @@ def _joints(ops: Sequence[Op], boxes: Sequence[Box]) -> list[Joint]:
                     found[home[parent], number] = Joint(home[parent], number, parent)
     return list(found.values())
 
-
-# -----------------------------------------------------------------------------
-# Parts that repeat, as a grid: what stands inside one of them down, which one of them across.
-#
-# Of a recurrence that is the picture of time: operations x steps; of a stack of layers it is parts x layers. The colour
-# is the size of the gradient by tens, so that one that fades or grows along the way is seen at once.
-# -----------------------------------------------------------------------------
 
 MOST_ROWS = 48
 MOST_NUMBERED = 12  # repeats whose cells have their number written in
@@ -459,12 +452,6 @@ class ModelGraph(View):
         yield from [f"Dead: zero throughout at {_model_few(silent)}."] if silent else []
         yield from [f"No gradient comes back to the weights {_model_few(still)}."] if still else []
 
-    def text(self, width: int = 80, *, colour: bool = False) -> str:
-        """The figures and the sentences as lines."""
-        drawn = [figure.text(width, colour) for figure in self.figures()]
-        said = [line for sentence in self.sentences() for line in wrap(sentence, width)]
-        return "\n\n".join([*drawn, "\n".join(said)])
-
     def steps(self) -> tuple[WalkStep, ...]:
         """The walk through the part that is open: values in order, then gradients in the reverse order."""
         boxes = list(enumerate(self.inside.boxes))
@@ -494,11 +481,12 @@ class ModelGraph(View):
 
     # --- files -------------------------------------------------------------------------------------------------------
 
-    def html(self) -> str:
-        """A page with a slider for every part; a box opens its part."""
+    def document(self) -> Document:
+        """A page has a slider for every part, and a box opens its part, each with what there is to say about it."""
         shown = self._pages()
         known = frozenset(shown)
-        return walking_page(self.title, [self.open(part)._section(known) for part in shown])
+        still = [*map(Paragraph, self.sentences()), *self._blocks()]
+        return Document(self.title, [GraphWalk(still, [self.open(part)._section(known) for part in shown])])
 
     def _pages(self) -> list[str]:
         """The parts that a page has room for: the one that is open first, then those inside it, level by level."""

@@ -5,6 +5,8 @@ autograd; hooks of modules say inside which call each happens, and hooks of tens
 operation is whatever has a result with a gradient: what only makes masks, shapes and numbers of symbols is passed over,
 and its result stands for what was handed in. Fused kernels stay as they are, as one operation. What changes in place is
 seen from the version that torch counts, whatever the function is called; a change of a view is one of its whole tensor.
+
+One call of torch: the name of the function, the tensors in what it was given, and which of them it changed.
 """
 
 import os
@@ -23,10 +25,6 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from seqloom.errors import DataError
 from seqloom.inspect.graphs.trace import GIVEN, INPUT, Op, TensorSummary, Trace, Weight, merged, summary
-
-# -----------------------------------------------------------------------------
-# One call of torch: the name of the function, the tensors in what it was given, and which of them it changed.
-# -----------------------------------------------------------------------------
 
 
 def version_of(tensor: Tensor) -> int:

@@ -6,6 +6,12 @@
 
 All numbers are float64. The gradient of a node is that of the last statement by it; the sum over all readers at every
 node is the sum over all paths of the products over their edges. A number that was written is a node without gradient.
+
+The operations of expressions: what each makes of numbers, and its local derivatives, as numbers and as a formula.
+
+A local derivative is that of one operation by one of its own inputs, as if nothing stood around it: what the lectures
+multiply by what comes from above. In formulas `{x}` and `{y}` are the first and the last input, `{each}` is the one
+in question, `{out}` the result.
 """
 
 import math
@@ -14,15 +20,7 @@ from typing import NamedTuple
 
 from seqloom.errors import DataError, did_you_mean
 from seqloom.inspect.graphs.grammar import Applied, Name, Number, Statement, Term, fault, parse
-from seqloom.report.figures.axis import brief
-
-# -----------------------------------------------------------------------------
-# The operations of expressions: what each makes of numbers, and its local derivatives, as numbers and as a formula.
-#
-# A local derivative is that of one operation by one of its own inputs, as if nothing stood around it: what the lectures
-# multiply by what comes from above. In formulas `{x}` and `{y}` are the first and the last input, `{each}` is the one
-# in question, `{out}` the result.
-# -----------------------------------------------------------------------------
+from seqloom.report.numbers import number as brief
 
 Numbers = Sequence[float]
 

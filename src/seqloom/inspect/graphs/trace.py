@@ -1,6 +1,8 @@
 """What was recorded of one computation: its operations in order, each with its value and its gradient in brief.
 
 Tensors are not kept: of each there are its shape, a few numbers that say how it is, and all of it where it is small.
+
+Tensors in words: a single number as it is, a few as a list, more by their norm.
 """
 
 import math
@@ -10,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from seqloom.report.figures.axis import brief
+from seqloom.report.numbers import number as brief
 
 SMALL_TENSOR = 64  # numbers that are kept whole
 INPUT, GIVEN = "input", "tensor"  # what an operation is called that only hands something in
@@ -123,10 +125,6 @@ def _small_summary(numbers: tuple[float, ...]) -> TensorSummary:
         len(numbers), low, high, mean, math.hypot(*finite), finite.count(0.0), nans, infinities, numbers
     )
 
-
-# -----------------------------------------------------------------------------
-# Tensors in words: a single number as it is, a few as a list, more by their norm.
-# -----------------------------------------------------------------------------
 
 LISTED = 3  # numbers that are told one by one
 

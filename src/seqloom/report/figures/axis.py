@@ -5,6 +5,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from seqloom.report.numbers import number
+
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 HYPHEN = re.compile(r"(?:(?<=[\s(\[=])|^)-(?=\d)")  # not that of a word, nor of a token in quotes
 TOLERANCE = 0.04  # how far beyond the data, in parts of the axis, a tick may end it
@@ -97,16 +99,7 @@ def _numerals(ticks: Sequence[float], exponent: int) -> tuple[str, ...]:
 
 def _powers(ticks: Sequence[float]) -> tuple[str, ...]:
     plain = len(ticks) < 2 or (ticks[0] > 1e-4 and ticks[-1] < 1e5)  # else all of them as powers, none as decimals
-    return tuple(brief(tick) if plain else _without_padding(f"{tick:.0e}") for tick in ticks)
-
-
-def brief(value: float) -> str:
-    """The number in four significant digits.
-
-    >>> brief(0.123456), brief(-20.0), brief(1234567.0), brief(1e-7)
-    ('0.1235', '-20', '1.235e6', '1e-7')
-    """
-    return _without_padding(f"{value + 0.0:.4g}")
+    return tuple(number(tick) if plain else _without_padding(f"{tick:.0e}") for tick in ticks)
 
 
 def _without_padding(numeral: str) -> str:

@@ -7,12 +7,13 @@ from typing import ClassVar
 
 from seqloom.errors import DataError
 from seqloom.report.figures import checks
-from seqloom.report.figures.axis import Axis, brief, linear_axis, typeset
+from seqloom.report.figures.axis import Axis, linear_axis, typeset
 from seqloom.report.figures.colors import colour as colour_of
 from seqloom.report.figures.colors import in_colour
 from seqloom.report.figures.figure import MARGIN, WIDTH, Figure, FigureBlock, Plot
 from seqloom.report.figures.labels import breadth, cell, shortened, stacked_cell, visible
 from seqloom.report.figures.markup import THEME, Markup, axis_name, hover, label, look, rule, tag, together, width_of
+from seqloom.report.numbers import number as brief
 
 MOST_BARS = 500
 ROW_HEIGHT, BAR_HEIGHT = 28.0, 16.0
@@ -29,8 +30,8 @@ class Bars(Figure):
     >>> scores = Bars(title="Accuracy", labels=["bag", "lstm"], values=[0.5, 0.9], intervals=[None, (0.86, 0.93)])
     >>> print(scores.text(40))
     Accuracy
-    bag  │█████████▎        0.5
-    lstm │████████████████▌ 0.9 [0.86, 0.93]
+    bag  │████████▏       0.5
+    lstm │██████████████▋ 0.9 (0.86 to 0.93)
     """
 
     kind: ClassVar[str] = "bars"
@@ -109,7 +110,7 @@ def _printed(value: float | None) -> str:
 
 
 def _written(interval: Interval | None) -> str:
-    return f" [{brief(interval[0])}, {brief(interval[1])}]" if interval else ""
+    return f" ({brief(interval[0])} to {brief(interval[1])})" if interval else ""
 
 
 def _said(row: tuple[str, float | None, Interval | None]) -> str:

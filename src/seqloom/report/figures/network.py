@@ -8,12 +8,13 @@ from typing import ClassVar
 
 from seqloom.errors import DataError
 from seqloom.report.figures import checks
-from seqloom.report.figures.axis import brief, typeset
+from seqloom.report.figures.axis import typeset
 from seqloom.report.figures.colors import ColorScale, scale_of
 from seqloom.report.figures.figure import MARGIN, NARROWEST, Figure, FigureBlock, Plot
 from seqloom.report.figures.frame import LEGEND_HEIGHT, drawn_legend, legend_width, written_legend
 from seqloom.report.figures.labels import cell, columns, edged, isolated, shortened, visible, wrap
 from seqloom.report.figures.markup import Markup, filled, hover, inked, label, look, stroked, tag, together, width_of
+from seqloom.report.numbers import number as brief
 
 MOST_NODES, MOST_EDGES, MOST_GROUPS = 1_500, 4_000, 12
 ROW_GAP, BOX_HEIGHT, GAP, WRITTEN_GAP = 8.0, 22.0, 44.0, 64.0  # lines with words on them are longer

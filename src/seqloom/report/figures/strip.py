@@ -6,12 +6,13 @@ from functools import cached_property
 from typing import ClassVar, NamedTuple
 
 from seqloom.report.figures import checks
-from seqloom.report.figures.axis import alike, brief, typeset
+from seqloom.report.figures.axis import alike, typeset
 from seqloom.report.figures.colors import NO_VALUE, ColorScale, on_ground, scale_of
 from seqloom.report.figures.figure import MARGIN, NARROWEST, WIDTH, Figure, FigureBlock, Plot
 from seqloom.report.figures.frame import LEGEND_HEIGHT, drawn_legend, legend_width, written_legend
 from seqloom.report.figures.labels import cell, columns, edged, fit, reads_right_to_left
 from seqloom.report.figures.markup import Markup, filled, hatched, hover, inked, label, look, tag, together, width_of
+from seqloom.report.numbers import number as brief
 
 MOST_TOKENS = 10_000
 NUMBERED_TOKENS = 100  # more are drawn without their numbers, which hovering still shows

@@ -19,16 +19,37 @@ from seqloom.config.data import ReadingConfig
 from seqloom.data.inputs import InputColumns
 from seqloom.data.readers.files import fingerprint
 from seqloom.errors import ConfigError, DataError
+from seqloom.events import Progress
 from seqloom.files.disk import write_file
 from seqloom.files.folders import sweep
 from seqloom.files.lock import hold, remove_held
 from seqloom.inference.model import LoadedModel, load
-from seqloom.search.embedding.output import EmbeddingCard, Written, card_of, form_of, is_of_another_version, read_card
+from seqloom.search.embedding.output import (
+    FORMAT,
+    EmbeddingCard,
+    Job,
+    Segments,
+    Written,
+    card_of,
+    differences,
+    form_of,
+    is_of_another_version,
+    read_card,
+)
 from seqloom.search.embedding.packed_linears import Precision, require_precision
 from seqloom.search.embedding.quantization import Kind, Numbers, QuantizationLoss, measured, require_kind, sampled
-from seqloom.search.embedding.segments import FORMAT, Job, Segments, differences
-from seqloom.search.embedding.source import CheckedSource, InputSource, Row
-from seqloom.search.embedding.windows import Bad, Note, Setup, WindowVectors, Work, here, threads
+from seqloom.search.embedding.windows import (
+    Bad,
+    CheckedSource,
+    InputSource,
+    Note,
+    Row,
+    Setup,
+    WindowVectors,
+    Work,
+    here,
+    threads,
+)
 
 SUFFIX = ".work"  # of the folder of unfinished work
 ENOUGH = 1_024  # rows with a vector that the scale of int8 is taken from, or all there are
@@ -36,13 +57,6 @@ ENOUGH = 1_024  # rows with a vector that the scale of int8 is taken from, or al
 Engine = Callable[
     [Setup, LoadedModel, Iterable[Work]], Iterator[WindowVectors]
 ]  # what comes of windows, in their order
-
-
-class EmbeddedFile(NamedTuple):
-    """How many rows are done, of how many."""
-
-    done: int
-    total: int
 
 
 class Finished(NamedTuple):
@@ -56,7 +70,7 @@ class Finished(NamedTuple):
     loss: QuantizationLoss | None  # of vectors that are not kept, or not computed, in float32
 
 
-Step = CheckedSource | EmbeddedFile | Finished
+Step = CheckedSource | Progress | Finished
 
 
 def embed_file(
@@ -64,7 +78,7 @@ def embed_file(
     source: InputSource | str | Path,
     out: str | Path,
     *,
-    input: str | None = None,  # noqa: A002  # the name of the option
+    input: str | None = None,  # the name of the option
     kept_as: Kind = "float32",
     precision: Precision = "float32",
     bad_rows: str = "strict",
@@ -100,7 +114,7 @@ def embedding(
 ) -> Iterator[Step]:
     """How far it is, step by step, and at last what was written."""
     written = form_of(out)
-    numbers = Numbers(require_kind(kept_as), loaded.task.vector_size(loaded.config))
+    numbers = Numbers(require_kind(kept_as), loaded.vector_size)
     require_precision(loaded, precision)
     if out.absolute() == source.path.absolute():
         raise ConfigError(f"{out} is the input itself, which the vectors would replace", fix="another name")
@@ -177,19 +191,19 @@ def _is_done(out: Path, job: Job) -> bool:
 
 def _filled(
     segments: Segments, numbers: Numbers, source: InputSource, loaded: LoadedModel, setup: Setup, engine: Engine
-) -> Iterator[EmbeddedFile]:
+) -> Iterator[Progress]:
     """How many rows are done while segments are added, behind those that are there."""
     sweep(segments.folder)
     done, total = segments.begin(), segments.job.rows
     numbers = segments.numbers() if done else numbers
-    yield EmbeddedFile(done, total)
+    yield Progress("rows", done, total, kept=done)
     if done == total:
         return
     kind = loaded.task.asked.schema.input
     for made, fitted in _fitted(engine(setup, loaded, _works(source.windows(kind), done, total)), numbers):
         segments.add(made, fitted)
         done = made.start + len(made.vectors)
-        yield EmbeddedFile(done, total)
+        yield Progress("rows", done, total, kept=done)
     if done != total:
         raise DataError(f"{source.path} had {total:,} rows, and now has {done:,}", fix="begin again when it is at rest")
 

@@ -7,6 +7,11 @@
 
 What lies beyond the scale of int8 is cut to it. A row that has no vector is NaN; in int8 and binary, where there is no
 NaN, zeros.
+
+What vectors lose by being kept in fewer bits, or computed in whole numbers: measured on rows of the very file.
+
+cosine   the mean of |cos(a, b) - cos(a', b')| over random pairs of the sample; a' is what is kept of a
+recall   how many of the 10 nearest of a row in the sample are still among its 10 nearest; equal ones count as one
 """
 
 from typing import Literal, NamedTuple, get_args
@@ -83,13 +88,6 @@ def require_kind(name: str) -> Kind:
             return kind
     raise ConfigError(f"there are no vectors in '{name}'", fix=did_you_mean(name, KINDS))
 
-
-# -----------------------------------------------------------------------------
-# What vectors lose by being kept in fewer bits, or computed in whole numbers: measured on rows of the very file.
-#
-# cosine   the mean of |cos(a, b) - cos(a', b')| over random pairs of the sample; a' is what is kept of a
-# recall   how many of the 10 nearest of a row in the sample are still among its 10 nearest; equal ones count as one
-# -----------------------------------------------------------------------------
 
 SAMPLE = 1_000  # rows, spread over the file
 PAIRS = 10_000

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from seqloom.report.figures.axis import LEAST_LOGARITHMIC
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.line import Line, Series
-from seqloom.training.pages.words import share
+from seqloom.report.numbers import share
 
 if TYPE_CHECKING:
     from seqloom.training.pages.lines import StepLine

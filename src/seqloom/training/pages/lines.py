@@ -1,6 +1,6 @@
 """The lines of a run's journals as typed values; what a later version adds to a line is passed over."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -123,3 +123,26 @@ def typed(record: dict[str, Any], line: type[Kind], path: Path) -> Kind:
         return msgspec.convert(record, line)
     except msgspec.ValidationError as error:
         raise DamagedError(f"{path}: a line is not what training writes: {error}", fix="train again") from None
+
+
+def paces_of_steps(records: Iterable[dict[str, Any]], reported: Collection[int], path: Path) -> tuple[PaceLine, ...]:
+    """The pace at each of the reported steps that the events know, in order.
+
+        events   begun  S10  S20 V20  V25  S30 | begun  S30  S40      S: a report of steps, V: a validation; | a kill
+        paces            10   20                         30   40
+
+    A validation has a line of the kind "pace" too, of the few steps since the report before it, often of none, which
+    would draw a pace of 0. Of two lines for a step in one start the first is of the steps; and of steps that were taken
+    again, after a kill, the last time counts.
+    """
+    found: dict[int, PaceLine] = {}
+    before: int | None = None  # the step of the pace before this one, in the same start
+    for record in records:
+        if record.get("kind") == "begun":
+            before = None
+        elif record.get("kind") == "pace":
+            pace = typed(record, PaceLine, path)
+            if pace.step in reported and pace.step != before:
+                found[pace.step] = pace
+            before = pace.step
+    return tuple(found[step] for step in sorted(found))

@@ -8,6 +8,7 @@ looks.jsonl ─┤
 model/ ──────┘   the scores of the shipped weights are among its notes
 """
 
+import json
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,12 +17,12 @@ import msgspec
 
 from seqloom.config.reading import read
 from seqloom.config.training import RunConfig
-from seqloom.data.report.page import framed
-from seqloom.errors import DataError, near_name
+from seqloom.errors import DamagedError, DataError, near_name
+from seqloom.files.disk import write_file
+from seqloom.files.layouts import RunFile, VocabularyFile
+from seqloom.report.document import Document, Shown
 from seqloom.tasks.registry import task_of
 from seqloom.tasks.task import Metric
-from seqloom.training.pages.facts import DataSummary, data_summary
-from seqloom.training.pages.html import report_html
 from seqloom.training.pages.lines import (
     BegunLine,
     EndLine,
@@ -32,13 +33,32 @@ from seqloom.training.pages.lines import (
     TestLook,
     ValidationLine,
     of_kind,
+    paces_of_steps,
     records_of,
     typed,
 )
 from seqloom.training.pages.naming import model_named
-from seqloom.training.pages.paces import paces_of_steps
 from seqloom.training.pages.scores import RunScores, read_scores, scores_of
 from seqloom.training.run_folder import RunFolder
+
+
+class RunFinding(msgspec.Struct, frozen=True):
+    """Something that was found in the data before training."""
+
+    severity: str
+    code: str
+    rows: int
+    text: str
+
+
+class DataSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """The data of a run: files, rows of each part, labels, findings."""
+
+    files: tuple[str, ...] = ()
+    rows: dict[str, int] = {}
+    labels: tuple[str, ...] = ()
+    findings: tuple[RunFinding, ...] = ()
+    said: tuple[str, ...] = ()
 
 
 class HasPath(Protocol):
@@ -52,7 +72,7 @@ class HasPath(Protocol):
 AnyRun = str | Path | HasPath
 
 
-class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
+class RunSummary(Shown, msgspec.Struct, frozen=True, kw_only=True):
     """What a run is, how it went, and what came out."""
 
     name: str
@@ -99,12 +119,28 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
             return self.scores
         return RunScores(step=self.chosen.step, dev=self.chosen.metrics, dev_rows=self.data.rows.get("dev", 0))
 
-    def to_json(self) -> str:
-        """The summary as JSON text."""
-        return msgspec.json.format(msgspec.json.encode(self), indent=2).decode()
+    def document(self) -> Document:
+        """The report on the run."""
+        from seqloom.training.pages.report import run_document
 
-    def _repr_html_(self) -> str:
-        return framed(report_html(self))
+        return run_document(self)
+
+    def card(self) -> Document:
+        """The card of its model."""
+        from seqloom.training.pages.card import card_document
+
+        return card_document(self)
+
+
+def write_pages(run: AnyRun) -> RunSummary:
+    """The summary from which RUN/report.html and RUN/card.md were written; both replace what was there.
+
+    They are written whenever a run ends, and after each look at the test part.
+    """
+    path, summary = path_of(run), summary_of(run)
+    write_file(path / RunFile.REPORT, summary.html())
+    write_file(path / RunFile.CARD, summary.card().markdown())
+    return summary
 
 
 def path_of(run: AnyRun) -> Path:
@@ -115,12 +151,12 @@ def path_of(run: AnyRun) -> Path:
 def summary_of(run: AnyRun, notes: Mapping[str, Any] | None = None) -> RunSummary:
     """The summary of a run, finished or not; `notes` are those of a model that is about to be shipped."""
     path = path_of(run)
-    if not (path / "config.toml").is_file():
+    if not (path / RunFile.CONFIG).is_file():
         fix = near_name(path) if not path.exists() else "name the folder that `seqloom train --out` made"
         raise DataError(f"{path} is no run folder: it has no config.toml", fix=fix)
-    config: RunConfig = read(path / "config.toml", RunConfig)
+    config: RunConfig = read(path / RunFile.CONFIG, RunConfig)
     task = task_of(RunFolder(path).meaning()).deciding_by(config.training.metric)
-    metrics, looks = _metrics(path / "metrics.jsonl"), path / "looks.jsonl"
+    metrics, looks = _metrics(path / RunFile.METRICS), path / RunFile.LOOKS
     return RunSummary(
         name=path.resolve().name,
         config=config,
@@ -128,11 +164,11 @@ def summary_of(run: AnyRun, notes: Mapping[str, Any] | None = None) -> RunSummar
         data=data_summary(path),
         metric=task.metric,
         asking=task.asking.file,
-        scores=read_scores(path / "model") if notes is None else scores_of(notes),
+        scores=read_scores(path / RunFile.MODEL) if notes is None else scores_of(notes),
         looks=tuple(typed(record, TestLook, looks) for record in records_of(looks)),
         disk=_disk(path),
         **metrics,
-        **_events(path / "events.jsonl", {one.step for one in metrics["steps"]}),
+        **_events(path / RunFile.EVENTS, {one.step for one in metrics["steps"]}),
     )
 
 
@@ -162,7 +198,7 @@ def _events(path: Path, steps: Collection[int]) -> dict[str, Any]:
 
 def _disk(run: Path) -> dict[str, int]:
     """Bytes of the folders of a run, and of its other files together."""
-    sizes = {folder: _size(run / folder) for folder in ("checkpoints", "model", "vocabulary")}
+    sizes = {str(folder): _size(run / folder) for folder in (RunFile.CHECKPOINTS, RunFile.MODEL, RunFile.VOCABULARY)}
     sizes["journals and pages"] = sum(_file_size(path) for path in run.iterdir())
     return {name: size for name, size in sizes.items() if size}
 
@@ -176,3 +212,38 @@ def _file_size(path: Path) -> int:
         return path.stat().st_size if path.is_file() else 0
     except OSError:  # a checkpoint that retention takes away while we look
         return 0
+
+
+def data_summary(run: Path) -> DataSummary:
+    """The data of a run; empty where the folder does not say."""
+    facts = _json(run / RunFile.DATA) or {}
+    labels = _json(run / RunFile.VOCABULARY / VocabularyFile.LABELS) or []
+    try:
+        return DataSummary(
+            files=tuple(facts.get("fingerprints", {})),
+            rows=dict(facts.get("split", {}).get("counts", {})),
+            labels=tuple(map(str, labels["labels"] if isinstance(labels, dict) else labels)),
+            findings=tuple(map(_finding, facts.get("findings", []))),
+            said=tuple(map(str, facts.get("said", []))),
+        )
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise DamagedError(f"{run / 'data.json'} is not what training wrote: {error}", fix="train again") from None
+
+
+def _finding(value: Any) -> RunFinding:
+    """A finding with the text of its first case; a named tuple is an array in JSON."""
+    if isinstance(value, dict):
+        value = [value["severity"], value["code"], value["rows"], value.get("samples", [])]
+    severity, code, rows, samples = value
+    first = samples[0] if samples else {}
+    text = first.get("text", "") if isinstance(first, dict) else first[1]
+    return RunFinding(str(severity), str(code), int(rows), str(text))
+
+
+def _json(path: Path) -> Any:
+    if not path.exists():
+        return None
+    try:
+        return json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise DamagedError(f"{path} is not JSON: {error}", fix="train again") from None

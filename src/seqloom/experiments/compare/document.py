@@ -1,37 +1,90 @@
-"""How the results of a comparison are put, in the terminal and on the page alike."""
+"""A comparison in words, tables and pictures: which model wins and by how much, and what else to know."""
 
 from collections.abc import Sequence
 
+from seqloom.experiments.compare.figures import AT_ONCE, figures_of
 from seqloom.experiments.compare.results import Comparison, Interval, ModelResult, PairResult
+from seqloom.report.document import Aside, Bullets, Callout, Document, Heading, Pictures, TableBlock, TableCell
+from seqloom.report.excerpts import excerpt
+from seqloom.report.numbers import counted, duration, estimate, interval, number, probability, signed, size
 
 ONE_SEED = (
     "No verdict from one seed: run with --seeds 3. The intervals are over examples alone; "
     "other seeds may turn the order round."
 )
 AS_FOUND = "if the difference and the spread of the seeds stay as found"
-AT_ONCE = "Up to {:,} runs trained at the same time and shared the machine"
+LONGEST = 160  # characters of a text
+MOST_PAIRS, MOST_PICTURES = 15, 2  # in a terminal
 
 
-def number(value: float) -> str:
-    """A score in four digits.
+def comparison_document(found: Comparison) -> Document:
+    """The sentence, the models, every pair, the pictures, and what people should know."""
+    rows_in_both = () if found.leak is None else found.leak.samples
+    # What was compared, in one line
+    seeds = counted(found.seeds, "seed")
+    setting = f"{found.task} on {found.rows:,} {found.part} rows, {found.budget}, {seeds}; baseline: {found.baseline}"
+    return Document(
+        excerpt(f"{found.data}: {counted(len(found.models), 'model')}", LONGEST),
+        [
+            Aside(setting),
+            Callout(sentence(found), "fine" if len(found.rivals) == 1 else "warn"),
+            Heading("Models"),
+            _models(found),
+            Heading("Pairs"),
+            _pairs(found),
+            Aside(_corrected(found)),
+            Heading("Pictures"),
+            Pictures(figures_of(found), MOST_PICTURES),
+            Heading("What to know"),
+            Bullets(_notes(found)),
+            Heading("Rows that are in both parts"),
+            TableBlock(
+                ("in the training part", "" if found.leak is None else f"in {found.leak.part}"),
+                [[excerpt(text, LONGEST) for text in texts] for texts in rows_in_both],
+                brief=3,
+            ),
+        ],
+    )
 
-    >>> number(0.83333), number(41.018), number(123456.0)
-    ('0.8333', '41.02', '1.235e+05')
-    """
-    return f"{value:.4g}"
+
+def _models(found: Comparison) -> TableBlock:
+    heads = ["model", found.metric, "95 %", "parameters", "trained"]
+    measured = all(one.cost is not None for one in found.models)
+    heads += ["an answer takes", "memory", "on disk", "answers per second"] if measured else []
+    return TableBlock([*heads, "symbols read", "each seed"], [_model(one) for one in found.models])
 
 
-def between(found: Interval) -> str:
-    """An interval in words."""
-    return f"{number(found.low)} to {number(found.high)}"
+def _model(one: ModelResult) -> list[TableCell]:
+    row: list[TableCell] = [one.name, one.score.value, interval(one.score.low, one.score.high), one.parameters]
+    row += [duration(one.seconds)]
+    if one.cost is not None:
+        latency, rate = one.cost.latency, one.cost.throughput
+        slow = f"{duration(latency.median / 1000)} ({duration(latency.low / 1000)} to {duration(latency.high / 1000)})"
+        row += [slow, size(one.cost.memory), size(one.cost.disk), estimate(rate.median, (rate.low, rate.high))]
+    return [*row, one.symbols, ", ".join(map(number, one.seeds))]
 
 
-def listed(names: Sequence[str]) -> str:
-    """Names as a sentence has them.
+def _pairs(found: Comparison) -> TableBlock:
+    mcnemar = any(one.p_mcnemar is not None for one in found.pairs)
+    heads = ["pair", "difference", "verdict", "95 %, pair alone", "p (Holm)", "p, seeds and examples", "p, examples"]
+    rows = [
+        [
+            f"{one.one} - {one.other}",
+            signed(one.difference.value),
+            _verdict(one),
+            f"{signed(one.difference.low)} to {signed(one.difference.high)}",
+            probability(one.p_adjusted),
+            probability(one.p),
+            probability(one.p_examples),
+            *([probability(one.p_mcnemar)] if mcnemar else []),
+        ]
+        for one in found.pairs
+    ]
+    return TableBlock([*heads, *(["McNemar, first seeds only"] if mcnemar else [])], rows, MOST_PAIRS)
 
-    >>> listed(["a", "b", "c"])
-    'a, b and c'
-    """
+
+def _listed(names: Sequence[str]) -> str:
+    """Names as a sentence has them: a, b and c."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
@@ -52,11 +105,11 @@ def _won(found: Comparison) -> str:
         gap = Interval(abs(pair.difference.value), *sorted(map(abs, (pair.difference.low, pair.difference.high))))
         return (
             f"{best.name} wins on {found.part}: {_scored(found, best)}, better by {number(gap.value)} "
-            f"(95 %: {between(gap)}) than {second.name}, the next."
+            f"(95 %: {interval(gap.low, gap.high)}) than {second.name}, the next."
         )
     worse = [one.name for one in found.models if one not in rivals]
     beaten = (
-        f" {listed(worse)} {'is' if len(worse) == 1 else 'are'} shown to be worse than {best.name}." if worse else ""
+        f" {_listed(worse)} {'is' if len(worse) == 1 else 'are'} shown to be worse than {best.name}." if worse else ""
     )
     return f"{_rivals(found)} The best found on {found.part} is {best.name} with {_scored(found, best)}.{beaten}"
 
@@ -71,10 +124,10 @@ def _rivals(found: Comparison) -> str:
     if equal:
         least = max(pair.detectable or 0.0 for pair in pairs.values())
         shown = f"; from {number(least)} on it would have been" if least else ""
-        said.append(f"No difference shown between {listed([best, *equal])}{shown}.")
+        said.append(f"No difference shown between {_listed([best, *equal])}{shown}.")
     if undecided:
         more = _seeds(max(pair.more_seeds or 0 for pair in pairs.values()))
-        said.append(f"Undecided between {best} and {listed(undecided)}: {more} would decide, {AS_FOUND}.")
+        said.append(f"Undecided between {best} and {_listed(undecided)}: {more} would decide, {AS_FOUND}.")
     return " ".join(said)
 
 
@@ -83,7 +136,7 @@ def _seeds(more: int) -> str:
 
 
 def _scored(found: Comparison, model: ModelResult) -> str:
-    return f"{found.metric} {number(model.score.value)} (95 %: {between(model.score)})"
+    return f"{found.metric} {number(model.score.value)} (95 %: {interval(model.score.low, model.score.high)})"
 
 
 def _pair(found: Comparison, one: str, other: str) -> PairResult:
@@ -96,24 +149,18 @@ def _cheapest(found: Comparison) -> str:
         return ""
     cost = f"{cheapest.parameters:,} parameters"
     if cheapest.cost is not None:
-        cost = f"{number(cheapest.cost.latency.median)} ms for an answer, {cost}"
+        cost = f"{duration(cheapest.cost.latency.median / 1000)} for an answer, {cost}"
     return f"The cheapest that is not shown to be worse is {cheapest.name} ({cost})."
 
 
-def verdict(pair: PairResult) -> str:
+def _verdict(pair: PairResult) -> str:
     """The verdict of a pair with what would have been needed for another one."""
     if pair.more_seeds is not None:
         return f"undecided, {_seeds(pair.more_seeds)}"
     return pair.verdict if pair.detectable is None else f"{pair.verdict} (from {number(pair.detectable)} on)"
 
 
-def setting(found: Comparison) -> str:
-    """What was compared, in one line."""
-    seeds = "1 seed" if found.seeds == 1 else f"{found.seeds} seeds"
-    return f"{found.task} on {found.rows:,} {found.part} rows, {found.budget}, {seeds}; baseline: {found.baseline}"
-
-
-def notes(found: Comparison) -> list[str]:
+def _notes(found: Comparison) -> list[str]:
     """What people should know before they believe the numbers."""
     told = [*found.said]
     if found.seeds == 2:
@@ -133,7 +180,7 @@ def notes(found: Comparison) -> list[str]:
     return told
 
 
-def corrected(found: Comparison) -> str:
+def _corrected(found: Comparison) -> str:
     """What is to be known beside the table of pairs: what the correction for several of them is in, and what not."""
     if len(found.pairs) < 2 or found.seeds == 1:
         return ""
@@ -141,26 +188,3 @@ def corrected(found: Comparison) -> str:
         f"p (Holm) and the verdict are corrected for {len(found.pairs)} pairs; each interval is that of its pair alone "
         "and may leave out 0 where no difference is shown."
     )
-
-
-def size(count: int) -> str:
-    """Bytes for people.
-
-    >>> size(512), size(20_480), size(3_145_728)
-    ('512 B', '20 KiB', '3 MiB')
-    """
-    for unit, power in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
-        if count >= 2**power:
-            return f"{count / 2**power:.3g} {unit}"
-    return f"{count} B"
-
-
-def probability(p: float | None) -> str:
-    """A p as it is printed.
-
-    >>> probability(0.0321), probability(0.00001), probability(None)
-    ('0.032', '< 0.001', '')
-    """
-    if p is None:
-        return ""
-    return "< 0.001" if p < 0.001 else f"{p:.2g}"

@@ -1,0 +1,527 @@
+"""Rows of attention, recomputed from what a layer was asked while its own pass stays fused.
+
+    attention           softmax of scores, masks and biases: the plain operator on the asked queries of one head
+    linear attention    a_ij = phi(q_i) . phi(k_j) / sum: the matrix that it implies and never holds
+    attention pooling   one row over the elements
+
+Only the asked rows of the asked head are made, so memory stays flat at any length. Weights are those before dropout; a
+cell that the mask forbids is NaN, and so is every cell of a query that may read nothing.
+
+Which layers of a model attend, from which tokens to which, and what they are asked while the model reads.
+
+    self-attention     the tokens of a side to the same tokens: those that are read, also of a decoder
+    cross-attention    the symbols of the target, each where it is said, to the tokens of the source
+    pooling            one row, to the tokens of a side
+
+A layer is named by its number among those that are meant, from 0, or by its path in the model.
+
+A table of attention of any length, block by block: words merged, symbols left out, and summaries of what passes by.
+
+    weights of tokens ──without special keys──▶ ──by words──▶ blocks of rows ──▶ exact rows where they are few
+                                                                            └──▶ entropy, mass, maps of maxima and means
+
+Words: the weights of a word's pieces are added up as keys and averaged as queries, so that rows still add up to 1.
+Maps: a maximum shows whether there is anything in a block of cells, a mean how much; each alone would mislead.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from seqloom.errors import ConfigError, DataError, did_you_mean
+from seqloom.inspect.flow import still
+from seqloom.inspect.layers import chosen, read_by, required
+from seqloom.inspect.readings import scores
+from seqloom.inspect.subject import Reading, Subject
+from seqloom.inspect.tokens import NO_WORD, Token
+from seqloom.nn.heads import Pooler
+from seqloom.nn.layouts import Places
+from seqloom.nn.mixers.contract import ConditionedMixer
+from seqloom.nn.ops.attention import Request, weights
+from seqloom.nn.ops.linear_attention import LinearQueries
+from seqloom.nn.ops.masks import dense
+from seqloom.nn.ops.relations import Alibi, Bias, Buckets
+from seqloom.nn.ops.scores import Additive, Bilinear, Score
+from seqloom.nn.taps import listening, taps
+
+MOST_CELLS = 2**22  # of an additive score at once: it holds a vector for each pair of a query and a key
+
+
+class AttentionRows(ABC):
+    """The attention of one layer to one example, of which any row can be had."""
+
+    num_heads: int
+    num_queries: int
+    num_keys: int
+
+    @abstractmethod
+    def weights(self, head: int, asked: slice) -> Tensor:
+        """[R,S] the weights of the asked queries in one head, NaN where the mask forbids."""
+
+    def mean(self, heads: tuple[int, ...], asked: slice) -> Tensor:
+        """The same as a mean over heads, of which one at a time is held."""
+        total = self.weights(heads[0], asked)
+        for head in heads[1:]:
+            total = total + self.weights(head, asked)
+        return total / len(heads)
+
+
+class SoftmaxRows(AttentionRows):
+    """Those of self-attention, cross-attention and recurrent attention."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        _, self.num_heads, self.num_queries, _ = request.query.shape
+        self.num_keys = request.key.shape[2]
+
+    def weights(self, head: int, asked: slice) -> Tensor:
+        mine = one_head(self.request, head, asked)
+        count, each = mine.query.shape[2], self._rows_at_once()
+        return torch.cat([_softmax(mine.rows(at, min(at + each, count))) for at in range(0, count, each)])
+
+    def _rows_at_once(self) -> int:
+        inner = self.request.score.direction.shape[1] if isinstance(self.request.score, Additive) else 1
+        return max(1, MOST_CELLS // max(1, inner * self.num_keys))
+
+
+class LinearRows(AttentionRows):
+    """Those that linear attention implies."""
+
+    def __init__(self, asked: LinearQueries) -> None:
+        self.asked = asked
+        _, self.num_heads, self.num_queries, _ = asked.query.shape
+        self.num_keys = asked.key.shape[2]
+
+    def weights(self, head: int, asked: slice) -> Tensor:
+        mine = one_linear_head(self.asked, head, asked)
+        allowed = dense(mine.mask, mine.query_places, mine.key_places)[0, 0]
+        return mine.weights()[0, 0].masked_fill(~allowed, torch.nan)
+
+
+class PooledRows(AttentionRows):
+    """The one row of attention pooling."""
+
+    num_heads = num_queries = 1
+
+    def __init__(self, pooled: Tensor) -> None:
+        self.pooled = pooled  # [B,S]
+        self.num_keys = pooled.shape[1]
+
+    def weights(self, head: int, asked: slice) -> Tensor:
+        return self.pooled[:1][asked]
+
+
+OFFERED: Mapping[type, Callable[[Any], AttentionRows]] = {
+    Request: SoftmaxRows,
+    LinearQueries: LinearRows,
+    Tensor: PooledRows,
+}
+
+
+def rows_of(offered: Request | LinearQueries | Tensor) -> AttentionRows:
+    """The rows of what a tap named `weights` offers, of the first example of its batch."""
+    return OFFERED[type(offered)](offered)
+
+
+def one_head(request: Request, head: int, asked: slice) -> Request:
+    """The same request for the asked queries of one head alone; what all heads share stays as it is."""
+    mine = slice(head, head + 1)
+    return request._replace(
+        query=request.query[:1, mine, asked],
+        key=request.key[:1, mine],
+        value=request.value[:1, mine],
+        query_places=_first(request.query_places, asked),
+        key_places=_first(request.key_places),
+        score=_score_of(request.score, mine),
+        bias=_bias_of(request.bias, mine),
+        aligned=False,
+        shared=None,
+    )
+
+
+def one_linear_head(request: LinearQueries, head: int, asked: slice) -> LinearQueries:
+    """The same for linear attention."""
+    mine = slice(head, head + 1)
+    return request._replace(
+        query=request.query[:1, mine, asked],
+        key=request.key[:1, mine],
+        query_places=_first(request.query_places, asked),
+        key_places=_first(request.key_places),
+        before=request.before[:1, mine],
+    )
+
+
+def _softmax(request: Request) -> Tensor:
+    allowed = dense(request.mask, request.query_places, request.key_places)[0, 0]
+    return weights(request)[0, 0].masked_fill(~allowed, torch.nan)
+
+
+def _first(places: Places, asked: slice = slice(None)) -> Places:
+    """The places of the first example."""
+    return Places(*(field[:1, asked] for field in places))
+
+
+def _score_of(score: Score, mine: slice) -> Score:
+    if isinstance(score, Bilinear | Additive):
+        return type(score)(*(part[mine] for part in score))
+    return score
+
+
+def _bias_of(bias: Bias, mine: slice) -> Bias:
+    if isinstance(bias, Alibi):
+        return Alibi(bias.slopes[mine])
+    return bias._replace(table=bias.table[:, mine]) if isinstance(bias, Buckets) else bias
+
+
+TAP = ".weights"
+MOST_NAMED = 12  # places of a token that stands in several
+
+Taken = TypeVar("Taken")
+
+
+class AttentionLayer(NamedTuple):
+    """A layer that attends: what its rows and its columns stand for."""
+
+    path: str
+    side: str  # that the queries belong to
+    queries: tuple[Token, ...]
+    keys: tuple[Token, ...]
+    same: bool  # queries and keys are the same tokens
+    call: int = 0  # how often the layer was used before in the same pass: 1 for the second of two texts
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        """The queries as they are shown."""
+        return tuple(token.text for token in self.queries)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The keys as they are shown."""
+        return tuple(token.text for token in self.keys)
+
+
+def layers_of(subject: Subject, reading: Reading, side: str | None = None) -> tuple[AttentionLayer, ...]:
+    """Every layer that attends, in the order of the model; those whose queries are of one side, if it is named.
+
+    Of two texts that the same layers read, the first is meant.
+    """
+    wanted = None if side is None else reading.side(side).name
+    if side is None and len({each.stack for each in reading.sides}) < len(reading.sides):
+        wanted = reading.sides[0].name
+    every = tuple(
+        layer for name in taps(subject.model) if name.endswith(TAP) for layer in _uses(subject, reading, name)
+    )
+    required(every, subject.model, "attention", "none of its layers reads others by weights")
+    found = tuple(layer for layer in every if wanted in (None, layer.side))
+    if not found:
+        there = ", ".join(dict.fromkeys(layer.side for layer in every))
+        raise ConfigError(f"no layer of this model attends from the side '{side}'", fix=f"choose from {there}")
+    return found
+
+
+def _uses(subject: Subject, reading: Reading, name: str) -> Iterator[AttentionLayer]:
+    path = name.removesuffix(TAP)
+    owner = subject.model.get_submodule(path)
+    if isinstance(owner, Pooler):
+        if owner.how == "attention":
+            for call, side in enumerate(reading.sides):
+                yield AttentionLayer(path, side.name, (Token("pooled"),), side.tokens, same=False, call=call)
+        return
+    readers = [side for side in reading.sides if path.startswith(f"{side.stack}.")]
+    for call, side in enumerate(readers):
+        if isinstance(owner, ConditionedMixer):
+            yield AttentionLayer(path, side.name, side.tokens, reading.sides[0].tokens, same=False, call=call)
+        else:
+            tokens = read_by(reading, side)
+            yield AttentionLayer(path, side.name, tokens, tokens, same=True, call=call)
+
+
+def chosen_layer(layers: Sequence[AttentionLayer], layer: int | str | None) -> AttentionLayer:
+    """The layer of a number or a path; the last one if none is named."""
+    asked = layer.removesuffix(TAP) if isinstance(layer, str) else layer
+    return chosen({each.path: each for each in layers}, asked, "layers with attention")
+
+
+def chosen_heads(layer: AttentionLayer, count: int, head: int | None) -> tuple[int, ...]:
+    """The head of a number, or all of them."""
+    if head is None:
+        return tuple(range(count))
+    if not 0 <= head < count:
+        heads = f"{count} heads, 0 to {count - 1}" if count > 1 else "one head, 0"
+        raise ConfigError(f"there is no head {head}: {layer.path} has {heads}", fix="choose one of them")
+    return (head,)
+
+
+def chosen_token(tokens: Sequence[Token], token: int | str) -> int:
+    """The number of a token that is given by its number or its text; DataError where no or more than one fits."""
+    if isinstance(token, int):
+        if not -len(tokens) <= token < len(tokens):
+            raise DataError(
+                f"there is no token {token}: they are numbered from 0 to {len(tokens) - 1}", fix="choose one"
+            )
+        return token % len(tokens)
+    places = [number for number, each in enumerate(tokens) if token in (each.text, each.text.strip())]
+    if not places:
+        raise DataError(f"no token reads '{token}'", fix=did_you_mean(token, {each.text for each in tokens}))
+    if len(places) > 1:
+        more = ", ..." if len(places) > MOST_NAMED else ""
+        there = ", ".join(map(str, places[:MOST_NAMED])) + more
+        raise DataError(f"'{token}' stands in {len(places)} places: {there}", fix="give the number of one of them")
+    return places[0]
+
+
+@torch.no_grad()
+def heard(
+    subject: Subject,
+    reading: Reading,
+    layers: Sequence[AttentionLayer],
+    take: Callable[[AttentionLayer, AttentionRows], Taken],
+) -> tuple[Taken, ...]:
+    """What `take` makes of each layer, in one pass; it is called while the layer is at work, and no layer is kept."""
+    wanted = {(layer.path, layer.call): layer for layer in layers}
+    calls: dict[str, int] = {}
+    taken: dict[tuple[str, int], Taken] = {}
+
+    def listen(name: str, offered: object) -> None:
+        path = name.removesuffix(TAP)
+        use = path, calls.get(path, 0)
+        calls[path] = use[1] + 1
+        if use in wanted:
+            taken[use] = take(wanted[use], rows_of(offered))  # type: ignore[arg-type]  # what taps of weights offer
+
+    with still(subject.model), listening(subject.model, f"*{TAP}", listen):
+        scores(subject, reading.inputs)
+    return tuple(taken[layer.path, layer.call] for layer in layers)
+
+
+ROWS_AT_ONCE = 128
+LARGEST_MAP = 512  # cells on a side of a pooled map
+MOST_LINKS = 16
+LINKS_TO_ONE = 3  # so that one token which all others read does not fill the list
+NEIGHBOURS = 1  # links so near the diagonal are not worth a list
+
+
+class MergedUnits(NamedTuple):
+    """What the rows or the columns of a table stand for: tokens, or words of several."""
+
+    names: tuple[str, ...]
+    starts: tuple[int, ...]  # of each unit among the tokens, and after the last the number of tokens
+    special: np.ndarray  # [N] bool
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """How many tokens each unit has."""
+        return np.diff(self.starts)
+
+    def cut(self, start: int, stop: int) -> "MergedUnits":
+        """Units start..stop alone; their tokens keep their numbers."""
+        return MergedUnits(self.names[start:stop], self.starts[start : stop + 1], self.special[start:stop])
+
+
+def units(tokens: Sequence[Token], *, words: bool) -> MergedUnits:
+    """The tokens one by one, or by the words that they are pieces of."""
+    joined = [words and at > 0 and _goes_on(tokens[at - 1], token) for at, token in enumerate(tokens)]
+    starts = [at for at, joins in enumerate(joined) if not joins]
+    ends = [*starts[1:], len(tokens)]
+    names = tuple(_name(tokens[a:b]) for a, b in zip(starts, ends, strict=True))
+    special = np.array([tokens[at].is_special for at in starts], dtype=bool)
+    return MergedUnits(names, (*starts, len(tokens)), special)
+
+
+def _goes_on(before: Token, token: Token) -> bool:
+    return token.word != NO_WORD and token.word == before.word
+
+
+def _name(tokens: Sequence[Token]) -> str:
+    """The text of tokens, a letter of which each byte is a token once."""
+    spans = [(token.start, token.stop) if token.start < token.stop else None for token in tokens]
+    again = [span is not None and span == before for before, span in zip([None, *spans], spans, strict=False)]
+    return "".join(token.text for token, seen in zip(tokens, again, strict=True) if not seen)
+
+
+class AskedWeights(NamedTuple):
+    """Which table: heads whose mean it is, and what its rows and columns stand for."""
+
+    heads: tuple[int, ...]
+    rows: MergedUnits
+    columns: MergedUnits  # all keys: what is left out of a picture still counts in its row
+    left_out: np.ndarray  # [S] bool: keys whose weight is given to the others
+
+
+class WeightBlock(NamedTuple):
+    """Some rows of a table."""
+
+    start: int
+    values: np.ndarray  # [R,N], NaN where the mask forbids
+    left_out: np.ndarray  # [R] the weight that lay on keys that are left out
+
+
+def blocks(rows: AttentionRows, asked: AskedWeights, at_once: int = ROWS_AT_ONCE) -> Iterator[WeightBlock]:
+    """The table, `at_once` rows at a time."""
+    starts = asked.rows.starts
+    for start in range(0, len(asked.rows.names), at_once):
+        stop = min(start + at_once, len(asked.rows.names))
+        weights = rows.mean(asked.heads, slice(starts[start], starts[stop])).double().cpu().numpy()
+        weights, missing = _renormalised(weights, asked.left_out)
+        firsts = np.array(starts[start:stop]) - starts[start]
+        yield WeightBlock(start, _merged(weights, firsts, asked.columns), _mean_of(missing[:, None], firsts)[:, 0])
+
+
+def _renormalised(weights: np.ndarray, left_out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The weights without those of some keys, which are NaN then; and what these had."""
+    if not left_out.any():
+        return weights, np.zeros(len(weights))
+    missing = np.nansum(weights[:, left_out], axis=1)
+    kept = np.where(left_out, np.nan, weights)
+    total = np.nansum(kept, axis=1, keepdims=True)
+    return np.divide(kept, total, out=np.full_like(kept, np.nan), where=total > 0), missing
+
+
+def _merged(weights: np.ndarray, firsts: np.ndarray, columns: MergedUnits) -> np.ndarray:
+    """Keys of a word added up, then queries of a word averaged; NaN where all of it is."""
+    if len(columns.names) < weights.shape[1]:
+        real = np.logical_or.reduceat(~np.isnan(weights), columns.starts[:-1], axis=1)
+        weights = np.where(real, np.add.reduceat(np.nan_to_num(weights), columns.starts[:-1], axis=1), np.nan)
+    return _mean_of(weights, firsts)
+
+
+def _mean_of(values: np.ndarray, firsts: np.ndarray) -> np.ndarray:
+    """The mean over the rows of each unit, of those that read anything at all."""
+    if len(firsts) == len(values):
+        return values
+    reads = ~np.isnan(values).all(axis=1)
+    counts = np.add.reduceat(reads.astype(float), firsts)[:, None]
+    sums = np.add.reduceat(np.nan_to_num(values), firsts, axis=0)
+    real = np.logical_or.reduceat(~np.isnan(values), firsts, axis=0)
+    return np.where(real, sums / np.maximum(counts, 1.0), np.nan)
+
+
+class Pooled(NamedTuple):
+    """A large table as blocks of `down` x `across` cells."""
+
+    maximum: np.ndarray
+    mean: np.ndarray  # over the cells of a block, of which a forbidden one has no weight
+    down: int
+    across: int
+    shape: tuple[int, int]  # of the table
+
+    @property
+    def areas(self) -> np.ndarray:
+        """How many cells each block has: those at the end may have fewer."""
+        heights = np.diff([*range(0, self.shape[0], self.down), self.shape[0]])
+        widths = np.diff([*range(0, self.shape[1], self.across), self.shape[1]])
+        found: np.ndarray = np.outer(heights, widths)
+        return found
+
+
+def pooled(values: np.ndarray, down: int, across: int) -> Pooled:
+    """Maxima and means of blocks; a block without any value is NaN."""
+    edges = np.arange(0, values.shape[0], down), np.arange(0, values.shape[1], across)
+    maximum = np.fmax.reduceat(np.fmax.reduceat(values, edges[0], axis=0), edges[1], axis=1)
+    sums = np.add.reduceat(np.add.reduceat(np.nan_to_num(values), edges[0], axis=0), edges[1], axis=1)
+    found = Pooled(maximum, sums, down, across, (values.shape[0], values.shape[1]))
+    return found._replace(mean=np.where(np.isnan(maximum), np.nan, sums / found.areas))
+
+
+def coarser(map_: Pooled, largest: int) -> Pooled:
+    """The same with at most `largest` blocks on a side, as if it had been pooled at once."""
+    down, across = (-(-side // largest) for side in map_.maximum.shape)
+    if down == across == 1:
+        return map_
+    maximum = pooled(map_.maximum, down, across).maximum
+    total = pooled(map_.mean * map_.areas, down, across)
+    sums = total.mean * total.areas
+    found = Pooled(maximum, sums, map_.down * down, map_.across * across, map_.shape)
+    return found._replace(mean=sums / found.areas)
+
+
+class WeightLink(NamedTuple):
+    """A row and a column with the weight between them."""
+
+    row: int
+    column: int
+    weight: float
+
+
+class AttentionTable(NamedTuple):
+    """What is known of a whole table of attention; `values` where it is asked for."""
+
+    values: np.ndarray | None  # [R,N]
+    entropy: np.ndarray  # [R] of each row, in nats; NaN for one that reads nothing
+    mass: np.ndarray  # [N] that each column gets of all rows
+    pooled: Pooled
+    links: tuple[WeightLink, ...]  # the strongest, off the diagonal and to no special symbol
+    left_out: float  # the mean weight on the keys that are left out
+
+
+class _TablePart(NamedTuple):
+    """What is kept of a block."""
+
+    values: np.ndarray
+    entropy: np.ndarray
+    mass: np.ndarray
+    map: Pooled
+    links: list[WeightLink]
+    left_out: np.ndarray
+
+
+def table(rows: AttentionRows, asked: AskedWeights, *, exact: bool, same: bool, shown: slice) -> AttentionTable:
+    """The summaries of a table, from blocks of which one at a time is held; with all its values if `exact`.
+
+    Of the columns those of `shown` are kept; the entropy of a row is that over all of them.
+    """
+    columns = asked.columns.cut(shown.start, shown.stop)
+    shape = len(asked.rows.names), len(columns.names)
+    down, across = (-(-side // LARGEST_MAP) for side in shape)
+    parts: list[_TablePart] = []
+    for block in blocks(rows, asked, down * max(1, ROWS_AT_ONCE // down)):
+        values = block.values[:, shown]
+        here = asked.rows.starts[block.start : block.start + len(values)] if same else None
+        links = [
+            WeightLink(block.start + row, column, weight) for row, column, weight in _strongest(values, columns, here)
+        ]
+        map_ = pooled(values, down, across)
+        kept = values if exact else values[:0]
+        parts.append(_TablePart(kept, entropy_of(block.values), np.nansum(values, axis=0), map_, links, block.left_out))
+    maxima, means = (np.concatenate(each) for each in zip(*(part.map[:2] for part in parts), strict=True))
+    return AttentionTable(
+        np.concatenate([part.values for part in parts]) if exact else None,
+        np.concatenate([part.entropy for part in parts]),
+        np.where(columns.special & asked.left_out.any(), np.nan, sum(part.mass for part in parts)),
+        Pooled(maxima, means, down, across, shape),
+        _best([link for part in parts for link in part.links]),
+        float(np.concatenate([part.left_out for part in parts]).mean()),
+    )
+
+
+def entropy_of(values: np.ndarray) -> np.ndarray:
+    """[R] -sum a log a of each row, in nats; NaN for a row without a value."""
+    logs = np.log(values, out=np.zeros_like(values), where=np.nan_to_num(values) > 0)
+    found: np.ndarray = -np.nansum(values * logs, axis=1)
+    return np.where(np.isnan(values).all(axis=1), np.nan, found + 0.0)
+
+
+def _strongest(values: np.ndarray, columns: MergedUnits, here: Sequence[int] | None) -> list[WeightLink]:
+    """The strongest link of each row; `here` are the tokens of the rows, where those of the columns are the same."""
+    values = np.nan_to_num(values) * ~columns.special
+    if here is not None:
+        own = np.searchsorted(columns.starts[:-1], here)
+        near = np.abs(np.arange(values.shape[1])[None] - own[:, None]) <= NEIGHBOURS
+        values = np.where(near, 0.0, values)
+    best = values.argmax(axis=1)
+    found = zip(range(len(values)), best, values[np.arange(len(values)), best], strict=True)
+    return [WeightLink(row, int(column), float(weight)) for row, column, weight in found if weight > 0]
+
+
+def _best(links: Sequence[WeightLink]) -> tuple[WeightLink, ...]:
+    taken: list[WeightLink] = []
+    uses: dict[int, int] = {}
+    for link in sorted(links, key=lambda each: -each.weight):
+        if uses.get(link.column, 0) < LINKS_TO_ONE and len(taken) < MOST_LINKS:
+            uses[link.column] = uses.get(link.column, 0) + 1
+            taken.append(link)
+    return tuple(taken)

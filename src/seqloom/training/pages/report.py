@@ -1,0 +1,287 @@
+"""RUN/report.html: how a run went and how good its model is come first, then curves, data, configuration and speed."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from seqloom.metrics.bootstrap import alike_said
+from seqloom.report.document import (
+    Aside,
+    Block,
+    Bullets,
+    Callout,
+    Code,
+    CodeBlock,
+    Details,
+    Document,
+    Heading,
+    KeyFigures,
+    Kind,
+    Line,
+    Mark,
+    Paragraph,
+    Paragraphs,
+    Pictures,
+    Quote,
+    Spans,
+    TableBlock,
+    TableCell,
+)
+from seqloom.report.excerpts import excerpt
+from seqloom.report.figures.matrix import Matrix
+from seqloom.report.numbers import NOT_FINITE, duration, interval, number, share, size
+from seqloom.training.pages.curves import learning_curves, speed_curves
+from seqloom.training.pages.lines import SampleLine, ValidationLine
+
+if TYPE_CHECKING:
+    from seqloom.training.pages.scores import Interval, RunScores
+    from seqloom.training.pages.summary import RunSummary
+
+LONGEST_TEXT, LONGEST_LABEL = 400, 60
+LARGEST_CONFUSION = 20  # labels; with more a table of the most frequent confusions is clearer
+MOST_CONFUSIONS, MOST_LABELS, MOST_NOTICES = 10, 40, 50
+MOST_EXAMPLES, MOST_MOMENTS = 8, 4
+ENDINGS: dict[str, tuple[Kind, str]] = {  # how good the model is stands below: an end as asked for is neither
+    "done": ("plain", "Finished"),
+    "patience": (
+        "plain",
+        "Finished early, because the score on dev got no better for as long as --patience allows,",
+    ),
+    "stopped": ("warn", "Stopped by a signal; the same command goes on"),
+    "not-finite": ("reject", "Stopped: losses or gradients were not finite three times in a row"),
+    "disk": ("reject", "Stopped: checkpoints could not be written"),
+}
+
+
+def run_document(summary: "RunSummary") -> Document:
+    """The report on a run."""
+    return Document(
+        excerpt(f"Run {summary.name}", LONGEST_TEXT),
+        [
+            Aside(f"{summary.config.task} with {summary.model}"),
+            _ending(summary),
+            KeyFigures(_key_figures(summary)),
+            Heading("Scores on dev"),
+            *_scores(summary),
+            Heading("Notices"),
+            TableBlock(("", "step", "what"), _notices(summary)),
+            Heading("What was taken for what"),
+            *_confusion(summary.chosen_scores),
+            Heading("Answers over time"),
+            *map(_answers, followed(summary.validations)),
+            Heading("Looks at the test set"),
+            *_looks(summary),
+            Heading("Curves"),
+            Pictures(learning_curves(summary)),
+            Heading("Data"),
+            *_data(summary),
+            Heading("Configuration"),
+            Details("config.toml", [CodeBlock(summary.config.to_toml(), "toml")]),
+            Heading("Environment"),
+            *_environment(summary),
+            Heading("Speed, time and disk"),
+            Pictures(speed_curves(summary)),
+            TableBlock((), _time_and_disk(summary)),
+        ],
+    )
+
+
+def scored(value: float | None) -> str:
+    """A metric; journals have none where it was not finite."""
+    return NOT_FINITE if value is None else number(value)
+
+
+def ends(found: "Interval | None") -> str:
+    """The ends of an interval, if it was measured."""
+    return "not measured" if found is None else interval(*found)
+
+
+def metrics_said(metrics: Mapping[str, float | None], intervals: Mapping[str, "Interval"]) -> str:
+    """All metrics with their intervals in one line."""
+    known = {name: f" ({interval(*intervals[name])})" for name in metrics if name in intervals}
+    return ", ".join(f"{name} {scored(value)}{known.get(name, '')}" for name, value in metrics.items())
+
+
+def choice_said(summary: "RunSummary") -> str:
+    """Why the shipped weights are not those with the best score; empty where they are."""
+    best, chosen, name = summary.best, summary.chosen, summary.metric.name
+    if best is None or chosen is None or best.step == chosen.step:
+        return ""
+    if best.metrics.get(name) == chosen.metrics.get(name):
+        return (
+            f"Step {best.step:,} has the same {name} and a lower loss. The {name} decides, so the later weights were "
+            "chosen."
+        )
+    return (
+        f"Step {best.step:,} scored best, with {name} {scored(best.metrics.get(name))} against "
+        f"{scored(chosen.metrics.get(name))}: no more than one standard error, so the later weights were chosen."
+    )
+
+
+def _ending(summary: "RunSummary") -> Callout:
+    if summary.end is None:
+        at = f"at step {summary.reached:,} it goes on, or was cut off; the same command goes on"
+        return Callout(f"Not finished: {at}", "warn")
+    verdict, said = ENDINGS.get(summary.end.why, ("reject", summary.end.why))
+    return Callout(f"{said} after {summary.end.step:,} steps", verdict)
+
+
+def _key_figures(summary: "RunSummary") -> list[tuple[str | float, str]]:
+    scores, name = summary.chosen_scores, summary.metric.name
+    paces = sorted(one.symbols_per_second for one in summary.paces if one.symbols_per_second)
+    figures: list[tuple[str | float, str]] = []
+    if scores is not None:
+        sure = f", 95 % interval {ends(scores.intervals[name])}" if name in scores.intervals else ""
+        figures.append((scored(scores.dev.get(name)), f"{name} on dev at step {scores.step:,}{sure}"))
+    if summary.begun is not None:
+        figures.append((summary.begun.parameters, "parameters"))
+    if summary.steps:
+        last = summary.steps[-1]
+        figures.append((summary.reached, f"steps; {last.symbols:,} symbols read by step {last.step:,}"))
+    if summary.seconds:
+        figures.append((duration(summary.seconds), "of training"))
+    if paces:
+        figures.append((round(paces[len(paces) // 2]), "symbols per second, median"))
+    return [*figures, (len(summary.looks), f"{'look' if len(summary.looks) == 1 else 'looks'} at the test set")]
+
+
+def _scores(summary: "RunSummary") -> list[Block]:
+    scores = summary.chosen_scores
+    if scores is None:
+        return []
+    rows = [[name, scored(value), ends(scores.intervals.get(name))] for name, value in scores.dev.items()]
+    chose = f"The weights were chosen by {summary.metric.name} on dev"
+    return [
+        TableBlock(("metric", "value", "95 % interval"), rows),
+        Aside(alike_said(scores.dev, scores.dev_rows) if scores.intervals else ""),
+        Aside(choice_said(summary)),
+        Aside(f"{chose}, so these scores flatter a little; only a sealed test set does not."),
+    ]
+
+
+def _notices(summary: "RunSummary") -> list[list[TableCell]]:
+    told: list[list[TableCell]] = [
+        [
+            Spans(Mark("warn"), Code(one.code)),
+            one.step,
+            Paragraphs(
+                excerpt(one.text, LONGEST_TEXT), *([f"Fix: {excerpt(one.fix, LONGEST_TEXT)}"] if one.fix else [])
+            ),
+        ]
+        for one in summary.notices[-MOST_NOTICES:]
+    ]
+    unsaved = [one for one in summary.saves[-MOST_NOTICES:] if one.problem]
+    return told + [[Code("not saved"), one.step, excerpt(one.problem, LONGEST_TEXT)] for one in unsaved]
+
+
+def _confusion(scores: "RunScores | None") -> list[Block]:
+    if scores is None or not scores.confusion:
+        return []
+    names = sorted({name for one in scores.confusion for name in (one.true, one.said)})
+    wrong = sorted((one for one in scores.confusion if one.true != one.said), key=lambda one: -one.count)
+    counts = {(one.true, one.said): one.count for one in scores.confusion}
+    shown = [name or "(empty)" for name in names]
+    matrix = Matrix(
+        title="",
+        values=[[float(counts.get((true, said), 0)) for said in names] for true in names],
+        rows=shown,
+        columns=shown,
+        y_label="right would be",
+        x_label="said",
+    )
+    rows: list[list[TableCell]] = [
+        [excerpt(one.true, LONGEST_LABEL), excerpt(one.said, LONGEST_LABEL), one.count]
+        for one in wrong[:MOST_CONFUSIONS]
+    ]
+    return [
+        Pictures([matrix] if len(names) <= LARGEST_CONFUSION else []),
+        TableBlock(("right would be", "said", "times"), rows),
+    ]
+
+
+class Followed(NamedTuple):
+    """One example and the answers to it, the earliest first."""
+
+    input: str
+    true: str
+    answers: tuple[tuple[int, SampleLine], ...]
+
+
+def followed(validations: Sequence[ValidationLine]) -> list[Followed]:
+    """A few examples of the last validation with what was said to them before; wrong answers first.
+
+    The moments are the first validation, the last one, and some in between.
+    """
+    if not validations:
+        return []
+    count = min(MOST_MOMENTS, len(validations))
+    places = [round(at * (len(validations) - 1) / max(1, count - 1)) for at in range(count)]
+    moments = [validations[place] for place in places[:-1]] + [validations[-1]]
+    known = [(one.step, {(sample.input, sample.true): sample for sample in one.samples}) for one in moments]
+    last = sorted(known[-1][1], key=lambda key: known[-1][1][key].right is True)[:MOST_EXAMPLES]
+    return [Followed(*key, tuple((step, samples[key]) for step, samples in known if key in samples)) for key in last]
+
+
+def _answers(example: Followed) -> Quote:
+    """An example and its answers, with a mark for what is right or wrong; none for what is only better or worse."""
+    lines: list[Line] = [excerpt(example.input, LONGEST_TEXT), f"right: {excerpt(example.true, LONGEST_TEXT)}"]
+    for step, sample in example.answers:
+        mark = [] if sample.right is None else [Mark("fine" if sample.right else "reject")]
+        lines.append(Spans(f"step {step:,}: ", *mark, excerpt(sample.said, LONGEST_TEXT)))
+    return Quote(lines)
+
+
+def _looks(summary: "RunSummary") -> list[Block]:
+    rows = [
+        [f"{at}", one.when, metrics_said(one.metrics, one.intervals), Code(one.model_sha256[:12])]
+        for at, one in enumerate(summary.looks, start=1)
+    ]
+    if not rows:
+        return [Aside("Nobody has looked yet; seqloom evaluate RUN --test does, and writes it down.")]
+    note = "A score that others were chosen by is no longer a test score: only the first look is one."
+    return [
+        TableBlock(("look", "when", "metrics with 95 % intervals", "model"), rows),
+        Aside(looks_alike(summary)),
+        Aside(note if len(rows) > 1 else ""),
+    ]
+
+
+def looks_alike(summary: "RunSummary") -> str:
+    """What the interval of the first perfect look at the test set is; empty where there is none."""
+    tested = summary.data.rows.get("test", 0)
+    return next(filter(None, (alike_said(one.metrics, tested) for one in summary.looks if one.intervals)), "")
+
+
+def _data(summary: "RunSummary") -> list[Block]:
+    data = summary.data
+    more = f" and {len(data.labels) - MOST_LABELS:,} more" if len(data.labels) > MOST_LABELS else ""
+    labels = ", ".join(excerpt(label, LONGEST_LABEL) for label in data.labels[:MOST_LABELS])
+    found = [
+        [Spans(Mark(one.severity), Code(one.code)), one.rows or None, excerpt(one.text, LONGEST_TEXT)]
+        for one in data.findings
+    ]
+    files = ", ".join(excerpt(name, LONGEST_LABEL) for name in data.files)
+    return [
+        TableBlock(("part", "rows"), list(data.rows.items())),
+        Paragraph(f"Read from {files}" if files else ""),
+        Paragraph(f"{len(data.labels):,} labels: {labels}{more}" if data.labels else ""),
+        Bullets([excerpt(line, LONGEST_TEXT) for line in data.said]),
+        TableBlock(("finding", "rows", "first case"), found),
+    ]
+
+
+def _environment(summary: "RunSummary") -> list[Block]:
+    if summary.begun is None:
+        return []
+    known = summary.begun.environment
+    rows = [[name, excerpt(str(getattr(known, name)), LONGEST_TEXT)] for name in known.__struct_fields__]
+    return [TableBlock((), rows), Bullets([excerpt(line, LONGEST_TEXT) for line in summary.begun.said])]
+
+
+def _time_and_disk(summary: "RunSummary") -> list[list[TableCell]]:
+    waits = [one.waited for one in summary.paces if one.waited is not None]
+    padding = [one.padding for one in summary.steps]
+    rows: list[list[TableCell]] = [["training", duration(summary.seconds)]] if summary.seconds else []
+    rows += [["most memory", size(max(one.memory for one in summary.paces))]] if summary.paces else []
+    rows += [["waiting for data, mean", share(sum(waits) / len(waits))]] if waits else []
+    rows += [["padding, mean", share(sum(padding) / len(padding))]] if padding else []
+    return rows + [[name, size(count)] for name, count in summary.disk.items()]
