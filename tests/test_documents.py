@@ -1,7 +1,10 @@
 """One document in every form: the same facts, nothing hidden, no line too wide, and what is empty left out."""
 
+import base64
+import hashlib
 import json
 import re
+from dataclasses import dataclass
 from html.parser import HTMLParser
 
 import pytest
@@ -17,6 +20,7 @@ from seqloom.report.document import (
     Details,
     Document,
     Heading,
+    Interactive,
     KeyFigures,
     Mark,
     Paragraph,
@@ -28,6 +32,7 @@ from seqloom.report.document import (
 )
 from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.labels import columns, visible
+from seqloom.report.figures.markup import Markup, tag
 
 HOSTILE = "</style><script>alert(1)</script>\x1b[31m\u202e`|* \n# x"
 PICTURE = Bars(title="Scores", labels=["a", "b"], values=[0.5, 0.75])
@@ -89,6 +94,37 @@ def test_no_line_is_wider_than_asked_for(width: int, colour: bool) -> None:
     for text in ("a", "词" * 300, "many words " * 40, "שלום " * 50, "x" * 500):
         lines = Document(text, blocks(text)).text(width, colour).split("\n")
         assert max(columns(re.sub(r"\x1b\[[\d;]*m", "", line)) for line in lines) <= width
+
+
+@dataclass(frozen=True)
+class Greeting(Interactive):
+    """A block with a script that reads a name."""
+
+    name: str
+
+    def markup(self) -> list[Markup]:
+        return [tag("p", "nobody yet", id="greeted")]
+
+    def script(self) -> str:
+        return "document.getElementById('greeted').textContent = JSON.parse(data.textContent).name"
+
+    def data(self) -> dict[str, str]:
+        return {"name": self.name}
+
+
+def test_a_page_runs_the_script_of_a_block_alone_and_other_forms_show_something_else() -> None:
+    hostile = "</script><script>alert(1)</script>"
+    block = Greeting([Heading("Greeting"), Paragraph("hello"), Pictures([])], hostile)
+    found = Document("Scores", [Paragraph("first"), block, Pictures([PICTURE])])
+    page = found.html()
+    assert page.count("<script") == 2 and "<script>alert" not in page and "nobody yet" in page and "hello" not in page
+    named = base64.b64encode(hashlib.sha256(block.script().encode()).digest()).decode()
+    assert f"script-src &#x27;sha256-{named}&#x27;" in page and "script-src" not in Document("t", [Aside("a")]).html()
+    assert found._repr_html_().startswith('<iframe sandbox="allow-scripts" srcdoc=')
+    for shown in (found.text(), found.markdown(), str(found.to_json())):
+        assert "Greeting" in shown and "hello" in shown and "nobody" not in shown and "alert" not in shown
+    assert found.text().count("Scores") == found.markdown().count("Scores") == 1, "a figure repeats no title"
+    assert [one["kind"] for one in found.to_json()["blocks"]] == ["paragraph", "heading", "paragraph", "pictures"]
 
 
 def test_the_same_value_looks_the_same_in_every_form() -> None:

@@ -19,8 +19,8 @@ from seqloom.report.figures.labels import visible
 from seqloom.report.figures.line import Line, Series
 from seqloom.report.figures.links import Link, Links
 from seqloom.report.figures.matrix import Matrix
-from seqloom.report.figures.page import page
 from seqloom.report.figures.points import Points
+from seqloom.report.figures.stack import page
 from seqloom.report.figures.strip import Strip
 from seqloom.report.figures.tiles import Tile, Tiles
 from seqloom.report.figures.trail import Trail
@@ -33,7 +33,7 @@ ATTRIBUTES = {
     "stroke-opacity", "shape-rendering",
     "font-family", "font-size", "font-weight", "text-anchor", "direction", "unicode-bidi", "pointer-events",
 }  # fmt: skip
-PAGE_ELEMENTS = ELEMENTS | {"html", "head", "meta", "body", "main", "h1", "figure"}
+PAGE_ELEMENTS = ELEMENTS | {"html", "head", "meta", "body", "main", "h1", "figure", "bdi"}
 PAGE_ATTRIBUTES = {name.lower() for name in ATTRIBUTES} | {"xmlns", "charset", "http-equiv", "content", "name"}
 ANSI = re.compile("\x1b\\[[0-9;]*m")
 QUICK = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -22,10 +22,11 @@ SOURCE = Path(__file__).parents[1] / "src"
 ORDER = [
     "version",
     "errors",
+    "report",
     "events",
+    "report",
     "config",
     "files",
-    "report",
     "text",
     "nn",
     "data",

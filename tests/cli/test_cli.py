@@ -119,8 +119,8 @@ def test_the_check_speaks_of_rows_and_batches_and_not_of_pairs(tmp_path: Path) -
         told = CliRunner().invoke(app, arguments, env={"COLUMNS": "100"}).stdout.partition("Batches\n")[2]
         return " ".join(told.split())
 
-    assert batches(10_000).endswith("all rows are in one batch: an epoch is one step")
-    said = r"rows that share a batch: \d+% of them share one in the next epoch too, the others meet new rows$"
+    assert batches(10_000).endswith("All rows are in one batch: an epoch is one step.")
+    said = r"Of the rows that share a batch [\d.]+ % share one in the next epoch too; the others meet new rows\.$"
     assert re.search(said, batches(40))
 
 

@@ -48,7 +48,7 @@ def view_of(count: int, *, sentences: int = 10, shape: tuple[int, int] | None = 
 def test_ten_tokens_are_shown_with_their_numbers() -> None:
     (strip,) = view_of(10, sentences=2).figures()
     assert isinstance(strip, Strip) and len(strip.tokens) == 10
-    assert "completeness error 0.10%" in strip.caption and "Baseline: zero" in strip.caption
+    assert "completeness error 0.1 %" in strip.caption and "Baseline: zero" in strip.caption
 
 
 def test_two_hundred_tokens_are_a_strip_a_ranking_and_totals_of_sentences() -> None:
@@ -77,7 +77,7 @@ def test_four_thousand_tokens_are_totals_first_and_a_page_opens_every_sentence()
 @pytest.mark.parametrize("count", [10, 200, 4000])
 def test_every_size_is_saved_as_every_kind_of_file(tmp_path: Path, count: int) -> None:
     view = view_of(count)
-    for ending in ("html", "svg", "png", "json", "txt"):
+    for ending in ("html", "md", "svg", "png", "json", "txt"):
         assert view.save(tmp_path / f"a.{ending}").stat().st_size > 500
     told = json.loads((tmp_path / "a.json").read_text())
     assert told["kind"] == "attribution" and told["parts"][0]["values"][0] is None

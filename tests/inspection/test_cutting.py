@@ -90,11 +90,12 @@ def test_two_words_of_a_tagger_are_no_pair_of_texts(tmp_path: Path) -> None:
     assert [(piece.text, piece.start, piece.stop) for piece in pieces] == [("the", 0, 3), ("zebra", 4, 9)]
 
 
-def test_a_long_text_is_a_curve_and_a_page_holds_a_table(tmp_path: Path) -> None:
+def test_a_long_text_is_a_curve_and_the_first_pieces_stand_in_a_table(tmp_path: Path) -> None:
     subject = _subject(tmp_path, WordsConfig())
     long, short = (cutting(subject, read(subject, "cat " * count)) for count in (600, 4))
     assert [figure.kind for figure in long.figures()] == ["line", "strip"]
-    assert "<table>" in short.html() and "<table>" not in long.html()
+    assert short.html().count("<tr>") == 1 + 4 and long.html().count("<tr>") == 1 + 64
+    assert long.text(80).splitlines()[-1].split()[:3] == ["63", "cat", "cat"]
 
 
 def test_what_is_no_text_is_refused(tmp_path: Path) -> None:

@@ -483,7 +483,7 @@ def test_a_histogram_counts_every_tau_once_and_by_the_answer() -> None:
     (drawn,) = tau_histograms(found)
     assert isinstance(drawn, Matrix) and list(drawn.rows) == ["all answers", "yes", "no"]
     assert [sum(row) for row in drawn.values] == [4, 3, 1]  # type: ignore[arg-type]
-    assert "p ≤ 0.05 for 50% of them, undefined for 1 more" in drawn.caption
+    assert "p ≤ 0.05 for 50 % of them, undefined for 1 more" in drawn.caption
 
 
 def test_histograms_stand_in_the_report_of_several_inputs_alone(tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ def test_a_planted_ngram_fires_its_filter_most_and_each_slot_adds_its_part(subje
     shared = [sum(a == b for a, b in zip(each.tokens, ("big", "dog", "ran"), strict=True)) for each in one.lowest]
     assert max(shared) == 0, "what holds it down has no word of it in its place"
     assert "big dog ran" in view.text(100) and "big dog ran" in view.svg()
-    assert "<td>1</td>" in view.html()
+    assert '">1</td>' in view.html()
 
 
 def test_gifts_and_the_bias_add_up_to_the_score_and_only_winners_give(subject: Subject) -> None:

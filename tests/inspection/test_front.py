@@ -79,7 +79,8 @@ def test_every_view_is_listed_or_missing_with_a_reason(tmp_path: Path) -> None:
     assert not set(inspection.views()) & set(inspection.missing())
     assert "gates" in inspection.views() and "attention" in inspection.missing()["attention"]
     assert all(name in inspection.text() for name in inspection.views())
-    assert "<table>" in inspection._repr_html_()
+    assert inspection._repr_html_().startswith("<iframe sandbox srcdoc=") and "<table" in inspection.html()
+    assert inspection.to_json() == {"views": inspection.views(), "missing": inspection.missing()}
 
 
 def test_a_method_is_the_function_without_what_the_inspection_knows(tmp_path: Path) -> None:

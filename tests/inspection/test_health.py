@@ -65,7 +65,7 @@ def test_dead_and_saturated_units_are_said(task: Task) -> None:
     (ill,) = (layer for layer in _of(subject).values() if layer.name.endswith("feed_forward.hidden"))
     assert ill.dead == ill.zeros == 1
     assert (
-        "100% of the units of encoder.layers.0.feed_forward.hidden are dead."
+        "100 % of the units of encoder.layers.0.feed_forward.hidden are dead."
         in health(subject, _readings(subject)).sentences()
     )
     gated = subject_of(task, "lstm")

@@ -17,6 +17,7 @@ from seqloom.inspect.neighbors import NeighboursView, neighbours
 from seqloom.inspect.readings import read
 from seqloom.inspect.subject import Subject
 from seqloom.nn.taps import recording
+from seqloom.report import numbers
 from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.stack import png
 from seqloom.tasks.registry import task_of
@@ -124,4 +125,4 @@ def test_a_word_in_capitals_has_another_vector_and_its_cosine_is_told(tmp_path: 
     subject = subject_of(task_on(tmp_path, "classify"), "transformer")
     view = asked(subject, ("the cat sat", "the CAT sat"))
     assert len(view.occurrences) == 2 and view.static[0, 1] < 0.99
-    assert f"and {view.static[0, 1]:.2f} without" in view.sentences()[1]
+    assert f"and {numbers.number(view.static[0, 1])} without" in view.sentences()[1]

@@ -248,8 +248,8 @@ def test_hostile_tokens_are_text_and_what_cannot_be_seen_is_shown(subjects: Any,
     assert page.faults == [] and page.open == []
     assert page.names.count("script") <= 2  # ours, and its data
     assert "alert" in page.text and "שלום" in page.text and "👩" in page.text
-    assert "<script>alert" not in view.html() + view.svg() + "".join(view.body())
-    for written in (view.html(), view.svg(), view.text(), view.text(colour=True)):
+    assert "<script>alert" not in view.html() + view.svg() + view._repr_html_()
+    for written in (view.html(), view.svg(), view.text(), view.text(colour=True), view.markdown()):
         assert not {"\u202e", "\u200b"} & set(written)
 
 

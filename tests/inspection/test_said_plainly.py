@@ -29,6 +29,7 @@ from seqloom.inspect.readings import read
 from seqloom.inspect.requirements import believable, reason
 from seqloom.inspect.states import states
 from seqloom.inspect.subject import Subject
+from seqloom.report.numbers import number
 from seqloom.tasks.registry import task_of
 from seqloom.tasks.task import Meaning, Task
 
@@ -110,9 +111,9 @@ def test_too_few_gold_tags_are_told_how_to_be_written(tagger: Subject) -> None:
 def test_a_picture_of_pairs_says_what_they_come_to(tmp_path: Path) -> None:
     subject = subject_of(task_on(tmp_path, "embed"))
     view = similarity_pairs(subject, read(subject, ("the cat sat", "a dog ran")))
-    assert f"come to {np.nansum(view.values):.4f}" in view.sentences()[0]
+    assert f"come to {number(np.nansum(view.values))}" in view.sentences()[0]
     drawn = view.svg()
-    assert f"{np.nansum(view.values):.4f}" in drawn and "completeness error" in drawn
+    assert number(np.nansum(view.values)).replace("-", "\u2212") in drawn and "completeness error" in drawn
     assert "part of the similarity<" not in drawn
 
 
@@ -191,7 +192,7 @@ def test_one_token_is_nothing_to_compare(tmp_path: Path, classify: Task) -> None
     told = " ".join(
         (*gradients(reader, read(reader, "cat")).sentences(), *states(reader, read(reader, "cat")).sentences())
     )
-    assert "for each element" not in told and "0%" not in told
+    assert "for each element" not in told and "0 %" not in told
     assert "for each element" not in gradients(reader, read(reader, "cat")).svg()
 
 

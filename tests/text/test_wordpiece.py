@@ -157,4 +157,4 @@ def test_fitting_one_is_refused_with_the_way_to_get_one() -> None:
     assert "--init" in caught.value.fix
     run = CliRunner().invoke(app, ["data", "check", "questions", "--tokenizer", "wordpiece"])
     assert isinstance(run.exception, ConfigError)
-    assert "'wordpiece' cannot stand here" in run.exception.problem
+    assert "unknown name 'wordpiece'" in run.exception.problem

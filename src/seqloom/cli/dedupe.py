@@ -99,7 +99,7 @@ def _followed(steps: "Iterable[GivenRows | Progress | Duplicates]") -> tuple["Du
 
 def _save(found: "Duplicates", picture: Path) -> None:
     from seqloom.files.disk import write_file
-    from seqloom.report.figures.page import page
+    from seqloom.report.figures.stack import page
 
     figure = found.histogram.figure(found.threshold)
     write_file(picture, figure.svg() if picture.suffix.lower() == ".svg" else page("Similarities", [figure]))

@@ -4,17 +4,13 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 import typer
-from rich.text import Text
 
 from seqloom.cli.terminal import Screen
 from seqloom.errors import DataError
 
 if TYPE_CHECKING:
     from seqloom.inspect.graphs.expression import ExpressionGraph
-
-NARROWEST, WIDEST = 50, 120  # columns
 
 
 def graph(
@@ -32,7 +28,8 @@ def graph(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the graph as JSON.")] = False,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also write it: .html with a slider, .svg, .png, .json, .txt.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Also write it: .html with a slider, .md, .txt, .svg, .png, .json."),
     ] = None,
 ) -> None:
     """Show how an expression is computed, and how its gradient comes back: every value, every local derivative."""
@@ -46,13 +43,10 @@ def graph(
     if out is not None:
         view.save(out)
     if json:
-        screen.print(msgspec.json.encode(view.to_json()).decode(), markup=False, soft_wrap=True)
-        return
-    screen.print(Text(view.text(max(NARROWEST, min(WIDEST, screen.width)))), soft_wrap=True)
-    if after:
-        screen.print(after, markup=False, soft_wrap=True)
-    if out is not None:
-        screen.print(f"\nThe graph is written to {out}", markup=False, soft_wrap=True)
+        return screen.say_json(view.to_json())
+    screen.show(view)
+    screen.say(*([after] if after else []), *([f"\nThe graph is written to {out}"] if out is not None else []))
+    return None
 
 
 def _numbers(values: list[str]) -> dict[str, float]:

@@ -5,9 +5,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import msgspec
 import typer
-from rich.text import Text
 
 from seqloom.cli.answers import tell_warnings
 from seqloom.cli.inputs import Model, load_on, reading_of, require_readable
@@ -19,7 +17,6 @@ from seqloom.config.options import said, with_flags
 from seqloom.config.options import settings as flags_of
 from seqloom.data.problems import Ledger, counted, escaped
 from seqloom.errors import ConfigError
-from seqloom.inspect.progress import watched
 from seqloom.report.figures.labels import visible
 
 if TYPE_CHECKING:
@@ -28,7 +25,7 @@ if TYPE_CHECKING:
     from seqloom.inspect.inspector import Inspection
     from seqloom.inspect.view import View
 
-NARROWEST, WIDEST = 50, 160  # columns
+WIDEST = 160  # columns
 MOST = 200  # inputs of a file that views of data are of
 LINES = ".jsonl"  # a file of a line for each row
 EXPORTED = "attribution"  # the view that is written so
@@ -72,7 +69,7 @@ def inspect(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", "-o", metavar="FILE", help="Write it: .html .svg .png .json .txt; .jsonl for all of --data."
+            "--out", "-o", metavar="FILE", help="Write it: .html .md .txt .svg .png .json; .jsonl for all of --data."
         ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
@@ -100,10 +97,10 @@ def inspect(
     rows = InspectedRows(loaded, data, how, given, most)
     if out is not None and out.suffix == LINES:
         return _export(loaded, rows, out, options)
-    with work_bar() as show, watched(show):
+    with work_bar() as show:
         with rows:
             first, others = _given(loaded, texts or [], islice(rows, most or MOST))
-            inspection = loaded.inspect(first, target=target, among=others)
+            inspection = loaded.inspect(first, target=target, among=others, show=show)
         found = None if view is None else inspection.view(view, **options)
     return _list(inspection, json) if found is None else _show(found, out, json, whole=whole)
 
@@ -247,20 +244,15 @@ def _export(loaded: "LoadedModel", rows: InspectedRows, out: Path, options: dict
 def _list(inspection: "Inspection", json: bool) -> None:
     """Which views there are, and why others are not."""
     from seqloom.inspect.inspector import LOOKS
+    from seqloom.report.document import Document, Heading, TableBlock
 
     here = [name for name, look in LOOKS.items() if not only_in_python(look.function)]
     there = {name: said for name, said in inspection.views().items() if name in here}
     missing, screen = inspection.missing(), Screen()
     if json:
-        told = msgspec.json.encode({"views": there, "missing": missing}).decode()
-        return screen.print(told, markup=False, soft_wrap=True)
-    lines = [inspection.told(), "", *_lines(there), *(["", "and not:", *_lines(missing)] if missing else [])]
-    return screen.print("\n".join(lines), markup=False, soft_wrap=True)
-
-
-def _lines(said: dict[str, str]) -> list[str]:
-    width = max(map(len, said))
-    return [f"  {name:<{width}}  {sentence}" for name, sentence in said.items()]
+        return screen.say_json({"views": there, "missing": missing})
+    tables = [TableBlock((), list(there.items())), Heading("and not:"), TableBlock((), list(missing.items()))]
+    return screen.show(Document(inspection.told(), tables), WIDEST)
 
 
 def _show(view: "View", out: Path | None, json: bool, *, whole: bool) -> None:
@@ -268,11 +260,8 @@ def _show(view: "View", out: Path | None, json: bool, *, whole: bool) -> None:
     if out is not None:
         view.save(out, whole=whole and out.suffix == ".json")
     if json:
-        return screen.print(msgspec.json.encode(view.to_json(whole=whole)).decode(), markup=False, soft_wrap=True)
+        return screen.say_json(view.to_json(whole=whole))
     if out is None:
-        coloured = screen.color_system is not None and not screen.no_color
-        drawn = view.text(max(NARROWEST, min(WIDEST, screen.width)), colour=coloured)
-        return screen.print(Text.from_ansi(drawn), soft_wrap=True)
-    for sentence in view.sentences():
-        screen.print(visible(sentence), markup=False, soft_wrap=True)
+        return screen.show(view, WIDEST)
+    screen.say(*map(visible, view.sentences()))
     return typer.echo(f"the view is written to {out}", err=True)

@@ -45,10 +45,10 @@ class Screen(Console):
         """Print plain values for programs."""
         self.say(msgspec.json.encode(value).decode())
 
-    def show(self, result: "Document | Shown") -> None:
+    def show(self, result: "Document | Shown", widest: int = WIDEST) -> None:
         """Print a document as wide as the terminal allows, in colours if it has any."""
         coloured = self.color_system is not None and not self.no_color
-        drawn = result.text(max(NARROWEST, min(WIDEST, self.width)), coloured)
+        drawn = result.text(max(NARROWEST, min(widest, self.width)), coloured)
         self.print(Text.from_ansi(drawn.rstrip("\n")), soft_wrap=True)
 
 

@@ -131,7 +131,7 @@ class RandomSplit(Config, tag="random", kw_only=True):
             "DEV,TEST",
             name="--shares",
             parse=_shares,
-            write=lambda split: f"{split.dev:g},{split.test:g}",
+            write=lambda split: f"{split.dev},{split.test}",
         ),
     ] = 0.1
     test: Rate = 0.1

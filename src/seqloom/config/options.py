@@ -69,8 +69,9 @@ class Setting(NamedTuple):
     @property
     def names(self) -> tuple[str, ...]:
         """The names that may be given."""
-        options = [get_args(part) for part in (self.annotation, *get_args(self.annotation)) if _is_literal(part)]
-        return tuple(kind.kind() for kind in self.parts) or tuple(name for some in options for name in some)
+        every = (self.annotation, *get_args(self.annotation))
+        named = [name for part in every if get_origin(part) is Literal for name in get_args(part)]
+        return tuple(kind.kind() for kind in self.parts) or tuple(named)
 
     @property
     def help(self) -> str:
@@ -106,13 +107,7 @@ class Setting(NamedTuple):
         if value is True:
             return self.flag
         values = value if isinstance(value, tuple) else (value,)
-        return " ".join(
-            f"{self.flag} {f'{one:g}' if isinstance(one, float) else shlex.quote(str(one))}" for one in values
-        )
-
-
-def _is_literal(annotation: Any) -> bool:
-    return get_origin(annotation) is Literal
+        return " ".join(f"{self.flag} {shlex.quote(str(one).removesuffix('.0'))}" for one in values)
 
 
 @cache

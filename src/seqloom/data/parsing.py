@@ -31,7 +31,7 @@ def make_examples(table: Table, roles: Roles, ledger: Ledger) -> Iterator[MadeEx
             given, wanted = read_input(values), read_target(values)
             if target.of_steps and (count := kind.steps(given)) != len(wanted):
                 text, fix = f"{count} tokens, {len(wanted)} {target.thing}s", f"give each token one {target.thing}"
-                raise Unfit(roles.target[0], f"{target}.length", text, fix)
+                raise Unfit(roles.target[0], target.length_code, text, fix)
         except Unfit as unfit:
             remarks.clear()
             ledger.rows -= 1  # the reader has counted it as a good one

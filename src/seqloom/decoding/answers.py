@@ -89,18 +89,15 @@ class Stops:
         (4, 3)
         """
         half = HALF.search(text)
-        whole = min(len(text) if half is None else half.start(), _agreed(text, earlier))
+        # How many characters two texts have in common at their beginnings
+        places = enumerate(zip(text, earlier, strict=False))
+        agreed = next((place for place, (a, b) in places if a != b), min(len(text), len(earlier)))
+        whole = min(len(text) if half is None else half.start(), agreed)
         longest = max(map(len, self.stops), default=1) - 1
         for start in range(max(0, whole - longest), whole):
             if any(stop.startswith(text[start:whole]) for stop in self.stops):
                 return start
         return whole
-
-
-def _agreed(one: str, other: str) -> int:
-    """How many characters two texts have in common at their beginnings."""
-    places = enumerate(zip(one, other, strict=False))
-    return next((place for place, (a, b) in places if a != b), min(len(one), len(other)))
 
 
 class Draft:

@@ -151,7 +151,7 @@ class _Search:
         self.model, self.how, self.never, self.looked = model, how, never, looked
 
     def run(self, hunts: list[Hunt], heard: Heard, state: Any) -> None:
-        """Nothing; every hunt has its answers."""
+        """Give every hunt its answers."""
         said = torch.zeros_like(heard.scores, dtype=torch.bool) if self.how.repetition > 1 else None
         covered = heard.looks[0] if heard.looks else None
         for row, hunt in enumerate(hunts):
@@ -168,7 +168,7 @@ class _Search:
             covered = None if covered is None else covered[parents] + heard.looks[0]
 
     def _go_on(self, hunts: list[Hunt], logs: Tensor, covered: Tensor | None) -> None:
-        """Nothing; each hunt has its next beam."""
+        """Give each hunt its next beam."""
         costs = [] if covered is None else coverage_penalty(covered, self.how.coverage_penalty).tolist()
         for hunt, candidates in zip(hunts, _candidates(hunts, logs, 2 * self.how.width), strict=True):
             hunt.go_on(candidates, lambda row: costs[row] if costs else 0.0)

@@ -124,7 +124,9 @@ def write_rows(
         symbols = chooser.choose(logs, rows)
         if said is not None:
             said = said.scatter(1, symbols[:, None], True)
-        _say(drafts, rows, symbols, logs.gather(1, symbols[:, None])[:, 0])
+        chosen = logs.gather(1, symbols[:, None])[:, 0]
+        for number, symbol, log in zip(rows, symbols.tolist(), chosen.tolist(), strict=True):
+            drafts[number].add(symbol, log)
         yield drafts
         going = [place for place, row in enumerate(rows) if drafts[row].ended is None]
         if not going:
@@ -144,8 +146,3 @@ def begun(prompt: Padded, most: Tensor, stops: Stops) -> list[Draft]:
 
 def _more(draft: Draft, count: int) -> list[Draft]:
     return [Draft(draft.before, draft.most, draft.stops) for _ in range(count)]
-
-
-def _say(drafts: list[Draft], rows: list[int], symbols: Tensor, logs: Tensor) -> None:
-    for row, symbol, log in zip(rows, symbols.tolist(), logs.tolist(), strict=True):
-        drafts[row].add(symbol, log)

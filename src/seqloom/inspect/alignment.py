@@ -43,10 +43,12 @@ from seqloom.inspect.attention_weights import (
 )
 from seqloom.inspect.subject import Reading, Subject
 from seqloom.inspect.tokens import NO_WORD, Token
-from seqloom.inspect.view import MEDIUM, SMALL, View
+from seqloom.inspect.view import MEDIUM, SMALL, View, pictures
+from seqloom.report.document import Block
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.matrix import Matrix
 from seqloom.report.figures.strip import Strip
+from seqloom.report.numbers import interval, number
 
 WordPair = tuple[int, int]  # a source word and a target word, from 0
 
@@ -196,7 +198,7 @@ class AlignmentView(View):
         low, high = float(np.nanmin(self.coverage)), float(np.nanmax(self.coverage))
         return (
             *self._said_of_gold(),
-            f"Source tokens got from {low:.2f} to {high:.2f} of the weight of {len(self.target):,} target tokens.",
+            f"Source tokens got {interval(low, high)} of the weight of {len(self.target):,} target tokens.",
             *self._named("Uncovered", self.uncovered),
             *self._named("Over-covered", self.over_covered),
         )
@@ -205,17 +207,18 @@ class AlignmentView(View):
         if self.gold is None or self.fit is None:
             return ()
         rates = zip(("Alignment error rate", "precision", "recall"), self.fit[:3], strict=True)
-        told = ", ".join(f"{name} {'unknown' if rate is None else f'{rate:.3f}'}" for name, rate in rates)
+        told = ", ".join(f"{name} {'unknown' if rate is None else f'{number(rate)}'}" for name, rate in rates)
         counts = f"{self.fit.found} links of the weights, {self.fit.sure} sure and {self.fit.possible} possible ones"
         missed = [pair for pair in self.gold.sure if pair not in self.links]
         named = ", ".join(f"'{self.source[one]}' - '{self.target[other]}'" for one, other in missed[:MOST_NAMED])
         more = f" and {len(missed) - MOST_NAMED} more" if len(missed) > MOST_NAMED else ""
         return (f"{told} ({counts}).", *([f"Missed: {named}{more}."] if missed else []))
 
-    def html(self) -> str:
+    def _blocks(self) -> Sequence[Block]:
         if max(len(self.source), len(self.target)) <= SMALL:
-            return super().html()
-        return self.weights.page(self.title, self.sentences(), self.figures()[len(self._maps()) :])
+            return super()._blocks()
+        maps = self._maps()
+        return [self.weights.canvas(maps), *pictures(self.figures()[len(maps) :])]
 
     def _named(self, word: str, places: tuple[int, ...]) -> tuple[str, ...]:
         if not places:

@@ -32,17 +32,17 @@ from seqloom.inspect.attention_weights import (
     table,
     units,
 )
-from seqloom.inspect.map_page import Map, Named, map_page
+from seqloom.inspect.map_page import Map, MapCanvas, Named
 from seqloom.inspect.subject import Reading, Subject
-from seqloom.inspect.view import MEDIUM, SMALL, View
+from seqloom.inspect.view import MEDIUM, SMALL, View, pictures
+from seqloom.report.document import Block, Details, TableBlock
 from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.heatmap import HeatMap
 from seqloom.report.figures.line import Line, Series
-from seqloom.report.figures.markup import Markup, tag
 from seqloom.report.figures.matrix import MOST_CELLS, Matrix
-from seqloom.report.figures.page import framed
 from seqloom.report.figures.strip import Strip
+from seqloom.report.numbers import number, share
 
 LARGEST_PICTURE = 256  # cells on a side of a drawn map
 MOST_SENTENCES = 5
@@ -90,40 +90,44 @@ class AttentionView(View):
         if known.size:
             mean = float(known.mean())
             said.append(
-                f"Rows have an entropy of {mean:.2f} nats on average: spread as over {np.exp(mean):.1f} tokens."
+                f"Rows have an entropy of {number(mean)} nats on average: spread as over {number(np.exp(mean))} tokens."
             )
         if masked:
             said.append(f"{masked:,} of {len(self.rows):,} rows read nothing here and are shown as masked.")
         if self.excluded is not None:
             said.append(
-                f"Special symbols are left out; they had {self.excluded:.1%} of the weight, and rows add up to 1 again."
+                f"Special symbols are left out; they had {share(self.excluded)} of the weight, "
+                "and rows add up to 1 again."
             )
         if self._largest > SMALL and len(self.rows) > 1:
             said += [f"{self._said(link)}." for link in self.links[:MOST_SENTENCES]]
         return tuple(said)
 
-    def html(self) -> str:
-        if self._largest <= SMALL or len(self.rows) == 1:
-            return super().html()
-        return self.page(self.title, self.sentences(), self.figures()[len(self.maps()) :])
+    def _blocks(self) -> Sequence[Block]:
+        if self._largest <= SMALL:
+            return [*pictures(self.figures()), self._table()]
+        if len(self.rows) == 1:
+            return pictures(self.figures())
+        maps = self.maps()
+        return [self.canvas(maps), *pictures(self.figures()[len(maps) :])]
 
-    def page(self, title: str, sentences: Sequence[str], below: Sequence[Figure]) -> str:
-        """One HTML file with the weights on a canvas, what there is to say, and further figures."""
-        around = [tag("p", sentence) for sentence in sentences]
-        around += framed(title, below)
-        return map_page(title, self._shown(), around)
+    def _table(self) -> Block:
+        """The weights as a table that programs which read a page aloud can walk through; closed until it is opened."""
+        assert self.values is not None
+        rows = [
+            (name, *("-" if np.isnan(weight) else float(weight) for weight in weights))
+            for name, weights in zip(self.rows, self.values, strict=True)
+        ]
+        return Details("All weights as a table; - is masked", [TableBlock(("token", *self.columns), rows)])
 
-    def body(self) -> list[Markup]:
-        found = super().body()
-        return [*found, _weights_table(self)] if self._largest <= SMALL else found
-
-    def _shown(self) -> list[Map]:
-        """The maps of a page: exact, or the maxima and the means."""
+    def canvas(self, maps: Sequence[Figure]) -> MapCanvas:
+        """The weights on the canvas of a page: exact, or the maxima and the means; elsewhere these figures."""
         named = Named(self.rows, self.columns, self.first_row, self.first_column)
         if self.values is not None:
-            return [Map("every weight", self.values, named)]
-        map_ = self._pooled()
-        return [Map(name, values, named, map_.down, map_.across) for name, values in _both(map_)]
+            return MapCanvas(pictures(maps), self.title, [Map("every weight", self.values, named)])
+        pool = self._pooled()
+        both = [Map(name, values, named, pool.down, pool.across) for name, values in _both(pool)]
+        return MapCanvas(pictures(maps), self.title, both)
 
     def _pooled(self) -> Pooled:
         if self.pooled is not None:
@@ -154,7 +158,7 @@ class AttentionView(View):
         return [
             Matrix(
                 title=self.title if at == 0 else f"{self.title}, rows from {self.first_row + at}",
-                caption=f"Each row adds up to 1; colours run from 0 to {most:.3g}.",
+                caption=f"Each row adds up to 1; colours run from 0 to {number(most)}.",
                 values=self.values[at : at + each].tolist(),
                 rows=self.rows[at : at + each],
                 columns=self.columns,
@@ -211,7 +215,7 @@ class AttentionView(View):
 
     def _said(self, link: WeightLink) -> str:
         row, column = self._ends(link)
-        return f"Token {row} reads {column} with {link.weight:.3f}"
+        return f"Token {row} reads {column} with {number(link.weight)}"
 
 
 def _numbers(values: np.ndarray, first: int, step: int = 1) -> list[float]:
@@ -220,17 +224,6 @@ def _numbers(values: np.ndarray, first: int, step: int = 1) -> list[float]:
 
 def _both(map_: Pooled) -> tuple[tuple[str, np.ndarray], tuple[str, np.ndarray]]:
     return ("maximum", map_.maximum), ("mean", map_.mean)
-
-
-def _weights_table(view: AttentionView) -> Markup:
-    """The weights as a table that programs which read a page aloud can walk through; closed until it is opened."""
-    assert view.values is not None
-    head = tag("tr", tag("th", "token"), *(tag("th", name, scope="col") for name in view.columns))
-    body = (
-        tag("tr", tag("th", name, scope="row"), *(tag("td", "masked" if np.isnan(v) else f"{v:.4f}") for v in values))
-        for name, values in zip(view.rows, view.values, strict=True)
-    )
-    return tag("details", tag("summary", "All weights as a table"), tag("table", head, *body))
 
 
 def attention(

@@ -31,10 +31,11 @@ from seqloom.inspect.view import View
 from seqloom.nn.models import EncoderDecoder, LanguageModel
 from seqloom.nn.types import Padded
 from seqloom.report.figures.bars import Bars
-from seqloom.report.figures.figure import Figure
+from seqloom.report.figures.figure import Figure, FigureBlock, Plot
 from seqloom.report.figures.labels import fit, shortened, visible
 from seqloom.report.figures.line import Line, Series
 from seqloom.report.figures.network import Edge, Network, Node
+from seqloom.report.numbers import number
 from seqloom.text.special_tokens import END
 
 Fate = Literal["went on", "answer", "dropped", "given up"]
@@ -101,6 +102,19 @@ class Branch(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
+class OutlinedTree(Network):
+    """A tree as a network that a terminal shows as indented lines."""
+
+    outline: tuple[str, ...] = ()
+
+    def _plot(self) -> Plot:
+        return super()._plot()._replace(notes=("The number below a symbol is log P of all symbols up to it.",))
+
+    def _block(self, width: int, colour: bool) -> FigureBlock:
+        return FigureBlock([fit(visible(line), width) for line in self.outline])
+
+
+@dataclass(frozen=True, kw_only=True)
 class BeamTreeView(View):
     """Every text that a beam search looked at."""
 
@@ -123,32 +137,25 @@ class BeamTreeView(View):
         (text, score), *_ = self.answers
         return (
             f"A beam of {self.width} looked at {len(self.branches)} texts in {self.branches[-1].step} steps: {told}.",
-            f"The winner is “{shortened(text.strip(), SHOWN)}” with {score:.4f}.",
+            f"The winner is “{shortened(text.strip(), SHOWN)}” with {number(score)}.",
         )
-
-    def text(self, width: int = 80, *, colour: bool = False) -> str:
-        """The tree as indented lines; where it is too large, the curve of the winner."""
-        if self._is_large:
-            return super().text(width, colour=colour)
-        lines = [self.title, *(fit(visible(line), width) for line in self._outline())]
-        return "\n".join([*lines, "", self._scores().text(width, colour), "", self.prose(width)])
 
     @property
     def _is_large(self) -> bool:
         return len(self.branches) > MOST_DRAWN or self.branches[-1].step > MOST_STEPS
 
     def _outline(self) -> Iterator[str]:
-        order = sorted(range(len(self.branches)), key=lambda number: self._way(number))
-        for number in order:
-            branch = self.branches[number]
+        order = sorted(range(len(self.branches)), key=lambda at: self._way(at))
+        for at in order:
+            branch = self.branches[at]
             mark = "●" if branch.wins else "○" if branch.fate in ("went on", "answer") else "×"
             yield f"{'  ' * (branch.step - 1)}{mark} {_told(branch)}"
 
-    def _way(self, number: int) -> tuple[int, ...]:
+    def _way(self, at: int) -> tuple[int, ...]:
         """The numbers from the beginning to a branch: sorted by them, children follow their parent."""
         way: tuple[int, ...] = ()
-        while number >= 0:
-            way, number = (number, *way), self.branches[number].parent
+        while at >= 0:
+            way, at = (at, *way), self.branches[at].parent
         return way
 
     def _tree(self) -> Figure:
@@ -157,8 +164,8 @@ class BeamTreeView(View):
         for at, one in enumerate(self.branches):
             nodes.append(Node(one.step, rows[at], f"“{one.symbol}”", note=_told(one), below=f"{one.log:.2f}"))
         edges = [Edge(one.parent + 1, at + 1, _group(one)) for at, one in enumerate(self.branches)]
-        caption = "The number below a symbol is log P of all symbols up to it."
-        return Network(title=self.title, nodes=nodes, edges=edges, groups=GROUPS, caption=caption)
+        outline = tuple(self._outline())
+        return OutlinedTree(title=self.title, nodes=nodes, edges=edges, groups=GROUPS, outline=outline)
 
     def _path(self) -> Figure:
         """The winner's log P along its symbols, and that of the best text that was dropped at each step."""
@@ -283,25 +290,25 @@ def _group(branch: Branch) -> int:
 
 
 def _told(branch: Branch) -> str:
-    score = "" if branch.score is None else f", score {branch.score:.4f}"
-    return f"“{branch.symbol}” log P {branch.log:.4f}{score}, {branch.fate}"
+    score = "" if branch.score is None else f", score {number(branch.score)}"
+    return f"“{branch.symbol}” log P {number(branch.log)}{score}, {branch.fate}"
 
 
 def _rows(branches: tuple[Branch, ...]) -> dict[int, float]:
     """The row of each branch, -1 being the beginning: leaves below each other, parents in the middle of children."""
     children: dict[int, list[int]] = {}
-    for number, branch in enumerate(branches):
-        children.setdefault(branch.parent, []).append(number)
+    for at, branch in enumerate(branches):
+        children.setdefault(branch.parent, []).append(at)
     rows: dict[int, float] = {}
     free = 0
     waiting = [(-1, False)]
     while waiting:
-        number, opened = waiting.pop()
-        mine = children.get(number, [])
+        at, opened = waiting.pop()
+        mine = children.get(at, [])
         if opened:
-            rows[number] = (rows[mine[0]] + rows[mine[-1]]) / 2
+            rows[at] = (rows[mine[0]] + rows[mine[-1]]) / 2
         elif mine:
-            waiting += [(number, True), *((child, False) for child in reversed(mine))]
+            waiting += [(at, True), *((child, False) for child in reversed(mine))]
         else:
-            rows[number], free = float(free), free + 1
+            rows[at], free = float(free), free + 1
     return rows

@@ -14,7 +14,6 @@ from typing import ClassVar, TypeVar
 import numpy as np
 
 from seqloom.errors import ConfigError
-from seqloom.inspect.progress import work
 from seqloom.inspect.view import MEDIUM, SMALL, View, blocks_of
 from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.figure import Figure
@@ -22,6 +21,7 @@ from seqloom.report.figures.heatmap import HeatMap
 from seqloom.report.figures.line import Line, Series
 from seqloom.report.figures.matrix import MOST_CELLS, Matrix
 from seqloom.report.figures.strip import Strip
+from seqloom.report.numbers import number
 
 # of each kind of view the arrays that can be subtracted, and which field names each of their axes; None: numbers that
 # mean the same in every view. What stands in order of size is left out: no two of it belong together.
@@ -79,7 +79,7 @@ class DifferenceView(View):
 
     def _sentences(self) -> tuple[str, ...]:
         return tuple(
-            f"In {self.of}, the largest change of {name}: {value:.4g}." for name, value in self.largest.items()
+            f"In {self.of}, the largest change of {name}: {number(value)}." for name, value in self.largest.items()
         )
 
     def _bars(self) -> Figure:
@@ -113,12 +113,7 @@ class DifferenceView(View):
 
 def changed(look: Callable[[Asked], View], before: Asked, after: Asked) -> DifferenceView:
     """How a view of one thing differs from that of another: of two readings, two layers, two models."""
-    with work("views", 2) as moved:
-        one = look(before)
-        moved(1)
-        other = look(after)
-        moved(1)
-    return difference(one, other)
+    return difference(look(before), look(after))
 
 
 def difference(before: View, after: View) -> DifferenceView:

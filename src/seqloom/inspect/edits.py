@@ -194,7 +194,7 @@ class ModelStanding(NamedTuple):
 def standing_of(model: nn.Module) -> ModelStanding:
     """How a model stands now."""
     return ModelStanding(
-        tuple((id(weight), _version(weight)) for weight in model.parameters()),
+        tuple((id(weight), 0 if weight.is_inference() else weight._version) for weight in model.parameters()),
         tuple(one for tap in taps(model).values() for one in tap._listeners),
         tuple(hook for module in model.modules() for hook in _hooks(module)),
         tuple(module.cell for module in model.modules() if isinstance(module, Recurrent)),
@@ -203,10 +203,6 @@ def standing_of(model: nn.Module) -> ModelStanding:
 
 def _hooks(module: nn.Module) -> tuple[Any, ...]:
     return *module._forward_pre_hooks.values(), *module._forward_hooks.values()
-
-
-def _version(weight: Tensor) -> int:
-    return 0 if weight.is_inference() else weight._version
 
 
 TANH = "new"  # the gate that is a tanh: what is written; all others are logistic
@@ -355,7 +351,7 @@ class _Clock:
         self.texts, self.uses, self.time = texts, -1, -1
 
     def begin(self, *_: object) -> None:
-        """Nothing; a text begins."""
+        """Begin a text."""
         self.uses, self.time = self.uses + 1, -1
 
     def tick(self) -> tuple[int, int]:

@@ -39,12 +39,13 @@ from seqloom.inspect.view import SMALL, View
 from seqloom.nn.mixers.convolution import CausalConvolution, Convolution
 from seqloom.nn.taps import listening
 from seqloom.nn.types import Padded
+from seqloom.report.document import Block, TableBlock
 from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.heatmap import HeatMap
-from seqloom.report.figures.markup import Markup, tag
 from seqloom.report.figures.matrix import Matrix
 from seqloom.report.figures.strip import Strip
+from seqloom.report.numbers import number, share, signed
 
 KINDS = (Convolution, CausalConvolution)
 OUTSIDE = "·"  # a slot before the first token or behind the last
@@ -220,7 +221,7 @@ class FiltersView(View):
         low = [each for each in one.lowest if each.tokens not in {other.tokens for other in top}][:DRAWN_NGRAMS]
         bars = Bars(
             title=f"Filter {one.number}: what fires it, and what holds it down",
-            caption=f"Sums before the activation; it fires at {one.fires:.1%} of {self.elements:,} places.",
+            caption=f"Sums before the activation; it fires at {share(one.fires)} of {self.elements:,} places.",
             labels=[f"{each.text} ({each.occurs:,}x)" for each in [*top, *low]],
             values=[each.sum for each in [*top, *low]],
             x_label="sum",
@@ -238,24 +239,23 @@ class FiltersView(View):
         loud = sorted(chosen, key=lambda one: -one.strongest[0].activation)[:SAID]
         return tuple(
             f"Filter {one.number}, {one.size} words: "
-            + ", ".join(f"“{each.text}” {each.activation:.3g} ({each.occurs:,}x)" for each in one.strongest[:3])
+            + ", ".join(f"“{each.text}” {number(each.activation)} ({each.occurs:,}x)" for each in one.strongest[:3])
             + "."
             for one in loud
         )
 
-    def body(self) -> list[Markup]:
+    def _blocks(self) -> Sequence[Block]:
         """The figures, and a table of all filters below them."""
         heads = ("filter", "words", "fires", "strongest", "lowest")
         rows = [
-            (str(one.number), str(one.size), f"{one.fires:.1%}", _listed(one.strongest), _listed(one.lowest))
+            (one.number, one.size, share(one.fires), _listed(one.strongest), _listed(one.lowest))
             for one in self.filters
         ]
-        top = tag("tr", *(tag("th", head) for head in heads))
-        return [*super().body(), tag("table", top, *(tag("tr", *(tag("td", cell) for cell in row)) for row in rows))]
+        return [*super()._blocks(), TableBlock(heads, rows, brief=SAID)]
 
 
 def _listed(ngrams: Sequence[FiringNgram]) -> str:
-    return ", ".join(f"{each.text} ({each.sum:.2g}, {each.occurs:,}x)" for each in ngrams[:3])
+    return ", ".join(f"{each.text} ({number(each.sum)}, {each.occurs:,}x)" for each in ngrams[:3])
 
 
 def filters(
@@ -280,10 +280,10 @@ def filters(
     for reading in readings:
         here = convolution_place(subject, reading, place.path, side)
         tokens = tuple(token.text for token in here.tokens)
-        for number, bank in enumerate(banks(subject, reading, here)):
-            if number == len(tallies):
+        for at, bank in enumerate(banks(subject, reading, here)):
+            if at == len(tallies):
                 tallies.append(_Tally(bank, top))
-            tallies[number].add(bank, bank.windows(tokens))
+            tallies[at].add(bank, bank.windows(tokens))
     found = tuple(one for tally in tallies for one in tally.filters())
     if unit is not None and not 0 <= unit < len(found):
         raise ConfigError(f"there is no filter {unit}: this layer has {len(found)}, from 0", fix="choose one of them")
@@ -326,9 +326,9 @@ class _Tally:
             return
         bank = self.waiting[0].joined(self.waiting[1:])
         order = np.argsort(bank.sums, axis=0, kind="stable")
-        for number in range(bank.sums.shape[1]):
-            self._keep(self.strongest[number], bank, order[::-1, number], number, sign=1)
-            self._keep(self.lowest[number], bank, order[:, number], number, sign=-1)
+        for unit in range(bank.sums.shape[1]):
+            self._keep(self.strongest[unit], bank, order[::-1, unit], unit, sign=1)
+            self._keep(self.lowest[unit], bank, order[:, unit], unit, sign=-1)
         self.waiting, self.windows = [], []
 
     def _keep(
@@ -446,13 +446,13 @@ class FiredView(View):
 
     def _sentences(self) -> tuple[str, ...]:
         said = [
-            f"Filter {each.filter} gave {each.gift:+.3g} for “{' '.join(each.tokens)}” at {each.places[0]}."
+            f"Filter {each.filter} gave {signed(each.gift)} for “{' '.join(each.tokens)}” at {each.places[0]}."
             for each in self.fired[:3]
             if not each.is_silent
         ]
         silent = sum(each.is_silent for each in self.fired)
         rest = [f"{silent:,} of {counted(len(self.fired), 'filter')} {'is' if silent == 1 else 'are'} silent here."]
-        made = f"The score is {self.score:.3g}; the filters of this layer make {self.total:.3g} of it."
+        made = f"The score is {number(self.score)}; the filters of this layer make {number(self.total)} of it."
         return (made, *said, *(rest if silent else []))
 
 
@@ -490,12 +490,12 @@ def fired(
 def _fired(bank: Bank, gifts: np.ndarray, tokens: tuple[str, ...]) -> list[tuple[Fired, np.ndarray]]:
     """Every filter of a bank, with its activations [T]."""
     found = []
-    for number in range(bank.sums.shape[1]):
-        mine, active = gifts[:, bank.first + number], bank.activations[:, number]
+    for unit in range(bank.sums.shape[1]):
+        mine, active = gifts[:, bank.first + unit], bank.activations[:, unit]
         at = int(np.abs(mine).argmax()) if mine.any() else int(active.argmax())
         places = tuple(at + step for step in bank.offsets if 0 <= at + step < len(tokens))
         window = tuple(tokens[place] for place in places)
-        one = Fired(bank.first + number, at, window, places, float(active[at]), float(mine.sum()))
+        one = Fired(bank.first + unit, at, window, places, float(active[at]), float(mine.sum()))
         found.append((one, active))
     return found
 

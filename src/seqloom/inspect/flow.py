@@ -39,6 +39,7 @@ from seqloom.nn.ops.recurrence import Cell, Memory
 from seqloom.nn.taps import listening, taps
 from seqloom.nn.types import Batch, Padded
 from seqloom.report.figures.line import Line, Series
+from seqloom.report.numbers import number
 from seqloom.tasks.task import Task
 
 ROWS = 8  # of a batch: the longest
@@ -223,7 +224,7 @@ LEAST_SHOWN = 1e-30
 def flow_drawn(found: Sequence[Flow], title: str = "How far gradients reach") -> Line:
     """The norm of dy_t/dx_k against the distance, one curve for each mixer; the caption has the factors and radii."""
     shown = [flow for flow in found if len(flow.norms) > 2 and max(flow.norms) > LEAST_SHOWN]
-    radii = [f"{flow.layer}: spectral radius {flow.radius:.2f}" for flow in shown if flow.radius is not None]
+    radii = [f"{flow.layer}: spectral radius {number(flow.radius)}" for flow in shown if flow.radius is not None]
     factors = [f"{flow.layer}: {reach_said(flow)}" for flow in shown]
     return Line(
         title=title,
@@ -247,7 +248,7 @@ def reach_said(flow: Flow) -> str:
     if flow.has_window:
         seen = counted(flow.norms.index(0) - 1, "element")  # fewer than it reads, where its widest filters are silent
         return f"it looks through a window: here nothing more than {seen} away had a part in it"
-    return f"times {flow.factor:.3g} for each element"
+    return f"times {number(flow.factor)} for each element"
 
 
 @contextmanager

@@ -31,6 +31,7 @@ from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.heatmap import HeatMap
 from seqloom.report.figures.line import Line, Series
 from seqloom.report.figures.matrix import Matrix
+from seqloom.report.numbers import number, share
 
 MEMORY = ("forget", "keep")  # the gates that say which share of its state a unit keeps
 STATES = ("cell", "hidden")
@@ -138,12 +139,15 @@ class GatesView(View):
         )
 
     def _sentences(self) -> tuple[str, ...]:
-        said = [f"{each.gate}: {each.shut:.0%} below {SHUT}, {each.open:.0%} above {OPEN}." for each in self.saturation]
+        said = [
+            f"{each.gate}: {share(each.shut)} below {SHUT}, {share(each.open)} above {OPEN}."
+            for each in self.saturation
+        ]
         long = self.order[0]
         reads = " The layer reads from the end." if self.backward else ""
         return (
-            f"Half of the units remember {np.median(self.memory):.1f} elements or more; unit {long} remembers longest, "
-            f"{self.memory[long]:,.1f}.{reads}",
+            f"Half of the units remember {number(np.median(self.memory))} elements or more; "
+            f"unit {long} remembers longest, {number(self.memory[long])}.{reads}",
             *said,
             *([self._turns_said()] if len(self.tokens) > SMALL else []),
         )

@@ -60,6 +60,7 @@ from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.heatmap import HeatMap
 from seqloom.report.figures.line import Line, Series
 from seqloom.report.figures.matrix import Matrix
+from seqloom.report.numbers import number
 
 UNDERFLOW = torch.finfo(torch.float32).tiny
 NEAR_UNDERFLOW = 1e-30  # what comes so near fades to nothing
@@ -230,7 +231,9 @@ class GradientsView(View):
         return Line(
             title=f"What {self.answer} sends back to each element",
             caption="; ".join(
-                f"{each.name}: times {each.factor:.3g} for each element" for each in shown[:6] if len(each.norms) > 1
+                f"{each.name}: times {number(each.factor)} for each element"
+                for each in shown[:6]
+                if len(each.norms) > 1
             ),
             series=series,
             x_label="element",
@@ -248,7 +251,7 @@ class GradientsView(View):
         count, least = len(self.tokens), min(known)
         values = [[None if value is None else value - least for value in row] for row in logarithms]
         title = "The same by layer"
-        said = f"Decimal orders above the smallest norm, {10**least:.2g}; hatched where it is zero."
+        said = f"Decimal orders above the smallest norm, {number(10**least)}; hatched where it is zero."
         if count <= SMALL and len(names) <= SMALL and len(names) * count <= CELLS:
             return (Matrix(title=title, caption=said, values=values, rows=names, columns=self.tokens),)
         return (
@@ -320,7 +323,9 @@ class GradientsComparedView(View):
         return (flow_drawn(self.flows, "What the last element knows of one so far away"),)
 
     def _sentences(self) -> tuple[str, ...]:
-        return tuple(f"{flow.layer}: {reach_said(flow)}; {flow.left:.2g} is left at the end." for flow in self.flows)
+        return tuple(
+            f"{flow.layer}: {reach_said(flow)}; {number(flow.left)} is left at the end." for flow in self.flows
+        )
 
 
 def gradients_compared(

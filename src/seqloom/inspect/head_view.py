@@ -36,6 +36,7 @@ from seqloom.report.figures.links import MOST_GROUPS, MOST_LINKS, Links
 from seqloom.report.figures.links import Link as Line
 from seqloom.report.figures.matrix import MOST_CELLS, Matrix
 from seqloom.report.figures.strip import Strip
+from seqloom.report.numbers import number, share
 
 NUCLEUS, MOST_KEYS = 0.8, 12
 LEAST = 0.02  # a line below this is not drawn where all are
@@ -82,7 +83,7 @@ class HeadLinesView(View):
     def _sentences(self) -> tuple[str, ...]:
         if max(len(self.rows), len(self.columns)) > SMALL:
             return ("Of each token the strongest line; row=... pins a token and shows all that it reads.",)
-        keys = f"of each row the fewest keys with {NUCLEUS:.0%} of the weight, at most {MOST_KEYS}"
+        keys = f"of each row the fewest keys with {share(NUCLEUS)} of the weight, at most {MOST_KEYS}"
         return (f"{len(self.edges):,} lines: {keys}.",)
 
 
@@ -114,8 +115,8 @@ class PinnedTokenView(View):
     def _sentences(self) -> tuple[str, ...]:
         sizes = [len(keys) for keys in self.nuclei().values()]
         few = sum(size < MOST_KEYS for size in sizes)
-        said = f"{few} of {len(sizes)} heads have {NUCLEUS:.0%} of their weight on fewer than {MOST_KEYS} tokens."
-        best = [f"{at} '{snippet(self.columns, at)}' {self.mean[at]:.3f}" for at in self._best()[:3]]
+        said = f"{few} of {len(sizes)} heads have {share(NUCLEUS)} of their weight on fewer than {MOST_KEYS} tokens."
+        best = [f"{at} '{snippet(self.columns, at)}' {number(self.mean[at])}" for at in self._best()[:3]]
         return said, f"Most, as a mean of these heads: {'; '.join(best)}."
 
     def _best(self) -> list[int]:

@@ -26,15 +26,14 @@ import numpy as np
 
 from seqloom.errors import DataError
 from seqloom.inspect.attention_weights import AttentionLayer, AttentionRows, Pooled, coarser, heard, layers_of, pooled
-from seqloom.inspect.map_page import MOST_BYTES, Map, Named, map_page, sent_bytes
+from seqloom.inspect.map_page import MOST_BYTES, Map, MapCanvas, Named, sent_bytes
 from seqloom.inspect.subject import Reading, Subject
 from seqloom.inspect.tokens import NO_WORD, Token
 from seqloom.inspect.view import View
+from seqloom.report.document import Block
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.line import Line, Series
-from seqloom.report.figures.markup import tag
 from seqloom.report.figures.matrix import LARGEST_SIDE, MOST_CELLS, Matrix
-from seqloom.report.figures.page import framed
 from seqloom.report.figures.tiles import MOST_CELLS as MOST_TILE_CELLS
 from seqloom.report.figures.tiles import Tile, Tiles
 
@@ -207,10 +206,8 @@ class HeadsView(View):
             said.append(f"One row in {every} was looked at.")
         return tuple(said)
 
-    def html(self) -> str:
-        around = [tag("p", sentence) for sentence in self.sentences()]
-        around += framed(self.title, self.figures())
-        return map_page(self.title, self._sent(), around, label="weight, largest of a block")
+    def _blocks(self) -> Sequence[Block]:
+        return [MapCanvas((), self.title, self._sent(), "weight, largest of a block"), *super()._blocks()]
 
     def table(self) -> list[dict[str, object]]:
         """One row for each head, as plain values."""

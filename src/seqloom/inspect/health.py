@@ -34,6 +34,7 @@ from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.heatmap import HeatMap
 from seqloom.report.figures.matrix import Matrix
+from seqloom.report.numbers import number, share
 from seqloom.tasks.task import Task
 
 END = 0.02  # so near to the end of its range a unit gives back a twenty-fifth of the gradient
@@ -194,16 +195,16 @@ class HealthView(View):
     def _sentences(self) -> tuple[str, ...]:
         said = []
         for layer in self.layers:
-            for share, what in ((layer.dead, "are dead"), (layer.saturated, "are saturated")):
-                if share >= IDLE:
-                    said.append(f"{share:.0%} of the units of {layer.name} {what}.")
+            for idle, what in ((layer.dead, "are dead"), (layer.saturated, "are saturated")):
+                if idle >= IDLE:
+                    said.append(f"{share(idle)} of the units of {layer.name} {what}.")
             for value, median, what in (
                 (layer.spread, self._spread, "Its values are"),
                 (layer.gradient, self._gradient, "What arrives there is"),
             ):
                 orders = _orders(value, median)
                 if orders is not None and abs(orders) >= FAR:
-                    said.append(f"{layer.name}: {what.lower()} {10**orders:.2g} times those of the median layer.")
+                    said.append(f"{layer.name}: {what.lower()} {number(10**orders)} times those of the median layer.")
         return tuple(said) or (f"No layer stands out over {counted(self.readings, 'reading')}.",)
 
 

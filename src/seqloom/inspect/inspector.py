@@ -24,7 +24,6 @@ report on an explanation of the caller's own says nothing about the library's, a
 share of a linear model is no estimate and needs none.
 """
 
-import sys
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -51,6 +50,7 @@ from torch import Tensor, nn
 
 from seqloom.data.problems import counted
 from seqloom.errors import ConfigError, did_you_mean
+from seqloom.events import Show
 from seqloom.inspect import requirements, what_if
 from seqloom.inspect.alignment import alignment
 from seqloom.inspect.attention import attention
@@ -77,15 +77,15 @@ from seqloom.inspect.next_tokens import next_symbols
 from seqloom.inspect.picture_filters import activation_maps, picture_filters
 from seqloom.inspect.positions import positions
 from seqloom.inspect.probes import probe
-from seqloom.inspect.progress import work
+from seqloom.inspect.progress import WorkShown
 from seqloom.inspect.query_key import query_key
 from seqloom.inspect.readings import cut_said, read
 from seqloom.inspect.segmentation import cutting
 from seqloom.inspect.states import states
 from seqloom.inspect.subject import Reading, Subject
 from seqloom.inspect.substitution import ChangeView, edited
-from seqloom.inspect.view import View, notebook
-from seqloom.report.figures.markup import tag
+from seqloom.inspect.view import View, show
+from seqloom.report.document import Code, Document, Shown, TableBlock
 
 LONGEST = 60  # characters of a value that is told
 
@@ -239,7 +239,7 @@ class ViewMethod(partial[Any]):
                 said = (self.__doc__ or "").partition("\n")[0].rstrip(".")
                 raise ConfigError(f"the view {self.__name__} needs '{name}'", fix=f"give {name}=...; it shows: {said}")
         asked = checked(self.__name__, self.func, bound)
-        with work("views", 1) as moved:
+        with self.args[0].work("views", 1) as moved:
             view: View = super().__call__(**asked)
             moved(1)
         return replace(view, notes=(*view.notes, *self.noted(view)))
@@ -310,13 +310,21 @@ class OfAll(ViewCall[list[Reading], P, V]):
         return inspection.all_cut
 
 
-class Inspection:
+class Inspection(Shown):
     """One input of a model, and every view of it: `views()` says which there are."""
 
-    def __init__(self, subject: Subject, given: Any, *, target: str | None = None, among: Iterable[Any] = ()) -> None:
-        self.subject = subject
+    def __init__(
+        self,
+        subject: Subject,
+        given: Any,
+        *,
+        target: str | None = None,
+        among: Iterable[Any] = (),
+        show: Show | None = None,
+    ) -> None:
+        self.subject = subject if show is None else subject._replace(shown=WorkShown(show))
         self.reading = read(subject, given, target=target)
-        self.among = _read_all(subject, list(among))
+        self.among = _read_all(self.subject, list(among))
         self._beliefs = Beliefs(subject.model)
 
     attention = OfOne(attention, "which tokens each token reads, and how much", requirements.attention)
@@ -396,18 +404,17 @@ class Inspection:
         badges = (said for picture in shown(name, view) for said in self._beliefs.badge(picture, missing))
         return (*LOOKS[name].cut(self), *dict.fromkeys(badges))
 
-    def text(self) -> str:
-        """What is looked into, and what there is to see, as lines."""
-        width = max(map(len, LOOKS))
-        lines = [f"  {name:<{width}}  {question}" for name, question in self.views().items()]
-        return "\n".join([self.told(), "", *lines])
+    def document(self) -> Document:
+        """What is looked into, and what there is to see."""
+        return Document(self.told(), [TableBlock((), [(Code(name), asks) for name, asks in self.views().items()])])
+
+    def to_json(self) -> dict[str, Any]:
+        """The views that there are with their questions, and those that there are not with the reasons."""
+        return {"views": self.views(), "missing": self.missing()}
 
     def show(self) -> None:
-        """Nothing; the overview is shown, in a notebook or on standard output."""
-        if (display := notebook()) is not None:
-            display(self)
-        else:
-            sys.stdout.write(self.text() + "\n")
+        """Show the overview, in a notebook or on standard output."""
+        show(self)
 
     def __repr__(self) -> str:
         return f"Inspection({self.told()})"
@@ -417,14 +424,10 @@ class Inspection:
         sides = ", ".join(f"{side.name} of {counted(len(side.tokens), 'token')}" for side in self.reading.sides)
         return f"{self.subject.task.name}: {'a picture' if isinstance(self.reading.inputs, Tensor) else sides}"
 
-    def _repr_html_(self) -> str:
-        rows = (tag("tr", tag("td", tag("code", name)), tag("td", asks)) for name, asks in self.views().items())
-        return tag("p", self.told()) + tag("table", *rows)
-
 
 def _read_all(subject: Subject, given: Sequence[Any]) -> list[Reading]:
     found = list[Reading]()
-    with work("inputs", len(given)) as moved:
+    with subject.work("inputs", len(given)) as moved:
         for one in given:
             found.append(read(subject, one))
             moved(1)

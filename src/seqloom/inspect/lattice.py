@@ -37,6 +37,7 @@ from seqloom.report.figures.heatmap import HeatMap
 from seqloom.report.figures.line import Line, Series
 from seqloom.report.figures.matrix import MOST_CELLS, Matrix
 from seqloom.report.figures.network import Edge, Network, Node
+from seqloom.report.numbers import number
 from seqloom.tasks.tag import Tag
 from seqloom.tasks.windows import features, window_size
 
@@ -188,12 +189,13 @@ class LatticeView(View):
         )
         gap = best.score - second.score
         return (
-            f"The best path scores {best.score:.3f}, {gap:.3f} more than the second, which differs in {differences}.",
+            f"The best path scores {number(best.score)}, {number(gap)} more than the second, "
+            f"which differs in {differences}.",
         )
 
     def _said_of_entities(self) -> tuple[str, ...]:
         return tuple(
-            f"“{one.text}” ({one.start}-{one.stop - 1}) is {one.label} with {one.confidence:.3f}."
+            f"“{one.text}” ({one.start}-{one.stop - 1}) is {one.label} with {number(one.confidence)}."
             for one in self.entities[:LISTED]
         )
 
@@ -238,7 +240,7 @@ class LatticeView(View):
 
     def _node(self, at: int, tag: int) -> Node:
         scored, mass = self.emissions[at, tag], self.marginals[at, tag]
-        note = f"{self.words[at]} / {self.tags[tag]}: emission {scored:.3f}, marginal {mass:.4f}"
+        note = f"{self.words[at]} / {self.tags[tag]}: emission {number(scored)}, marginal {number(mass)}"
         return Node(at, tag, _short(scored), float(mass), note)
 
     def _move(self, before: int, after: int) -> str:

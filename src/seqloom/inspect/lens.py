@@ -168,7 +168,8 @@ def lens(subject: Subject, reading: Reading, *, window: tuple[int, int] | None =
     places = lens_places(subject, reading)
     start, stop = _inside(window, len(places[0].tokens))
     truths = _truths(reading, places[0])[start:stop]
-    states = [values[:, start:stop] for values in _states(subject, reading, places)]
+    told = heard(subject, reading, [place.path for place in places])
+    states = [told[place.path][place.call][:, start:stop] for place in places]  # [1,T,D] what leaves each layer
     found = _read_off(subject, reading.sides[-1].stack, states, truths)
     return LensView(
         title="What would be said after each layer",
@@ -217,12 +218,6 @@ def _truths(reading: Reading, place: LayerPlace) -> list[int]:
     if reading.said is not None:
         return list(reading.said)
     return [UNKNOWN_TRUTH if token.symbol in (None, MASK) else token.symbol for token in place.tokens]
-
-
-def _states(subject: Subject, reading: Reading, places: Sequence[LayerPlace]) -> list[Tensor]:
-    """[1,T,D] what leaves each layer."""
-    told = heard(subject, reading, [place.path for place in places])
-    return [told[place.path][place.call] for place in places]
 
 
 @torch.no_grad()

@@ -1,4 +1,4 @@
-"""Maps as one HTML page: a canvas, a choice between maps, and the tokens and the number of the cell below the pointer.
+"""Maps on a page: a canvas, a choice between maps, and the tokens and the number of the cell below the pointer.
 
 A map of 512 x 512 cells as elements of a page would stop a browser; as pixels it is drawn at once. Cells travel as two
 bytes each, so a number that is read off is right to five digits after the point; what does not fit in 2 MB is pooled
@@ -6,14 +6,15 @@ by the caller.
 """
 
 import base64
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from seqloom.report.document import Interactive
 from seqloom.report.figures.colors import LEVELS, ColorScale, code
 from seqloom.report.figures.markup import Markup, tag
-from seqloom.report.figures.page import SHEET, document
 
 STEPS = 65_534  # of a cell between 0 and the largest of its map; 65,535 says that there is no value
 NO_VALUE = 65_535
@@ -21,8 +22,7 @@ MOST_BYTES = 2_000_000  # of a page, about
 RULES = (
     "canvas{image-rendering:pixelated;display:block;max-width:100%;margin-top:8px;margin-bottom:8px}"
     "canvas{border:1px solid #8a929c}"
-    "#key{width:320px;height:12px}#said{min-height:3.2em}label,select{margin:0 8px 8px 0}"
-    "table{border-collapse:collapse;font-size:12px}td,th{padding:2px 6px;text-align:right}"
+    ".choice{margin-top:16px}#key{width:320px;height:12px}#said{min-height:3.2em}label,select{margin:0 8px 8px 0}"
 )
 SCRIPT = """
 "use strict";
@@ -110,44 +110,50 @@ class Map(NamedTuple):
     across: int = 1
 
 
-def map_page(title: str, maps: Sequence[Map], around: Sequence[Markup], *, label: str = "weight") -> str:
-    """One HTML file with the maps, and what stands around them below."""
-    choices = [tag("option", each.name, value=str(at)) for at, each in enumerate(maps)]
-    chooser = tag("label", "Map ", tag("select", *choices, id="choice"))
-    hidden = {} if len(maps) > 1 else {"hidden": "hidden"}
-    scale = tag("label", tag("input", type="checkbox", id="one"), " one scale for all maps", **hidden)
-    size = " x ".join(map(str, maps[0].values.shape))
-    canvas = tag(
-        "canvas", f"A map of {size} cells; the numbers are in the file of JSON.", id="map", role="img", aria_label=title
-    )
-    key = tag("canvas", "The colours from the lowest to the highest.", id="key", width=LEVELS, height=1)
-    body = [
-        tag("h1", title),
-        tag("div", chooser, scale),
-        canvas,
-        key,
-        tag("p", "legend", id="ends"),
-        tag("p", "Point at a cell to read it.", id="said", aria_live="polite"),
-        *around,
-    ]
-    sides = list(dict.fromkeys(each.named for each in maps))  # most maps have the same tokens, which are sent once
-    data = {
-        "label": label,
-        "shades": _shades(),
-        "sides": [side._asdict() for side in sides],
-        "maps": [_sent(each) | {"side": sides.index(each.named)} for each in maps],
-    }
-    return document(title, body, SHEET + RULES, script=SCRIPT, data=data)
+@dataclass(frozen=True)
+class MapCanvas(Interactive):
+    """The maps on one canvas, with a choice between them; elsewhere the figures that are given as blocks."""
+
+    rules: ClassVar[str] = RULES
+    title: str
+    maps: Sequence[Map]
+    label: str = "weight"
+
+    def markup(self) -> list[Markup]:
+        choices = [tag("option", each.name, value=str(at)) for at, each in enumerate(self.maps)]
+        hidden = {} if len(self.maps) > 1 else {"hidden": "hidden"}
+        size = " x ".join(map(str, self.maps[0].values.shape))
+        told = f"A map of {size} cells; the numbers are in the file of JSON."
+        return [
+            tag(
+                "div",
+                tag("label", "Map ", tag("select", *choices, id="choice")),
+                tag("label", tag("input", type="checkbox", id="one"), " one scale for all maps", **hidden),
+                class_="choice",
+            ),
+            tag("canvas", told, id="map", role="img", aria_label=self.title),
+            tag("canvas", "The colours from the lowest to the highest.", id="key", width=LEVELS, height=1),
+            tag("p", "legend", id="ends"),
+            tag("p", "Point at a cell to read it.", id="said", aria_live="polite"),
+        ]
+
+    def script(self) -> str:
+        return SCRIPT
+
+    def data(self) -> Mapping[str, Any]:
+        sides = list(dict.fromkeys(each.named for each in self.maps))  # most have the same tokens, which are sent once
+        scale = ColorScale(0.0, 1.0)
+        return {
+            "label": self.label,
+            "shades": [code(scale.shade(level).light) for level in range(LEVELS)],
+            "sides": [side._asdict() for side in sides],
+            "maps": [_sent(each) | {"side": sides.index(each.named)} for each in self.maps],
+        }
 
 
 def sent_bytes(values: np.ndarray) -> int:
     """How many bytes of a page a map takes."""
     return values.size * 2 * 4 // 3
-
-
-def _shades() -> list[str]:
-    scale = ColorScale(0.0, 1.0)
-    return [code(scale.shade(level).light) for level in range(LEVELS)]
 
 
 def _sent(map_: Map) -> dict[str, object]:

@@ -25,6 +25,7 @@ from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.matrix import Matrix
 from seqloom.report.figures.strip import Strip
+from seqloom.report.numbers import number
 
 MOST_OCCURRENCES = 24  # rows of a table of cosines
 MOST_VECTORS = 20_000  # words that are compared with one another
@@ -85,14 +86,15 @@ class NeighboursView(View):
 
     def _sentences(self) -> tuple[str, ...]:
         said = [
-            f"Two places have a cosine of {self.usual:.2f} on average behind {self.layer}, "
-            f"and of {self.usual_static:.2f} before all layers."
+            f"Two places have a cosine of {number(self.usual)} on average behind {self.layer}, "
+            f"and of {number(self.usual_static)} before all layers."
         ]
         if len(self.occurrences) > 1:
             least = 1 + int(self.contextual[0, 1:].argmin())
             said.append(
                 f"“{self.word}” stands in {len(self.occurrences)} places; from the first to the one that is least like "
-                f"it the cosine is {self.contextual[0, least]:.2f} in context, and {self.static[0, least]:.2f} without."
+                f"it the cosine is {number(self.contextual[0, least])} in context, "
+                f"and {number(self.static[0, least])} without."
             )
         return (*said, *(f"{_numbered(each)} {each.context}" for each in self.occurrences[:MOST_OCCURRENCES]))
 
@@ -106,7 +108,7 @@ class NeighboursView(View):
     def _bars(self) -> Figure:
         return Bars(
             title=f"{self.title}: the nearest in context",
-            caption=f"Two places have a cosine of {self.usual:.2f} on average.",
+            caption=f"Two places have a cosine of {number(self.usual)} on average.",
             labels=[_labelled(each.at) for each in self.nearest],
             values=[each.contextual for each in self.nearest],
             x_label="cosine",
@@ -208,7 +210,7 @@ def _usual(vectors: np.ndarray) -> float:
 def _words(subject: Subject, readings: Sequence[Reading], path: str) -> _Words:
     occurrences: list[Occurrence] = []
     static, contextual = [], []
-    for number, reading in enumerate(readings):
+    for sentence, reading in enumerate(readings):
         place = ground_of(subject, reading, "zero")
         tokens, starts = merged(place.places[0].tokens)
         real = [at for at, token in enumerate(tokens) if not token.is_special]
@@ -217,7 +219,7 @@ def _words(subject: Subject, readings: Sequence[Reading], path: str) -> _Words:
         contextual.append(_means(states[0], starts)[real])
         words = [tokens[at] for at in real]
         occurrences += [
-            Occurrence(number, at, words[at].text.strip(), _context(words, at, place.places[0].text))
+            Occurrence(sentence, at, words[at].text.strip(), _context(words, at, place.places[0].text))
             for at in range(len(words))
         ]
     if len(occurrences) > MOST_VECTORS:

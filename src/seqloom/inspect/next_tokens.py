@@ -34,12 +34,13 @@ from seqloom.inspect.readings import left_out
 from seqloom.inspect.subject import Reading, Subject
 from seqloom.inspect.view import MEDIUM, View, blocks_of
 from seqloom.nn.types import Padded
+from seqloom.report.document import Block, Interactive
 from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.line import Line, Series
 from seqloom.report.figures.markup import Markup, tag
-from seqloom.report.figures.page import SHEET, document
 from seqloom.report.figures.strip import Strip
+from seqloom.report.numbers import number
 from seqloom.text.special_tokens import END
 
 SLIDERS: Mapping[str, tuple[float, float, float]] = {  # name: lowest, highest, step
@@ -48,54 +49,55 @@ SLIDERS: Mapping[str, tuple[float, float, float]] = {  # name: lowest, highest, 
     "top_p": (0.01, 1.0, 0.01),
     "min_p": (0.0, 1.0, 0.01),
 }
-RULES = (
-    "#bars th{text-align:right;padding:0 8px;font-weight:400;white-space:pre}"
-    "thead th{text-align:left;padding:0 6px;font-weight:400}thead .after,thead .before{height:4px}"
-    "#bars td{padding:1px 6px;font-variant-numeric:tabular-nums}#bars td:nth-child(2){width:460px}"
-    ".before,.after{height:7px;}.before{background:#737b87}.after{background:#336d9c}"
-    "main>label{display:inline-block}main>table{border-collapse:collapse}"
-)
-
-
-def page(
-    title: str,
-    below: Sequence[Markup],
-    how: SampleConfig,
-    logs: np.ndarray,
-    names: Sequence[str],
-    places: Sequence[Mapping[str, Any]],
-) -> str:
-    """One HTML file with the sliders above what stands `below`."""
-    options = [tag("option", f"{at} {place['said']}", value=str(at)) for at, place in enumerate(places)]
-    body = [
-        tag("h1", title),
-        *(_slider(name, float(getattr(how, name))) for name in SLIDERS),
-        tag(
-            "p", "The distribution as the model has it (grey) and as it is drawn (blue).", id="kept", aria_live="polite"
-        ),
-        tag("table", tag("thead", _head()), tag("tbody", " ", id="bars")),
-        tag("label", "The likeliest at row ", tag("select", *(options or [tag("option", "none")]), id="place")),
-        tag("p", " ", id="likeliest", aria_live="polite"),
-        *below,
-    ]
-    data = {
-        "logs": base64.b64encode(logs.astype("<f4").tobytes()).decode(),
-        "names": list(names),
-        "places": list(places),
-    }
-    return document(title, body, SHEET + RULES, script=script("sampling.js") + script("next_symbols.js"), data=data)
-
-
-def _head() -> Markup:
-    """What each column is, with the colour of its bar."""
-    names = {"before": "as the model has it", "after": "as it is drawn"}
-    columns = (tag("th", tag("div", " ", class_=kind), name, scope="col") for kind, name in names.items())
-    return tag("tr", tag("th", "symbol", scope="col"), tag("th", "probability", scope="col"), *columns)
 
 
 def script(name: str) -> str:
     """The text of a script that stands beside this module."""
     return files("seqloom.inspect").joinpath("pages", name).read_text(encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class SamplingSliders(Interactive):
+    """Sliders for temperature, top-k, top-p and min-p that act at once, in the browser.
+
+    All log-probabilities of the row travel with the page, four bytes each, so that what the browser sums up is the
+    model's distribution and not a part of it. The scripts are files of their own (`pages/`), which the tests run too.
+    """
+
+    rules: ClassVar[str] = (
+        ".sampling{margin:16px 0}"
+        ".sampling label{display:inline-block;margin-right:20px}.sampling table{width:auto;margin:8px 0}"
+        ".sampling th,.sampling td{border:0;padding:1px 6px;vertical-align:middle}#bars th{text-align:right;"
+        "white-space:pre}#bars td{font-variant-numeric:tabular-nums}#bars td:nth-child(2){width:460px}"
+        ".before,.after{height:7px}thead .after,thead .before{height:4px}"
+        ".before{background:#737b87}.after{background:#336d9c}"
+    )
+    how: SampleConfig
+    logs: np.ndarray
+    names: Sequence[str]
+    places: Sequence[Mapping[str, Any]]
+
+    def markup(self) -> list[Markup]:
+        options = [tag("option", f"{at} {place['said']}", value=str(at)) for at, place in enumerate(self.places)]
+        columns = {"before": "as the model has it", "after": "as it is drawn"}  # each with the colour of its bar
+        heads = (tag("th", tag("div", " ", class_=kind), name, scope="col") for kind, name in columns.items())
+        head = tag("tr", tag("th", "symbol", scope="col"), tag("th", "probability", scope="col"), *heads)
+        told = "The distribution as the model has it (gray) and as it is drawn (blue)."
+        inside = [
+            *(_slider(name, float(getattr(self.how, name))) for name in SLIDERS),
+            tag("p", told, id="kept", aria_live="polite"),
+            tag("table", tag("thead", head), tag("tbody", " ", id="bars")),
+            tag("label", "The likeliest at row ", tag("select", *(options or [tag("option", "none")]), id="place")),
+            tag("p", " ", id="likeliest", aria_live="polite"),
+        ]
+        return [tag("div", *inside, class_="sampling")]
+
+    def script(self) -> str:
+        return script("sampling.js") + script("next_symbols.js")
+
+    def data(self) -> Mapping[str, Any]:
+        packed = base64.b64encode(self.logs.astype("<f4").tobytes()).decode()
+        return {"logs": packed, "names": list(self.names), "places": list(self.places)}
 
 
 def _slider(name: str, value: float) -> Markup:
@@ -171,19 +173,20 @@ class NextSymbolsView(View):
         row = self.at
         return (
             f"At row {row}, “{self.said[row]}” was said: rank {self.rank[row]}, probability "
-            f"{np.exp(-self.surprisal[row]):.4g}, entropy {self.entropy[row]:.3f} nats.",
+            f"{number(np.exp(-self.surprisal[row]))}, entropy {number(self.entropy[row])} nats.",
             f"With these settings {self.kept:,} of {len(self.logs):,} symbols can be drawn; the {len(self.choices)} "
-            f"listed have {sum(one.model for one in self.choices):.4g} of the model's probability, and those that "
-            f"are never written have {self.never:.4g}.",
-            f"Perplexity of all {len(self.said):,} symbols: {self.perplexity[-1]:.4g}.",
+            f"listed have {number(sum(one.model for one in self.choices))} of the model's probability, and those that "
+            f"are never written have {number(self.never)}.",
+            f"Perplexity of all {len(self.said):,} symbols: {number(self.perplexity[-1])}.",
         )
 
-    def html(self) -> str:
+    def _blocks(self) -> Sequence[Block]:
         rows = [
             {"said": said, "rank": int(rank), "surprisal": float(loss), "likeliest": [list(one) for one in ten]}
             for said, rank, loss, ten in zip(self.said, self.rank, self.surprisal, self.likeliest, strict=False)
         ]
-        return page(self.title, self.body(), self.settings, self.logs, [one.symbol for one in self.choices], rows)
+        sliders = SamplingSliders((), self.settings, self.logs, [one.symbol for one in self.choices], rows)
+        return [sliders, *super()._blocks()]
 
     def _before(self) -> Figure:
         told = [one.model for one in self.choices]

@@ -24,6 +24,7 @@ from seqloom.nn.taps import taps
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.heatmap import HeatMap
 from seqloom.report.figures.tiles import Tile, Tiles
+from seqloom.report.numbers import number
 
 MOST_TILES = 64
 MOST_PATCHES = 16  # of each filter
@@ -80,8 +81,8 @@ class MapsView(View):
     def _sentences(self) -> tuple[str, ...]:
         peaks = self.maps.max(axis=(1, 2))
         silent = int((peaks <= 0).sum())
-        order = [number for number in np.argsort(-peaks, kind="stable")[:5] if peaks[number] > 0]
-        loud = ", ".join(f"{number} ({peaks[number]:.3g})" for number in order) or "none"
+        order = [unit for unit in np.argsort(-peaks, kind="stable")[:5] if peaks[unit] > 0]
+        loud = ", ".join(f"{unit} ({number(peaks[unit])})" for unit in order) or "none"
         still = f"{counted(silent, 'filter')} {'is' if silent == 1 else 'are'} silent here."
         return (f"Loudest filters of {self.layer}: {loud}.", *([still] if silent else []))
 
@@ -99,11 +100,11 @@ class PictureFiltersView(View):
         size = self.patches[0][0].pixels.size * len(self.patches[0])
         peaks = np.array([patches[0].activation for patches in self.patches])
         loudest = _loudest(peaks, size)
-        shown = [number for number in loudest if peaks[number] > 0] or loudest[:1]
+        shown = [unit for unit in loudest if peaks[unit] > 0] or loudest[:1]
         tiles = [
-            Tile(f"{number}: {patch.activation:.3g}", patch.pixels.tolist())
-            for number in shown
-            for patch in self.patches[number]
+            Tile(f"{unit}: {number(patch.activation)}", patch.pixels.tolist())
+            for unit in shown
+            for patch in self.patches[unit]
         ]
         side = len(self.patches[0][0].pixels)
         noted = (
@@ -142,9 +143,9 @@ def picture_filters(
     if not 1 <= top <= MOST_PATCHES:
         raise ConfigError(f"{top} patches for each filter were asked for", fix=f"ask for 1 to {MOST_PATCHES}")
     square, best = field(subject, readings[0], path), _Best(min(top, len(readings)))
-    for number, reading in enumerate(readings):
+    for at, reading in enumerate(readings):
         maps: Tensor = heard(subject, reading, [path])[path][0][0]
-        best.add(number, _picture(reading), maps.double().cpu().numpy(), square)
+        best.add(at, _picture(reading), maps.double().cpu().numpy(), square)
     found = tuple(tuple(patches) for patches in best.patches)
     return PictureFiltersView(title=f"Filters of {path}", layer=path, readings=len(readings), patches=found)
 
@@ -174,8 +175,8 @@ def field(subject: Subject, reading: Reading, path: str) -> Field:
     every = _maps(subject.model)
     record = heard(subject, reading, every)
     side, stride = 1, 1
-    for number, name in enumerate(every):
-        side += (_kernel(subject.model, name, number) - 1) * stride
+    for at, name in enumerate(every):
+        side += (_kernel(subject.model, name, at) - 1) * stride
         if name == path:
             break
         if min(record[name][0].shape[2:]) > 1:  # then the input pools

@@ -38,6 +38,7 @@ from seqloom.nn.types import Padded
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.heatmap import HeatMap
 from seqloom.report.figures.line import Line, Series
+from seqloom.report.numbers import interval, number
 from seqloom.text.special_tokens import BEGIN
 
 USUAL = 128  # places that are shown where nothing is known of training and nothing is asked for
@@ -153,6 +154,9 @@ def positions(
         raise ConfigError(f"{length} places were asked for", fix="ask for two at least")
     shown = max(2, wanted if limit is None else min(wanted, limit))
     how = _how(module)
+    # The width of one head of the layer that a relation belongs to; 0 where positions enter with the inputs
+    heads = getattr(subject.model.get_submodule(path.rpartition(".")[0]), "heads", None)
+    head_width = heads.query.out_features // heads.num_heads if isinstance(heads, Heads) else 0
     return PositionsView(
         title=f"Positions: {how}",
         how=how,
@@ -160,7 +164,7 @@ def positions(
         length=shown,
         trained=trained,
         limit=limit,
-        told=TELLING[how](module, shown, _head_width(subject.model, path)),
+        told=TELLING[how](module, shown, head_width),
     )
 
 
@@ -197,12 +201,6 @@ def _how(module: nn.Module) -> str:
         return "learned" if module.learned else "sinusoidal"
     assert isinstance(module, Relation), "one or the other"
     return module.position
-
-
-def _head_width(model: nn.Module, path: str) -> int:
-    """The width of one head of the layer that a relation belongs to; 0 where positions enter with the inputs."""
-    heads = getattr(model.get_submodule(path.rpartition(".")[0]), "heads", None)
-    return heads.query.out_features // heads.num_heads if isinstance(heads, Heads) else 0
 
 
 def _sinusoidal(module: Positions, length: int, _: int) -> PositionAnswer:
@@ -336,10 +334,10 @@ class ExtrapolationView(View):
         inside = [at for at, length in enumerate(self.lengths) if self.trained and length <= self.trained]
         outside = [at for at, length in enumerate(self.lengths) if self.trained and length > self.trained]
         if not inside or not outside:
-            return (f"Loss at {self.lengths[-1]:,} symbols: {self.loss[-1]:.4f}.",)
+            return (f"Loss at {self.lengths[-1]:,} symbols: {number(self.loss[-1])}.",)
         best, last = float(self.loss[inside].min()), float(self.loss[outside[-1]])
         word = "rises" if last > best else "does not rise"
-        return (f"Beyond the trained {self.trained:,} symbols the loss {word}: {best:.4f} to {last:.4f}.",)
+        return (f"Beyond the trained {self.trained:,} symbols the loss {word}: {interval(best, last)}.",)
 
 
 @torch.no_grad()
@@ -355,7 +353,10 @@ def extrapolation(subject: Subject, texts: Sequence[str], *, lengths: Sequence[i
     losses, behind, counts = [], [], []
     with still(model):
         for length in wanted:
-            found = _losses(subject, symbols, length)
+            # [windows,length] the surprisal of every symbol; one window after another, as memory is what it is
+            starts = range(0, len(symbols) - length + 1, length)
+            step = max(1, -(-len(starts) // ROWS))
+            found = np.stack([_loss(subject, symbols[start : start + length]) for start in starts[::step]])
             losses.append(float(found.mean()))
             late = found[:, trained:] if trained else found[:, :0]
             behind.append(float(late.mean()) if late.size else np.nan)
@@ -368,13 +369,6 @@ def extrapolation(subject: Subject, texts: Sequence[str], *, lengths: Sequence[i
         windows=tuple(counts),
         trained=trained,
     )
-
-
-def _losses(subject: Subject, symbols: torch.Tensor, length: int) -> np.ndarray:
-    """[windows,length] the surprisal of every symbol; one window after another, as memory is what it is."""
-    starts = range(0, len(symbols) - length + 1, length)
-    step = max(1, -(-len(starts) // ROWS))
-    return np.stack([_loss(subject, symbols[start : start + length]) for start in starts[::step]])
 
 
 def _loss(subject: Subject, window: torch.Tensor) -> np.ndarray:

@@ -24,6 +24,7 @@ from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.heatmap import HeatMap
 from seqloom.report.figures.line import Line, Series
+from seqloom.report.numbers import number
 
 Value = float | str | None  # None: the token has no such property and is left out
 Property = Callable[[Sequence[str]], Sequence[Value]]
@@ -116,10 +117,10 @@ class ProbeView(View):
     def _sentences(self) -> tuple[str, ...]:
         best = self.units[0]
         return (
-            f"Unit {best.unit} goes with {self.tracked} at {best.correlation:.2f} over {self.fitted:,} tokens; "
-            f"where it was not chosen, it alone reads it with {self.measure} {self.best_unit:.2f}.",
-            f"All units together read it with {self.measure} {self.score:.2f} where they were not fitted; dealt out at "
-            f"random, {self.control:.2f}.",
+            f"Unit {best.unit} goes with {self.tracked} at {number(best.correlation)} over {self.fitted:,} tokens; "
+            f"where it was not chosen, it alone reads it with {self.measure} {number(self.best_unit)}.",
+            f"All units together read it with {self.measure} {number(self.score)} where they were not fitted; dealt "
+            f"out at random, {number(self.control)}.",
         )
 
 
@@ -248,10 +249,10 @@ def _values(tracked: Property | Sequence[Sequence[Value]], texts: Sequence[tuple
     rows = [tracked(text) for text in texts] if callable(tracked) else list(tracked)
     if len(rows) != len(texts):
         raise DataError(f"{len(rows)} rows of values for {len(texts)} readings", fix="give one row for each")
-    for number, (row, text) in enumerate(zip(rows, texts, strict=True)):
+    for at, (row, text) in enumerate(zip(rows, texts, strict=True)):
         if len(row) != len(text):
             raise DataError(
-                f"reading {number} has {len(text)} tokens and {len(row)} values",
+                f"reading {at} has {len(text)} tokens and {len(row)} values",
                 fix="give one for each token, None where there is none",
             )
     return rows

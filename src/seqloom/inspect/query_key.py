@@ -45,6 +45,7 @@ from seqloom.nn.ops.scores import Additive
 from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.matrix import Matrix
+from seqloom.report.numbers import number
 
 MOST_KEYS = 16
 MOST_DIMENSIONS = 16
@@ -84,9 +85,9 @@ class QueryKeyView(View):
 
     def _sentences(self) -> tuple[str, ...]:
         best = self.keys[0]
-        said = f"'{self.token}' ({self.row}) reads '{self.columns[best]}' ({best}) with {self.weights[best]:.3f}"
-        terms = f"{self.content[best]:.3f} of content and {self.position[best]:.3f} of position"
-        return f"{said}: a logit of {self.logit[best]:.3f}, {terms}.", self.separated
+        said = f"'{self.token}' ({self.row}) reads '{self.columns[best]}' ({best}) with {number(self.weights[best])}"
+        terms = f"{number(self.content[best])} of content and {number(self.position[best])} of position"
+        return f"{said}: a logit of {number(self.logit[best])}, {terms}.", self.separated
 
     def _name(self, key: int) -> str:
         return f"{key} {self.columns[key] if len(self.columns) <= SMALL else snippet(self.columns, key)}"
@@ -110,7 +111,7 @@ class QueryKeyView(View):
         if len(rest):
             labels, values = [*labels, f"the other {len(rest)}"], [*values, float(products[rest].sum())]
         title = f"'{self.token}' times '{self.columns[key]}' ({key}), dimension by dimension"
-        said = f"Together {products.sum():.4g}."
+        said = f"Together {number(products.sum())}."
         return Bars(title=title, labels=labels, values=values, x_label="query x key", caption=said)
 
     def _spread(self) -> Figure:

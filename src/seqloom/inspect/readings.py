@@ -78,15 +78,12 @@ def cut_said(subject: Subject, readings: Sequence[Reading]) -> tuple[str, ...]:
     if not cut:
         return ()
     reading, more = cut[0]
-    known = sum(not token.is_special for side in reading.sides[: _given_sides(reading)] for token in side.tokens)
+    # How many sides were given: of a translation the source alone
+    given_sides = 2 if isinstance(reading.inputs, Both) else 1
+    known = sum(not token.is_special for side in reading.sides[:given_sides] for token in side.tokens)
     if len(readings) > 1:
         return (f"{len(cut):,} of {len(readings):,} inputs were cut: they are longer than the model reads.",)
     return (f"The input was cut: the model reads {known:,} symbols of it, and {more:,} more are left out.",)
-
-
-def _given_sides(reading: Reading) -> int:
-    """How many sides were given: of a translation the source alone."""
-    return 2 if isinstance(reading.inputs, Both) else 1
 
 
 def _shape(model: nn.Module) -> Shape:
@@ -162,7 +159,8 @@ def _tokens(subject: Subject, given: Any, inputs: Any) -> tuple[Token, ...]:
     kind, tokenizer = subject.task.asked.schema.input, subject.task.asked.tokenizer
     if tokenizer is None or not kind.reads_tokens:
         return numbered(_length(subject, inputs))
-    symbols = _symbols_read(inputs)
+    x = inputs.pieces if isinstance(inputs, Subwords) else inputs.words if isinstance(inputs, Spelled) else inputs
+    symbols = [int(symbol) for symbol in x.values[0, : int(x.lengths[0])]]
     for found in _candidates(tokenizer, given):
         if [token.symbol for token in found[: len(symbols)]] == symbols:
             return found[: len(symbols)]
@@ -205,11 +203,6 @@ def _word_tokens(tokenizer: Any, words: Words) -> tuple[Token, ...]:
                     token._replace(start=start + token.start, stop=start + token.stop, word=number, spaced=number)
                 )
     return tuple(found)
-
-
-def _symbols_read(inputs: Any) -> list[int]:
-    x = inputs.pieces if isinstance(inputs, Subwords) else inputs.words if isinstance(inputs, Spelled) else inputs
-    return [int(symbol) for symbol in x.values[0, : int(x.lengths[0])]]
 
 
 def _length(subject: Subject, inputs: Any) -> int:

@@ -20,10 +20,9 @@ from seqloom.inspect.readings import cut_off
 from seqloom.inspect.subject import Reading, Side, Subject
 from seqloom.inspect.tokens import Token
 from seqloom.inspect.view import MEDIUM, View, blocks_of
+from seqloom.report.document import Block, TableBlock
 from seqloom.report.figures.figure import Figure
-from seqloom.report.figures.labels import fit, visible
 from seqloom.report.figures.line import Line, Series
-from seqloom.report.figures.markup import Markup, tag
 from seqloom.report.figures.strip import Strip
 from seqloom.text.special_tokens import UNKNOWN
 from seqloom.text.subwords import BpeCutter
@@ -33,6 +32,7 @@ SPACES = {" ": "␣", "\t": "⇥", "\n": "↵", "\r": "␍", "\u00a0": "⍽"}
 NAMED = 12  # unknown pieces in a sentence
 FIRST = 64  # pieces of a long text that are drawn
 POINTS = 200
+HEADS = ("number", "text", "piece", "symbol", "characters", "bytes", "", "merges")
 
 
 class Piece(NamedTuple):
@@ -78,14 +78,13 @@ class CuttingView(View):
         cut = (f"{left_out:,} pieces are cut off: the model reads the first {len(self.read):,}.",) if left_out else ()
         return (f"{size} {kind}.", *cut, *self._said_of_unknown())
 
-    def body(self) -> list[Markup]:
-        return super().body() + ([self._table()] if len(self.pieces) <= MEDIUM else [])
-
-    def text(self, width: int = 80, *, colour: bool = False) -> str:
-        """The strip, and below it a line for each piece."""
+    def _blocks(self) -> Sequence[Block]:
+        """The strip, and below it a row for each piece, of a long text for the first of them."""
         few = self.pieces if len(self.pieces) <= MEDIUM else self.pieces[:FIRST]
-        lines = [fit(visible(_line(number, piece)), width) for number, piece in enumerate(few)]
-        return "\n".join([super().text(width, colour=colour), "", *lines])
+        rows = (_cells(number, piece) for number, piece in enumerate(few))
+        columns = [column for column in zip(HEADS, *rows, strict=True) if any(column[1:])]  # few pieces have marks
+        heads, *shown = zip(*columns, strict=True)
+        return [*super()._blocks(), TableBlock(heads, shown)]
 
     def _said_of_unknown(self) -> tuple[str, ...]:
         unknown = [f"“{piece.text}” ({number})" for number, piece in enumerate(self.pieces) if piece.unknown]
@@ -111,12 +110,6 @@ class CuttingView(View):
         ]
         return Line(title=self.title, series=series, x_label="piece", y_label="characters that a piece stands for")
 
-    def _table(self) -> Markup:
-        names = ("number", "text", "piece", "symbol", "characters", "bytes", "", "merges")
-        head = tag("tr", *(tag("th", name, scope="col") if name else tag("th", " ") for name in names))
-        rows = (tag("tr", *(tag("td", cell or " ") for cell in _cells(at, one))) for at, one in enumerate(self.pieces))
-        return tag("details", tag("summary", "All pieces as a table"), tag("table", head, *rows))
-
 
 def _cells(number: int, piece: Piece) -> tuple[str, ...]:
     marks = {"special": piece.special, "unknown": piece.unknown, "cut off": piece.cut_off}
@@ -130,11 +123,6 @@ def _cells(number: int, piece: Piece) -> tuple[str, ...]:
         ", ".join(name for name, is_so in marks.items() if is_so),
         " → ".join(" + ".join(map(_seen, step)) for step in piece.merges),
     )
-
-
-def _line(number: int, piece: Piece) -> str:
-    _, text, _, symbol, characters, octets, marks, merges = _cells(number, piece)
-    return " ".join(part for part in (f"{number:>4}", text, symbol, characters, octets, marks, merges) if part)
 
 
 def cutting(subject: Subject, reading: Reading, *, side: str | None = None) -> CuttingView:

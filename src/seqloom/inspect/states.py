@@ -18,6 +18,7 @@ from seqloom.inspect.view import MEDIUM, SMALL, View
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.line import Line, Series
 from seqloom.report.figures.trail import Trail
+from seqloom.report.numbers import share
 
 MOST_DRAWN = 400  # places of a long path
 COMPONENTS = 2
@@ -63,8 +64,8 @@ class StatesView(View):
             x=self.path[kept, 0].tolist(),
             y=self.path[kept, 1].tolist(),
             numbers=[float(at) for at in kept],
-            x_label="first component" + (f", {self.held[0]:.0%} of the variance" if len(self.tokens) > 1 else ""),
-            y_label="second component" + (f", {self.held[1]:.0%}" if len(self.tokens) > 1 else ""),
+            x_label="first component" + (f", {share(self.held[0])} of the variance" if len(self.tokens) > 1 else ""),
+            y_label="second component" + (f", {share(self.held[1])}" if len(self.tokens) > 1 else ""),
             value_label="element",
         )
         return (way,) if len(self.tokens) <= SMALL else (way, self._speed())
@@ -81,7 +82,7 @@ class StatesView(View):
     def _sentences(self) -> tuple[str, ...]:
         if len(self.tokens) < 2:
             return ("There is one state alone, and so no path.",)
-        first = f"The plane holds {sum(self.held):.0%} of the variance of the states."
+        first = f"The plane holds {share(sum(self.held))} of the variance of the states."
         farthest = np.argsort(-self.moves, kind="stable")[:NEIGHBOURS]
         named = ", ".join(f"“{self.tokens[at]}” ({at})" for at in farthest)
         return (first, f"The state goes farthest at {named}.")

@@ -18,7 +18,7 @@ a head that is a chain the likelihood of a tag is the share of all paths that go
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -32,6 +32,7 @@ from seqloom.data.kinds.targets.nothing import NoTarget
 from seqloom.data.problems import Ledger
 from seqloom.data.schema import Schema
 from seqloom.errors import DataError, RejectedError, did_you_mean
+from seqloom.inspect.progress import Moved, WorkShown
 from seqloom.inspect.tokens import Token
 from seqloom.nn.heads import CrfHead
 from seqloom.nn.ops import crf
@@ -81,6 +82,11 @@ class Subject(NamedTuple):
     config: AnyModel
     model: nn.Module
     encode: Callable[[Any], Any]  # one input from Python -> a batch of one row on the model's device
+    shown: WorkShown = WorkShown()  # to nobody
+
+    def work(self, parts: str, total: int) -> AbstractContextManager[Moved]:
+        """A block of work of so many parts, and what says that some more of them are done."""
+        return self.shown.work(parts, total)
 
     @property
     def device(self) -> torch.device:
@@ -105,7 +111,10 @@ class Subject(NamedTuple):
         """The column of a label, a tag or a symbol; DataError for one that there is not."""
         labels = self.task.meaning.schema.labels
         if isinstance(name, int):
-            return _numbered(name, len(labels) or (self._writes.vocab_size if self._writes is not None else None))
+            count = len(labels) or (self._writes.vocab_size if self._writes is not None else None)
+            if count is not None and not 0 <= name < count:
+                raise DataError(f"there is no answer {name}", fix=f"the answers are numbered from 0 to {count - 1}")
+            return name
         if name in labels:
             return labels.index(name)
         if labels:
@@ -117,13 +126,6 @@ class Subject(NamedTuple):
         raise DataError(
             f"the answers of this model are numbers, and '{name}' names none", fix="give its number, from 0"
         )
-
-
-def _numbered(column: int, count: int | None) -> int:
-    """The same number; DataError where it is none of so many answers, if it is known how many there are."""
-    if count is not None and not 0 <= column < count:
-        raise DataError(f"there is no answer {column}", fix=f"the answers are numbered from 0 to {count - 1}")
-    return column
 
 
 def _symbol(tokenizer: Tokenizer, name: str) -> int:

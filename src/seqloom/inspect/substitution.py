@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import zip_longest
 from typing import Any, ClassVar, NamedTuple
 
@@ -20,9 +19,8 @@ from torch import Tensor
 from seqloom.data.kinds.inputs.words import Words
 from seqloom.data.problems import counted
 from seqloom.errors import DataError, did_you_mean
-from seqloom.inspect.differences import DifferenceAxis, DifferenceView, changed, difference, paired, taken
+from seqloom.inspect.differences import DifferenceAxis, DifferenceView, difference, paired, taken
 from seqloom.inspect.flow import still
-from seqloom.inspect.progress import work
 from seqloom.inspect.readings import read, scores, scores_of_both
 from seqloom.inspect.subject import Reading, Subject, decided, likelihoods
 from seqloom.inspect.view import MEDIUM, View, blocks_of
@@ -30,8 +28,8 @@ from seqloom.nn.types import Pair
 from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.line import Line, Series
-from seqloom.report.figures.markup import Markup, tag
 from seqloom.report.figures.strip import Strip
+from seqloom.report.numbers import number
 from seqloom.text.special_tokens import UNKNOWN
 
 Look = Callable[[Subject, Reading], View]
@@ -67,14 +65,11 @@ class ChangeView(View):
     def _sentences(self) -> tuple[str, ...]:
         rows, most = int((~np.isnan(self.distance)).sum()), np.nanmax(self.distance)
         because = f": {self.remark}" if self.remark else ""
-        moved = f"{len(self.flipped)} of {counted(rows, 'answer')} changed, at most by {most:.4f}{because}"
+        moved = f"{len(self.flipped)} of {counted(rows, 'answer')} changed, at most by {number(most)}{because}"
         told = [f"{self.what}: {moved}."]
         for at in self.flipped[:SHOWN]:
             told.append(f"“{self.rows[at]}” ({at}): {self.said[at][0]} became {self.said[at][1]}.")
         return (*told, *(sentence for one in self.differences for sentence in one.sentences()))
-
-    def body(self) -> list[Markup]:
-        return [tag("p", self.what), *super().body()]
 
     def _bars(self, when: str, place: int) -> Figure:
         labels = [answer[0] for answer in self.answers]
@@ -109,15 +104,15 @@ def swap(
     if old == new:
         raise DataError(f"'{old}' is swapped for itself", fix="give another word")
     other = read_again(subject, reading, replaced(reading.given, old, new, at=at))
-    differences = list[DifferenceView]()
-    with work("views beside it", len(looks)) as moved:
-        for look in looks:
-            differences.append(changed(partial(look, subject), reading, other))
-            moved(1)
+    with subject.work("views beside it", 2) as moved:
+        views = _seen(subject, reading, looks)
+        moved(1)
+        differences = tuple(map(difference, views, _seen(subject, other, looks)))
+        moved(1)
     before, after = scores_of_both(subject, reading, other)
     answers = _answered(subject, reading, before), _answered(subject, other, after)
     rows = paired(reading.rows, other.rows)
-    found = _view(subject, f"“{old}” becomes “{new}”", rows, answers, tuple(differences))
+    found = _view(subject, f"“{old}” becomes “{new}”", rows, answers, differences)
     return with_remark(found, reading, other)
 
 
@@ -131,7 +126,7 @@ def edited(
 ) -> ChangeView:
     """What changes while an edit lasts: the answers, and each of the views that `looks` give."""
     before = _answers(subject, reading)
-    with work("answers", 2) as moved:
+    with subject.work("answers", 2) as moved:
         views = _seen(subject, reading, looks)
         moved(1)
         with edit:
@@ -144,7 +139,7 @@ def edited(
 
 def _seen(subject: Subject, reading: Reading, looks: Sequence[Look]) -> list[View]:
     found = list[View]()
-    with work("looks", len(looks)) as moved:
+    with subject.work("looks", len(looks)) as moved:
         for look in looks:
             found.append(look(subject, reading))
             moved(1)

@@ -1,23 +1,17 @@
 """What all views are: frozen results with their numbers, which show and save themselves.
 
     view.to_json()      the numbers, as programs read them: very many of them by blocks, unless to_json(whole=True)
-    view.show()         in a terminal as text, in a notebook as a picture
-    view.save(path)     .html .svg .png .json .txt
+    view.document()     what is shown on every surface: sentences, figures, tables
+    view.show()         in a terminal as text, in a notebook as a page
+    view.save(path)     .html .md .txt .svg .png .json
 
 A view gives figures that suit its size: with few tokens every label and number, with hundreds a map, with thousands a
-summary and the places worth looking at. The same figures serve every surface.
+summary and the places worth looking at. The same document serves every surface.
 
-Values as JSON has them: arrays as lists, NaN and infinity as None, results as objects.
-
-A file of numbers is for programs, and no program wants twelve megabytes for one picture: an array of very many
-numbers is told by blocks, each with its mean, its largest and its smallest number, and what was told so is listed by
-name. The whole of it is told where it is asked for.
+A file of numbers is for programs, and no program wants twelve megabytes for one picture: an array of very many numbers
+is told by blocks, each with its mean, its largest and its smallest number, and what was told so is listed by name.
 
     {"shape": [512, 512], "block": [8, 4], "mean": [[...], ...], "maximum": [[...], ...], "minimum": [[...], ...]}
-
-Long curves in blocks: the mean for what there is, the maximum for whether there is anything.
-
-Points without a value, which are NaN, do not count; a block of them alone is a gap.
 """
 
 import json
@@ -25,7 +19,7 @@ import math
 import shutil
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, final
@@ -34,10 +28,8 @@ import numpy as np
 
 from seqloom.errors import ConfigError, did_you_mean
 from seqloom.files.disk import write_file
+from seqloom.report.document import Block, Document, Paragraph, Pictures, Shown
 from seqloom.report.figures.figure import Figure
-from seqloom.report.figures.labels import visible, wrap
-from seqloom.report.figures.markup import Markup, tag
-from seqloom.report.figures.page import SHEET, document, framed
 from seqloom.report.figures.stack import png, stacked
 
 MOST_NUMBERS = 2**16  # of an array that is told number by number
@@ -59,7 +51,10 @@ def plain(value: Any) -> Any:
 
 
 class Telling:
-    """Values that are told one after another; `in_blocks` is what of them was told by blocks, with its shape."""
+    """Values as JSON has them: arrays as lists, NaN and infinity as None, results as objects.
+
+    `in_blocks` is what of them was told by blocks, with its shape.
+    """
 
     def __init__(self, *, whole: bool) -> None:
         self.whole = whole
@@ -133,11 +128,12 @@ def _brief(values: np.ndarray) -> Any:
 
 
 SMALL, MEDIUM = 64, 512  # tokens: up to the first every label is shown, up to the second every cell
+NARROWEST, WIDEST = 50, 160  # columns of a terminal
 JSON = ".json"
 
 
 @dataclass(frozen=True, kw_only=True)
-class View(Teller, ABC):
+class View(Shown, Teller, ABC):
     """A look inside a model, as a value."""
 
     kind: ClassVar[str]
@@ -171,30 +167,19 @@ class View(Teller, ABC):
         """What `to_json` tells, by name: the kind, and every field; kinds of views that tell something else say so."""
         return {"kind": self.kind, **{field.name: getattr(self, field.name) for field in fields(self)}}
 
-    def text(self, width: int = 80, *, colour: bool = False) -> str:
-        """The view as lines of at most `width` columns."""
-        drawn = [figure.text(width, colour) for figure in self.figures()]
-        said = self.prose(width)
-        return "\n\n".join([*drawn, *([said] if said else [])])
+    def document(self) -> Document:
+        """What is shown: the sentences, and below them the figures."""
+        return Document(self.title, [*map(Paragraph, self.sentences()), *self._blocks()])
 
-    def prose(self, width: int) -> str:
-        """The sentences as lines of at most `width` columns; tokens in them may hold what steers a terminal."""
-        return "\n".join(line for sentence in self.sentences() for line in wrap(visible(sentence), width))
+    def _blocks(self) -> Sequence[Block]:
+        """What stands below the sentences; kinds of views that have more than figures say so."""
+        return pictures(self.figures())
 
     def svg(self) -> str:
         """The figures as one SVG element; what is said first about it, and what was noted, stands below the first."""
         first, *others = self.figures()
         said = " ".join(map(_ended, filter(None, (first.caption, *self._sentences()[:1], *self.notes))))
         return stacked((replace(first, caption=said), *others))
-
-    def html(self) -> str:
-        """The view as one HTML file that needs nothing else."""
-        return document(self.title, [tag("h1", self.title), *self.body()], SHEET)
-
-    def body(self) -> list[Markup]:
-        """What stands below the title of the page."""
-        said = [tag("p", sentence) for sentence in self.sentences()]
-        return [*said, *framed(self.title, self.figures())]
 
     def save(self, path: str | Path, *, whole: bool = False) -> Path:
         """The file that was written, of the kind that its ending says; a file that is there is replaced at once.
@@ -213,15 +198,13 @@ class View(Teller, ABC):
         return place
 
     def show(self) -> None:
-        """Nothing; the view is shown: in a notebook as a picture, else as text on standard output."""
-        if (display := notebook()) is not None:
-            display(self)
-            return
-        columns = shutil.get_terminal_size((80, 24)).columns
-        sys.stdout.write(self.text(max(40, min(columns, 160)), colour=sys.stdout.isatty()) + "\n")
+        """Show the view: in a notebook as a page, else as text on standard output."""
+        show(self)
 
-    def _repr_html_(self) -> str:
-        return "".join([tag("h3", self.title), *self.body()])
+
+def pictures(figures: Sequence[Figure]) -> list[Block]:
+    """The figures, each of its own size."""
+    return [Pictures([figure]) for figure in figures]
 
 
 def _ended(sentence: str) -> str:
@@ -234,23 +217,25 @@ def _json(view: View, *, whole: bool) -> bytes:
 
 WRITERS: Mapping[str, Callable[[View], bytes]] = {
     ".html": lambda view: view.html().encode(),
+    ".md": lambda view: view.markdown().encode(),
     ".svg": lambda view: view.svg().encode(),
     ".png": lambda view: png(view.svg()),
     JSON: lambda view: _json(view, whole=False),
-    ".txt": lambda view: (view.text(100) + "\n").encode(),
+    ".txt": lambda view: view.text(100).encode(),
 }
 
 
-def notebook() -> Callable[[Any], Any] | None:
-    """What shows a value in a notebook, where one is running."""
+def show(result: Shown) -> None:
+    """Show a result: in a notebook as a page, else as text on standard output."""
     loaded = sys.modules.get("IPython")
     shell = None if loaded is None else loaded.get_ipython()
-    if shell is None or type(shell).__name__ != "ZMQInteractiveShell":
-        return None
-    from IPython.display import display  # type: ignore[import-not-found,unused-ignore]
+    if shell is not None and type(shell).__name__ == "ZMQInteractiveShell":
+        from IPython.display import display  # type: ignore[import-not-found,unused-ignore]
 
-    found: Callable[[Any], Any] = display
-    return found
+        return display(result)  # type: ignore[no-any-return,unused-ignore]
+    columns = shutil.get_terminal_size((80, 24)).columns
+    sys.stdout.write(result.text(max(NARROWEST, min(columns, WIDEST)), sys.stdout.isatty()))
+    return None
 
 
 class Blocks(NamedTuple):
@@ -263,7 +248,9 @@ class Blocks(NamedTuple):
 
 
 def blocks_of(values: np.ndarray, most: int) -> Blocks:
-    """At most `most` points of a curve; NaN where it has no value.
+    """At most `most` points of a curve, for what there is the mean, for whether there is anything the maximum.
+
+    Points without a value, which are NaN, do not count; a block of them alone is a gap.
 
     >>> blocks_of(np.array([1.0, 3.0, 5.0, 9.0, 2.0]), 3)
     Blocks(size=2, starts=[0.0, 2.0, 4.0], mean=[2.0, 7.0, 2.0], maximum=[3.0, 9.0, 2.0])

@@ -16,7 +16,7 @@ from seqloom.errors import ConfigError, did_you_mean
 from seqloom.inspect import requirements
 from seqloom.inspect.attention import attention
 from seqloom.inspect.attribution.attribution import view_of
-from seqloom.inspect.attribution.goals import Goal, chosen_goal, ground_of
+from seqloom.inspect.attribution.goals import chosen_goal, ground_of
 from seqloom.inspect.attribution.methods import MethodOptions
 from seqloom.inspect.differences import paired
 from seqloom.inspect.edits import ablated, clamped, patched
@@ -47,18 +47,15 @@ def _attributing(subject: Subject, reading: Reading) -> Look:
     goal = chosen_goal(subject, reading)
 
     def look(asked: Subject, other: Reading) -> View:
-        found = view_of(ground_of(asked, other), _moved(goal, reading, other), METHOD, MethodOptions())
+        # The same answers where their rows stand in another reading; those whose rows are not there are left out
+        rows = dict(paired(reading.rows, other.rows).pairs)
+        places = [(answer, rows.get(answer.row)) for answer in goal.answers]
+        moved = goal._replace(answers=tuple(answer._replace(row=row) for answer, row in places if row is not None))
+        found = view_of(ground_of(asked, other), moved, METHOD, MethodOptions())
         tokens = tuple(text for part in found.parts for text in part.texts)
         return GivenView(title=found.title, tokens=tokens, values=np.concatenate([part.values for part in found.parts]))
 
     return look
-
-
-def _moved(goal: Goal, before: Reading, after: Reading) -> Goal:
-    """The same answers where their rows stand in another reading; those whose rows are not there are left out."""
-    rows = dict(paired(before.rows, after.rows).pairs)
-    places = [(answer, rows.get(answer.row)) for answer in goal.answers]
-    return goal._replace(answers=tuple(answer._replace(row=row) for answer, row in places if row is not None))
 
 
 def _always(look: Look) -> Callable[[Subject, Reading], Look]:

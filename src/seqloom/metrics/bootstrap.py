@@ -82,15 +82,11 @@ def intervals(
     drawn = measure(resampled_sums(statistics, resamples, _generator(seed), summed))
     drawn |= _resampled_rows(statistics, rows, resamples, _generator(seed))
     tails = [(1 - level) / 2, (1 + level) / 2]
-    spread = {name: values for name, values in drawn.items() if not _is_one_figure(values)}
+    # resamples that differ by no more than the last digits of a sum are one figure
+    spread = {name: values for name, values in drawn.items() if not np.ptp(values) <= SAME * np.abs(values).max()}
     ends = {name: np.quantile(values, tails).tolist() for name, values in spread.items()}
     found = {name: (min(low, figures[name]), max(high, figures[name])) for name, (low, high) in ends.items()}
     return found | rows_alike(statistics, measure, summed=summed, level=level, shares=shares)
-
-
-def _is_one_figure(values: np.ndarray) -> bool:
-    """Whether resamples differ by no more than the last digits of a sum."""
-    return bool(np.ptp(values) <= SAME * np.abs(values).max())
 
 
 def _generator(seed: int) -> np.random.Generator:

@@ -149,17 +149,13 @@ def best_thresholds(probabilities: np.ndarray, true: np.ndarray) -> tuple[float,
     labels = [_choices(likely, there) for likely, there in columns]
     positives, chosen, level = float(np.sum(true > 0)), [0] * len(labels), -1.0  # first: a half everywhere
     for _ in range(MOST_ROUNDS):
-        reached = _f1(labels, chosen, positives)
+        right = sum(float(label.right[number]) for label, number in zip(labels, chosen, strict=True))
+        said = sum(float(label.said[number]) for label, number in zip(labels, chosen, strict=True))
+        reached = 2 * right / (said + positives) if said + positives else 0.0
         if reached <= level:
             break
         level, chosen = reached, [label.best(reached) for label in labels]
     return tuple(float(label.thresholds[number]) for label, number in zip(labels, chosen, strict=True))
-
-
-def _f1(labels: list[_Choices], chosen: list[int], positives: float) -> float:
-    right = sum(float(label.right[number]) for label, number in zip(labels, chosen, strict=True))
-    said = sum(float(label.said[number]) for label, number in zip(labels, chosen, strict=True))
-    return 2 * right / (said + positives) if said + positives else 0.0
 
 
 def _choices(likely: np.ndarray, true: np.ndarray) -> _Choices:

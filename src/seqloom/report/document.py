@@ -6,6 +6,7 @@
       KeyFigures  Callout           a few large numbers; the verdict
       Pictures  CodeBlock           figures; a file or a command as it stands
       Details                       what a page folds away, and a terminal leaves out
+      Interactive                   what only a page can do, with a script of its own, and what is shown elsewhere
 
     a line is a str, or Spans of words, `Code` and `Mark`s;   a cell is a line, a number, a `Bar`, or Paragraphs
 
@@ -24,13 +25,15 @@ Scores
 
 import math
 import re
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal
 
 import msgspec
 
 from seqloom.report.figures.figure import Figure
+from seqloom.report.figures.markup import Markup
 from seqloom.report.numbers import number
 
 Kind = Literal["fine", "warn", "reject", "note", "open", "plain"]  # of a verdict; open: nobody knows
@@ -227,6 +230,36 @@ class Details(Block):
         return not self.blocks
 
 
+@dataclass(frozen=True)
+class Interactive(Block, ABC):
+    """What only a page can do: markup of its own, rules that join the style sheet, and at most one script.
+
+    Every other form shows `blocks` in its place. The script is code of ours, never of a user's; it finds what `data`
+    gives in the element `data`.
+    """
+
+    kind: ClassVar[str] = "interactive"
+    rules: ClassVar[str] = ""
+    blocks: Sequence[Block]
+
+    @property
+    def is_empty(self) -> bool:
+        """Never: a page has something to show."""
+        return False
+
+    @abstractmethod
+    def markup(self) -> Sequence[Markup]:
+        """What stands on the page, made with `tag`."""
+
+    def script(self) -> str:
+        """The script; without one a page needs none."""
+        return ""
+
+    def data(self) -> Mapping[str, Any]:
+        """What the script reads, as plain values."""
+        return {}
+
+
 def filled(blocks: Sequence[Block]) -> list[Block]:
     """The blocks that have something to show, without headings that have nothing below them."""
     kept: list[Block] = []
@@ -250,6 +283,15 @@ class Document:
     def __post_init__(self) -> None:
         object.__setattr__(self, "blocks", tuple(filled(self.blocks)))
 
+    @property
+    def still(self) -> tuple[Block, ...]:
+        """The blocks where no page is: what is interactive as its figures and texts."""
+        return tuple(
+            part
+            for block in self.blocks
+            for part in (filled(block.blocks) if isinstance(block, Interactive) else [block])
+        )
+
     def text(self, width: int = 80, colour: bool = False) -> str:
         """The document as lines of at most `width` columns, with 24-bit terminal colours if asked for."""
         from seqloom.report.terminal import written
@@ -257,7 +299,7 @@ class Document:
         return written(self, width, colour)
 
     def html(self) -> str:
-        """The document as one HTML page: no script, no address, light or dark as the reader prefers."""
+        """The document as one HTML page: no address, at most one script, light or dark as the reader prefers."""
         from seqloom.report.html import page
 
         return page(self)
@@ -270,7 +312,7 @@ class Document:
 
     def to_json(self) -> dict[str, Any]:
         """The document as plain values: the blocks by kind, figures as their numbers."""
-        return {"title": self.title, "blocks": [_plain(block) for block in self.blocks]}
+        return {"title": self.title, "blocks": [_plain(block) for block in self.still]}
 
     def _repr_html_(self) -> str:
         from seqloom.report.html import framed
@@ -310,8 +352,12 @@ class Shown:
         return self.document().text(width, colour)
 
     def html(self) -> str:
-        """The result as one HTML page: no script, no address, light or dark as the reader prefers."""
+        """The result as one HTML page that needs nothing else, light or dark as the reader prefers."""
         return self.document().html()
+
+    def markdown(self) -> str:
+        """The result as Markdown."""
+        return self.document().markdown()
 
     def to_json(self) -> dict[str, Any]:
         """The result as plain values; a number that is not finite is None."""

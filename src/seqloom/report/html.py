@@ -1,6 +1,13 @@
-"""A document as one HTML page: one style sheet, no script, no address, light or dark as the reader prefers."""
+"""A document as one HTML page: one style sheet, no address, at most one script, light or dark as the reader prefers.
 
+A script is named by its sum in the policy of the page, so that nothing else can run; what it reads stands beside it as
+JSON, in which no `<` can end the element early.
+"""
+
+import base64
+import hashlib
 import html
+import json
 from collections.abc import Sequence
 
 from seqloom.report.document import (
@@ -15,6 +22,7 @@ from seqloom.report.document import (
     Details,
     Document,
     Heading,
+    Interactive,
     KeyFigures,
     Line,
     Mark,
@@ -27,14 +35,20 @@ from seqloom.report.document import (
     spans,
 )
 from seqloom.report.figures.labels import isolated
-from seqloom.report.figures.markup import Markup, tag, together
-from seqloom.report.figures.page import document as around
+from seqloom.report.figures.markup import FONT, Markup, style_sheet, tag, together
 from seqloom.report.numbers import number
 
 LONGEST = 10_000  # characters of a span
 LONGEST_FILE = 40_000
 SHORT = 40  # characters of a cell that is not wrapped
+POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 STYLES = (
+    f":root{{color-scheme:light dark}}body{{margin:0;background:#fff;color:#1c2026;font-family:{FONT}}}"
+    "@media (prefers-color-scheme:dark){body{background:#14171c;color:#e6e8eb}}"
+    "main{margin:0 auto;padding:24px 20px}svg{display:block;max-width:100%;height:auto}"
+    # Words begin where pictures do, whose own margin is 20; pictures stand side by side where there is room.
+    "main>figure{display:inline-block;vertical-align:top;margin:12px 0 12px -20px;max-width:calc(100% + 40px)}"
+    "@media (min-width:1000px){main>figure{margin-left:-24px}main>figure>svg{zoom:1.2}}"
     ":root{--soft:#59616d;--rule:#e1e4e8;--panel:#f6f7f9;--bar:#336d9c;--fine:#1f7a4d;--warn:#96590a;--reject:#b3261e}"
     "@media (prefers-color-scheme:dark){:root{--soft:#a2abb8;--rule:#2d333c;--panel:#1b1f26;--bar:#3f86b8;"
     "--fine:#6cc496;--warn:#e2a95a;--reject:#f08a80}}"
@@ -75,17 +89,37 @@ STYLES = (
 
 def page(document: Document) -> str:
     """The page of a document."""
-    return around(document.title[:LONGEST], [tag("h1", _line(document.title)), *body(document)], STYLES)
+    body = [tag("h1", _line(document.title)), *(drawn(block, document.title) for block in document.blocks)]
+    moving = [block for block in document.blocks if isinstance(block, Interactive)]
+    scripts = [(script, _data(block)) for block in moving if (script := block.script())]
+    assert len(scripts) <= 1, "a page has one script at most"
+    sums = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script, _ in scripts]
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag(
+            "meta",
+            http_equiv="Content-Security-Policy",
+            content="; ".join([POLICY, *(f"script-src 'sha256-{one}'" for one in sums)]),
+        ),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("title", document.title[:LONGEST]),
+        tag("style", Markup(STYLES + "".join({block.rules: 0 for block in moving})), style_sheet(together(body))),
+    )
+    behind = [part for script, data in scripts for part in (data, tag("script", Markup(script)))]
+    return f"<!DOCTYPE html>\n{tag('html', head, tag('body', tag('main', *body), *behind))}\n"
 
 
-def body(document: Document) -> list[Markup]:
-    """What stands below the title of the page."""
-    return [drawn(block) for block in document.blocks]
+def _data(block: Interactive) -> Markup:
+    """What a script reads, in an element of its own; `<` is written as an escape of JSON."""
+    written = json.dumps(block.data(), ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
+    return tag("script", Markup(written), id="data", type="application/json")
 
 
 def framed(page: str) -> str:
     """The page in a frame of its own, so that its style stays inside; for notebooks."""
-    return f'<iframe sandbox srcdoc="{html.escape(page)}" style="width:100%;height:720px;border:0"></iframe>'
+    sandbox = 'sandbox="allow-scripts"' if "<script" in page else "sandbox"  # all that is shown is escaped: it is ours
+    return f'<iframe {sandbox} srcdoc="{html.escape(page)}" style="width:100%;height:720px;border:0"></iframe>'
 
 
 def _line(line: Line) -> Markup:
@@ -101,8 +135,8 @@ def _span(span: str) -> Markup:
     return tag("code", shown) if isinstance(span, Code) else shown
 
 
-def drawn(block: Block) -> Markup:
-    """A block as markup."""
+def drawn(block: Block, title: str = "") -> Markup:
+    """A block as markup; a figure does not repeat the title of the page."""
     match block:
         case Heading(line, level):
             return tag(f"h{level}", _line(line))
@@ -124,12 +158,16 @@ def drawn(block: Block) -> Markup:
             cards = [tag("div", tag("b", one), tag("span", words), class_="card") for one, words in shown]
             return tag("div", *cards, class_="cards")
         case Pictures(figures):
-            pictures = [tag("figure", figure.drawn(styled=False), class_=figure.kind) for figure in figures]
+            pictures = [
+                tag("figure", one.drawn(styled=False, titled=one.title != title), class_=one.kind) for one in figures
+            ]
             return tag("div", *pictures, class_="figures") if len(pictures) > 1 else pictures[0]
         case Details(title, blocks):
             return tag("details", tag("summary", _line(title)), *map(drawn, blocks))
         case TableBlock():
             return _table(block)
+        case Interactive():
+            return together(block.markup())
     raise TypeError(block)
 
 

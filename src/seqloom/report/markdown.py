@@ -1,6 +1,7 @@
 """A document as Markdown; words that would mean something to Markdown are escaped, code stands in spans of its own."""
 
 import re
+from dataclasses import replace
 
 from seqloom.report.document import (
     SIGNS,
@@ -35,7 +36,8 @@ SPECIAL = re.compile(r"[\\`*\[\]<>|]|(?<!\w)_|_(?!\w)|&(?=#?\w+;)|^(?=[#+-]\s)|^
 
 def marked(document: Document) -> str:
     """The document as Markdown."""
-    return "\n\n".join([f"# {_line(document.title)}", *map(block_md, document.blocks)]) + "\n"
+    shown = [block_md(block, document.title) for block in document.still]
+    return "\n\n".join([f"# {_line(document.title)}", *shown]) + "\n"
 
 
 def code(text: str) -> str:
@@ -62,8 +64,8 @@ def _span(span: str) -> str:
     return SPECIAL.sub(lambda found: f"\\{found.group()}", visible(span[:LONGEST]))
 
 
-def block_md(block: Block) -> str:
-    """A block as Markdown."""
+def block_md(block: Block, title: str = "") -> str:
+    """A block as Markdown, of a document of this title."""
     match block:
         case Heading(line, level):
             return f"{'#' * level} {_line(line)}"
@@ -83,7 +85,8 @@ def block_md(block: Block) -> str:
             named = [(one if isinstance(one, str) else number(one), words) for one, words in figures]
             return "\n".join(f"- {_line(one)} {_line(words)}" for one, words in named)
         case Pictures(figures):
-            return "\n\n".join(f"```\n{figure.text(COLUMNS)}\n```" for figure in figures)
+            untitled = [replace(figure, title="") if figure.title == title else figure for figure in figures]
+            return "\n\n".join(f"```\n{figure.text(COLUMNS)}\n```" for figure in untitled)
         case Details(title, blocks):
             return "\n\n".join([f"**{_line(title)}**", *map(block_md, blocks)])
         case TableBlock(heads, rows):

@@ -6,6 +6,7 @@ their row, each with its name.
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import zip_longest
 
 from seqloom.errors import DataError
@@ -59,9 +60,9 @@ def written(document: Document, width: int, colour: bool) -> str:
         raise DataError(f"a report {width} columns wide was asked for", fix=f"give it at least {NARROWEST}")
     lines = [_bold(isolated(excerpt(document.title, width)), colour)]
     indent, after_heading = "", False
-    for block in document.blocks:
+    for block in document.still:
         indent = "" if isinstance(block, Heading) else indent
-        found = [f"{indent}{line}".rstrip() for line in told(block, width - len(indent), colour)]
+        found = [f"{indent}{line}".rstrip() for line in told(block, width - len(indent), colour, document.title)]
         if found and not after_heading and not isinstance(block, Paragraph | Aside | Callout | Bullets):
             lines.append("")
         lines += found
@@ -92,8 +93,8 @@ def _tinted(text: str, line: TableCell, colour: bool) -> str:
     return text.replace(SIGNS[mark], in_colour(SIGNS[mark], TINTS[mark]), 1)
 
 
-def told(block: Block, width: int, colour: bool) -> Iterator[str]:
-    """A block as lines; nothing for what a page folds away."""
+def told(block: Block, width: int, colour: bool, title: str = "") -> Iterator[str]:
+    """A block as lines, of a document of this title; nothing for what a page folds away."""
     match block:
         case Heading(line):
             yield from (_bold(text, colour) for text in _wrapped(line, width, False))
@@ -119,7 +120,8 @@ def told(block: Block, width: int, colour: bool) -> Iterator[str]:
                 yield from _wrapped(words, width, False, head, " " * (room + len(GAP)))
         case Pictures(figures, brief):
             for at, figure in enumerate(figures[:brief]):
-                yield from ["", *figure.text(width, colour).split("\n")][not at :]
+                named = replace(figure, title="") if figure.title == title else figure  # which stands above already
+                yield from ["", *named.text(width, colour).split("\n")][not at :]
         case TableBlock():
             yield from _table(block, width, colour)
 

@@ -147,7 +147,8 @@ class Postings(NamedTuple):
         renamed = [np.array([numbers[word] for word in words], np.int64)[which] for words, which, *_ in taken]
         documents, counts = ([one[place] for one in taken] for place in (2, 3))
         lengths = [part.lengths[rows] for part, rows in parts]
-        return cls._sorted(names, *map(_chained, (renamed, documents, counts, lengths)))
+        columns = (renamed, documents, counts, lengths)
+        return cls._sorted(names, *(np.concatenate([np.empty(0, np.int64), *arrays]) for arrays in columns))
 
     def _taken(self, rows: np.ndarray, start: int) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray]:
         """The words that some documents have, and of each posting of those its word, document and count."""
@@ -175,10 +176,6 @@ class Postings(NamedTuple):
             return self.documents[:0], self.counts[:0]
         here = slice(self.starts[number], self.starts[number + 1])
         return self.documents[here], self.counts[here]
-
-
-def _chained(arrays: Sequence[np.ndarray]) -> np.ndarray:
-    return np.concatenate([np.empty(0, np.int64), *arrays])
 
 
 class Keywords:

@@ -64,7 +64,7 @@ def require_copy(out: Path, rows: FileRows, added: Sequence[str], log: Path | No
 
 
 def write_copy(out: Path, rows: FileRows, state: str, added: Added, wanted: np.ndarray) -> None:
-    """Nothing; the rows that are wanted [rows] stand at `out`, each with its new values."""
+    """Write the rows that are wanted [rows] to `out`, each with its new values."""
     pieces = _parquet if out.suffix.lower() == ".parquet" else _lines
     write_file(out, _unchanged(pieces(out, rows, added, wanted), rows.path, state))
 

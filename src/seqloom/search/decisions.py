@@ -169,7 +169,7 @@ class WritableDecisions(Decisions):
     """The same for the process that writes the log."""
 
     def take(self, choices: Sequence[Decision]) -> None:
-        """Nothing; when it returns, the choices are one action on the disk, and hold."""
+        """Add choices as one action; when this returns, they are on the disk and hold."""
         number = self._next()
         append_lines(self.path, [msgspec.to_builtins(choice.line(number, len(choices))) for choice in choices])
         self._hold(number, {choice.row: Decided(choice.label, choice.by) for choice in choices})

@@ -127,12 +127,12 @@ class State:
         return self._asked[asked]
 
     def _fulfilled(self, condition: Condition) -> np.ndarray:
-        values = (value for lot in self.lots for value in _values(lot.header, condition.column))
+        values = (
+            value
+            for lot in self.lots
+            for value in lot.header.columns.get(condition.column) or [None] * len(lot.header.ids)
+        )
         return np.fromiter(map(condition.holds, values), bool, len(self.there))
-
-
-def _values(header: LotHeader, column: str) -> Iterable[object]:
-    return header.columns.get(column) or [None] * len(header.ids)
 
 
 def _together(lots: list[KeptLot]) -> tuple[tuple[KeptLot, ...], np.ndarray]:
@@ -216,7 +216,9 @@ class Index:
             if number <= start:
                 break
         numbers = numbers[len(numbers) - len(lots) :]
-        _require_all(self.path, numbers, start)
+        missing = sorted(set(range(start, max(numbers, default=0))) - set(numbers))
+        if missing:
+            raise DamagedError(f"{lot_at(self.path, missing[0])}: expected a lot, found nothing there", fix=RESTORED)
         return State(numbers, lots[::-1])
 
     def counting(self) -> list[int]:
@@ -310,13 +312,6 @@ def _folders(path: Path) -> list[Path]:
     return [folder for prefix in (LOT, GRAPH) for _, folder in numbered(path, prefix)[0]]
 
 
-def _require_all(path: Path, numbers: Sequence[int], start: int) -> None:
-    """Raise DamagedError if a lot is missing between others, or before them all."""
-    missing = sorted(set(range(start, max(numbers, default=0))) - set(numbers))
-    if missing:
-        raise DamagedError(f"{lot_at(path, missing[0])}: expected a lot, found nothing there", fix=RESTORED)
-
-
 def _read_graph(path: Path, state: State) -> KeptGraph | None:
     for _, folder in numbered(path, GRAPH)[0]:
         with damage():
@@ -357,7 +352,7 @@ class WritableIndex(Index):
         return () if (newest := self._newest) is None else newest.removed
 
     def add(self, lot: Lot) -> None:
-        """Nothing; when it returns, the lot is kept, and a power cut cannot take it back."""
+        """Keep a lot; when this returns, a power cut cannot take it back."""
         commit_lot(lot_at(self.path, max(lots_in(self.path), default=0) + 1), lot)
         self._forget()
 
@@ -366,11 +361,11 @@ class WritableIndex(Index):
             self.__dict__.pop(name, None)
 
     def delete(self, ids: Sequence[str]) -> None:
-        """Nothing; the documents of these ids are gone. ConfigError if one of them was not there."""
+        """Remove the documents of these ids; ConfigError if one of them was not there."""
         delete_from(self, ids)
 
     def join(self) -> None:
-        """Nothing; new lots hold what is there, and what was replaced or removed has left the disk."""
+        """Write what is there into new lots, and remove what was replaced or deleted from the disk."""
         state = self.state
         if state.is_joined:
             return
@@ -382,7 +377,7 @@ class WritableIndex(Index):
         self._drop_before(first)
 
     def tidy(self) -> None:
-        """Nothing; lots are joined if many are small or much is gone, and what earlier joins left behind is removed."""
+        """Join lots if many are small or much is gone, and remove what earlier joins left behind."""
         state = self.state
         small = sum(lot.is_small for lot in state.lots)
         if small > MANY or np.count_nonzero(~state.there) > GONE * max(1, len(state.there)):
@@ -391,18 +386,18 @@ class WritableIndex(Index):
             self._drop_before(state.numbers[0])
 
     def _drop_before(self, first: int) -> None:
-        """Nothing; lots and graphs whose place others have taken are gone."""
+        """Remove lots and graphs whose place others have taken."""
         for number, path in [*numbered(self.path, LOT)[0], *numbered(self.path, GRAPH)[0]]:
             if number < first:
                 remove_folder(path)
 
     def drop_unfinished(self) -> None:
-        """Nothing; the lots of a join that was killed are gone, the last one first."""
+        """Remove the lots of a join that was killed, the last one first."""
         for number in reversed(lots_in(self.path)[len(self.counting()) :]):
             remove_folder(lot_at(self.path, number))
 
     def require_graph(self, more: Iterable[int]) -> None:
-        """Nothing; MissingExtraError if documents with so many passages each need usearch, and it is not there."""
+        """Raise MissingExtraError if documents with so many passages each need usearch, and it is not there."""
         try:
             with needing("search"):
                 import usearch.index  # noqa: F401

@@ -320,13 +320,13 @@ class Labelling:
         return [self.labels[best] for best in found.argmax(axis=1)], found.max(axis=1)
 
     def label(self, question: LabelQuestion, label: str) -> None:
-        """Nothing; the row has this label, on the disk."""
+        """Decide that the row has this label, on the disk."""
         if label not in self.labels:
             raise ConfigError(f"there is no label {label!r}", fix=did_you_mean(label, self.labels))
         self._take(question, str(label))
 
     def skip(self, question: LabelQuestion) -> None:
-        """Nothing; the row is not asked about again, on the disk."""
+        """Decide that the row is not asked about again, on the disk."""
         self._take(question, None)
 
     def _take(self, question: LabelQuestion, label: str | None) -> None:

@@ -90,19 +90,16 @@ class KeptLot(NamedTuple):
 
 
 def commit_lot(path: Path, lot: Lot) -> None:
-    """Nothing; when it returns, the folder holds the lot for good."""
+    """Write a lot; when this returns, the folder holds it for good."""
     commit_joined(path, lot, Postings.of(one.text for one in lot.documents), None)
 
 
 def commit_joined(path: Path, lot: Lot, postings: Postings, join: Join | None) -> None:
     """The same for one whose postings are known, as they are where lots are joined."""
-    commit_folder(path, _files(LotHeader(FORMAT, join, *_told(lot)), lot, postings))
-
-
-def _told(lot: Lot) -> tuple[Any, ...]:
     names = dict.fromkeys(name for one in lot.documents for name in one.columns)
     columns = {name: [one.columns.get(name) for one in lot.documents] for name in names}
-    return lot.settings, lot.source, lot.removed, tuple(one.id for one in lot.documents), columns
+    told = (lot.settings, lot.source, lot.removed, tuple(one.id for one in lot.documents), columns)
+    commit_folder(path, _files(LotHeader(FORMAT, join, *told), lot, postings))
 
 
 def _files(header: LotHeader, lot: Lot, postings: Postings) -> dict[str, bytes]:

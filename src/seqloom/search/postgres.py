@@ -210,7 +210,7 @@ class WritablePostgres(Postgres):
         return tuple(rows[0][0]) if rows else ()
 
     def add(self, lot: Lot) -> None:
-        """Nothing; when it returns, the lot is kept, and a power cut cannot take it back."""
+        """Keep a lot; when this returns, a power cut cannot take it back."""
         with database_errors(self.name), self.connection.transaction():
             if (settings := self.settings) is None:
                 self._begin(lot.settings)
@@ -248,15 +248,15 @@ class WritablePostgres(Postgres):
                 copy.write_row(row)
 
     def delete(self, ids: Sequence[str]) -> None:
-        """Nothing; the documents of these ids are gone. ConfigError if one of them was not there."""
+        """Remove the documents of these ids; ConfigError if one of them was not there."""
         delete_from(self, ids)
 
     def join(self) -> None:
-        """Nothing; the database has no room left that what was deleted took."""
+        """Give back the room that deleted documents took in the database."""
         self._run("vacuum (analyze) seqloom.documents, seqloom.passages, seqloom.postings")
 
     def require_graph(self, more: Iterable[int]) -> None:
-        """Nothing; the database has a graph of its own."""
+        """Do nothing: the database has a graph of its own."""
 
     def finished(self) -> Iterator[Progress | Built]:
         """What is left to do when lots were added: the graph made, if there are many passages it can be made of."""

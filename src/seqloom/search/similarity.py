@@ -333,7 +333,11 @@ class ByMeaning:
             inside = slice(start, start + some)
             apart = leaders[inside, None] != leaders
             ones, others = np.nonzero((vectors[inside] @ vectors.T >= least) & apart)
-            ones, others = _one_for_each_two(leaders, ones + start, others)
+            ones = ones + start
+            # the first pair between each two clusters
+            two = leaders[ones] * (leaders.max() + 1) + leaders[others]
+            first = np.unique(two, return_index=True)[1]
+            ones, others = ones[first], others[first]
             leaders = clusters(len(self.vectors), leaders[ones], leaders[others])[leaders] if len(ones) else leaders
             yield Pairs(crowded[ones], crowded[others], self.between(crowded[ones], crowded[others]))
             yield Progress("crowded texts compared", min(start + some, len(crowded)), len(crowded))
@@ -349,13 +353,6 @@ class ByMeaning:
         """The text nearest to the centre of these."""
         vectors = self.vectors[members]
         return int(members[np.argmax(vectors @ vectors.mean(axis=0))])
-
-
-def _one_for_each_two(leaders: np.ndarray, ones: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The first pair between each two clusters."""
-    two = leaders[ones] * (leaders.max() + 1) + leaders[others]
-    first = np.unique(two, return_index=True)[1]
-    return ones[first], others[first]
 
 
 def _pairs_of(rows: np.ndarray, near: np.ndarray, similarities: np.ndarray) -> Pairs:

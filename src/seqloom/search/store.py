@@ -70,7 +70,10 @@ class Condition(NamedTuple):
             return (self.sign == "!=") != (self.value == "") if self.sign in ("=", "!=") else False
         if self.sign == "~":
             return self.value.casefold() in written(value).casefold()
-        mine, other = _comparable(value, self.value)
+        # Both as numbers where both are, else both as text
+        number = parse_number(written(value)) if not isinstance(value, bool) else None
+        wanted = parse_number(self.value)
+        mine, other = (written(value), self.value) if number is None or wanted is None else (number, wanted)
         if self.sign in ("=", "!="):
             return bool(mine == other) == (self.sign == "=")
         return bool(ORDERED[self.sign](mine, other))
@@ -79,13 +82,6 @@ class Condition(NamedTuple):
 def written(value: Any) -> str:
     """A value as people write it in a condition."""
     return ("true" if value else "false") if isinstance(value, bool) else str(value)
-
-
-def _comparable(value: Any, asked: str) -> tuple[Any, Any]:
-    """Both as numbers where both are, else both as text."""
-    number = parse_number(written(value)) if not isinstance(value, bool) else None
-    wanted = parse_number(asked)
-    return (written(value), asked) if number is None or wanted is None else (number, wanted)
 
 
 def conditions(texts: Iterable[str]) -> tuple[Condition, ...]:
@@ -213,16 +209,16 @@ class WritableStore(IndexStore, Protocol):
         """The ids that the newest lot removes."""
 
     def add(self, lot: Lot) -> None:
-        """Nothing; when it returns, the lot is kept, and a power cut cannot take it back."""
+        """Keep a lot; when this returns, a power cut cannot take it back."""
 
     def delete(self, ids: Sequence[str]) -> None:
-        """Nothing; the documents of these ids are gone. ConfigError if one of them was not there."""
+        """Remove the documents of these ids; ConfigError if one of them was not there."""
 
     def join(self) -> None:
-        """Nothing; what was replaced or removed takes no room any more."""
+        """Give back the room of what was replaced or removed."""
 
     def require_graph(self, more: Iterable[int]) -> None:
-        """Nothing; MissingExtraError if documents with so many passages each need a library that is not there."""
+        """Raise MissingExtraError if documents with so many passages each need a library that is not there."""
 
     def finished(self) -> Iterator[Progress | Built]:
         """What is left to do when lots were added: how far it is, and at last what is kept."""
@@ -235,7 +231,7 @@ def empty_lot(settings: Settings, removed: Sequence[str] = (), source: DocumentS
 
 
 def delete_from(store: WritableStore, ids: Sequence[str]) -> None:
-    """Nothing; the documents of these ids are gone. ConfigError if one of them was not there.
+    """Remove the documents of these ids; ConfigError if one of them was not there.
 
     Ids that the newest lot removes are done: whoever was killed behind it gives the same ones again.
     """
@@ -250,7 +246,7 @@ def delete_from(store: WritableStore, ids: Sequence[str]) -> None:
 
 
 def remember_exact(store: WritableStore, exact: bool) -> None:
-    """Nothing; the store knows whether all passages are compared always, if that is new."""
+    """Tell the store whether all passages are always compared, if that is new."""
     settings = store.settings
     if settings is not None and exact != settings.exact:
         changed = msgspec.structs.replace(settings, exact=exact)

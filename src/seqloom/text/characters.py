@@ -91,7 +91,7 @@ def fit_characters(config: CharactersConfig, texts: Iterator[Sequence[str]]) -> 
 
 
 class BytesData(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """Nothing: all bytes are known."""
+    """What has to be kept of a cutter of bytes: no field, for all bytes are known."""
 
 
 class ByteCutter:
@@ -125,7 +125,7 @@ class ByteCutter:
         return bytes([symbol - COUNT]).decode("ascii", errors="backslashreplace")
 
     def data(self) -> BytesData:
-        """Nothing."""
+        """What is kept in a file: no more than that it is one of bytes."""
         return self._data
 
 

@@ -57,14 +57,12 @@ def _as_letters(piece: bytes) -> str:
     return "".join(map(letters().__getitem__, piece))
 
 
-def _cut_by_pattern() -> pre_tokenizers.PreTokenizer:
-    split = pre_tokenizers.Split(Regex(PATTERN), "isolated")
-    return pre_tokenizers.Sequence([split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
-
-
 def _library(model: models.Model) -> Library:
     library = Library(model)
-    library.pre_tokenizer = _cut_by_pattern()
+    split = pre_tokenizers.Split(Regex(PATTERN), "isolated")
+    library.pre_tokenizer = pre_tokenizers.Sequence(
+        [split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+    )
     return library
 
 

@@ -224,11 +224,18 @@ def train_unigram(words: Sequence[tuple[bytes, int]], size: int) -> list[tuple[b
             break
         scores = np.log(_probabilities(uses))
         without = _best_without(trie, [pieces[number] for number in numbers], numbers, scores)
-        kept = _kept(uses * (scores - without), max(size, int(len(numbers) * KEPT)))
+        # The places of the pieces that stay: all bytes, and those whose loss would cost the texts most
+        losses = uses * (scores - without)
+        losses[:256] = np.inf
+        kept = np.sort(np.argsort(-losses, kind="stable")[: max(size, int(len(numbers) * KEPT))])
         numbers, uses = numbers[kept], uses[kept]
         for at, (text, counts) in enumerate(texts):
             texts[at] = text.with_pieces(kept), counts
-    return _ordered([pieces[number] for number in numbers], np.log(_probabilities(uses)))
+    rounded = [
+        (piece, round(float(score), 6))
+        for piece, score in zip([pieces[number] for number in numbers], np.log(_probabilities(uses)), strict=True)
+    ]
+    return rounded[:256] + sorted(rounded[256:], key=lambda item: (-item[1], item[0]))
 
 
 def _texts(words: Sequence[tuple[bytes, int]], trie: Trie) -> list[tuple[Lattice, np.ndarray]]:
@@ -298,14 +305,3 @@ def _byte_counts(words: Sequence[tuple[bytes, int]]) -> np.ndarray:
 def _probabilities(uses: np.ndarray) -> np.ndarray:
     shares = np.maximum(uses / max(uses.sum(), 1.0), LEAST)
     return np.asarray(shares / shares.sum())
-
-
-def _kept(losses: np.ndarray, most: int) -> np.ndarray:
-    """The places of the pieces that stay: all bytes, and those whose loss would cost the texts most."""
-    losses[:256] = np.inf
-    return np.sort(np.argsort(-losses, kind="stable")[:most])
-
-
-def _ordered(pieces: Sequence[bytes], scores: np.ndarray) -> list[tuple[bytes, float]]:
-    rounded = [(piece, round(float(score), 6)) for piece, score in zip(pieces, scores, strict=True)]
-    return rounded[:256] + sorted(rounded[256:], key=lambda item: (-item[1], item[0]))

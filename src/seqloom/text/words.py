@@ -54,7 +54,8 @@ def detokenised(words: Sequence[str]) -> str:
         after = words[number + 1] if number + 1 < len(words) else ""
         left, right = _joins(before, word, after, opened)
         text.append(word if glued or left else f" {word}")
-        glued = right and _begins_plainly(after)
+        # a word can follow a mark without a space and be cut from it, but an accent would belong to the mark
+        glued = right and (after[:1].isalnum() or after.isascii())
     return "".join(text)
 
 
@@ -77,11 +78,6 @@ def _is_word(text: str) -> bool:
 
 def _in_number(before: str, mark: str, after: str) -> bool:
     return before[-1:].isdigit() and after.isdigit() and len(after) in DIGITS_AFTER.get(mark, ())
-
-
-def _begins_plainly(word: str) -> bool:
-    """Whether a word can follow a mark without a space and still be cut from it: an accent would belong to the mark."""
-    return word[:1].isalnum() or word.isascii()
 
 
 LONGEST = 256  # characters of a word that can be in a vocabulary; a longer one is a line without spaces

@@ -173,6 +173,7 @@ class TargetKind(Kind):
     one_label: ClassVar[bool] = False  # each example has one of them
     exclusive: ClassVar[bool] = False  # of the possible answers one is right in each place
     of_steps: ClassVar[bool] = False  # each word or step of the input has one
+    length_code: ClassVar[str] = ""  # the code of a row that has more or fewer of them than steps
     measured: ClassVar[bool] = False  # numbers
     is_text: ClassVar[bool] = False  # a text that is written
     is_running: ClassVar[bool] = False  # the text of the input itself: neighbouring lines belong together

@@ -11,14 +11,15 @@
 Runs are judged on dev, and on test only where somebody asks for it: each look is written down. Whatever stops a
 comparison, the same command goes on: finished runs stay finished, unfinished ones are run folders that resume.
 
-    plan        what is compared      tables            statistics    bootstrap over seeds and examples
-    scaling     equal numbers of parameters             significance  randomisation, McNemar, Holm
-    opening     data, baseline and budget               weighing      from judged runs to results
-    running     one run    jobs: several at once        costs, lengths, leaks: what else is measured
-    distances   the same at several dependency distances
-    results     what came out      figures, document: how it is shown      comparison  the whole in one call
+    plan         what is compared: models, seeds, budget     statistics   bootstrap, randomisation, McNemar, Holm
+    runs         one run, and several at once                verdicts     from judged runs to results
+    costs        time, memory and space of a model           leaks        rows that are in both parts
+    distances    the same at several dependency distances    events       what a comparison says while it goes on
+    results      what came out                               figures, document   how it is shown
+    comparison   the whole in one call
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -27,27 +28,20 @@ if TYPE_CHECKING:
     from seqloom.experiments.compare.plan import Budget, ComparisonPlan
     from seqloom.experiments.compare.results import Comparison
 
+HOMES = {  # each public name is loaded from here when it is first asked for
+    "comparison": ("compare", "referee"),
+    "distances": ("Distances", "referee_distances"),
+    "plan": ("Budget", "ComparisonPlan"),
+    "results": ("Comparison",),
+}
 __all__ = ["Budget", "Comparison", "ComparisonPlan", "Distances", "compare", "referee", "referee_distances"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("Distances", "referee_distances"):
-        from seqloom.experiments.compare import distances
-
-        return getattr(distances, name)
-    if name in ("compare", "referee"):
-        from seqloom.experiments.compare import comparison
-
-        return getattr(comparison, name)
-    if name in ("Budget", "ComparisonPlan"):
-        from seqloom.experiments.compare import plan
-
-        return getattr(plan, name)
-    if name == "Comparison":
-        from seqloom.experiments.compare import results
-
-        return getattr(results, name)
-    raise AttributeError(f"module 'seqloom.experiments.compare' has no attribute '{name}'")
+    for home, names in HOMES.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{home}"), name)
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
 
 
 def __dir__() -> list[str]:

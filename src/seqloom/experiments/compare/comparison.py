@@ -1,4 +1,10 @@
-"""Comparing from Python in one call, and the generator behind it that the command line shows."""
+"""Comparing from Python in one call, and the generator behind it that the command line shows.
+
+A comparison that is ready to begin: data read without its test part, everything chosen and checked.
+
+A baseline is always among the models: `linear` where symbols can be counted, else the mean of vectors, hidden layers
+over pixels, or the recipe with the fewest parameters. What a model gains over it is what its size buys.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -42,13 +48,6 @@ from seqloom.training.defaults import usual_epochs
 from seqloom.training.devices import choose_device
 from seqloom.training.resolve import Resolved, resolve
 from seqloom.training.wishes import OF_WISHES, settings_of
-
-# -----------------------------------------------------------------------------
-# A comparison that is ready to begin: data read without its test part, everything chosen and checked.
-#
-# A baseline is always among the models: `linear` where symbols can be counted, else the mean of vectors, hidden layers
-# over pixels, or the recipe with the fewest parameters. What a model gains over it is what its size buys.
-# -----------------------------------------------------------------------------
 
 ASKED = "comparison.json"
 BASELINES = ("linear", "bag", "mlp")  # the first that the task has
@@ -176,18 +175,14 @@ def referee(plan: ComparisonPlan, jobs: int = 1) -> Iterator[ComparisonReport]:
             for report in together(plan, waiting, jobs) if abreast > 1 else one_by_one(plan, waiting):
                 _write_lines(plan)
                 yield report
-                _require_success(report)
+                # A comparison without one of its runs would be another one than was asked for
+                if isinstance(report, RunEnded) and report.problem:
+                    raise ConfigError(f"{report.entry.name}: {report.problem}", fix="mend that, or leave the model out")
         except Interrupted as interruption:
             yield ComparisonEnded(interruption.why, None, interruption.exit_code)
             return
         yield Measuring(len(plan.models))
         yield ComparisonEnded("done", _weigh(opening), 0)
-
-
-def _require_success(report: object) -> None:
-    """A comparison without one of its runs would be another one than was asked for."""
-    if isinstance(report, RunEnded) and report.problem:
-        raise ConfigError(f"{report.entry.name}: {report.problem}", fix="mend that, or leave the model out")
 
 
 def _write_lines(plan: ComparisonPlan) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -97,12 +97,9 @@ def memory_of(model: LoadedModel, inputs: Any) -> int:
     """Bytes of the weights and of the most tensors that are alive at once while a batch is answered."""
     with _Counting() as counting:
         _answer(model, inputs)
-    return int(counting.most) + _weights(model.model)
-
-
-def _weights(model: nn.Module) -> int:
-    held = {one.untyped_storage().data_ptr(): one.untyped_storage().nbytes() for one in model.state_dict().values()}
-    return sum(held.values())
+    storages = [one.untyped_storage() for one in model.model.state_dict().values()]
+    held = {one.data_ptr(): one.nbytes() for one in storages}  # shared weights count once
+    return int(counting.most) + int(sum(held.values()))
 
 
 class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch has no types here

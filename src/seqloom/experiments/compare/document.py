@@ -20,10 +20,13 @@ MOST_PAIRS, MOST_PICTURES = 15, 2  # in a terminal
 def comparison_document(found: Comparison) -> Document:
     """The sentence, the models, every pair, the pictures, and what people should know."""
     rows_in_both = () if found.leak is None else found.leak.samples
+    # What was compared, in one line
+    seeds = counted(found.seeds, "seed")
+    setting = f"{found.task} on {found.rows:,} {found.part} rows, {found.budget}, {seeds}; baseline: {found.baseline}"
     return Document(
         excerpt(f"{found.data}: {counted(len(found.models), 'model')}", LONGEST),
         [
-            Aside(_setting(found)),
+            Aside(setting),
             Callout(sentence(found), "fine" if len(found.rivals) == 1 else "warn"),
             Heading("Models"),
             _models(found),
@@ -155,12 +158,6 @@ def _verdict(pair: PairResult) -> str:
     if pair.more_seeds is not None:
         return f"undecided, {_seeds(pair.more_seeds)}"
     return pair.verdict if pair.detectable is None else f"{pair.verdict} (from {number(pair.detectable)} on)"
-
-
-def _setting(found: Comparison) -> str:
-    """What was compared, in one line."""
-    seeds = counted(found.seeds, "seed")
-    return f"{found.task} on {found.rows:,} {found.part} rows, {found.budget}, {seeds}; baseline: {found.baseline}"
 
 
 def _notes(found: Comparison) -> list[str]:

@@ -21,7 +21,8 @@ COSTS: dict[str, Costing] = {
 
 def figures_of(found: Comparison) -> list[Figure]:
     """All figures for which there is something to draw."""
-    return [_scores(found), *_paretos(found), *_lengths(found)]
+    paretos = [_pareto(found, name, cost) for name, cost in COSTS.items() if all(cost(one) for one in found.models)]
+    return [_scores(found), *paretos, *_lengths(found)]
 
 
 def _scores(found: Comparison) -> Figure:
@@ -35,10 +36,6 @@ def _scores(found: Comparison) -> Figure:
         intervals=intervals,
         caption=note,
     )
-
-
-def _paretos(found: Comparison) -> list[Figure]:
-    return [_pareto(found, name, cost) for name, cost in COSTS.items() if all(cost(one) for one in found.models)]
 
 
 def _pareto(found: Comparison, name: str, cost: Costing) -> Figure:
@@ -69,11 +66,7 @@ def pareto_front(costs: list[float], scores: list[float], higher_is_better: bool
     """
     worth = [score if higher_is_better else -score for score in scores]
     pairs = list(zip(costs, worth, strict=True))
-    return [not any(_beats(other, one) for other in pairs) for one in pairs]
-
-
-def _beats(other: tuple[float, float], one: tuple[float, float]) -> bool:
-    return other != one and other[0] <= one[0] and other[1] >= one[1]
+    return [not any(other != one and other[0] <= one[0] and other[1] >= one[1] for other in pairs) for one in pairs]
 
 
 def _lengths(found: Comparison) -> list[Figure]:

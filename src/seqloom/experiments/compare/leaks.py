@@ -51,7 +51,7 @@ class _Looker:
             self.search.see(part, examples)
 
     def finish(self, ledger: Ledger) -> None:
-        """Nothing: what was found is asked for afterwards."""
+        """Do nothing: what was found is asked for afterwards."""
 
 
 def count_leaks(data: DataConfig, part: Part) -> LeakCount | None:

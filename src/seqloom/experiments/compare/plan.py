@@ -5,6 +5,8 @@ A budget says what is equal:
     parameters   every recipe made as wide as gives about so many weights; each reads the data equally often
     symbols      every model reads so many symbols of the training part
     seconds      every model trains so long on this machine
+
+A model made wider or narrower until it has about so many parameters; its depth and its kind stay.
 """
 
 from pathlib import Path
@@ -100,10 +102,6 @@ class ComparisonPlan(RunsPlan, frozen=True, kw_only=True, forbid_unknown_fields=
         """Where prepared data is kept between runs: beside them, so that it is read once."""
         return self.folder / "prepared"
 
-
-# -----------------------------------------------------------------------------
-# A model made wider or narrower until it has about so many parameters; its depth and its kind stay.
-# -----------------------------------------------------------------------------
 
 NEAR = 1.25  # times more or less than was asked is still about as many
 LARGEST_STEP = 64  # heads and kernels divide widths: the least width that all of them accept is below this

@@ -1,4 +1,7 @@
-"""What came out of a comparison: a frozen value that the terminal, the page and programs read."""
+"""What came out of a comparison: a frozen value that the terminal, the page and programs read.
+
+How scores change with the length of the input: bins of about as many examples each.
+"""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -37,10 +40,6 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
     memory: int  # bytes
     disk: int  # bytes of the model folder
 
-
-# -----------------------------------------------------------------------------
-# How scores change with the length of the input: bins of about as many examples each.
-# -----------------------------------------------------------------------------
 
 BINS = 5
 RESAMPLES = 200

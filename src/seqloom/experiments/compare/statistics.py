@@ -19,6 +19,20 @@ what the examples alone make of it, because seeds that lie close by chance would
 known about others: the interval then speaks of these weights alone.
 `tests/comparing/test_calibration.py` simulates that the intervals cover as often as they say, and how often equal
 models are called different.
+
+Tests of one pair of models that go by examples alone, and the correction for several pairs.
+
+randomisation   is this difference more than chance would give if each answer might as well be the other model's?
+                Right for BLEU and F1, which are no means over examples (Riezler and Maxwell 2005). Seeds stand
+                side by side, the first with the first: it speaks of these trained weights.
+McNemar         one seed of each, and right or wrong answers: do the disagreements go one way? (McNemar 1947, exact)
+Holm            the more pairs are looked at, the smaller each p must be (Holm 1979)
+more seeds      how many would be enough for a pair, if its difference and the spread of the seeds stayed as they are
+
+The judged examples of all runs as numbers that add up: what every resampling works with.
+
+A metric is a function of sums over examples. Where it is the mean of what each example alone scores, as accuracy is,
+two numbers of each are enough, however many labels a task counts: the score and a one to divide by.
 """
 
 import math
@@ -165,19 +179,17 @@ def resampled(
     rows, draws = tables[0].shape[1], np.random.Generator(np.random.PCG64(seed))
     sums: list[list[np.ndarray]] = [[] for _ in tables]  # of each model, blocks of [r,K,S]
     for start in range(0, resamples, block := max(1, CELLS // max(1, rows))):
-        counts = _counts(draws, rows, min(block, resamples - start))
+        # [R,N] how often each of N rows was drawn when N are drawn with replacement
+        drawn = (
+            np.bincount(draws.integers(0, rows, rows), minlength=rows) for _ in range(min(block, resamples - start))
+        )
+        counts = np.stack(list(drawn)).astype(np.float64)
         for table, into in zip(tables, sums, strict=True):
             into.append(np.einsum("rn,kns->rks", counts, table, optimize=True))
     return [
         ModelScores(measure(table.sum(axis=1)), measure(np.concatenate(into)))
         for table, into in zip(tables, sums, strict=True)
     ]
-
-
-def _counts(draws: np.random.Generator, rows: int, resamples: int) -> np.ndarray:
-    """[R,N] how often each of N rows was drawn when N are drawn with replacement."""
-    drawn = (np.bincount(draws.integers(0, rows, rows), minlength=rows) for _ in range(resamples))
-    return np.stack(list(drawn)).astype(np.float64)
 
 
 def estimate(scores: ModelScores, pool: SeedSpread) -> Estimate:
@@ -229,17 +241,6 @@ def student_quantile(level: float, freedom: float) -> float:
         low, high = (middle, high) if student(middle, freedom) < level else (low, middle)
     return high
 
-
-# -----------------------------------------------------------------------------
-# Tests of one pair of models that go by examples alone, and the correction for several pairs.
-#
-# randomisation   is this difference more than chance would give if each answer might as well be the other model's?
-#                 Right for BLEU and F1, which are no means over examples (Riezler and Maxwell 2005). Seeds stand
-#                 side by side, the first with the first: it speaks of these trained weights.
-# McNemar         one seed of each, and right or wrong answers: do the disagreements go one way? (McNemar 1947, exact)
-# Holm            the more pairs are looked at, the smaller each p must be (Holm 1979)
-# more seeds      how many would be enough for a pair, if its difference and the spread of the seeds stayed as they are
-# -----------------------------------------------------------------------------
 
 SHUFFLES = 2000
 MOST_MORE = 10  # seeds that a projection goes on to
@@ -318,13 +319,6 @@ def _shuffled_with(found: Estimate, p: float, more: int) -> float:
     normal = NormalDist()
     return 2 * normal.cdf(normal.inv_cdf(p / 2) * math.sqrt(before / after))
 
-
-# -----------------------------------------------------------------------------
-# The judged examples of all runs as numbers that add up: what every resampling works with.
-#
-# A metric is a function of sums over examples. Where it is the mean of what each example alone scores, as accuracy is,
-# two numbers of each are enough, however many labels a task counts: the score and a one to divide by.
-# -----------------------------------------------------------------------------
 
 TOGETHER = 64  # examples of a block: each is asked for with zeros for all others
 

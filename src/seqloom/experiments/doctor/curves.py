@@ -7,6 +7,8 @@
 
 Each rule is a pure function of the story and the configuration. All are measured on one scale, the loss at the
 beginning: a loss of 0.01 that doubles is still a loss of nearly nothing.
+
+How a loss goes down: along a line or in a bend, and whether that can be told from noise.
 """
 
 import math
@@ -19,10 +21,6 @@ from seqloom.config.training import ByLengthConfig, TrainingConfig
 from seqloom.experiments.doctor.findings import Advice, Finding
 from seqloom.experiments.doctor.history import Story, losses_drawn
 from seqloom.report.figures.line import Line, Series
-
-# -----------------------------------------------------------------------------
-# How a loss goes down: along a line or in a bend, and whether that can be told from noise.
-# -----------------------------------------------------------------------------
 
 SEEN = 6.0  # so many times its own error a descent must be, to have a form at all
 
@@ -303,7 +301,9 @@ def _regularised(config: TrainingConfig, dropout: float) -> tuple[Advice, ...]:
 
 def exploding(story: Story, config: TrainingConfig) -> Finding | None:
     """Gradients are far larger than what a step can use, or numbers are not finite at all; told of short runs too."""
-    dev = _last_dev(story)
+    # The dev loss at the end, not a number if it was none; 0 where there is no dev part
+    losses = [look.metrics["loss"] for look in story.looks if "loss" in look.metrics]
+    dev = losses[-1] if losses else 0.0
     blown = story.why == "not-finite" or _skips(story, config) or dev >= DEV_EXPLODED * story.began or math.isnan(dev)
     if not blown and not _norms_are_far(story, config):
         return None
@@ -318,12 +318,6 @@ def exploding(story: Story, config: TrainingConfig) -> Finding | None:
         _norms_drawn(story),
         (*clip, Advice("--rate", rounded(config.rate / 10), f"a tenth of {config.rate:g}")),
     )
-
-
-def _last_dev(story: Story) -> float:
-    """The dev loss at the end, not a number if it was none; 0 where there is no dev part."""
-    losses = [look.metrics["loss"] for look in story.looks if "loss" in look.metrics]
-    return losses[-1] if losses else 0.0
 
 
 def _skips(story: Story, config: TrainingConfig) -> bool:

@@ -1,4 +1,9 @@
-"""Labels: what the data check said about them, and what the model makes of them on the dev part."""
+"""Labels: what the data check said about them, and what the model makes of them on the dev part.
+
+The parts of the data, where they limit what any score can say: rows that dev shares with training, and few rows.
+
+What a run wastes: work on padding, and time in which a step waits for its data.
+"""
 
 import math
 from collections import Counter
@@ -101,10 +106,6 @@ def _drawn(true: Counter[str], said: Counter[str], total: int) -> Bars:
     return Bars(title="How often each label is true, and said", labels=labels, values=values)
 
 
-# -----------------------------------------------------------------------------
-# The parts of the data, where they limit what any score can say: rows that dev shares with training, and few rows.
-# -----------------------------------------------------------------------------
-
 FEW = 100  # rows of a dev part, on which a share is unsure by a tenth in either direction
 HALF_WIDTH = 0.98  # of the 95 % interval of a share of one half, times the root of the rows: the widest there is
 
@@ -121,10 +122,6 @@ def parts_said(warned: Iterable[DataFinding], dev_rows: int) -> Iterator[str]:
             "direction; give it more rows with --dev FILE or --shares"
         )
 
-
-# -----------------------------------------------------------------------------
-# What a run wastes: work on padding, and time in which a step waits for its data.
-# -----------------------------------------------------------------------------
 
 PADDING = 0.4  # of all elements; batches by length of ordinary text have 0.02 to 0.2
 WAITED = 0.3  # of the time; a loader that keeps up waits for nothing but its first batch

@@ -47,7 +47,8 @@ def look_inside(task: Task, model: nn.Module, batches: Sequence[Batch[Any, Any]]
 def inside_findings(inside: ModelInside, story: Story) -> tuple[Finding, ...]:
     """What is wrong inside a model, given how its training went."""
     found = [exploding(inside.flows)]
-    if not _has_learnt(story):
+    has_learnt = story.is_long_enough and story.first - story.last >= LEARNT * story.first
+    if not has_learnt:
         found += [vanishing(inside.flows), shallow(inside.depths), saturated(inside.units)]
     found.append(dead(inside.units, story.steps))
     return tuple(finding for finding in found if finding is not None)
@@ -56,10 +57,6 @@ def inside_findings(inside: ModelInside, story: Story) -> tuple[Finding, ...]:
 def inside_figures(inside: ModelInside) -> tuple[Figure, ...]:
     """The pictures of what was measured."""
     return (flow_drawn(inside.flows),) if any(len(flow.norms) > 2 for flow in inside.flows) else ()
-
-
-def _has_learnt(story: Story) -> bool:
-    return story.is_long_enough and story.first - story.last >= LEARNT * story.first
 
 
 def vanishing(found: Sequence[Flow]) -> Finding | None:

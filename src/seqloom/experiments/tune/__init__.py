@@ -11,13 +11,14 @@
 The test part is taken away before anything begins. Whatever stops a tuning, the next start goes on: finished trials
 are in the storage, unfinished ones are run folders that resume.
 
-    reports  what a tuning says while it goes on      storage  where studies are kept
-    space    parameters drawn, and what they mean     study    which trial is next
-    ground   what the data says about batches and steps
-    trials   one trial                                working  trials one after the other
-    results  what came out, and how it is shown       tuning   the whole in one call
+    events    what a tuning says while it goes on      storage   where studies are kept
+    space     parameters drawn, and what they mean     study     which trial is next
+    plan      what is searched, and on what data       trials    one trial, one after the other, several at once
+    results   what came out, and how it is shown       folder    what is kept of it
+    tuning    the whole in one call
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -25,23 +26,19 @@ if TYPE_CHECKING:
     from seqloom.experiments.tune.results import Results
     from seqloom.experiments.tune.tuning import search, tune
 
+HOMES = {  # each public name is loaded from here when it is first asked for
+    "plan": ("TuningPlan",),
+    "results": ("Results",),
+    "tuning": ("search", "tune"),
+}
 __all__ = ["Results", "TuningPlan", "search", "tune"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("search", "tune"):
-        from seqloom.experiments.tune import tuning
-
-        return getattr(tuning, name)
-    if name == "TuningPlan":
-        from seqloom.experiments.tune import plan
-
-        return getattr(plan, name)
-    if name == "Results":
-        from seqloom.experiments.tune import results
-
-        return getattr(results, name)
-    raise AttributeError(f"module 'seqloom.experiments.tune' has no attribute '{name}'")
+    for home, names in HOMES.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{home}"), name)
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
 
 
 def __dir__() -> list[str]:

@@ -40,16 +40,13 @@ def keep(plan: TuningPlan, results: Results) -> tuple[str, ...]:
 
 def tidy(plan: TuningPlan, results: Results) -> tuple[int, ...]:
     """The numbers of the trials whose weights were removed: they are over, and one of this folder was better."""
-    mine = tuple(one for one in results.trials if one.host == gethostname() and _folder(plan, one) == Path(one.folder))
+    here = [one for one in results.trials if one.host == gethostname()]
+    mine = tuple(one for one in here if plan.trial_folder(one.number).resolve() == Path(one.folder))
     best = msgspec.structs.replace(results, trials=mine).best
     over = [one for one in mine if one.state in ("done", "pruned", "failed") and one != best]
     with suppress(HeldError), hold(plan.folder):  # whoever holds it tidies up as well, or copies the model
         return tuple(one.number for one in over if _without_weights(Path(one.folder)))
     return ()
-
-
-def _folder(plan: TuningPlan, trial: TrialResult) -> Path:
-    return plan.trial_folder(trial.number).resolve()
 
 
 def _without_weights(run: Path) -> bool:

@@ -1,4 +1,10 @@
-"""A tuning as a value: what is searched, on which data, how long, and where it is kept. Workers get it as JSON."""
+"""A tuning as a value: what is searched, on which data, how long, and where it is kept. Workers get it as JSON.
+
+What the data says before any trial: how large a batch is usual for it, and how many steps a trial has.
+
+A space speaks of shares, because data differ: batches of half, once and twice the usual size, a warm-up of a tenth of
+the steps. Here shares become the numbers of a configuration.
+"""
 
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -9,7 +15,7 @@ from seqloom.config.training import AnyFeed, ByLengthConfig
 from seqloom.config.tuning import SpaceConfig
 from seqloom.errors import ConfigError
 from seqloom.experiments.plan import RunsPlan
-from seqloom.tasks.task import HeadSettings, Task
+from seqloom.tasks.task import HeadSettings
 from seqloom.training.length import expected_steps
 from seqloom.training.resolve import Resolved
 
@@ -39,13 +45,6 @@ class TuningPlan(RunsPlan, frozen=True, kw_only=True, forbid_unknown_fields=True
         """The run folder of a trial."""
         return self.folder / "trials" / f"{number:03d}"
 
-
-# -----------------------------------------------------------------------------
-# What the data says before any trial: how large a batch is usual for it, and how many steps a trial has.
-#
-# A space speaks of shares, because data differ: batches of half, once and twice the usual size, a warm-up of a tenth of
-# the steps. Here shares become the numbers of a configuration.
-# -----------------------------------------------------------------------------
 
 AROUND = (0.5, 1.0, 2.0)  # times the usual batch
 UNKNOWN = 1_000  # steps, where a clock decides how many there are
@@ -79,15 +78,10 @@ class DataGround(NamedTuple):
         """The space with what it leaves to the task and to the data."""
         models = space.models or tuple(self.first.task.recipes()[:1])
         batch = space.batch or tuple(sorted({max(1, round(times * self.batch)) for times in AROUND}))
-        _require_able(self.first.task, models, space)
+        for name in models:  # one that cannot do the task in a size is refused
+            for size in space.sizes:
+                self.first.task.model(name, size, HeadSettings())
         return msgspec.structs.replace(space, models=models, batch=batch)
-
-
-def _require_able(task: Task, models: tuple[str, ...], space: SpaceConfig) -> None:
-    """ConfigError for a recipe that cannot do the task in every size that is searched."""
-    for name in models:
-        for size in space.sizes:
-            task.model(name, size, HeadSettings())
 
 
 def symbols_of(feed: AnyFeed) -> int:

@@ -107,16 +107,13 @@ def default_wishes(plan: TuningPlan) -> Wishes:
 def used(config: RunConfig, wishes: Wishes, plan: TuningPlan) -> Params:
     """The parameters as they stand in the configuration of a trial; what the plan fixes is left out."""
     training = config.training
-    params: Params = {"model": str(wishes.model), "size": str(wishes.size), "dropout": _dropout(config.model)}
+    # The dropout of a model; of one whose parts differ, all of them
+    found = sorted(set(dropouts(config.model)))
+    dropout = "/".join(f"{value:g}" for value in found) if len(found) > 1 else next(iter(found), 0.0)
+    params: Params = {"model": str(wishes.model), "size": str(wishes.size), "dropout": dropout}
     params |= {"rate": training.rate, "batch": symbols_of(training.feed), "decay": training.optimiser.decay}
     params |= {"schedule": training.schedule.kind(), "warm_up": training.schedule.warm_up}
     return {name: value for name, value in params.items() if name not in _taken(plan)}
-
-
-def _dropout(model: Any) -> float | str:
-    """The dropout of a model; of one whose parts differ, all of them."""
-    found = sorted(set(dropouts(model)))
-    return "/".join(f"{value:g}" for value in found) if len(found) > 1 else next(iter(found), 0.0)
 
 
 def near(config: RunConfig, wishes: Wishes, plan: TuningPlan, ground: DataGround) -> Params:
@@ -127,19 +124,13 @@ def near(config: RunConfig, wishes: Wishes, plan: TuningPlan, ground: DataGround
         params["batch"] = min(space.batch, key=lambda choice: abs(math.log(choice / symbols_of(training.feed))))
     if "schedule" in params:
         params["warm_up"] = training.schedule.warm_up / ground.steps(training.feed)
-        params["schedule"] = _among(training.schedule.kind(), space.schedules)
+        kind = training.schedule.kind()
+        params["schedule"] = kind if kind in space.schedules else space.schedules[0]
     for name in ("dropout", "rate", "decay", "warm_up"):
         if name in params:
-            params[name] = _within(float(params[name]), getattr(space, name))
+            bounds = getattr(space, name)
+            params[name] = min(max(float(params[name]), bounds.low), bounds.high)
     return {name: value for name, value in params.items() if _is_searched(name, space)}
-
-
-def _among(name: str, choices: tuple[str, ...]) -> str:
-    return name if name in choices else choices[0]
-
-
-def _within(value: float, bounds: RangeConfig) -> float:
-    return min(max(value, bounds.low), bounds.high)
 
 
 def _is_searched(name: str, space: SpaceConfig) -> bool:

@@ -18,12 +18,12 @@ from seqloom.inspect.attribution.attribution import AttributionView, view_of
 from seqloom.inspect.attribution.goals import chosen_goal, ground_of
 from seqloom.inspect.attribution.methods import METHODS, MethodOptions, method_of
 from seqloom.inspect.faithfulness.agreement import kendall, overlap
-from seqloom.inspect.progress import work
 from seqloom.inspect.subject import Reading, Subject
 from seqloom.inspect.view import SMALL, View
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.heatmap import HeatMap
 from seqloom.report.figures.matrix import Matrix
+from seqloom.report.numbers import number, share
 
 LARGEST_MAP = 240
 
@@ -46,7 +46,7 @@ class AttributionsView(View):
 
     def _sentences(self) -> tuple[str, ...]:
         errors = [
-            f"{METHODS[view.method].title} {'adds up to no score' if view.error is None else f'{view.error:.2%}'}"
+            f"{METHODS[view.method].title} {'adds up to no score' if view.error is None else f'{share(view.error)}'}"
             for view in self.views
         ]
         said = [f"Completeness errors: {', '.join(errors)}. Baseline: {self.views[0].baseline}."]
@@ -91,9 +91,9 @@ class AttributionsView(View):
         pairs = [(a, b) for a in range(len(self.views)) for b in range(a)]
         ranked = sorted(pairs, key=lambda pair: float(self.tau[pair]))
         low, high = ranked[0], ranked[-1]
+        titles = [METHODS[view.method].title for view in self.views]
         return tuple(  # type: ignore[return-value]  # of two pairs
-            f"{METHODS[self.views[b].method].title} and {METHODS[self.views[a].method].title} ({self.tau[a, b]:.2f})"
-            for a, b in (low, high)
+            f"{titles[b]} and {titles[a]} ({number(self.tau[a, b])})" for a, b in (low, high)
         )
 
 
@@ -124,7 +124,7 @@ def attributions_compared(
     ground = ground_of(subject, reading, baseline)
     goal = chosen_goal(subject, reading, answer=answer, against=against, at=at)
     views, left_out = [], []
-    with work("methods", len(methods or METHODS)) as moved:
+    with subject.work("methods", len(methods or METHODS)) as moved:
         for name in methods or METHODS:
             try:
                 views.append(view_of(ground, goal, name, MethodOptions(words=words)))

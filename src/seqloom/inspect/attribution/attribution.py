@@ -38,13 +38,14 @@ from seqloom.inspect.readings import read
 from seqloom.inspect.subject import Reading, Subject
 from seqloom.inspect.tokens import Token
 from seqloom.inspect.view import MEDIUM, SMALL, View, plain
+from seqloom.report.document import Block, Interactive
 from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.colors import ColorScale, code, ink_on, scale_of
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.heatmap import HeatMap
 from seqloom.report.figures.markup import Markup, tag
-from seqloom.report.figures.page import SHEET, document
 from seqloom.report.figures.strip import Strip
+from seqloom.report.numbers import number, share, signed
 
 ENDS = frozenset(".!?…。！？؟۔।")
 LONGEST = 64  # tokens: what has no end by then is cut
@@ -139,23 +140,32 @@ def part_of(place: GroundPlace, values: np.ndarray, *, words: bool) -> Attributi
     return AttributionPart(place.side.name, tuple(tokens), values, found, place.shape)
 
 
-RULES = (
-    ".opening{margin:16px 20px}.opening h2{font-size:18px}.opening summary{cursor:pointer;padding:2px 0}"
-    ".opening p{line-height:1.9}.opening mark{padding:2px 4px;margin:1px;border-radius:3px;unicode-bidi:isolate}"
-    ".opening .none{background:none;border:1px dashed #9aa2ad;color:inherit}"
-)
+@dataclass(frozen=True)
+class OpeningSentences(Interactive):
+    """A long text on a page: every sentence with its total, which opens to its tokens on their colours.
 
+    It needs no script, for a browser opens and closes `details` by itself.
+    """
 
-def opening(title: str, part: AttributionPart, span: tuple[float, float] | None) -> Markup:
-    """The section of a page; it needs no script, for a browser opens and closes `details` by itself."""
-    scale = scale_of(part.numbers, span)
-    chips = [_chip(at, *each, scale) for at, each in enumerate(zip(part.texts, part.numbers, strict=True))]
-    lines = (_sentence(each, chips) for each in part.stretches)
-    return tag("section", tag("h2", title), *lines, class_="opening")
+    rules: ClassVar[str] = (
+        ".opening details{margin:0}.opening summary{color:inherit;padding:2px 0}.opening p{line-height:1.9}"
+        ".opening mark{padding:2px 4px;margin:1px;border-radius:3px;unicode-bidi:isolate}"
+        ".opening .none{background:none;border:1px dashed #9aa2ad;color:inherit}"
+    )
+    title: str
+    part: AttributionPart
+    span: tuple[float, float] | None
+
+    def markup(self) -> list[Markup]:
+        numbers = self.part.numbers
+        scale = scale_of(numbers, self.span)
+        chips = [_chip(at, *each, scale) for at, each in enumerate(zip(self.part.texts, numbers, strict=True))]
+        lines = (_sentence(each, chips) for each in self.part.stretches)
+        return [tag("section", tag("h2", self.title), *lines, class_="opening")]
 
 
 def _sentence(stretch: Stretch, chips: Sequence[Markup]) -> Markup:
-    total = tag("b", f"{stretch.total:+.4g}")
+    total = tag("b", signed(stretch.total))
     summary = tag("summary", total, f" {stretch.start}: ", tag("bdi", stretch.beginning))
     return tag("details", summary, tag("p", *chips[stretch.start : stretch.stop], dir="auto"))
 
@@ -165,7 +175,7 @@ def _chip(at: int, text: str, value: float | None, scale: ColorScale) -> Markup:
         return tag("mark", text, class_="none", title=f"{text}: no value (token {at})")
     ground = scale.shade(scale.level(value)).light
     style = f"background:{code(ground)};color:{code(ink_on(ground))}"
-    return tag("mark", text, style=style, title=f"{text}: {value:.4g} (token {at})")
+    return tag("mark", text, style=style, title=f"{text}: {number(value)} (token {at})")
 
 
 STRONGEST = 20
@@ -220,27 +230,27 @@ class AttributionView(View):
         return [*several, self._map(part), self._strongest(part)]
 
     def _sentences(self) -> tuple[str, ...]:
-        before = " and ".join(f"{score:.4g}" for score in self.baseline_scores)
+        before = " and ".join(f"{number(score)}" for score in self.baseline_scores)
         apart = ", one text at a time" if len(self.baseline_scores) > 1 else ""
         said = [
-            f"{METHODS[self.method].title.capitalize()} of {self.answer}, which scores {self.score:.4g}; "
+            f"{METHODS[self.method].title.capitalize()} of {self.answer}, which scores {number(self.score)}; "
             f"the baseline ({self.baseline}{apart}) scores {before}."
         ]
         if self.error is None:
             said.append("The numbers of this method add up to no score: compare them with one another only.")
         else:
             said.append(
-                f"They add up to {self.total:.4g} of a difference of {self.rise:.4g}: "
-                f"completeness error {self.error:.2%}."
+                f"They add up to {number(self.total)} of a difference of {number(self.rise)}: "
+                f"completeness error {share(self.error)}."
             )
         if self.method == "integrated" and (self.error or 0.0) > TOLERATED:
-            said.append(f"That is more than {TOLERATED:.0%}: ask for more steps=, or another baseline=.")
+            said.append(f"That is more than {share(TOLERATED)}: ask for more steps=, or another baseline=.")
         if self.grouped > 1:
             said.append(f"Up to {self.grouped} elements were taken away at once; each has an equal share of the loss.")
         return (*said, *(self._said(part) for part in self.parts if part.shape is None and part.strongest(1)))
 
     def _said(self, part: AttributionPart) -> str:
-        named = ", ".join(f"“{part.tokens[at].text}” ({at}) {part.values[at]:+.3g}" for at in part.strongest(3))
+        named = ", ".join(f"“{part.tokens[at].text}” ({at}) {signed(part.values[at])}" for at in part.strongest(3))
         side = f" of the {part.name}" if len(self.parts) > 1 else ""
         return f"The strongest tokens{side}: {named}."
 
@@ -261,7 +271,7 @@ class AttributionView(View):
     def _caption(self) -> str:
         if self.error is None:
             return "Adds up to no score, and has no baseline."
-        return f"Baseline: {self.baseline}; completeness error {self.error:.2%}."
+        return f"Baseline: {self.baseline}; completeness error {share(self.error)}."
 
     def _strongest(self, part: AttributionPart) -> Figure:
         chosen, texts = part.strongest(STRONGEST) or [0], part.texts
@@ -313,12 +323,10 @@ class AttributionView(View):
             span=self.span,
         )
 
-    def html(self) -> str:
+    def _blocks(self) -> Sequence[Block]:
         long = [part for part in self.parts if part.shape is None and len(part.tokens) > MEDIUM]
-        if not long:
-            return super().html()
-        opened = [opening(self._title(part, ": every sentence"), part, self.span) for part in long]
-        return document(self.title, [tag("h1", self.title), *self.body(), *opened], SHEET + RULES)
+        opened = [OpeningSentences((), self._title(part, ": every sentence"), part, self.span) for part in long]
+        return [*super()._blocks(), *opened]
 
 
 def attribution(
@@ -382,7 +390,7 @@ def attribute_file(
 
     def lines() -> Iterator[bytes]:
         nonlocal written
-        for number, given in enumerate(rows):
+        for row, given in enumerate(rows):
             try:
                 view = attribution(
                     subject,
@@ -394,9 +402,9 @@ def attribute_file(
                     words=words,
                 )
             except SeqloomError as error:
-                raise DataError(f"row {number}: {error.problem}", fix=error.fix) from error
-            yield (json.dumps(line_of(number, view), ensure_ascii=False, allow_nan=False) + "\n").encode()
-            written = number + 1
+                raise DataError(f"row {row}: {error.problem}", fix=error.fix) from error
+            yield (json.dumps(line_of(row, view), ensure_ascii=False, allow_nan=False) + "\n").encode()
+            written = row + 1
             if show is not None:
                 show(Progress("rows", written, total))
 
@@ -404,7 +412,7 @@ def attribute_file(
     return written
 
 
-def line_of(number: int, view: AttributionView) -> dict[str, Any]:
+def line_of(row: int, view: AttributionView) -> dict[str, Any]:
     """One input as its line has it."""
     sides = [
         {
@@ -417,4 +425,4 @@ def line_of(number: int, view: AttributionView) -> dict[str, Any]:
     ]
     names = ("label", "answer", "method", "baseline", "score", "baseline_scores")
     told = {name: plain(getattr(view, name)) for name in names}
-    return {"row": number, **told, "error": plain(view.error), "sides": sides}
+    return {"row": row, **told, "error": plain(view.error), "sides": sides}

@@ -244,7 +244,8 @@ class AttributionGround(NamedTuple):
         changes: dict[str, dict[int, Tensor]] = {}
         for place, given in zip(self.places, values, strict=True):
             if place.is_numbers:
-                inputs = _put(inputs, place.field, place.filled(given))
+                part = place.filled(given)
+                inputs = part if place.field is None else inputs._replace(**{place.field: part})
             else:
                 changes.setdefault(place.side.stack, {})[place.call] = given
         with ExitStack() as stack:
@@ -311,10 +312,6 @@ def _text(given: Any, number: int, count: int, field: str | None) -> str | None:
 
 def _pieces(raw: Any) -> Any:
     return raw.pieces if isinstance(raw, Subwords) else raw
-
-
-def _put(inputs: Any, field: str | None, part: Any) -> Any:
-    return part if field is None else inputs._replace(**{field: part})
 
 
 @torch.no_grad()

@@ -21,6 +21,7 @@ from seqloom.nn.inputs import Ngrams, Tfidf
 from seqloom.nn.types import Padded
 from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.figure import Figure
+from seqloom.report.numbers import number
 
 STRONGEST = 30
 
@@ -49,7 +50,7 @@ class NgramsView(View):
         return (
             Bars(
                 title=self.title,
-                caption=f"Together with the bias of {self.rest:.4g} all {len(self.ngrams):,} come to {self.score:.4g}.",
+                caption=f"With the bias of {number(self.rest)} all {len(self.ngrams):,} come to {number(self.score)}.",
                 labels=[f"{each.start}: {each.text}" for each in shown],
                 values=[each.value for each in shown],
                 x_label="part of the score",
@@ -58,7 +59,9 @@ class NgramsView(View):
 
     def _sentences(self) -> tuple[str, ...]:
         total = self.rest + sum(each.value for each in self.ngrams)
-        return (f"The n-grams and the bias come to {total:.4g}; the score of {self.answer} is {self.score:.4g}.",)
+        return (
+            f"The n-grams and the bias come to {number(total)}; the score of {self.answer} is {number(self.score)}.",
+        )
 
 
 def ngram_contributions(

@@ -25,7 +25,6 @@ from seqloom.errors import ConfigError, DataError, did_you_mean
 from seqloom.inspect.attribution.attribution import merged
 from seqloom.inspect.attribution.goals import AttributionGround, at_work, ground_of
 from seqloom.inspect.attribution.gradients import AttributionPath, completed
-from seqloom.inspect.progress import work
 from seqloom.inspect.subject import Reading, Subject
 from seqloom.inspect.tokens import Token
 from seqloom.inspect.view import MEDIUM, SMALL, View
@@ -34,6 +33,7 @@ from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.heatmap import HeatMap
 from seqloom.report.figures.matrix import MOST_CELLS, Matrix
+from seqloom.report.numbers import number, share
 
 STEP = 1 / 512  # of the way between a token and its baseline, to both sides
 MOST_STEPS = 256
@@ -63,12 +63,13 @@ class SimilarityPairsView(View):
         return (self._matrix() if small else self._map(), self._strongest())
 
     def _sentences(self) -> tuple[str, ...]:
-        said = f"The similarity is {self.similarity:.4f}; baseline: {self.baseline}"
+        said = f"The similarity is {number(self.similarity)}; baseline: {self.baseline}"
         if self.error is None:
             return (f"{said}; what pairs lose by occlusion adds up to no score: compare it with one another only.",)
         return (
-            f"{said}; all pairs come to {np.nansum(self.values):.4f}, since they share out what the texts less their "
-            f"baselines multiply to, {self.expected:.4f}, and not the similarity: completeness error {self.error:.2%}.",
+            f"{said}; all pairs come to {number(np.nansum(self.values))}, since they share out what the texts less "
+            f"their baselines multiply to, {number(self.expected)}, and not the similarity: "
+            f"completeness error {share(self.error)}.",
         )
 
     def _matrix(self) -> Figure:
@@ -148,7 +149,7 @@ def similarity_pairs(
 def _measured(ground: AttributionGround, method: str) -> list[Tensor]:
     """[E,D] of each of the two texts."""
     found = list[Tensor]()
-    with work("texts", 2) as moved:
+    with ground.subject.work("texts", 2) as moved:
         for at in (0, 1):
             found.append(MEASURES[method](ground, at))
             moved(1)
@@ -191,7 +192,7 @@ def _integrated(ground: AttributionGround, place: int) -> Tensor:
 
     rise = np.linalg.norm(np.diff(value([0.0, 1.0]), axis=0)) + 1e-12
     most = min(MOST_STEPS, MOST_ELEMENTS // (2 * len(here) ** 2))
-    with work("steps at most", most) as moved:
+    with ground.subject.work("steps at most", most) as moved:
 
         def slope(shares: np.ndarray) -> np.ndarray:
             found = list[np.ndarray]()

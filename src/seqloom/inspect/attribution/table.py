@@ -20,6 +20,7 @@ from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.heatmap import HeatMap
 from seqloom.report.figures.matrix import MOST_CELLS, Matrix
+from seqloom.report.numbers import share
 
 LARGEST_PICTURE = 256
 STRONGEST = 16
@@ -65,8 +66,8 @@ class AttributionTableView(View):
             said.append("The numbers of this method add up to no score.")
         else:
             said.append(
-                f"Completeness error of a row: {np.median(self.error):.2%} in the middle, "
-                f"{max(self.error):.2%} at most."
+                f"Completeness error of a row: {share(np.median(self.error))} in the middle, "
+                f"{share(max(self.error))} at most."
             )
         return tuple(said)
 

@@ -28,6 +28,7 @@ from seqloom.inspect.tokens import Token
 from seqloom.inspect.view import View
 from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.figure import Figure
+from seqloom.report.numbers import number
 
 UNIFORM, LEARNT, MODEL = "equal weights", "weights that it learns", "weights of the model"
 WIDTH, STEPS, RATE = 32, 100, 0.02
@@ -86,8 +87,9 @@ class GuideView(View):
     def _sentences(self) -> tuple[str, ...]:
         mine, even, gain = self.accuracy[MODEL], self.accuracy[UNIFORM], self.difference(MODEL, UNIFORM)
         return (
-            f"{self._verdict(gain)}: a model of single tokens scores {mine:.3f} with them and {even:.3f} with equal "
-            f"ones, on {self.held_out} inputs held out (two standard errors of the difference: {gain.margin:.3f}).",
+            f"{self._verdict(gain)}: a model of single tokens scores {number(mine)} with them and {number(even)} with "
+            f"equal ones, on {self.held_out} inputs held out "
+            f"(two standard errors of the difference: {number(gain.margin)}).",
         )
 
     def _verdict(self, gain: Difference) -> str:
@@ -165,9 +167,9 @@ def _require_weights(name: str, rows: Sequence[np.ndarray], readings: Sequence[R
         raise DataError(f"the name '{name}' is taken", fix="give these weights another name")
     if len(rows) != len(readings):
         raise DataError(f"{len(rows)} of '{name}' for {len(readings)} inputs", fix="give one for each")
-    for number, (row, reading) in enumerate(zip(rows, readings, strict=True)):
+    for at, (row, reading) in enumerate(zip(rows, readings, strict=True)):
         if (wrong := _wrong(row, reading.sides[0].tokens)) is not None:
-            raise DataError(f"'{name}' of input {number} {wrong}", fix="give each token one weight, 0 or more")
+            raise DataError(f"'{name}' of input {at} {wrong}", fix="give each token one weight, 0 or more")
 
 
 def _wrong(row: Any, tokens: Sequence[Token]) -> str | None:
@@ -198,17 +200,17 @@ def _padded(readings: Sequence[Reading], columns: Sequence[int]) -> _Data:
     rows = [reading.sides[0].tokens for reading in readings]
     symbols = torch.zeros(len(rows), max(map(len, rows)), dtype=torch.int64)
     real = torch.zeros(symbols.shape, dtype=torch.bool)
-    for number, tokens in enumerate(rows):
-        symbols[number, : len(tokens)] = torch.tensor([token.symbol for token in tokens])
-        real[number, : len(tokens)] = torch.tensor([not token.is_special for token in tokens])
+    for at, tokens in enumerate(rows):
+        symbols[at, : len(tokens)] = torch.tensor([token.symbol for token in tokens])
+        real[at, : len(tokens)] = torch.tensor([not token.is_special for token in tokens])
     return _Data(symbols, real, torch.tensor(columns))
 
 
 def _imposed(rows: Sequence[np.ndarray], real: Tensor) -> Tensor:
     """[N,T] the weights of each input, those of real tokens alone, made to add up to 1."""
     found = torch.zeros(real.shape, dtype=torch.float64)
-    for number, row in enumerate(rows):
-        found[number, : len(row)] = torch.from_numpy(np.nan_to_num(np.asarray(row, dtype=float)))
+    for at, row in enumerate(rows):
+        found[at, : len(row)] = torch.from_numpy(np.nan_to_num(np.asarray(row, dtype=float)))
     return _shares(found, real)
 
 

@@ -48,7 +48,6 @@ from seqloom.inspect.faithfulness.verdict import (
     reservations,
     verdict,
 )
-from seqloom.inspect.progress import work
 from seqloom.inspect.readings import read
 from seqloom.inspect.subject import Reading, Subject
 from seqloom.inspect.view import MEDIUM, View
@@ -58,6 +57,7 @@ from seqloom.report.figures.heatmap import HeatMap
 from seqloom.report.figures.line import Line, Series
 from seqloom.report.figures.matrix import Matrix
 from seqloom.report.figures.strip import Strip
+from seqloom.report.numbers import number, share
 
 CELLS = 240  # of the overview of a long input
 STRONGEST = 20
@@ -150,15 +150,16 @@ def _said_of_chance(pairs: Sequence[AgreementPair]) -> str:
     every = pairs[0]
     if every.significant is None:
         return "it is undefined for all of them"
-    return f"p ≤ {CHANCE:g} for {every.significant:.0%} of them, undefined for {every.undefined} more"
+    return f"p ≤ {CHANCE:g} for {share(every.significant)} of them, undefined for {every.undefined} more"
 
 
 def shuffles(attention: Attention) -> Figure:
     """The cloud of shuffles of one input, from the smallest to the largest."""
-    moved = np.sort(attention.permuted.moved)
+    found = attention.permuted
+    moved = np.sort(found.moved)
     return Line(
         title="Shuffled weights",
-        caption=f"Median {attention.permuted.median:.3f}; the largest weight is {attention.permuted.sharpness:.3f}.",
+        caption=f"Median {number(found.median)}; the largest weight is {number(found.sharpness)}.",
         series=[Series(name="TVD of the answers", x=range(1, len(moved) + 1), y=moved.tolist())],
         x_label="shuffles, sorted",
         y_label="TVD of the answers",
@@ -299,10 +300,6 @@ class FaithfulnessView(View):
                 found.append(erasures(example.attention.erased.taken))
         return found
 
-    def text(self, width: int = 80, *, colour: bool = False) -> str:
-        """The verdict and what is said beside it, then the figures that they rest on."""
-        return "\n\n".join([self.prose(width), *(figure.text(width, colour) for figure in self.figures())])
-
     def _sentences(self) -> tuple[str, ...]:
         return (self.verdict, *reservations(self.evidence), *self._methods())
 
@@ -363,7 +360,7 @@ def faithfulness(
     wishes = _by_method(subject, given, wishes._replace(others=tuple(others)), method)
     _require(subject, given, wishes, truths, adversaries)
     draws, examples = MeasureDraws.seeded(seed), tuple[MeasuredExample, ...]()
-    with work("inputs", len(given)) as moved:
+    with subject.work("inputs", len(given)) as moved:
         for number, reading in enumerate(given):
             examples += (measured(subject, reading, wishes, draws, search=number < adversaries),)
             moved(1)

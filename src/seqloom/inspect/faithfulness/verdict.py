@@ -24,6 +24,7 @@ import numpy as np
 from seqloom.inspect.faithfulness.alternatives import Needed
 from seqloom.inspect.faithfulness.eraser import Curves
 from seqloom.inspect.faithfulness.measures import Attention, MeasuredExample
+from seqloom.report.numbers import number
 
 MOVES, CARRIES = 0.1, 0.1
 FAR = 0.2  # JSD from which other weights make another picture
@@ -52,7 +53,7 @@ class Badge(NamedTuple):
         """
         if self.value is None or self.baseline is None:
             return f"faithfulness: {self.level}"
-        numbers = f"comprehensiveness {_two(self.value)} (random tokens {_two(self.baseline)})"
+        numbers = f"comprehensiveness {number(self.value)} (random tokens {number(self.baseline)})"
         return f"faithfulness: {self.level}, {numbers}, {_counted(self.inputs)}"
 
 
@@ -97,12 +98,12 @@ def verdict(evidence: Evidence, picture: str) -> str:
         "not measured": f"{picture} could not be put to the test, since every input has one token alone",
     }[level_of(evidence)]
     marked = (
-        f"taking away the tokens that it marks costs {_two(evidence.comprehensiveness)} of the answer's probability, "
-        f"random ones {_two(evidence.random_comprehensiveness)}"
+        f"taking away the tokens that it marks costs {number(evidence.comprehensiveness)} of the answer's probability, "
+        f"random ones {number(evidence.random_comprehensiveness)}"
     )
     if evidence.moved is None:
         return f"{heading}: {marked} ({_counted(evidence.inputs)})."
-    shuffled = f"shuffling its weights moves the answers by {_two(evidence.moved)}"
+    shuffled = f"shuffling its weights moves the answers by {number(evidence.moved)}"
     joint = ", and" if moves(evidence) == carries(evidence) else ", but"
     return f"{heading}: {shuffled}{joint} {marked} ({_counted(evidence.inputs)})."
 
@@ -126,30 +127,23 @@ def _alone(evidence: Evidence) -> str | None:
 def _other_weights(evidence: Evidence) -> str | None:
     if evidence.adversary is None or evidence.adversary < FAR:
         return None
-    found = f"It is not the only picture: weights as far off as JSD {evidence.adversary:.2f} (of at most 0.69)"
+    found = f"It is not the only picture: weights as far off as JSD {number(evidence.adversary)} (of at most 0.69)"
     if evidence.seeds is None:
         return f"{found} leave the answers as they are."
     beyond = "no further than" if evidence.adversary <= evidence.seeds else "further than"
-    return f"{found} leave the answers as they are, {beyond} models of other seeds are ({evidence.seeds:.2f})."
+    return f"{found} leave the answers as they are, {beyond} models of other seeds are ({number(evidence.seeds)})."
 
 
 def _not_needed(evidence: Evidence) -> str | None:
     if evidence.score is None or evidence.uniform_score is None:
         return None
-    scores = (
-        f"a model that learnt with equal weights scores {evidence.uniform_score:.3f}, this one {evidence.score:.3f}"
-    )
     does = "needs no attention" if evidence.uniform_score >= evidence.score - NO_WORSE else "needs attention"
-    return f"The task {does}: {scores}."
+    even, mine = number(evidence.uniform_score), number(evidence.score)
+    return f"The task {does}: a model that learnt with equal weights scores {even}, this one {mine}."
 
 
 def _few(evidence: Evidence) -> str | None:
     return None if evidence.inputs >= FEW else f"That is little to go by: {_counted(evidence.inputs)} only."
-
-
-def _two(value: float) -> str:
-    """Two decimals, zero without a sign."""
-    return f"{round(value, 2) + 0.0:.2f}"
 
 
 def _counted(count: int) -> str:

@@ -40,7 +40,8 @@ def graph(of: Any, inputs: Any, *, number: Callable[[Any], Tensor] | None = None
         return expression_graph(of, inputs)
     if not callable(of):
         raise DataError(f"a graph was asked of a {type(of).__name__}", fix="give an expression, a function or a model")
-    root = _root(of)
+    owner = of if isinstance(of, nn.Module) else getattr(of, "__self__", None)
+    root = owner if isinstance(owner, nn.Module) else None
     given, arguments, named = _arguments(of, inputs)
     title = f"Graph of {type(root).__name__ if root is not None else getattr(of, '__name__', 'a function')}"
 
@@ -71,11 +72,6 @@ def _answered(trace: Trace) -> Trace:
     last = max((at for at, op in enumerate(trace.ops) if op.path), default=len(trace.ops))
     ops = [op._replace(path=(ANSWER,)) if at > last else op for at, op in enumerate(trace.ops)]
     return trace._replace(ops=tuple(ops))
-
-
-def _root(of: Any) -> nn.Module | None:
-    owner = of if isinstance(of, nn.Module) else getattr(of, "__self__", None)
-    return owner if isinstance(owner, nn.Module) else None
 
 
 @contextmanager

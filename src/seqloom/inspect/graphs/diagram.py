@@ -17,19 +17,19 @@ What stands behind `#` in the address is the part, and behind an `@` the step.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from seqloom.errors import DataError
+from seqloom.report.document import Interactive
 from seqloom.report.figures.axis import minus_signed
 from seqloom.report.figures.colors import ColorScale, scale_of
 from seqloom.report.figures.figure import MARGIN, NARROWEST, Figure, FigureBlock, Plot
 from seqloom.report.figures.frame import LEGEND_HEIGHT, drawn_legend, legend_width, written_legend
 from seqloom.report.figures.labels import shortened, visible, wrap
 from seqloom.report.figures.markup import Markup, filled, hatched, hover, label, look, tag, together, width_of
-from seqloom.report.figures.page import document
 from seqloom.report.numbers import number as brief
 
 SWEEPS = 8
@@ -334,11 +334,10 @@ def _curve(points: Sequence[BoxPlace]) -> str:
 
 
 RULES = (
-    ".walk{display:flex;gap:12px;align-items:center;margin:8px 20px}.walk input{flex:1;max-width:640px}"
-    ".told{margin:8px 20px;min-height:3.2em;white-space:pre-wrap;font-size:16px}"
-    ".way{margin:8px 20px;display:flex;flex-wrap:wrap;gap:6px}main p{margin:8px 20px}"
+    ".walk{display:flex;gap:12px;align-items:center;margin:16px 0 8px}.walk input{flex:1;max-width:640px}"
+    ".told{min-height:3.2em;white-space:pre-wrap;font-size:16px}.way{display:flex;flex-wrap:wrap;gap:6px}"
     "[data-card].now>rect{stroke-width:3}[data-opens]{cursor:pointer}[data-opens]:focus{outline:2px solid #1c66be}"
-    "[hidden]{display:none}h2{font-size:18px;margin:12px 20px}"
+    "section[hidden]{display:none}section h2{margin:12px 0}section figure{margin:0 -20px}"
 )
 SCRIPT = """
 "use strict";
@@ -415,11 +414,21 @@ class WalkPart(NamedTuple):
     way: Sequence[tuple[str, str]] = ()  # (words, part) to go to: those around it, those beside it
 
 
-def walking_page(title: str, parts: Sequence[WalkPart]) -> str:
-    """One HTML file with a section for each part, the first one open; without a script all of them are seen."""
-    body = [tag("h1", title), *(_section(part) for part in parts)]
-    data = {"parts": [{"name": part.name, "steps": [step._asdict() for step in part.steps]} for part in parts]}
-    return document(title, body, RULES, script=SCRIPT, data=data)
+@dataclass(frozen=True)
+class GraphWalk(Interactive):
+    """A section for each part, the first one open; without a script all of them are seen."""
+
+    rules: ClassVar[str] = RULES
+    parts: Sequence[WalkPart]
+
+    def markup(self) -> list[Markup]:
+        return [_section(part) for part in self.parts]
+
+    def script(self) -> str:
+        return SCRIPT
+
+    def data(self) -> Mapping[str, Any]:
+        return {"parts": [{"name": part.name, "steps": [step._asdict() for step in part.steps]} for part in self.parts]}
 
 
 def _section(part: WalkPart) -> Markup:
@@ -427,9 +436,9 @@ def _section(part: WalkPart) -> Markup:
     inside = [
         *([tag("nav", *way, class_="way")] if way else []),
         *([tag("h2", part.title)] if part.title else []),
+        *(tag("p", sentence) for sentence in part.said),
         *(_controls(len(part.steps)) if part.steps else []),
         *(tag("figure", figure.drawn(styled=False)) for figure in part.figures),
-        *(tag("p", sentence) for sentence in part.said),
     ]
     return tag("section", *inside)
 

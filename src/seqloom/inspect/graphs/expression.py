@@ -1,16 +1,16 @@
 """The graph of an expression: every number with its local derivatives, what comes from above, and its gradient."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from seqloom.errors import DataError, did_you_mean
-from seqloom.inspect.graphs.diagram import MOST_CARDS, Diagram, NodeCard, NodeLink, WalkPart, WalkStep, walking_page
+from seqloom.inspect.graphs.diagram import MOST_CARDS, Diagram, GraphWalk, NodeCard, NodeLink, WalkPart, WalkStep
 from seqloom.inspect.graphs.scalars import ScalarEdge, ScalarNode, evaluate
 from seqloom.inspect.view import View
+from seqloom.report.document import Block, Heading, Paragraphs, TableBlock
 from seqloom.report.figures.figure import Figure
-from seqloom.report.figures.labels import visible, wrap
 from seqloom.report.numbers import number as brief
 
 
@@ -102,22 +102,18 @@ class ExpressionGraph(View):
         product = f"{_bracketed(reader.gradient)} × {_bracketed(edge.local)} = {brief(edge.passed)}"
         return f"∂{end.name}/∂{reader.name} × {local}, and {local} = {rule}, so {product}"
 
-    def text(self, width: int = 80, *, colour: bool = False) -> str:
-        """The walk as lines: forward, then back, with every local derivative in a formula."""
-        forward = [step.text for step in self._forward()]
-        backward = [step.text for step in self._backward()]
-        lines = [
-            *_wrapped(self.title, width),
-            "",
-            "Forward: every value from those before it",
-            *_numbered(forward, width),
-            "",
-            "Back: what comes from above times the local derivative, added up over all readers",
-            *_numbered(backward, width),
-            "",
-            *(line for sentence in self.sentences() for line in _wrapped(sentence, width)),
+    def _blocks(self) -> Sequence[Block]:
+        """A slider that walks forward and back; where there is none the steps in words, each derivative a formula."""
+        drawn = self._diagram()
+        skipped = len(self._drawn()) - len(drawn.cards)
+        steps = [step._replace(card=step.card - skipped) for step in self.steps() if step.card >= skipped]
+        still = [
+            Heading("Forward: every value from those before it"),
+            _numbered(self._forward()),
+            Heading("Back: what comes from above times the local derivative, added up over all readers"),
+            _numbered(self._backward()),
         ]
-        return "\n".join(lines)
+        return [GraphWalk(still, [WalkPart("", "", (), [replace(drawn, title="")], steps)])]
 
     def _sentences(self) -> tuple[str, ...]:
         """The result, the gradients, and what of it may surprise."""
@@ -187,13 +183,6 @@ class ExpressionGraph(View):
             name, f"value {brief(node.value)}", slope, size, note=self._told_gradient(at), is_input=not node.parents
         )
 
-    def html(self) -> str:
-        """A page with a slider that walks forward and back."""
-        drawn = self._diagram()
-        skipped = len(self._drawn()) - len(drawn.cards)
-        steps = [step._replace(card=step.card - skipped) for step in self.steps() if step.card >= skipped]
-        return walking_page(self.title, [WalkPart("", "", self.sentences(), [replace(drawn, title="")], steps)])
-
     def told_values(self, *, whole: bool) -> Mapping[str, Any]:
         """Every number, the result, and what is said about it."""
         return {**super().told_values(whole=whole), "result": self.result, "sentences": self.sentences()}
@@ -232,15 +221,7 @@ def _bracketed(value: float) -> str:
     return f"({brief(value)})" if value < 0 else brief(value)
 
 
-def _wrapped(text: str, width: int) -> list[str]:
-    return wrap(visible(text), width)
-
-
-def _numbered(steps: list[str], width: int) -> list[str]:
-    """The steps with their numbers; what goes on stands indented below."""
-    room = len(str(len(steps)))
-    lines = []
-    for number, step in enumerate(steps, start=1):
-        parts = [line for part in step.split("\n") for line in wrap(visible(part), width - room - 2)]
-        lines += [f"{number:>{room}}  {parts[0]}", *(f"{'':{room}}  {part}" for part in parts[1:])]
-    return lines
+def _numbered(steps: Iterable[WalkStep]) -> Block:
+    """The steps with their numbers."""
+    told = [step.text.split("\n") for step in steps]
+    return TableBlock((), [(str(number), Paragraphs(*lines)) for number, lines in enumerate(told, start=1)])

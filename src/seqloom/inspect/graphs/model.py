@@ -28,12 +28,12 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from seqloom.errors import ConfigError, did_you_mean
-from seqloom.inspect.graphs.diagram import MOST_CARDS, Diagram, NodeCard, NodeLink, WalkPart, WalkStep, walking_page
+from seqloom.inspect.graphs.diagram import MOST_CARDS, Diagram, GraphWalk, NodeCard, NodeLink, WalkPart, WalkStep
 from seqloom.inspect.graphs.trace import Op, Trace, told, told_shape, told_summary
 from seqloom.inspect.view import View
+from seqloom.report.document import Document, Paragraph
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.heatmap import HeatMap
-from seqloom.report.figures.labels import wrap
 from seqloom.report.figures.line import Line, Series
 from seqloom.report.figures.matrix import Matrix
 from seqloom.report.numbers import number as brief
@@ -452,12 +452,6 @@ class ModelGraph(View):
         yield from [f"Dead: zero throughout at {_model_few(silent)}."] if silent else []
         yield from [f"No gradient comes back to the weights {_model_few(still)}."] if still else []
 
-    def text(self, width: int = 80, *, colour: bool = False) -> str:
-        """The figures and the sentences as lines."""
-        drawn = [figure.text(width, colour) for figure in self.figures()]
-        said = [line for sentence in self.sentences() for line in wrap(sentence, width)]
-        return "\n\n".join([*drawn, "\n".join(said)])
-
     def steps(self) -> tuple[WalkStep, ...]:
         """The walk through the part that is open: values in order, then gradients in the reverse order."""
         boxes = list(enumerate(self.inside.boxes))
@@ -487,11 +481,12 @@ class ModelGraph(View):
 
     # --- files -------------------------------------------------------------------------------------------------------
 
-    def html(self) -> str:
-        """A page with a slider for every part; a box opens its part."""
+    def document(self) -> Document:
+        """A page has a slider for every part, and a box opens its part, each with what there is to say about it."""
         shown = self._pages()
         known = frozenset(shown)
-        return walking_page(self.title, [self.open(part)._section(known) for part in shown])
+        still = [*map(Paragraph, self.sentences()), *self._blocks()]
+        return Document(self.title, [GraphWalk(still, [self.open(part)._section(known) for part in shown])])
 
     def _pages(self) -> list[str]:
         """The parts that a page has room for: the one that is open first, then those inside it, level by level."""

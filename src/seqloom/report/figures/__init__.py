@@ -7,14 +7,12 @@ notebook it shows itself; `page` puts several into one HTML file. No plotting li
     checks   what a figure accepts                   colors    color scales
     markup   elements, escaped in one place          frame     the key to a color scale
     figure   what all kinds share                    line  bars  points  heatmap  matrix  strip
-    stack    several as one picture                  links  tiles  network  trail
-    fonts    the letters of a PNG                    page      several on a page
+    stack    several as one picture or page          links  tiles  network  trail
+    fonts    the letters of a PNG
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-from seqloom.report.figures.page import page  # not when it is first used: the module has the same name
 
 if TYPE_CHECKING:
     from seqloom.report.figures.bars import Bars
@@ -25,6 +23,7 @@ if TYPE_CHECKING:
     from seqloom.report.figures.matrix import Matrix
     from seqloom.report.figures.network import Edge, Network, Node
     from seqloom.report.figures.points import Points
+    from seqloom.report.figures.stack import page
     from seqloom.report.figures.strip import Strip
     from seqloom.report.figures.tiles import Tile, Tiles
     from seqloom.report.figures.trail import Trail
@@ -65,6 +64,7 @@ PLACES = {
     "Tile": "tiles",
     "Tiles": "tiles",
     "Trail": "trail",
+    "page": "stack",
 }
 
 

@@ -1,9 +1,10 @@
-"""Several figures as one picture, in rows: what a file of SVG or PNG can hold."""
+"""Several figures together: as one picture, in rows, which a file of SVG or PNG can hold, or as one HTML page."""
 
 import re
 from collections.abc import Sequence
 
 from seqloom.errors import needing
+from seqloom.report.figures import checks
 from seqloom.report.figures.figure import NAMESPACE, Figure
 from seqloom.report.figures.fonts import with_faces
 from seqloom.report.figures.markup import FLIPPED, look, style_sheet, tag, together
@@ -12,11 +13,28 @@ GAP = 8.0
 ALMOST = 0.75
 WASTE = 0.85  # of the height of rows: closer packing that saves less is not worth the mixed order
 TALLEST = 2.2  # times its width: a taller picture gets two columns
+MOST_FIGURES = 1000  # of a page
 ZOOM = 2.0  # pixels for each unit of a picture: letters stay sharp on a fine screen
 RIGHT_TO_LEFT = re.compile(r'<text\b[^>]* direction="rtl"[^>]*>')
 ANCHORED = re.compile(r' text-anchor="(\w+)"')
 Size = tuple[float, float]
 VIEW_BOX = re.compile(r'viewBox="0 0 ([\d.]+) ([\d.]+)"')
+
+
+def page(title: str, figures: Sequence[Figure]) -> str:
+    """One self-contained HTML document with the figures, side by side where there is room.
+
+    >>> from seqloom.report.figures import Bars
+    >>> document = page("Results", [Bars(title="Accuracy", labels=["a"], values=[0.9])])
+    >>> document.startswith("<!DOCTYPE html>") and "<script" not in document
+    True
+    """
+    from seqloom.report.document import Document, Pictures  # which is made of figures
+
+    checks.text(title, "title")
+    shown = checks.instances(figures, Figure, "figures")  # type: ignore[type-abstract]
+    checks.some(shown, "figures", largest=MOST_FIGURES)
+    return Document(title, [Pictures([figure]) for figure in shown]).html()
 
 
 def stacked(figures: Sequence[Figure]) -> str:

@@ -130,7 +130,7 @@ class Segments:
             return None
 
     def add(self, made: WindowVectors, numbers: Numbers) -> None:
-        """Nothing; when it returns, the rows are kept for good."""
+        """Keep the rows of a window; when this returns, they are kept for good."""
         told = SegmentRecord(
             made.start,
             made.start + len(made.vectors),

@@ -45,7 +45,7 @@ class RayWorker:
         self.setup, self.identity = setup, identity
 
     def ready(self) -> Refused | None:
-        """Nothing when there is a model to ask, or why there is none."""
+        """Why there is no model to ask; None when there is one."""
         torch.set_num_threads(self.setup.threads)
         machine, fix = socket.gethostname(), "put the model on a disk that all machines of the cluster see"
         try:
@@ -92,7 +92,7 @@ def _joined(ray: Any) -> Iterator[None]:
 
 
 def _take_back(told: Mapping[str, str], before: Mapping[str, str]) -> None:
-    """Nothing; what was told to the environment, and nobody else has changed since, is as it was before."""
+    """Put the environment back as it was, where nobody else has changed it since."""
     for name, value in told.items():
         if os.environ.get(name) == value:
             del os.environ[name]
@@ -100,7 +100,7 @@ def _take_back(told: Mapping[str, str], before: Mapping[str, str]) -> None:
 
 
 def _join(ray: Any) -> None:
-    """Nothing; ConfigError where there is no cluster to join, and none can be begun."""
+    """Join a cluster, or begin one; ConfigError where neither is possible."""
     address = os.environ.get("RAY_ADDRESS", "a cluster on this machine")
     try:
         _require_reachable(address)

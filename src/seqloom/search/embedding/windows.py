@@ -68,7 +68,8 @@ class InputSource(NamedTuple):
         if not rows:
             place = Place(self.stream or str(self.path))
             ledger.bad_file("data.empty", "there are no rows to embed", place, "give another file")
-        notes = tuple(_note(count, samples[0]) for _, count, samples in ledger.warnings())
+        warnings = ((count, samples[0]) for _, count, samples in ledger.warnings())
+        notes = tuple(f"{one} ({count:,} times)" if count > 1 else str(one) for count, one in warnings)
         return CheckedSource(rows, bad, self._sha256(), notes)
 
     def _sha256(self) -> str:
@@ -104,10 +105,6 @@ class InputSource(NamedTuple):
 
 def _line_of(told: tuple[int, Problem]) -> int:
     return told[1].place.line or 0
-
-
-def _note(count: int, problem: Problem) -> str:
-    return f"{problem} ({count:,} times)" if count > 1 else str(problem)
 
 
 def windows_of(rows: Iterable[Row]) -> Iterator[list[Row]]:

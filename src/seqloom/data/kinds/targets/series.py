@@ -24,6 +24,7 @@ class SeriesTarget(TargetKind):
     usual = ("series",)
     thing = "answer"
     of_steps = True
+    length_code = "series.length"
     measured = True
 
     def reader(self, roles: "Roles", remarks: Remarks) -> Read:

@@ -25,6 +25,7 @@ class TagsTarget(LabelsTarget):
     thing = "tag"
     exclusive = True
     of_steps = True
+    length_code = "tags.length"
 
     def reader(self, roles: "Roles", remarks: Remarks) -> Read:
         """What takes the tags of a row: a list, or a cell in which they have spaces between them."""
