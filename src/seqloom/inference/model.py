@@ -27,6 +27,7 @@ from seqloom.data.problems import Ledger, Problem
 from seqloom.data.run_files import RunData, located
 from seqloom.data.schema import Example, Part
 from seqloom.errors import ConfigError
+from seqloom.events import Show
 from seqloom.files.folders import read_manifest
 from seqloom.files.layouts import ModelFile, RunFile
 from seqloom.inference.evaluation import (
@@ -327,15 +328,17 @@ class LoadedModel(OpenedModel):
         encode = encoding(self.task, self.reading().longest, longest_input(self.config), self.device)
         return Subject(self.task, self.config, self.model, encode)
 
-    def inspect(self, given: Any, *, target: str | None = None, among: Iterable[Any] = ()) -> "Inspection":
+    def inspect(
+        self, given: Any, *, target: str | None = None, among: Iterable[Any] = (), show: Show | None = None
+    ) -> "Inspection":
         """A look inside at one input, with every view as a method: `.views()` lists them, `.attention()` is one.
 
         `target` is the translation that is looked at, else the model writes it; views of data, such as `filters`, are
-        of this input and of those in `among`.
+        of this input and of those in `among`. `show` is told how far long work is.
         """
         from seqloom.inspect.inspector import Inspection
 
-        return Inspection(self.subject, given, target=target, among=among)
+        return Inspection(self.subject, given, target=target, among=among, show=show)
 
     @strict
     def evaluate(

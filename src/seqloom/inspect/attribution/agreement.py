@@ -18,7 +18,6 @@ from seqloom.inspect.attribution.attribution import AttributionView, view_of
 from seqloom.inspect.attribution.goals import chosen_goal, ground_of
 from seqloom.inspect.attribution.methods import METHODS, MethodOptions, method_of
 from seqloom.inspect.faithfulness.agreement import kendall, overlap
-from seqloom.inspect.progress import work
 from seqloom.inspect.subject import Reading, Subject
 from seqloom.inspect.view import SMALL, View
 from seqloom.report.figures.figure import Figure
@@ -125,7 +124,7 @@ def attributions_compared(
     ground = ground_of(subject, reading, baseline)
     goal = chosen_goal(subject, reading, answer=answer, against=against, at=at)
     views, left_out = [], []
-    with work("methods", len(methods or METHODS)) as moved:
+    with subject.work("methods", len(methods or METHODS)) as moved:
         for name in methods or METHODS:
             try:
                 views.append(view_of(ground, goal, name, MethodOptions(words=words)))
