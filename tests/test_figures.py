@@ -177,8 +177,8 @@ class TestPoints:
 
     def test_interval_value_and_mark_can_be_read(self) -> None:
         figure = points(intervals=[None, (0.8, 1.0)], marked=[False, True])
-        assert hovers(figure, "rect") == ["a: 0.5 at 1", "b: 0.9 [0.8, 1] at 10, marked"]
-        assert "b ● b: 0.9 [0.8, 1] at 10, marked" in figure.text()
+        assert hovers(figure, "rect") == ["a: 0.5 at 1", "b: 0.9 (0.8 to 1) at 10, marked"]
+        assert "b ● b: 0.9 (0.8 to 1) at 10, marked" in figure.text()
         assert "a ○ a: 0.5 at 1" in figure.text()
 
     def test_labels_keep_clear_of_each_other(self) -> None:
@@ -203,8 +203,8 @@ class TestBars:
 
     def test_interval_and_value_can_be_read(self) -> None:
         figure = Bars(title="t", labels=["a"], values=[0.5], intervals=[(0.25, 0.75)])
-        assert hovers(figure, "rect") == ["a 0.5 [0.25, 0.75]"]
-        assert "0.5 [0.25, 0.75]" in figure.text()
+        assert hovers(figure, "rect") == ["a 0.5 (0.25 to 0.75)"]
+        assert "0.5 (0.25 to 0.75)" in figure.text()
         whisker = next(path for path in every(figure, "path"))
         low, high = re.findall(r"M([\d.]+) \d+v8", whisker.attrib["d"])
         box = next(box for box in every(figure, "rect") if box.find(f"{SVG}title") is not None)
@@ -228,7 +228,7 @@ class TestBars:
     def test_long_intervals_get_lines_of_their_own(self) -> None:
         figure = Bars(title="t", labels=["a long label"], values=[1.2345e-20], intervals=[(1.1111e-20, 1.3333e-20)])
         rows = figure.text(40).split("\n")
-        assert rows[2].strip() == "[1.111e-20, 1.333e-20]"
+        assert rows[2].strip() == "(1.111e-20 to 1.333e-20)"
 
     def test_labels_end_at_the_same_edge_in_both_directions(self) -> None:
         figure = Bars(title="t", labels=["abc", "گربه"], values=[1, 2])

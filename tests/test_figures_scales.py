@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqloom.report.figures.axis import Axis, alike, brief, linear_axis, log_axis, typeset, widened
+from seqloom.report.figures.axis import Axis, alike, linear_axis, log_axis, typeset, widened
 from seqloom.report.figures.colors import (
     LEVELS,
     SHADES,
@@ -25,6 +25,7 @@ from seqloom.report.figures.colors import (
 from seqloom.report.figures.figure import ruler
 from seqloom.report.figures.labels import cell, columns, fit, isolated, reads_right_to_left, shortened, visible, wrap
 from seqloom.report.figures.markup import LINES_DARK, LINES_LIGHT, THEME, tag, together
+from seqloom.report.numbers import number as brief
 
 QUICK = settings(max_examples=60, deadline=None)
 reals = st.floats(-1e100, 1e100) | st.floats(-10, 10) | st.integers(-100, 100).map(float)

@@ -22,8 +22,8 @@ SOURCE = Path(__file__).parents[1] / "src"
 ORDER = [
     "version",
     "errors",
-    "events",
     "report",
+    "events",
     "config",
     "files",
     "text",

@@ -17,7 +17,6 @@ from seqloom.config.options import said, with_flags
 from seqloom.config.options import settings as flags_of
 from seqloom.data.problems import Ledger, counted, escaped
 from seqloom.errors import ConfigError
-from seqloom.inspect.progress import watched
 from seqloom.report.figures.labels import visible
 
 if TYPE_CHECKING:
@@ -98,10 +97,10 @@ def inspect(
     rows = InspectedRows(loaded, data, how, given, most)
     if out is not None and out.suffix == LINES:
         return _export(loaded, rows, out, options)
-    with work_bar() as show, watched(show):
+    with work_bar() as show:
         with rows:
             first, others = _given(loaded, texts or [], islice(rows, most or MOST))
-            inspection = loaded.inspect(first, target=target, among=others)
+            inspection = loaded.inspect(first, target=target, among=others, show=show)
         found = None if view is None else inspection.view(view, **options)
     return _list(inspection, json) if found is None else _show(found, out, json, whole=whole)
 

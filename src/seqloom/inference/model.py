@@ -27,6 +27,7 @@ from seqloom.data.problems import Ledger, Problem
 from seqloom.data.run_files import RunData, located
 from seqloom.data.schema import Example, Part
 from seqloom.errors import ConfigError
+from seqloom.events import Show
 from seqloom.files.folders import read_manifest
 from seqloom.files.layouts import ModelFile, RunFile
 from seqloom.inference.evaluation import (
@@ -108,6 +109,11 @@ class OpenedModel:
             return self.run.encoding
         longest = self.notes.get("longest")
         return EncodingConfig(longest=longest) if isinstance(longest, int) else EncodingConfig()
+
+    @property
+    def positions(self) -> int | None:
+        """How many symbols or steps of one input it has positions for; None: any number."""
+        return longest_input(self.config)
 
     def reading(self) -> EncodingConfig:
         """How inputs become numbers here: what is read in windows is not cut."""
@@ -191,7 +197,7 @@ class LoadedModel(OpenedModel):
     def _asked(self, ledger: Ledger) -> tuple[ExampleEncoder, Limits]:
         """What makes numbers of questions, and what can be asked."""
         encoder = encoder_of(self.task.asked, self.reading().longest, ledger)
-        return encoder, Limits(self.meaning.sizes, longest_input(self.config))
+        return encoder, Limits(self.meaning.sizes, self.positions)
 
     def _answer(self, inputs: Any) -> list[Prediction]:
         with torch.no_grad():
@@ -324,18 +330,20 @@ class LoadedModel(OpenedModel):
     @property
     def subject(self) -> Subject:
         """The model as the functions of `seqloom.inspect` take it."""
-        encode = encoding(self.task, self.reading().longest, longest_input(self.config), self.device)
+        encode = encoding(self.task, self.reading().longest, self.positions, self.device)
         return Subject(self.task, self.config, self.model, encode)
 
-    def inspect(self, given: Any, *, target: str | None = None, among: Iterable[Any] = ()) -> "Inspection":
+    def inspect(
+        self, given: Any, *, target: str | None = None, among: Iterable[Any] = (), show: Show | None = None
+    ) -> "Inspection":
         """A look inside at one input, with every view as a method: `.views()` lists them, `.attention()` is one.
 
         `target` is the translation that is looked at, else the model writes it; views of data, such as `filters`, are
-        of this input and of those in `among`.
+        of this input and of those in `among`. `show` is told how far long work is.
         """
         from seqloom.inspect.inspector import Inspection
 
-        return Inspection(self.subject, given, target=target, among=among)
+        return Inspection(self.subject, given, target=target, among=among, show=show)
 
     @strict
     def evaluate(
@@ -399,7 +407,7 @@ class LoadedModel(OpenedModel):
 
     def _require_room(self, origin: Origin, part: Part) -> None:
         """Refuse inputs that are longer than the positions of the model, with their places."""
-        most, ledger, rows = longest_input(self.config), Ledger(), origin.prepared.parts[part]
+        most, ledger, rows = self.positions, Ledger(), origin.prepared.parts[part]
         lengths = lengths_read(self.config, origin.prepared)
         for row in rows[lengths[rows] > most].tolist() if most is not None else ():
             tell_too_long(int(lengths[row]), most or 0, origin.prepared.place_of(row), ledger)

@@ -14,7 +14,6 @@ from typing import ClassVar, TypeVar
 import numpy as np
 
 from seqloom.errors import ConfigError
-from seqloom.inspect.progress import work
 from seqloom.inspect.view import MEDIUM, SMALL, View, blocks_of
 from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.figure import Figure
@@ -114,12 +113,7 @@ class DifferenceView(View):
 
 def changed(look: Callable[[Asked], View], before: Asked, after: Asked) -> DifferenceView:
     """How a view of one thing differs from that of another: of two readings, two layers, two models."""
-    with work("views", 2) as moved:
-        one = look(before)
-        moved(1)
-        other = look(after)
-        moved(1)
-    return difference(one, other)
+    return difference(look(before), look(after))
 
 
 def difference(before: View, after: View) -> DifferenceView:

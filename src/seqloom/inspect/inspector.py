@@ -50,6 +50,7 @@ from torch import Tensor, nn
 
 from seqloom.data.problems import counted
 from seqloom.errors import ConfigError, did_you_mean
+from seqloom.events import Show
 from seqloom.inspect import requirements, what_if
 from seqloom.inspect.alignment import alignment
 from seqloom.inspect.attention import attention
@@ -76,7 +77,7 @@ from seqloom.inspect.next_tokens import next_symbols
 from seqloom.inspect.picture_filters import activation_maps, picture_filters
 from seqloom.inspect.positions import positions
 from seqloom.inspect.probes import probe
-from seqloom.inspect.progress import work
+from seqloom.inspect.progress import WorkShown
 from seqloom.inspect.query_key import query_key
 from seqloom.inspect.readings import cut_said, read
 from seqloom.inspect.segmentation import cutting
@@ -238,7 +239,7 @@ class ViewMethod(partial[Any]):
                 said = (self.__doc__ or "").partition("\n")[0].rstrip(".")
                 raise ConfigError(f"the view {self.__name__} needs '{name}'", fix=f"give {name}=...; it shows: {said}")
         asked = checked(self.__name__, self.func, bound)
-        with work("views", 1) as moved:
+        with self.args[0].work("views", 1) as moved:
             view: View = super().__call__(**asked)
             moved(1)
         return replace(view, notes=(*view.notes, *self.noted(view)))
@@ -312,10 +313,18 @@ class OfAll(ViewCall[list[Reading], P, V]):
 class Inspection(Shown):
     """One input of a model, and every view of it: `views()` says which there are."""
 
-    def __init__(self, subject: Subject, given: Any, *, target: str | None = None, among: Iterable[Any] = ()) -> None:
-        self.subject = subject
+    def __init__(
+        self,
+        subject: Subject,
+        given: Any,
+        *,
+        target: str | None = None,
+        among: Iterable[Any] = (),
+        show: Show | None = None,
+    ) -> None:
+        self.subject = subject if show is None else subject._replace(shown=WorkShown(show))
         self.reading = read(subject, given, target=target)
-        self.among = _read_all(subject, list(among))
+        self.among = _read_all(self.subject, list(among))
         self._beliefs = Beliefs(subject.model)
 
     attention = OfOne(attention, "which tokens each token reads, and how much", requirements.attention)
@@ -418,7 +427,7 @@ class Inspection(Shown):
 
 def _read_all(subject: Subject, given: Sequence[Any]) -> list[Reading]:
     found = list[Reading]()
-    with work("inputs", len(given)) as moved:
+    with subject.work("inputs", len(given)) as moved:
         for one in given:
             found.append(read(subject, one))
             moved(1)

@@ -18,7 +18,7 @@ a head that is a chain the likelihood of a tag is the share of all paths that go
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -32,6 +32,7 @@ from seqloom.data.kinds.targets.nothing import NoTarget
 from seqloom.data.problems import Ledger
 from seqloom.data.schema import Schema
 from seqloom.errors import DataError, RejectedError, did_you_mean
+from seqloom.inspect.progress import Moved, WorkShown
 from seqloom.inspect.tokens import Token
 from seqloom.nn.heads import CrfHead
 from seqloom.nn.ops import crf
@@ -81,6 +82,11 @@ class Subject(NamedTuple):
     config: AnyModel
     model: nn.Module
     encode: Callable[[Any], Any]  # one input from Python -> a batch of one row on the model's device
+    shown: WorkShown = WorkShown()  # to nobody
+
+    def work(self, parts: str, total: int) -> AbstractContextManager[Moved]:
+        """A block of work of so many parts, and what says that some more of them are done."""
+        return self.shown.work(parts, total)
 
     @property
     def device(self) -> torch.device:

@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import zip_longest
 from typing import Any, ClassVar, NamedTuple
 
@@ -20,9 +19,8 @@ from torch import Tensor
 from seqloom.data.kinds.inputs.words import Words
 from seqloom.data.problems import counted
 from seqloom.errors import DataError, did_you_mean
-from seqloom.inspect.differences import DifferenceAxis, DifferenceView, changed, difference, paired, taken
+from seqloom.inspect.differences import DifferenceAxis, DifferenceView, difference, paired, taken
 from seqloom.inspect.flow import still
-from seqloom.inspect.progress import work
 from seqloom.inspect.readings import read, scores, scores_of_both
 from seqloom.inspect.subject import Reading, Subject, decided, likelihoods
 from seqloom.inspect.view import MEDIUM, View, blocks_of
@@ -106,15 +104,15 @@ def swap(
     if old == new:
         raise DataError(f"'{old}' is swapped for itself", fix="give another word")
     other = read_again(subject, reading, replaced(reading.given, old, new, at=at))
-    differences = list[DifferenceView]()
-    with work("views beside it", len(looks)) as moved:
-        for look in looks:
-            differences.append(changed(partial(look, subject), reading, other))
-            moved(1)
+    with subject.work("views beside it", 2) as moved:
+        views = _seen(subject, reading, looks)
+        moved(1)
+        differences = tuple(map(difference, views, _seen(subject, other, looks)))
+        moved(1)
     before, after = scores_of_both(subject, reading, other)
     answers = _answered(subject, reading, before), _answered(subject, other, after)
     rows = paired(reading.rows, other.rows)
-    found = _view(subject, f"“{old}” becomes “{new}”", rows, answers, tuple(differences))
+    found = _view(subject, f"“{old}” becomes “{new}”", rows, answers, differences)
     return with_remark(found, reading, other)
 
 
@@ -128,7 +126,7 @@ def edited(
 ) -> ChangeView:
     """What changes while an edit lasts: the answers, and each of the views that `looks` give."""
     before = _answers(subject, reading)
-    with work("answers", 2) as moved:
+    with subject.work("answers", 2) as moved:
         views = _seen(subject, reading, looks)
         moved(1)
         with edit:
@@ -141,7 +139,7 @@ def edited(
 
 def _seen(subject: Subject, reading: Reading, looks: Sequence[Look]) -> list[View]:
     found = list[View]()
-    with work("looks", len(looks)) as moved:
+    with subject.work("looks", len(looks)) as moved:
         for look in looks:
             found.append(look(subject, reading))
             moved(1)
@@ -191,13 +189,9 @@ def _answers(subject: Subject, reading: Reading) -> Answers:
 def _answered(subject: Subject, reading: Reading, found: Tensor) -> Answers:
     """What scores [R,K] say."""
     found = found.double()
-    exclusive = _exclusive(subject, reading)
+    exclusive = reading.said is not None or subject.task.meaning.schema.target.exclusive
     values = likelihoods(subject, found) if exclusive else found
     return Answers(values.cpu().numpy(), tuple(map(subject.name, decided(subject, found))), exclusive)
-
-
-def _exclusive(subject: Subject, reading: Reading) -> bool:
-    return reading.said is not None or subject.task.meaning.schema.target.exclusive
 
 
 def _view(
@@ -238,7 +232,10 @@ def replaced(given: Any, old: str, new: str, *, at: int | None = None) -> Any:
     """
     if isinstance(given, str):
         return _in_text(given, old, new, at)
-    if not _has_words(given):
+    has_words = isinstance(given, Words) or (
+        isinstance(given, tuple | list) and all(isinstance(one, str) for one in given)
+    )
+    if not has_words:
         raise DataError(f"there are no words in this input, a {type(given).__name__}", fix="swap words of a text")
     if isinstance(given, tuple) and not isinstance(given, Words):  # two texts: the first that has it
         number = next((one for one, text in enumerate(given) if _places(text, old)), 0)
@@ -247,10 +244,6 @@ def replaced(given: Any, old: str, new: str, *, at: int | None = None) -> Any:
     places = [number for number, word in enumerate(words) if word == old]
     place = _one(places, old, at, words)
     return [*words[:place], new, *words[place + 1 :]]
-
-
-def _has_words(given: Any) -> bool:
-    return isinstance(given, Words) or (isinstance(given, tuple | list) and all(isinstance(one, str) for one in given))
 
 
 def _places(text: str, old: str) -> list[tuple[int, int]]:

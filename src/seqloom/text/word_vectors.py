@@ -31,7 +31,7 @@ from seqloom.text.words import WordCutter, WordsData
 # -----------------------------------------------------------------------------
 # The bytes of a file of vectors: a regular file, unpacked where its name ends in .gz, and never more than is honest.
 #
-# The words and the limits are those of `seqloom.data.opening`, which stands above this package and cannot be asked.
+# The words and the limits are those of `seqloom.data.readers`, which stands above this package and cannot be asked.
 # -----------------------------------------------------------------------------
 
 Stream = io.BufferedReader

@@ -18,7 +18,6 @@ from seqloom.inspect.attribution.attribution import AttributionView, view_of
 from seqloom.inspect.attribution.goals import chosen_goal, ground_of
 from seqloom.inspect.attribution.methods import METHODS, MethodOptions, method_of
 from seqloom.inspect.faithfulness.agreement import kendall, overlap
-from seqloom.inspect.progress import work
 from seqloom.inspect.subject import Reading, Subject
 from seqloom.inspect.view import SMALL, View
 from seqloom.report.figures.figure import Figure
@@ -125,7 +124,7 @@ def attributions_compared(
     ground = ground_of(subject, reading, baseline)
     goal = chosen_goal(subject, reading, answer=answer, against=against, at=at)
     views, left_out = [], []
-    with work("methods", len(methods or METHODS)) as moved:
+    with subject.work("methods", len(methods or METHODS)) as moved:
         for name in methods or METHODS:
             try:
                 views.append(view_of(ground, goal, name, MethodOptions(words=words)))
@@ -134,7 +133,9 @@ def attributions_compared(
                     raise
                 left_out.append(METHODS[name].title)
             moved(1)
-    sizes = _sizes(views)
+    # [M,N] the size of each value, of the tokens that every method has measured
+    values = np.stack([np.concatenate([part.values for part in view.parts]) for view in views])
+    sizes: np.ndarray = np.abs(values[:, ~np.isnan(values).any(axis=0)])
     count = min(sizes.shape[1], top or max(3, sizes.shape[1] // 10))
     return AttributionsView(
         title=f"What moved {goal.name}, by {len(views)} methods",
@@ -150,10 +151,3 @@ def attributions_compared(
 def _tau(a: np.ndarray, b: np.ndarray) -> float:
     found = kendall(a, b)
     return math.nan if found is None else found.value
-
-
-def _sizes(views: Sequence[AttributionView]) -> np.ndarray:
-    """[M,N] the size of each value, of the tokens that every method has measured."""
-    values = np.stack([np.concatenate([part.values for part in view.parts]) for view in views])
-    found: np.ndarray = np.abs(values[:, ~np.isnan(values).any(axis=0)])
-    return found

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from seqloom.errors import ConfigError
 from seqloom.inspect.attribution.goals import AttributionGround, Goal, at_work
-from seqloom.inspect.progress import Moved, work
+from seqloom.inspect.progress import Moved
 
 NODES = 4  # of Gauss and Legendre on each part of the way
 SHARES = (0.0, *(4.0**-power for power in range(7, 0, -1)), 0.5, 1.0)  # where the numbers are asked first
@@ -155,7 +155,7 @@ def gradient(ground: AttributionGround, goals: Sequence[Goal]) -> Measured:
 
 def gradient_x_input(ground: AttributionGround, goals: Sequence[Goal]) -> Measured:
     """The slope at each element times its way from the baseline."""
-    with work("steps", 1) as moved:
+    with ground.subject.work("steps", 1) as moved:
         rises = _rises(ground, goals, torch.ones(1), moved)
     return _without_held(ground, Measured(tuple(each[:, 0] for each in rises)))
 
@@ -167,7 +167,7 @@ def integrated(ground: AttributionGround, goals: Sequence[Goal], steps: int | No
     sizes = [len(each) for each in ground.here]
     _require_affordable(len(goals), sum(sizes), steps or FEWEST_STEPS)
     most = min(MOST_STEPS, MOST_ELEMENTS // sum(sizes), MOST_BACK // (sum(sizes) * len(goals)))
-    with work("steps at most" if steps is None else "steps", most if steps is None else steps) as moved:
+    with ground.subject.work("steps at most" if steps is None else "steps", most if steps is None else steps) as moved:
         way = _way(ground, goals, moved)
         found, taken = completed(way, most) if steps is None else (told(way, steps), steps)
     return _without_held(ground, Measured(tuple(np.split(found.T, np.cumsum(sizes)[:-1], axis=1)), taken))

@@ -29,7 +29,6 @@ from seqloom.errors import ConfigError, did_you_mean
 from seqloom.inspect.attention_weights import AttentionLayer, AttentionRows, PooledRows, heard, layers_of
 from seqloom.inspect.attribution.goals import AttributionGround, Goal, GroundPlace, at_work
 from seqloom.inspect.attribution.gradients import Measured, ends, gradient, gradient_x_input, integrated
-from seqloom.inspect.progress import work
 from seqloom.inspect.readings import scores
 from seqloom.inspect.subject import repeated
 from seqloom.inspect.view import MEDIUM
@@ -80,11 +79,11 @@ def occlusion(ground: AttributionGround, goals: Sequence[Goal], groups: Groups) 
     """What the score loses when the baseline stands in the place of a group."""
     whole = _goals(goals, _scored(ground, [each[None] for each in ground.here]))
     found, steps = [], 1
-    with work("sides", len(groups.of)) as moved:
+    with ground.subject.work("sides", len(groups.of)) as moved:
         for number, of_place in enumerate(groups.of):
             losses = [
                 whole - _goals(goals, _scored(ground, _occluded(ground, number, some)))
-                for some in _some(of_place, ground.rows_at_once)
+                for some in _some(ground, of_place)
             ]
             found.append(_shared([whole[:, :0], *losses], of_place, len(ground.here[number])))
             steps += len(of_place)
@@ -114,10 +113,10 @@ def leave_one_out(ground: AttributionGround, goals: Sequence[Goal], groups: Grou
         )
     whole = _goals(goals, _asked(ground, ground.reading.inputs))
     found, steps = [], 1
-    with work("sides", len(pairs)) as moved:
+    with ground.subject.work("sides", len(pairs)) as moved:
         for (place, of_place), reason in zip(pairs, reasons, strict=True):
             leaving = of_place if reason is None else []
-            some_at_once = _some(leaving, ground.rows_at_once)
+            some_at_once = _some(ground, leaving)
             losses = [whole - _goals(goals, _asked(ground, _shorter(ground, place, some))) for some in some_at_once]
             found.append(_shared([whole[:, :0], *losses], leaving, len(place.tokens)))
             steps += len(leaving)
@@ -151,8 +150,9 @@ def _shorter(ground: AttributionGround, place: GroundPlace, groups: Sequence[Gro
     return shorter if place.field is None else inputs._replace(**{place.field: shorter})
 
 
-def _some(groups: Sequence[Group], at_once: int) -> Iterator[Sequence[Group]]:
-    with work("parts taken away", len(groups)) as moved:
+def _some(ground: AttributionGround, groups: Sequence[Group]) -> Iterator[Sequence[Group]]:
+    at_once = ground.rows_at_once
+    with ground.subject.work("parts taken away", len(groups)) as moved:
         for start in range(0, len(groups), at_once):
             yield groups[start : start + at_once]
             moved(at_once)
@@ -342,7 +342,7 @@ def outcome(ground: AttributionGround, goals: Sequence[Goal], name: str, wishes:
         raise ConfigError(f"steps belong to integrated gradients, and the method is {name}", fix="leave them out")
     moves = ground.moves()
     found = list[Measured]()
-    with work("sides", len(moves)) as moved:
+    with ground.subject.work("sides", len(moves)) as moved:
         for each in moves:
             found.append(method.measure(each, goals, wishes))
             moved(1)

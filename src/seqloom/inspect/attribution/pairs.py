@@ -25,7 +25,6 @@ from seqloom.errors import ConfigError, DataError, did_you_mean
 from seqloom.inspect.attribution.attribution import merged
 from seqloom.inspect.attribution.goals import AttributionGround, at_work, ground_of
 from seqloom.inspect.attribution.gradients import AttributionPath, completed
-from seqloom.inspect.progress import work
 from seqloom.inspect.subject import Reading, Subject
 from seqloom.inspect.tokens import Token
 from seqloom.inspect.view import MEDIUM, SMALL, View
@@ -150,7 +149,7 @@ def similarity_pairs(
 def _measured(ground: AttributionGround, method: str) -> list[Tensor]:
     """[E,D] of each of the two texts."""
     found = list[Tensor]()
-    with work("texts", 2) as moved:
+    with ground.subject.work("texts", 2) as moved:
         for at in (0, 1):
             found.append(MEASURES[method](ground, at))
             moved(1)
@@ -193,7 +192,7 @@ def _integrated(ground: AttributionGround, place: int) -> Tensor:
 
     rise = np.linalg.norm(np.diff(value([0.0, 1.0]), axis=0)) + 1e-12
     most = min(MOST_STEPS, MOST_ELEMENTS // (2 * len(here) ** 2))
-    with work("steps at most", most) as moved:
+    with ground.subject.work("steps at most", most) as moved:
 
         def slope(shares: np.ndarray) -> np.ndarray:
             found = list[np.ndarray]()

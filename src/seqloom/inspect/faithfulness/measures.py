@@ -13,7 +13,6 @@ from seqloom.inspect.faithfulness.alternatives import Adversary, Evened, adversa
 from seqloom.inspect.faithfulness.bench import Bench, at_bench
 from seqloom.inspect.faithfulness.eraser import Rationale, chosen_removal, rationale
 from seqloom.inspect.faithfulness.erasure import Erased, Permuted, erased, permuted
-from seqloom.inspect.progress import work
 from seqloom.inspect.subject import Reading, Subject
 
 TESTS = 4  # kinds of them: weights tried, the explanation made, others made, tokens taken away
@@ -99,7 +98,7 @@ def measured(
 ) -> MeasuredExample:
     """Every test on one input; the adversary only if there shall be a `search` for one."""
     layer, attention, weights = layer_of(subject, reading, wishes), None, None
-    with work("kinds of tests", TESTS) as moved:
+    with subject.work("kinds of tests", TESTS) as moved:
         if layer is not None:
             with at_bench(subject, reading, layer) as bench:
                 attention, weights = _attention(bench, wishes, draws, search=search), bench.weights

@@ -48,7 +48,6 @@ from seqloom.inspect.faithfulness.verdict import (
     reservations,
     verdict,
 )
-from seqloom.inspect.progress import work
 from seqloom.inspect.readings import read
 from seqloom.inspect.subject import Reading, Subject
 from seqloom.inspect.view import MEDIUM, View
@@ -361,7 +360,7 @@ def faithfulness(
     wishes = _by_method(subject, given, wishes._replace(others=tuple(others)), method)
     _require(subject, given, wishes, truths, adversaries)
     draws, examples = MeasureDraws.seeded(seed), tuple[MeasuredExample, ...]()
-    with work("inputs", len(given)) as moved:
+    with subject.work("inputs", len(given)) as moved:
         for number, reading in enumerate(given):
             examples += (measured(subject, reading, wishes, draws, search=number < adversaries),)
             moved(1)

@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from seqloom.report.numbers import number as brief
+from seqloom.report.numbers import number
 
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 HYPHEN = re.compile(r"(?:(?<=[\s(\[=])|^)-(?=\d)")  # not that of a word, nor of a token in quotes
@@ -99,7 +99,7 @@ def _numerals(ticks: Sequence[float], exponent: int) -> tuple[str, ...]:
 
 def _powers(ticks: Sequence[float]) -> tuple[str, ...]:
     plain = len(ticks) < 2 or (ticks[0] > 1e-4 and ticks[-1] < 1e5)  # else all of them as powers, none as decimals
-    return tuple(brief(tick) if plain else _without_padding(f"{tick:.0e}") for tick in ticks)
+    return tuple(number(tick) if plain else _without_padding(f"{tick:.0e}") for tick in ticks)
 
 
 def _without_padding(numeral: str) -> str:

@@ -30,8 +30,8 @@ class Bars(Figure):
     >>> scores = Bars(title="Accuracy", labels=["bag", "lstm"], values=[0.5, 0.9], intervals=[None, (0.86, 0.93)])
     >>> print(scores.text(40))
     Accuracy
-    bag  │█████████▎        0.5
-    lstm │████████████████▌ 0.9 [0.86, 0.93]
+    bag  │████████▏       0.5
+    lstm │██████████████▋ 0.9 (0.86 to 0.93)
     """
 
     kind: ClassVar[str] = "bars"
@@ -110,7 +110,7 @@ def _printed(value: float | None) -> str:
 
 
 def _written(interval: Interval | None) -> str:
-    return f" [{brief(interval[0])}, {brief(interval[1])}]" if interval else ""
+    return f" ({brief(interval[0])} to {brief(interval[1])})" if interval else ""
 
 
 def _said(row: tuple[str, float | None, Interval | None]) -> str:

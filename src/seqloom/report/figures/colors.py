@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from seqloom.report.numbers import number as brief
+from seqloom.report.numbers import number
 
 Colour = tuple[int, int, int]
 
@@ -80,7 +80,7 @@ class ColorScale:
         """The values that share this shade, in words."""
         width = (self.high - self.low) / LEVELS
         start = self.low + width * (level - 0.5 if self.is_diverging else level)
-        return f"{brief(max(self.low, start))} to {brief(min(self.high, start + width))}"
+        return f"{number(max(self.low, start))} to {number(min(self.high, start + width))}"
 
     def glyph(self, value: float | None) -> str:
         """The block character that stands for the value in a terminal; negative values have characters of their own."""

@@ -7,7 +7,7 @@ from seqloom.report.figures.colors import LEVELS, NO_VALUE, ColorScale, on_groun
 from seqloom.report.figures.figure import MARGIN, WIDTH
 from seqloom.report.figures.labels import columns, fit, isolated, visible
 from seqloom.report.figures.markup import Markup, filled, hatched, hover, label, look, rule, tag, together, width_of
-from seqloom.report.numbers import number as brief
+from seqloom.report.numbers import number
 
 PLOT_HEIGHT = 280.0
 
@@ -79,7 +79,7 @@ def drawn_legend(scale: ColorScale, name: str, x: float, *, room: float, gaps: b
     )
     ends = [(0.0, scale.low, "start"), (BAR_WIDTH, scale.high, "end")]
     ends += [(BAR_WIDTH / 2, 0.0, "middle")] if scale.is_diverging else []
-    marks = [label(typeset(brief(value)), x + at, 25, size=11, anchor=side, theme="soft") for at, value, side in ends]
+    marks = [label(typeset(number(value)), x + at, 25, size=11, anchor=side, theme="soft") for at, value, side in ends]
     right = x + BAR_WIDTH + 12
     swatch = [_swatch(right), label("no value", right + 18, 11, theme="soft")] if gaps else []
     right += 18 + width_of("no value", 12) + 12 if gaps else 0
@@ -103,7 +103,7 @@ def written_legend(scale: ColorScale, name: str, *, width: int, colour: bool, ga
     last = LEVELS - 1 + scale.is_diverging
     shades = [scale.shade(round(index * last / (WRITTEN_STEPS - 1))).dark for index in range(WRITTEN_STEPS)]
     ramp = "".join(on_ground(" ", shade) for shade in shades) if colour else f"[{scale.glyphs}]"
-    low, high = brief(scale.low), brief(scale.high)
+    low, high = number(scale.low), number(scale.high)
     used = len(low) + len(high) + 2 + (WRITTEN_STEPS if colour else len(ramp))
     lines = [f"{low} {ramp} {high}"]
     for part in (fit(visible(name), width), f"{NO_VALUE} no value" if gaps else ""):

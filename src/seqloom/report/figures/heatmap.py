@@ -13,7 +13,7 @@ from seqloom.report.figures.figure import MARGIN, NARROWEST, WIDTH, Figure, Figu
 from seqloom.report.figures.frame import LEGEND_HEIGHT, drawn_legend, legend_width, written_legend
 from seqloom.report.figures.labels import cell, visible
 from seqloom.report.figures.markup import Markup, filled, hatched, hover, label, look, rule, tag, together, width_of
-from seqloom.report.numbers import number as brief
+from seqloom.report.numbers import number
 
 MOST_CELLS = 2**22
 LARGEST_SIDE = 256  # of a picture: beyond it blocks of cells are averaged
@@ -64,7 +64,7 @@ class HeatMap(Figure):
         pooled = self._pooled(LARGEST_SIDE, LARGEST_SIDE)
         scale = pooled.scale(self.span)
         tile_width, tile_height = _tile(len(pooled.x), len(pooled.rows))
-        left = MARGIN + max(width_of(typeset(brief(value)), 11) for value in pooled.y) + 8
+        left = MARGIN + max(width_of(typeset(number(value)), 11) for value in pooled.y) + 8
         area = _Area(left, tile_width, tile_height, pooled)
         legend_room = min(WIDTH, 2 * MARGIN + legend_width(self.value_label, gaps=pooled.has_gaps))
         width = max(NARROWEST, legend_room, area.right + MARGIN)
@@ -78,7 +78,7 @@ class HeatMap(Figure):
         return Plot(together([legend, *names, drawn]), width, height, self._notes(pooled))
 
     def _hover(self, y: float, x: float, value: float) -> str:
-        return f"{self.y_label or 'row'} {brief(y)}, {self.x_label or 'column'} {brief(x)}: {brief(value)}"
+        return f"{self.y_label or 'row'} {number(y)}, {self.x_label or 'column'} {number(x)}: {number(value)}"
 
     def _pooled(self, most_rows: int, most_columns: int) -> "_Pooled":
         assert self.x is not None and self.y is not None
@@ -90,28 +90,28 @@ class HeatMap(Figure):
         if pooled.down == pooled.across == 1:
             return ()
         known = [value for row in self.values for value in row if value is not None]
-        ends = f"; single values run from {brief(min(known))} to {brief(max(known))}" if known else ""
+        ends = f"; single values run from {number(min(known))} to {number(max(known))}" if known else ""
         size = f"{len(self.values)} x {len(self.values[0])}"
         return (f"Each cell drawn is the mean of up to {pooled.down} x {pooled.across} of the {size} values{ends}.",)
 
     def _summary(self) -> str:
         known = [value for row in self.values for value in row if value is not None]
-        ends = f"values from {brief(min(known))} to {brief(max(known))}" if known else "no values"
+        ends = f"values from {number(min(known))} to {number(max(known))}" if known else "no values"
         axes = f"{self.y_label or 'rows'} by {self.x_label or 'columns'}"
         return f"Heat map of {len(self.values)} x {len(self.values[0])} cells, {axes}, {self.value_label} {ends}."
 
     def _block(self, width: int, colour: bool) -> FigureBlock:
         assert self.y is not None
-        gutter = max(len(brief(value)) for value in self.y)
+        gutter = max(len(number(value)) for value in self.y)
         pooled = self._pooled(TALLEST_TEXT, width - gutter - 1)
         scale = pooled.scale(self.span)
         each = 2 if 2 * len(pooled.x) <= width - gutter - 1 else 1
         lines = [cell(visible(self.y_label), width)] if self.y_label else []
         for position, row in zip(pooled.y, pooled.rows, strict=True):
             tiles = "".join(_written(value, scale, each, colour) for value in row)
-            lines.append(f"{brief(position):>{gutter}} {tiles}")
-        stride = _stride(each, max(len(brief(value)) for value in pooled.x) + 1)
-        marks = {index * each: brief(pooled.x[index]) for index in range(0, len(pooled.x), stride)}
+            lines.append(f"{number(position):>{gutter}} {tiles}")
+        stride = _stride(each, max(len(number(value)) for value in pooled.x) + 1)
+        marks = {index * each: number(pooled.x[index]) for index in range(0, len(pooled.x), stride)}
         lines.append(" " * (gutter + 1) + ruler(marks, max(len(pooled.x) * each, 12)))
         lines += [" " * (gutter + 1) + cell(visible(self.x_label), width - gutter - 1)] if self.x_label else []
         lines += written_legend(scale, self.value_label, width=width, colour=colour, gaps=pooled.has_gaps)
@@ -225,19 +225,21 @@ class _Area(NamedTuple):
         frame = tag(
             "rect", x=self.left, y=0, width=self.right - self.left, height=self.bottom, fill="none", **look("axis")
         )
-        widest = max(width_of(typeset(brief(value)), 11) for value in self.pooled.x)
+        widest = max(width_of(typeset(number(value)), 11) for value in self.pooled.x)
         marks = [frame]
         for index in range(0, len(self.pooled.x), _stride(self.tile_width, widest + 10)):
             x = self.left + (index + 0.5) * self.tile_width
             marks += [rule(x, self.bottom, x, self.bottom + 4, "axis")]
             marks += [
-                label(typeset(brief(self.pooled.x[index])), x, self.bottom + 17, size=11, anchor="middle", theme="soft")
+                label(
+                    typeset(number(self.pooled.x[index])), x, self.bottom + 17, size=11, anchor="middle", theme="soft"
+                )
             ]
         for index in range(0, len(self.pooled.y), _stride(self.tile_height, 14)):
             y = (index + 0.5) * self.tile_height
             marks += [rule(self.left - 4, y, self.left, y, "axis")]
             marks += [
-                label(typeset(brief(self.pooled.y[index])), self.left - 8, y + 4, size=11, anchor="end", theme="soft")
+                label(typeset(number(self.pooled.y[index])), self.left - 8, y + 4, size=11, anchor="end", theme="soft")
             ]
         return together(marks)
 

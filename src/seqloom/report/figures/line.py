@@ -15,7 +15,7 @@ from seqloom.report.figures.figure import MARGIN, WIDTH, Figure, FigureBlock, Pl
 from seqloom.report.figures.frame import PLOT_HEIGHT, Frame, FramePoint
 from seqloom.report.figures.labels import cell, columns, fit, isolated, shortened, visible, wrap
 from seqloom.report.figures.markup import LINES_DARK, Markup, axis_name, hover, label, stroked, tag, together, width_of
-from seqloom.report.numbers import number as brief
+from seqloom.report.numbers import number
 
 MOST_SERIES, MOST_POINTS = 24, 1_000_000
 DOTTED = 40  # a series of at most so many points shows each as a dot
@@ -190,8 +190,8 @@ def _headed(name: str, words: str, width: int) -> list[str]:
 
 def _range(series: Series) -> str:
     known = series.known
-    words = f"{brief(known[0])} to {brief(known[-1])}, lowest {brief(min(known))}"
-    return words if len(known) > 1 else brief(known[0])
+    words = f"{number(known[0])} to {number(known[-1])}, lowest {number(min(known))}"
+    return words if len(known) > 1 else number(known[0])
 
 
 def _curve(series: Series, index: int, frame: Frame) -> Markup:
@@ -217,7 +217,7 @@ def _curve(series: Series, index: int, frame: Frame) -> Markup:
 
 def _dot(name: str, point: FramePoint, place: FramePoint, index: int) -> Markup:
     # A stroke of no length with round ends: a dot that needs no colour but the line's.
-    words = f"{name}: {brief(point.y)} at {brief(point.x)}"
+    words = f"{name}: {number(point.y)} at {number(point.x)}"
     looks = stroked(index) | {"stroke_dasharray": "none"}
     return tag(
         "path", hover(words), d=f"M{place.x:.1f} {place.y:.1f}h0", stroke_width=6, stroke_linecap="round", **looks

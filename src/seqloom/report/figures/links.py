@@ -11,7 +11,7 @@ from seqloom.report.figures import checks
 from seqloom.report.figures.figure import MARGIN, NARROWEST, WIDTH, Figure, FigureBlock, Plot
 from seqloom.report.figures.labels import cell, columns, edged, isolated, shortened, wrap
 from seqloom.report.figures.markup import Markup, hover, label, stroked, tag, together, width_of
-from seqloom.report.numbers import number as brief
+from seqloom.report.numbers import number
 
 MOST_TOKENS, MOST_LINKS, MOST_GROUPS = 512, 4_000, 24
 ROW_HEIGHT, LOW_ROW, GAP = 18.0, 12.0, 300.0  # of a token, of one of many; between the two columns
@@ -156,14 +156,14 @@ class Links(Figure):
     def _said(self, link: Link) -> str:
         group = f" ({shortened(self.groups[link.group])})" if self.groups[link.group] else ""
         ends = f"{shortened(self.left[link.left])} / {shortened(self.right[link.right])}"
-        return f"{ends}: {brief(link.value)}{group}"
+        return f"{ends}: {number(link.value)}{group}"
 
     def _key(self) -> str:
         if not self.links:
             return "No line to draw."
         low = min(link.value for link in self.links)
         what = self.value_label or "value"
-        return f"A line is thicker the larger the {what}; those drawn run from {brief(low)} to {brief(self._most)}."
+        return f"A line is thicker the larger the {what}; those drawn run from {number(low)} to {number(self._most)}."
 
     def _summary(self) -> str:
         best = sorted(self.links, key=lambda each: -each.value)[:DESCRIBED_LINKS]
@@ -175,7 +175,7 @@ class Links(Figure):
         for at, name in enumerate(self.left):
             mine = sorted((link for link in self.links if link.left == at), key=lambda each: -each.value)
             if mine:
-                said = ", ".join(f"{edged(self.right[link.right][:40])} {brief(link.value)}" for link in mine)
+                said = ", ".join(f"{edged(self.right[link.right][:40])} {number(link.value)}" for link in mine)
                 first, *others = wrap(said, width - gutter - 1)
                 lines.append(f"{cell(edged(name), gutter)} {isolated(first)}")
                 lines += [f"{'':{gutter}} {isolated(line)}" for line in others]

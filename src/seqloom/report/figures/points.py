@@ -13,7 +13,7 @@ from seqloom.report.figures.figure import MARGIN, WIDTH, Figure, FigureBlock, Pl
 from seqloom.report.figures.frame import PLOT_HEIGHT, Frame
 from seqloom.report.figures.labels import fit, isolated, shortened, visible
 from seqloom.report.figures.markup import THEME, Markup, axis_name, hover, label, look, tag, together, width_of
-from seqloom.report.numbers import number as brief
+from seqloom.report.numbers import number
 
 TEXT_HEIGHT = 12
 RADIUS, LABEL_SIZE, LONGEST_LABEL = 6.0, 12.0, 200.0
@@ -34,8 +34,8 @@ class Point(NamedTuple):
 
     def said(self) -> str:
         """The point in words."""
-        ends = f" [{brief(self.interval[0])}, {brief(self.interval[1])}]" if self.interval else ""
-        return f"{brief(self.y)}{ends} at {brief(self.x)}{', marked' if self.marked else ''}"
+        ends = f" ({number(self.interval[0])} to {number(self.interval[1])})" if self.interval else ""
+        return f"{number(self.y)}{ends} at {number(self.x)}{', marked' if self.marked else ''}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from seqloom.report.figures.figure import MARGIN, NARROWEST, WIDTH, Figure, Figu
 from seqloom.report.figures.frame import LEGEND_HEIGHT, drawn_legend, legend_width, written_legend
 from seqloom.report.figures.labels import fit, isolated, shortened, visible
 from seqloom.report.figures.markup import Markup, filled, hatched, hover, label, look, tag, together
-from seqloom.report.numbers import number as brief
+from seqloom.report.numbers import number
 
 MOST_TILES, MOST_CELLS = 1_024, 2**16
 SMALLEST, LARGEST = 56.0, 150.0  # of the side of a tile
@@ -96,7 +96,7 @@ def _range(tile: Tile) -> str:
     known = [value for row in tile.values for value in row if value is not None]
     if not known:
         return "no value"
-    return f"{brief(min(known))} to {brief(max(known))}, mean {brief(sum(known) / len(known))}"
+    return f"{number(min(known))} to {number(max(known))}, mean {number(sum(known) / len(known))}"
 
 
 def _drawn(tile: Tile, x: float, y: float, side: float, scale: ColorScale) -> Markup:

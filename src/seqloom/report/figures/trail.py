@@ -11,7 +11,7 @@ from seqloom.report.figures.figure import MARGIN, WIDTH, Figure, FigureBlock, Pl
 from seqloom.report.figures.frame import LEGEND_HEIGHT, PLOT_HEIGHT, Frame, FramePoint, drawn_legend, written_legend
 from seqloom.report.figures.labels import edged, fit, isolated, shortened, visible
 from seqloom.report.figures.markup import Markup, axis_name, filled, hover, label, look, tag, together, width_of
-from seqloom.report.numbers import number as brief
+from seqloom.report.numbers import number
 
 MOST_PLACES = 2_000
 LABELLED = 64  # more places are named by hovering alone
@@ -79,7 +79,7 @@ class Trail(Figure):
 
     def _mark(self, at: int, place: FramePoint, scale: ColorScale) -> Markup:
         side = SIDE if len(self.labels) <= LABELLED else SIDE / 2
-        note = hover(f"{shortened(self.labels[at])} ({brief(self._order[at])})")
+        note = hover(f"{shortened(self.labels[at])} ({number(self._order[at])})")
         rim = tag("rect", **_disc(place, side + 1.5), **look("soft"))  # the first shades are those of the page
         return together(
             [rim, tag("rect", note, **_disc(place, side), **filled(scale.shade(scale.level(self._order[at]))))]
@@ -87,7 +87,7 @@ class Trail(Figure):
 
     def _summary(self) -> str:
         said = [
-            f"{shortened(text)} ({brief(x)}, {brief(y)})"
+            f"{shortened(text)} ({number(x)}, {number(y)})"
             for text, x, y in zip(self.labels, self.x, self.y, strict=True)
         ]
         more = f", and {len(said) - DESCRIBED} more" if len(said) > DESCRIBED else ""
