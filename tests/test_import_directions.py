@@ -22,7 +22,6 @@ SOURCE = Path(__file__).parents[1] / "src"
 ORDER = [
     "version",
     "errors",
-    "report",
     "events",
     "report",
     "config",
