@@ -23,7 +23,6 @@ ORDER = [
     "version",
     "errors",
     "events",
-    "report",
     "config",
     "files",
     "text",

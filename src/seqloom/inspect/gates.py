@@ -198,6 +198,8 @@ def gates(
     numbers = values[:, start:stop].float().cpu().numpy()
     opening = [name for name in names if name not in STATES and name != "new"]
     memory = next(numbers[names.index(name)] for name in opening if name in MEMORY)
+    # The numbers of the elements with the largest changes [T] of the state, the largest first
+    turns = tuple(start + int(at) for at in np.argsort(-sizes[start:stop].cpu().numpy(), kind="stable")[:TURNS])
     return GatesView(
         title=f"Gates of {place.path}",
         layer=place.path,
@@ -209,7 +211,7 @@ def gates(
         unit=_liveliest(numbers[-1], 1)[0] if unit is None else _known(unit, numbers.shape[2], place.path),
         saturation=tuple(_saturation(name, numbers[names.index(name)]) for name in opening),
         memory=1 / np.maximum(1 - memory.mean(axis=0, dtype=np.float64), 1e-9),
-        turns=_turns(sizes[start:stop], start),
+        turns=turns,
         filling=filling,
     )
 
@@ -238,11 +240,6 @@ def _filling(hidden: Tensor) -> int:
     """
     norms = hidden.float().norm(dim=1)
     return min(SMALL, int((norms >= USUAL * norms.median()).int().argmax()) + 1)
-
-
-def _turns(sizes: Tensor, start: int) -> tuple[int, ...]:
-    """The numbers of the elements with the largest changes [T] of the state, the largest first."""
-    return tuple(start + int(at) for at in np.argsort(-sizes.cpu().numpy(), kind="stable")[:TURNS])
 
 
 def _checked(window: tuple[int, int] | None, count: int) -> tuple[int, int]:

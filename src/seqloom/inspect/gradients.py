@@ -53,7 +53,6 @@ from seqloom.inspect.readings import read, scores
 from seqloom.inspect.subject import Reading, Subject
 from seqloom.inspect.view import SMALL, View
 from seqloom.nn.mixers.recurrent import Recurrent
-from seqloom.nn.ops.recurrence import Memory
 from seqloom.nn.taps import listening
 from seqloom.nn.types import Padded
 from seqloom.report.figures.figure import Figure
@@ -126,7 +125,9 @@ def total_gradients(
     points = [_Point(f"{chosen.stack}.input", "vectors", False, [outputs["input"][call]])]
     for path in recurrent:
         mine = states[path][begin : begin + len(chosen.tokens)]
-        points += _states_of(path, mine, is_backward(model, path))
+        backward = is_backward(model, path)
+        parts = zip(PARTS, zip(*mine, strict=True), strict=False)
+        points += [_Point(path, part, backward, list(tensors)) for part, tensors in parts]
     points += [
         _Point(place.path.removesuffix(".output"), "output", False, [outputs[place.path][call]]) for place in others
     ]
@@ -155,27 +156,20 @@ def _awake(_call: int, vectors: Padded) -> Padded:
     return vectors.with_values(vectors.values.detach().requires_grad_())
 
 
-def _states_of(path: str, states: Sequence[Memory], backward: bool) -> list[_Point]:
-    parts = zip(PARTS, zip(*states, strict=True), strict=False)
-    return [_Point(path, part, backward, list(tensors)) for part, tensors in parts]
-
-
 def _measured(number: Tensor, points: Sequence[_Point]) -> tuple[Totals, ...]:
     every = [tensor for point in points for tensor in point.tensors]
     slopes = iter(torch.autograd.grad(number, every, allow_unused=True))
     found = []
     for point in points:
         mine = [next(slopes) for _ in point.tensors]
-        norms = _norms(mine, point.tensors)
+        # The norm at each element, of slopes [1,D] or [1,T,D]; zero where nothing comes back
+        known = [
+            torch.zeros_like(at) if slope is None else slope for slope, at in zip(mine, point.tensors, strict=True)
+        ]
+        joined = torch.cat([slope.reshape(-1, slope.shape[-1]) for slope in known])
+        norms = [float(norm) for norm in joined.double().norm(dim=1).cpu()]
         found.append(Totals(point.layer, point.part, point.backward, tuple(norms[::-1] if point.backward else norms)))
     return tuple(found)
-
-
-def _norms(slopes: Sequence[Tensor | None], like: Sequence[Tensor]) -> list[float]:
-    """The norm at each element, of slopes [1,D] or [1,T,D]; zero where nothing comes back."""
-    known = [torch.zeros_like(at) if slope is None else slope for slope, at in zip(slopes, like, strict=True)]
-    joined = torch.cat([slope.reshape(-1, slope.shape[-1]) for slope in known])
-    return [float(norm) for norm in joined.double().norm(dim=1).cpu()]
 
 
 def stack_flow(subject: Subject, reading: Reading, *, side: str | None = None, seed: int = 0) -> Flow:

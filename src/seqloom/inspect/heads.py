@@ -221,7 +221,13 @@ class HeadsView(View):
             side //= 2
         small = [coarser(head.map, side) for head in self.heads]
         return [
-            Map(_titled(head), map_.maximum, self.layers[head.layer], map_.down, map_.across)
+            Map(
+                f"layer {head.layer}, head {head.head}: {_words(head.kind)}",
+                map_.maximum,
+                self.layers[head.layer],
+                map_.down,
+                map_.across,
+            )
             for head, map_ in zip(self.heads, small, strict=True)
         ]
 
@@ -259,10 +265,6 @@ class HeadsView(View):
 
 def _words(kind: str) -> str:
     return {"previous": "previous token", "next": "next token", "first": "first token"}.get(kind, kind)
-
-
-def _titled(head: HeadSummary) -> str:
-    return f"layer {head.layer}, head {head.head}: {_words(head.kind)}"
 
 
 def _named(layer: AttentionLayer) -> Named:

@@ -260,12 +260,13 @@ class LatticeView(View):
     def _moves(self) -> tuple[Figure, ...]:
         if self.transitions is None or len(self.tags) > MOST_CELLS**0.5:
             return ()
+        with_gaps = [[None if np.isnan(value) else float(value) for value in row] for row in self.transitions]
         return (
             Matrix(
                 title="What moves between tags score",
                 rows=self.tags,
                 columns=self.tags,
-                values=_with_gaps(self.transitions),
+                values=with_gaps,
                 y_label="from",
                 x_label="to",
                 caption="A move that the scheme forbids is hatched.",
@@ -312,10 +313,6 @@ class LatticeView(View):
 
 def _short(score: float) -> str:
     return f"{round(float(score), 2) + 0.0:.2f}"  # never -0.00
-
-
-def _with_gaps(values: np.ndarray) -> list[list[float | None]]:
-    return [[None if np.isnan(value) else float(value) for value in row] for row in values]
 
 
 @torch.no_grad()

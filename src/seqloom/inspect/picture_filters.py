@@ -175,17 +175,13 @@ def field(subject: Subject, reading: Reading, path: str) -> Field:
     record = heard(subject, reading, every)
     side, stride = 1, 1
     for at, name in enumerate(every):
-        side += (_kernel(subject.model, name, at) - 1) * stride
+        owner: Any = subject.model.get_submodule(name.rpartition(".maps.")[0])
+        side += (int(owner.weights[at].shape[2]) - 1) * stride
         if name == path:
             break
         if min(record[name][0].shape[2:]) > 1:  # then the input pools
             side, stride = side + stride, 2 * stride
     return Field(side, stride)
-
-
-def _kernel(model: nn.Module, name: str, number: int) -> int:
-    owner: Any = model.get_submodule(name.rpartition(".maps.")[0])
-    return int(owner.weights[number].shape[2])
 
 
 def _maps(model: nn.Module) -> list[str]:

@@ -162,7 +162,10 @@ def _softmax_parts(rows: SoftmaxRows, head: int, at: int, turned: bool) -> Parts
     total = products.sum(dim=-1)
     weights = rows.weights(head, slice(at, at + 1))[0]
     if turned:
-        content = _products(_unturned(request)).sum(dim=-1)
+        # The same with queries and keys turned back to place 0
+        query = rotate(request.query, -request.query_places.positions)
+        unturned = request._replace(query=query, key=rotate(request.key, -request.key_places.positions))
+        content = _products(unturned).sum(dim=-1)
         return Parts(products, content, total - content, weights)
     return Parts(products, total, _bias(request), weights)
 
@@ -174,12 +177,6 @@ def _products(request: Request) -> Tensor:
         inner = torch.tanh(query @ score.query_weight[0] + key @ score.key_weight[0])
         return inner * score.direction[0]
     return score.prepare(query[None, None])[0, 0] * key
-
-
-def _unturned(request: Request) -> Request:
-    """The same with queries and keys turned back to place 0."""
-    query = rotate(request.query, -request.query_places.positions)
-    return request._replace(query=query, key=rotate(request.key, -request.key_places.positions))
 
 
 def _bias(request: Request) -> Tensor:

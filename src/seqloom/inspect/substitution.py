@@ -188,13 +188,9 @@ def _answers(subject: Subject, reading: Reading) -> Answers:
 def _answered(subject: Subject, reading: Reading, found: Tensor) -> Answers:
     """What scores [R,K] say."""
     found = found.double()
-    exclusive = _exclusive(subject, reading)
+    exclusive = reading.said is not None or subject.task.meaning.schema.target.exclusive
     values = likelihoods(subject, found) if exclusive else found
     return Answers(values.cpu().numpy(), tuple(map(subject.name, decided(subject, found))), exclusive)
-
-
-def _exclusive(subject: Subject, reading: Reading) -> bool:
-    return reading.said is not None or subject.task.meaning.schema.target.exclusive
 
 
 def _view(
@@ -235,7 +231,10 @@ def replaced(given: Any, old: str, new: str, *, at: int | None = None) -> Any:
     """
     if isinstance(given, str):
         return _in_text(given, old, new, at)
-    if not _has_words(given):
+    has_words = isinstance(given, Words) or (
+        isinstance(given, tuple | list) and all(isinstance(one, str) for one in given)
+    )
+    if not has_words:
         raise DataError(f"there are no words in this input, a {type(given).__name__}", fix="swap words of a text")
     if isinstance(given, tuple) and not isinstance(given, Words):  # two texts: the first that has it
         number = next((one for one, text in enumerate(given) if _places(text, old)), 0)
@@ -244,10 +243,6 @@ def replaced(given: Any, old: str, new: str, *, at: int | None = None) -> Any:
     places = [number for number, word in enumerate(words) if word == old]
     place = _one(places, old, at, words)
     return [*words[:place], new, *words[place + 1 :]]
-
-
-def _has_words(given: Any) -> bool:
-    return isinstance(given, Words) or (isinstance(given, tuple | list) and all(isinstance(one, str) for one in given))
 
 
 def _places(text: str, old: str) -> list[tuple[int, int]]:

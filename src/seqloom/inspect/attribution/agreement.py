@@ -133,7 +133,9 @@ def attributions_compared(
                     raise
                 left_out.append(METHODS[name].title)
             moved(1)
-    sizes = _sizes(views)
+    # [M,N] the size of each value, of the tokens that every method has measured
+    values = np.stack([np.concatenate([part.values for part in view.parts]) for view in views])
+    sizes: np.ndarray = np.abs(values[:, ~np.isnan(values).any(axis=0)])
     count = min(sizes.shape[1], top or max(3, sizes.shape[1] // 10))
     return AttributionsView(
         title=f"What moved {goal.name}, by {len(views)} methods",
@@ -149,10 +151,3 @@ def attributions_compared(
 def _tau(a: np.ndarray, b: np.ndarray) -> float:
     found = kendall(a, b)
     return math.nan if found is None else found.value
-
-
-def _sizes(views: Sequence[AttributionView]) -> np.ndarray:
-    """[M,N] the size of each value, of the tokens that every method has measured."""
-    values = np.stack([np.concatenate([part.values for part in view.parts]) for view in views])
-    found: np.ndarray = np.abs(values[:, ~np.isnan(values).any(axis=0)])
-    return found

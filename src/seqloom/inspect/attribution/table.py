@@ -98,8 +98,10 @@ class AttributionTableView(View):
         if down == across == 1:
             return [self._map(title, part.values, 1, 1, "")]
         size = f" of {down} x {across} cells"
+        # The value of the largest size in each block; NaN where it has none
+        ups, downs = (_reduced(part.values, down, across, reduce) for reduce in (np.fmax, np.fmin))
         return [
-            self._map(f"{title}: the strongest", _strongest(part.values, down, across), down, across, size),
+            self._map(f"{title}: the strongest", np.where(ups >= -downs, ups, downs), down, across, size),
             self._map(f"{title}: the mean", _mean(part.values, down, across), down, across, size),
         ]
 
@@ -144,12 +146,6 @@ def _reduced(values: np.ndarray, down: int, across: int, reduce: np.ufunc) -> np
     rows = reduce.reduceat(values, np.arange(0, values.shape[0], down), axis=0)
     found: np.ndarray = reduce.reduceat(rows, np.arange(0, values.shape[1], across), axis=1)
     return found
-
-
-def _strongest(values: np.ndarray, down: int, across: int) -> np.ndarray:
-    """The value of the largest size in each block; NaN where it has none."""
-    ups, downs = (_reduced(values, down, across, reduce) for reduce in (np.fmax, np.fmin))
-    return np.where(ups >= -downs, ups, downs)
 
 
 def _mean(values: np.ndarray, down: int, across: int) -> np.ndarray:

@@ -110,9 +110,10 @@ def verdict(evidence: Evidence, picture: str) -> str:
 
 def reservations(evidence: Evidence) -> tuple[str, ...]:
     """What else is to be known before the picture is shown to somebody."""
+    few = None if evidence.inputs >= FEW else f"That is little to go by: {_counted(evidence.inputs)} only."
     return tuple(
         sentence
-        for sentence in (_alone(evidence), _other_weights(evidence), _not_needed(evidence), _few(evidence))
+        for sentence in (_alone(evidence), _other_weights(evidence), _not_needed(evidence), few)
         if sentence is not None
     )
 
@@ -140,10 +141,6 @@ def _not_needed(evidence: Evidence) -> str | None:
     does = "needs no attention" if evidence.uniform_score >= evidence.score - NO_WORSE else "needs attention"
     even, mine = number(evidence.uniform_score), number(evidence.score)
     return f"The task {does}: a model that learnt with equal weights scores {even}, this one {mine}."
-
-
-def _few(evidence: Evidence) -> str | None:
-    return None if evidence.inputs >= FEW else f"That is little to go by: {_counted(evidence.inputs)} only."
 
 
 def _counted(count: int) -> str:

@@ -186,11 +186,8 @@ def path_of(trace: Trace, part: str) -> tuple[str, ...]:
                 return op.path[:depth]
             known.setdefault(label, op.path[:depth])
     fix = did_you_mean(part, known) if known else "there is only the whole"
-    raise ConfigError(f"the graph has no part '{part}'", fix=_few(fix))
-
-
-def _few(fix: str, most: int = 400) -> str:
-    return fix if len(fix) <= most else f"{fix[:most].rpartition(',')[0]}, ..."
+    few = fix if len(fix) <= 400 else f"{fix[:400].rpartition(',')[0]}, ..."
+    raise ConfigError(f"the graph has no part '{part}'", fix=few)
 
 
 def inside(trace: Trace, part: str) -> InsidePart:
@@ -199,8 +196,12 @@ def inside(trace: Trace, part: str) -> InsidePart:
     depth = len(path)
     members = [at for at, op in enumerate(trace.ops) if op.path[:depth] == path]
     folded = _folded(trace.ops, items_of(trace.ops, members, depth), depth)
-    ports = _ports(trace.ops, members, path)
-    read = _readers(trace)
+    # The operations outside of a part whose results are read inside it
+    own = set(members)
+    ports = sorted({parent for at in members for parent in trace.ops[at].parents if parent not in own}) if path else []
+    # For each operation the last one that reads it; the result of it all is read after everything
+    found = {parent: at for at, op in enumerate(trace.ops) for parent in op.parents}
+    read = found | {trace.target: len(trace.ops)}
     boxes = [Box((Item("", (at,)),), at, is_port=True) for at in ports]
     boxes += [Box(items, _result([at for item in items for at in item.ops], read)) for items in folded]
     return InsidePart(tuple(boxes), tuple(_joints(trace.ops, boxes)))
@@ -217,18 +218,6 @@ def _folded(ops: Sequence[Op], items: Sequence[Item], depth: int) -> list[tuple[
             rows.append([item])
         last = like
     return [tuple(row) for row in rows]
-
-
-def _ports(ops: Sequence[Op], members: Sequence[int], path: tuple[str, ...]) -> list[int]:
-    """The operations outside of a part whose results are read inside it."""
-    own = set(members)
-    return sorted({parent for at in members for parent in ops[at].parents if parent not in own}) if path else []
-
-
-def _readers(trace: Trace) -> dict[int, int]:
-    """For each operation the last one that reads it; the result of it all is read after everything."""
-    found = {parent: at for at, op in enumerate(trace.ops) for parent in op.parents}
-    return found | {trace.target: len(trace.ops)}
 
 
 def _result(members: Sequence[int], readers: dict[int, int]) -> int:
