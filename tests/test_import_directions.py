@@ -22,6 +22,7 @@ SOURCE = Path(__file__).parents[1] / "src"
 ORDER = [
     "version",
     "errors",
+    "report",
     "events",
     "config",
     "files",
