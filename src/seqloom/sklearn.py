@@ -32,7 +32,6 @@ from seqloom.config.tokenizers import AnyTokenizer
 from seqloom.data.inputs import given_inputs
 from seqloom.data.kinds.kind import InputKind
 from seqloom.data.kinds.registry import INPUT_KINDS
-from seqloom.data.problems import counted
 from seqloom.data.values import plain
 from seqloom.errors import ConfigError, DataError, SeqloomError, did_you_mean, needing
 from seqloom.files.disk import temporary_folder, write_file
@@ -41,6 +40,7 @@ from seqloom.files.layouts import RunFile
 from seqloom.inference.model import LoadedModel, load
 from seqloom.inference.prediction import GivenInputs
 from seqloom.recipes.bodies import Size
+from seqloom.report.numbers import counted
 from seqloom.tasks.predictions import LabelPrediction, LabelsPrediction, NumbersPrediction, TagsPrediction
 from seqloom.training.devices import DeviceName, choose_device
 from seqloom.training.events import Ended

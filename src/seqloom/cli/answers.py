@@ -20,9 +20,10 @@ import typer
 from seqloom.cli.inputs import STANDARD_INPUT, PredictRequest
 from seqloom.cli.terminal import SOME_BAD, Screen, work_bar
 from seqloom.data.cells import rounded_text, row
-from seqloom.data.problems import Ledger, Problem, counted
+from seqloom.data.problems import Ledger, Problem
 from seqloom.errors import ConfigError
 from seqloom.events import Progress
+from seqloom.report.numbers import counted
 
 if TYPE_CHECKING:
     from seqloom.data.schema import Example, Input

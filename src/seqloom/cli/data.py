@@ -21,12 +21,13 @@ from seqloom.cli.options import DATA, Data, Given, encoded, takes
 from seqloom.cli.terminal import Screen, followed_work
 from seqloom.config.data import DataConfig, EncodingConfig, Task
 from seqloom.config.options import with_flags
-from seqloom.data.problems import Ledger, counted
+from seqloom.data.problems import Ledger
 from seqloom.data.readers.files import require_writable
 from seqloom.data.sources.download import Shelves, usual_shelves
 from seqloom.data.sources.registry import SOURCES
 from seqloom.data.sources.source import NamedSource
 from seqloom.errors import ConfigError, RejectedError, did_you_mean
+from seqloom.report.numbers import counted
 
 # -----------------------------------------------------------------------------
 # `seqloom data list` and `seqloom data get NAME`: the data sets that are known by name.
@@ -120,10 +121,9 @@ def _get(source: NamedSource, console: Screen) -> None:
     from seqloom.data.sources.download import get_source as fetch  # needs an http client, and `--help` does not
 
     shelves = usual_shelves()
-    for line in _about(source):
-        console.print(line, markup=False, soft_wrap=True)
+    console.say(*_about(source))
     written = _watch(fetch(source, shelves), console)
-    console.print(f"{_summary(source, written)}: {shelves.own}", markup=False, soft_wrap=True)
+    console.say(f"{_summary(source, written)}: {shelves.own}")
 
 
 def _explain(name: str, console: Screen) -> None:
@@ -131,7 +131,7 @@ def _explain(name: str, console: Screen) -> None:
 
     if name not in NAMES:
         raise ConfigError(f"there is no data set '{name}'", fix=did_you_mean(name, [*SOURCES, *NAMES]))
-    console.print(f"'{name}' is embedded: it is written by a seed and needs no file", markup=False, soft_wrap=True)
+    console.say(f"'{name}' is embedded: it is written by a seed and needs no file")
 
 
 def _about(source: NamedSource) -> Iterator[str]:
@@ -156,7 +156,7 @@ def _watch(events: "Iterable[Event]", console: Screen) -> int:
                 progress.update(bars[event.file], completed=event.done, total=event.total)
             else:
                 words = {"here": "already here, verified", "copied": "read and verified", "written": "written"}
-                console.print(f"{words[event.action]}: {event.path}", markup=False, soft_wrap=True)
+                console.say(f"{words[event.action]}: {event.path}")
             written += event.action == "written"
     return written
 

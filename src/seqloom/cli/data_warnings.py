@@ -7,8 +7,9 @@ The findings are those of the checks that preparing data runs. `seqloom data che
 
 from collections.abc import Iterable
 
-from seqloom.data.problems import counted, escaped
+from seqloom.data.problems import escaped
 from seqloom.data.report.findings import DataFinding, FindingSample
+from seqloom.report.numbers import counted
 
 
 def warnings_said(findings: Iterable[DataFinding]) -> list[str]:

@@ -11,9 +11,9 @@ from seqloom.cli.options import FILE, Budget, DeviceName, Given, takes
 from seqloom.cli.terminal import Screen, work_bar
 from seqloom.config.data import DataConfig, ReadingConfig
 from seqloom.config.options import said, settings
-from seqloom.data.problems import counted
 from seqloom.errors import ConfigError
 from seqloom.events import Progress
+from seqloom.report.numbers import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -111,14 +111,13 @@ def _tell(found: "Duplicates", gaps: list[str], out: Path, *, chosen: bool) -> N
 
     screen = Screen()
     if chosen and not any(found.histogram.counts):
-        screen.print(f"no two rows are alike: not one similarity is {LEAST} or more", markup=False, soft_wrap=True)
+        screen.say(f"no two rows are alike: not one similarity is {LEAST} or more")
     elif chosen:
         coloured = screen.color_system is not None and not screen.no_color
         drawn = found.histogram.figure(found.threshold).text(max(NARROWEST, min(WIDEST, screen.width)), coloured)
         screen.print(Text.from_ansi(drawn), soft_wrap=True)
         why = "in the valley" if found.found else "the usual one: chance explains every valley of the histogram"
-        screen.print(f"threshold {found.threshold:g}, {why}; --threshold takes another", markup=False, soft_wrap=True)
+        screen.say(f"threshold {found.threshold:g}, {why}; --threshold takes another")
     clusters = counted(int(found.clusters.max(initial=0)), "cluster")
     told = f"{counted(found.duplicates, 'row')} of {len(found.clusters):,} repeat another, in {clusters}"
-    for line in (*gaps, f"{told}; marked in {out}"):
-        screen.print(line, markup=False, soft_wrap=True)
+    screen.say(*gaps, f"{told}; marked in {out}")

@@ -77,11 +77,11 @@ def _shown(screen: Screen, folder: Path, show: "Show", samples: list[Sample]) ->
     if show.asks:
         screen.print("\nAsked:")
     for text, answer in zip(show.asks, loaded.predict(show.asks), strict=True):
-        screen.print(f"  {text} -> {brief(answer.shown())}", markup=False, soft_wrap=True)
+        screen.say(f"  {text} -> {brief(answer.shown())}")
     if show.drawn:
         coloured = screen.color_system is not None and not screen.no_color
         figure = alignment(loaded, show.drawn).text(width=max(NARROWEST, min(WIDEST, screen.width)), colour=coloured)
         screen.print("\n", Text.from_ansi(figure), sep="", soft_wrap=True)
     screen.print()
     if limit := show.limit():
-        screen.print(limit, markup=False, soft_wrap=True)
+        screen.say(limit)

@@ -14,10 +14,9 @@ from seqloom.cli.options import FILE, Budget, DeviceName, Given, takes
 from seqloom.cli.terminal import SOME_BAD, work_bar
 from seqloom.config.data import DataConfig
 from seqloom.config.options import settings
-from seqloom.data.problems import counted
 from seqloom.errors import needing
 from seqloom.events import Progress
-from seqloom.report.numbers import number, share
+from seqloom.report.numbers import counted, number, share
 
 if TYPE_CHECKING:
     from seqloom.search.embedding.bulk import Engine, Finished, Step

@@ -4,8 +4,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from seqloom.cli.progress import display, score
 from seqloom.cli.terminal import Screen
 from seqloom.data.problems import escaped
@@ -66,13 +64,12 @@ def summary(out: Path, ended: Ended, task: "Task", *, json: bool) -> None:
             "seconds": ended.pace.seconds,
         }
         record = facts | {name: str(place) for name, place in places.items()}
-        Screen().print(msgspec.json.encode(record).decode(), markup=False, soft_wrap=True)
+        Screen().say_json(record)
         return
     lines = [f"{WHY[ended.why]} after {ended.step:,} steps, {duration(ended.pace.seconds)}", *_chosen(ended, task)]
     lines += [f"  calibrated, each half of dev by the other half: {_scores(calibrated)}"] if calibrated else []
     lines += [f"  {name:7} {place}" for name, place in places.items() if place.exists()]
-    for line in (*lines, "next:", *_next(escaped(str(out)), task)):
-        Screen().print(line, markup=False, soft_wrap=True)
+    Screen().say(*lines, "next:", *_next(escaped(str(out)), task))
 
 
 def _calibrated(out: Path, ended: Ended) -> dict[str, float]:

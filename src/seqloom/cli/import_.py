@@ -39,5 +39,5 @@ def import_(
     folder = import_model(source, out, pooling=pooling, weighting=weighting, counts=counts)
     screen = Screen()
     for line in said_of(read_bundle(folder)):  # read as anybody will read it
-        screen.print(line, markup=False, soft_wrap=True)
-    screen.print(f"written: {folder}", markup=False, soft_wrap=True)
+        screen.say(line)
+    screen.say(f"written: {folder}")

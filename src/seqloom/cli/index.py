@@ -12,9 +12,9 @@ from seqloom.cli.options import FILE, Budget, DeviceName, Given, takes
 from seqloom.cli.terminal import work_bar
 from seqloom.config.data import DataConfig
 from seqloom.config.options import settings, with_flags
-from seqloom.data.problems import counted
 from seqloom.errors import ConfigError
 from seqloom.events import Progress
+from seqloom.report.numbers import counted
 
 if TYPE_CHECKING:
     from seqloom.search.build import Step

@@ -45,7 +45,7 @@ def load_on(model: Path, device: str) -> "LoadedModel":
     loaded = load(model, device=chosen.torch)
     screen = Screen(stderr=True)
     for sentence in chosen.said if device == "auto" and screen.is_terminal else ():
-        screen.print(sentence.removesuffix(NOT_ASKED), markup=False, soft_wrap=True)
+        screen.say(sentence.removesuffix(NOT_ASKED))
     return loaded
 
 

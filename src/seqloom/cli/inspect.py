@@ -15,9 +15,10 @@ from seqloom.cli.view_options import chosen, only_in_python, settings, typed
 from seqloom.config.data import DataConfig, ReadingConfig
 from seqloom.config.options import said, with_flags
 from seqloom.config.options import settings as flags_of
-from seqloom.data.problems import Ledger, counted, escaped
+from seqloom.data.problems import Ledger, escaped
 from seqloom.errors import ConfigError
 from seqloom.report.figures.labels import visible
+from seqloom.report.numbers import counted
 
 if TYPE_CHECKING:
     from seqloom.data.schema import Example

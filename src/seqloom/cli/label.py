@@ -12,9 +12,10 @@ from seqloom.cli.options import FILE, Budget, DeviceName, Given, takes
 from seqloom.cli.terminal import Screen, work_bar
 from seqloom.config.data import DataConfig, ReadingConfig
 from seqloom.config.options import said, settings
-from seqloom.data.problems import counted, escaped
+from seqloom.data.problems import escaped
 from seqloom.errors import ConfigError
 from seqloom.events import Progress
+from seqloom.report.numbers import counted
 
 if TYPE_CHECKING:
     from seqloom.search.decisions import Decisions, WritableDecisions
@@ -208,8 +209,7 @@ def answer_of(typed: str, labels: list[str]) -> Answer:
 def _review(session: "Labelling") -> None:
     """Ask until all rows are decided, or until somebody has had enough."""
     asks, screen = sys.stdin.isatty(), Screen()
-    for gap in session.given.gaps:
-        screen.print(gap, markup=False, soft_wrap=True)
+    screen.say(*session.given.gaps)
     while (question := session.next()) is not None:
         _show(session, question, screen)
         if asks:
@@ -223,7 +223,7 @@ def _review(session: "Labelling") -> None:
     labelled = counted(len(session.decisions.labelled), "row")
     left = "no row is left" if question is None else f"{counted(len(session.free), 'row')} left"
     where = f"all of it is in {session.decisions.path}" if session.decisions.last else "nothing was decided"
-    screen.print(f"{labelled} labelled, {left}; {where}", markup=False, soft_wrap=True)
+    screen.say(f"{labelled} labelled, {left}; {where}")
 
 
 def _require_meaning(typed: str, answer: Answer, session: "Labelling", question: "LabelQuestion") -> None:
@@ -247,8 +247,7 @@ def _show(session: "Labelling", question: "LabelQuestion", screen: Screen) -> No
     text = question.text if len(question.text) <= MOST_SHOWN else f"{question.text[:MOST_SHOWN]}..."
     head = f"row {name} - {done:,} labelled, {left:,} left{sure}"
     commands = ", ".join(f"{word} {does}" for word, does in COMMANDS.items() if word and word not in session.labels)
-    for line in (head, f"  {escaped(text)}", f"  [{', '.join(choices)}; {commands}]"):
-        screen.print(line, markup=False, soft_wrap=True)
+    screen.say(head, f"  {escaped(text)}", f"  [{', '.join(choices)}; {commands}]")
 
 
 def _answered(session: "Labelling", question: "LabelQuestion", answer: Answer, screen: Screen) -> bool:
@@ -272,5 +271,5 @@ def _answered(session: "Labelling", question: "LabelQuestion", answer: Answer, s
         case "accept":
             screen.print("nothing is suggested yet: name a label; ? helps", markup=False)
         case _:
-            screen.print(HELP, markup=False, soft_wrap=True)
+            screen.say(HELP)
     return True

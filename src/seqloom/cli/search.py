@@ -11,8 +11,8 @@ import typer
 
 from seqloom.cli.inputs import Exact
 from seqloom.cli.terminal import Screen, work_bar
-from seqloom.data.problems import counted
 from seqloom.errors import ConfigError, SeqloomError
+from seqloom.report.numbers import counted
 
 if TYPE_CHECKING:
     from seqloom.search.evaluation import JudgedQuery
@@ -136,7 +136,7 @@ def _converse(answering: Answering, json: bool) -> None:
     told = not json and not sys.stdin.isatty()  # who types sees what was asked, and where the answers end
     for number, question in enumerate(_typed()):
         if told:
-            Screen().print(f"{chr(10) * bool(number)}{plain(question)}", markup=False, soft_wrap=True)
+            Screen().say(f"{chr(10) * bool(number)}{plain(question)}")
         try:
             _show(answering.hits(question), question, json)
         except SeqloomError as error:
@@ -146,7 +146,7 @@ def _converse(answering: Answering, json: bool) -> None:
 def _show(hits: "list[Hit]", question: str, json: bool) -> None:
     if json:
         line = msgspec.json.encode({"query": question, "hits": [hit.to_json() for hit in hits]}).decode()
-        return Screen().print(line, markup=False, soft_wrap=True)
+        return Screen().say(line)
     return _show_hits(hits)
 
 
@@ -168,7 +168,7 @@ def _show_hits(hits: "list[Hit]") -> None:
         screen.print("nothing found", markup=False)
     for rank, hit in enumerate(hits, 1):
         line = "  ".join([f"{rank:>3}. {plain(hit.id)}", *_scores(hit), *_columns(hit)])
-        screen.print(line, markup=False, soft_wrap=True)
+        screen.say(line)
         before, sentence, after = _marked(hit)
         mark = ("", "") if screen.is_terminal else (">>", "<<")  # what a terminal shows in bold
         shown = Text(f"     {before}").append(f"{mark[0]}{sentence}{mark[1]}", style="bold").append(after)

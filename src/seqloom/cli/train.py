@@ -248,7 +248,7 @@ def _find_rate(resolved: "Resolved", device: Any, *, json: bool) -> None:
     found = range_test(task, model, settings, loader.steps(), device)
     screen = Screen()
     if json:
-        screen.print(msgspec.json.encode(found.to_json()).decode(), markup=False, soft_wrap=True)
+        screen.say_json(found.to_json())
         return
     coloured = screen.color_system is not None and not screen.no_color
     screen.print(Text.from_ansi(found.figure.text(width=max(NARROWEST, screen.width), colour=coloured)), soft_wrap=True)

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import msgspec
 import typer
 from rich.table import Table
 
@@ -37,10 +36,10 @@ def resume(
 
     if not json and (run / RunFile.CONFIG).is_file():  # else there is nothing to train, and it is refused
         note = f"training {steps} steps of {run} three times, in a temporary folder: whole, killed, resumed"
-        Screen(stderr=True).print(note, markup=False, soft_wrap=True)
+        Screen(stderr=True).say(note)
     proof = verify_resume(run, steps=steps, device=device)
     if json:
-        Screen().print(msgspec.json.encode(proof.to_json()).decode(), markup=False, soft_wrap=True)
+        Screen().say_json(proof.to_json())
     else:
         _show(proof)
     raise typer.Exit(0 if proof.equal else 1)

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple, NoReturn
 
 from seqloom.config.data import BadRows  # the rule for all that is counted here
 from seqloom.errors import RejectedError
-from seqloom.report.numbers import counted as counted
+from seqloom.report.numbers import counted
 
 SHOWN = 20  # of the refusals
 SAMPLES = 5  # of each kind of refusal or warning

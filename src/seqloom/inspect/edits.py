@@ -31,7 +31,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from seqloom.data.problems import counted
 from seqloom.errors import ConfigError, DataError, did_you_mean
 from seqloom.inspect.attention_weights import chosen_heads, chosen_layer, chosen_token, layers_of
 from seqloom.inspect.faithfulness.bench import ImposedRows, imposed
@@ -43,6 +42,7 @@ from seqloom.nn.mixers.recurrent import Recurrent
 from seqloom.nn.ops.kernels import using
 from seqloom.nn.ops.recurrence import Cell, Memory
 from seqloom.nn.taps import listening, taps
+from seqloom.report.numbers import counted
 
 LEAST_SUM = 1e-9
 MIXED = ".mixed"  # the tap of what the heads of a layer found, behind the path of the layer

@@ -28,7 +28,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seqloom.data.problems import counted
 from seqloom.errors import ConfigError, DataError
 from seqloom.inspect.attribution.goals import Goal, chosen_goal
 from seqloom.inspect.flow import still
@@ -45,7 +44,7 @@ from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.heatmap import HeatMap
 from seqloom.report.figures.matrix import Matrix
 from seqloom.report.figures.strip import Strip
-from seqloom.report.numbers import number, share, signed
+from seqloom.report.numbers import counted, number, share, signed
 
 KINDS = (Convolution, CausalConvolution)
 OUTSIDE = "·"  # a slot before the first token or behind the last

@@ -31,7 +31,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from seqloom.data.problems import counted
 from seqloom.nn.mixers.contract import Mixer, Stateless
 from seqloom.nn.mixers.recurrent import Recurrent
 from seqloom.nn.ops.kernels import using
@@ -39,7 +38,7 @@ from seqloom.nn.ops.recurrence import Cell, Memory
 from seqloom.nn.taps import listening, taps
 from seqloom.nn.types import Batch, Padded
 from seqloom.report.figures.line import Line, Series
-from seqloom.report.numbers import number
+from seqloom.report.numbers import counted, number
 from seqloom.tasks.task import Task
 
 ROWS = 8  # of a batch: the longest

@@ -20,7 +20,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seqloom.data.problems import counted
 from seqloom.errors import DataError
 from seqloom.inspect.flow import still
 from seqloom.inspect.layers import short_name
@@ -34,7 +33,7 @@ from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.heatmap import HeatMap
 from seqloom.report.figures.matrix import Matrix
-from seqloom.report.numbers import number, share
+from seqloom.report.numbers import counted, number, share
 from seqloom.tasks.task import Task
 
 END = 0.02  # so near to the end of its range a unit gives back a twenty-fifth of the gradient

@@ -48,7 +48,6 @@ from typing import (
 import numpy as np
 from torch import Tensor, nn
 
-from seqloom.data.problems import counted
 from seqloom.errors import ConfigError, did_you_mean
 from seqloom.events import Show
 from seqloom.inspect import requirements, what_if
@@ -86,6 +85,7 @@ from seqloom.inspect.subject import Reading, Subject
 from seqloom.inspect.substitution import ChangeView, edited
 from seqloom.inspect.view import View, show
 from seqloom.report.document import Code, Document, Shown, TableBlock
+from seqloom.report.numbers import counted
 
 LONGEST = 60  # characters of a value that is told
 

@@ -22,7 +22,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqloom.data.problems import counted
 from seqloom.data.tags import Span as TagSpan
 from seqloom.data.tags import spans
 from seqloom.errors import ConfigError, DataError, did_you_mean
@@ -37,7 +36,7 @@ from seqloom.report.figures.heatmap import HeatMap
 from seqloom.report.figures.line import Line, Series
 from seqloom.report.figures.matrix import MOST_CELLS, Matrix
 from seqloom.report.figures.network import Edge, Network, Node
-from seqloom.report.numbers import number
+from seqloom.report.numbers import counted, number
 from seqloom.tasks.tag import Tag
 from seqloom.tasks.windows import features, window_size
 

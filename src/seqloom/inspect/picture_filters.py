@@ -15,7 +15,6 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from torch import Tensor, nn
 
-from seqloom.data.problems import counted
 from seqloom.errors import ConfigError, DataError
 from seqloom.inspect.layers import PICTURE_MAPS, chosen, heard, required
 from seqloom.inspect.subject import Reading, Subject
@@ -24,7 +23,7 @@ from seqloom.nn.taps import taps
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.heatmap import HeatMap
 from seqloom.report.figures.tiles import Tile, Tiles
-from seqloom.report.numbers import number
+from seqloom.report.numbers import counted, number
 
 MOST_TILES = 64
 MOST_PATCHES = 16  # of each filter

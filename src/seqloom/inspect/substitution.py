@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from seqloom.data.kinds.inputs.words import Words
-from seqloom.data.problems import counted
 from seqloom.errors import DataError, did_you_mean
 from seqloom.inspect.differences import DifferenceAxis, DifferenceView, difference, paired, taken
 from seqloom.inspect.flow import still
@@ -29,7 +28,7 @@ from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.line import Line, Series
 from seqloom.report.figures.strip import Strip
-from seqloom.report.numbers import number
+from seqloom.report.numbers import counted, number
 from seqloom.text.special_tokens import UNKNOWN
 
 Look = Callable[[Subject, Reading], View]

@@ -20,12 +20,13 @@ import numpy as np
 from seqloom.config.data import BadRows, Format, ReadingConfig
 from seqloom.data.inputs import InputColumns, find_columns
 from seqloom.data.kinds.inputs.text import TextInput
-from seqloom.data.problems import Ledger, Place, Problem, counted
+from seqloom.data.problems import Ledger, Place, Problem
 from seqloom.data.readers.files import fingerprint, require_state, state_of
 from seqloom.data.readers.registry import format_of, read_table
 from seqloom.data.roles import IDS
 from seqloom.data.values import Record, Table, Unfit, kind_name
 from seqloom.errors import ConfigError, did_you_mean
+from seqloom.report.numbers import counted
 from seqloom.search.store import TextDocument
 
 

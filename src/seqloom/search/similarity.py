@@ -40,9 +40,9 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from seqloom.data.checks.minhash import Candidates, candidates, clusters, smallest
-from seqloom.data.problems import counted
 from seqloom.events import Progress
 from seqloom.report.figures.bars import Bars
+from seqloom.report.numbers import counted
 from seqloom.search.bm25 import runs_of
 from seqloom.search.vectors import GRAPH_FROM, grown, unit
 

@@ -36,9 +36,10 @@ from seqloom.data.kinds.targets.numbers import NumbersTarget
 from seqloom.data.kinds.targets.series import SeriesTarget
 from seqloom.data.kinds.targets.tags import TagsTarget
 from seqloom.data.kinds.targets.text import TextTarget
-from seqloom.data.problems import Ledger, Place, counted
+from seqloom.data.problems import Ledger, Place
 from seqloom.data.readers.files import opened, require_regular
 from seqloom.data.values import Record, Table
+from seqloom.report.numbers import counted
 
 # -----------------------------------------------------------------------------
 # The arrays of an .npz file, each checked against the real size of the file before anything is allocated.

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from seqloom.config.data import ReadingConfig
-from seqloom.data.problems import Ledger, Place, counted
+from seqloom.data.problems import Ledger, Place
 from seqloom.data.readers.passages import blocks_of
 from seqloom.data.values import Record, Table
+from seqloom.report.numbers import counted
 
 LONGEST = 10_000  # words of a sentence
 COMMENTS = 100  # paragraphs of comments that may stand before the first word

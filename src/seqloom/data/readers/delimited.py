@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from seqloom.config.data import ReadingConfig
-from seqloom.data.problems import Ledger, Place, counted
+from seqloom.data.problems import Ledger, Place
 from seqloom.data.readers.passages import LONGEST_LINE, Passage, lines_in, open_passages
 from seqloom.data.values import Record, Table
 from seqloom.errors import ConfigError
+from seqloom.report.numbers import counted
 
 # -----------------------------------------------------------------------------
 # Rows of a csv file with quotes, line by line: the rules of RFC 4180, and what is wrong where they are broken.

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import IO, NamedTuple, NoReturn
 
 from seqloom.config.data import Format
-from seqloom.data.problems import Ledger, Place, counted
+from seqloom.data.problems import Ledger, Place
 from seqloom.errors import near_name
+from seqloom.report.numbers import counted
 
 HEAD = 512  # bytes: enough for every mark below, tar's included
 PAGES = (".html", ".htm")

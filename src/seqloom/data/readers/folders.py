@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from seqloom.config.data import ReadingConfig
-from seqloom.data.problems import Ledger, Place, counted
+from seqloom.data.problems import Ledger, Place
 from seqloom.data.readers.text import whole_text
 from seqloom.data.values import Record, Table
+from seqloom.report.numbers import counted
 
 PARTS = {"train": "train", "dev": "dev", "valid": "dev", "validation": "dev", "val": "dev", "test": "test"}
 TEXT_SUFFIXES = (".txt", ".txt.gz", ".txt.xz")

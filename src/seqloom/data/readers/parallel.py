@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import NoReturn
 
 from seqloom.config.data import ReadingConfig
-from seqloom.data.problems import Ledger, Place, counted
+from seqloom.data.problems import Ledger, Place
 from seqloom.data.readers.files import require_regular
 from seqloom.data.readers.passages import lines_of
 from seqloom.data.values import Record, Table
+from seqloom.report.numbers import counted
 
 SIDES = ("source", "target")
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, NamedTuple, NoReturn, Protocol
 
 from seqloom.config.data import Format, ReadingConfig
-from seqloom.data.problems import Ledger, Place, counted
+from seqloom.data.problems import Ledger, Place
 from seqloom.data.readers.files import (
     HEAD,
     describe_state,
@@ -29,6 +29,7 @@ from seqloom.data.readers.files import (
     require_text_head,
 )
 from seqloom.errors import did_you_mean
+from seqloom.report.numbers import counted
 from seqloom.report.numbers import size as bytes_said
 
 # -----------------------------------------------------------------------------
