@@ -21,7 +21,6 @@ from seqloom.search.bm25 import words_of
 from seqloom.search.similarity import MakesVectors
 from seqloom.search.store import Settings
 from seqloom.search.vectors import unit
-from seqloom.tasks.inputs import longest_input
 
 if TYPE_CHECKING:
     from seqloom.inference.model import LoadedModel
@@ -68,6 +67,8 @@ class ModelEmbeds:
     @property
     def longest(self) -> int:
         """What its training cut texts at, or its positions end at."""
+        from seqloom.tasks.inputs import longest_input
+
         positions = longest_input(self.loaded.config)
         return min(self.loaded.encoding.longest, self.loaded.encoding.longest if positions is None else positions)
 
