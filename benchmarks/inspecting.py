@@ -23,8 +23,7 @@ from seqloom.config.models import SequenceModelConfig
 from seqloom.config.stacks import EncoderConfig
 from seqloom.inspect.attention_weights import AttentionLayer, AttentionRows, heard, layers_of
 from seqloom.inspect.readings import scores
-from seqloom.inspect.subject import Reading, Side, Subject
-from seqloom.inspect.tokens import numbered
+from seqloom.inspect.subject import Reading, Side, Subject, numbered
 from seqloom.nn.types import Padded
 
 LENGTH, LAYERS, HEADS, WIDTH = 4_096, 12, 12, 768

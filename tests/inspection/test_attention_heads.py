@@ -16,7 +16,7 @@ from seqloom.inspect import heads as heads_module
 from seqloom.inspect.attention import attention
 from seqloom.inspect.heads import Counting, HeadRows, Where, heads, masks
 from seqloom.inspect.readings import read
-from seqloom.inspect.tokens import NO_WORD, Token
+from seqloom.inspect.subject import NO_WORD, Token
 from seqloom.nn.ops.relations import rotate
 from seqloom.report.figures.line import Line
 from seqloom.text.special_tokens import BEGIN

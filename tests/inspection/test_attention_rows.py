@@ -19,7 +19,7 @@ from seqloom.errors import ConfigError, DataError
 from seqloom.inspect import attention_weights
 from seqloom.inspect.attention_weights import AttentionLayer, AttentionRows, chosen_token, heard, layers_of, rows_of
 from seqloom.inspect.readings import read, scores
-from seqloom.inspect.tokens import numbered
+from seqloom.inspect.subject import numbered
 from seqloom.nn.ops import masks
 from seqloom.nn.ops.attention import Request, weights
 from seqloom.nn.ops.masks import dense

@@ -17,7 +17,7 @@ from seqloom.inspect.attention_weights import (
     table,
     units,
 )
-from seqloom.inspect.tokens import NO_WORD, Token
+from seqloom.inspect.subject import NO_WORD, Token
 from seqloom.text.special_tokens import BEGIN
 
 

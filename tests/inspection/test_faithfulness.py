@@ -18,10 +18,19 @@ from seqloom.inspect.attention_weights import chosen_layer, layers_of
 from seqloom.inspect.faithfulness import alternatives
 from seqloom.inspect.faithfulness import bench as bench_module
 from seqloom.inspect.faithfulness.agreement import Agreement, Tau, gradient, jensen_shannon, left_out, pairs
-from seqloom.inspect.faithfulness.alternatives import _AdversarySearch, adversary, even, seed_distance
+from seqloom.inspect.faithfulness.alternatives import (
+    _AdversarySearch,
+    _until_flipped,
+    adversary,
+    erased,
+    erasure,
+    even,
+    permuted,
+    seed_distance,
+    shuffled,
+)
 from seqloom.inspect.faithfulness.bench import ImposedRows, at_bench, imposed, probabilities
 from seqloom.inspect.faithfulness.eraser import SHARES, Curves, chosen_removal, rationale, removals, top_count, without
-from seqloom.inspect.faithfulness.erasure import _until_flipped, erased, erasure, permuted, shuffled
 from seqloom.inspect.faithfulness.report import faithfulness, tau_histograms
 from seqloom.inspect.faithfulness.verdict import Badge, Evidence, level_of, reservations, verdict
 from seqloom.inspect.readings import read, scores

@@ -15,8 +15,7 @@ from seqloom.errors import DataError
 from seqloom.inspect.alignment import AlignmentView, Gold, WordPair, alignment, fit_of, gold_links
 from seqloom.inspect.attention import attention
 from seqloom.inspect.readings import read
-from seqloom.inspect.subject import Reading, Subject
-from seqloom.inspect.tokens import Token
+from seqloom.inspect.subject import Reading, Subject, Token
 from seqloom.report.figures.matrix import Matrix
 from seqloom.text.special_tokens import COUNT, END, MASK, NAMES, UNKNOWN
 

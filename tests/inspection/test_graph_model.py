@@ -15,7 +15,7 @@ from seqloom.errors import ConfigError, DataError
 from seqloom.inspect.attribution.goals import chosen_goal
 from seqloom.inspect.graphs.builder import answer_graph, graph
 from seqloom.inspect.graphs.model import ModelGraph, RepeatRun, grid_of, runs
-from seqloom.inspect.graphs.trace import summary
+from seqloom.inspect.graphs.recording import summary
 from seqloom.inspect.readings import read, scores
 from seqloom.nn.ops.kernels import using
 

@@ -14,8 +14,7 @@ from seqloom.errors import DataError
 from seqloom.inspect.faithfulness import guide as guiding
 from seqloom.inspect.faithfulness.guide import LEARNT, MODEL, UNIFORM, GuideView, guide
 from seqloom.inspect.readings import read
-from seqloom.inspect.subject import Reading, Subject
-from seqloom.inspect.tokens import Token, numbered
+from seqloom.inspect.subject import Reading, Subject, Token, numbered
 from seqloom.text.special_tokens import END
 
 SAID = "The weights carry", "The weights do not carry", "It cannot be told"

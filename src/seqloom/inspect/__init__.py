@@ -1,9 +1,9 @@
 """Looking inside a model: attention, gates, gradients, filters, attributions, and how far a picture may be believed.
 
-    tokens     what the model reads, with the text it stands for      subject        the model and one input
-    readings   how each shape of model is asked                       layers         which layers have what is asked
-    view       results that show and save themselves                  inspector      one input, every view a method
-    edits      heads, gates and vectors changed for a while           requirements   whether there is what a view shows
+    subject    a model and one input, its tokens and its answers     layers         which layers have what is asked
+    readings   how each shape of model is asked                      requirements   whether there is what a view shows
+    view       results that show and save themselves                 inspector      one input, every view a method
+    edits      heads, gates and vectors changed for a while          what_if        what such a change does
 
 Each view is a function in a file of its own: `seqloom.inspect.gates.gates(subject, reading)`.
 """

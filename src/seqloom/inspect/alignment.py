@@ -41,8 +41,7 @@ from seqloom.inspect.attention_weights import (
     layers_of,
     units,
 )
-from seqloom.inspect.subject import Reading, Subject
-from seqloom.inspect.tokens import NO_WORD, Token
+from seqloom.inspect.subject import NO_WORD, Reading, Subject, Token
 from seqloom.inspect.view import MEDIUM, SMALL, View, pictures
 from seqloom.report.document import Block
 from seqloom.report.figures.figure import Figure

@@ -36,8 +36,7 @@ from seqloom.errors import ConfigError, DataError, did_you_mean
 from seqloom.inspect.flow import still
 from seqloom.inspect.layers import chosen, read_by, required
 from seqloom.inspect.readings import scores
-from seqloom.inspect.subject import Reading, Subject
-from seqloom.inspect.tokens import NO_WORD, Token
+from seqloom.inspect.subject import NO_WORD, Reading, Subject, Token
 from seqloom.nn.heads import Pooler
 from seqloom.nn.layouts import Places
 from seqloom.nn.mixers.contract import ConditionedMixer

@@ -27,8 +27,7 @@ import numpy as np
 from seqloom.errors import DataError
 from seqloom.inspect.attention_weights import AttentionLayer, AttentionRows, Pooled, coarser, heard, layers_of, pooled
 from seqloom.inspect.map_page import MOST_BYTES, Map, MapCanvas, Named, sent_bytes
-from seqloom.inspect.subject import Reading, Subject
-from seqloom.inspect.tokens import NO_WORD, Token
+from seqloom.inspect.subject import NO_WORD, Reading, Subject, Token
 from seqloom.inspect.view import View
 from seqloom.report.document import Block
 from seqloom.report.figures.figure import Figure

@@ -20,8 +20,7 @@ from torch import nn
 from seqloom.errors import ConfigError, did_you_mean
 from seqloom.inspect.flow import still
 from seqloom.inspect.readings import scores
-from seqloom.inspect.subject import Reading, Side, Subject
-from seqloom.inspect.tokens import Token
+from seqloom.inspect.subject import Reading, Side, Subject, Token
 from seqloom.nn.heads import Pooler
 from seqloom.nn.mixers.bidirectional import Bidirectional
 from seqloom.nn.mixers.convolution import CausalConvolution, Convolution

@@ -18,8 +18,7 @@ from seqloom.errors import DataError, did_you_mean
 from seqloom.inspect.attribution.attribution import merged
 from seqloom.inspect.attribution.goals import ground_of, places_of
 from seqloom.inspect.layers import chosen, heard, required, state_places
-from seqloom.inspect.subject import Reading, Subject
-from seqloom.inspect.tokens import Token
+from seqloom.inspect.subject import Reading, Subject, Token
 from seqloom.inspect.view import MEDIUM, View
 from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.figure import Figure

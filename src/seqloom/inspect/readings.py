@@ -34,8 +34,17 @@ from seqloom.data.kinds.inputs.words import Words
 from seqloom.data.values import plain
 from seqloom.errors import ConfigError, DataError
 from seqloom.inspect.flow import still
-from seqloom.inspect.subject import Reading, Side, Subject
-from seqloom.inspect.tokens import NO_WORD, Token, numbered, symbol_tokens, text_tokens, written_tokens
+from seqloom.inspect.subject import (
+    NO_WORD,
+    Reading,
+    Side,
+    Subject,
+    Token,
+    numbered,
+    symbol_tokens,
+    text_tokens,
+    written_tokens,
+)
 from seqloom.nn.models import ElementModel, Embedder, EncoderDecoder, LanguageModel, SequenceModel
 from seqloom.nn.ops.kernels import OPERATORS, named
 from seqloom.nn.taps import Tap

@@ -17,8 +17,7 @@ from seqloom.data.kinds.inputs.pair import TextPair
 from seqloom.data.kinds.inputs.words import Words
 from seqloom.errors import ConfigError
 from seqloom.inspect.readings import cut_off
-from seqloom.inspect.subject import Reading, Side, Subject
-from seqloom.inspect.tokens import Token
+from seqloom.inspect.subject import Reading, Side, Subject, Token
 from seqloom.inspect.view import MEDIUM, View, blocks_of
 from seqloom.report.document import Block, TableBlock
 from seqloom.report.figures.figure import Figure

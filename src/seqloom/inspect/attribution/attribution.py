@@ -35,8 +35,7 @@ from seqloom.inspect.attention_weights import units
 from seqloom.inspect.attribution.goals import AttributionGround, Goal, GroundPlace, chosen_goal, ground_of, label_of
 from seqloom.inspect.attribution.methods import METHODS, MethodOptions, method_of, outcome
 from seqloom.inspect.readings import read
-from seqloom.inspect.subject import Reading, Subject
-from seqloom.inspect.tokens import Token
+from seqloom.inspect.subject import Reading, Subject, Token
 from seqloom.inspect.view import MEDIUM, SMALL, View, plain
 from seqloom.report.document import Block, Interactive
 from seqloom.report.figures.bars import Bars

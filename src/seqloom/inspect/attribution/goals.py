@@ -32,8 +32,7 @@ from seqloom.inspect.attention_weights import chosen_token
 from seqloom.inspect.flow import still
 from seqloom.inspect.layers import call_of, changed_vectors, input_of, read_by
 from seqloom.inspect.readings import scores
-from seqloom.inspect.subject import ModelAnswer, Reading, Side, Subject, decided, repeated
-from seqloom.inspect.tokens import Token, numbered
+from seqloom.inspect.subject import ModelAnswer, Reading, Side, Subject, Token, decided, numbered, repeated
 from seqloom.nn.types import Both, Padded, Pair, Spelled, Subwords
 from seqloom.text.special_tokens import MASK, PAD, UNKNOWN
 

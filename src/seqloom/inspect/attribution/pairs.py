@@ -25,8 +25,7 @@ from seqloom.errors import ConfigError, DataError, did_you_mean
 from seqloom.inspect.attribution.attribution import merged
 from seqloom.inspect.attribution.goals import AttributionGround, at_work, ground_of
 from seqloom.inspect.attribution.gradients import AttributionPath, completed
-from seqloom.inspect.subject import Reading, Subject
-from seqloom.inspect.tokens import Token
+from seqloom.inspect.subject import Reading, Subject, Token
 from seqloom.inspect.view import MEDIUM, SMALL, View
 from seqloom.nn.types import Both
 from seqloom.report.figures.bars import Bars

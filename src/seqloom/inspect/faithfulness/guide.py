@@ -23,8 +23,7 @@ from torch import Tensor
 from seqloom.errors import DataError
 from seqloom.inspect.faithfulness.bench import at_bench, require_distributions
 from seqloom.inspect.faithfulness.measures import MeasureOptions, layer_of
-from seqloom.inspect.subject import Reading, Subject
-from seqloom.inspect.tokens import Token
+from seqloom.inspect.subject import Reading, Subject, Token
 from seqloom.inspect.view import View
 from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.figure import Figure

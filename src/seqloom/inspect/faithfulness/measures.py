@@ -9,10 +9,20 @@ import torch
 from seqloom.errors import ConfigError, DataError
 from seqloom.inspect.attention_weights import AttentionLayer, chosen_layer, layers_of
 from seqloom.inspect.faithfulness.agreement import Agreement, agreements, gradient, left_out
-from seqloom.inspect.faithfulness.alternatives import Adversary, Evened, adversary, decisions, even, seed_distance
+from seqloom.inspect.faithfulness.alternatives import (
+    Adversary,
+    Erased,
+    Evened,
+    Permuted,
+    adversary,
+    decisions,
+    erased,
+    even,
+    permuted,
+    seed_distance,
+)
 from seqloom.inspect.faithfulness.bench import Bench, at_bench
 from seqloom.inspect.faithfulness.eraser import Rationale, chosen_removal, rationale
-from seqloom.inspect.faithfulness.erasure import Erased, Permuted, erased, permuted
 from seqloom.inspect.subject import Reading, Subject
 
 TESTS = 4  # kinds of them: weights tried, the explanation made, others made, tokens taken away

@@ -21,10 +21,9 @@ from seqloom.inspect.attention_weights import layers_of
 from seqloom.inspect.attribution.attribution import attribution
 from seqloom.inspect.attribution.methods import method_of
 from seqloom.inspect.faithfulness.agreement import BINS, CHANCE, AgreementPair, pairs
-from seqloom.inspect.faithfulness.alternatives import CANDIDATES, CLOSE, STEPS, Needed, decisions, needed
+from seqloom.inspect.faithfulness.alternatives import CANDIDATES, CLOSE, PERMUTATIONS, STEPS, Needed, decisions, needed
 from seqloom.inspect.faithfulness.bench import require_distributions
 from seqloom.inspect.faithfulness.eraser import POINTS, Curves, chosen_removal
-from seqloom.inspect.faithfulness.erasure import PERMUTATIONS
 from seqloom.inspect.faithfulness.measures import (
     Attention,
     Explain,

@@ -12,8 +12,7 @@ from seqloom.errors import DataError
 from seqloom.inspect.attribution.goals import chosen_goal
 from seqloom.inspect.graphs.expression import ExpressionGraph, expression_graph
 from seqloom.inspect.graphs.model import ModelGraph, with_steps
-from seqloom.inspect.graphs.recording import GivenTensor, recorded, replaced, tensors_in
-from seqloom.inspect.graphs.trace import Trace
+from seqloom.inspect.graphs.recording import GivenTensor, Trace, recorded, replaced, tensors_in
 from seqloom.inspect.readings import scores
 from seqloom.inspect.subject import Reading, Subject
 

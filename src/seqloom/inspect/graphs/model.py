@@ -29,7 +29,7 @@ import numpy as np
 
 from seqloom.errors import ConfigError, did_you_mean
 from seqloom.inspect.graphs.diagram import MOST_CARDS, Diagram, GraphWalk, NodeCard, NodeLink, WalkPart, WalkStep
-from seqloom.inspect.graphs.trace import Op, Trace, told, told_shape, told_summary
+from seqloom.inspect.graphs.recording import Op, Trace, told, told_shape, told_summary
 from seqloom.inspect.view import View
 from seqloom.report.document import Document, Paragraph
 from seqloom.report.figures.figure import Figure
