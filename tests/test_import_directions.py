@@ -24,7 +24,6 @@ ORDER = [
     "errors",
     "report",
     "events",
-    "report",
     "config",
     "files",
     "text",

@@ -22,6 +22,7 @@ from seqloom.data.run_files import with_known_starts
 from seqloom.errors import ConfigError
 from seqloom.training.changes import OtherRunError, changed
 from seqloom.training.home import Home, free_name
+from seqloom.training.wishes import Wishes
 
 SHOWN = 4  # changes that have no flag
 KEPT = ("the file ", "of the split,", "of the vocabulary,")  # how changes begin that are none of settings
@@ -66,26 +67,21 @@ def _refusal(folder: Path, changes: list[str], told: list[str]) -> ConfigError:
 
 def _flagged(before: RunConfig, now: RunConfig, given: Collection[str]) -> Iterator[str]:
     """What changed, in flags where there are any; the first few of what has none."""
-    others, flags = list[str](), {one.field: one for one in own(TrainingConfig)}
+    others, flags = list[str](), {one.field: one for one in (*own(TrainingConfig), *own(Wishes))}
     for change in changed(before, now):
         table, name, *inner = change.setting.split(".")
-        if table == "model" and (leaf := [name, *inner][-1]) in given:
-            yield str(change.called(_flag(leaf)))
-        elif table == "training" and name in flags and flags[name].parts:
-            old, new = (typed(flags[name], getattr(config.training, name)) for config in (before, now))
-            yield f"it was {old} and is now {new}"
-        elif table == "training":
-            yield str(change.called(_flag(name)))
-        else:
+        one = flags.get([name, *inner][-1] if table == "model" else name)
+        if one is None or table not in ("model", "training") or (table == "model" and one.name not in given):
             others.append(str(change))
-    made = [_flag(name) for name in ("model", "size", "init") if name in given and now.model != before.model]
+        elif table == "training" and one.parts:
+            old, new = (typed(one, getattr(config.training, name)) for config in (before, now))
+            yield f"it was {old} and is now {new}"
+        else:
+            yield str(change.called(one.flag))
+    made = [flags[name].flag for name in ("model", "size", "init") if name in given and now.model != before.model]
     yield from [f"{', '.join(made)}: that is another model"] if made else []
     yield from others[:SHOWN]
     yield from [f"and {len(others) - SHOWN} more"] if len(others) > SHOWN else []
-
-
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
 
 
 def without(arguments: list[str], *flags: str) -> list[str]:

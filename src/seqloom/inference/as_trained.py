@@ -4,14 +4,14 @@ A run was told a delimiter, an encoding, columns. Whoever judges or asks its mod
 need not repeat them; what is given wins, and what was taken over is told in flags, to be copied and changed.
 """
 
-import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
-from seqloom.config.data import Format, ReadingConfig
+from seqloom.config.data import DataConfig, Format, ReadingConfig
+from seqloom.config.options import typed_changes
 from seqloom.config.training import RunConfig
 from seqloom.data.readers.files import is_folder
 from seqloom.data.readers.registry import known_format
@@ -44,8 +44,7 @@ def reading_as_trained(run: RunConfig | None, paths: tuple[Path, ...], given: Ma
     if (_format(paths, given.get("format", told)) or was) != was:
         return FileReading(ReadingConfig(**given))
     reading = msgspec.structs.replace(own, **({"format": told} | dict(given)))
-    others = [name for name in own.__struct_fields__ if getattr(reading, name) != getattr(ReadingConfig(), name)]
-    return FileReading(reading, tuple(_flag(name, getattr(reading, name)) for name in others if name not in given))
+    return FileReading(reading, tuple(typed_changes(reading, given)))
 
 
 def inputs_as_trained(run: RunConfig | None, path: Path, given: Mapping[str, Any]) -> FileReading:
@@ -66,10 +65,6 @@ def _format(paths: tuple[Path, ...], told: Format | None = None) -> Format | Non
     return told or known_format(paths[0]) or ("folder" if is_folder(paths[0]) else None)
 
 
-def _flag(name: str, value: Any) -> str:
-    return "--no-header" if name == "header" else f"--{name.replace('_', '-')} {shlex.quote(str(value))}"
-
-
 def columns_as_trained(run: RunConfig | None, columns: tuple[str, ...], given: Mapping[str, Any]) -> dict[str, Any]:
     """What training said about its columns, where a table has them and nothing else is given."""
     if run is None or not run.data.input:
@@ -84,5 +79,4 @@ def columns_as_trained(run: RunConfig | None, columns: tuple[str, ...], given: M
 
 def columns_said(columns: Mapping[str, Any]) -> tuple[str, ...]:
     """Columns that are read as in training, in flags."""
-    given = {name: (value,) if isinstance(value, str) else value or () for name, value in columns.items()}
-    return tuple(_flag(name, one) for name, value in given.items() for one in value)
+    return tuple(typed_changes(DataConfig(train=(), **columns)))

@@ -110,6 +110,11 @@ class OpenedModel:
         longest = self.notes.get("longest")
         return EncodingConfig(longest=longest) if isinstance(longest, int) else EncodingConfig()
 
+    @property
+    def positions(self) -> int | None:
+        """How many symbols or steps of one input it has positions for; None: any number."""
+        return longest_input(self.config)
+
     def reading(self) -> EncodingConfig:
         """How inputs become numbers here: what is read in windows is not cut."""
         return msgspec.structs.replace(self.encoding, longest=self.task.longest or self.encoding.longest)
@@ -192,7 +197,7 @@ class LoadedModel(OpenedModel):
     def _asked(self, ledger: Ledger) -> tuple[ExampleEncoder, Limits]:
         """What makes numbers of questions, and what can be asked."""
         encoder = encoder_of(self.task.asked, self.reading().longest, ledger)
-        return encoder, Limits(self.meaning.sizes, longest_input(self.config))
+        return encoder, Limits(self.meaning.sizes, self.positions)
 
     def _answer(self, inputs: Any) -> list[Prediction]:
         with torch.no_grad():
@@ -325,7 +330,7 @@ class LoadedModel(OpenedModel):
     @property
     def subject(self) -> Subject:
         """The model as the functions of `seqloom.inspect` take it."""
-        encode = encoding(self.task, self.reading().longest, longest_input(self.config), self.device)
+        encode = encoding(self.task, self.reading().longest, self.positions, self.device)
         return Subject(self.task, self.config, self.model, encode)
 
     def inspect(
@@ -402,7 +407,7 @@ class LoadedModel(OpenedModel):
 
     def _require_room(self, origin: Origin, part: Part) -> None:
         """Refuse inputs that are longer than the positions of the model, with their places."""
-        most, ledger, rows = longest_input(self.config), Ledger(), origin.prepared.parts[part]
+        most, ledger, rows = self.positions, Ledger(), origin.prepared.parts[part]
         lengths = lengths_read(self.config, origin.prepared)
         for row in rows[lengths[rows] > most].tolist() if most is not None else ():
             tell_too_long(int(lengths[row]), most or 0, origin.prepared.place_of(row), ledger)

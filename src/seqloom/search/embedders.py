@@ -67,9 +67,7 @@ class ModelEmbeds:
     @property
     def longest(self) -> int:
         """What its training cut texts at, or its positions end at."""
-        from seqloom.tasks.inputs import longest_input
-
-        positions = longest_input(self.loaded.config)
+        positions = self.loaded.positions
         return min(self.loaded.encoding.longest, self.loaded.encoding.longest if positions is None else positions)
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
