@@ -8,9 +8,8 @@ import numpy as np
 
 from seqloom.data.batches import collate, packed_batch, stream_batch
 from seqloom.data.loader import BatchPlan, Loader
-from seqloom.data.order import Order
+from seqloom.data.order import Order, Packs, Streams
 from seqloom.data.schema import Schema
-from seqloom.data.streams import Packs, Streams
 from seqloom.text.ragged import Ragged
 
 BUDGET, STEPS = 8_192, 400

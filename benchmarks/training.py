@@ -25,10 +25,9 @@ from seqloom.recipes.bodies import Size
 from seqloom.tasks.task import Division
 from seqloom.training.devices import choose_device
 from seqloom.training.distributed import Alone
-from seqloom.training.micro_batches import moved
-from seqloom.training.schedules import rate_at
+from seqloom.training.optimizers import rate_at
 from seqloom.training.state import TrainingState
-from seqloom.training.step import Update
+from seqloom.training.step import Update, moved
 
 PAIRS, STEPS = 30, 10
 VOCABULARY, CLASSES, ROWS, TIME = 2_000, 4, 32, 32

@@ -19,7 +19,7 @@ from seqloom.nn.types import Batch, Padded, Spelled
 from seqloom.tasks.windows import features
 from seqloom.text.characters import letters_of
 from seqloom.text.special_tokens import COUNT, UNKNOWN
-from seqloom.training.micro_batches import cut, elements_of, moved
+from seqloom.training.step import cut, elements_of, moved
 
 WIDTH, VOCABULARY = 6, 12
 BOTH = pytest.mark.parametrize("letters", ["cnn", "lstm"])

@@ -22,10 +22,10 @@ from seqloom.cli import app, progress, refusals
 from seqloom.cli.follow import followed, summary
 from seqloom.cli.progress import LiveLines, PlainLines, display, packed
 from seqloom.cli.refusals import told_in_flags
-from seqloom.config.changes import with_setting
 from seqloom.config.data import DataConfig, EncodingConfig
 from seqloom.config.inputs import TokensConfig
 from seqloom.config.options import said
+from seqloom.config.reading import with_setting
 from seqloom.config.tokenizers import WordsConfig
 from seqloom.config.training import (
     AdamWConfig,

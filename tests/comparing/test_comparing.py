@@ -17,8 +17,16 @@ from seqloom.config.data import BadRows, ColumnSplit, DataConfig, EncodingConfig
 from seqloom.config.training import EpochsConfig, NewtonConfig
 from seqloom.errors import ConfigError
 from seqloom.experiments.compare.comparison import referee, usual
-from seqloom.experiments.compare.events import ComparisonBegun, ComparisonEnded, ComparisonReport, RunBegun, RunEnded
-from seqloom.experiments.compare.plan import Budget, ComparisonPlan, PlannedModel
+from seqloom.experiments.compare.plan import (
+    Budget,
+    ComparisonBegun,
+    ComparisonEnded,
+    ComparisonPlan,
+    ComparisonReport,
+    PlannedModel,
+    RunBegun,
+    RunEnded,
+)
 from seqloom.experiments.compare.results import Comparison
 from seqloom.experiments.compare.runs import judgement, resolved_run
 from seqloom.files.jsonl import read_lines

@@ -14,8 +14,7 @@ from seqloom.config.data import DataConfig
 from seqloom.data.check import load_data
 from seqloom.errors import ConfigError
 from seqloom.experiments.compare.distances import Distances, _written, far_set, referee_distances
-from seqloom.experiments.compare.events import RunBegun
-from seqloom.experiments.compare.plan import Budget, ComparisonPlan
+from seqloom.experiments.compare.plan import Budget, ComparisonPlan, RunBegun
 from seqloom.experiments.compare.results import Cost, Spread
 from seqloom.report.figures.line import Line
 

@@ -25,10 +25,9 @@ from seqloom.data.schema import Schema
 from seqloom.errors import ConfigError, DataError
 from seqloom.experiments.compare.comparison import baseline_of, changes
 from seqloom.experiments.compare.costs import _Counting
-from seqloom.experiments.compare.events import ComparisonBegun
-from seqloom.experiments.compare.figures import figures_of
+from seqloom.experiments.compare.document import figures_of
 from seqloom.experiments.compare.leaks import count_leaks
-from seqloom.experiments.compare.plan import Budget, ComparisonPlan, scaled
+from seqloom.experiments.compare.plan import Budget, ComparisonBegun, ComparisonPlan, scaled
 from seqloom.experiments.compare.results import Comparison, Cost, Spread, by_length
 from seqloom.experiments.compare.statistics import MOST_MORE, SeedSpread, Tables, added, resampled
 from seqloom.experiments.compare.verdicts import Weighed

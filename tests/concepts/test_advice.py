@@ -17,8 +17,7 @@ from seqloom.config.inputs import TokensConfig
 from seqloom.config.mixers import RnnConfig
 from seqloom.config.training import TrainingConfig
 from seqloom.data.synthetic.registry import NAMES
-from seqloom.experiments.doctor.curves import curve_findings
-from seqloom.experiments.doctor.history import told
+from seqloom.experiments.doctor.curves import curve_findings, told
 from seqloom.experiments.doctor.inside import ModelInside, inside_findings
 from seqloom.inspect.flow import Flow, flow, flow_drawn, flows
 from seqloom.nn.types import Padded

@@ -13,7 +13,7 @@ from torch import nn
 
 from data_settings import BY_NAME, LABELS, ROWS, SENTENCES, SETTINGS, Setting, save_picture, table
 from seqloom import recipes
-from seqloom.config.data import DataConfig, EncodingConfig, FoldSplit, RandomSplit
+from seqloom.config.data import PARTS, DataConfig, EncodingConfig, FoldSplit, Part, RandomSplit
 from seqloom.config.heads import LabelsHeadConfig, NumberHeadConfig
 from seqloom.config.inputs import AnyInput, PatchesConfig, TokensConfig, VectorsConfig
 from seqloom.data.batches import collate
@@ -21,7 +21,6 @@ from seqloom.data.dataset import open_data
 from seqloom.data.order import Order
 from seqloom.data.prepared import Prepared, prepare
 from seqloom.data.problems import Ledger
-from seqloom.data.schema import PARTS, Part
 from seqloom.data.splits import Divided
 from seqloom.errors import RejectedError
 from seqloom.events import Progress

@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import pytest
 
-from seqloom.config.data import DataConfig
+from seqloom.config.data import DataConfig, Part
 from seqloom.data.dataset import open_data
 from seqloom.data.kinds.inputs.pair import TextPair
 from seqloom.data.kinds.inputs.words import Words
 from seqloom.data.problems import Ledger
-from seqloom.data.schema import Example, Part
+from seqloom.data.schema import Example
 from seqloom.data.sources.download import unpacked, usual_shelves
 from seqloom.data.sources.registry import SOURCES, read_source
 

@@ -10,8 +10,8 @@ from torch import nn
 from seqloom import recipes
 from seqloom.data.batches import collate, packed_batch, stream_batch
 from seqloom.data.loader import Loader
+from seqloom.data.order import Packs, Streams, rows_of_sizes
 from seqloom.data.schema import Schema
-from seqloom.data.streams import Packs, Streams, rows_of_sizes
 from seqloom.errors import DataError
 from seqloom.nn.ops.losses import cross_entropy
 from seqloom.nn.types import Batch, Padded

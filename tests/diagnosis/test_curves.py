@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from diagnosis_common import constant, falling, looks, steps
 from seqloom.config.training import SgdConfig, StreamsConfig, TrainingConfig
 from seqloom.experiments.doctor import curves
-from seqloom.experiments.doctor.curves import curve_findings, roughness
+from seqloom.experiments.doctor.curves import curve_findings, roughness, told
 from seqloom.experiments.doctor.data import cost_findings
 from seqloom.experiments.doctor.findings import Finding
-from seqloom.experiments.doctor.history import told
 
 CONFIG = TrainingConfig(rate=1e-3)
 
@@ -194,7 +193,7 @@ def test_a_run_that_ended_without_finite_numbers_is_an_explosion() -> None:
 def test_without_blocks_a_report_of_every_step_would_look_jagged(monkeypatch: pytest.MonkeyPatch) -> None:
     records = steps(falling, noise=0.15, every=1)
     assert found(records) == {}
-    monkeypatch.setattr("seqloom.experiments.doctor.history.STEPS", 1)
+    monkeypatch.setattr("seqloom.experiments.doctor.curves.STEPS", 1)
     assert "loss.jagged" in found(records)
 
 

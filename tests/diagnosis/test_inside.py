@@ -6,7 +6,7 @@ import pytest
 
 from diagnosis_common import constant, falling, steps
 from seqloom.experiments.doctor import inside as inside_module
-from seqloom.experiments.doctor.history import told
+from seqloom.experiments.doctor.curves import told
 from seqloom.experiments.doctor.inside import ModelInside, inside_figures, inside_findings
 from seqloom.inspect.flow import Depth, Flow, flow_drawn
 from seqloom.inspect.health import UnitHealth

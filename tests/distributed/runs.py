@@ -19,16 +19,15 @@ from seqloom.cli.terminal import exit_code_of
 from seqloom.config.training import ByLengthConfig, StepsConfig
 from seqloom.data.check import data_config
 from seqloom.errors import SeqloomError
-from seqloom.training import memory
+from seqloom.training import devices
 from seqloom.training.devices import choose_device
 from seqloom.training.events import Begun, Ended, Stepped
 from seqloom.training.launcher import MEETING
-from seqloom.training.micro_batches import cut, rows_of
 from seqloom.training.processes import joined
 from seqloom.training.resolve import resolve
 from seqloom.training.run import train_run
 from seqloom.training.state import TrainingState
-from seqloom.training.step import Update
+from seqloom.training.step import Update, cut, rows_of
 from seqloom.training.wishes import Wishes
 
 WORDS = ("red", "green", "blue", "tall", "small", "old", "new")
@@ -67,7 +66,7 @@ def run(
     if room and rank() == who:
         _narrowed(room)
     if forgetful:
-        memory.remembering = lambda _: nullcontext()
+        devices.remembering = lambda _: nullcontext()
     asked = (who, "asked to end") if place.startswith("signal") else None  # the place in the handler is come to so
     seen = _recorded(asked or (failures or {}).get(Path(os.environ.get(MEETING, "")).name))
     settings = {

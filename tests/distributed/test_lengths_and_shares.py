@@ -12,14 +12,14 @@ from distributed.runs import write_data
 from seqloom.config.training import ByLengthConfig, SecondsConfig, StepsConfig
 from seqloom.data.check import data_config
 from seqloom.files import disk
-from seqloom.training import clock, loop
+from seqloom.training import loop, session
 from seqloom.training import loop as saving
 from seqloom.training.devices import choose_device
 from seqloom.training.events import Ended, Noticed, Saved, Stepped, Validated
-from seqloom.training.pages.scores import RunScores, read_scores
 from seqloom.training.processes import joined
 from seqloom.training.resolve import resolve
 from seqloom.training.run import train_run
+from seqloom.training.run_summary import RunScores, read_scores
 from seqloom.training.wishes import Wishes
 
 JOB = "distributed.test_lengths_and_shares:job"
@@ -51,15 +51,15 @@ def job(
 
 def fast() -> None:
     """The clock of every process but the first runs ahead, and no step takes no time."""
-    now = clock.Clock.seconds.fget
+    now = session.Clock.seconds.fget
     assert now is not None
     ahead = 1.0 + float(os.environ["RANK"])
-    clock.Clock.seconds = property(lambda self: ahead * now(self))  # type: ignore[assignment]
+    session.Clock.seconds = property(lambda self: ahead * now(self))  # type: ignore[assignment]
 
 
 def unagreed() -> None:
     """Every process goes by its own clock."""
-    clock.Clock.agree = lambda self, _: setattr(self, "agreed", self.seconds)  # type: ignore[method-assign]
+    session.Clock.agree = lambda self, _: setattr(self, "agreed", self.seconds)  # type: ignore[method-assign]
 
 
 def full() -> None:

@@ -10,7 +10,7 @@ from distributed.forking import Forks, Outcome
 from distributed.runs import FAILING_STEP, write_data
 from seqloom.errors import DamagedError
 from seqloom.files.layouts import RunFile
-from seqloom.training.memory import HalvedError, fitting, remembering
+from seqloom.training.devices import HalvedError, fitting, remembering
 
 RUN = "distributed.runs:run"
 ROOM = 4  # rows; a rank has more of nearly every batch

@@ -27,8 +27,8 @@ from importing_common import (
 from seqloom.bundle import built, read_bundle
 from seqloom.config.models import EmbedderConfig
 from seqloom.errors import DamagedError
+from seqloom.importing.bert import read_vocabulary
 from seqloom.importing.models import import_model, imported
-from seqloom.importing.vocabulary import read_vocabulary
 from seqloom.nn.types import Padded
 
 EXACT = 1e-5

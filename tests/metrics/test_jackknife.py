@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seqloom.metrics.jackknife import paired_differences
+from seqloom.metrics.bootstrap import paired_differences
 
 
 def added(rows: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ from seqeval.metrics import accuracy_score, classification_report
 from seqeval.scheme import IOB2, IOBES
 
 from seqloom.data.tags import Span, tags_of
-from seqloom.metrics.spans import count_by_type, count_spans, figures_by_type, span_figures, types_of
+from seqloom.metrics.classification import count_by_type, count_spans, figures_by_type, span_figures, types_of
 
 TYPES = ["LOC", "PER", "a-b.c"]
 BIO = ["O", *(f"{letter}-{kind}" for letter in "BI" for kind in TYPES)]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from seqloom.training.checkpoint import steps
-from seqloom.training.signals import SIGNALS
+from seqloom.training.session import SIGNALS
 from survival.following import JOB, Whole, differences, unverified, whole
 from survival.forking import Runs
 from survival.jobs import SIGNALLED

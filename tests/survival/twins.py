@@ -8,7 +8,7 @@ import torch
 
 from seqloom import files as durable
 from seqloom.data.loader import Position
-from seqloom.training import best_model, log, loop, signals
+from seqloom.training import best_model, log, loop, session
 from seqloom.training import checkpoint as checkpoints
 from seqloom.training import loop as saving
 from seqloom.training import step as update
@@ -98,12 +98,12 @@ def in_between_counts() -> None:
 
 def deaf() -> None:
     """Signals do what they do in any program."""
-    signals.SIGNALS = ()  # type: ignore[assignment]
+    session.SIGNALS = ()  # type: ignore[assignment]
 
 
 def patient() -> None:
     """The second signal is remembered like the first."""
-    signals.Stopping._heard = lambda self, number, _: setattr(self, "signal", number)  # type: ignore[method-assign]
+    session.Stopping._heard = lambda self, number, _: setattr(self, "signal", number)  # type: ignore[method-assign]
 
 
 TWINS = {

@@ -11,13 +11,12 @@ from torch import nn
 
 from data_settings import BY_NAME, Setting, objects, one
 from objectives_common import ROWS, TABLES
-from seqloom.config.data import EncodingConfig, RandomSplit
+from seqloom.config.data import EncodingConfig, Part, RandomSplit
 from seqloom.config.training import AnyFeed, ByLengthConfig
 from seqloom.data.check import load_data
 from seqloom.data.dataset import open_data
 from seqloom.data.prepared import Prepared, prepare
 from seqloom.data.problems import Ledger
-from seqloom.data.schema import Part
 from seqloom.nn.models import EncoderDecoder, LanguageModel
 from seqloom.nn.types import Batch
 from seqloom.tasks.registry import task_of

@@ -15,9 +15,8 @@ from seqloom.config.objectives import AnyObjective, ContrastConfig, ViewsConfig
 from seqloom.config.training import ByLengthConfig, ConstantConfig, StepsConfig
 from seqloom.nn.models import Embedder
 from seqloom.tasks.task import HeadSettings
-from seqloom.training.devices import choose_device
+from seqloom.training.devices import OutOfMemoryError, choose_device
 from seqloom.training.events import Begun, Noticed, Report, Saved
-from seqloom.training.memory import OutOfMemoryError
 from seqloom.training.resolve import resolve
 from seqloom.training.run import train_run
 from seqloom.training.state import TrainingState

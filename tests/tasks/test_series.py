@@ -17,7 +17,7 @@ from seqloom.data.prepared import prepare
 from seqloom.data.problems import Ledger
 from seqloom.errors import ConfigError, RejectedError
 from seqloom.tasks.evaluation import evaluate
-from seqloom.tasks.series import RegressSteps
+from seqloom.tasks.regress import RegressSteps
 from seqloom.tasks.task import HeadSettings
 
 Find = Callable[..., Any]

@@ -15,7 +15,7 @@ from seqeval.scheme import IOB2
 from seqloom.config.heads import CrfHeadConfig
 from seqloom.data.kinds.inputs.words import Words
 from seqloom.errors import ConfigError
-from seqloom.metrics.spans import count_spans
+from seqloom.metrics.classification import count_spans
 from seqloom.nn.types import Padded
 from seqloom.tasks.evaluation import evaluate
 from seqloom.tasks.predictions import TagsPrediction

@@ -11,7 +11,7 @@ import torch
 from seqloom.config.data import EncodingConfig
 from seqloom.config.decoding import BeamConfig, GreedyConfig
 from seqloom.config.tokenizers import BytesConfig, CharactersConfig, WordsConfig
-from seqloom.data.references import REFERENCE
+from seqloom.data.kinds.targets.text import REFERENCE
 from seqloom.decoding.answers import Written
 from seqloom.errors import ConfigError
 from seqloom.nn.types import Padded, Pair
@@ -19,7 +19,7 @@ from seqloom.tasks.evaluation import evaluate
 from seqloom.tasks.task import HeadSettings
 from seqloom.tasks.translate import Translate
 from seqloom.text.special_tokens import END, UNKNOWN
-from seqloom.training.micro_batches import moved
+from seqloom.training.step import moved
 
 Find = Callable[[str], Any]
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqloom.config.tokenizers import CharactersConfig
-from seqloom.text.normalization import Normaliser
+from seqloom.text.cutter import Normaliser
 from text.samples import FORMS, KINDS, fitted
 
 FAMILY = "👨\u200d👩\u200d👧\u200d👦"

@@ -18,7 +18,7 @@ from seqloom.data.encoding import ExampleEncoder
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.schema import Example, Schema
 from seqloom.errors import ConfigError, DataError
-from seqloom.importing.vocabulary import Vocabulary, read_vocabulary
+from seqloom.importing.bert import Vocabulary, read_vocabulary
 from seqloom.text.alignment import align, split_words
 from seqloom.text.gaps import GapTokenizer
 from seqloom.text.special_tokens import BEGIN, COUNT, END, MASK, SEPARATOR, UNKNOWN

@@ -18,8 +18,8 @@ from seqloom.training.checkpoint import read_standing, steps
 from seqloom.training.devices import choose_device
 from seqloom.training.distributed import Alone
 from seqloom.training.events import Report, Saved, Validated
-from seqloom.training.pages.scores import read_scores
 from seqloom.training.run import train_run
+from seqloom.training.run_summary import read_scores
 from seqloom.training.state import TrainingState
 from seqloom.training.validation import CheckpointChoice, ValidationResult, is_as_good, judge
 from training_common import ScriptedLooks, ended, only, resolved, run, write_data

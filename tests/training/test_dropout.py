@@ -9,10 +9,10 @@ import torch
 
 from seqloom import recipes
 from seqloom.config.blocks import DecoderBlockConfig
-from seqloom.config.changes import dropouts, with_dropout
 from seqloom.config.data import DataConfig, RandomSplit
 from seqloom.config.inputs import TokensConfig
 from seqloom.config.models import AnyModel
+from seqloom.config.reading import dropouts, with_dropout
 from seqloom.config.training import RunConfig
 from seqloom.nn.types import Padded
 from seqloom.training.resolve import resolve

@@ -14,9 +14,9 @@ from seqloom.errors import ConfigError
 from seqloom.tasks.classify import Classify
 from seqloom.training import checkpoint, loop
 from seqloom.training import loop as telling
-from seqloom.training.clock import Clock
 from seqloom.training.distributed import Alone
 from seqloom.training.run_folder import RunFolder
+from seqloom.training.session import Clock
 from seqloom.training.state import LossSums, TrainingState
 from seqloom.training.step import Seen, Tallies
 from training_common import ended, run, write_data

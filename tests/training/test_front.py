@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from seqloom import files
-from seqloom.config.data import ColumnSplit, DataConfig, RandomSplit
+from seqloom.config.data import PARTS, ColumnSplit, DataConfig, RandomSplit
 from seqloom.config.training import AnyLength, EpochsConfig, LinearConfig, StepsConfig, StreamsConfig, SymbolsConfig
 from seqloom.data import dataset as sealing
 from seqloom.data.check import load_data
-from seqloom.data.schema import PARTS, Schema
+from seqloom.data.schema import Schema
 from seqloom.errors import ConfigError, HeldError, RejectedError
 from seqloom.recipes.bodies import SIZES
 from seqloom.tasks.registry import BY_TARGET

@@ -12,10 +12,10 @@ import msgspec
 import pytest
 
 from seqloom import recipes
-from seqloom.config.changes import with_setting
 from seqloom.config.data import DataConfig, EncodingConfig
 from seqloom.config.inputs import TokensConfig
 from seqloom.config.models import AnyModel
+from seqloom.config.reading import with_setting
 from seqloom.config.tokenizers import WordsConfig
 from seqloom.config.training import RunConfig, TrainingConfig
 from seqloom.data.schema import Schema
@@ -26,11 +26,9 @@ from seqloom.report.figures import markup
 from seqloom.tasks.registry import task_of
 from seqloom.tasks.task import HeadSettings, Meaning
 from seqloom.text.tokenizer import fit
-from seqloom.training.pages.lines import paces_of_steps
-from seqloom.training.pages.naming import model_named
-from seqloom.training.pages.report import followed
-from seqloom.training.pages.summary import RunSummary, summary_of, write_pages
 from seqloom.training.run_folder import vocabulary_of
+from seqloom.training.run_report import followed
+from seqloom.training.run_summary import RunSummary, model_named, paces_of_steps, summary_of, write_pages
 
 LABELS = ["glad", "angry", "שלום"]
 ENVIRONMENT = {
@@ -250,7 +248,7 @@ def test_runs_that_are_not_finished_have_pages_too(tmp_path: Path, metrics: list
 
 
 def test_the_same_examples_are_followed_and_wrong_ones_come_first() -> None:
-    from seqloom.training.pages.lines import SampleLine, ValidationLine
+    from seqloom.training.run_summary import SampleLine, ValidationLine
 
     def at(step: int) -> ValidationLine:
         samples = tuple(SampleLine(name, f"{name}{step}", name, name == "a") for name in "abc")

@@ -5,12 +5,12 @@ import torch
 from torch import Tensor
 
 from seqloom.data.batches import packed_batch
-from seqloom.data.streams import Packs
+from seqloom.data.order import Packs
 from seqloom.nn.types import Batch, Loss, Padded, Pair, Subwords
 from seqloom.text.ragged import Ragged
 from seqloom.training import step as update_module
-from seqloom.training.micro_batches import cut, cut_state, elements_of, join_states, moved, rows_of, spans
 from seqloom.training.state import TrainingState
+from seqloom.training.step import cut, cut_state, elements_of, join_states, moved, rows_of, spans
 from update_common import CASES, HERE, PLAIN, Asked, batch_of, drawn, ragged, take, updating
 
 MOST = 1e-5  # relative to the largest entry, float32

@@ -9,12 +9,12 @@ import time
 
 import pytest
 
-from seqloom.training.signals import SIGNALS, Stopping
+from seqloom.training.session import SIGNALS, Stopping
 
 # A process that goes on after the first signal, as a run does that saves; it tells when it is ready and what it heard.
 SCRIPT = """if True:
     import time
-    from seqloom.training.signals import Stopping
+    from seqloom.training.session import Stopping
     with Stopping() as stopping:
         print("ready", flush=True)
         while stopping.signal is None:

@@ -10,8 +10,8 @@ import pytest
 
 from seqloom.errors import MissingExtraError
 from seqloom.training.events import Begun, Ended, Pace, Report, Stepped, Validated
+from seqloom.training.log import drawn, require_tensorboard
 from seqloom.training.state import Environment
-from seqloom.training.tensorboard import drawn, require_tensorboard
 
 PACE = Pace(1.0, 100.0, 0.0, 1, None)
 

@@ -10,8 +10,8 @@ from torch.testing import assert_close
 from seqloom import recipes
 from seqloom.nn.types import Batch, Loss, Padded, map_state
 from seqloom.training import step as update_module
-from seqloom.training.micro_batches import moved
 from seqloom.training.state import TrainingState
+from seqloom.training.step import moved
 from update_common import CASES, HERE, PLAIN, SYMBOLS, Asked, Case, copied, drawn, take, updating
 
 FAMILIES = ["rnn", "gru", "lstm", "linear-attention"]

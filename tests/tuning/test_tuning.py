@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 import seqloom
+from seqloom.config.data import PARTS
 from seqloom.config.reading import read
 from seqloom.config.training import EpochsConfig, RunConfig
 from seqloom.config.tuning import RangeConfig, SpaceConfig
 from seqloom.data import dataset
-from seqloom.data.schema import PARTS
 from seqloom.errors import SeqloomError
 from seqloom.experiments.tune import trials
-from seqloom.experiments.tune.events import TrialBegun, TrialEnded, TuningEnded, TuningReport
+from seqloom.experiments.tune.plan import TrialBegun, TrialEnded, TuningEnded, TuningReport
 from seqloom.experiments.tune.results import Results
 from seqloom.experiments.tune.tuning import tune
 from seqloom.files.folders import verify_folder

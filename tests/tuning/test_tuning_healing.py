@@ -18,9 +18,8 @@ from seqloom.errors import RepeatError
 from seqloom.experiments import workers
 from seqloom.experiments.tune import study as studies
 from seqloom.experiments.tune import trials
-from seqloom.experiments.tune.events import TrialEnded, TuningBegun, TuningReport, WorkerLost
 from seqloom.experiments.tune.folder import tidy
-from seqloom.experiments.tune.plan import TuningPlan
+from seqloom.experiments.tune.plan import TrialEnded, TuningBegun, TuningPlan, TuningReport, WorkerLost
 from seqloom.experiments.tune.storage import open_storage
 from seqloom.experiments.tune.study import Study
 from seqloom.experiments.tune.tuning import tune

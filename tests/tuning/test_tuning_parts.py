@@ -11,9 +11,8 @@ import optuna
 import pytest
 from optuna.trial import FixedTrial
 
-from seqloom.config.changes import with_setting
 from seqloom.config.data import DataConfig
-from seqloom.config.reading import from_toml
+from seqloom.config.reading import from_toml, with_setting
 from seqloom.config.training import AdamWConfig, ByLengthConfig, ConstantConfig, CosineConfig, EpochsConfig, PacksConfig
 from seqloom.config.tuning import RangeConfig, SpaceConfig
 from seqloom.errors import ConfigError, DurableError, MissingExtraError

@@ -19,8 +19,7 @@ from seqloom.training.wishes import Wishes
 
 if TYPE_CHECKING:
     from seqloom.experiments.compare.distances import Distances
-    from seqloom.experiments.compare.events import ComparisonBegun, ComparisonReport
-    from seqloom.experiments.compare.plan import Budget, ComparisonPlan
+    from seqloom.experiments.compare.plan import Budget, ComparisonBegun, ComparisonPlan, ComparisonReport
     from seqloom.experiments.compare.results import Comparison
 
 BUDGETS = ("symbols", "parameters", "seconds")
@@ -149,7 +148,7 @@ def _reports(plan: "ComparisonPlan", distances: str | None, jobs: int) -> Iterat
 def _followed(reports: Iterator[Any], *, quiet: bool) -> tuple["Comparison | Distances | None", str, int]:
     """What came out, why it ended, and the exit code; every report was shown."""
     from seqloom.experiments.compare.distances import Distances
-    from seqloom.experiments.compare.events import ComparisonEnded
+    from seqloom.experiments.compare.plan import ComparisonEnded
 
     results: Comparison | Distances | None = None
     screen, why, code = Screen(stderr=True), "done", 0
@@ -164,7 +163,7 @@ def _followed(reports: Iterator[Any], *, quiet: bool) -> tuple["Comparison | Dis
 
 def _lines(report: "ComparisonReport") -> list[str]:
     """A report in words."""
-    from seqloom.experiments.compare.events import ComparisonBegun, Measuring, RunBegun, RunEnded
+    from seqloom.experiments.compare.plan import ComparisonBegun, Measuring, RunBegun, RunEnded
 
     if isinstance(report, ComparisonBegun):
         return [*report.said, f"{report.finished} of {report.wanted} runs are finished", *_preparing(report)]

@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, get_args
 
 import typer
 from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from seqloom.cli.options import DATA, Data, Given, encoded, takes
 from seqloom.cli.terminal import Screen, followed_work

@@ -80,7 +80,7 @@ def evaluate(
         typer.echo(sentence, err=True)
     found = _result(loaded, evaluation, test)
     if test and loaded.folder is not None:  # its report and its card tell of this look too
-        from seqloom.training.pages.summary import write_pages
+        from seqloom.training.run_summary import write_pages
 
         write_pages(loaded.folder)
     if json:

@@ -10,7 +10,6 @@ from seqloom.data.problems import escaped
 from seqloom.files.layouts import RunFile
 from seqloom.report.numbers import duration
 from seqloom.training.events import Begun, Ended, Report, Stepped
-from seqloom.training.pages.scores import read_scores
 
 if TYPE_CHECKING:
     from seqloom.tasks.task import Task
@@ -74,6 +73,8 @@ def summary(out: Path, ended: Ended, task: "Task", *, json: bool) -> None:
 
 def _calibrated(out: Path, ended: Ended) -> dict[str, float]:
     """The dev figures of RUN/model that its calibration changed since the look that chose it."""
+    from seqloom.training.run_summary import read_scores  # needs torch, and `seqloom --help` does not
+
     shipped = read_scores(out / RunFile.MODEL)
     if shipped is None or not shipped.cross_fitted or shipped.step != ended.chosen_step:
         return {}

@@ -185,10 +185,10 @@ def _run(
     """Read the data, train, and tell how it ended."""
     from seqloom.cli.data_warnings import warnings_said
     from seqloom.training.devices import choose_device
+    from seqloom.training.log import drawn, require_tensorboard
     from seqloom.training.processes import joined
     from seqloom.training.resolve import resolving
     from seqloom.training.run import train_run
-    from seqloom.training.tensorboard import drawn, require_tensorboard
 
     screen = Screen(stderr=True)
     choose_device(device_name)  # type: ignore[arg-type]  # checked; what is not there is refused before data is read
@@ -227,7 +227,7 @@ def _placed(resolved: "Resolved", name: str, precision: str) -> "tuple[Resolved,
 
 def _estimate(resolved: "Resolved", device: "Device") -> tuple[str, ...]:
     """How long a new run will take, in one line; none where that cannot be known."""
-    from seqloom.training.rehearsal import expected_seconds
+    from seqloom.training.run import expected_seconds
 
     seconds = expected_seconds(resolved, device)
     return (

@@ -17,8 +17,7 @@ from seqloom.errors import ConfigError
 from seqloom.report.numbers import duration, number
 
 if TYPE_CHECKING:
-    from seqloom.experiments.tune.events import TuningEnded, TuningReport
-    from seqloom.experiments.tune.plan import TuningPlan
+    from seqloom.experiments.tune.plan import TuningEnded, TuningPlan, TuningReport
 
 PRUNERS = ("median", "hyperband", "none")
 SEARCH = "The search"  # the panel of its own options
@@ -92,7 +91,7 @@ def tune(
 
 def _followed(plan: "TuningPlan", jobs: int, *, quiet: bool) -> "TuningEnded":
     """The end of a tuning, every report of which was shown."""
-    from seqloom.experiments.tune.events import TuningEnded
+    from seqloom.experiments.tune.plan import TuningEnded
     from seqloom.experiments.tune.tuning import search
 
     screen = Screen(stderr=True)
@@ -104,7 +103,7 @@ def _followed(plan: "TuningPlan", jobs: int, *, quiet: bool) -> "TuningEnded":
 
 def _lines(report: "TuningReport") -> list[str]:
     """A report in words; steps of a trial are not told."""
-    from seqloom.experiments.tune.events import TrialBegun, TrialEnded, TrialTold, TuningBegun, WorkerLost
+    from seqloom.experiments.tune.plan import TrialBegun, TrialEnded, TrialTold, TuningBegun, WorkerLost
     from seqloom.training.events import Validated
 
     if isinstance(report, TuningBegun):

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from seqloom.data.kinds.kind import Columns
 from seqloom.data.kinds.targets.nothing import BYTES
+from seqloom.data.kinds.targets.text import REFERENCE, References
 from seqloom.data.kinds.tensors import filled, padded
-from seqloom.data.references import REFERENCE, References
+from seqloom.data.order import Cut, Streams
 from seqloom.data.schema import Schema
-from seqloom.data.streams import Cut, Streams
 from seqloom.errors import DataError
 from seqloom.nn.types import Batch, Padded
 from seqloom.text.ragged import Ragged

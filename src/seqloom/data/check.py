@@ -8,14 +8,13 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from seqloom.config.data import AnySplit, BadRows, DataConfig, EncodingConfig, ReadingConfig, Task
+from seqloom.config.data import PARTS, AnySplit, BadRows, DataConfig, EncodingConfig, ReadingConfig, Task
 from seqloom.config.options import stated, strict
 from seqloom.data.dataset import open_data
 from seqloom.data.order import Order, usual_budget
 from seqloom.data.prepared import PART, Prepared, encoded, fitted_encoder, prepare
 from seqloom.data.problems import Ledger
 from seqloom.data.report.report import Batching, DataReport, ReportColumns, Reporter
-from seqloom.data.schema import PARTS
 from seqloom.data.survey import Survey
 from seqloom.events import Progress, Work, finished
 

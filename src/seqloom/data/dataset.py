@@ -10,16 +10,25 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 
 import msgspec
 
-from seqloom.config.data import AnySplit, BadRows, ColumnSplit, DataConfig, FoldSplit, GivenSplit, RandomSplit
+from seqloom.config.data import (
+    PARTS,
+    AnySplit,
+    BadRows,
+    ColumnSplit,
+    DataConfig,
+    FoldSplit,
+    GivenSplit,
+    Part,
+    RandomSplit,
+)
 from seqloom.data.named_files import Files, FileSums, files_of, require_apart, states, stored
-from seqloom.data.parsing import MadeExample, make_examples
+from seqloom.data.parsing import MadeExample, in_sequences, make_examples
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.readers.files import is_file, is_folder, require_regular, require_state
 from seqloom.data.readers.pictures import load_column
 from seqloom.data.readers.registry import read_table
 from seqloom.data.roles import PART_NAMES, Roles, find_roles
-from seqloom.data.schema import PARTS, Example, Part, Schema
-from seqloom.data.sequences import in_sequences
+from seqloom.data.schema import Example, Schema
 from seqloom.data.sources.registry import SOURCES, require_known, resolve
 from seqloom.data.splits import cut_document, divider
 from seqloom.data.synthetic.registry import NAMES

@@ -9,7 +9,7 @@ from seqloom.data.kinds.kind import Coding, Columns
 from seqloom.data.kinds.targets.related import cut_texts, longest_texts
 from seqloom.data.problems import Ledger
 from seqloom.data.schema import Example, Schema
-from seqloom.text.frames import closed
+from seqloom.text.cutter import closed
 from seqloom.text.ragged import Ragged
 from seqloom.text.tokenizer import Tokenizer
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 from seqloom.config.data import DataConfig, Format, ReadingConfig
 from seqloom.data.kinds.kind import InputKind
 from seqloom.data.kinds.targets.nothing import NoTarget
-from seqloom.data.parsing import make_examples
+from seqloom.data.parsing import in_sequences, make_examples
 from seqloom.data.problems import Ledger, Place, escaped
 from seqloom.data.readers.files import is_file, is_folder
 from seqloom.data.readers.jsonl import First, Line, first_object, records_of
@@ -26,7 +26,6 @@ from seqloom.data.readers.pictures import FORMATS, load_column, read_picture
 from seqloom.data.readers.registry import read_table
 from seqloom.data.roles import IDS, Roles
 from seqloom.data.schema import Example, Schema
-from seqloom.data.sequences import in_sequences
 from seqloom.data.values import Record, Table, plain
 from seqloom.errors import ConfigError, did_you_mean
 

@@ -20,12 +20,11 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
+from seqloom.config.data import Part
 from seqloom.data.batches import collate, packed_batch, stream_batch
 from seqloom.data.kinds.targets.nothing import BYTES
-from seqloom.data.order import Order
+from seqloom.data.order import Order, Packs, Streams
 from seqloom.data.prepared import Prepared
-from seqloom.data.schema import Part
-from seqloom.data.streams import Packs, Streams
 from seqloom.errors import DataError, SeqloomError, did_you_mean
 from seqloom.text.ragged import Ragged
 

@@ -4,10 +4,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from seqloom.config.data import DataConfig
+from seqloom.config.data import DataConfig, Part
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.readers.files import fingerprint, is_file, is_folder, refuse_unreadable, state_of
-from seqloom.data.schema import Part
 
 Files = dict[Part, tuple[Path, ...]]
 

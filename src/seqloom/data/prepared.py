@@ -22,14 +22,14 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from seqloom.config.data import AnySplit, EncodingConfig, GivenSplit
+from seqloom.config.data import PARTS, AnySplit, EncodingConfig, GivenSplit, Part
 from seqloom.data.cache import Columns, open_or_build
 from seqloom.data.dataset import Dataset
 from seqloom.data.encoding import PLACE, ExampleEncoder
 from seqloom.data.order import sample_order
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.report.findings import DataFinding, told
-from seqloom.data.schema import PARTS, Example, Part, Schema
+from seqloom.data.schema import Example, Schema
 from seqloom.data.splits import Divided
 from seqloom.data.survey import Survey
 from seqloom.events import Progress, Show, Work, finished

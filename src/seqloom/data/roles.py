@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from seqloom.config.data import ColumnSplit, DataConfig, FoldSplit, RandomSplit, Task
+from seqloom.config.data import ColumnSplit, DataConfig, FoldSplit, Part, RandomSplit, Task
 from seqloom.data.kinds.inputs.pair import PairInput
 from seqloom.data.kinds.inputs.text import SOURCES, TEXTS, TextInput
 from seqloom.data.kinds.inputs.triple import TripleInput
@@ -32,7 +32,7 @@ from seqloom.data.kinds.targets.similarity import SimilarityTarget
 from seqloom.data.kinds.targets.tags import TagsTarget
 from seqloom.data.kinds.targets.text import TextTarget
 from seqloom.data.problems import Ledger, Place, escaped
-from seqloom.data.schema import Part, Schema
+from seqloom.data.schema import Schema
 from seqloom.data.values import Content, Record, content_of, is_number, whole_floats
 from seqloom.errors import did_you_mean
 

@@ -8,12 +8,10 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from seqloom.config.data import PARTS as PARTS
-from seqloom.config.data import Part as Part
-from seqloom.config.data import Task
+from seqloom.config.data import PARTS, Task
 from seqloom.data.kinds.inputs.pair import TextPair
 from seqloom.data.kinds.inputs.triple import TextTriple
-from seqloom.data.kinds.inputs.words import Words as Words
+from seqloom.data.kinds.inputs.words import Words
 from seqloom.data.kinds.kind import InputKind, TargetKind
 from seqloom.data.kinds.registry import INPUT_KINDS, TARGET_KINDS, kind_named
 from seqloom.data.problems import Place

@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from seqloom.config.data import AnySplit, FoldSplit, RandomSplit
-from seqloom.data.schema import PARTS, Example, Part, Schema
+from seqloom.config.data import PARTS, AnySplit, FoldSplit, Part, RandomSplit
+from seqloom.data.schema import Example, Schema
 
 BLOCK = 10  # places of a hand
 ALMOST = 0.75  # of the first row that a part is to have: two parts with a tenth of ten rows each must both come to it

@@ -10,12 +10,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Protocol, cast
 
-from seqloom.config.data import AnySplit, FoldSplit, RandomSplit
+from seqloom.config.data import PARTS, AnySplit, FoldSplit, Part, RandomSplit
 from seqloom.data.checks.blocks import BLOCK_CHARACTERS, BLOCK_ROWS, weight
 from seqloom.data.checks.check import Checks
 from seqloom.data.dataset import Dataset
 from seqloom.data.problems import Ledger, Place
-from seqloom.data.schema import PARTS, Example, Part, Schema
+from seqloom.data.schema import Example, Schema
 from seqloom.data.tags import READ_AS, Scheme, TagChecker, convert, spans
 from seqloom.events import Progress
 from seqloom.report.numbers import share

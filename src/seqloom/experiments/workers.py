@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from seqloom.experiments.plan import Why
 from seqloom.training.launcher import end
-from seqloom.training.signals import Stopping
+from seqloom.training.session import Stopping
 
 POLL = 0.3  # seconds between looks whether somebody asked to stop
 STOPPED, DISK = 128, 4  # exit codes; the number of a signal is added to the first

@@ -16,7 +16,7 @@ Heads of training (pooler, cls, classifier) are left out: no sentence vector dep
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -32,13 +32,261 @@ from seqloom.config.inputs import TokensConfig
 from seqloom.config.mixers import AttentionConfig
 from seqloom.config.models import EmbedderConfig
 from seqloom.config.stacks import MAX_LAYERS, EncoderConfig
+from seqloom.config.tokenizers import WordpieceConfig
 from seqloom.data.schema import Schema
 from seqloom.errors import ConfigError, DataError
 from seqloom.files.tensors import Slot
-from seqloom.importing.checkpoint import WeightsFile, read_json
-from seqloom.importing.sentences import read_sentences
-from seqloom.importing.vocabulary import read_vocabulary
+from seqloom.importing.checkpoint import WeightsFile, read_json, read_object
 from seqloom.tasks.task import Meaning
+from seqloom.text.special_tokens import BEGIN, COUNT, END, MASK, PAD, SEPARATOR, UNKNOWN
+from seqloom.text.tokenizer import Tokenizer
+from seqloom.text.wordpiece import INSIDE, WordpieceCutter, WordpieceData
+
+# -----------------------------------------------------------------------------
+# How a checkpoint makes one vector of a text: what is pooled, whether it has length one, and where texts are cut.
+#
+#     modules.json                  Transformer, Pooling, Normalize: what follows what, and in which folder it lies
+#     1_Pooling/config.json         mean, max, the first or the last
+#     sentence_bert_config.json     the most symbols of a text
+#
+# A checkpoint without these files is an encoder alone; then the mean is taken, of length one.
+# -----------------------------------------------------------------------------
+
+POOLINGS: dict[str, Pooling] = {"cls": "first", "mean": "mean", "max": "max", "lasttoken": "last"}
+FLAGS = {
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_lasttoken": "lasttoken",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+}
+SIZES = ("word_embedding_dimension", "embedding_dimension", "include_prompt")
+ANOTHER = "give a checkpoint of an encoder with mean, max, first or last pooling"
+
+
+class Sentences(NamedTuple):
+    """How a text becomes one vector."""
+
+    encoder: Path  # the folder
+    pooling: Pooling
+    unit: bool
+    longest: int | None  # symbols of a text; None: not said
+
+
+class _Module(msgspec.Struct, frozen=True):
+    type: str
+    path: str
+
+
+def read_sentences(folder: Path) -> Sentences:
+    """What a checkpoint says about its sentence vectors."""
+    path = folder / "modules.json"
+    if not path.exists():
+        return Sentences(folder, "mean", unit=True, longest=_longest(folder))
+    modules = read_json(path, list[_Module])
+    kinds = tuple(module.type.rpartition(".")[2] for module in modules)
+    if kinds not in (("Transformer", "Pooling"), ("Transformer", "Pooling", "Normalize")):
+        named = quoted(", ".join(kinds))
+        raise ConfigError(f"{path}: the steps {named}; Transformer, Pooling, Normalize are read", fix=ANOTHER)
+    _require_no_prompt(folder)
+    encoder, pooling = (_inside(folder, module.path) for module in modules[:2])
+    return Sentences(encoder, _pooling(pooling / "config.json"), len(kinds) == 3, _longest(encoder))
+
+
+def _inside(folder: Path, name: str) -> Path:
+    """A folder in the checkpoint; whatever leads out of it is refused."""
+    if not folder.joinpath(name).resolve().is_relative_to(folder.resolve()):
+        raise ConfigError(f"{folder / 'modules.json'}: {quoted(name)} leads out of the checkpoint", fix="correct it")
+    return folder / name
+
+
+def _pooling(path: Path) -> Pooling:
+    given = read_json(path, dict[str, Any])
+    with located(str(path)):
+        for key in given:
+            if key not in (*FLAGS, *SIZES, "pooling_mode"):
+                raise ConfigError(f"{quoted(key)} is not known, and might change the vectors", fix=ANOTHER)
+        flagged = [mode for flag, mode in FLAGS.items() if given.get(flag)]
+        named = given.get("pooling_mode")
+        modes = flagged if named is None else [str(named)]
+        if len(modes) != 1 or modes[0] not in POOLINGS:
+            raise ConfigError(f"the pooling {quoted(' and '.join(modes) or 'none')}", fix=ANOTHER)
+        return POOLINGS[modes[0]]
+
+
+def _require_no_prompt(folder: Path) -> None:
+    """Refuse a checkpoint that puts words of its own before every text."""
+    path = folder / "config_sentence_transformers.json"
+    settings = read_object(path)
+    if name := settings.get("default_prompt_name"):
+        raise ConfigError(
+            f"{path}: the prompt {quoted(str(name))} would be put before every text",
+            fix="set default_prompt_name to null, and write the prompt into your texts",
+        )
+
+
+def _longest(folder: Path) -> int | None:
+    path = folder / "sentence_bert_config.json"
+    settings = read_object(path)
+    if settings.get("do_lower_case"):
+        raise ConfigError(f"{path}: do_lower_case is none of the tokeniser's", fix="set it to false, or lower texts")
+    longest = settings.get("max_seq_length")
+    if longest is None:
+        longest = read_object(folder / "tokenizer_config.json").get("model_max_length")
+    if longest is None or (isinstance(longest, int | float) and longest >= 2**24):  # "no limit" is written as 1e30
+        return None
+    if not isinstance(longest, int) or isinstance(longest, bool) or longest < 3:
+        raise ConfigError(f"{path}: texts are cut at {longest!r} symbols", fix="give a whole number from 3 on")
+    return longest
+
+
+# -----------------------------------------------------------------------------
+# tokenizer.json of a BERT: the same pieces under our numbers, and where the row of each is in the original's table.
+#
+#     [PAD] [UNK] [CLS] [SEP] [MASK]   ──▶   PAD UNKNOWN BEGIN END MASK, whose numbers are the first of every vocabulary
+#     all others, in their order       ──▶   the symbols behind them
+#
+# SEPARATOR, which stands between two texts, has no piece of its own there, and begins with the vector of [SEP].
+# -----------------------------------------------------------------------------
+
+SPECIAL = {PAD: "[PAD]", UNKNOWN: "[UNK]", BEGIN: "[CLS]", END: "[SEP]", MASK: "[MASK]", SEPARATOR: "[SEP]"}
+OTHER_FILE = "give a checkpoint with the tokeniser of BERT"
+
+
+class Vocabulary(NamedTuple):
+    """A tokeniser, and the row of the original's table that belongs to each of its symbols."""
+
+    tokenizer: Tokenizer
+    rows: np.ndarray  # [V] int64
+
+
+class _Model(msgspec.Struct, frozen=True):
+    type: str
+    vocab: dict[str, int]
+    unk_token: str = SPECIAL[UNKNOWN]
+    continuing_subword_prefix: str = INSIDE
+    max_input_chars_per_word: int = 100
+
+
+class _Normalizer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    type: str
+    clean_text: bool = True
+    handle_chinese_chars: bool = True
+    strip_accents: bool | None = None  # None: where letters are made small
+    lowercase: bool = True
+
+
+class _Step(msgspec.Struct, frozen=True):
+    type: str
+
+
+class _Added(msgspec.Struct, frozen=True):
+    id: int
+    content: str
+
+
+class _File(msgspec.Struct, frozen=True):
+    model: dict[str, Any]
+    normalizer: dict[str, Any] | None
+    pre_tokenizer: _Step | None
+    post_processor: dict[str, Any] | None
+    added_tokens: list[_Added] = []
+
+
+def read_vocabulary(folder: Path) -> Vocabulary:
+    """The tokeniser of a checkpoint; ConfigError for one that cuts texts in another way than BERT's."""
+    path = folder / "tokenizer.json"
+    file = read_json(path, _File)
+    with located(str(path)):
+        model = _model(file)
+        normalizer = _normalizer(file)
+        _require_alike(normalizer, read_object(folder / "tokenizer_config.json"))
+        _require_frame(file.post_processor or {}, model.vocab)
+        _require_plain(file.added_tokens, model.vocab)
+        return _vocabulary(model, normalizer)
+
+
+def _model(file: _File) -> _Model:
+    if (kind := file.model.get("type", "WordPiece")) != "WordPiece":
+        raise ConfigError(f"a tokeniser of the type {quoted(str(kind))}, and only WordPiece is read", fix=OTHER_FILE)
+    model: _Model = _converted({"type": "WordPiece", **file.model}, _Model)
+    if model.unk_token != SPECIAL[UNKNOWN] or model.continuing_subword_prefix != INSIDE:
+        found = f"{quoted(model.unk_token)} and {quoted(model.continuing_subword_prefix)}"
+        raise ConfigError(f"what is unknown and what is inside a word are {found}, not [UNK] and ##", fix=OTHER_FILE)
+    if sorted(model.vocab.values()) != list(range(len(model.vocab))):
+        raise ConfigError("the numbers of the pieces are not 0, 1, 2, ..., each once", fix="is the file damaged?")
+    for piece in SPECIAL.values():
+        if piece not in model.vocab:
+            raise ConfigError(f"the vocabulary has no {piece}", fix=OTHER_FILE)
+    return model
+
+
+def _converted(given: dict[str, Any], form: Any) -> Any:
+    try:
+        return msgspec.convert(given, form)
+    except ValueError as error:
+        raise ConfigError(str(error)[:200], fix=OTHER_FILE) from None
+
+
+def _normalizer(file: _File) -> _Normalizer:
+    steps = {
+        "normalizer": (file.normalizer or {}).get("type"),
+        "pre_tokenizer": getattr(file.pre_tokenizer, "type", None),
+    }
+    for name, wanted in (("normalizer", "BertNormalizer"), ("pre_tokenizer", "BertPreTokenizer")):
+        if steps[name] != wanted:
+            raise ConfigError(f"the {name} is {quoted(str(steps[name]))}, and {wanted} is read", fix=OTHER_FILE)
+    normalizer: _Normalizer = _converted(file.normalizer or {}, _Normalizer)
+    return normalizer
+
+
+def _require_alike(normalizer: _Normalizer, settings: dict[str, Any]) -> None:
+    """Refuse settings beside the tokeniser that would override it: what was meant cannot be known."""
+    names = {
+        "do_lower_case": "lowercase",
+        "strip_accents": "strip_accents",
+        "tokenize_chinese_chars": "handle_chinese_chars",
+    }
+    for setting, name in names.items():
+        if setting in settings and settings[setting] != (before := getattr(normalizer, name)):
+            text = f"{name} is {before}, and tokenizer_config.json has {setting} = {settings[setting]}"
+            raise ConfigError(text, fix="make both the same")
+
+
+def _require_frame(step: dict[str, Any], vocab: dict[str, int]) -> None:
+    """Refuse texts that do not stand between [CLS] and [SEP]."""
+    if step.get("type") == "BertProcessing":
+        right = [step.get(key) for key in ("cls", "sep")] == [[piece, vocab[piece]] for piece in ("[CLS]", "[SEP]")]
+    else:
+        parts = [next(iter(part.items())) for part in step.get("single", ()) if isinstance(part, dict) and part]
+        names = [(kind, value.get("id")) for kind, value in parts if isinstance(value, dict)]
+        frame = [("SpecialToken", "[CLS]"), ("Sequence", "A"), ("SpecialToken", "[SEP]")]
+        right = step.get("type") == "TemplateProcessing" and names == frame
+    if not right:
+        raise ConfigError("texts do not stand between [CLS] and [SEP]", fix=OTHER_FILE)
+
+
+def _require_plain(added: list[_Added], vocab: dict[str, int]) -> None:
+    """Refuse further pieces that are cut out of texts before anything else."""
+    for one in added:
+        if one.content not in SPECIAL.values() or vocab[one.content] != one.id:
+            raise ConfigError(f"the added piece {quoted(one.content)} would be cut out of texts", fix=OTHER_FILE)
+
+
+def _vocabulary(model: _Model, normalizer: _Normalizer) -> Vocabulary:
+    lower = normalizer.lowercase
+    config = WordpieceConfig(
+        lower=lower,
+        clean=normalizer.clean_text,
+        chinese_apart=normalizer.handle_chinese_chars,
+        accents=not (lower if normalizer.strip_accents is None else normalizer.strip_accents),
+        longest_word=model.max_input_chars_per_word,
+    )
+    pieces = [piece for piece in sorted(model.vocab, key=model.vocab.__getitem__) if piece not in SPECIAL.values()]
+    rows = [model.vocab[SPECIAL[symbol]] for symbol in range(COUNT)] + [model.vocab[piece] for piece in pieces]
+    return Vocabulary(Tokenizer(config, WordpieceCutter(config, WordpieceData(tuple(pieces)))), np.array(rows))
+
 
 # -----------------------------------------------------------------------------
 # config.json of an encoder like BERT: what of it we build, what cannot change an output, and what is refused.

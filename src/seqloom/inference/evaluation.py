@@ -19,7 +19,17 @@ import msgspec
 import numpy as np
 
 from seqloom.bundle import run_of
-from seqloom.config.data import BadRows, ColumnSplit, DataConfig, EncodingConfig, GivenSplit, RandomSplit, ReadingConfig
+from seqloom.config.data import (
+    PARTS,
+    BadRows,
+    ColumnSplit,
+    DataConfig,
+    EncodingConfig,
+    GivenSplit,
+    Part,
+    RandomSplit,
+    ReadingConfig,
+)
 from seqloom.config.training import RunConfig
 from seqloom.data.cells import rounded_text, row
 from seqloom.data.check import data_config
@@ -30,7 +40,7 @@ from seqloom.data.prepared import GivenEncoding, Prepared, prepare
 from seqloom.data.problems import Ledger, escaped
 from seqloom.data.readers.registry import read_table
 from seqloom.data.run_files import RunData
-from seqloom.data.schema import PARTS, Example, Part
+from seqloom.data.schema import Example
 from seqloom.data.sources.registry import SOURCES, resolve
 from seqloom.data.synthetic.registry import NAMES
 from seqloom.errors import ConfigError, RejectedError, did_you_mean

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from seqloom.bundle import built, model_folder, read_bundle, run_of
-from seqloom.config.data import AnySplit, BadRows, EncodingConfig, ReadingConfig
+from seqloom.config.data import AnySplit, BadRows, EncodingConfig, Part, ReadingConfig
 from seqloom.config.data import Task as TaskName
 from seqloom.config.decoding import AnyDecoding
 from seqloom.config.options import stated, strict
@@ -25,7 +25,7 @@ from seqloom.data.inputs import given_inputs
 from seqloom.data.prepared import Prepared
 from seqloom.data.problems import Ledger, Problem
 from seqloom.data.run_files import RunData, located
-from seqloom.data.schema import Example, Part
+from seqloom.data.schema import Example
 from seqloom.errors import ConfigError
 from seqloom.events import Show
 from seqloom.files.folders import read_manifest

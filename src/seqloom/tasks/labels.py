@@ -21,12 +21,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from seqloom.config.data import Part
 from seqloom.config.heads import LabelsHeadConfig, SequenceHead
 from seqloom.config.training import AnyFeed
 from seqloom.data.batches import collate, unseen_labels
 from seqloom.data.loader import Loader
 from seqloom.data.prepared import Prepared
-from seqloom.data.schema import Part, Target
+from seqloom.data.schema import Target
 from seqloom.errors import ConfigError
 from seqloom.metrics.calibration import (
     BINS,

@@ -26,13 +26,13 @@ import torch
 from torch import Tensor, nn
 
 from seqloom import recipes
+from seqloom.config.data import Part
 from seqloom.config.models import AnyModel, LanguageModelConfig
 from seqloom.config.training import AnyFeed, ByLengthConfig, PacksConfig, StreamsConfig
 from seqloom.data.kinds.inputs.text import LONGEST, text_shown
 from seqloom.data.loader import Loader, feed_packs, feed_streams
+from seqloom.data.order import Cut, Streams
 from seqloom.data.prepared import Prepared
-from seqloom.data.schema import Part
-from seqloom.data.streams import Cut, Streams
 from seqloom.decoding.answers import Ended, Written, positions_of, room
 from seqloom.decoding.decode import stream, write
 from seqloom.decoding.sampling import numbers_by_content
@@ -43,11 +43,11 @@ from seqloom.nn.models import LanguageModel
 from seqloom.nn.types import Batch, Loss, Padded
 from seqloom.recipes.bodies import Size
 from seqloom.tasks.abilities import Continuer
-from seqloom.tasks.documents import document_numbers, named_packs, summed
 from seqloom.tasks.evaluation import answering
 from seqloom.tasks.inputs import require_shape
 from seqloom.tasks.predictions import TextPrediction
 from seqloom.tasks.task import LOSS, Asking, HeadSettings, Judged, Metric
+from seqloom.tasks.windows import document_numbers, named_packs, summed
 from seqloom.text.special_tokens import BEGIN, END, UNKNOWN
 from seqloom.text.tokenizer import Tokenizer
 

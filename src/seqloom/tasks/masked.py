@@ -31,6 +31,7 @@ import torch
 from torch import Tensor, nn
 
 from seqloom import recipes
+from seqloom.config.data import Part
 from seqloom.config.heads import NextTokenHeadConfig
 from seqloom.config.inputs import TokensConfig
 from seqloom.config.models import AnyModel, ElementModelConfig
@@ -38,16 +39,15 @@ from seqloom.config.training import AnyFeed, ByLengthConfig, PacksConfig
 from seqloom.data.kinds.inputs.text import cut_short
 from seqloom.data.loader import Loader, feed_packs
 from seqloom.data.prepared import Prepared
-from seqloom.data.schema import Part
 from seqloom.errors import ConfigError
 from seqloom.metrics.ratios import perplexity, ratio
 from seqloom.nn.heads import NextTokenHead
 from seqloom.nn.models import ElementModel
 from seqloom.nn.types import Batch, Loss, Padded
 from seqloom.recipes.bodies import Size
-from seqloom.tasks.documents import document_numbers, named_packs, summed
 from seqloom.tasks.inputs import encoder_in, require_shape, sequences, stepped_input_of
 from seqloom.tasks.task import LOSS, Asking, HeadSettings, Judged, Meaning, Metric, Prediction, Task
+from seqloom.tasks.windows import document_numbers, named_packs, summed
 from seqloom.text.gaps import GAP, GapTokenizer
 from seqloom.text.special_tokens import COUNT, MASK
 from seqloom.text.tokenizer import Tokenizer

@@ -5,8 +5,7 @@ from seqloom.tasks.embed import Embed, EmbedScored
 from seqloom.tasks.labels import ClassifySeveral
 from seqloom.tasks.lm import LanguageModelling
 from seqloom.tasks.masked import MaskedPrediction
-from seqloom.tasks.regress import Regress
-from seqloom.tasks.series import RegressSteps
+from seqloom.tasks.regress import Regress, RegressSteps
 from seqloom.tasks.tag import Tag
 from seqloom.tasks.task import Meaning, Task
 from seqloom.tasks.translate import Translate

@@ -20,8 +20,8 @@ from seqloom.data.kinds.inputs.text import cut_short
 from seqloom.data.schema import Target
 from seqloom.data.tags import form_fault
 from seqloom.errors import ConfigError
+from seqloom.metrics.classification import count_by_type, figures_by_type, span_figures, types_of
 from seqloom.metrics.ratios import ratio
-from seqloom.metrics.spans import count_by_type, figures_by_type, span_figures, types_of
 from seqloom.nn.heads import CrfHead, Head
 from seqloom.nn.models import ElementModel
 from seqloom.nn.ops import crf

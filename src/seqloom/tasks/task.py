@@ -28,6 +28,7 @@ import msgspec
 import numpy as np
 from torch import nn
 
+from seqloom.config.data import Part
 from seqloom.config.data import Task as TaskName
 from seqloom.config.heads import HeadKind, Pooling
 from seqloom.config.models import AnyModel
@@ -37,7 +38,7 @@ from seqloom.config.training import AnyFeed, ByLengthConfig
 from seqloom.data.loader import Loader
 from seqloom.data.loader import feed as by_length
 from seqloom.data.prepared import Prepared
-from seqloom.data.schema import Part, Schema, Target
+from seqloom.data.schema import Schema, Target
 from seqloom.errors import ConfigError, did_you_mean
 from seqloom.metrics.calibration import Calibration
 from seqloom.nn.types import Batch, Loss

@@ -17,8 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from seqloom.data.loader import Loader
 from seqloom.nn.models import ElementModel
-from seqloom.nn.types import Padded, Spelled, Subwords
+from seqloom.nn.types import Batch, Padded, Spelled, Subwords, places_of
 
 LEAST = 32  # symbols or steps of a window: what was trained on a few words may be asked about a sentence
 USUAL = 512  # where it is not known how long the inputs of training were
@@ -124,3 +125,36 @@ def _stretches(x: Padded, rows: Tensor, borders: Tensor) -> Padded:
     lengths, device = borders[:, 1] - borders[:, 0], x.values.device
     places = (borders[:, :1] + torch.arange(int(lengths.max()))).clamp(max=x.values.shape[1] - 1)
     return Padded.of(x.values[rows[:, None].to(device), places.to(device)], lengths.to(device))
+
+
+# -----------------------------------------------------------------------------
+# Documents in batches of text: which one each element belongs to, whether rows hold one each or several, packed.
+# -----------------------------------------------------------------------------
+
+
+def document_numbers(inputs: Padded) -> np.ndarray:
+    """[B,T] the document that each element belongs to, counted in reading order; rows are one each unless packed."""
+    rows, time = inputs.values.shape[:2]
+    if inputs.segments is None:
+        return np.repeat(np.arange(rows), time).reshape(rows, time)
+    within = places_of(inputs).segments.cpu().numpy()  # 1, 2, ... in each row, -1 in the padding
+    counts = within.max(axis=1)
+    before: np.ndarray = np.cumsum(counts) - counts - 1
+    return np.asarray(within + before[:, None])
+
+
+def summed(values: np.ndarray, numbers: np.ndarray, count: int) -> np.ndarray:
+    """[count] the sums of values that share a number, in float64."""
+    return np.bincount(numbers, weights=values, minlength=count)
+
+
+def named_packs(loader: Loader[Any, Any], rows: np.ndarray) -> Loader[Any, Any]:
+    """The same steps; documents are called by their rows of the prepared data, not by their numbers in the part."""
+    make_batch = loader.make_batch
+
+    def named(packed: Any) -> Batch[Padded, Tensor]:
+        batch = make_batch(packed)
+        return batch._replace(ids=tuple(str(rows[int(id_)]) for id_ in batch.ids))  # type: ignore[no-any-return]
+
+    loader.make_batch = named
+    return loader

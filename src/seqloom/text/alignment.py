@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from seqloom.errors import DataError
-from seqloom.text.cutter import BLOCK
-from seqloom.text.frames import framed
+from seqloom.text.cutter import BLOCK, framed
 from seqloom.text.ragged import Ragged, starts_of
 from seqloom.text.special_tokens import UNKNOWN
 from seqloom.text.words import word_pattern

@@ -30,9 +30,7 @@ from seqloom.config.tokenizers import AnyTokenizer, FittedTokenizer
 from seqloom.errors import ConfigError, DataError
 from seqloom.text.alignment import encode_words
 from seqloom.text.characters import ByteCutter, BytesData, CharacterCutter, CharactersData, fit_bytes, fit_characters
-from seqloom.text.cutter import Cutter, Pieces, blocks, require_whole
-from seqloom.text.frames import framed, framed_pieces
-from seqloom.text.normalization import Normaliser
+from seqloom.text.cutter import Cutter, Normaliser, Pieces, blocks, framed, framed_pieces, require_whole
 from seqloom.text.ragged import Ragged
 from seqloom.text.special_tokens import COUNT, NAMES, UNKNOWN
 from seqloom.text.subwords import BpeCutter, BpeData, UnigramCutter, UnigramData, fit_bpe, fit_unigram

@@ -21,8 +21,7 @@ from seqloom.tasks.task import Task
 from seqloom.training import checkpoint as checkpoints
 from seqloom.training.checkpoint import in_between
 from seqloom.training.distributed import agreed
-from seqloom.training.pages.scores import read_scores
-from seqloom.training.pages.summary import summary_of
+from seqloom.training.run_summary import read_scores, summary_of
 from seqloom.training.session import Session
 from seqloom.training.state import TrainingState
 from seqloom.training.step import WeightUpdate

@@ -27,22 +27,20 @@ from seqloom.errors import DurableError
 from seqloom.files.disk import reached, require_free_space
 from seqloom.files.folders import remove_folder
 from seqloom.files.jsonl import write_lines
-from seqloom.training import checkpoint, length, memory
+from seqloom.training import checkpoint, devices, length
 from seqloom.training import checkpoint as checkpoints
 from seqloom.training.best_model import Mended, last_weights, mended, ship
 from seqloom.training.checkpoint import Checkpoint, in_between, save_is_due, validation_is_due
-from seqloom.training.clock import Clock
 from seqloom.training.devices import deterministic, environment
 from seqloom.training.distributed import agreed
 from seqloom.training.events import Begun, Ended, Noticed, Pace, Report, Saved, Stepped, Validated, Why
 from seqloom.training.kernel_caches import few_kernels
 from seqloom.training.log import AnyJournal, Journal, Silent
-from seqloom.training.micro_batches import elements_of
 from seqloom.training.newton import SolutionPath, Solver
-from seqloom.training.schedules import plateau, rate_at
-from seqloom.training.session import Session
+from seqloom.training.optimizers import plateau, rate_at
+from seqloom.training.session import Clock, Session
 from seqloom.training.state import LossSums, Machine, TrainingState, require_plan
-from seqloom.training.step import Tally, Update, WeightUpdate
+from seqloom.training.step import Tally, Update, WeightUpdate, elements_of
 from seqloom.training.validation import CheckpointChoice, ValidationResult, judge, look
 from seqloom.training.weights import mean_of
 
@@ -228,7 +226,7 @@ AT_END = "what was there is whole; it is made anew from the chosen checkpoint wh
 
 def training(session: Session, resumed: Checkpoint | None, said: tuple[str, ...] = ()) -> Iterator[Report]:
     """The reports of a run, from its beginning or from a checkpoint on."""
-    with few_kernels(), memory.remembering(session.folder.path):
+    with few_kernels(), devices.remembering(session.folder.path):
         yield from _Loop(session, resumed, said).run()
 
 
@@ -269,7 +267,7 @@ class _Loop:
         self.heard = self.stop = self.halved = False  # heard: by this process; stop: all know
 
     def _standing(self, resumed: Checkpoint | None) -> TrainingState:
-        fitting = memory.fitting(self.session.folder.path)
+        fitting = devices.fitting(self.session.folder.path)
         pieces, self.said = max(self.config.pieces, fitting.pieces), (*self.said, *fitting.said)
         if resumed is None:
             return TrainingState(plan=self.plan.fingerprint(), seed=self.config.seed, pieces=pieces)

@@ -27,12 +27,10 @@ from seqloom.nn.inputs import Tfidf
 from seqloom.nn.models import SequenceModel
 from seqloom.nn.types import Batch, Loss, Padded
 from seqloom.tasks.task import Feeder
-from seqloom.training.initialization import training_texts
-from seqloom.training.micro_batches import elements_of, moved
 from seqloom.training.session import Session
 from seqloom.training.state import TrainingState
-from seqloom.training.step import AnyBatch, LossOf, Tally, WeightUpdate
-from seqloom.training.weights import copy_all, weights_of
+from seqloom.training.step import AnyBatch, LossOf, Tally, WeightUpdate, elements_of, moved
+from seqloom.training.weights import copy_all, training_texts, weights_of
 
 MOST_PRODUCTS = 50  # of one step
 INEXACT = 0.1  # of the gradient may be left by a step; less as the gradient falls, so that the last steps are few

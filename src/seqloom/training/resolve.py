@@ -14,17 +14,17 @@ import msgspec
 import numpy as np
 
 from seqloom.bundle import Bundle, model_folder, read_bundle
-from seqloom.config.changes import dropouts, with_dropout, with_setting
-from seqloom.config.data import DataConfig, EncodingConfig, VectorFileConfig
+from seqloom.config.data import PARTS, DataConfig, EncodingConfig, VectorFileConfig
 from seqloom.config.models import AnyModel
 from seqloom.config.objectives import objective_of
+from seqloom.config.reading import dropouts, with_dropout, with_setting
 from seqloom.config.tokenizers import WordsConfig
 from seqloom.config.training import RunConfig, TrainingConfig
 from seqloom.data.dataset import Dataset, open_sealed
 from seqloom.data.prepared import GivenEncoding, Prepared, preparing
 from seqloom.data.problems import Ledger, escaped
 from seqloom.data.run_files import is_one, located, names_of, with_known_starts
-from seqloom.data.schema import PARTS, Schema
+from seqloom.data.schema import Schema
 from seqloom.data.sources.download import cache_folder
 from seqloom.errors import ConfigError
 from seqloom.events import Show, Work, finished
@@ -44,9 +44,9 @@ from seqloom.text.special_tokens import COUNT, UNKNOWN
 from seqloom.text.word_vectors import width_of
 from seqloom.training.defaults import default_counts, default_letters, default_training, told
 from seqloom.training.home import Home, has_kept
-from seqloom.training.initialization import MUCH, unknown_said
 from seqloom.training.newton import require_solvable
 from seqloom.training.run_folder import DataFacts, RunFolder
+from seqloom.training.weights import MUCH, unknown_said
 from seqloom.training.wishes import WORD_VECTORS, Wishes
 
 # -----------------------------------------------------------------------------

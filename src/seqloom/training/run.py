@@ -7,6 +7,8 @@ wishes ──▶ resolve ──▶ Resolved: data, task, and a configuration wit
 A feed that is not for this task or model is refused first, before the folder of the run is made or compared.
 """
 
+import statistics
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
@@ -23,7 +25,7 @@ from seqloom.config.inputs import LettersWish
 from seqloom.config.models import AnyModel
 from seqloom.config.objectives import AnyObjective
 from seqloom.config.options import stated, strict
-from seqloom.config.training import AnyFeed, AnyLength, AnyOptimiser, AnySchedule, Precision
+from seqloom.config.training import AnyFeed, AnyLength, AnyOptimiser, AnySchedule, Precision, SecondsConfig
 from seqloom.data.check import Names
 from seqloom.data.run_files import keep_places
 from seqloom.errors import ConfigError, DurableError, SeqloomError
@@ -35,13 +37,15 @@ from seqloom.training.devices import Device, DeviceName, choose_device
 from seqloom.training.distributed import Alone, Ranks
 from seqloom.training.events import Ended, Report
 from seqloom.training.home import Home
-from seqloom.training.initialization import fit_input, freeze, start_from, start_from_vectors
+from seqloom.training.length import expected_steps
 from seqloom.training.loop import training
-from seqloom.training.pages.summary import write_pages
 from seqloom.training.resolve import Resolved, init_bundle, resolve, with_known_names
 from seqloom.training.run_folder import RunFolder
-from seqloom.training.session import Session
-from seqloom.training.signals import Stopping
+from seqloom.training.run_summary import write_pages
+from seqloom.training.session import Session, Stopping
+from seqloom.training.state import TrainingState
+from seqloom.training.step import Update
+from seqloom.training.weights import fit_input, freeze, start_from, start_from_vectors
 from seqloom.training.wishes import settings_of
 
 
@@ -244,3 +248,36 @@ def train(
             show(report)
     assert isinstance(report, Ended), "the last report"
     return Trained(resolved.folder, report)
+
+
+# -----------------------------------------------------------------------------
+# How long a run will take, found out before it begins: a few steps with a model of its own, which is thrown away.
+# -----------------------------------------------------------------------------
+
+STEPS = 4  # the first one warms up
+PATIENCE = 10.0  # seconds after which no further step is tried
+MOST_WEIGHTS = 50_000_000  # more of them are not allocated twice for an estimate
+
+
+def expected_seconds(resolved: Resolved, device: Device) -> float | None:
+    """About how long the steps of the whole run take; None where it cannot be tried cheaply."""
+    config, prepared = resolved.config.training, resolved.prepared
+    if isinstance(config.length, SecondsConfig):
+        return config.length.count
+    if config.compile or resolved.config.model.parameters() > MOST_WEIGHTS:
+        return None
+    if config.strengths:  # one strength takes two steps, another twenty
+        return None
+    loader = resolved.task.loader(prepared, "train", config.feed, seed=config.seed, workers=0)
+    symbols = int(prepared.schema.target.sizes(prepared.columns)[prepared.parts["train"]].sum())
+    steps = expected_steps(config.length, loader.plan, symbols)
+    update = Update(resolved.task, built_model(resolved, device)[0], config, Alone(), device)
+    standing, taken, began = TrainingState(seed=config.seed, pieces=config.pieces), list[float](), time.monotonic()
+    for step in loader.steps():
+        start = time.monotonic()
+        update.step(step.batch, carried=step.carried, standing=standing, rate=0.0)
+        update.read()
+        taken.append(time.monotonic() - start)
+        if len(taken) == STEPS or time.monotonic() - began > PATIENCE:
+            break
+    return None if steps is None else steps * statistics.median(taken[1:] or taken)

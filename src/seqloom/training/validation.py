@@ -15,18 +15,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from seqloom.config.data import Part
 from seqloom.data.kinds.inputs.text import cut_short
-from seqloom.data.schema import Part
-from seqloom.metrics.jackknife import PairedDifference, paired_differences
+from seqloom.metrics.bootstrap import PairedDifference, paired_differences
 from seqloom.nn.types import Batch
 from seqloom.tasks.abilities import Calibrator
 from seqloom.tasks.evaluation import Confusion, Evaluation, answering, evaluate
 from seqloom.tasks.task import LOSS, Evaluator, Judged, Metric
 from seqloom.training.checkpoint import Checkpoint
 from seqloom.training.events import Sample
-from seqloom.training.micro_batches import moved
 from seqloom.training.session import Session
 from seqloom.training.state import TrainingState, Validation
+from seqloom.training.step import moved
 
 SAMPLES = 4
 

@@ -21,7 +21,7 @@ from seqloom.config.data import Task
 from seqloom.config.inputs import AnyInput
 from seqloom.config.tokenizers import AnyTokenizer
 from seqloom.data.values import Content, Read, Remarks
-from seqloom.text.frames import closed
+from seqloom.text.cutter import closed
 from seqloom.text.ragged import Ragged
 from seqloom.text.tokenizer import Tokenizer
 

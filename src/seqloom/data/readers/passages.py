@@ -20,14 +20,7 @@ from typing import IO, NamedTuple, NoReturn, Protocol
 
 from seqloom.config.data import Format, ReadingConfig
 from seqloom.data.problems import Ledger, Place
-from seqloom.data.readers.files import (
-    HEAD,
-    describe_state,
-    opened,
-    require_regular,
-    require_state,
-    require_text_head,
-)
+from seqloom.data.readers.files import HEAD, describe_state, opened, require_regular, require_state, require_text_head
 from seqloom.errors import did_you_mean
 from seqloom.report.numbers import counted
 from seqloom.report.numbers import size as bytes_said

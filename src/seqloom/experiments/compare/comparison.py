@@ -24,18 +24,21 @@ from seqloom.data.prepared import Prepared
 from seqloom.data.synthetic.registry import NAMES
 from seqloom.errors import ConfigError
 from seqloom.experiments.compare.costs import measure_costs
-from seqloom.experiments.compare.events import ComparisonBegun, ComparisonEnded, ComparisonReport, Measuring, RunEnded
 from seqloom.experiments.compare.leaks import count_leaks
-from seqloom.experiments.compare.plan import MOST_JOBS, Budget, BudgetKind, ComparisonPlan, PlannedModel
-from seqloom.experiments.compare.results import Comparison, Cost
-from seqloom.experiments.compare.runs import (
-    Judgement,
-    judgement,
-    one_by_one,
-    resolved_run,
-    together,
-    wishes_of,
+from seqloom.experiments.compare.plan import (
+    MOST_JOBS,
+    Budget,
+    BudgetKind,
+    ComparisonBegun,
+    ComparisonEnded,
+    ComparisonPlan,
+    ComparisonReport,
+    Measuring,
+    PlannedModel,
+    RunEnded,
 )
+from seqloom.experiments.compare.results import Comparison, Cost
+from seqloom.experiments.compare.runs import Judgement, judgement, one_by_one, resolved_run, together, wishes_of
 from seqloom.experiments.compare.verdicts import Weighed
 from seqloom.experiments.workers import Interrupted
 from seqloom.files.disk import make_folder, write_file

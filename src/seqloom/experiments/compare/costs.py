@@ -16,8 +16,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from seqloom.config.data import Part
 from seqloom.data.prepared import Prepared
-from seqloom.data.schema import Part
 from seqloom.experiments.compare.results import Cost, Spread
 from seqloom.files.folders import read_manifest
 from seqloom.inference.model import LoadedModel

@@ -13,14 +13,13 @@ from pathlib import Path
 
 import msgspec
 
-from seqloom.config.data import DataConfig, GivenSplit
-from seqloom.data.schema import PARTS, Example, Schema
+from seqloom.config.data import PARTS, DataConfig, GivenSplit
+from seqloom.data.schema import Example, Schema
 from seqloom.data.synthetic.registry import NAMES
 from seqloom.data.synthetic.set import SyntheticSet
 from seqloom.errors import ConfigError
 from seqloom.experiments.compare.comparison import PAGE, WHOLE, referee
-from seqloom.experiments.compare.events import ComparisonEnded, ComparisonReport
-from seqloom.experiments.compare.plan import ComparisonPlan
+from seqloom.experiments.compare.plan import ComparisonEnded, ComparisonPlan, ComparisonReport
 from seqloom.experiments.compare.results import Comparison
 from seqloom.files.disk import make_folder, write_file
 from seqloom.report.document import Bullets, Document, Pictures, Shown, TableBlock

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from seqloom.config.data import DataConfig
+from seqloom.config.data import DataConfig, Part
 from seqloom.data.checks.duplicates import DuplicateSearch
 from seqloom.data.dataset import open_data, open_sealed
 from seqloom.data.kinds.kind import InputKind
 from seqloom.data.problems import Ledger
-from seqloom.data.schema import Example, Part
+from seqloom.data.schema import Example
 from seqloom.data.survey import Survey
 
 

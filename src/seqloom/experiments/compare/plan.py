@@ -10,16 +10,16 @@ A model made wider or narrower until it has about so many parameters; its depth 
 """
 
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
 from seqloom.config.base import Config
+from seqloom.config.data import Part
 from seqloom.config.models import AnyModel
 from seqloom.config.stacks import StackConfig
-from seqloom.data.schema import Part
 from seqloom.errors import ConfigError
-from seqloom.experiments.plan import RunsPlan
+from seqloom.experiments.plan import RunsPlan, Why
 from seqloom.recipes.bodies import Size
 
 MOST_SEEDS, MOST_JOBS, MOST_MODELS = 1_000, 256, 100
@@ -167,3 +167,54 @@ def _within(held: Any, factor: float) -> Any:
     if isinstance(held, Config):
         return _widened(held, factor)
     return tuple(_within(part, factor) for part in held) if isinstance(held, tuple) else held
+
+
+# -----------------------------------------------------------------------------
+# What a comparison says while it goes on.
+# -----------------------------------------------------------------------------
+
+if TYPE_CHECKING:
+    from seqloom.experiments.compare.results import Comparison
+
+
+class ComparisonBegun(NamedTuple):
+    """A comparison begins or goes on."""
+
+    folder: Path
+    wanted: int  # runs in all
+    finished: int  # runs that are judged already
+    said: tuple[str, ...]
+    together: int = 1  # of those that are left, at the same time
+
+
+class RunBegun(NamedTuple):
+    """A run begins, or goes on after it was interrupted."""
+
+    entry: PlannedModel
+    said: str  # its size
+
+
+class RunEnded(NamedTuple):
+    """A run is trained and judged, or came to nothing: then `problem` says why."""
+
+    entry: PlannedModel
+    score: float | None
+    seconds: float
+    problem: str = ""
+
+
+class Measuring(NamedTuple):
+    """All runs are judged; now their speed and size are measured."""
+
+    models: int
+
+
+class ComparisonEnded(NamedTuple):
+    """Nothing more for now; `comparison` is None as long as runs are missing."""
+
+    why: Why
+    comparison: "Comparison | None"
+    exit_code: int  # 0, 128 + signal, 4 for a disk
+
+
+ComparisonReport = ComparisonBegun | RunBegun | RunEnded | Measuring | ComparisonEnded

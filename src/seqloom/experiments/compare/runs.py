@@ -16,8 +16,7 @@ from safetensors import numpy as safetensors
 
 from seqloom.config.training import EpochsConfig, SecondsConfig, SymbolsConfig, TrainingConfig
 from seqloom.errors import ConfigError, DamagedError, DataError, KernelError, RepeatError, SeqloomError
-from seqloom.experiments.compare.events import RunBegun, RunEnded
-from seqloom.experiments.compare.plan import Budget, ComparisonPlan, PlannedModel, scaled
+from seqloom.experiments.compare.plan import Budget, ComparisonPlan, PlannedModel, RunBegun, RunEnded, scaled
 from seqloom.experiments.workers import DISK, STOPPED, Interrupted, Workers
 from seqloom.files.disk import make_folder
 from seqloom.files.folders import commit_folder, read_file_of

@@ -12,8 +12,8 @@ from statistics import fmean, median, quantiles
 
 from seqloom.config.training import ByLengthConfig, TrainingConfig
 from seqloom.data.report.findings import DataFinding
+from seqloom.experiments.doctor.curves import Story
 from seqloom.experiments.doctor.findings import Advice, Finding
-from seqloom.experiments.doctor.history import Story
 from seqloom.report.figures.bars import Bars
 
 ENOUGH = 50  # judged examples

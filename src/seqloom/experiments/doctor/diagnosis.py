@@ -16,16 +16,15 @@ import msgspec
 from torch import nn
 
 from seqloom.bundle import built, read_bundle
-from seqloom.config.changes import dropouts
+from seqloom.config.reading import dropouts
 from seqloom.config.training import RunConfig
 from seqloom.data.prepared import Prepared
 from seqloom.data.report.findings import DataFinding
 from seqloom.data.run_files import located
 from seqloom.errors import ConfigError, DamagedError, SeqloomError, near_name
-from seqloom.experiments.doctor.curves import curve_findings
+from seqloom.experiments.doctor.curves import ENOUGH, STEPS, Story, curve_findings, losses_drawn, told
 from seqloom.experiments.doctor.data import BALANCED, Confusion, cost_findings, label_findings, parts_said
 from seqloom.experiments.doctor.findings import Diagnosis, Finding
-from seqloom.experiments.doctor.history import ENOUGH, STEPS, Story, losses_drawn, told
 from seqloom.experiments.doctor.inside import ModelInside, inside_figures, inside_findings, look_inside
 from seqloom.files.layouts import RunFile
 from seqloom.inference.evaluation import origin_for, own_data

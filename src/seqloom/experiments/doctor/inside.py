@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
+from seqloom.experiments.doctor.curves import Story
 from seqloom.experiments.doctor.findings import Advice, Finding
-from seqloom.experiments.doctor.history import Story
 from seqloom.inspect.flow import Depth, Flow, depths, flow_drawn, flows
 from seqloom.inspect.health import UnitHealth, units
 from seqloom.nn.types import Batch

@@ -14,8 +14,10 @@ import msgspec
 from seqloom.config.training import AnyFeed, ByLengthConfig
 from seqloom.config.tuning import SpaceConfig
 from seqloom.errors import ConfigError
-from seqloom.experiments.plan import RunsPlan
+from seqloom.experiments.plan import RunsPlan, Why
+from seqloom.experiments.tune.results import Results
 from seqloom.tasks.task import HeadSettings
+from seqloom.training.events import Report
 from seqloom.training.length import expected_steps
 from seqloom.training.resolve import Resolved
 
@@ -91,3 +93,65 @@ def symbols_of(feed: AnyFeed) -> int:
     512
     """
     return feed.budget if isinstance(feed, ByLengthConfig) else feed.rows * feed.length
+
+
+# -----------------------------------------------------------------------------
+# What a tuning says while it goes on.
+# -----------------------------------------------------------------------------
+
+Params = dict[str, str | int | float]
+State = Literal["done", "pruned", "failed"]
+
+
+class TuningBegun(NamedTuple):
+    """A tuning begins or goes on."""
+
+    folder: Path
+    study: str
+    storage: str  # without its password
+    wanted: int  # trials in all
+    finished: int  # trials that are in the storage already
+    said: tuple[str, ...]
+
+
+class TrialBegun(NamedTuple):
+    """A trial begins, or goes on after it was interrupted."""
+
+    number: int
+    folder: Path
+    params: Params
+    is_default: bool
+
+
+class TrialTold(NamedTuple):
+    """A report of the run of a trial."""
+
+    number: int
+    report: Report
+
+
+class TrialEnded(NamedTuple):
+    """A trial is over; `value` is its best score on dev, if it came to one."""
+
+    number: int
+    state: State
+    value: float | None
+    best: bool  # of all so far
+    problem: str = ""
+
+
+class WorkerLost(NamedTuple):
+    """One of several workers ended before its time; the others go on."""
+
+    problem: str
+
+
+class TuningEnded(NamedTuple):
+    """No more trials for now."""
+
+    why: Why
+    results: Results
+    exit_code: int  # 0, 128 + signal, 4 for a disk
+
+
+TuningReport = TuningBegun | TrialBegun | TrialTold | TrialEnded | WorkerLost | TuningEnded

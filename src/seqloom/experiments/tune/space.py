@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from seqloom.config.changes import dropouts
+from seqloom.config.reading import dropouts
 from seqloom.config.training import (
     AdamWConfig,
     AnySchedule,
@@ -20,8 +20,7 @@ from seqloom.config.training import (
 )
 from seqloom.config.tuning import RangeConfig, SpaceConfig
 from seqloom.errors import ConfigError
-from seqloom.experiments.tune.events import Params
-from seqloom.experiments.tune.plan import DataGround, TuningPlan, symbols_of
+from seqloom.experiments.tune.plan import DataGround, Params, TuningPlan, symbols_of
 from seqloom.recipes.bodies import Size
 from seqloom.training.wishes import Wishes
 

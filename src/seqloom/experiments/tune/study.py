@@ -21,8 +21,7 @@ import msgspec
 
 from seqloom.data.splits import draw
 from seqloom.errors import ConfigError, HeldError
-from seqloom.experiments.tune.events import Params
-from seqloom.experiments.tune.plan import TuningPlan
+from seqloom.experiments.tune.plan import Params, TuningPlan
 from seqloom.experiments.tune.results import FEWEST, Results, TrialResult, TrialState
 from seqloom.experiments.tune.storage import OpenedStudy, quiet
 from seqloom.files.disk import make_folder

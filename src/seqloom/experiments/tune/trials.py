@@ -15,7 +15,9 @@ import msgspec
 from seqloom.config.training import AdamWConfig
 from seqloom.errors import ConfigError, DataError, KernelError, RepeatError, SeqloomError
 from seqloom.experiments.plan import Why
-from seqloom.experiments.tune.events import (
+from seqloom.experiments.tune.folder import tidy
+from seqloom.experiments.tune.plan import (
+    DataGround,
     Params,
     State,
     TrialBegun,
@@ -23,11 +25,10 @@ from seqloom.experiments.tune.events import (
     TrialTold,
     TuningBegun,
     TuningEnded,
+    TuningPlan,
     TuningReport,
     WorkerLost,
 )
-from seqloom.experiments.tune.folder import tidy
-from seqloom.experiments.tune.plan import DataGround, TuningPlan
 from seqloom.experiments.tune.results import Results
 from seqloom.experiments.tune.space import default_wishes, drawn, near, require_searchable, used, wishes_of
 from seqloom.experiments.tune.storage import HEARTBEAT, open_storage

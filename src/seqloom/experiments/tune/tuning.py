@@ -13,9 +13,8 @@ from seqloom.config.training import AnyFeed, AnyLength, AnyOptimiser, AnySchedul
 from seqloom.config.tuning import SpaceConfig
 from seqloom.data.check import Names
 from seqloom.errors import ConfigError
-from seqloom.experiments.tune.events import TuningEnded, TuningReport
 from seqloom.experiments.tune.folder import keep, tidy
-from seqloom.experiments.tune.plan import MOST_JOBS, PrunerName, TuningPlan
+from seqloom.experiments.tune.plan import MOST_JOBS, PrunerName, TuningEnded, TuningPlan, TuningReport
 from seqloom.experiments.tune.results import Results
 from seqloom.experiments.tune.trials import OpenTuning, watched, work
 from seqloom.files.disk import make_folder

@@ -29,7 +29,10 @@ def page(title: str, figures: Sequence[Figure]) -> str:
     >>> document.startswith("<!DOCTYPE html>") and "<script" not in document
     True
     """
-    from seqloom.report.document import Document, Pictures  # which is made of figures
+    from seqloom.report.document import (
+        Document,
+        Pictures,  # which is made of figures
+    )
 
     checks.text(title, "title")
     shown = checks.instances(figures, Figure, "figures")  # type: ignore[type-abstract]

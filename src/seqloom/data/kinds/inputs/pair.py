@@ -9,7 +9,7 @@ import numpy as np
 from seqloom.data.kinds.inputs.text import TextInput, fitted
 from seqloom.data.kinds.kind import Columns
 from seqloom.data.values import Read, Remarks, text_of
-from seqloom.text.frames import closed
+from seqloom.text.cutter import closed
 from seqloom.text.ragged import Ragged
 from seqloom.text.special_tokens import SEPARATOR
 from seqloom.text.tokenizer import Tokenizer

@@ -12,7 +12,7 @@ from seqloom.data.kinds.inputs.text import TEXTS, TextInput, cut_short, fitted, 
 from seqloom.data.kinds.kind import Columns
 from seqloom.data.values import Content, Read, Remarks, Unfit, kind_name, shown
 from seqloom.text.characters import letters_of
-from seqloom.text.frames import closed
+from seqloom.text.cutter import closed
 from seqloom.text.ragged import Ragged
 from seqloom.text.tokenizer import Tokenizer
 

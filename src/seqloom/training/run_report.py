@@ -16,7 +16,6 @@ from seqloom.report.document import (
     Heading,
     KeyFigures,
     Kind,
-    Line,
     Mark,
     Paragraph,
     Paragraphs,
@@ -26,15 +25,109 @@ from seqloom.report.document import (
     TableBlock,
     TableCell,
 )
+from seqloom.report.document import Line as DocumentLine
 from seqloom.report.excerpts import excerpt
+from seqloom.report.figures.axis import LEAST_LOGARITHMIC
+from seqloom.report.figures.figure import Figure
+from seqloom.report.figures.line import Line, Series
 from seqloom.report.figures.matrix import Matrix
-from seqloom.report.numbers import NOT_FINITE, duration, interval, number, share, size
-from seqloom.training.pages.curves import learning_curves, speed_curves
-from seqloom.training.pages.lines import SampleLine, ValidationLine
+from seqloom.report.numbers import NOT_FINITE, counted, duration, interval, number, share, size
+from seqloom.training.run_summary import SampleLine, ValidationLine, layers_said
+
+# -----------------------------------------------------------------------------
+# The curves of a run: how it learned (loss, the dev metric, the rate, gradients), and how fast it went.
+# -----------------------------------------------------------------------------
 
 if TYPE_CHECKING:
-    from seqloom.training.pages.scores import Interval, RunScores
-    from seqloom.training.pages.summary import RunSummary
+    from seqloom.training.run_summary import RunSummary, StepLine
+
+STEP = "step"
+
+
+def learning_curves(summary: "RunSummary") -> list[Figure]:
+    """The figures of learning for which the run has points."""
+    return list(filter(None, [_loss(summary), _metric(summary), _rate(summary), _gradient(summary)]))
+
+
+def speed_curves(summary: "RunSummary") -> list[Figure]:
+    """The figures of speed and of waiting for which the run has points."""
+    return list(filter(None, [_speed(summary), _waiting(summary)]))
+
+
+def _line(title: str, series: Sequence[Series | None], caption: str = "") -> Figure | None:
+    known = [one for one in series if one is not None]
+    return Line(title=title, series=known, x_label=STEP, caption=caption) if known else None
+
+
+def _series(name: str, points: Sequence[tuple[int, float | None]]) -> Series | None:
+    """A curve; None where it has no point."""
+    xs, ys = [x for x, _ in points], [y for _, y in points]
+    return Series(name=name, x=xs, y=ys) if any(y is not None for y in ys) else None
+
+
+def _loss(summary: "RunSummary") -> Figure | None:
+    train = _series("train", [(one.step, one.loss) for one in summary.steps])
+    dev = _series("dev", [(one.step, one.metrics.get("loss")) for one in summary.validations])
+    return _line("Loss", [train, dev], "Train: the mean over the steps since the last point, with dropout.")
+
+
+def _metric(summary: "RunSummary") -> Figure | None:
+    metric, best, chosen = summary.metric, summary.best, summary.chosen
+    if metric.name == "loss":
+        return None
+    points = [(one.step, one.metrics.get(metric.name)) for one in summary.validations]
+    order = "higher is better" if metric.higher_is_better else "lower is better"
+    told = f"; the best is at step {best.step:,}" if best is not None else ""
+    told += f", and step {chosen.step:,} is shipped" if best and chosen and chosen.step != best.step else ""
+    return _line(f"Dev {metric.name}", [_series(metric.name, points)], f"{order}{told}.".capitalize())
+
+
+def _rate(summary: "RunSummary") -> Figure | None:
+    return _line("Learning rate", [_series("rate", [(one.step, one.rate) for one in summary.steps])])
+
+
+def _gradient(summary: "RunSummary") -> Figure | None:
+    mean = _series("mean", [(one.step, _drawable(one.norm)) for one in summary.steps])
+    largest = _series("largest", [(one.step, _drawable(one.largest)) for one in summary.steps])
+    known = [one for one in (mean, largest) if one is not None]
+    if not known:
+        return None
+    return Line(
+        title="Norm of the gradient before clipping",
+        series=known,
+        x_label=STEP,
+        y_axis="log",
+        caption=gradient_said(summary.steps),
+    )
+
+
+def gradient_said(steps: Sequence["StepLine"]) -> str:
+    """How many steps were clipped and skipped, in words; a line counts as the steps since the line before it."""
+    before = [0, *(one.step for one in steps[:-1])]
+    counts = [max(0, one.step - start) for one, start in zip(steps, before, strict=True)]
+    clipped = sum(one.clipped * count for one, count in zip(steps, counts, strict=True))
+    skipped = sum(one.skipped for one in steps)
+    said = f"Clipped in {share(clipped / max(1, sum(counts)))} of the steps"
+    return f"{said}; {skipped:,} of {sum(counts):,} skipped because something was not finite."
+
+
+def _drawable(norm: float | None) -> float | None:
+    """A norm that has a logarithm."""
+    return norm if norm is not None and norm >= LEAST_LOGARITHMIC else None
+
+
+def _speed(summary: "RunSummary") -> Figure | None:
+    points = [(one.step, one.symbols_per_second) for one in summary.paces]
+    return _line("Symbols per second", [_series("symbols", points)], "Padding not counted.")
+
+
+def _waiting(summary: "RunSummary") -> Figure | None:
+    points = [(one.step, None if one.waited is None else 100 * one.waited) for one in summary.paces]
+    return _line("% of the time waiting for data", [_series("waiting", points)])
+
+
+if TYPE_CHECKING:
+    from seqloom.training.run_summary import Interval, RunScores, RunSummary
 
 LONGEST_TEXT, LONGEST_LABEL = 400, 60
 LARGEST_CONFUSION = 20  # labels; with more a table of the most frequent confusions is clearer
@@ -223,7 +316,7 @@ def followed(validations: Sequence[ValidationLine]) -> list[Followed]:
 
 def _answers(example: Followed) -> Quote:
     """An example and its answers, with a mark for what is right or wrong; none for what is only better or worse."""
-    lines: list[Line] = [excerpt(example.input, LONGEST_TEXT), f"right: {excerpt(example.true, LONGEST_TEXT)}"]
+    lines: list[DocumentLine] = [excerpt(example.input, LONGEST_TEXT), f"right: {excerpt(example.true, LONGEST_TEXT)}"]
     for step, sample in example.answers:
         mark = [] if sample.right is None else [Mark("fine" if sample.right else "reject")]
         lines.append(Spans(f"step {step:,}: ", *mark, excerpt(sample.said, LONGEST_TEXT)))
@@ -285,3 +378,135 @@ def _time_and_disk(summary: "RunSummary") -> list[list[TableCell]]:
     rows += [["waiting for data, mean", share(sum(waits) / len(waits))]] if waits else []
     rows += [["padding, mean", share(sum(padding) / len(padding))]] if padding else []
     return rows + [[name, size(count)] for name, count in summary.disk.items()]
+
+
+# -----------------------------------------------------------------------------
+# card.md: what a model is, what it was trained on, how good it is and how sure that is, how to use it, its limits.
+#
+# The card is part of the model folder, and equal runs have equal model folders wherever they lie: no hour, no pace and
+# no name of a folder stands in it. Names from outside are code in it, where nothing in them has a meaning.
+# -----------------------------------------------------------------------------
+
+if TYPE_CHECKING:
+    from seqloom.training.run_summary import RunSummary
+
+LONGEST_NAME, CARD_MOST_LABELS, MOST_FINDINGS = 80, 30, 10
+CROSS_FITTED = (
+    "How sure it is, and from which probability on labels are said, was found on all of dev. These scores are of its "
+    "halves, each read as the other half asks for."
+)
+PYTHON = 'import seqloom\n\nmodel = seqloom.load("FOLDER")\nmodel.predict([...])'
+
+
+def card_document(summary: "RunSummary") -> Document:
+    """The card of a model."""
+    task = summary.config.task
+    return Document(
+        f"{task}: {summary.model}",
+        [
+            Paragraph(f"A model for the task {task}, trained with Seqloom."),
+            Heading("Scores"),
+            *_card_scores(summary),
+            Heading("The test set"),
+            *_card_looks(summary),
+            Heading("Data"),
+            *_card_data(summary),
+            Heading("The model"),
+            TableBlock((), _model(summary)),
+            Heading("How to use it"),
+            Paragraph(Spans("This folder is all that is needed: ", Code("FOLDER"), " is where it lies.")),
+            CodeBlock(PYTHON, "python"),
+            CodeBlock(summary.asking.replace("RUN", "FOLDER"), "sh"),
+            Heading("Limits"),
+            Bullets(_limits(summary)),
+        ],
+    )
+
+
+def _name(text: str) -> Code:
+    return Code(excerpt(text, LONGEST_NAME))
+
+
+def _card_scores(summary: "RunSummary") -> list[Block]:
+    scores = summary.chosen_scores
+    if scores is None:
+        return [Paragraph("No validation yet.")]
+    rows = [[name, scored(value), ends(scores.intervals.get(name))] for name, value in scores.dev.items()]
+    weights = f"On {scores.dev_rows:,} rows of dev, with the weights of step {scores.step:,}, which "
+    return [
+        Paragraph(Spans(weights, _name(summary.metric.name), " chose:")),
+        TableBlock(("metric", "value", "95 % confidence interval"), rows),
+        Paragraph(choice_said(summary)),
+        Paragraph(alike_said(scores.dev, scores.dev_rows) if scores.intervals else ""),
+        Paragraph(CROSS_FITTED if scores.cross_fitted else ""),
+    ]
+
+
+def _card_looks(summary: "RunSummary") -> list[Block]:
+    """Each look, plainly; the first is the only one that nothing could have been chosen by."""
+    looks = summary.looks
+    if not looks:
+        return [Paragraph("The test set has not been looked at.")]
+    rows = [
+        [f"{at}", metrics_said(one.metrics, one.intervals), _name(one.model_sha256[:12])]
+        for at, one in enumerate(looks, start=1)
+    ]
+    warning = "Only the first look is a test: whoever saw it could choose by it what came after."
+    return [
+        Paragraph(f"The test set was looked at {'once' if len(looks) == 1 else counted(len(looks), 'time')}:"),
+        TableBlock(("look", "metrics with 95 % confidence intervals", "weights"), rows),
+        Paragraph(looks_alike(summary)),
+        Paragraph(warning if len(looks) > 1 else ""),
+    ]
+
+
+def _listed(names: tuple[str, ...], end: str) -> Spans:
+    """Names as code, with commas between."""
+    return Spans(*[span for name in names for span in (", ", _name(name))][1:], end)
+
+
+def _card_data(summary: "RunSummary") -> list[Block]:
+    data = summary.data
+    more = f" and {len(data.labels) - CARD_MOST_LABELS:,} more" if len(data.labels) > CARD_MOST_LABELS else ""
+    labels = _listed(data.labels[:CARD_MOST_LABELS], f"{more}.")
+    return [
+        Paragraph(Spans("Read from ", *_listed(data.files, ".")) if data.files else ""),
+        TableBlock(("part", "rows"), list(data.rows.items())),
+        Paragraph(Spans(f"{len(data.labels):,} labels: ", *labels) if data.labels else ""),
+    ]
+
+
+def _model(summary: "RunSummary") -> list[list[TableCell]]:
+    training, begun = summary.config.training, summary.begun
+    rows: list[list[TableCell]] = [
+        ["layers", layers_said(summary.config.model)],
+        ["kind", _name(summary.config.model.kind())],
+    ]
+    if begun is not None:
+        frozen = begun.parameters - begun.trained
+        rows += [["parameters", f"{begun.parameters:,}" + (f", {frozen:,} of them frozen" if frozen else "")]]
+        rows += [["made with", f"seqloom {begun.environment.seqloom}, torch {begun.environment.torch}"]]
+    rows += [["optimiser", _name(training.optimiser.kind())], ["rate", number(training.rate)], ["seed", training.seed]]
+    rows += [["weights", f"of step {summary.chosen.step:,}"]] if summary.chosen is not None else []
+    came, written = ("came", "") if summary.end is not None else ("had come", " when this was written")
+    read = "".join(f"; {one.symbols:,} symbols read by step {one.step:,}" for one in summary.steps[-1:])
+    return [*rows, ["the run", f"{came} to step {summary.reached:,}{written}{read}"]]
+
+
+def _limits(summary: "RunSummary") -> list[DocumentLine]:
+    encoding, scores = summary.config.encoding, summary.chosen_scores
+    rule = "cut" if encoding.too_long == "cut" else "refused"
+    said: list[DocumentLine] = [
+        "It knows only what stands in its training data; on texts of another kind, time or language its scores say "
+        "nothing.",
+        f"What is longer than {encoding.longest:,} symbols is {rule}; what its vocabulary lacks is unknown to it.",
+        "Dev scores chose its weights, so they are a little too good.",
+    ]
+    said += ["It can say no label but those named above."] if summary.data.labels else []
+    if scores and scores.intervals:
+        said += ["The intervals say how much scores vary with the choice of rows, not with the seed."]
+    return said + [
+        Spans("Found in the data: ", _name(one.code), f" in {one.rows:,} rows." if one.rows else ".")
+        for one in summary.data.findings[:MOST_FINDINGS]
+        if one.severity != "note"
+    ]
