@@ -31,7 +31,7 @@ def test_the_radius_is_among_the_evidence_and_in_the_picture() -> None:
     (finding,) = inside_findings(FADING, STUCK)
     assert finding.evidence["spectral radius"] == 0.5
     (figure,) = inside_figures(FADING)
-    assert "spectral radius 0.50" in figure.text(80)
+    assert "spectral radius 0.5" in figure.text(80)
 
 
 def test_growing_gradients_are_always_a_finding() -> None:

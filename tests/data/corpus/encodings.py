@@ -113,7 +113,7 @@ LINES = [
         "line.cr_only",
         {"train.csv": table(*(f"{number:06}{'x' * 65},pos" for number in range(40_999)), end="\r")},
         place="train.csv:1",
-        says=("one line of 3.1 MB", "41,000 CR"),
+        says=("one line of 3.12 MB", "41,000 CR"),
     ),
     fine("L03", {"train.csv": table(*PLAIN[:5]) + lines(*PLAIN[5:], end="\r\n")}, note="line.mixed", says=("5", "6")),
     fine("L04", {"train.txt": lines(*sentences(5), JOINED, *sentences(4, 5))}, rows=10),

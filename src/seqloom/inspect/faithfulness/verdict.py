@@ -49,7 +49,7 @@ class Badge(NamedTuple):
         >>> Badge().text
         'faithfulness: not measured'
         >>> Badge("believed", 0.49, 0.031, 200).text
-        'faithfulness: believed, comprehensiveness 0.49 (random tokens 0.03), 200 inputs'
+        'faithfulness: believed, comprehensiveness 0.49 (random tokens 0.031), 200 inputs'
         """
         if self.value is None or self.baseline is None:
             return f"faithfulness: {self.level}"
