@@ -12,13 +12,13 @@ import pytest
 from seqloom.report.document import (
     Aside,
     Bar,
-    Block,
     Bullets,
     Callout,
     Code,
     CodeBlock,
     Details,
     Document,
+    DocumentBlock,
     Heading,
     Interactive,
     KeyFigures,
@@ -38,7 +38,7 @@ HOSTILE = "</style><script>alert(1)</script>\x1b[31m\u202e`|* \n# x"
 PICTURE = Bars(title="Scores", labels=["a", "b"], values=[0.5, 0.75])
 
 
-def blocks(text: str) -> tuple[Block, ...]:
+def blocks(text: str) -> tuple[DocumentBlock, ...]:
     """A block of every kind, with this text wherever a text can be."""
     line = Spans(Mark("warn"), Code(text), f" in {text}")
     return (

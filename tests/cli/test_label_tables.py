@@ -1,14 +1,14 @@
 """Tables of an evaluation for a terminal: figures with their intervals or reasons, labels, and confusions."""
 
 from seqloom.cli.tables import ALIKE, BRIEF_LABELS, confusion_table, figure_table, label_table
-from seqloom.report.document import Block, Document
+from seqloom.report.document import Document, DocumentBlock
 
 
 def figures(support: float) -> dict[str, float]:
     return {"precision": 0.5, "recall": 1.0, "f1": 2 / 3, "support": support}
 
 
-def lines(*blocks: Block) -> list[str]:
+def lines(*blocks: DocumentBlock) -> list[str]:
     return Document("found", blocks).text(100).rstrip("\n").split("\n")[2:]
 
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from seqloom.metrics.bootstrap import SHARES, alike_said
-from seqloom.report.document import Aside, Block, Bullets, Heading, TableBlock, TableCell
+from seqloom.report.document import Aside, Bullets, DocumentBlock, Heading, TableBlock, TableCell
 from seqloom.report.excerpts import excerpt
 from seqloom.report.numbers import counted, interval, number
 
@@ -25,14 +25,14 @@ def figure_cells(found: Mapping[str, Any], name: str) -> list[TableCell]:
     return [number(found["metrics"][name]), why if ends is None else interval(*ends)]
 
 
-def figure_table(found: Mapping[str, Any], shares: Collection[str] = SHARES, one: str = "row") -> list[Block]:
+def figure_table(found: Mapping[str, Any], shares: Collection[str] = SHARES, one: str = "row") -> list[DocumentBlock]:
     """A row for each figure, and what an interval of a figure of 0 or 1 is."""
     sure = {name: found["metrics"][name] for name, ends in found["intervals"].items() if ends}
     rows = [[name, *figure_cells(found, name)] for name in found["metrics"]]
     return [TableBlock(("metric", "value", INTERVAL), rows), Aside(alike_said(sure, found["rows"], shares, one))]
 
 
-def slice_table(column: str, slices: Mapping[str, Any], name: str) -> list[Block]:
+def slice_table(column: str, slices: Mapping[str, Any], name: str) -> list[DocumentBlock]:
     """The slices of one column: how many rows, and the metric that decided in training with its interval."""
     rows = [[excerpt(value, LONGEST_NAME), part["rows"], *figure_cells(part, name)] for value, part in slices.items()]
     return [Heading(f"by {column}"), TableBlock(("", "rows", name, INTERVAL), rows)]
@@ -48,7 +48,7 @@ def label_table(figures: Mapping[str, Mapping[str, float]]) -> TableBlock:
     return TableBlock(("label", *names), rows, BRIEF_LABELS)
 
 
-def confusion_table(confusion: Confusion) -> Block:
+def confusion_table(confusion: Confusion) -> DocumentBlock:
     """What was taken for what: a table for a few labels, the most frequent mistakes for many."""
     names = sorted({name for true, said, _ in confusion for name in (true, said)})
     if len(names) <= SQUARE:

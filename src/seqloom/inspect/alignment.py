@@ -43,7 +43,7 @@ from seqloom.inspect.attention_weights import (
 )
 from seqloom.inspect.subject import NO_WORD, Reading, Subject, Token
 from seqloom.inspect.view import MEDIUM, SMALL, View, pictures
-from seqloom.report.document import Block
+from seqloom.report.document import DocumentBlock
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.matrix import Matrix
 from seqloom.report.figures.strip import Strip
@@ -213,7 +213,7 @@ class AlignmentView(View):
         more = f" and {len(missed) - MOST_NAMED} more" if len(missed) > MOST_NAMED else ""
         return (f"{told} ({counts}).", *([f"Missed: {named}{more}."] if missed else []))
 
-    def _blocks(self) -> Sequence[Block]:
+    def _blocks(self) -> Sequence[DocumentBlock]:
         if max(len(self.source), len(self.target)) <= SMALL:
             return super()._blocks()
         maps = self._maps()

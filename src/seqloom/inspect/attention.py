@@ -35,7 +35,7 @@ from seqloom.inspect.attention_weights import (
 from seqloom.inspect.map_page import Map, MapCanvas, Named
 from seqloom.inspect.subject import Reading, Subject
 from seqloom.inspect.view import MEDIUM, SMALL, View, pictures
-from seqloom.report.document import Block, Details, TableBlock
+from seqloom.report.document import Details, DocumentBlock, TableBlock
 from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.heatmap import HeatMap
@@ -103,7 +103,7 @@ class AttentionView(View):
             said += [f"{self._said(link)}." for link in self.links[:MOST_SENTENCES]]
         return tuple(said)
 
-    def _blocks(self) -> Sequence[Block]:
+    def _blocks(self) -> Sequence[DocumentBlock]:
         if self._largest <= SMALL:
             return [*pictures(self.figures()), self._table()]
         if len(self.rows) == 1:
@@ -111,7 +111,7 @@ class AttentionView(View):
         maps = self.maps()
         return [self.canvas(maps), *pictures(self.figures()[len(maps) :])]
 
-    def _table(self) -> Block:
+    def _table(self) -> DocumentBlock:
         """The weights as a table that programs which read a page aloud can walk through; closed until it is opened."""
         assert self.values is not None
         rows = [

@@ -38,7 +38,7 @@ from seqloom.inspect.view import SMALL, View
 from seqloom.nn.mixers.convolution import CausalConvolution, Convolution
 from seqloom.nn.taps import listening
 from seqloom.nn.types import Padded
-from seqloom.report.document import Block, TableBlock
+from seqloom.report.document import DocumentBlock, TableBlock
 from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.heatmap import HeatMap
@@ -243,7 +243,7 @@ class FiltersView(View):
             for one in loud
         )
 
-    def _blocks(self) -> Sequence[Block]:
+    def _blocks(self) -> Sequence[DocumentBlock]:
         """The figures, and a table of all filters below them."""
         heads = ("filter", "words", "fires", "strongest", "lowest")
         rows = [

@@ -29,7 +29,7 @@ from seqloom.inspect.attention_weights import AttentionLayer, AttentionRows, Poo
 from seqloom.inspect.map_page import MOST_BYTES, Map, MapCanvas, Named, sent_bytes
 from seqloom.inspect.subject import NO_WORD, Reading, Subject, Token
 from seqloom.inspect.view import View
-from seqloom.report.document import Block
+from seqloom.report.document import DocumentBlock
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.line import Line, Series
 from seqloom.report.figures.matrix import LARGEST_SIDE, MOST_CELLS, Matrix
@@ -205,7 +205,7 @@ class HeadsView(View):
             said.append(f"One row in {every} was looked at.")
         return tuple(said)
 
-    def _blocks(self) -> Sequence[Block]:
+    def _blocks(self) -> Sequence[DocumentBlock]:
         return [MapCanvas((), self.title, self._sent(), "weight, largest of a block"), *super()._blocks()]
 
     def table(self) -> list[dict[str, object]]:

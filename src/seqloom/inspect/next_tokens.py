@@ -34,7 +34,7 @@ from seqloom.inspect.readings import left_out
 from seqloom.inspect.subject import Reading, Subject
 from seqloom.inspect.view import MEDIUM, View, blocks_of
 from seqloom.nn.types import Padded
-from seqloom.report.document import Block, Interactive
+from seqloom.report.document import DocumentBlock, Interactive
 from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.line import Line, Series
@@ -180,7 +180,7 @@ class NextSymbolsView(View):
             f"Perplexity of all {len(self.said):,} symbols: {number(self.perplexity[-1])}.",
         )
 
-    def _blocks(self) -> Sequence[Block]:
+    def _blocks(self) -> Sequence[DocumentBlock]:
         rows = [
             {"said": said, "rank": int(rank), "surprisal": float(loss), "likeliest": [list(one) for one in ten]}
             for said, rank, loss, ten in zip(self.said, self.rank, self.surprisal, self.likeliest, strict=False)

@@ -19,7 +19,7 @@ from seqloom.errors import ConfigError
 from seqloom.inspect.readings import cut_off
 from seqloom.inspect.subject import Reading, Side, Subject, Token
 from seqloom.inspect.view import MEDIUM, View, blocks_of
-from seqloom.report.document import Block, TableBlock
+from seqloom.report.document import DocumentBlock, TableBlock
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.line import Line, Series
 from seqloom.report.figures.strip import Strip
@@ -77,7 +77,7 @@ class CuttingView(View):
         cut = (f"{left_out:,} pieces are cut off: the model reads the first {len(self.read):,}.",) if left_out else ()
         return (f"{size} {kind}.", *cut, *self._said_of_unknown())
 
-    def _blocks(self) -> Sequence[Block]:
+    def _blocks(self) -> Sequence[DocumentBlock]:
         """The strip, and below it a row for each piece, of a long text for the first of them."""
         few = self.pieces if len(self.pieces) <= MEDIUM else self.pieces[:FIRST]
         rows = (_cells(number, piece) for number, piece in enumerate(few))

@@ -28,7 +28,7 @@ import numpy as np
 
 from seqloom.errors import ConfigError, did_you_mean
 from seqloom.files.disk import write_file
-from seqloom.report.document import Block, Document, Paragraph, Pictures, Shown
+from seqloom.report.document import Document, DocumentBlock, Paragraph, Pictures, Shown
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.stack import png, stacked
 
@@ -171,7 +171,7 @@ class View(Shown, Teller, ABC):
         """What is shown: the sentences, and below them the figures."""
         return Document(self.title, [*map(Paragraph, self.sentences()), *self._blocks()])
 
-    def _blocks(self) -> Sequence[Block]:
+    def _blocks(self) -> Sequence[DocumentBlock]:
         """What stands below the sentences; kinds of views that have more than figures say so."""
         return pictures(self.figures())
 
@@ -202,7 +202,7 @@ class View(Shown, Teller, ABC):
         show(self)
 
 
-def pictures(figures: Sequence[Figure]) -> list[Block]:
+def pictures(figures: Sequence[Figure]) -> list[DocumentBlock]:
     """The figures, each of its own size."""
     return [Pictures([figure]) for figure in figures]
 

@@ -101,7 +101,7 @@ def lines_of(cell: TableCell) -> tuple[Line, ...]:
 
 
 @dataclass(frozen=True)
-class Block:
+class DocumentBlock:
     """A part of a document; one whose first field is empty has nothing to show."""
 
     kind: ClassVar[str]
@@ -113,7 +113,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Heading(Block):
+class Heading(DocumentBlock):
     """The title of what follows, down to the next heading of its level."""
 
     kind: ClassVar[str] = "heading"
@@ -122,7 +122,7 @@ class Heading(Block):
 
 
 @dataclass(frozen=True)
-class Paragraph(Block):
+class Paragraph(DocumentBlock):
     """A text."""
 
     kind: ClassVar[str] = "paragraph"
@@ -130,7 +130,7 @@ class Paragraph(Block):
 
 
 @dataclass(frozen=True)
-class Aside(Block):
+class Aside(DocumentBlock):
     """A soft remark."""
 
     kind: ClassVar[str] = "aside"
@@ -138,7 +138,7 @@ class Aside(Block):
 
 
 @dataclass(frozen=True)
-class Callout(Block):
+class Callout(DocumentBlock):
     """The verdict, in a box."""
 
     kind: ClassVar[str] = "callout"
@@ -147,7 +147,7 @@ class Callout(Block):
 
 
 @dataclass(frozen=True)
-class Bullets(Block):
+class Bullets(DocumentBlock):
     """A list."""
 
     kind: ClassVar[str] = "bullets"
@@ -155,7 +155,7 @@ class Bullets(Block):
 
 
 @dataclass(frozen=True)
-class Quote(Block):
+class Quote(DocumentBlock):
     """Lines of somebody else: of the data, or of a model."""
 
     kind: ClassVar[str] = "quote"
@@ -163,7 +163,7 @@ class Quote(Block):
 
 
 @dataclass(frozen=True)
-class CodeBlock(Block):
+class CodeBlock(DocumentBlock):
     """A file or a command as it stands."""
 
     kind: ClassVar[str] = "code"
@@ -172,7 +172,7 @@ class CodeBlock(Block):
 
 
 @dataclass(frozen=True)
-class KeyFigures(Block):
+class KeyFigures(DocumentBlock):
     """A few numbers that are seen first, each with what it is."""
 
     kind: ClassVar[str] = "figures"
@@ -180,7 +180,7 @@ class KeyFigures(Block):
 
 
 @dataclass(frozen=True)
-class Pictures(Block):
+class Pictures(DocumentBlock):
     """Figures; a terminal shows the first `brief` of them."""
 
     kind: ClassVar[str] = "pictures"
@@ -189,7 +189,7 @@ class Pictures(Block):
 
 
 @dataclass(frozen=True)
-class TableBlock(Block):
+class TableBlock(DocumentBlock):
     """Rows of cells under their heads, if they have any; a terminal shows the first `brief` rows."""
 
     kind: ClassVar[str] = "table"
@@ -214,12 +214,12 @@ def _is_number(cell: TableCell) -> bool:
 
 
 @dataclass(frozen=True)
-class Details(Block):
+class Details(DocumentBlock):
     """What a page folds away under its title, and a terminal leaves out."""
 
     kind: ClassVar[str] = "details"
     title: str
-    blocks: Sequence[Block]
+    blocks: Sequence[DocumentBlock]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "blocks", tuple(filled(self.blocks)))
@@ -231,7 +231,7 @@ class Details(Block):
 
 
 @dataclass(frozen=True)
-class Interactive(Block, ABC):
+class Interactive(DocumentBlock, ABC):
     """What only a page can do: markup of its own, rules that join the style sheet, and at most one script.
 
     Every other form shows `blocks` in its place. The script is code of ours, never of a user's; it finds what `data`
@@ -240,7 +240,7 @@ class Interactive(Block, ABC):
 
     kind: ClassVar[str] = "interactive"
     rules: ClassVar[str] = ""
-    blocks: Sequence[Block]
+    blocks: Sequence[DocumentBlock]
 
     @property
     def is_empty(self) -> bool:
@@ -260,9 +260,9 @@ class Interactive(Block, ABC):
         return {}
 
 
-def filled(blocks: Sequence[Block]) -> list[Block]:
+def filled(blocks: Sequence[DocumentBlock]) -> list[DocumentBlock]:
     """The blocks that have something to show, without headings that have nothing below them."""
-    kept: list[Block] = []
+    kept: list[DocumentBlock] = []
     for block in reversed([block for block in blocks if not block.is_empty]):
         below = kept[-1] if kept else None
         if isinstance(block, Heading) and (
@@ -278,13 +278,13 @@ class Document:
     """A title and what stands below it."""
 
     title: str
-    blocks: Sequence[Block]
+    blocks: Sequence[DocumentBlock]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "blocks", tuple(filled(self.blocks)))
 
     @property
-    def still(self) -> tuple[Block, ...]:
+    def still(self) -> tuple[DocumentBlock, ...]:
         """The blocks where no page is: what is interactive as its figures and texts."""
         return tuple(
             part
@@ -321,7 +321,7 @@ class Document:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Block):
+    if isinstance(value, DocumentBlock):
         return {"kind": value.kind, **{field.name: _plain(getattr(value, field.name)) for field in fields(value)}}
     if isinstance(value, Figure):
         return value.data()

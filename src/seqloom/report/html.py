@@ -14,13 +14,13 @@ from seqloom.report.document import (
     SIGNS,
     Aside,
     Bar,
-    Block,
     Bullets,
     Callout,
     Code,
     CodeBlock,
     Details,
     Document,
+    DocumentBlock,
     Heading,
     Interactive,
     KeyFigures,
@@ -135,7 +135,7 @@ def _span(span: str) -> Markup:
     return tag("code", shown) if isinstance(span, Code) else shown
 
 
-def drawn(block: Block, title: str = "") -> Markup:
+def drawn(block: DocumentBlock, title: str = "") -> Markup:
     """A block as markup; a figure does not repeat the title of the page."""
     match block:
         case Heading(line, level):

@@ -7,13 +7,13 @@ from seqloom.report.document import (
     SIGNS,
     Aside,
     Bar,
-    Block,
     Bullets,
     Callout,
     Code,
     CodeBlock,
     Details,
     Document,
+    DocumentBlock,
     Heading,
     KeyFigures,
     Line,
@@ -64,7 +64,7 @@ def _span(span: str) -> str:
     return SPECIAL.sub(lambda found: f"\\{found.group()}", visible(span[:LONGEST]))
 
 
-def block_md(block: Block, title: str = "") -> str:
+def block_md(block: DocumentBlock, title: str = "") -> str:
     """A block as Markdown, of a document of this title."""
     match block:
         case Heading(line, level):

@@ -14,11 +14,11 @@ from seqloom.report.document import (
     SIGNS,
     Aside,
     Bar,
-    Block,
     Bullets,
     Callout,
     CodeBlock,
     Document,
+    DocumentBlock,
     Heading,
     KeyFigures,
     Line,
@@ -93,7 +93,7 @@ def _tinted(text: str, line: TableCell, colour: bool) -> str:
     return text.replace(SIGNS[mark], in_colour(SIGNS[mark], TINTS[mark]), 1)
 
 
-def told(block: Block, width: int, colour: bool, title: str = "") -> Iterator[str]:
+def told(block: DocumentBlock, width: int, colour: bool, title: str = "") -> Iterator[str]:
     """A block as lines, of a document of this title; nothing for what a page folds away."""
     match block:
         case Heading(line):

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from seqloom.metrics.bootstrap import alike_said
 from seqloom.report.document import (
     Aside,
-    Block,
     Bullets,
     Callout,
     Code,
     CodeBlock,
     Details,
     Document,
+    DocumentBlock,
     Heading,
     KeyFigures,
     Kind,
@@ -237,7 +237,7 @@ def _key_figures(summary: "RunSummary") -> list[tuple[str | float, str]]:
     return [*figures, (len(summary.looks), f"{'look' if len(summary.looks) == 1 else 'looks'} at the test set")]
 
 
-def _scores(summary: "RunSummary") -> list[Block]:
+def _scores(summary: "RunSummary") -> list[DocumentBlock]:
     scores = summary.chosen_scores
     if scores is None:
         return []
@@ -266,7 +266,7 @@ def _notices(summary: "RunSummary") -> list[list[TableCell]]:
     return told + [[Code("not saved"), one.step, excerpt(one.problem, LONGEST_TEXT)] for one in unsaved]
 
 
-def _confusion(scores: "RunScores | None") -> list[Block]:
+def _confusion(scores: "RunScores | None") -> list[DocumentBlock]:
     if scores is None or not scores.confusion:
         return []
     names = sorted({name for one in scores.confusion for name in (one.true, one.said)})
@@ -323,7 +323,7 @@ def _answers(example: Followed) -> Quote:
     return Quote(lines)
 
 
-def _looks(summary: "RunSummary") -> list[Block]:
+def _looks(summary: "RunSummary") -> list[DocumentBlock]:
     rows = [
         [f"{at}", one.when, metrics_said(one.metrics, one.intervals), Code(one.model_sha256[:12])]
         for at, one in enumerate(summary.looks, start=1)
@@ -344,7 +344,7 @@ def looks_alike(summary: "RunSummary") -> str:
     return next(filter(None, (alike_said(one.metrics, tested) for one in summary.looks if one.intervals)), "")
 
 
-def _data(summary: "RunSummary") -> list[Block]:
+def _data(summary: "RunSummary") -> list[DocumentBlock]:
     data = summary.data
     more = f" and {len(data.labels) - MOST_LABELS:,} more" if len(data.labels) > MOST_LABELS else ""
     labels = ", ".join(excerpt(label, LONGEST_LABEL) for label in data.labels[:MOST_LABELS])
@@ -362,7 +362,7 @@ def _data(summary: "RunSummary") -> list[Block]:
     ]
 
 
-def _environment(summary: "RunSummary") -> list[Block]:
+def _environment(summary: "RunSummary") -> list[DocumentBlock]:
     if summary.begun is None:
         return []
     known = summary.begun.environment
@@ -427,7 +427,7 @@ def _name(text: str) -> Code:
     return Code(excerpt(text, LONGEST_NAME))
 
 
-def _card_scores(summary: "RunSummary") -> list[Block]:
+def _card_scores(summary: "RunSummary") -> list[DocumentBlock]:
     scores = summary.chosen_scores
     if scores is None:
         return [Paragraph("No validation yet.")]
@@ -442,7 +442,7 @@ def _card_scores(summary: "RunSummary") -> list[Block]:
     ]
 
 
-def _card_looks(summary: "RunSummary") -> list[Block]:
+def _card_looks(summary: "RunSummary") -> list[DocumentBlock]:
     """Each look, plainly; the first is the only one that nothing could have been chosen by."""
     looks = summary.looks
     if not looks:
@@ -465,7 +465,7 @@ def _listed(names: tuple[str, ...], end: str) -> Spans:
     return Spans(*[span for name in names for span in (", ", _name(name))][1:], end)
 
 
-def _card_data(summary: "RunSummary") -> list[Block]:
+def _card_data(summary: "RunSummary") -> list[DocumentBlock]:
     data = summary.data
     more = f" and {len(data.labels) - CARD_MOST_LABELS:,} more" if len(data.labels) > CARD_MOST_LABELS else ""
     labels = _listed(data.labels[:CARD_MOST_LABELS], f"{more}.")

@@ -11,12 +11,12 @@ from seqloom.data.report.measures import ColumnMeasure, HistogramBin
 from seqloom.report.document import (
     Aside,
     Bar,
-    Block,
     Bullets,
     Callout,
     Code,
     Details,
     Document,
+    DocumentBlock,
     Heading,
     KeyFigures,
     Kind,
@@ -126,7 +126,7 @@ def _labels_title(report: "DataReport") -> str:
     return f"{TARGET_KINDS[report.target].thing.capitalize()}s"
 
 
-def _labels(report: "DataReport") -> list[Block]:
+def _labels(report: "DataReport") -> list[DocumentBlock]:
     if not report.labels:
         return []
     totals = [sum(column) for column in zip(*(entry.counts for entry in report.labels), strict=True)]
@@ -150,7 +150,7 @@ def _label(label: str) -> str:
     return excerpt(label if label == label.strip() else f"'{label}'", LONGEST_LABEL)
 
 
-def _measure(measure: ColumnMeasure) -> list[Block]:
+def _measure(measure: ColumnMeasure) -> list[DocumentBlock]:
     rows: list[list[TableCell]] = [[excerpt(one.part, LONGEST_LABEL), *one[1:]] for one in measure.summaries]
     counts, part = measure.counts[0], measure.summaries[0].part
     shares = [round(100 * count / max(1, sum(counts)), 2) for count in counts]
@@ -175,7 +175,7 @@ def _bin_name(one: HistogramBin, whole: bool) -> str:
     return f"{number(one.low)}{'–' if whole and one.low >= 0 else ' to '}{number(one.high)}"
 
 
-def _duplicates(found: DuplicateRows) -> list[Block]:
+def _duplicates(found: DuplicateRows) -> list[DocumentBlock]:
     """How many rows repeat others, inside the parts and between them; some samples, the others folded away."""
     named: list[tuple[str, Repeats | Leak]] = [(one.part, one) for one in found.repeats]
     named += [(f"{one.second} in {one.first}", one) for one in found.leaks]
@@ -222,7 +222,7 @@ def _twins(twins: Twins) -> Quote:
     return Quote([place, *(excerpt_from(text, start, width) for text in (one, other))])
 
 
-def _batches(batching: "Batching") -> list[Block]:
+def _batches(batching: "Batching") -> list[DocumentBlock]:
     padding, fill, batches, again = batching
     mixed = f"Of the rows that share a batch {share(again)} share one in the next epoch too; the others meet new rows."
     return [

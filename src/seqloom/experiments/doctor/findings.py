@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 
 from seqloom.report.document import (
     Aside,
-    Block,
     Bullets,
     Callout,
     Code,
     Document,
+    DocumentBlock,
     Heading,
     Mark,
     Paragraph,
@@ -122,7 +122,7 @@ class Diagnosis(Shown):
         }
 
 
-def _shown(finding: Finding) -> list[Block]:
+def _shown(finding: Finding) -> list[DocumentBlock]:
     return [
         Heading(Spans(Mark("warn"), finding.title)),
         Aside(Code(finding.code)),

@@ -37,7 +37,7 @@ from seqloom.inspect.attribution.methods import METHODS, MethodOptions, method_o
 from seqloom.inspect.readings import read
 from seqloom.inspect.subject import Reading, Subject, Token
 from seqloom.inspect.view import MEDIUM, SMALL, View, plain
-from seqloom.report.document import Block, Interactive
+from seqloom.report.document import DocumentBlock, Interactive
 from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.colors import ColorScale, code, ink_on, scale_of
 from seqloom.report.figures.figure import Figure
@@ -322,7 +322,7 @@ class AttributionView(View):
             span=self.span,
         )
 
-    def _blocks(self) -> Sequence[Block]:
+    def _blocks(self) -> Sequence[DocumentBlock]:
         long = [part for part in self.parts if part.shape is None and len(part.tokens) > MEDIUM]
         opened = [OpeningSentences((), self._title(part, ": every sentence"), part, self.span) for part in long]
         return [*super()._blocks(), *opened]

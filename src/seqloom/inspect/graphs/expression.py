@@ -9,7 +9,7 @@ from seqloom.errors import DataError, did_you_mean
 from seqloom.inspect.graphs.diagram import MOST_CARDS, Diagram, GraphWalk, NodeCard, NodeLink, WalkPart, WalkStep
 from seqloom.inspect.graphs.scalars import ScalarEdge, ScalarNode, evaluate
 from seqloom.inspect.view import View
-from seqloom.report.document import Block, Heading, Paragraphs, TableBlock
+from seqloom.report.document import DocumentBlock, Heading, Paragraphs, TableBlock
 from seqloom.report.figures.figure import Figure
 from seqloom.report.numbers import number as brief
 
@@ -102,7 +102,7 @@ class ExpressionGraph(View):
         product = f"{_bracketed(reader.gradient)} × {_bracketed(edge.local)} = {brief(edge.passed)}"
         return f"∂{end.name}/∂{reader.name} × {local}, and {local} = {rule}, so {product}"
 
-    def _blocks(self) -> Sequence[Block]:
+    def _blocks(self) -> Sequence[DocumentBlock]:
         """A slider that walks forward and back; where there is none the steps in words, each derivative a formula."""
         drawn = self._diagram()
         skipped = len(self._drawn()) - len(drawn.cards)
@@ -221,7 +221,7 @@ def _bracketed(value: float) -> str:
     return f"({brief(value)})" if value < 0 else brief(value)
 
 
-def _numbered(steps: Iterable[WalkStep]) -> Block:
+def _numbered(steps: Iterable[WalkStep]) -> DocumentBlock:
     """The steps with their numbers."""
     told = [step.text.split("\n") for step in steps]
     return TableBlock((), [(str(number), Paragraphs(*lines)) for number, lines in enumerate(told, start=1)])
