@@ -134,6 +134,7 @@ class TestLine:
         for (x, length), (other, _) in itertools.pairwise(ends):
             assert other - x > 7 * length
 
+    @pytest.mark.slow
     def test_many_points_are_thinned_without_losing_a_spike_and_the_picture_says_so(self) -> None:
         ys = [math.sin(k / 1000) for k in range(20_000)]
         ys[12_345], ys[4_321] = 50.0, -50.0
@@ -298,6 +299,7 @@ class TestHeatMap:
         assert figure.text(60).split("\n")[1:3] == ["0   ╱╱", "1 ╱╱██"]
         assert "no value" in texts(figure)
 
+    @pytest.mark.slow
     def test_a_large_matrix_is_drawn_from_means_and_says_so(self) -> None:
         values = [[float(row // 2 == column // 2) for column in range(512)] for row in range(300)]
         values[7][300] = 90.0
@@ -327,6 +329,7 @@ class TestHeatMap:
     def test_pooling_in_text_is_said_too(self) -> None:
         assert "mean of up to 1 x 3" in HeatMap(title="t", values=[[1.0] * 200]).text(80).replace("\n", " ")
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("size", [(1, 1), (40, 40), (48, 48), (49, 48), (256, 256), (1, 256), (256, 1)])
     def test_every_size_has_few_elements_and_fits_a_page(self, size: tuple[int, int]) -> None:
         values = [[math.sin(r * c) for c in range(size[1])] for r in range(size[0])]

@@ -239,6 +239,7 @@ def test_data_is_json_with_the_kind_first(figure: Figure) -> None:
     assert again == data
 
 
+@pytest.mark.slow
 @QUICK
 @given(figure=figures())
 def test_equal_figures_are_drawn_equally_and_notebooks_show_the_same(figure: Figure) -> None:
@@ -313,6 +314,7 @@ def test_page_forbids_everything_but_inline_style_and_refers_to_nothing() -> Non
     assert document.count("<svg ") == len(KINDS)
 
 
+@pytest.mark.slow
 @given(label=st.text(st.characters(categories=["L", "N", "P", "S"]), min_size=1, max_size=8))
 @QUICK
 def test_ordinary_labels_appear_as_they_are(label: str) -> None:

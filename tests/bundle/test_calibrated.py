@@ -29,6 +29,7 @@ def shelf(reports: list[Report]) -> Path:
     return Path(begun.folder).parent
 
 
+@pytest.mark.slow
 def test_a_run_ships_the_temperature_of_its_dev_part(shelf: Path) -> None:
     model = seqloom.load(shelf / "run")
     assert model.meaning.calibration.temperature != 1

@@ -93,6 +93,7 @@ DTYPES = [
 SHAPES = st.lists(st.integers(0, 4), max_size=3)
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(
     st.dictionaries(st.from_regex(r"[a-z_][a-z0-9_.]{0,9}", fullmatch=True), st.tuples(st.sampled_from(DTYPES), SHAPES))

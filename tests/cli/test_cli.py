@@ -67,6 +67,7 @@ def test_bad_usage_gets_one_clear_error_and_exit_code_2(
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_path_that_cannot_be_saved_to_is_refused_before_any_work(tmp_path: Path) -> None:
     table = tmp_path / "data.csv"
     table.write_text("text")
@@ -90,6 +91,7 @@ def test_a_narrow_terminal_gets_the_narrowest_report(tmp_path: Path) -> None:
     assert {one.exit_code for one in shown} == {0} and len({one.stdout for one in shown}) == 1
 
 
+@pytest.mark.slow
 def test_a_check_that_is_stopped_from_the_keyboard_says_one_word(tmp_path: Path) -> None:
     code = """
 import os, signal, sys
@@ -170,6 +172,7 @@ def test_help_names_what_is_wanted_in_capitals() -> None:
     assert not re.search(r"--[a-z-]+ <", shown)
 
 
+@pytest.mark.slow
 def test_a_reader_that_leaves_a_pipe_is_no_error() -> None:
     command = f"{sys.executable} -m seqloom recipes | head -n 1"
     run = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
@@ -183,6 +186,7 @@ def test_a_size_lists_that_size_alone() -> None:
     assert "small" not in listed.splitlines()[0]
 
 
+@pytest.mark.slow
 def test_version() -> None:
     from seqloom.version import __version__
 

@@ -325,6 +325,7 @@ for arguments in (["nowhere.csv"], ["a.csv", "--input", "none"], ["a.csv", "--ou
 """
 
 
+@pytest.mark.slow
 def test_what_can_be_refused_without_torch_does_not_wait_for_it(tmp_path: Path) -> None:
     (tmp_path / "run" / "model").mkdir(parents=True)
     (tmp_path / "run" / "config.toml").write_text(_run_config().to_toml())

@@ -43,6 +43,7 @@ def test_a_recipe_reads_back_from_toml_and_json(made: Made) -> None:
     assert model_from_json(made.config.to_json()) == made.config
 
 
+@pytest.mark.slow
 @drawing
 @given(models())
 def test_a_drawn_model_reads_back_from_toml_and_json(config: Any) -> None:

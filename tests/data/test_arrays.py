@@ -196,6 +196,7 @@ def test_elements_without_size_cannot_make_rows_out_of_nothing(tmp_path: Path) -
     assert "array.dtype: " in refused(stored(tmp_path / "a.npz", header, b""))
 
 
+@pytest.mark.slow
 def test_a_bomb_is_refused_unpacked(tmp_path: Path) -> None:
     header = {"descr": "|u1", "fortran_order": False, "shape": (65 << 20, 1, 1)}
     path = stored(tmp_path / "a.npz", header, bytes(65 << 20), zipfile.ZIP_DEFLATED)

@@ -93,6 +93,7 @@ def test_bidi_controls_are_those_of_unicode(texts: list[str]) -> None:
     assert checked(*texts).counts["uni.bidi_control"] == sum(any(map(is_bidi_control, text)) for text in texts)
 
 
+@pytest.mark.slow
 def test_every_bidi_control_is_found() -> None:
     controls = [chr(code) for code in range(0x110000) if is_bidi_control(chr(code))]
     assert checked(*controls).counts == {"uni.bidi_control": len(controls)}

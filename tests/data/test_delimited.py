@@ -79,6 +79,7 @@ def test_line_ends_inside_quotes_stay_what_they_are(tmp_path: Path) -> None:
     assert read(path).values == [("a\r\nb\nc\rd", "x"), ("e\rf", "y")]
 
 
+@pytest.mark.slow
 def test_a_quoted_field_may_go_through_several_blocks(tmp_path: Path) -> None:
     long = "a line of many\r\n" * 200_000
     found = read(write(tmp_path / "x.csv", f'text,label\r\n"{long}",x\r\nshort,y\r\n'))
@@ -259,6 +260,7 @@ def test_any_bytes_give_records_or_a_place(tmp_path_factory: pytest.TempPathFact
     law()
 
 
+@pytest.mark.slow
 def test_time_is_linear_in_quotes_and_lines(tmp_path: Path) -> None:
     def seconds(count: int) -> float:
         path = write(tmp_path / "x.csv", 'text\n"' + '""\n' * count + '"\n')

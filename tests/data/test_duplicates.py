@@ -63,6 +63,7 @@ def test_nearly_all_pairs_of_similarity_nine_tenths_are_found(seed: int) -> None
     assert len(found) >= 0.95 * len(alike)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_no_group_holds_a_text_without_a_near_one(seed: int) -> None:
     texts = families(seed)
@@ -218,6 +219,7 @@ def test_the_reservoir_holds_every_row_with_the_same_probability() -> None:
     assert np.abs(hits / 1000 - 0.25).max() < 5 * np.sqrt(0.25 * 0.75 / 1000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [[np.zeros(50_000, np.float32)], ["a b " * 50_000, "c d " * 50_000]])
 def test_of_wide_rows_only_a_little_is_kept(rows: list[Input]) -> None:
     found = DuplicateSearch(TextInput() if isinstance(rows[0], str) else VectorsInput())

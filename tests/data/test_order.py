@@ -100,6 +100,7 @@ def test_padding_is_small_batches_are_full_and_neighbours_change(sizes: np.ndarr
     assert together(first, labels(Order(sizes, 8192, seed=4), 0)) < 0.35
 
 
+@pytest.mark.slow
 def test_of_many_batches_hardly_any_neighbours_stay() -> None:
     sizes = lognormal(3, 0.6, 300_000, 200)[:, None]
     order = Order(sizes, 4096, seed=0)

@@ -49,6 +49,7 @@ def test_row_groups_and_batches_are_joined_in_order(tmp_path: Path) -> None:
     assert [values[0] for values in read(path).values] == list(range(5_000))
 
 
+@pytest.mark.slow
 def test_rows_are_read_while_they_are_asked_for(tmp_path: Path) -> None:
     """A file that is damaged in its last row group still gives the first rows, so it was not read whole."""
     path = saved(tmp_path / "a.parquet", {"n": list(range(100_000))}, row_group_size=10_000, compression="none")

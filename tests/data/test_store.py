@@ -61,6 +61,7 @@ def reason(path: Path, key: dict = KEY, *, verify: bool = True) -> str:
 numbers = st.sampled_from(["bool", "int8", "uint8", "int16", "int32", "int64", "float16", "float32", "float64", ">i4"])
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(st.data())
 def test_every_type_and_shape_comes_back_as_it_was_whatever_the_chunks(data: st.DataObject) -> None:
@@ -208,6 +209,7 @@ TAKING_TURNS = """if True:
 """
 
 
+@pytest.mark.slow
 def test_processes_that_replace_each_others_store_get_their_own_columns_and_notes(tmp_path: Path) -> None:
     commands = [[sys.executable, "-c", TAKING_TURNS, str(tmp_path), number] for number in "12"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
@@ -258,6 +260,7 @@ RACER = """if True:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stale", [False, True])
 def test_processes_that_race_build_once_and_all_end_with_a_good_store(stale: bool, tmp_path: Path) -> None:
     if stale:

@@ -114,6 +114,7 @@ def test_draws_are_uniform() -> None:
 # parts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUICK)
 def test_parts_share_no_input_whatever_the_seeds(name: str) -> None:
     seen = [{plain(one)[0] for seed in range(3) for one in some(name, part, 100, seed)} for part in PARTS]
@@ -149,6 +150,7 @@ def test_ids_and_places_are_unique_and_count_from_one(name: str) -> None:
     assert [str(row.place) for row in rows] == [f"{name}/dev:{line}" for line in range(1, 21)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in QUICK if NAMES[name].schema.target.name == "label"])
 def test_labels_are_balanced(name: str) -> None:
     labels = NAMES[name].schema.labels

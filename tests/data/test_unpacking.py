@@ -69,6 +69,7 @@ def test_garbage_behind_the_last_member_is_refused(tmp_path: Path, suffix: str) 
     assert ": gz.crc: " in refused(path) or ": xz.damaged: " in refused(path)
 
 
+@pytest.mark.slow
 @both
 def test_a_bomb_is_refused_in_little_memory(tmp_path: Path, suffix: str) -> None:
     path = write(tmp_path / f"x.txt{suffix}", PACKERS[suffix](b"0123456\n" * (3 << 20)))  # 24 MiB

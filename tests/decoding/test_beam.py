@@ -99,6 +99,7 @@ def test_a_batch_is_searched_as_its_rows_one_by_one(name: str) -> None:
         assert _plain([alone]) == _plain([found])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TRANSLATORS)
 def test_the_best_are_sorted_different_and_worth_what_the_formula_says(name: str) -> None:
     model, source, how = translator(name, size=0.3), sources(), BeamConfig(width=4, best=4, length_penalty=0.7)

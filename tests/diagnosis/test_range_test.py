@@ -55,6 +55,7 @@ def test_a_loss_that_never_explodes_is_taken_where_it_falls_fastest() -> None:
     assert 1e-2 < found.suggestion <= 1e-1
 
 
+@pytest.mark.slow
 def test_the_test_leaves_nothing_changed_and_is_the_same_from_its_seed() -> None:
     torch.manual_seed(0)
     model = recipes.classifier("cnn", inputs=TokensConfig(vocab_size=20), num_classes=3, size="tiny").build()

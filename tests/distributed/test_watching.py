@@ -23,6 +23,7 @@ def ended(body: str, patience: float = 0.3) -> tuple[int, str, float]:
     return done.returncode, done.stderr, time.monotonic() - started
 
 
+@pytest.mark.slow
 def test_silence_ends_the_process_with_the_stacks_of_all_threads() -> None:
     code, said, _ = ended("threading.Thread(target=somewhere, daemon=True).start(); time.sleep(30)")
     assert code == 1

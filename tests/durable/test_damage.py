@@ -72,6 +72,7 @@ def undetected_damage(run: Path, seed: int, flips: int, cuts: int, pages: int) -
     return unseen
 
 
+@pytest.mark.slow
 def test_every_flipped_bit_cut_and_lost_page_is_detected_and_named(run: Path) -> None:
     assert undetected_damage(run, seed=1, flips=100, cuts=40, pages=3) == 0
     assert newest_verified(run).step.number == 20  # the campaign restored what it broke
@@ -83,6 +84,7 @@ def test_every_flipped_bit_cut_and_lost_page_is_detected_and_named_with_fresh_se
     assert undetected_damage(run, seed, flips=1000, cuts=200, pages=200) == 0, f"seed {seed}"
 
 
+@pytest.mark.slow
 def test_every_single_bit_of_a_manifest_matters(tmp_path: Path) -> None:
     commit_folder(tmp_path / "a", {"b": b"1"}, files=QUICK)
     path = tmp_path / "a/manifest.json"

@@ -104,6 +104,7 @@ def test_twin_without_the_repair_a_torn_line_spoils_the_next(tmp_path: Path, mon
         survives(tmp_path / "log", jsonl._encode({"a": 1}) + b'{"b": ', len(jsonl._encode({"a": 1})))
 
 
+@pytest.mark.slow
 def test_a_flipped_bit_of_a_log_never_gives_a_wrong_record(tmp_path: Path) -> None:
     write_lines(tmp_path / "log", RECORDS)
     text = (tmp_path / "log").read_bytes()
@@ -238,6 +239,7 @@ def test_a_group_of_lines_has_the_bytes_of_single_ones_and_one_sync(tmp_path: Pa
     assert [operation for operation, *_ in recorder.trace].count("sync") == 1
 
 
+@pytest.mark.slow
 def test_a_group_is_never_longer_than_a_line_may_be_so_that_its_tear_is_found(tmp_path: Path) -> None:
     log, big = tmp_path / "log", {"text": "x" * (jsonl.LINE_LIMIT // 3)}
     recorder = Recorder(lambda *_: False)

@@ -241,6 +241,7 @@ HOSTILE = [
 TAGGED = ("attention", "cutting", "lattice", "attribution", "states", "gradients")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name == "attention" else SLOW) for name in TAGGED])
 def test_hostile_tokens_are_text_and_what_cannot_be_seen_is_shown(subjects: Any, name: str) -> None:
     view = Inspection(subjects("tag", "transformer"), HOSTILE).view(name)

@@ -46,6 +46,7 @@ def test_of_a_mean_the_error_is_that_of_a_paired_t_test(rows: int) -> None:
     assert found.error == pytest.approx(gaps.std(ddof=1) / math.sqrt(rows))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["f1", "perplexity"])
 @pytest.mark.parametrize("rows", [300, 1_203])
 def test_of_other_figures_it_is_that_of_a_paired_bootstrap(name: str, rows: int) -> None:
@@ -64,6 +65,7 @@ def test_it_is_much_smaller_than_without_pairs() -> None:
     assert paired < 0.5 * math.hypot(*alone)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("groups", [40, 64])  # of 100 rows: two and three in a group, one and two
 def test_groups_of_different_sizes_leave_it_right_on_the_average(groups: int) -> None:
     squares: Any = {"each": [], "groups": []}

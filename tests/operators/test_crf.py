@@ -169,6 +169,7 @@ def test_fast_equals_plain_in_value_and_all_gradients(lengths: list[int], legal:
             assert_close(slope.double(), expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_two_thousand_elements_neither_underflow_nor_lose_their_digits() -> None:
     problem = draw_problem(2, 2000, 4, [2000, 1500], legal=0.7, seed=5)
     narrow = problem.to(torch.float32)

@@ -295,6 +295,7 @@ def test_chunked_gradients_survive_a_second_backward_pass_but_refuse_a_second_de
         torch.autograd.grad(total, inputs, create_graph=True)
 
 
+@pytest.mark.slow
 def test_bfloat16_gradients_are_summed_in_float32_over_the_chunks() -> None:
     # 2,000 equal contributions: a bfloat16 sum would stand still after about 256 of them.
     x, m = torch.ones(2000, 1, dtype=torch.bfloat16), torch.zeros(2, 1, dtype=torch.bfloat16, requires_grad=True)

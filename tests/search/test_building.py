@@ -74,6 +74,7 @@ def test_another_file_is_added_only_when_that_is_asked_for(tmp_path: Path) -> No
     assert [one.document.text for one in Index(index.path).found(["d3", "new"])] == ["Kaba.", "Lodo."]
 
 
+@pytest.mark.slow
 def test_a_document_that_was_deleted_comes_back_when_its_file_is_added_again(tmp_path: Path) -> None:
     index = built(tmp_path, some_documents(20))
     with writing(index.path) as there:

@@ -215,6 +215,7 @@ def test_every_check_of_scikit_learn_is_passed(made: Any) -> None:
     assert [(one["check_name"], one["exception"]) for one in done if one["status"] == "failed"] == []
 
 
+@pytest.mark.slow
 def test_without_scikit_learn_the_extra_is_named() -> None:
     code = "import sys; sys.modules['sklearn'] = None\nimport seqloom.sklearn"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

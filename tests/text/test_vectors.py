@@ -228,6 +228,7 @@ def test_a_packed_file_is_unpacked_chunk_by_chunk(made: Any) -> None:
     assert read_vectors(path, {"w5", "w599", "w600"}).words == ("w5", "w599")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("members", [1, 50])
 def test_a_packed_file_that_holds_far_more_than_it_should_is_refused_in_little_memory(members: int, made: Any) -> None:
     part = gzip.compress(wide_rows(4_000 // members))  # 80 MB in all

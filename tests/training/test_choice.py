@@ -177,6 +177,7 @@ def files_of(out: Path) -> dict[str, bytes]:
     return {str(path.relative_to(out)): path.read_bytes() for path in found}
 
 
+@pytest.mark.slow
 def test_a_run_tells_which_weights_it_ships_and_why(tmp_path: Path, data: Path, looks: ScriptedLooks) -> None:
     looks.says(*WRONG)
     reports = run(tmp_path / "run", data, **DECAY)
@@ -193,6 +194,7 @@ def test_a_run_tells_which_weights_it_ships_and_why(tmp_path: Path, data: Path, 
     assert "the best is at step 10, and step 20 is shipped" in (tmp_path / "run" / "report.html").read_text()
 
 
+@pytest.mark.slow
 def test_the_checkpoint_of_the_shipped_weights_is_kept_and_mends_the_model(
     tmp_path: Path, data: Path, looks: ScriptedLooks
 ) -> None:

@@ -29,6 +29,7 @@ def chosen(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_model_knows_what_decided_in_its_run_and_away_from_it(chosen: Path, tmp_path: Path) -> None:
     alone = shutil.copytree(chosen / "run" / "model", tmp_path / "model")
     for place in (chosen / "run", alone):

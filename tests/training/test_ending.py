@@ -54,6 +54,7 @@ def validated(out: Path) -> list[int]:
     return [record["step"] for record in RunFolder(out).metrics() if record["kind"] == "validation"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", LENGTHS, ids=lambda length: length.kind())
 def test_no_step_is_validated_twice(tmp_path: Path, data: Path, hours: dict[str, float], length: Any) -> None:
     last = ended(run(tmp_path / "run", data, length=length, validate_every=1))
@@ -71,6 +72,7 @@ def test_a_finished_run_that_gets_a_little_more_time_than_it_took_is_not_validat
     assert validated(tmp_path / "run") == [4]
 
 
+@pytest.mark.slow
 def test_when_the_end_is_asked_for_twice_a_step_is_validated_twice(
     tmp_path: Path, data: Path, hours: dict[str, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,6 +125,7 @@ def left(out: Path) -> dict[str, bytes]:
 SYMBOLS: dict[str, Any] = {"length": SymbolsConfig(count=300), "report_every": 4, "validate_every": 100}
 
 
+@pytest.mark.slow
 def test_a_signal_is_heard_in_the_next_step_and_changes_not_one_bit(
     tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -147,6 +147,7 @@ def started(taught: Path, out: Path, first: Path, steps: int) -> list[Any]:
     return list(front.train_run(out, found, device=front.choose_device("cpu", "float32"), workers=0))
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_when_the_model_that_it_started_from_is_gone(
     taught: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,6 +190,7 @@ def impatient(taught: Path, tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
+@pytest.mark.slow
 def test_a_run_that_patience_ended_goes_on_with_more_of_it(
     taught: Path, impatient: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -209,6 +211,7 @@ def test_twin_without_a_new_look_at_patience_the_run_stays_ended(
     assert ended(reports).step == 4
 
 
+@pytest.mark.slow
 def test_a_longer_run_without_more_patience_is_told_that_it_will_end_again(taught: Path, impatient: Path) -> None:
     _, reports = again(taught, impatient, Wishes(training={"length": StepsConfig(count=20)}))
     assert any("unless --patience is larger" in line for line in reports[0].said)
@@ -235,6 +238,7 @@ def test_twin_without_the_folder_the_usual_settings_are_another_run(
         again(taught, impatient, Wishes(model="bag", size="tiny"))
 
 
+@pytest.mark.slow
 def test_a_run_in_a_folder_that_nobody_named_is_found_again(
     taught: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -41,6 +41,7 @@ def newest(out: Path) -> checkpoint.Checkpoint:
     return found
 
 
+@pytest.mark.slow
 def test_a_run_reports_in_order_and_leaves_a_model_a_report_and_a_card(tmp_path: Path, data: Path) -> None:
     reports = run(tmp_path / "run", data)
     kinds = "".join(type(report).__name__[0] for report in reports)
@@ -53,6 +54,7 @@ def test_a_run_reports_in_order_and_leaves_a_model_a_report_and_a_card(tmp_path:
     assert {"config.toml", "data.json", "metrics.jsonl", "events.jsonl", "model", "report.html", "card.md"} <= names
 
 
+@pytest.mark.slow
 def test_the_shipped_model_is_the_best_one(tmp_path: Path, data: Path) -> None:
     reports = run(tmp_path / "run", data, keep=9)
     looked = {one.step: one.metrics["accuracy"] for one in only(reports, Validated)}
@@ -65,6 +67,7 @@ def test_the_shipped_model_is_the_best_one(tmp_path: Path, data: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_of_two_validations_that_noise_cannot_tell_apart_the_later_one_is_shipped_while_the_rate_falls(
     tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -81,6 +84,7 @@ def test_of_two_validations_that_noise_cannot_tell_apart_the_later_one_is_shippe
         assert all(torch.equal(there[key], tensor) for key, tensor in shipped.items()), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("length", "steps"), [(StepsConfig(count=7), 7), (EpochsConfig(count=1), None), (SymbolsConfig(count=100), None)]
 )
@@ -95,16 +99,19 @@ def test_every_length_ends_where_it_says(tmp_path: Path, data: Path, length: Any
         assert 100 <= standing.symbols <= 160  # the step that reaches it is the last
 
 
+@pytest.mark.slow
 def test_a_clock_ends_a_run(tmp_path: Path, data: Path) -> None:
     last = ended(run(tmp_path / "run", data, length=SecondsConfig(count=0.2), validate_every=1_000))
     assert last.why == "done" and last.step > 0 and last.pace.seconds < 5
 
 
+@pytest.mark.slow
 def test_patience_ends_a_run_that_gets_no_better(tmp_path: Path, data: Path) -> None:
     reports = run(tmp_path / "run", data, rate=0.0, patience=2, validate_every=2, length=StepsConfig(count=100))
     assert ended(reports).why == "patience" and ended(reports).step == 6 and ended(reports).best_step == 2
 
 
+@pytest.mark.slow
 def test_a_plateau_lowers_the_rate(tmp_path: Path, data: Path) -> None:
     settings: dict[str, Any] = {"schedule": PlateauConfig(factor=0.5, patience=1), "optimiser": {"kind": "sgd"}}
     reports = run(tmp_path / "run", data, validate_every=2, report_every=1, rate=1e-30, **settings)
@@ -112,6 +119,7 @@ def test_a_plateau_lowers_the_rate(tmp_path: Path, data: Path) -> None:
     assert rates[0] == 1e-30 and rates[4] == pytest.approx(5e-31) and rates[6] == pytest.approx(2.5e-31)
 
 
+@pytest.mark.slow
 def test_a_finished_run_says_so_and_more_epochs_go_on(tmp_path: Path, data: Path) -> None:
     first = run(tmp_path / "run", data)
     before = (tmp_path / "run" / "metrics.jsonl").read_bytes()
@@ -131,6 +139,7 @@ def test_what_was_reported_is_logged_also_when_nobody_reads_on(tmp_path: Path, d
     assert [one["step"] for one in steps] == [one.step for one in only(seen, Stepped)] == [5, 10]
 
 
+@pytest.mark.slow
 def test_what_was_reported_is_what_is_logged(tmp_path: Path, data: Path) -> None:
     reports = run(tmp_path / "run", data)
     records = files.read_lines(tmp_path / "run" / "metrics.jsonl").records
@@ -157,6 +166,7 @@ class Spoiled:
         monkeypatch.setattr(Classify, "loss", spoiled)
 
 
+@pytest.mark.slow
 def test_a_step_that_is_not_finite_is_skipped_and_told(
     tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,6 +177,7 @@ def test_a_step_that_is_not_finite_is_skipped_and_told(
     assert only(reports, Stepped)[0].skipped == 2 and math.isfinite(only(reports, Stepped)[0].loss)
 
 
+@pytest.mark.slow
 def test_three_steps_in_a_row_that_are_not_finite_end_the_run_and_name_the_examples(
     tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,6 +206,7 @@ def test_weights_that_are_not_finite_are_never_saved(
     assert not only(reports, Saved)
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_told_and_the_third_time_ends_the_run(
     tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,6 +225,7 @@ def test_a_full_disk_is_told_and_the_third_time_ends_the_run(
     assert newest(tmp_path / "run").standing.step == 10
 
 
+@pytest.mark.slow
 def test_one_failed_save_does_not_end_a_run(tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save, tries = checkpoint.save, []
 
@@ -228,6 +241,7 @@ def test_one_failed_save_does_not_end_a_run(tmp_path: Path, data: Path, monkeypa
     assert [one.code for one in only(reports, Noticed)] == ["disk.save"]
 
 
+@pytest.mark.slow
 def test_the_mean_of_checkpoints_is_shipped_when_the_dev_part_likes_it_better(tmp_path: Path, data: Path) -> None:
     reports = run(tmp_path / "run", data, average_last=3, keep=9)
     looked = only(reports, Validated)
@@ -238,6 +252,7 @@ def test_the_mean_of_checkpoints_is_shipped_when_the_dev_part_likes_it_better(tm
     assert not (looked[-1].best and equal)
 
 
+@pytest.mark.slow
 def test_without_a_dev_part_the_last_weights_are_shipped(tmp_path: Path, data: Path) -> None:
     found = resolved(data)
     empty = found.prepared._replace(parts={**found.prepared.parts, "dev": found.prepared.parts["test"]})
@@ -253,6 +268,7 @@ def test_the_test_part_is_not_there_while_training(data: Path) -> None:
     assert found.facts.split["counts"].keys() == {"train", "dev"}  # not even its rows are counted
 
 
+@pytest.mark.slow
 def test_the_configuration_that_is_written_is_the_run(tmp_path: Path, data: Path) -> None:
     from seqloom.training.run_folder import RunFolder
 

@@ -81,6 +81,7 @@ def run(out: Path, data: Path, **settings: Any) -> list[Report]:
     return run_with(out, data, **(SHORT | settings))
 
 
+@pytest.mark.slow
 def test_a_disk_that_refuses_the_model_for_a_while_is_told_and_the_best_weights_are_shipped_in_the_end(
     tmp_path: Path, data: Path, full: Disk
 ) -> None:
@@ -110,6 +111,7 @@ def test_a_disk_that_refuses_the_model_to_the_end_ends_with_code_4_and_the_next_
     assert same(shipped(tmp_path / "run"), kept(tmp_path / "run", ended(again).best_step))
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_full_for_good_lets_three_saves_fail_and_ends_the_run_with_code_4(
     tmp_path: Path, data: Path, full: Disk
 ) -> None:
@@ -205,6 +207,7 @@ AVERAGED: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 def test_a_damaged_checkpoint_is_left_out_of_the_mean_and_named(
     tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -111,6 +111,7 @@ def solved(
     return weights, place.point.bias.numpy(), place.gradient.largest()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strength", [10.0, 1.0, 0.05])
 @pytest.mark.parametrize("balanced", [False, True])
 def test_classes_are_solved_as_scikit_learn_solves_them(strength: float, balanced: bool) -> None:
@@ -240,6 +241,7 @@ def test_a_run_that_was_stopped_between_two_steps_ends_with_the_same_bytes(data:
         assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "cut" / name).read_bytes(), name
 
 
+@pytest.mark.slow
 def test_a_strength_ends_where_the_objective_is_flat(data: DataConfig, tmp_path: Path) -> None:
     found = resolved(data, optimiser=NewtonConfig(strengths=(1.0,), tolerance=1e-4))
     reports = reports_of(tmp_path / "run", found)

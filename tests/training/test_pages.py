@@ -315,6 +315,7 @@ def test_the_report_counts_the_steps_after_the_last_report_of_steps(tmp_path: Pa
     assert "Not finished: at step 56" in cut_off and "<b>56</b><span>steps" in cut_off
 
 
+@pytest.mark.slow
 def test_a_perfect_score_is_shown_with_the_rule_of_three_and_others_without(tmp_path: Path) -> None:
     perfect = {"dev": {"accuracy": 1.0, "loss": 0.01}, "intervals": {"accuracy": [0.8638, 1.0], "loss": [0.009, 0.02]}}
     summary = summary_of(run_folder(tmp_path / "perfect", notes=NOTES | perfect))

@@ -28,6 +28,7 @@ def gap(found: dict[str, Tensor], expected: dict[str, Tensor]) -> float:
     return max(float((found[name] - expected[name]).abs().max()) for name in expected) / largest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_four_pieces_of_sixteen_and_sixteen_of_four_give_the_gradient_of_sixty_four(name: str) -> None:
     whole = gradients(name, 1)

@@ -48,6 +48,7 @@ def as_float(value: float) -> float:
     return float(found)
 
 
+@pytest.mark.slow
 def test_tensorboard_reads_back_every_point_and_the_reports_go_on(tmp_path: Path) -> None:
     assert list(drawn(iter(run()), tmp_path / "events")) == run()
     assert len(list((tmp_path / "events").iterdir())) == 4

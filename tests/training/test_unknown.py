@@ -129,6 +129,7 @@ def test_a_text_that_is_too_short_for_words_is_told_how_to_be_read(tmp_path: Pat
     )
 
 
+@pytest.mark.slow
 def test_a_run_that_began_with_every_word_goes_on_with_every_word(tmp_path: Path) -> None:
     data, folder = write_long_tail(tmp_path, 40), tmp_path / "run"
     every = EncodingConfig(tokenizer=WordsConfig(split="space", least=1))

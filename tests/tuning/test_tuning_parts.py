@@ -54,6 +54,7 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> DataGround:
     return DataGround(resolve(data, wishes, cache=folder / "cache"))
 
 
+@pytest.mark.slow
 def test_batches_are_searched_around_the_usual_one_whichever_model_comes_first(
     ground: DataGround, tmp_path: Path
 ) -> None:
