@@ -17,7 +17,7 @@ from seqloom.config.training import (
     PlateauConfig,
     TrainingConfig,
 )
-from seqloom.training.optimizers import plateau, rate_at
+from seqloom.training.learning_rate import plateau, rate_at
 from seqloom.training.state import TrainingState
 
 ALL: list[AnySchedule] = [

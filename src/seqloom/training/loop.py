@@ -35,9 +35,9 @@ from seqloom.training.devices import deterministic, environment
 from seqloom.training.distributed import agreed
 from seqloom.training.events import Begun, Ended, Noticed, Pace, Report, Saved, Stepped, Validated, Why
 from seqloom.training.kernel_caches import few_kernels
+from seqloom.training.learning_rate import plateau, rate_at
 from seqloom.training.log import AnyJournal, Journal, Silent
 from seqloom.training.newton import SolutionPath, Solver
-from seqloom.training.optimizers import plateau, rate_at
 from seqloom.training.session import Clock, Session
 from seqloom.training.state import LossSums, Machine, TrainingState, require_plan
 from seqloom.training.step import Tally, Update, WeightUpdate, elements_of
