@@ -233,7 +233,7 @@ class SeqloomEstimator(BaseEstimator):  # type: ignore[misc]  # it has no types
         return Inputs.of(X, self.kind)
 
     def _train(self, inputs: Inputs, targets: Sequence[Any], task: str, name: str) -> None:
-        """Nothing; afterwards `bundle_` holds the files of the trained model."""
+        """Train, and leave the files of the model in `bundle_`."""
         with temporary_folder("fit") as folder:
             data = write_examples(folder, inputs, targets, name)
             wanted = self._wanted() | {"task": task, "input": inputs.columns, "target": (name,)}

@@ -91,7 +91,7 @@ class EmbeddedSet(NamedTuple):
                 yield part, example
 
     def size(self) -> int:
-        """Nothing is read."""
+        """0: no file is read."""
         return 0
 
     def fingerprints(self, *others: Path) -> dict[str, Any]:

@@ -196,7 +196,7 @@ class _Crew:
         return task
 
     def dismiss(self) -> None:
-        """Nothing; the threads have ended, but for one that hangs."""
+        """End the threads, but for one that hangs."""
         self.dismissed.set()
         for _ in self.threads:
             self.tasks.put(None)

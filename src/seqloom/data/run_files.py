@@ -40,7 +40,7 @@ class RunData(NamedTuple):
 
 
 def keep_places(folder: Path, read: Mapping[str, str]) -> None:
-    """Nothing; the run folder says where the files lie that its configuration knows by these names."""
+    """Keep in the run folder where the files lie that its configuration knows by these names."""
     home, path = folder.resolve(), folder / RunFile.PLACES
     full = {name: _full(Path(given)) for name, given in read.items() if Path(given).exists()}
     places = {name: FilePlace(os.path.relpath(place, home), str(place)) for name, place in full.items()}

@@ -78,7 +78,7 @@ class _Asked:
 
 
 def reached(name: str) -> None:
-    """Nothing, unless SEQLOOM_FAIL names this place."""
+    """Fail here if SEQLOOM_FAIL names this place."""
     asked = _asked()
     if asked is not None and asked.name == name:
         asked.strike()
@@ -270,7 +270,7 @@ def put(path: Path, contents: Contents, mode: int, files: FileLayer) -> tuple[in
 
 
 def write_file(path: Path, data: Contents, *, mode: int = 0o666, files: FileLayer = REAL_FILES) -> None:
-    """Nothing; when it returns, `path` holds exactly `data` and a power cut cannot take it back.
+    """Write a file; when it returns, `path` holds exactly `data`, and a power cut cannot take it back.
 
     At every moment and after every failure the path holds the old bytes or the new ones, whole. A symbolic link at the
     path is replaced by a plain file: what it pointed to keeps its bytes. `mode` is narrowed by the umask as usual.
@@ -298,7 +298,7 @@ def remove_files(paths: Iterable[Path], *, files: FileLayer = REAL_FILES) -> Non
 
 
 def make_folder(path: Path, *, files: FileLayer = REAL_FILES) -> None:
-    """Nothing; when it returns, the folder and those above it exist, and a power cut cannot take them back."""
+    """Make a folder and those above it; when it returns, a power cut cannot take them back."""
     with disk_errors("make the folder", path):
         missing = [folder for folder in (path, *path.parents) if not folder.exists()]
         for folder in reversed(missing):

@@ -269,7 +269,7 @@ def _refuse_strays(root: Path, names: Collection[str]) -> None:
 
 
 def remove_folder(path: Path, *, files: FileLayer = REAL_FILES) -> None:
-    """Nothing; the folder is gone. It leaves its name first, so that a crash never leaves half of it there."""
+    """Remove the folder. It leaves its name first, so that a crash never leaves half of it there."""
     trash = beside(path, "trash")
     with disk_errors("remove", path):
         files.rename(path, trash)
@@ -292,7 +292,7 @@ def sweep(parent: Path, *, name: str | None = None, files: FileLayer = REAL_FILE
 
 
 def delete(path: Path, files: FileLayer) -> None:
-    """Nothing; what stood at the path, under a name that nobody reads, is gone piece by piece."""
+    """Remove what stands at the path piece by piece, under a name that nobody reads."""
     with suppress(FileNotFoundError):  # others may sweep the same leftover
         if not path.is_dir() or path.is_symlink():
             files.remove_file(path)
@@ -335,7 +335,7 @@ class GrowingFolder:
         self._files: dict[str, _GrowingFile] = {}
 
     def append(self, name: str, chunk: Chunk) -> None:
-        """Nothing; the file of this name, a new one if there is none, has these bytes at its end."""
+        """Append these bytes to the file of this name, a new one if there is none."""
         require_name(name, self._path)
         if "/" in name:
             raise DurableError(f"{name!r} cannot grow in {self._path}", fix="name files without '/' here")
@@ -450,7 +450,7 @@ def require_replaceable(path: Path) -> None:
 
 
 def take_name(partial: Path, path: Path, files: FileLayer) -> None:
-    """Nothing; the sealed folder has its name for good, and what had it before is gone."""
+    """Give the sealed folder its name for good, in the place of what had it before."""
     old = beside(path, "old")
     with disk_errors("replace", path):
         reached("before-rename")
@@ -528,6 +528,6 @@ def seal_shared(
 
 
 def drop_shared(partial: Path, *, files: FileLayer = REAL_FILES) -> None:
-    """Nothing; the hidden folder is gone, as far as the disk lets it go."""
+    """Remove the hidden folder, as far as the disk lets it go."""
     with suppress(OSError):
         delete(partial, files)

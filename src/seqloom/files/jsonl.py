@@ -32,7 +32,7 @@ class Lines:
 
 
 def append_line(path: Path, record: Mapping[str, Any], *, files: FileLayer = REAL_FILES) -> None:
-    """Nothing; when it returns, the record is on the disk. A torn line before it is cut off first.
+    """Append a record; when it returns, it is on the disk. A torn line before it is cut off first.
 
     A symbolic link is refused, and so is a file whose end is not a log of ours: nothing foreign is ever cut.
     """
@@ -40,7 +40,7 @@ def append_line(path: Path, record: Mapping[str, Any], *, files: FileLayer = REA
 
 
 def append_lines(path: Path, records: Iterable[Mapping[str, Any]], *, files: FileLayer = REAL_FILES) -> None:
-    """Nothing; when it returns, the records are on the disk: a sync for all of them, not one for each.
+    """Append records; when it returns, they are on the disk: a sync for all of them, not one for each.
 
     After a crash the log ends behind one of them, perhaps with a torn line. A failure leaves none of its group.
     """
@@ -84,7 +84,7 @@ def _append(path: Path, group: bytes, files: FileLayer) -> None:
 
 
 def write_lines(path: Path, records: Iterable[Mapping[str, Any]], *, files: FileLayer = REAL_FILES) -> None:
-    """Nothing; the log holds exactly these records, as when a run goes back to an earlier step."""
+    """Replace the log by exactly these records, as when a run goes back to an earlier step."""
     write_file(path, (_encode(record) for record in records), files=files)
 
 

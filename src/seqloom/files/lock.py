@@ -59,7 +59,7 @@ def hold(path: Path, *, files: FileLayer = REAL_FILES) -> Iterator[None]:
 
 
 def remove_held(path: Path, *, files: FileLayer = REAL_FILES) -> None:
-    """Nothing; a folder that this process holds is gone, and was perhaps before: a person may tidy up."""
+    """Remove a folder that this process holds; it may be gone already: a person may tidy up."""
     if path.exists():
         remove_folder(path, files=files)
 

@@ -77,7 +77,7 @@ class Looks(NamedTuple):
         return read_lines(self.path).records
 
     def record(self, metrics: Mapping[str, float], intervals: Mapping[str, tuple[float, float]], **facts: Any) -> None:
-        """Nothing; when it returns, the look is on the disk."""
+        """Write the look down; when it returns, it is on the disk."""
         line = {
             "when": datetime.now(UTC).isoformat(timespec="seconds"),
             "seqloom": __version__,
@@ -324,7 +324,7 @@ def require_errors(path: Path, most: int) -> int:
 
 
 def write_errors(path: Path, task: Task, evaluation: Evaluation, origin: Origin) -> None:
-    """Nothing; when it returns, the file holds a line for each of the worst answers."""
+    """Write a line for each of the worst answers to the file."""
     examples = origin.examples({int(one.id) for one in evaluation.worst})
     lines = [_line(task, one, examples.get(int(one.id)), origin) for one in evaluation.worst]
     write_file(path, [_as_csv(lines) if path.suffix.lower() == ".csv" else _as_lines(lines)])

@@ -91,7 +91,7 @@ def _fitting(task: Task, model: nn.Module, prompts: Sequence[Prompt], ledger: Le
 
 
 def warn_of_unknown(task: Task, prompts: Sequence[Prompt], ledger: Ledger) -> None:
-    """Nothing; the ledger has a warning for each prompt with words, or characters, that the model does not know."""
+    """Warn in the ledger of each prompt with words, or characters, that the model does not know."""
     tokenizer = task.meaning.tokenizer
     if tokenizer is None or not tokenizer.has_unknown or not prompts:
         return

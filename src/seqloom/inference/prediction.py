@@ -93,7 +93,7 @@ def _fitting(
 
 
 def tell_too_long(length: int, most: int, place: Place, ledger: Ledger) -> None:
-    """Nothing; the ledger has a bad row more: one that is longer than the positions of the model."""
+    """Tell the ledger of a row that is longer than the positions of the model."""
     text = f"{length:,} long, and the learned positions of the model end at {most:,}"
     ledger.bad_row("seq.too_long", text, place, "shorten it, or train a model with other positions")
 

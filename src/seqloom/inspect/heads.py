@@ -139,7 +139,7 @@ class Counting:
         self.kinds: tuple[str, ...] = ()
 
     def add(self, weights: np.ndarray, rows: HeadRows) -> None:
-        """Nothing; further rows [R,S] of the head are counted."""
+        """Count further rows [R,S] of the head."""
         if not rows.count:
             return
         known = np.nan_to_num(weights[rows.choice])

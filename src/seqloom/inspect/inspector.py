@@ -193,7 +193,7 @@ class Beliefs:
         self._known = dict[str, tuple[ModelStanding, str]]()  # by what a report was about, the latest
 
     def learn(self, view: View) -> None:
-        """Nothing; a report of faithfulness on a picture of the library is remembered, any other view is not."""
+        """Remember a report of faithfulness on a picture of the library, and no other view."""
         if isinstance(view, FaithfulnessView) and view.picture != OWN and view.level != "not measured":
             about = ATTRIBUTION if view.evidence.moved is None else ATTENTION
             picture = view.picture[0].lower() + view.picture[1:]

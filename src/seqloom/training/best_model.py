@@ -30,7 +30,7 @@ from seqloom.training.weights import mean_of, plain
 
 
 def ship(session: Session, standing: TrainingState, found: ValidationResult) -> None:
-    """Nothing; RUN/model holds the model's present weights. Process 0 writes, the others wait for nobody."""
+    """Write the model's present weights to RUN/model. Process 0 writes, the others wait for nobody."""
     if session.ranks.rank != 0 and not session.ranks.sharded:
         return
     task, evaluation = _calibrated(session, found)  # where weights are sharded, all processes compute together

@@ -232,7 +232,7 @@ def ran_out(error: BaseException) -> bool:
 
 
 def release(device: torch.device) -> None:
-    """Nothing; memory that nobody uses is given back, in whole blocks."""
+    """Give back memory that nobody uses, in whole blocks."""
     gc.collect(1)  # what the failed step left is young
     if device.type == "cuda":
         torch.cuda.empty_cache()

@@ -40,7 +40,7 @@ class Ranks(Protocol):
         """What each process gave, on all, in the order of their numbers."""
 
     def wait(self, what: str) -> None:
-        """Nothing, when all have come here."""
+        """Wait until all have come here."""
 
     def wrap(self, module: nn.Module) -> nn.Module:
         """The module such that a backward pass sums (or shards) gradients over processes."""
@@ -77,7 +77,7 @@ class Alone:
         return module
 
     def apart(self, wrapped: nn.Module) -> AbstractContextManager[None]:
-        """Nothing to hold back."""
+        """Hold nothing back."""
         return nullcontext()
 
     def whole(self, wrapped: nn.Module) -> AbstractContextManager[None]:
@@ -180,7 +180,7 @@ def _joined(name: str, shape: tuple[int, ...], pieces: Sequence[tuple[int, Tenso
 
 
 def put(target: Tensor, whole: Tensor) -> None:
-    """Nothing; a weight, or this process's part of it, has the values of the whole tensor, or of one cut alike."""
+    """Give a weight, or this process's part of it, the values of the whole tensor, or of one cut alike."""
     with torch.no_grad():
         if isinstance(target, DTensor) and not isinstance(whole, DTensor):
             own, first = target.to_local(), _place(target).first

@@ -40,7 +40,7 @@ def rate_at(config: TrainingConfig, step: int, share: float, factor: float) -> f
 
 
 def plateau(config: TrainingConfig, standing: TrainingState, better: bool) -> None:
-    """Nothing; after so many validations in a row that were not better, `standing.factor` is smaller."""
+    """Make `standing.factor` smaller after so many validations in a row that were not better."""
     if not isinstance(config.schedule, PlateauConfig):
         return
     standing.plateau = 0 if better else standing.plateau + 1

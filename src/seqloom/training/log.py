@@ -43,7 +43,7 @@ class Journal:
         _keep(self.metrics_path, lines)
 
     def take(self, report: Report) -> None:
-        """Nothing; the report is written now or with one of the next, and `flush` says what could not be."""
+        """Take a report, to be written now or with one of the next; `flush` says what could not be."""
         for record in metrics_of(report):
             self._metrics.append(record)
             self.lines += 1
@@ -56,7 +56,7 @@ class Journal:
                 self._synced = self._clock()
 
     def flush(self) -> None:
-        """Nothing; when it returns, all lines are on the disk. DurableError if they are not; they are kept then."""
+        """Bring all lines to the disk. DurableError if that fails; the lines are kept then."""
         for path, waiting in ((self.metrics_path, self._metrics), (self.events_path, self._events)):
             while waiting:
                 append_lines(path, waiting[:TOGETHER])

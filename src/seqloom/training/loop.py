@@ -72,7 +72,7 @@ def begun(
 
 
 def add(standing: TrainingState, tally: Tally) -> None:
-    """Nothing; what was read from the device is in the sums of the run."""
+    """Add what was read from the device to the sums of the run."""
     sums = standing.sums
     sums.steps += tally.steps
     sums.loss += tally.loss

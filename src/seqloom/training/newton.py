@@ -232,7 +232,7 @@ class SolutionPath:
         return taken.steps if taken.solved else max(USUAL, taken.steps + 1)
 
     def share(self, epoch: int, index: int, rank: int, ranks: int) -> None:
-        """Nothing: no step reads a batch of its own."""
+        """None: no step reads a batch of its own."""
 
     def carried(self, index: int) -> bool:
         """No."""
@@ -290,7 +290,7 @@ class Solver(WeightUpdate):
     def step(
         self, batch: AnyBatch | None, *, carried: bool, standing: TrainingState, rate: float, stop: bool = False
     ) -> None:
-        """Nothing; the weights have taken one Newton step, or none where the gradient is flat already."""
+        """Take one Newton step, or none where the gradient is flat already."""
         place = self._at(self._newton.strengths[standing.epoch])
         assert self._problem is not None
         flat = place.gradient.largest() <= self._newton.tolerance
@@ -319,7 +319,7 @@ class Solver(WeightUpdate):
 
     @torch.no_grad()
     def load(self, tensors: Mapping[str, Mapping[str, Tensor]], standing: TrainingState) -> None:
-        """Nothing; the run is where it was when these tensors and this standing were kept."""
+        """Put the run back to where it was when these tensors and this state were kept."""
         copy_all("model", self.tensors()["model"], tensors.get("model", {}))
 
     def _read(self) -> Texts:

@@ -40,7 +40,7 @@ def build_optimiser(config: TrainingConfig, model: nn.Module) -> Optimizer:
 
 
 def apply(optimiser: Optimizer, rate: float, divisor: Tensor, hold: Tensor) -> None:
-    """Nothing; the weights have taken a step by their gradients over `divisor`, or none if `hold` is 1."""
+    """Step the weights by their gradients over `divisor`, or leave them if `hold` is 1."""
     for group in optimiser.param_groups:
         group["lr"] = rate
     fused = optimiser.param_groups[0]["fused"]

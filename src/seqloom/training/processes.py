@@ -66,7 +66,7 @@ def _total(_: None, bucket: GradBucket) -> torch.futures.Future[Tensor]:
 
 
 def _settle(wrapped: DistributedDataParallel) -> None:
-    """Nothing; the layout of the buckets is final.
+    """Make the layout of the buckets final.
 
     It follows the order in which the first backward pass reaches the weights. The layout decides in which order three
     and more processes add up, so a run that goes on must not begin with another one than it had before.
@@ -195,7 +195,7 @@ class Processes:
         return [each[: int(size)].numpy().tobytes() for each, size in zip(found, sizes, strict=True)]
 
     def wait(self, what: str) -> None:
-        """Nothing, when all have come here; they may come late, for what they do in between is no step."""
+        """Wait for all; they may come late, for what they do in between is no step."""
         seconds = self.timeout * PATIENCE
         with self.watch.patient(seconds + 5):
             dist.monitored_barrier(group=self.host, timeout=timedelta(seconds=seconds))
@@ -279,7 +279,7 @@ def _losses_told(ranks: Processes) -> Iterator[None]:
 
 
 def _join(timeout: float, device: str) -> None:
-    """Nothing; the group of processes stands, when the last one has come."""
+    """Make the group of processes, once the last one has come."""
     rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     if device == "cuda":
         torch.cuda.set_device(own_gpu())
@@ -313,6 +313,6 @@ def _store(rank: int, count: int) -> Store:
 
 
 def _meet(store: Store, rank: int, count: int) -> None:
-    """Nothing, when all have come: some read their data longer than a step may take."""
+    """Wait for all: some read their data longer than a step may take."""
     store.set(f"came-{rank}", "yes")
     store.wait([f"came-{other}" for other in range(count)], JOINING)

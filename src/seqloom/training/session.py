@@ -112,7 +112,7 @@ class Clock:
         return self.before + time.monotonic() - self.started
 
     def agree(self, ranks: Ranks) -> None:
-        """Nothing; `agreed` is what process 0 has now. All must come here."""
+        """Set `agreed` to what process 0 has now. All must come here."""
         mine = self.seconds if ranks.rank == 0 else 0.0
         self.agreed = mine if ranks.count == 1 else float(ranks.sum(torch.tensor(mine, dtype=torch.float64)))
 

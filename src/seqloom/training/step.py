@@ -207,7 +207,7 @@ class Tallies:
         self.elements, self.symbols, self.stop = 0, 0, False
 
     def load(self, not_finite: int) -> None:
-        """Nothing; so many steps in a row were not finite up to now."""
+        """Set how many steps in a row were not finite up to now."""
         self.in_a_row.fill_(float(not_finite))
 
     def hold(self, loss: Tensor, norm: Tensor) -> Tensor:
@@ -216,7 +216,7 @@ class Tallies:
         return ((left != 0) | (self.in_a_row >= LATCH)).float()
 
     def add(self, seen: Seen, errs: Tensor, counts: tuple[int, int], stop: bool) -> None:
-        """Nothing; a step is noted. `errs` is 1 if it was held back, and not only because fp16 looks for its scale."""
+        """Note a step. `errs` is 1 if it was held back, and not only because fp16 looks for its scale."""
         self.in_a_row.add_(1).mul_(errs)
         self.seen.append(seen)
         if len(self.seen) == HELD:
@@ -292,7 +292,7 @@ class LossScale:
         self.grown = torch.zeros((), device=device)
 
     def load(self, value: float, grown: int) -> None:
-        """Nothing; the scale is what it was at a checkpoint, or the first one where there was none."""
+        """Set the scale to that of a checkpoint, or to the first one where there was none."""
         self.value.fill_(value or START)
         self.grown.fill_(float(grown))
 
@@ -305,7 +305,7 @@ class LossScale:
         return (self.value > 1).float()
 
     def follow(self, bad: Tensor) -> None:
-        """Nothing; smaller after a bad step, larger after many good ones."""
+        """Make the scale smaller after a bad step, larger after many good ones."""
         self.grown.add_(1).mul_(1 - bad)
         grows = self.grown >= PATIENCE
         larger = torch.where(grows, self.value * 2, self.value)
@@ -463,7 +463,7 @@ class Update(WeightUpdate):
     def step(
         self, batch: AnyBatch | None, *, carried: bool, standing: TrainingState, rate: float, stop: bool = False
     ) -> None:
-        """Nothing; the weights have changed by one step, or not at all if something was not finite.
+        """Change the weights by one step, or not at all if something was not finite.
 
         When memory runs out, `standing.pieces` doubles, and the step is computed again from the same draws.
         """
@@ -491,7 +491,7 @@ class Update(WeightUpdate):
 
     @torch.no_grad()
     def load(self, tensors: Mapping[str, Mapping[str, Tensor]], standing: TrainingState) -> None:
-        """Nothing; the run is where it was when these tensors and this standing were kept."""
+        """Put the run back to where it was when these tensors and this state were kept."""
         for part, mine in self.tensors().items():
             if part != "carried":
                 copy_all(part, mine, tensors.get(part, {}))
@@ -583,7 +583,7 @@ class Update(WeightUpdate):
         return map_state(lambda _: next(rest), self._model.initial_state(len(leaves[0])))  # type: ignore[operator]
 
     def _halve(self, batch: AnyBatch | None, standing: TrainingState) -> None:
-        """Nothing; the next attempt needs half the memory.
+        """Halve the memory that the next attempt needs.
 
         OutOfMemoryError if there is nothing left to halve, HalvedError if only all ranks together could try again.
         """

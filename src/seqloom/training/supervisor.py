@@ -82,7 +82,7 @@ def _ending(failure: ProcessFailure) -> str:
 
 
 def _mind_parent(parent: int) -> None:
-    """Nothing; we were asked to stop when whoever started us is gone."""
+    """Ask the system to stop us when whoever started us is gone."""
     while os.getppid() == parent:
         time.sleep(LOOK_EVERY)
     os.kill(os.getpid(), signal.SIGTERM)
@@ -162,7 +162,7 @@ def _state(process: int) -> str:
 
 
 def show_stacks(own: str, peers: Sequence[Peer]) -> None:
-    """Nothing; where every thread is stands on stderr, of this process and of those of this machine."""
+    """Write to stderr where every thread is, of this process and of those of this machine."""
     _say(f"{own} (process {os.getpid()}) is here:")
     faulthandler.dump_traceback(STDERR, all_threads=True)
     for peer in peers:
@@ -186,7 +186,7 @@ class Watch:
         self._thread = threading.Thread(target=self._look, name="seqloom-watch", daemon=True)
 
     def alive(self) -> None:
-        """Nothing; the patience begins anew."""
+        """Begin the patience anew."""
         self._last = time.monotonic()
 
     @contextmanager

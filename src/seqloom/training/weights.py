@@ -34,13 +34,13 @@ def weights_of(model: nn.Module) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def put(mine: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> None:
-    """Nothing; `mine` has the numbers of `given`."""
+    """Copy the numbers of `given` into `mine`."""
     for name, tensor in mine.items():
         distributed.put(tensor, given[name])
 
 
 def copy_all(part: str, mine: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> None:
-    """Nothing; every tensor of a part was put back. DurableError if one is missing, unknown, or of another shape."""
+    """Put every tensor of a part back. DurableError if one is missing, unknown, or of another shape."""
     wrong = sorted(mine.keys() ^ given.keys())
     wrong = wrong or [name for name, tensor in mine.items() if tensor.shape != given[name].shape]
     if wrong:
@@ -84,7 +84,7 @@ class Average:
 
     @torch.no_grad()
     def follow(self, step: int, hold: Tensor) -> None:
-        """Nothing; the average is a little nearer to the weights, or bit for bit what it was if `hold` is 1."""
+        """Move the average a little nearer to the weights, or leave it bit for bit if `hold` is 1."""
         values = list(self.values.values())
         pace = (1 - min(self.decay, (1 + step) / (10 + step))) * (1 - hold)
         change = torch._foreach_sub(self._weights, values)

@@ -34,7 +34,7 @@ class Clusters:
         return row
 
     def join(self, one: int, other: int) -> None:
-        """Nothing; the clusters of the two are one."""
+        """Make one of the clusters of the two."""
         first, second = self.leader(one), self.leader(other)
         self._earlier[max(first, second)] = min(first, second)
 

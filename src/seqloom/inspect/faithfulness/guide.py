@@ -161,7 +161,7 @@ def _require(
 
 
 def _require_weights(name: str, rows: Sequence[np.ndarray], readings: Sequence[Reading]) -> None:
-    """Nothing; DataError for a name that is taken, or what is not a weight for each token of each input."""
+    """Raise DataError for a name that is taken, or for what is not a weight for each token of each input."""
     if name in (UNIFORM, LEARNT, MODEL):
         raise DataError(f"the name '{name}' is taken", fix="give these weights another name")
     if len(rows) != len(readings):

@@ -89,7 +89,7 @@ def grid(values: Iterable[Iterable[object]], *, largest: int, fix: str) -> tuple
 
 
 def some(values: Sized, what: str, *, largest: int) -> None:
-    """Nothing, if there are between one and `largest` values."""
+    """Require between one and `largest` values."""
     if not len(values):
         raise DataError(f"{what} is empty", fix="give at least one")
     if len(values) > largest:
@@ -97,7 +97,7 @@ def some(values: Sized, what: str, *, largest: int) -> None:
 
 
 def same_count(values: Sized, what: str, others: Sized, other: str) -> None:
-    """Nothing, if both have as many entries."""
+    """Require as many entries of both."""
     if len(values) != len(others):
         raise DataError(f"{what} has {len(values)} entries, {other} has {len(others)}", fix="give one for each")
 
