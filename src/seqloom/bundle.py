@@ -42,7 +42,6 @@ from seqloom.tasks.task import Meaning
 from seqloom.text.tokenizer import Tokenizer
 from seqloom.version import __version__
 
-# -----------------------------------------------------------------------------
 # The names and shapes of the weights that a configuration asks for.
 #
 # A model is built once to ask it; `require_covered` comes first, so that a small file cannot make it a large one.
@@ -50,7 +49,6 @@ from seqloom.version import __version__
 #
 # A tied head has the matrix of its input: one weight with two names. It is written once, under the first of them, and
 # both names have it again when it is read.
-# -----------------------------------------------------------------------------
 
 SHOWN = 3  # names in a message
 ALWAYS_BUILT = 2**22  # weights, 16 MiB: so many may be asked for by any file
@@ -123,9 +121,7 @@ def _unlike(name: str, slots: Mapping[str, Slot], wanted: Mapping[str, Slot]) ->
     return name in slots and slots[name] != wanted[name]
 
 
-# -----------------------------------------------------------------------------
 # The files of a bundle, and a bundle from its files.
-# -----------------------------------------------------------------------------
 
 FORMAT = 3  # 1 had no units of numbers and no calibration, 2 no vectors as answers and no norm behind the input
 BOUND = (
@@ -404,11 +400,9 @@ def built(bundle: Bundle, device: torch.device | str = "cpu") -> nn.Module:
     return model.eval().to(device)
 
 
-# -----------------------------------------------------------------------------
 # Where model folders lie: in a run, as `RUN/model`, or anywhere alone.
 #
 # Whoever asks for a model may name either folder; whoever has a model may ask for its run.
-# -----------------------------------------------------------------------------
 
 
 def model_folder(path: str | Path) -> Path:

@@ -163,9 +163,7 @@ def _archive(arrays: dict[str, np.ndarray]) -> bytes:
     return data.getvalue()
 
 
-# -----------------------------------------------------------------------------
 # The three estimators: parameters are plain values, `fit` trains in a folder that is gone afterwards.
-# -----------------------------------------------------------------------------
 
 LOOKS = 5  # validations of a run of so many steps
 

@@ -22,9 +22,7 @@ from seqloom.data.sources.source import NamedSource
 from seqloom.errors import ConfigError, RejectedError, did_you_mean
 from seqloom.report.numbers import counted
 
-# -----------------------------------------------------------------------------
 # `seqloom data list` and `seqloom data get NAME`: the data sets that are known by name.
-# -----------------------------------------------------------------------------
 
 if TYPE_CHECKING:
     from seqloom.data.sources.download import Event

@@ -52,12 +52,10 @@ class Screen(Console):
         self.print(Text.from_ansi(drawn.rstrip("\n")), soft_wrap=True)
 
 
-# -----------------------------------------------------------------------------
 # Help in groups: a command with many options tells them panel by panel, in plain text.
 #
 # What is given by its place comes first, then the panels in the order of the signature, and what every verb with data
 # has last. `--help` stands in the first panel: at the end of a long list nobody finds it.
-# -----------------------------------------------------------------------------
 
 GIVEN = "Arguments"  # what has no name
 REST = "Data"  # options that name no panel are those that every verb with data has
@@ -97,7 +95,6 @@ class TwoPanels(Panels):
         return REST if option.name in OF_FILES else OWN
 
 
-# -----------------------------------------------------------------------------
 # Exit codes: what a command leaves for scripts.
 #
 # 0    done                                  3    a file is damaged
@@ -106,7 +103,6 @@ class TwoPanels(Panels):
 # 6    repeat the command: it goes on, and knows why it could not
 # 7    done, but for rows that could not be answered: each has a line that says why
 # 129, 130, 143    stopped by a signal: hang-up, Ctrl-C, terminate
-# -----------------------------------------------------------------------------
 
 BAD_INPUT, DAMAGED, DISK, NOT_FINITE, REPEAT, SOME_BAD = 2, 3, 4, 5, 6, 7
 DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS}
@@ -122,9 +118,7 @@ def exit_code_of(error: BaseException) -> int:
     return DISK if isinstance(cause, OSError) and cause.errno in DISK_ERRORS else BAD_INPUT
 
 
-# -----------------------------------------------------------------------------
 # How far long work is: a bar on a terminal with the time that is left, nothing anywhere else.
-# -----------------------------------------------------------------------------
 
 
 @contextmanager

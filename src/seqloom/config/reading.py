@@ -126,9 +126,7 @@ def from_data(data: Any, union: Any) -> Any:
     return taken(data, union, "")
 
 
-# -----------------------------------------------------------------------------
 # A configuration with one kind of setting changed everywhere in it.
-# -----------------------------------------------------------------------------
 
 AnyConfig = TypeVar("AnyConfig", bound=Config)
 Change = Callable[[str, Any], Any]  # from a field and what it holds to what it shall hold

@@ -54,9 +54,7 @@ def _batching(sizes: np.ndarray, budget: int | None) -> Batching:
     return Batching(fill.padding, fill.fill, fill.batches, order.together(0))
 
 
-# -----------------------------------------------------------------------------
 # Data from Python in one call: what the command line does, with the same words.
-# -----------------------------------------------------------------------------
 
 Names = str | Path | Sequence[str | Path]
 LISTS = ("train", "dev", "test", "input", "target")  # the settings that are one name or several

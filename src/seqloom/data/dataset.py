@@ -308,7 +308,6 @@ def _drawn(
         yield part_of(example, None if group is None else record.values[group]), example
 
 
-# -----------------------------------------------------------------------------
 # Data whose test part stays shut: training and tuning open it here, and so cannot choose by what they never see.
 #
 #     test files              their names are kept for `seqloom evaluate --test`, their bytes are summed, no row is read
@@ -317,7 +316,6 @@ def _drawn(
 #
 # So what is wrong in a test file, or in common between test and train, is told by whoever may look: `seqloom data
 # check` before training, `seqloom evaluate --test` after it.
-# -----------------------------------------------------------------------------
 
 OPEN: tuple[Part, ...] = ("train", "dev")
 

@@ -213,13 +213,11 @@ def _place(position: Position) -> str:
     return f"step {position.index} of epoch {position.epoch}"
 
 
-# -----------------------------------------------------------------------------
 # From prepared data to steps of training: an order, a way to make batches, and a loader over both.
 #
 # feed           rows of about one length, up to a budget of symbols      every task
 # feed_streams   running text in parallel rows that go on from step to step      language models with carried state
 # feed_packs     whole documents side by side in full rows, kept apart           language models without it
-# -----------------------------------------------------------------------------
 
 
 def feed(prepared: Prepared, part: Part, *, budget: int = 8_192, seed: int = 0, **how: Any) -> Loader[Any, Any]:

@@ -204,7 +204,6 @@ def usual_budget(symbols: int) -> int:
     return max(SMALLEST_BATCH, min(LARGEST_BATCH, symbols // STEPS_OF_EPOCH))
 
 
-# -----------------------------------------------------------------------------
 # Plans for language modelling: one endless text in contiguous rows, or whole documents packed into rows.
 #
 # *Streams* (truncated back-propagation, as in Mikolov et al. 2010): the documents, each followed by END, are one long
@@ -221,7 +220,6 @@ def usual_budget(symbols: int) -> int:
 # after contexts of every length, as if it were trained on random windows. Evaluation reads a first epoch.
 #
 # Both say every symbol exactly once in an epoch. Neither copies the text: what is read is computed from its rows.
-# -----------------------------------------------------------------------------
 
 FIRSTS = 1  # the branch of an epoch's numbers from which the sizes of first pieces are drawn
 

@@ -49,7 +49,6 @@ def make_examples(table: Table, roles: Roles, ledger: Ledger) -> Iterator[MadeEx
         yield MadeExample(Example(given, wanted, name, Place(record.path, record.line)), record)
 
 
-# -----------------------------------------------------------------------------
 # Rows of a table as the steps of sequences: neighbouring rows that share a value belong to one sequence.
 #
 # run,x,y,state          vectors [3,2]             tags
@@ -60,7 +59,6 @@ def make_examples(table: Table, roles: Roles, ledger: Ledger) -> Iterator[MadeEx
 #
 # From here on a row is a sequence: whatever is wrong with a step spoils its sequence, and shares of bad rows are shares
 # of sequences. The columns of the id, the part and the group come along; they must have one value in a sequence.
-# -----------------------------------------------------------------------------
 
 MOST_STEPS = 2**20  # of one sequence: more come of a column that does not change, and memory has an end
 

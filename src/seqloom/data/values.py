@@ -230,12 +230,10 @@ def _flat(values: Iterable[Any]) -> Iterator[Any]:
         yield from value if isinstance(value, list | tuple) else (value,)
 
 
-# -----------------------------------------------------------------------------
 # What every reader gives: a table of records, whatever the format was.
 #
 # A column holds values of one kind: text (a csv cell), a list of texts (the tokens of a sentence), a number, or an
 # array (a sequence of vectors, a picture). So tasks, columns and splits are found in one way for all formats.
-# -----------------------------------------------------------------------------
 
 
 class Record(NamedTuple):

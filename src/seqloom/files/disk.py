@@ -16,7 +16,6 @@ from typing import Protocol
 
 from seqloom.errors import ConfigError, DurableError, did_you_mean
 
-# -----------------------------------------------------------------------------
 # Places at which a test can make a run die: `SEQLOOM_FAIL=name:kill` ends the process when it comes there.
 #
 #     SEQLOOM_FAIL=file-50:kill        SIGKILL at the first file that is half written
@@ -26,7 +25,6 @@ from seqloom.errors import ConfigError, DurableError, did_you_mean
 #
 # Random kills rarely hit the few microseconds that matter; named places are hit every time. Without the variable, which
 # is read once, a place costs a comparison with None.
-# -----------------------------------------------------------------------------
 
 FILE = {"file-0": 0.0, "file-25": 0.25, "file-50": 0.5, "file-75": 0.75, "file-100": 1.0}
 MANIFEST = {"manifest-half": 0.5}

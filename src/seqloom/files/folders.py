@@ -302,12 +302,10 @@ def delete(path: Path, files: FileLayer) -> None:
         files.remove_folder(path)
 
 
-# -----------------------------------------------------------------------------
 # A folder whose files grow side by side, chunk by chunk, and that is committed like any other: for data beyond memory.
 #
 # `commit_folder` writes one file after the other, which suits what is at hand. Columns of data come a few rows at a
 # time, all columns at once; so here all files stay open, each with its running sum, and memory holds one chunk.
-# -----------------------------------------------------------------------------
 
 
 class _GrowingFile:
@@ -409,7 +407,6 @@ def alone(path: Path, *, files: FileLayer = REAL_FILES) -> Iterator[None]:
             files.close(handle)
 
 
-# -----------------------------------------------------------------------------
 # A folder that takes the place of another: at every moment the old one or the new one is there, or can be put back.
 #
 #     .model.partial-93ab/   whole, synced
@@ -419,7 +416,6 @@ def alone(path: Path, *, files: FileLayer = REAL_FILES) -> Iterator[None]:
 #
 # A system has no rename that exchanges two folders everywhere; so the old one steps aside instead of being deleted
 # first.
-# -----------------------------------------------------------------------------
 
 _OLD = re.compile(r"\.(?P<name>.+)\.old-[0-9a-f]{16}")
 
@@ -490,7 +486,6 @@ def recover(parent: Path, *, files: FileLayer = REAL_FILES) -> tuple[Path, ...]:
     return tuple(back)
 
 
-# -----------------------------------------------------------------------------
 # A folder that several processes fill and one commits: each writes files of its own, process 0 seals and renames.
 #
 #     process 0    begin_shared ──▶ its files ──┐                  ┌──▶ seal_shared: manifest, sync, rename, sync
@@ -498,7 +493,6 @@ def recover(parent: Path, *, files: FileLayer = REAL_FILES) -> tuple[Path, ...]:
 #
 # The processes tell each other names and sums by their own means; a folder is sealed when all of them are done. When
 # one fails or dies the folder keeps its hidden name, and nobody takes it for a saved one.
-# -----------------------------------------------------------------------------
 
 
 def begin_shared(path: Path, *, files: FileLayer = REAL_FILES) -> Path:

@@ -42,7 +42,6 @@ from seqloom.text.special_tokens import BEGIN, COUNT, END, MASK, PAD, SEPARATOR,
 from seqloom.text.tokenizer import Tokenizer
 from seqloom.text.wordpiece import INSIDE, WordpieceCutter, WordpieceData
 
-# -----------------------------------------------------------------------------
 # How a checkpoint makes one vector of a text: what is pooled, whether it has length one, and where texts are cut.
 #
 #     modules.json                  Transformer, Pooling, Normalize: what follows what, and in which folder it lies
@@ -50,7 +49,6 @@ from seqloom.text.wordpiece import INSIDE, WordpieceCutter, WordpieceData
 #     sentence_bert_config.json     the most symbols of a text
 #
 # A checkpoint without these files is an encoder alone; then the mean is taken, of length one.
-# -----------------------------------------------------------------------------
 
 POOLINGS: dict[str, Pooling] = {"cls": "first", "mean": "mean", "max": "max", "lasttoken": "last"}
 FLAGS = {
@@ -141,14 +139,12 @@ def _longest(folder: Path) -> int | None:
     return longest
 
 
-# -----------------------------------------------------------------------------
 # tokenizer.json of a BERT: the same pieces under our numbers, and where the row of each is in the original's table.
 #
 #     [PAD] [UNK] [CLS] [SEP] [MASK]   ──▶   PAD UNKNOWN BEGIN END MASK, whose numbers are the first of every vocabulary
 #     all others, in their order       ──▶   the symbols behind them
 #
 # SEPARATOR, which stands between two texts, has no piece of its own there, and begins with the vector of [SEP].
-# -----------------------------------------------------------------------------
 
 SPECIAL = {PAD: "[PAD]", UNKNOWN: "[UNK]", BEGIN: "[CLS]", END: "[SEP]", MASK: "[MASK]", SEPARATOR: "[SEP]"}
 OTHER_FILE = "give a checkpoint with the tokeniser of BERT"
@@ -288,12 +284,10 @@ def _vocabulary(model: _Model, normalizer: _Normalizer) -> Vocabulary:
     return Vocabulary(Tokenizer(config, WordpieceCutter(config, WordpieceData(tuple(pieces)))), np.array(rows))
 
 
-# -----------------------------------------------------------------------------
 # config.json of an encoder like BERT: what of it we build, what cannot change an output, and what is refused.
 #
 # A key that is not known might change what the model computes. So a file is read only if every key is one of ours, or
 # one that is known to be about something else: training, generation, heads, names of labels.
-# -----------------------------------------------------------------------------
 
 Size = Annotated[int, Meta(ge=1, le=MAX_WIDTH)]
 Share = Annotated[float, Meta(ge=0.0, lt=1.0)]

@@ -53,12 +53,10 @@ from seqloom.tasks.registry import task_of
 from seqloom.tasks.task import Judged, Meaning, Task
 from seqloom.version import __version__
 
-# -----------------------------------------------------------------------------
 # The record of every look at the test part.
 #
 # A test set measures only as long as nobody chooses by it. Whoever looks ten times and keeps the best has trained on
 # it, slowly. So a look cannot be had without being written down: the line is on the disk before anybody sees a number.
-# -----------------------------------------------------------------------------
 
 
 class Looks(NamedTuple):
@@ -93,12 +91,10 @@ def _finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-# -----------------------------------------------------------------------------
 # Where judged examples came from: the original input of a row, and what other columns say about it.
 #
 # Prepared data keeps numbers only, and the place of each row. So whoever wants the text of an error, or a column that
 # the model never reads, has the file read once more, and finds the row by its place.
-# -----------------------------------------------------------------------------
 
 LENGTH = "length"  # of the input: a column that every data set has
 
@@ -297,7 +293,6 @@ def origin_for(
     return Origin(dataset, kept, source.part, source.said)
 
 
-# -----------------------------------------------------------------------------
 # The error file: the answers that are furthest from right, the worst first, each with its whole input.
 #
 #     {"id": "r7", "file": "a.csv", "line": 12, "input": "...", "said": "bad", "true": "good", "right": false, ...}
@@ -305,7 +300,6 @@ def origin_for(
 # Wrong answers stand before right ones, and where answers are only better or worse, the badness alone decides. `id` is
 # the name that the data gives a row, if any; file and line always tell where it stands. The file is a table (.csv) or
 # JSON lines, and written whole or not at all.
-# -----------------------------------------------------------------------------
 
 MOST_ERRORS = 1_000
 ENDINGS = (".jsonl", ".csv")

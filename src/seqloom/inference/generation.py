@@ -122,9 +122,7 @@ def _required(text: Any, number: int) -> str:
     return str.__str__(text)
 
 
-# -----------------------------------------------------------------------------
 # A model asked to translate: with a beam unless something else is said, and with words copied where that is wanted.
-# -----------------------------------------------------------------------------
 
 WIDTH = 5  # texts that are written side by side
 

@@ -53,9 +53,7 @@ from seqloom.tasks.predictions import VectorPrediction, vectors_of
 from seqloom.tasks.registry import task_of
 from seqloom.tasks.task import Prediction, Task
 
-# -----------------------------------------------------------------------------
 # A trained model that was read from its folder: what it is made of, and what is known of its training.
-# -----------------------------------------------------------------------------
 
 
 class OpenedModel:

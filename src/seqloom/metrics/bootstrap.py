@@ -175,7 +175,6 @@ def _rule_of_three(value: float, rows: int, level: float) -> Interval:
     return (1 - most, 1.0) if value == 1.0 else (0.0, most)
 
 
-# -----------------------------------------------------------------------------
 # How sure the difference of two models is on the same examples: the paired jackknife (Quenouille 1949, Tukey 1958).
 #
 # Every metric is a function of summed statistics, so leaving examples out is a subtraction, and no model is asked
@@ -188,7 +187,6 @@ def _rule_of_three(value: float, rows: int, level: float) -> Interval:
 #
 # Up to `MOST_GROUPS` examples each is a group of its own, and of a mean the error is that of a paired t-test. Of more
 # examples neighbours are left out together, so that the cost stays small; groups may differ in size by one.
-# -----------------------------------------------------------------------------
 
 MOST_GROUPS = 500  # the error itself is then known to 3 %: 1 / sqrt(2 x 499)
 

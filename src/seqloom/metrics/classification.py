@@ -176,12 +176,10 @@ def _above(values: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
     return len(values) - np.searchsorted(np.sort(values), thresholds, side="right")
 
 
-# -----------------------------------------------------------------------------
 # Spans found and missed, counted as conlleval counts them: a span is right if its borders and its type are.
 #
 # What cannot go on begins anew, so tags of any scheme mean spans, lawful or not. That is what seqeval counts by
 # default; its strict mode leaves out unlawful spans, of which the answers of this package hold none.
-# -----------------------------------------------------------------------------
 
 
 class SpanCounts(NamedTuple):

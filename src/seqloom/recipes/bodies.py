@@ -52,9 +52,7 @@ FILTERS = {
 }
 
 
-# -----------------------------------------------------------------------------
 # The middle of a model of each family, by size: its layers, without an input and a head.
-# -----------------------------------------------------------------------------
 
 
 class Body(NamedTuple):

@@ -76,9 +76,7 @@ def answering(body: Body, inputs: AnyInput, head: MappedHead) -> SequenceModelCo
     )
 
 
-# -----------------------------------------------------------------------------
 # Models that read one sequence: of it one answer, one for each element, the next symbol, or a vector.
-# -----------------------------------------------------------------------------
 
 
 def classifier(name: str, *, inputs: SequenceInput, num_classes: int, size: Size = "small") -> SequenceModelConfig:
@@ -151,9 +149,7 @@ def language_model(name: str, *, vocab_size: int, size: Size = "small") -> Langu
     )
 
 
-# -----------------------------------------------------------------------------
 # Models that read pictures: pixels, 2-D filters or patches.
-# -----------------------------------------------------------------------------
 
 _LEAST_PATCHES, _MOST_PATCHES = 16, 4096  # so many make a picture of patches worth attending to
 
@@ -186,9 +182,7 @@ def picture_classifier(
     return answering(body, PatchesConfig(**shape, patch=patch), head)
 
 
-# -----------------------------------------------------------------------------
 # Models that write a sequence while looking at another.
-# -----------------------------------------------------------------------------
 
 
 def translator(name: str, *, source: AnyInput, target_vocab_size: int, size: Size = "small") -> EncoderDecoderConfig:

@@ -141,7 +141,6 @@ def _rank(one: Judged) -> tuple[bool, float, int, str]:
     return one.right is True, -far if not math.isnan(far) else -math.inf, len(one.id), one.id
 
 
-# -----------------------------------------------------------------------------
 # Slices: how well a model does on each kind of example, by a column of the data or by the length of the input.
 #
 #     values   few different ones      a slice each
@@ -150,7 +149,6 @@ def _rank(one: Judged) -> tuple[bool, float, int, str]:
 #              none                    "(nothing)"
 #
 # A slice is an evaluation of its rows: it has the same metrics, and intervals that say how little few rows tell.
-# -----------------------------------------------------------------------------
 
 MOST_VALUES = 20  # slices of one column
 LEAST_ROWS = 5  # of a value with a slice of its own, where there are more values than that

@@ -137,7 +137,6 @@ class Regress(NumberTask, SequenceTask):
         return [NumbersPrediction(tuple(row)) for row in numbers]
 
 
-# -----------------------------------------------------------------------------
 # Series: one number or several for each word of a sentence or each step of a sequence of vectors.
 #
 #     mse, rmse, mae    over all numbers of all steps, in the units of the data
@@ -145,7 +144,6 @@ class Regress(NumberTask, SequenceTask):
 #     spearman          the order inside a sequence: the mean over sequences of two or more steps
 #
 # Numbers are learned in units of the training part, as those of whole sequences are (`regress.py`).
-# -----------------------------------------------------------------------------
 
 
 class RegressSteps(NumberTask, ElementTask):

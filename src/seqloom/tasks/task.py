@@ -112,9 +112,7 @@ class Asking(NamedTuple):
     then: tuple[str, ...] = ()  # what else such a model is for
 
 
-# -----------------------------------------------------------------------------
 # What the numbers that a model reads and writes mean.
-# -----------------------------------------------------------------------------
 
 
 class Meaning(NamedTuple):
@@ -151,9 +149,7 @@ def _units(prepared: Prepared, numbers: int) -> tuple[tuple[float, float], ...]:
     return prepared.schema.target.units(chosen)
 
 
-# -----------------------------------------------------------------------------
 # The four parts of every task.
-# -----------------------------------------------------------------------------
 
 
 class ModelMaker(ABC):

@@ -127,9 +127,7 @@ def _stretches(x: Padded, rows: Tensor, borders: Tensor) -> Padded:
     return Padded.of(x.values[rows[:, None].to(device), places.to(device)], lengths.to(device))
 
 
-# -----------------------------------------------------------------------------
 # Documents in batches of text: which one each element belongs to, whether rows hold one each or several, packed.
-# -----------------------------------------------------------------------------
 
 
 def document_numbers(inputs: Padded) -> np.ndarray:

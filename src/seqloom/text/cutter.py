@@ -112,13 +112,11 @@ def spans_of_bytes(text: bytes, lengths: np.ndarray) -> np.ndarray:
     return np.stack([before[first] - (lengths > 0), before[stops]], axis=1)
 
 
-# -----------------------------------------------------------------------------
 # Normalising: unicode forms and lower case, with the way back to the original text.
 #
 # Most text is ASCII, where every form leaves it alone and lower case changes no length. For the rest the rules, and the
 # record of which character came from where, are those of the `tokenizers` library. Lower case can undo a form (the
 # decomposed capital of `ǰ` has no composed one), so the form is applied before and after it.
-# -----------------------------------------------------------------------------
 
 FORMS: dict[UnicodeForm, list[type[normalizers.Normalizer]]] = {
     "as-is": [],
@@ -189,7 +187,6 @@ def _aligner(form: UnicodeForm, lower: bool) -> Library:
     return aligner
 
 
-# -----------------------------------------------------------------------------
 # Frames: some encoders read every text between two symbols, BEGIN and END (Devlin et al. 2019: [CLS] and [SEP]).
 #
 #     BEGIN  the  cat  sat  END                   a text
@@ -197,7 +194,6 @@ def _aligner(form: UnicodeForm, lower: bool) -> Library:
 #     BEGIN  the  END  SEPARATOR  BEGIN  a  END   two texts
 #
 # A tokeniser whose configuration is `framed` gives every text so; no other symbol of it is special.
-# -----------------------------------------------------------------------------
 
 
 def framed(rows: Ragged) -> Ragged:

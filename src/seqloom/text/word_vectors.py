@@ -28,11 +28,9 @@ from seqloom.text.special_tokens import COUNT, PAD
 from seqloom.text.tokenizer import Tokenizer
 from seqloom.text.words import WordCutter, WordsData
 
-# -----------------------------------------------------------------------------
 # The bytes of a file of vectors: a regular file, unpacked where its name ends in .gz, and never more than is honest.
 #
 # The words and the limits are those of `seqloom.data.readers`, which stands above this package and cannot be asked.
-# -----------------------------------------------------------------------------
 
 Stream = io.BufferedReader
 CHUNK = 1 << 20  # bytes, unpacked
@@ -120,7 +118,6 @@ def _require_regular(path: Path) -> None:
         refuse(path, None, "file.not_regular", "this is no regular file", "copy the vectors into a file first")
 
 
-# -----------------------------------------------------------------------------
 # Files of word vectors: three forms of rows, and every way in which they can be broken.
 #
 #     glove              the 0.418 0.24968 -0.41242        one row a line; a word may hold spaces
@@ -129,7 +126,6 @@ def _require_regular(path: Path) -> None:
 #
 # The extension decides (.vec, .bin, .txt, each text also with .gz); a .txt has a header if its first line is two whole
 # numbers. What a header promises is compared with the size of the file before anything is kept.
-# -----------------------------------------------------------------------------
 
 VectorFormat = Literal["glove", "word2vec", "word2vec-binary"]
 MAX_LINE = 2**22  # bytes

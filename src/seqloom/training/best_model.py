@@ -117,7 +117,6 @@ def path_of(session: Session, step: int) -> Path:
     return session.folder.checkpoints / f"step-{step:08d}"
 
 
-# -----------------------------------------------------------------------------
 # RUN/model made anew from what checkpoints keep, when it is not that of the chosen validation.
 #
 #     missing or damaged     somebody removed it, or a disk lost some of it
@@ -125,7 +124,6 @@ def path_of(session: Session, step: int) -> Path:
 #
 # The weights are those of the chosen step. Where the run averages its last checkpoints, their mean may have been chosen
 # of the last step: the dev part is asked again. Nothing of this is a validation of the run: its log stays as it is.
-# -----------------------------------------------------------------------------
 
 Tensors = Mapping[str, Mapping[str, Tensor]]
 

@@ -258,12 +258,10 @@ def retain(folder: Path, keep: int, chosen_step: int | None, *, files: FileLayer
     return durable.prune(folder, keep, protect=() if chosen_step is None else (chosen_step,), files=files)
 
 
-# -----------------------------------------------------------------------------
 # When a validation and a checkpoint are due, and which checkpoints lie elsewhere.
 #
 # A signal asks for a checkpoint in between. It must leave no trace in what comes out: it takes the place of no other
 # one, is in no mean of checkpoints, and goes when the next one that is due is there.
-# -----------------------------------------------------------------------------
 
 
 def validation_is_due(config: TrainingConfig, standing: TrainingState) -> bool:

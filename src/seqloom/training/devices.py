@@ -162,14 +162,12 @@ def _native(precision: Precision) -> bool:
     )
 
 
-# -----------------------------------------------------------------------------
 # What happens when memory runs out: which errors mean it, how it is cured, and what a run remembers of it.
 #
 # one process         the step is computed again in twice as many pieces; the checkpoint knows how many
 # several processes   the others are in the middle of the same step and cannot go back: all end, RUN/memory.json
 #                     says in how many pieces a step fits, and the same command goes on so
 # one row too many    an error: there is nothing left to halve
-# -----------------------------------------------------------------------------
 
 # What the allocator of the host says (c10/core/impl/alloc_cpu.cpp); it has no class of its own.
 HOST = ("DefaultCPUAllocator: can't allocate memory", "DefaultCPUAllocator: not enough memory")

@@ -85,9 +85,7 @@ class Alone:
         return nullcontext()
 
 
-# -----------------------------------------------------------------------------
 # Work on a disk that several processes do together: one that fails is told to all, and all go the same way.
-# -----------------------------------------------------------------------------
 
 Result = TypeVar("Result")
 
@@ -110,7 +108,6 @@ def agreed(ranks: Ranks, work: Callable[[], Result]) -> tuple[Result | None, str
     return (None, told) if told else (result, "")
 
 
-# -----------------------------------------------------------------------------
 # Weights in parts: what one of several processes holds, and the whole again from the parts of all.
 #
 # `fully_shard` cuts each tensor along its first axis, one part for each process; tensors that are not cut (counters,
@@ -121,7 +118,6 @@ def agreed(ranks: Ranks, work: Callable[[], Result]) -> tuple[Result | None, str
 #     rank 0  [rows 0..4)  ┐                    ┌ rank 0 of 3  [0..3)
 #     rank 1  [rows 4..7)  ┘──▶ whole [7 rows] ─┼ rank 1 of 3  [3..6)
 #                                               └ rank 2 of 3  [6..7)
-# -----------------------------------------------------------------------------
 
 
 class ShardPlace(NamedTuple):

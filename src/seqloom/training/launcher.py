@@ -99,9 +99,7 @@ def _forwarding(supervisor: "subprocess.Popen[bytes]") -> Iterator[None]:
             signal.signal(number, handler)
 
 
-# -----------------------------------------------------------------------------
 # Processes beside this one that train: how they are asked to save and leave.
-# -----------------------------------------------------------------------------
 
 
 def end(processes: Sequence[BaseProcess]) -> None:

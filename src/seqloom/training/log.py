@@ -136,12 +136,10 @@ def _keep(path: Path, lines: int) -> None:
         write_lines(path, found.records[:lines])
 
 
-# -----------------------------------------------------------------------------
 # Curves for TensorBoard, by torch's writer: the extra `tensorboard` has to be installed.
 #
 # TensorBoard reads the files of a folder one after the other, so each evaluation writes the points since the last one
 # to a file of its own and closes it. A run that goes on from a checkpoint hides what was written after it before.
-# -----------------------------------------------------------------------------
 
 LARGEST = 3.4e38  # of the floats that TensorBoard keeps
 TRAIN = ("loss", "rate", "norm", "padding")  # of `Stepped`

@@ -44,9 +44,7 @@ from seqloom.training.step import Tally, Update, WeightUpdate, elements_of
 from seqloom.training.validation import CheckpointChoice, ValidationResult, judge, look
 from seqloom.training.weights import mean_of
 
-# -----------------------------------------------------------------------------
 # The reports that a run makes of where it stands: how it begins, what its steps come to, how it ends.
-# -----------------------------------------------------------------------------
 
 ROOM = 2.2  # checkpoints that must fit on the disk at the start: one stays while the next is written
 
@@ -145,11 +143,9 @@ def mended_notice(standing: TrainingState, result: Mended) -> Noticed:
     )
 
 
-# -----------------------------------------------------------------------------
 # Checkpoints of a run on its way: written, counted when they fail, and removed when they are old.
 #
 # journal ─▶ checkpoint ─▶ retention       each on all processes or on none; what was there before stays whole
-# -----------------------------------------------------------------------------
 
 MOST_FAILED = 3  # in a row
 
@@ -196,9 +192,7 @@ class Saves:
         checkpoints.retain(folder, max(config.keep, config.average_last), chosen)
 
 
-# -----------------------------------------------------------------------------
 # The examples that were being read when numbers stopped being finite, for people to look at.
-# -----------------------------------------------------------------------------
 
 NAME = "bad_batch.jsonl"
 LONGEST = 2_000  # characters of an input

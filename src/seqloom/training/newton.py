@@ -189,7 +189,6 @@ def _direction(problem: NewtonProblem, place: NewtonPlace) -> NewtonPoint:
     return ahead
 
 
-# -----------------------------------------------------------------------------
 # A run of a linear model that is solved: Newton steps along a path of strengths of L2, from strong to weak.
 #
 # A step is one Newton step, an epoch one strength, which ends when the gradient is flat. Each strength starts from the
@@ -197,7 +196,6 @@ def _direction(problem: NewtonProblem, place: NewtonPlace) -> NewtonPoint:
 #
 # What a step does depends on the weights and on the number of the strength alone. So a checkpoint keeps nothing else,
 # and a run that goes on repeats its steps bit for bit.
-# -----------------------------------------------------------------------------
 
 USUAL, MOST = 4, 100  # steps of a strength: what is guessed, and where it ends although the gradient is not flat
 

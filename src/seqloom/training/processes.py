@@ -37,14 +37,12 @@ from seqloom.training.distributed import Alone, Ranks
 from seqloom.training.launcher import MEETING
 from seqloom.training.supervisor import Peer, Watch, show_stacks
 
-# -----------------------------------------------------------------------------
 # A module as several processes train it: the same weights in each (DDP), or a part of them in each (`fully_shard`).
 #
 #     forward, backward of a piece ── `held_back`: the gradient stays here ──┐
 #     forward, backward of the last piece ───────────────────────────────────┴─▶ sums over pieces and processes
 #
 # Gradients are summed, not averaged: the step divides once, by the weight of all examples of all processes.
-# -----------------------------------------------------------------------------
 
 
 def replicated(module: nn.Module) -> DistributedDataParallel:

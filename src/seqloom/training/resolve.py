@@ -49,7 +49,6 @@ from seqloom.training.run_folder import DataFacts, RunFolder
 from seqloom.training.weights import MUCH, unknown_said
 from seqloom.training.wishes import WORD_VECTORS, Wishes
 
-# -----------------------------------------------------------------------------
 # Letters, counts and pretrained vectors: what these wishes mean for how words become numbers, and for the model.
 #
 #     --letters cnn      the data keeps the letters of its words, and the model reads them beside the words
@@ -58,7 +57,6 @@ from seqloom.training.wishes import WORD_VECTORS, Wishes
 #
 # All are written into the configuration, wished or chosen. A run that has begun has its vocabulary in its folder and
 # its vectors in its weights, so it goes on without the file.
-# -----------------------------------------------------------------------------
 
 LONG = 100  # symbols of a text, in the mean: there pairs of words say little beside the words, and cost the most
 
@@ -389,13 +387,11 @@ def _require_balanceable(asked: str | tuple[float, ...], schema: Schema) -> None
         )
 
 
-# -----------------------------------------------------------------------------
 # The files of a run by the names that its folder knows, so that it goes on however its data is spelled now.
 #
 # A name is what was typed when the run began. A file that is typed in another way, or lies elsewhere by now, has the
 # name of the one that the run knows if it is the same file or has the same sums. So the run stays the same one to the
 # byte.
-# -----------------------------------------------------------------------------
 
 
 def with_known_names(folder: RunFolder, resolved: Resolved) -> Resolved:

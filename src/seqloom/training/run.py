@@ -250,9 +250,7 @@ def train(
     return Trained(resolved.folder, report)
 
 
-# -----------------------------------------------------------------------------
 # How long a run will take, found out before it begins: a few steps with a model of its own, which is thrown away.
-# -----------------------------------------------------------------------------
 
 STEPS = 4  # the first one warms up
 PATIENCE = 10.0  # seconds after which no further step is tried

@@ -38,13 +38,11 @@ from seqloom.training.state import Environment, Machine, TrainingState
 
 OF_BEFORE = (RunFile.METRICS, RunFile.EVENTS, RunFile.MEMORY, RunFile.REPORT, RunFile.CARD)  # when another run begins
 
-# -----------------------------------------------------------------------------
 # The vocabulary of a run as files: what the numbers in its data mean, fitted once and compared when it goes on.
 #
 # labels.json        ["neg", "pos"], in the order of their numbers
 # schema.json        {"input": "text", "target": "label", "sizes": [], "numbers": 0}, and the units of numbers
 # tokenizer.json     of the input, if it is text; target_tokenizer.json of a target text that has its own
-# -----------------------------------------------------------------------------
 
 
 class _Outline(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -34,9 +34,7 @@ from seqloom.report.figures.matrix import Matrix
 from seqloom.report.numbers import NOT_FINITE, counted, duration, interval, number, share, size
 from seqloom.training.run_summary import SampleLine, ValidationLine, layers_said
 
-# -----------------------------------------------------------------------------
 # The curves of a run: how it learned (loss, the dev metric, the rate, gradients), and how fast it went.
-# -----------------------------------------------------------------------------
 
 if TYPE_CHECKING:
     from seqloom.training.run_summary import RunSummary, StepLine
@@ -380,12 +378,10 @@ def _time_and_disk(summary: "RunSummary") -> list[list[TableCell]]:
     return rows + [[name, size(count)] for name, count in summary.disk.items()]
 
 
-# -----------------------------------------------------------------------------
 # card.md: what a model is, what it was trained on, how good it is and how sure that is, how to use it, its limits.
 #
 # The card is part of the model folder, and equal runs have equal model folders wherever they lie: no hour, no pace and
 # no name of a folder stands in it. Names from outside are code in it, where nothing in them has a meaning.
-# -----------------------------------------------------------------------------
 
 if TYPE_CHECKING:
     from seqloom.training.run_summary import RunSummary

@@ -33,9 +33,7 @@ from seqloom.tasks.task import HeadSettings, Metric, Task
 from seqloom.training.run_folder import RunFolder
 from seqloom.training.state import Environment
 
-# -----------------------------------------------------------------------------
 # The lines of a run's journals as typed values; what a later version adds to a line is passed over.
-# -----------------------------------------------------------------------------
 
 Kind = TypeVar("Kind")
 
@@ -175,11 +173,9 @@ def paces_of_steps(records: Iterable[dict[str, Any]], reported: Collection[int],
     return tuple(found[step] for step in sorted(found))
 
 
-# -----------------------------------------------------------------------------
 # Scores of the shipped weights on dev: the metrics, how sure they are, and what was taken for what.
 #
 # They are among the notes of the model folder, because they belong to its weights: both are replaced together.
-# -----------------------------------------------------------------------------
 
 Interval = tuple[float | None, float | None]
 
@@ -231,12 +227,10 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-# -----------------------------------------------------------------------------
 # What to call a model: its recipe and size, or its layers in words.
 #
 # A run's file holds the layers that a recipe made, not the recipe's name: layers are what counts. People asked for
 # "bilstm, tiny", so the name is found again: it is that of the recipe that makes the same layers for the same task.
-# -----------------------------------------------------------------------------
 
 SET_BESIDE = ("dropout", "head")  # flags of training set them, whatever the recipe
 

@@ -23,7 +23,6 @@ from seqloom.training.distributed import Ranks
 from seqloom.training.events import Pace
 from seqloom.training.run_folder import RunFolder
 
-# -----------------------------------------------------------------------------
 # Signals that ask a run to stop: the first is remembered, and the loop saves and ends; the second ends at once.
 #
 #     SIGINT   Ctrl-C                 exit 130
@@ -31,7 +30,6 @@ from seqloom.training.run_folder import RunFolder
 #     SIGHUP   the terminal is gone   exit 129; one that is ignored (nohup) stays so
 #
 # Nothing is lost by the second: what is saved is whole, and a save that is under way has no name yet.
-# -----------------------------------------------------------------------------
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -86,9 +84,7 @@ class Session(NamedTuple):
     said: tuple[str, ...] = ()
 
 
-# -----------------------------------------------------------------------------
 # How fast a run goes: seconds, symbols per second, the share of waiting for data, memory, and what remains.
-# -----------------------------------------------------------------------------
 
 
 class Clock:

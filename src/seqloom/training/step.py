@@ -34,14 +34,12 @@ from seqloom.training.optimizers import apply, build_optimiser, gradients_of, mo
 from seqloom.training.state import TrainingState
 from seqloom.training.weights import Average, copy_all, leaves_of, plain, put, weights_of
 
-# -----------------------------------------------------------------------------
 # A batch cut by rows into pieces that fit into memory, moved to a device, and counted.
 #
 #     1 x 64 rows  =  4 x 16 rows  =  16 x 4 rows        the same sum of losses, so the same gradient
 #
 # Whatever a batch is made of - padded symbols, pairs, pictures - every tensor in it has the rows on axis 0. The same is
 # true of a state that is carried from step to step, so both are cut and joined by the same few lines.
-# -----------------------------------------------------------------------------
 
 AnyBatch = Batch[Any, Any]
 Nest = TypeVar("Nest")
@@ -158,12 +156,10 @@ def _pinned(tensor: Tensor) -> Tensor:
     return tensor if tensor.device.type != "cpu" or tensor.is_pinned() else tensor.pin_memory()
 
 
-# -----------------------------------------------------------------------------
 # What happened in the steps since the last look: four numbers of each stay on the device until somebody asks.
 #
 # Whether a step counts is decided there too, without asking anybody: it does not if something in it was not finite, or
 # if three steps in a row were not - then nothing changes any more, however long it takes until the host looks.
-# -----------------------------------------------------------------------------
 
 LATCH = 3  # steps in a row that were not finite: nothing changes after them
 HELD = 256  # steps whose numbers are held one by one; then they are put together, on the device
@@ -271,14 +267,12 @@ def _mean(norm: float, weight: float) -> float:
     return split - (split - mean)
 
 
-# -----------------------------------------------------------------------------
 # Loss scaling for fp16: small gradients vanish there below 6e-8, so losses are multiplied before the backward pass.
 #
 #     a step with something not finite     scale / 2, the step is skipped       (Micikevicius et al. 2018)
 #     2,000 good steps in a row            scale * 2
 #
 # While the scale is above 1 such a step is how the scale is found, and no error. Everything is kept on the device.
-# -----------------------------------------------------------------------------
 
 START = 65_536.0
 PATIENCE = 2_000  # good steps before the scale grows
@@ -313,13 +307,11 @@ class LossScale:
         self.grown.mul_(~grows)
 
 
-# -----------------------------------------------------------------------------
 # What a step draws at random (dropout) as a function of (seed, step, piece, rank), and of nothing else.
 #
 # Modules draw from torch's global generators. Inside `drawing` these are seeded from the four numbers; afterwards they
 # are what they were, so a caller's own draws are neither disturbed by training nor disturb it. No state of a generator
 # is ever saved: a run that goes on from step 20 draws at step 21 what the run that was not stopped draws there.
-# -----------------------------------------------------------------------------
 
 
 def seed_of(seed: int, step: int, piece: int, rank: int) -> int:

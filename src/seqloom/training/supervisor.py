@@ -99,7 +99,6 @@ if __name__ == "__main__":
     sys.exit(main(*sys.argv[1:]))
 
 
-# -----------------------------------------------------------------------------
 # A watch-dog in each process: a run that hangs says where, and ends; so does one whose launcher is gone.
 #
 #     alive() ── alive() ── alive() ───── silence ─────┐ longer than the patience
@@ -110,7 +109,6 @@ if __name__ == "__main__":
 # A process that was stopped (SIGSTOP) cannot speak, so whoever waits for it in vain wakes it and asks it for its stacks
 # by a signal. If even the watch-dog cannot run, because some library holds the interpreter, faulthandler's own thread
 # does the same some seconds later.
-# -----------------------------------------------------------------------------
 
 STDERR = 2  # the descriptor: what is behind sys.stderr may hang as well
 LATER = 5.0  # seconds that faulthandler's thread waits longer than ours

@@ -132,7 +132,6 @@ def _sample(session: Session, judged: Judged) -> Sample:
     return Sample(text, judged.said, text if judged.true == read else judged.true, judged.right)
 
 
-# -----------------------------------------------------------------------------
 # Which weights a run ships: the latest that are not worse than the best by more than the noise of the dev part.
 #
 #     step        100    200    300    400
@@ -150,7 +149,6 @@ def _sample(session: Session, judged: Judged) -> Sample:
 # - The metric decides alone, also where the loss has grown: most classifiers grow too sure while they still get better,
 #   and what is shipped is read with a temperature. Whoever wants the least loss decides by it (`--metric loss`). Where
 #   not one example tells two looks apart, as an exact match that is always 0, the loss decides in the same way.
-# -----------------------------------------------------------------------------
 
 BEST = "best"  # the group of tensors in a checkpoint
 LEAST = 10  # examples
@@ -204,13 +202,11 @@ def is_as_good(task: Evaluator, rows: np.ndarray, best: np.ndarray) -> bool:
     return (lead if decisive.higher_is_better else -lead) <= error * ROUNDING
 
 
-# -----------------------------------------------------------------------------
 # Which validation is the best so far, and whether a run still gets anywhere: one rule for all tasks.
 #
 # The metric of the task decides; where it is equal, the loss on the dev part does. A metric that counts whole answers
 # stays at 0, or at 1, for many validations while the loss tells good weights from better ones. For the same reason
 # patience waits for either of them: a run whose dev loss still falls is not done.
-# -----------------------------------------------------------------------------
 
 
 def is_better(metric: Metric, found: Mapping[str, float], best: Mapping[str, float] | None) -> bool:

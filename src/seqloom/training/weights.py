@@ -63,14 +63,12 @@ def plain(tensor: Tensor) -> Tensor:
     return whole
 
 
-# -----------------------------------------------------------------------------
 # Weights averaged over time: along the way (exponential moving average), or over the last checkpoints.
 #
 #     average <- average + (1 - decay) (weights - average)                       Polyak and Juditsky 1992
 #     decay of step n = min(decay, (1 + n) / (10 + n))       so that the random start is soon forgotten
 #
 # Averaged weights are what is validated and shipped; training goes on from its own.
-# -----------------------------------------------------------------------------
 
 
 class Average:
@@ -113,7 +111,6 @@ def _mean(tensors: list[Tensor]) -> Tensor:
     return (total / len(tensors)).to(tensors[0].dtype)
 
 
-# -----------------------------------------------------------------------------
 # Where training starts when it does not start at random: the weights of another model, some of them held fast.
 #
 #     --init MODEL        weights with equal names and shapes are copied; the others stay fresh, and are named
@@ -122,7 +119,6 @@ def _mean(tensors: list[Tensor]) -> Tensor:
 #
 # A fine-tuned model usually has another head than the one it starts from. That is no error; that nothing fits at all
 # is.
-# -----------------------------------------------------------------------------
 
 AnyBatch = Batch[Any, Any]
 SHOWN = 3  # names in a sentence

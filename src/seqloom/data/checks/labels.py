@@ -11,13 +11,11 @@ from seqloom.data.problems import Ledger, Place
 from seqloom.data.schema import Schema
 from seqloom.data.values import is_number
 
-# -----------------------------------------------------------------------------
 # Labels that may be meant as one: spelt with other spaces, case, numerals, composed letters or look-alikes.
 #
 # Each way to spell is a *key*: labels with equal keys would be the same but for that way. Keys grow coarser step by
 # step, and a step is blamed only for what the finer keys still keep apart: 'pos ' and 'pos' differ in space, 'pos' and
 # 'Pos' in case.
-# -----------------------------------------------------------------------------
 
 Key = Callable[[str], str]
 

@@ -12,12 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-# -----------------------------------------------------------------------------
 # Clusters: what hangs together by pairs, however long the chain between two of it is.
 #
 # Union-find: every member points to an earlier one of its cluster, in the end to the first of all. Chains are cut short
 # while they are followed, so a pair costs almost nothing (Tarjan 1975).
-# -----------------------------------------------------------------------------
 
 
 class Clusters:

@@ -41,12 +41,10 @@ from seqloom.data.readers.files import opened, require_regular
 from seqloom.data.values import Record, Table
 from seqloom.report.numbers import counted
 
-# -----------------------------------------------------------------------------
 # The arrays of an .npz file, each checked against the real size of the file before anything is allocated.
 #
 # An .npz file is a zip of .npy files: a short header (type, shape, order) and the bytes. An array of Python objects is
 # a pickle, which could run code: it is refused by its header and never touched.
-# -----------------------------------------------------------------------------
 
 LARGEST = 16 << 30  # bytes of all arrays of a file
 RATIO = 200  # of unpacked to packed bytes: more is a bomb, unless it is no larger than FREE

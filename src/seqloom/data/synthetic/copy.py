@@ -32,7 +32,6 @@ COPY = SyntheticSet(
 )
 
 
-# -----------------------------------------------------------------------------
 # Copy memory: ten symbols are shown, and after `delay` steps they are to be said again, in their order.
 #
 # The published form (Hochreiter and Schmidhuber 1997; Arjovsky et al. 2016; Bai et al. 2018), delay + 20 steps:
@@ -41,7 +40,6 @@ COPY = SyntheticSet(
 #     target   0 x (delay + 10)            s1 .. s10   s drawn uniformly from 1..8
 #
 # A model without memory that says 0 and then guesses has a cross-entropy of 10 ln 8 / (delay + 20) per step.
-# -----------------------------------------------------------------------------
 
 SHOWN = 10
 TAGS = tuple("0123456789")

@@ -11,9 +11,7 @@ from seqloom.report.figures.line import Line, Series
 from seqloom.report.figures.points import Points
 from seqloom.report.numbers import counted, duration, estimate, interval, number, probability, signed, size
 
-# -----------------------------------------------------------------------------
 # Pictures of a comparison: scores with intervals, quality against each cost, and scores by length.
-# -----------------------------------------------------------------------------
 
 TRAINING = "seconds of training"
 AT_ONCE = "Up to {:,} runs trained at the same time and shared the machine"

@@ -169,9 +169,7 @@ def _within(held: Any, factor: float) -> Any:
     return tuple(_within(part, factor) for part in held) if isinstance(held, tuple) else held
 
 
-# -----------------------------------------------------------------------------
 # What a comparison says while it goes on.
-# -----------------------------------------------------------------------------
 
 if TYPE_CHECKING:
     from seqloom.experiments.compare.results import Comparison

@@ -21,13 +21,11 @@ from seqloom.config.training import ByLengthConfig, TrainingConfig
 from seqloom.experiments.doctor.findings import Advice, Finding
 from seqloom.report.figures.line import Line, Series
 
-# -----------------------------------------------------------------------------
 # The lines of a run as numbers of one kind: blocks of steps, looks at the dev part, shares of waiting.
 #
 # Reports come every so many steps, as the user chose. A rule about roughness must not depend on that choice: a mean
 # over one step is three times as rough as a mean over ten. So reports are put together to blocks of `STEPS` steps or
 # more.
-# -----------------------------------------------------------------------------
 
 STEPS = 10  # of a block, at least
 ENOUGH = 8  # blocks: below that no curve is judged

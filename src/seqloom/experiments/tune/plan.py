@@ -95,9 +95,7 @@ def symbols_of(feed: AnyFeed) -> int:
     return feed.budget if isinstance(feed, ByLengthConfig) else feed.rows * feed.length
 
 
-# -----------------------------------------------------------------------------
 # What a tuning says while it goes on.
-# -----------------------------------------------------------------------------
 
 Params = dict[str, str | int | float]
 State = Literal["done", "pruned", "failed"]

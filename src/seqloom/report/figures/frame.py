@@ -52,9 +52,7 @@ class Frame(NamedTuple):
         return together([*marks, rule(self.left, PLOT_HEIGHT, self.right, PLOT_HEIGHT, "axis")])
 
 
-# -----------------------------------------------------------------------------
 # The key to a colour scale: a bar of its shades with the numbers at its ends, in a picture and in a terminal.
-# -----------------------------------------------------------------------------
 
 BAR_WIDTH, BAR_HEIGHT = 160.0, 10.0
 LEGEND_HEIGHT = 40.0

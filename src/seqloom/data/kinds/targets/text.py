@@ -10,13 +10,11 @@ from seqloom.data.kinds.kind import Coding, Columns, TargetKind
 from seqloom.data.values import Read, Remarks, text_of
 from seqloom.text.ragged import Ragged, starts_of
 
-# -----------------------------------------------------------------------------
 # The true answers of a task that writes, as they stood in the data.
 #
 # Symbols forget: a vocabulary of words has no room for rare ones, lower case no capitals, a limit no ends. An answer is
 # scored against the original text, so prepared data keeps it, as bytes in a column of its own. Training never reads it:
 # a batch holds the way to its texts, and who asks for one reads it then.
-# -----------------------------------------------------------------------------
 
 REFERENCE = "reference"  # the column: UTF-8
 
