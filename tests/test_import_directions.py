@@ -21,6 +21,7 @@ SOURCE = Path(__file__).parents[1] / "src"
 
 ORDER = [
     "version",
+    "lazy",
     "errors",
     "report",
     "events",

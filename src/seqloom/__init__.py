@@ -5,6 +5,7 @@ Public names are loaded when they are first used, so that `import seqloom` is qu
 
 from typing import TYPE_CHECKING, Any
 
+from seqloom.lazy import loading
 from seqloom.version import __version__
 
 if TYPE_CHECKING:
@@ -48,56 +49,29 @@ __all__ = [
 ]
 
 
+HOMES = {
+    "config.models": ("model_from_json", "model_from_toml", "read_model"),
+    "data.check": ("check_data", "load_data"),
+    "errors": ("SeqloomError",),
+    "experiments.compare.comparison": ("compare",),
+    "experiments.compare.results": ("Comparison",),
+    "importing.models": ("import_model",),
+    "inference.model": ("LoadedModel", "load"),
+    "nn.ops.kernels": ("using",),
+    "nn.taps": ("recording",),
+    "nn.types": ("Batch", "Loss", "Padded", "Pair"),
+    "search.embedding.bulk": ("embed_file",),
+    "training.run": ("Trained", "train"),
+}
+_load = loading(__name__, HOMES)
+
+
 def __getattr__(name: str) -> Any:
     if name == "recipes":
         from importlib import import_module
 
         return import_module("seqloom.recipes")
-    if name in ("model_from_json", "model_from_toml", "read_model"):
-        from seqloom.config import models
-
-        return getattr(models, name)
-    if name in ("check_data", "load_data"):
-        from seqloom.data import check
-
-        return getattr(check, name)
-    if name in ("LoadedModel", "load"):
-        from seqloom import inference
-
-        return getattr(inference, name)
-    if name == "embed_file":
-        from seqloom.search import embedding
-
-        return embedding.embed_file
-    if name == "import_model":
-        from seqloom import importing
-
-        return importing.import_model
-    if name in ("Comparison", "compare"):
-        from seqloom.experiments import compare
-
-        return getattr(compare, name)
-    if name in ("Trained", "train"):
-        from seqloom.training import run as training
-
-        return getattr(training, name)
-    if name == "SeqloomError":
-        from seqloom import errors
-
-        return errors.SeqloomError
-    if name == "using":
-        from seqloom.nn.ops import kernels
-
-        return kernels.using
-    if name == "recording":
-        from seqloom.nn import taps
-
-        return taps.recording
-    if name in ("Batch", "Loss", "Padded", "Pair"):
-        from seqloom.nn import types
-
-        return getattr(types, name)
-    raise AttributeError(f"module 'seqloom' has no attribute '{name}'")
+    return _load(name)
 
 
 def __dir__() -> list[str]:

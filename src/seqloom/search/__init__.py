@@ -26,8 +26,9 @@ Duplicates and labels are made with the same vectors:
     decisions.py    the log of what was decided
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from seqloom.lazy import loading
 
 if TYPE_CHECKING:
     from seqloom.search.build import add_to_index, build_index, open_store, writing_at
@@ -61,12 +62,7 @@ __all__ = [
     "writing_at",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    for home, names in HOMES.items():
-        if name in names:
-            return getattr(import_module(f"{__name__}.{home}"), name)
-    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+__getattr__ = loading(__name__, HOMES)
 
 
 def __dir__() -> list[str]:

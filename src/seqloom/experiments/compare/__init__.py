@@ -19,8 +19,9 @@ comparison, the same command goes on: finished runs stay finished, unfinished on
     comparison   the whole in one call
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from seqloom.lazy import loading
 
 if TYPE_CHECKING:
     from seqloom.experiments.compare.comparison import compare, referee
@@ -36,12 +37,7 @@ HOMES = {  # each public name is loaded from here when it is first asked for
 }
 __all__ = ["Budget", "Comparison", "ComparisonPlan", "Distances", "compare", "referee", "referee_distances"]
 
-
-def __getattr__(name: str) -> Any:
-    for home, names in HOMES.items():
-        if name in names:
-            return getattr(import_module(f"{__name__}.{home}"), name)
-    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+__getattr__ = loading(__name__, HOMES)
 
 
 def __dir__() -> list[str]:

@@ -18,8 +18,9 @@ are in the storage, unfinished ones are run folders that resume.
     tuning    the whole in one call
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from seqloom.lazy import loading
 
 if TYPE_CHECKING:
     from seqloom.experiments.tune.plan import TuningPlan
@@ -33,12 +34,7 @@ HOMES = {  # each public name is loaded from here when it is first asked for
 }
 __all__ = ["Results", "TuningPlan", "search", "tune"]
 
-
-def __getattr__(name: str) -> Any:
-    for home, names in HOMES.items():
-        if name in names:
-            return getattr(import_module(f"{__name__}.{home}"), name)
-    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+__getattr__ = loading(__name__, HOMES)
 
 
 def __dir__() -> list[str]:

@@ -11,8 +11,9 @@ notebook it shows itself; `page` puts several into one HTML file. No plotting li
     fonts    the letters of a PNG
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from seqloom.lazy import loading
 
 if TYPE_CHECKING:
     from seqloom.report.figures.bars import Bars
@@ -47,32 +48,35 @@ __all__ = [
     "Trail",
     "page",
 ]
-PLACES = {
-    "Bars": "bars",
-    "Edge": "network",
-    "Figure": "figure",
-    "HeatMap": "heatmap",
-    "Line": "line",
-    "Link": "links",
-    "Links": "links",
-    "Matrix": "matrix",
-    "Network": "network",
-    "Node": "network",
-    "Points": "points",
-    "Series": "line",
-    "Strip": "strip",
-    "Tile": "tiles",
-    "Tiles": "tiles",
-    "Trail": "trail",
-    "page": "stack",
+HOMES = {
+    "bars": ("Bars",),
+    "network": (
+        "Edge",
+        "Network",
+        "Node",
+    ),
+    "figure": ("Figure",),
+    "heatmap": ("HeatMap",),
+    "line": (
+        "Line",
+        "Series",
+    ),
+    "links": (
+        "Link",
+        "Links",
+    ),
+    "matrix": ("Matrix",),
+    "points": ("Points",),
+    "strip": ("Strip",),
+    "tiles": (
+        "Tile",
+        "Tiles",
+    ),
+    "trail": ("Trail",),
+    "stack": ("page",),
 }
 
-
-def __getattr__(name: str) -> Any:
-    """A kind of figure, loaded when it is first used."""
-    if name not in PLACES:
-        raise AttributeError(f"module 'seqloom.report.figures' has no attribute '{name}'")
-    return getattr(import_module(f"seqloom.report.figures.{PLACES[name]}"), name)
+__getattr__ = loading(__name__, HOMES)
 
 
 def __dir__() -> list[str]:

@@ -8,8 +8,9 @@ bulk.py             `embed_file`, and `embedding`, its steps
 ray_cluster.py      the windows spread over a Ray cluster
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from seqloom.lazy import loading
 
 if TYPE_CHECKING:
     from seqloom.search.embedding.bulk import Finished, embed_file, embedding
@@ -23,12 +24,7 @@ HOMES = {  # each public name is loaded from here when it is first asked for
 }
 __all__ = ["CheckedSource", "Finished", "InputSource", "computing_in", "embed_file", "embedding"]
 
-
-def __getattr__(name: str) -> Any:
-    for home, names in HOMES.items():
-        if name in names:
-            return getattr(import_module(f"{__name__}.{home}"), name)
-    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+__getattr__ = loading(__name__, HOMES)
 
 
 def __dir__() -> list[str]:
