@@ -8,6 +8,7 @@ import json
 import os
 import random
 import sys
+import time
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -55,14 +56,18 @@ def run(
     failures: dict[str, Any] | None = None,
     room: int = 0,
     forgetful: bool = False,
+    late: bool = False,
 ) -> dict[str, Any]:
     """The losses and the order of examples of a run that goes on where it was; perhaps it fails.
 
     `place` is where rank `who` fails, as SEQLOOM_FAIL says it; `failures`: for each start of all ranks, who does how.
     From the failing step on, rank `who` has `room` for so many rows at a time; a forgetful run writes none of it down.
+    `late`: the others begin when rank `who` has begun to encode the data.
     """
     if place and rank() == who:
         os.environ["SEQLOOM_FAIL"] = place
+    while late and rank() != who and not (Path(data).parent / "cache").exists():
+        time.sleep(0.005)
     if room and rank() == who:
         _narrowed(room)
     if forgetful:

@@ -89,7 +89,7 @@ def test_two_processes_one_of_which_was_killed_while_data_was_encoded_end_with_t
 ) -> None:
     write_data(tmp_path / "colours.csv")  # nobody has encoded it yet
     settings = {"data": str(tmp_path / "colours.csv"), "out": str(tmp_path / "run")}
-    killed, waiting = forks.run(RUN, 2, {**settings, "place": "index-half:kill"}, limit=8)
+    killed, waiting = forks.run(RUN, 2, {**settings, "place": "index-half:kill", "late": True}, limit=8)
     assert killed.code == -9 and killed.seconds < 8 <= waiting.seconds  # whoever starts the ranks ends the other
     assert not (tmp_path / "run").exists()
     forks.answers(RUN, 2, settings)
