@@ -5,10 +5,10 @@ Long work is a generator. It yields `Progress` while it goes on, and what it ret
     found = finished(searching(rows))                 nobody watches
     found = finished(searching(rows), show=bar)       somebody does: a terminal, a test, a page
     found = yield from searching(rows)                it is a part of other work
-    found = yield from within("inputs", 2, 4, searching(rows))     ... namely the third of four
 """
 
 from collections.abc import Callable, Generator
+from contextlib import closing
 from typing import NamedTuple, TypeVar
 
 Result = TypeVar("Result")
@@ -49,31 +49,12 @@ Work = Generator[Progress, None, Result]
 
 def finished(work: Work[Result], show: Show | None = None) -> Result:
     """What comes of work that is done now, to its end; every event is shown to whoever wants to see it."""
-    while True:
-        try:
-            progress = next(work)
-        except StopIteration as end:
-            result: Result = end.value
-            return result
-        if show is not None:
-            show(progress)
-
-
-def within(stage: str, done: int, total: int, work: Work[Result]) -> Work[Result]:
-    """The same work as one part of several: half of the third of four inputs is 2.5 of 4, and nothing goes back.
-
-    >>> def steps():
-    ...     yield Progress("steps", 1, 4)
-    ...     yield Progress("steps", 4, 4)
-    >>> [progress.share for progress in within("inputs", 2, 4, steps())]
-    [0.5625, 0.75]
-    """
-    share = 0.0
-    while True:
-        try:
-            inner = next(work)
-        except StopIteration as end:
-            result: Result = end.value
-            return result
-        share = max(share, min(1.0, inner.share or 0.0))
-        yield Progress(stage, done, total, (done + share) / total)
+    with closing(work):  # where showing fails, the work ends at once
+        while True:
+            try:
+                progress = next(work)
+            except StopIteration as end:
+                result: Result = end.value
+                return result
+            if show is not None:
+                show(progress)

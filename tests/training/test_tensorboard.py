@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from seqloom.errors import MissingExtraError
+from seqloom.errors import DurableError, MissingExtraError
+from seqloom.training import log
 from seqloom.training.events import Begun, Ended, Pace, Report, Stepped, Validated
 from seqloom.training.log import drawn, require_tensorboard
 from seqloom.training.state import Environment
@@ -70,6 +71,29 @@ def test_a_run_that_goes_on_replaces_the_points_after_its_checkpoint(tmp_path: P
     assert [point.step for point in read(tmp_path).Scalars("dev/accuracy")] == [12]
 
 
+@pytest.mark.slow
+def test_points_of_many_validations_within_a_second_are_read_in_their_order(tmp_path: Path) -> None:
+    reports = [report for step in range(1, 25) for report in (stepped(step, 1.0), validated(step))]
+    list(drawn(iter(reports), tmp_path))
+    assert [point.step for point in read(tmp_path).Scalars("dev/accuracy")] == [*range(1, 25)]
+
+
+def test_a_disk_that_is_full_half_way_leaves_no_torn_file_and_the_points_come_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, data: bytes) -> None:
+        raise DurableError("the disk is full")
+
+    reports = drawn(iter(run()), tmp_path / "events")
+    with monkeypatch.context() as patched:
+        patched.setattr(log, "write_file", full)
+        for report in reports:
+            if isinstance(report, Validated):
+                break
+    assert isinstance(list(reports)[-1], Ended)
+    assert [point.step for point in read(tmp_path / "events").Scalars("train/loss")] == [*range(1, 301)]
+
+
 def test_a_disk_that_refuses_stops_no_run_and_the_points_come_later(tmp_path: Path) -> None:
     (tmp_path / "events").write_text("in the way")
     reports = drawn(iter(run()), tmp_path / "events")
@@ -85,7 +109,7 @@ def test_without_tensorboard_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
     real = builtins.__import__
 
     def without(name: str, *rest: Any, **more: Any) -> Any:
-        if name.startswith("torch.utils.tensorboard"):
+        if name.startswith("tensorboard"):
             raise ModuleNotFoundError("No module named 'tensorboard'", name="tensorboard")
         return real(name, *rest, **more)
 

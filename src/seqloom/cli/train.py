@@ -55,7 +55,8 @@ def train(
         Path | None, _option("--config", "FILE", RUN, "Everything from the config.toml of a run, instead of options.")
     ] = None,
     tensorboard: Annotated[
-        bool, _option("--tensorboard", None, RUN, "Also write curves for TensorBoard into the run folder.")
+        bool,
+        _option("--tensorboard", None, RUN, "Also write curves for TensorBoard (its extra) into the run folder."),
     ] = False,
     find_lr: Annotated[
         bool, _option("--find-lr", None, RUN, "Train nothing: try rates from small to large, and draw it.")

@@ -264,7 +264,8 @@ def strict(function: Callable[P, Result]) -> Callable[P, Result]:
         known = signature(function).parameters
         for name in named:
             if name not in known:
-                fix = next(_places_of(name, known), None) or did_you_mean(name, known)
+                offered = {one: found for one, found in known.items() if found.kind is Parameter.KEYWORD_ONLY}
+                fix = next(_places_of(name, offered), None) or did_you_mean(name, offered)
                 raise ConfigError(f"{function.__name__} has no setting '{name}'", fix=fix)
         return function(*given, **named)
 

@@ -77,10 +77,10 @@ class Unchecked:
     """Looks at nothing: whether labels could be learnt from data is no question where it is only judged."""
 
     def see(self, part: str, examples: Sequence[Example]) -> None:
-        """Nothing."""
+        """Let the examples go."""
 
     def finish(self, ledger: Ledger) -> None:
-        """Nothing."""
+        """Find nothing."""
 
 
 class Prepared(NamedTuple):

@@ -184,7 +184,7 @@ class Tfidf(Input):
         return self._counted(*self._features(x))[0]
 
     def fit(self, texts: Iterable[Padded]) -> None:
-        """Nothing; `idf` is that of these texts, which must be the training set; every row is one text."""
+        """Take `idf` from these texts, which must be the training set; every row is one text."""
         total, containing = 0, torch.zeros_like(self.idf, dtype=torch.int64)
         for x in texts:
             total += len(x.lengths)

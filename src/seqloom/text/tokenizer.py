@@ -244,10 +244,11 @@ class TokenizerFit:
         self._answer()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._left = True
         self._given.put(None)
-        self._thread.join()
+        if kind is None:  # else nobody waits for a fit that may take minutes: the thread ends with the process
+            self._thread.join()
 
     def see(self, texts: Sequence[str]) -> None:
         """Give it further texts."""

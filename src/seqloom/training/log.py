@@ -8,19 +8,25 @@ writes what waits; the loop calls it before each checkpoint, so that a run that 
 it, and drops those that came after.
 """
 
+import io
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from seqloom.errors import DamagedError, DurableError, needing
+from seqloom.files.disk import make_folder, write_file
 from seqloom.files.jsonl import append_lines, read_lines, write_lines
 from seqloom.files.layouts import RunFile
 from seqloom.training.events import Begun, Ended, Noticed, Report, Saved, Stepped, Validated
+
+if TYPE_CHECKING:
+    from tensorboard.compat.proto.event_pb2 import Event
 
 LONGEST_TEXT = 500  # characters of a sample: a line is for people, and has a limit
 TOGETHER = 32  # lines that are written and synced as one: all of them or, when the disk refuses, none
@@ -70,10 +76,10 @@ class Silent:
     lines = 0
 
     def take(self, report: Report) -> None:
-        """Nothing."""
+        """Let the report go."""
 
     def flush(self) -> None:
-        """Nothing to write."""
+        """Return at once: there is nothing to write."""
 
 
 AnyJournal = Journal | Silent
@@ -136,10 +142,10 @@ def _keep(path: Path, lines: int) -> None:
         write_lines(path, found.records[:lines])
 
 
-# Curves for TensorBoard, by torch's writer: the extra `tensorboard` has to be installed.
+# Curves for TensorBoard, in records of its own writer: the extra `tensorboard` has to be installed.
 #
-# TensorBoard reads the files of a folder one after the other, so each evaluation writes the points since the last one
-# to a file of its own and closes it. A run that goes on from a checkpoint hides what was written after it before.
+# TensorBoard reads the files of a folder in the order of their names, so each validation writes the points since the
+# last one to a file of its own, as a whole. A run that goes on from a checkpoint hides what was written after it before.
 
 LARGEST = 3.4e38  # of the floats that TensorBoard keeps
 TRAIN = ("loss", "rate", "norm", "padding")  # of `Stepped`
@@ -148,7 +154,7 @@ TRAIN = ("loss", "rate", "norm", "padding")  # of `Stepped`
 def require_tensorboard() -> None:
     """Raise MissingExtraError where TensorBoard is not installed."""
     with needing("tensorboard"):
-        import torch.utils.tensorboard  # noqa: F401
+        import tensorboard  # noqa: F401
 
 
 def drawn(reports: Iterator[Report], folder: Path) -> Iterator[Report]:
@@ -156,24 +162,47 @@ def drawn(reports: Iterator[Report], folder: Path) -> Iterator[Report]:
 
     A disk that refuses stops no run: the points wait for the next time, and `metrics.jsonl` has them all.
     """
-    from torch.utils.tensorboard import SummaryWriter
-
-    waiting, resumed_after = list[tuple[str, float, int, float]](), None
+    waiting: list[Event] = []
+    files = 0
     for report in reports:
         if isinstance(report, Begun) and report.step > 0:
-            resumed_after = report.step
-        waiting += [(name, value, report.step, time.time()) for name, value in points_of(report).items()]
+            waiting.append(_restarted(report.step + 1))
+        if points := points_of(report):
+            waiting.append(_event(report.step, points))
         if isinstance(report, Validated | Ended) and waiting:
-            purge = None if resumed_after is None else resumed_after + 1
-            try:
-                with SummaryWriter(str(folder), purge_step=purge) as writer:
-                    for point in waiting:
-                        writer.add_scalar(*point)
-            except OSError:
-                pass
-            else:
-                waiting, resumed_after = [], None
+            name = f"events.out.tfevents.{time.time_ns() // 1_000_000:014d}.{files:06d}.seqloom"
+            with suppress(DurableError):
+                make_folder(folder)
+                write_file(folder / name, _records(waiting))
+                waiting, files = [], files + 1
         yield report
+
+
+def _event(step: int, points: Mapping[str, float]) -> "Event":
+    from tensorboard.compat.proto.event_pb2 import Event
+    from tensorboard.compat.proto.summary_pb2 import Summary
+
+    values = [Summary.Value(tag=name, simple_value=value) for name, value in points.items()]
+    return Event(wall_time=time.time(), step=step, summary=Summary(value=values))
+
+
+def _restarted(step: int) -> "Event":
+    """What hides all points from a step on that earlier files hold."""
+    from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+
+    return Event(wall_time=time.time(), step=step, session_log=SessionLog(status=SessionLog.START))
+
+
+def _records(events: Iterable["Event"]) -> bytes:
+    """A whole file of events."""
+    from tensorboard.compat.proto.event_pb2 import Event
+    from tensorboard.summary.writer.record_writer import RecordWriter
+
+    file = io.BytesIO()
+    writer = RecordWriter(file)
+    for event in (Event(wall_time=time.time(), file_version="brain.Event:2"), *events):
+        writer.write(event.SerializeToString())
+    return file.getvalue()
 
 
 def points_of(report: Report) -> dict[str, float]:

@@ -31,7 +31,7 @@ from seqloom.files.disk import make_folder
 from seqloom.training.launcher import MEETING
 
 LOOK_EVERY = 0.5  # seconds, after a parent that is gone
-# Exit codes of `seqloom.cli.exits`, which a rank of any module may end with.
+# Exit codes of `exit_code_of` (cli/terminal.py), which a rank of any module may end with.
 FINAL = {2, 3, 4, 5}  # another start would end in the same way
 REPEAT = 6  # the next start does it another way, so it does not count
 

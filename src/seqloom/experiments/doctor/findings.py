@@ -105,7 +105,7 @@ class Diagnosis(Shown):
                 *(block for finding in self.findings for block in _shown(finding)),
                 Heading("Pictures"),
                 Pictures(self.figures),
-                *([Heading("Not looked at")] if self.said else []),
+                *([Heading("What to know")] if self.said else []),
                 *(Aside(text) for text in self.said),
             ],
         )

@@ -158,7 +158,7 @@ class _SelfAttending(nn.Module):
         self.relation = Relation(position, config.num_heads, head_width, two_sided=not causal)
         self.pattern = pattern_mask(config.pattern, causal=causal)
         self.dropout = config.dropout
-        self.weights = Tap()  # the Request, offered: seqloom.operators.attention.weights gives any of its rows
+        self.weights = Tap()  # the Request, offered: `weights` of nn/ops/attention.py gives any of its rows
         self.mixed = Tap()  # [B,H,T,D/H] what each head found
 
     def request(self, vectors: Vectors, places: Places, layout: Layout, *, extra: Mask) -> Request:
