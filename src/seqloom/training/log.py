@@ -145,7 +145,7 @@ def _keep(path: Path, lines: int) -> None:
 # Curves for TensorBoard, in records of its own writer: the extra `tensorboard` has to be installed.
 #
 # TensorBoard reads the files of a folder in the order of their names, so each validation writes the points since the
-# last one to a file of its own, as a whole. A run that goes on from a checkpoint hides what was written after it before.
+# last one to a file of its own, as a whole. A run that goes on from a checkpoint hides what was written after it.
 
 LARGEST = 3.4e38  # of the floats that TensorBoard keeps
 TRAIN = ("loss", "rate", "norm", "padding")  # of `Stepped`
