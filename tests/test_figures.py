@@ -339,6 +339,7 @@ class TestHeatMap:
         assert len(list(drawn(figure).iter())) <= 5000
         assert len(figure.svg()) <= 2_000_000
 
+    @pytest.mark.slow
     def test_tiles_are_square_unless_a_strip_would_become_a_line(self) -> None:
         def tile(rows: int, across: int) -> tuple[float, float]:
             boxes = every(HeatMap(title="t", values=[[1.0] * across] * rows), "rect")

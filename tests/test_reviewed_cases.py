@@ -216,6 +216,7 @@ def test_two_sided_linear_attention_sums_in_float32() -> None:
     assert (found - expected).abs().max() <= 0.02 * expected.abs().max()
 
 
+@pytest.mark.slow
 def test_causal_linear_attention_sums_in_float32_under_autocast() -> None:
     torch.manual_seed(0)
     query, key, value = (torch.randn(1, 1, 70_000, 2) + 1 for _ in range(3))

@@ -46,12 +46,14 @@ def evaluate(*arguments: object) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_dev_is_what_is_looked_at(run) -> None:
     shown = evaluate(run)
     assert "3 examples of the dev part" in shown and "accuracy" in shown and "95 % interval" in shown
     assert not (run / "looks.jsonl").exists()
 
 
+@pytest.mark.slow
 def test_a_look_at_test_is_on_the_disk_and_counted_aloud(run) -> None:
     assert "The test set was looked at 1 time with this model." in evaluate(run, "--test")
     assert "The test set was looked at 2 times with this model." in evaluate(run, "--test")

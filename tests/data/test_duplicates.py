@@ -81,6 +81,7 @@ def components(rows: list[int], links: set[tuple[int, int]]) -> int:
     return len(set(leader.values()))
 
 
+@pytest.mark.slow
 def test_agreement_of_signatures_estimates_the_similarity() -> None:
     texts = families(5)
     signed = signatures(texts)

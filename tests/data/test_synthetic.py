@@ -46,6 +46,7 @@ def test_a_prefix_does_not_depend_on_how_many_examples_are_asked_for(name: str) 
     assert [plain(example) for example in some(name, count=17)] == whole[:17]
 
 
+@pytest.mark.slow
 @ALL
 def test_streams_read_in_turns_do_not_disturb_each_other(name: str) -> None:
     one, other = (NAMES[name].examples(part, 3, 12, **FIGURES.get(name, {})) for part in ("train", "dev"))

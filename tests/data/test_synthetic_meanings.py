@@ -205,6 +205,7 @@ def test_adding_sums_the_two_marked_numbers(length: int, seed: int) -> None:
         assert values.min() >= 0 and values.max() < 1
 
 
+@pytest.mark.slow
 def test_adding_has_marks_over_the_whole_length_and_a_guess_of_one_costs_a_sixth() -> None:
     rows = list(NAMES["adding"].examples("train", count=20_000, length=10))
     counts = sum(row.input[:, 1] for row in rows)

@@ -53,6 +53,7 @@ def test_a_packed_file_cut_short_is_refused(tmp_path: Path, suffix: str, missing
     assert refused(path).startswith(f"{path}: {suffix[1:]}.truncated: the packed file ends too early")
 
 
+@pytest.mark.slow
 @both
 def test_every_flipped_bit_is_noticed(tmp_path: Path, suffix: str) -> None:
     packed = PACKERS[suffix](TEXT[:100])
@@ -82,6 +83,7 @@ def test_a_bomb_is_refused_in_little_memory(tmp_path: Path, suffix: str) -> None
     assert peak < 16 << 20
 
 
+@pytest.mark.slow
 @both
 def test_a_small_file_may_pack_very_well(tmp_path: Path, suffix: str) -> None:
     packed = PACKERS[suffix](b"0123456789012345678\n" * 50_000)

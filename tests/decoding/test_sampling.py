@@ -95,6 +95,7 @@ def chi_square(degrees: int) -> float:
     return degrees * (1 - 2 / (9 * degrees) + 3.09 * math.sqrt(2 / (9 * degrees))) ** 3
 
 
+@pytest.mark.slow
 def test_first_symbols_of_a_model_pass_a_chi_square_test() -> None:
     model, prompt = language_model("lstm", size=0.3), prompts(1)
     (answers,) = continued(model, prompt, SampleConfig(count=DRAWS, seed=3), torch.tensor([1]))

@@ -30,6 +30,7 @@ part = st.from_regex(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,5}", fullmatch=True)
 names = st.lists(part, min_size=1, max_size=3).map("/".join).filter(lambda name: name != "manifest.json")
 
 
+@pytest.mark.slow
 @properties
 @given(st.dictionaries(names, st.binary(max_size=200), max_size=6))
 def test_commit_then_verify_and_read_gives_the_same_files(contents: dict[str, bytes]) -> None:

@@ -72,6 +72,7 @@ def test_who_comes_after_the_next_holder_is_refused(tmp_path: Path, monkeypatch:
         third.__exit__(None, None, None)
 
 
+@pytest.mark.slow
 def test_a_folder_that_goes_before_its_lock_is_opened_is_made_again_and_not_for_ever(tmp_path: Path) -> None:
     class Vanishing(QuickFiles):
         times = 1

@@ -90,6 +90,7 @@ def survives(path: Path, log: bytes, whole: int) -> bool:
     return read_lines(path) == jsonl.Lines((*expected, {"next": 1}), torn=False)
 
 
+@pytest.mark.slow
 def test_a_log_cut_at_any_byte_keeps_every_whole_record_and_is_repaired(tmp_path: Path) -> None:
     write_lines(tmp_path / "log", RECORDS)
     text = (tmp_path / "log").read_bytes()

@@ -86,6 +86,7 @@ def test_row_t_of_a_translation_is_the_symbol_that_is_said_there(tmp_path: Path)
     assert view.at == 1
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(NODE is None, reason="node is not there to run the script of the page")
 def test_the_browser_draws_as_python_does() -> None:
     """The script is run by node where there is one; a browser and node share the language."""

@@ -101,6 +101,7 @@ def order(rows: np.ndarray) -> dict[str, float]:
     return {"spearman": spearman(rows[:, 0], rows[:, 1])}
 
 
+@pytest.mark.slow
 def test_a_figure_of_rows_has_the_interval_of_a_plain_resampling() -> None:
     draws = np.random.default_rng(0)
     x = draws.normal(size=80)

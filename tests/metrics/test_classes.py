@@ -16,6 +16,7 @@ EXAMPLES = st.lists(st.tuples(ONE, ONE), min_size=1, max_size=30)
 SETS = st.lists(st.tuples(*[st.booleans()] * (2 * LABELS)), min_size=1, max_size=20)
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(EXAMPLES)
 def test_the_figures_of_one_label_are_those_of_scikit_learn(examples: list[tuple[int, int]]) -> None:
@@ -32,6 +33,7 @@ def test_the_figures_of_one_label_are_those_of_scikit_learn(examples: list[tuple
     assert all(figures["support"] == np.sum(true == int(label)) for label, figures in named.items())
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(SETS)
 def test_the_figures_of_several_labels_are_those_of_scikit_learn_over_the_labels_that_came_up(

@@ -199,6 +199,7 @@ def test_passages_and_not_documents_decide_whether_a_library_is_missing(
     assert len(Index(tmp_path / "small")) == 2  # nothing was embedded
 
 
+@pytest.mark.slow
 def test_that_all_are_compared_is_remembered_until_a_graph_is_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -218,6 +219,7 @@ def test_that_all_are_compared_is_remembered_until_a_graph_is_asked_for(
         assert not last(there.finished()).graph and not list(index.glob("graph-*"))
 
 
+@pytest.mark.slow
 def test_documents_are_deleted_once_and_a_deletion_that_was_killed_is_gone_on_with(tmp_path: Path) -> None:
     index = built(tmp_path, some_documents(9))
     with writing(index.path) as there:

@@ -94,6 +94,7 @@ def test_the_order_of_the_rows_changes_no_cluster(benchmark: ModuleType) -> None
     assert partition(straight) == {frozenset(order[list(group)].tolist()) for group in partition(mixed)}
 
 
+@pytest.mark.slow
 def test_every_pair_that_letters_make_similar_is_found_with_its_jaccard_similarity(benchmark: ModuleType) -> None:
     texts, _ = benchmark.planted(300, seed=1)
     sets = [features(text) for text in texts]

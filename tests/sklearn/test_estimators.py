@@ -43,6 +43,7 @@ def fitted() -> SeqloomClassifier:
     return SeqloomClassifier("bag", **QUICK).fit(TEXTS, LABELS)
 
 
+@pytest.mark.slow
 def test_probabilities_are_in_the_order_of_the_classes_and_the_likeliest_is_said(fitted: SeqloomClassifier) -> None:
     likely = fitted.predict_proba(TEXTS)
     assert fitted.classes_.tolist() == ["no", "yes"] and likely.shape == (36, 2)

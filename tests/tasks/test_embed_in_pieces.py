@@ -81,6 +81,7 @@ def test_when_memory_runs_out_the_gradient_is_that_of_the_whole_batch(
     assert standing.pieces == 8
 
 
+@pytest.mark.slow
 @EACH
 def test_pieces_that_are_asked_for_have_the_gradient_of_the_whole_batch(
     table: Find, kind: str, objective: AnyObjective

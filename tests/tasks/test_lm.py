@@ -150,6 +150,7 @@ def test_families_that_forget_may_read_streams(small: Find, recipe: str) -> None
     found.task.require_feed(found.model(recipe), StreamsConfig())
 
 
+@pytest.mark.slow
 def test_a_prompt_is_gone_on_with_whether_or_not_begin_stands_before_it(small: Find) -> None:
     found = small("text")
     model = found.model("lstm").eval()

@@ -142,6 +142,7 @@ def masked(written: Write, **settings: Any) -> Any:
     return written("a.txt", LINES, LINES, task="masked", **settings)
 
 
+@pytest.mark.slow
 def test_figures_do_not_depend_on_batches_and_are_the_same_every_time(written: Write) -> None:
     found = masked(written)
     model = found.model("bilstm")

@@ -49,6 +49,7 @@ def test_what_the_vocabulary_lacks_is_never_said_exactly(written: Callable[..., 
     assert one.said == "eins <unknown>"
 
 
+@pytest.mark.slow
 def test_perplexity_belongs_to_the_mean_loss_of_the_true_symbols(small: Find) -> None:
     found = small("parallel")
     model = found.model().eval()
@@ -80,6 +81,7 @@ def test_a_word_may_become_many_characters(written: Callable[..., Any]) -> None:
     assert bool((small.task.most_symbols(lengths) > same.task.most_symbols(lengths)).all())
 
 
+@pytest.mark.slow
 def test_the_source_alone_is_enough_for_an_answer(small: Find) -> None:
     found = small("parallel")
     model, inputs = found.model().eval(), found.batches()[0].inputs

@@ -62,6 +62,7 @@ def test_no_text_gives_no_symbols(kind: str) -> None:
     assert fitted(kind).decode([]) == ""
 
 
+@pytest.mark.slow
 @every_kind
 @pytest.mark.parametrize("form", FORMS)
 def test_no_text_gives_a_special_symbol(kind: str, form: str) -> None:

@@ -45,6 +45,7 @@ def test_words_are_in_order_and_only_white_space_lies_between(text: str) -> None
     assert re.fullmatch(r"\s*", "".join(between) + text[at:])
 
 
+@pytest.mark.slow
 def test_counting_an_endless_stream_of_new_words_keeps_the_frequent_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seqloom.text.words.MOST_COUNTED", 100)
     texts = (f"often sometimes n{number}" if number % 2 else f"often n{number}" for number in range(100_000))

@@ -36,6 +36,7 @@ def test_a_model_knows_what_decided_in_its_run_and_away_from_it(chosen: Path, tm
         assert load(place).task.metric.name == "macro_f1"
 
 
+@pytest.mark.slow
 def test_slices_tell_the_figure_that_decided(chosen: Path) -> None:
     def evaluate(*more: str) -> str:
         return CliRunner().invoke(app, ["evaluate", str(chosen / "run"), "--by", "length", *more]).stdout
@@ -56,6 +57,7 @@ def test_the_report_and_the_card_tell_the_figure_that_decided(chosen: Path) -> N
 # --- other things that are told alike before, in and after training -------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [90, 1_500])
 def test_the_data_check_speaks_of_the_batches_of_training(rows: int, tmp_path: Path) -> None:
     data = DataConfig(train=(str(write_data(tmp_path, rows)),), split=RandomSplit())

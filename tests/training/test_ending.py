@@ -173,6 +173,7 @@ def order(out: Path) -> str:
     return found.standing.order
 
 
+@pytest.mark.slow
 def test_a_run_does_not_go_on_in_another_plan(tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(tmp_path / "run", data, length=StepsConfig(count=2))
     another_plan(monkeypatch)

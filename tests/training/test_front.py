@@ -160,6 +160,7 @@ def test_a_run_goes_on_when_the_model_that_it_started_from_is_gone(
         started(taught, tmp_path / "second", first, 6)
 
 
+@pytest.mark.slow
 def test_a_run_without_a_checkpoint_still_needs_what_it_starts_from(taught: Path, tmp_path: Path) -> None:
     first = shutil.copytree(taught / "first", tmp_path / "first")
     started(taught, tmp_path / "second", first, 2)
@@ -203,6 +204,7 @@ def test_a_run_that_patience_ended_goes_on_with_more_of_it(
     assert ended(reports).step == 12
 
 
+@pytest.mark.slow
 def test_twin_without_a_new_look_at_patience_the_run_stays_ended(
     taught: Path, impatient: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -219,6 +221,7 @@ def test_a_longer_run_without_more_patience_is_told_that_it_will_end_again(taugh
     assert not any("unless --patience is larger" in line for line in reports[0].said)
 
 
+@pytest.mark.slow
 def test_what_is_not_said_about_a_run_is_as_its_folder_has_it(taught: Path, impatient: Path) -> None:
     before = RunFolder(impatient).config()
     found, _ = again(taught, impatient, Wishes())
@@ -230,6 +233,7 @@ def test_what_is_not_said_about_a_run_is_as_its_folder_has_it(taught: Path, impa
     assert all(change.setting.endswith("dropout") for change in changed(refused.value.before, refused.value.now))
 
 
+@pytest.mark.slow
 def test_twin_without_the_folder_the_usual_settings_are_another_run(
     taught: Path, impatient: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

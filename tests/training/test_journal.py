@@ -124,6 +124,7 @@ def test_a_sample_of_a_million_characters_or_of_half_a_character_is_still_a_line
     assert len(sample["input"]) == 500 and sample["said"] == "?"
 
 
+@pytest.mark.slow
 def test_a_thousand_steps_in_a_second_are_synced_together_and_before_a_checkpoint(tmp_path: Path) -> None:
     hour = [100.0]
     journal = Journal(tmp_path, 0, clock=lambda: hour[0])

@@ -145,6 +145,7 @@ def test_a_lock_that_a_crash_left_half_written_is_taken_over(tmp_path: Path, rub
         assert json.loads((tmp_path / ".lock").read_text())["pid"] == os.getpid()
 
 
+@pytest.mark.slow
 def test_a_child_that_outlives_its_parent_does_not_keep_the_lock(tmp_path: Path) -> None:
     script = """if True:
         import os, sys, time

@@ -131,6 +131,7 @@ def test_a_finished_run_says_so_and_more_epochs_go_on(tmp_path: Path, data: Path
     assert longer[0].step == 30 and ended(longer).step == 40
 
 
+@pytest.mark.slow
 def test_what_was_reported_is_logged_also_when_nobody_reads_on(tmp_path: Path, data: Path) -> None:
     reports = train_run(tmp_path / "run", resolved(data), device=choose_device("cpu", "float32"), workers=0)
     seen = [next(reports) for _ in range(4)]
@@ -190,6 +191,7 @@ def test_three_steps_in_a_row_that_are_not_finite_end_the_run_and_name_the_examp
     assert newest(tmp_path / "run").standing.step == 10
 
 
+@pytest.mark.slow
 def test_weights_that_are_not_finite_are_never_saved(
     tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

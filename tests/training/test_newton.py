@@ -135,6 +135,7 @@ def test_classes_are_solved_as_scikit_learn_solves_them(strength: float, balance
     np.testing.assert_allclose(bias - bias.mean(), model.intercept_ - model.intercept_.mean(), atol=5e-3)
 
 
+@pytest.mark.slow
 def test_several_labels_are_solved_one_by_one() -> None:
     texts = drawn_texts()
     targets = torch.tensor([[float(symbol in text) for symbol in (7, 9)] for text in texts])

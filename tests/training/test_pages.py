@@ -308,6 +308,7 @@ def test_the_card_of_a_model_names_its_step_when_it_is_shipped_between_two_repor
     assert "| the run | had come to step 56 when this was written; 2,500 symbols read by step 50 |" in card
 
 
+@pytest.mark.slow
 def test_the_report_counts_the_steps_after_the_last_report_of_steps(tmp_path: Path) -> None:
     page = report_html(summary_of(run_folder(tmp_path / "run", metrics=EARLY)))
     assert "<b>104</b><span>steps; 5,000 symbols read by step 100</span>" in page
@@ -389,6 +390,7 @@ MEANINGS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", MEANINGS)
 def test_every_recipe_and_size_is_found_again_whatever_dropout_and_head(kind: str) -> None:
     task = task_of(MEANINGS[kind])

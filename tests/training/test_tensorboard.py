@@ -94,6 +94,7 @@ def test_a_disk_that_is_full_half_way_leaves_no_torn_file_and_the_points_come_la
     assert [point.step for point in read(tmp_path / "events").Scalars("train/loss")] == [*range(1, 301)]
 
 
+@pytest.mark.slow
 def test_a_disk_that_refuses_stops_no_run_and_the_points_come_later(tmp_path: Path) -> None:
     (tmp_path / "events").write_text("in the way")
     reports = drawn(iter(run()), tmp_path / "events")
