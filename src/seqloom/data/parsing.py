@@ -12,7 +12,7 @@ import numpy as np
 
 from seqloom.config.data import ColumnSplit, DataConfig, FoldSplit, RandomSplit
 from seqloom.data.problems import Ledger, Place
-from seqloom.data.roles import SPLITS, Roles
+from seqloom.data.roles import NEEDS, SPLITS, Roles
 from seqloom.data.schema import Example
 from seqloom.data.values import Record, Remarks, Table, Unfit, kind_name, number_of, shown
 from seqloom.errors import ConfigError, did_you_mean
@@ -78,16 +78,16 @@ class Steps(NamedTuple):
 def in_sequences(table: Table, config: DataConfig, ledger: Ledger) -> Table:
     """A table with a row for each sequence: its vectors, what is wanted of each step or of all, and the rest."""
     assert config.sequence is not None
-    numbered = config.task == "regress"
-    if not config.input or not config.target or (len(config.target) > 1 and not numbered):
+    needs = NEEDS[config.task]
+    if not config.input or not config.target or (len(config.target) > 1 and not needs.numbers):
         raise ConfigError("--sequence needs to know the columns", fix="give --input for each number and one --target")
     kept = tuple(_column(table, name) for name in _named(config))
     steps = Steps(
         _column(table, config.sequence),
         tuple(_column(table, name) for name in config.input),
         tuple(_column(table, name) for name in config.target),
-        config.task in (None, "tag"),
-        numbered,
+        needs.each_step,
+        needs.numbers,
         kept,
         _split_by_name(table, config),
     )

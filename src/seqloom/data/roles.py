@@ -375,13 +375,15 @@ class Needs(NamedTuple):
     target: Callable[[Finder, tuple[int, ...], InputKind], Found]
     input_kind: Callable[[Finder, tuple[int, ...]], InputKind] = by_cells(as_text)
     together: tuple[tuple[str, ...], ...] = PairInput.usual  # in the order in which they are looked for
+    each_step: bool = False  # where rows are the steps of sequences: whether each step has an answer of its own
+    numbers: bool = False  # where rows are steps: whether answers are numbers, of one column or several
 
 
 NEEDS: dict[Task | None, Needs] = {
-    None: Needs(inferred, by_cells(as_anything)),
+    None: Needs(inferred, by_cells(as_anything), each_step=True),
     "classify": Needs(labels, by_cells(as_text_or_numbers)),
-    "regress": Needs(numbers, by_cells(as_text_or_numbers)),
-    "tag": Needs(tags, by_cells(as_words)),
+    "regress": Needs(numbers, by_cells(as_text_or_numbers), numbers=True),
+    "tag": Needs(tags, by_cells(as_words), each_step=True),
     "lm": Needs(none_of_text),
     "masked": Needs(none_of_masked),
     "translate": Needs(text),
