@@ -1,10 +1,12 @@
-"""Names that a reader meets: each class name means one thing."""
+"""Names that a reader meets: each class name means one thing, and a file that is named is there."""
 
 import ast
+import re
 from collections import Counter
 from pathlib import Path
 
-SOURCE = Path(__file__).parents[1] / "src" / "seqloom"
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "seqloom"
 
 
 def repeated(texts: list[str]) -> list[str]:
@@ -20,3 +22,21 @@ def test_every_class_name_is_defined_once() -> None:
 
 def test_a_class_name_that_is_defined_twice_is_seen() -> None:
     assert repeated(["class A:\n    class B: ...\n", "class B: ...\n"]) == ["B"]
+
+
+def lost(text: str, known: set[str]) -> list[str]:
+    """The files of Python that a text names and that are nowhere."""
+    return [name for name in re.findall(r"\b(\w+\.py)\b", text) if name not in known]
+
+
+def test_a_file_that_the_source_names_is_there() -> None:
+    known = {path.name for path in SOURCE.rglob("*.py")}
+    others = {path.name for folder in ("tests", "benchmarks") for path in (ROOT / folder).rglob("*.py")}
+    for path in sorted(SOURCE.rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        elsewhere = set(re.findall(r"(?:tests|benchmarks)/(?:\w+/)*(\w+\.py)", text)) & others
+        assert lost(text, known | elsewhere) == [], path.name
+
+
+def test_a_file_that_is_gone_is_seen() -> None:
+    assert lost("loop.py    the loop\ntelling.py what it says", {"loop.py"}) == ["telling.py"]

@@ -11,11 +11,7 @@
 
 A folder is believed only if every byte is as it was written, and if the weights were written for this vocabulary: two
 symbols that change places would turn every answer into nonsense without changing one weight. Nothing in it is code.
-
-    weights.py    tensors to bytes and back, each size checked before memory is taken
-    outline.py    the names, shapes and shared weights that a configuration asks for, without memory for any
-    folder.py     the files of a bundle, and a bundle from its files
-    places.py     the model of a run, and the run of a model
+Tensors become bytes in `files/tensors.py`, and the names of the files stand in `files/layouts.py`.
 """
 
 import hashlib

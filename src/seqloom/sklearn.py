@@ -153,7 +153,7 @@ def _write_pictures(path: Path, inputs: Inputs, targets: Sequence[Any], name: st
 
 
 def _archive(arrays: dict[str, np.ndarray]) -> bytes:
-    """The bytes of an .npz file: only `durable` writes to a disk, so numpy is given none to write to."""
+    """The bytes of an .npz file: only `files` writes to a disk, so numpy is given none to write to."""
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w") as archive:
         for name, array in arrays.items():

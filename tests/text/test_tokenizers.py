@@ -1,6 +1,9 @@
 """Tokenisers of every kind: what goes in comes out, no text is special, and nothing crashes."""
 
 from collections import Counter
+from collections.abc import Iterator
+from threading import Event
+from time import perf_counter
 
 import numpy as np
 import pytest
@@ -11,7 +14,7 @@ from seqloom.config.tokenizers import BpeConfig, CharactersConfig, UnigramConfig
 from seqloom.errors import DataError
 from seqloom.text import cutter
 from seqloom.text.special_tokens import COUNT, NAMES, UNKNOWN
-from seqloom.text.tokenizer import fit
+from seqloom.text.tokenizer import TokenizerFit, fit
 from seqloom.text.words import LONGEST
 from text.samples import FORMS, KINDS, fitted, sentences
 
@@ -197,3 +200,34 @@ def test_a_word_has_the_same_pieces_first_in_a_text_inside_it_and_alone(kind: st
     twice = tokenizer.encode([f"{word} {word}"]).row(0).tolist()
     assert twice == alone * 2 == tokenizer.encode_words([[word, word]])[0].row(0).tolist()
     assert len(alone) < len(word)
+
+
+@every_kind
+def test_what_is_fitted_block_by_block_is_what_is_fitted_at_once(kind: str) -> None:
+    config, texts = KINDS[kind](**({} if kind == "bytes" else {"limit": 600})), sentences(40)
+    with TokenizerFit(config) as fitting:
+        for start in range(0, len(texts), 7):
+            fitting.see(texts[start : start + 7])
+        assert fitting.tokenizer().to_json() == fit(config, texts).to_json()
+
+
+def test_whoever_is_stopped_does_not_wait_for_a_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, go_on = Event(), Event()
+
+    def long(_: WordsConfig, texts: Iterator[str]) -> None:
+        next(texts)
+        begun.set()
+        go_on.wait(20)
+
+    def stopped() -> None:
+        with TokenizerFit(WordsConfig()) as fitting:
+            fitting._given.put(["a text"])
+            assert begun.wait(20)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("seqloom.text.tokenizer.fit", long)
+    began = perf_counter()
+    with pytest.raises(KeyboardInterrupt):
+        stopped()
+    assert perf_counter() - began < 5
+    go_on.set()

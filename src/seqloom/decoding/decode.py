@@ -1,7 +1,7 @@
 """Writing: a model, prompts and a way to write become answers. Written once, against `step`.
 
-    greedy    the likeliest symbol, again and again                     rows.py
-    sample    a symbol drawn, again and again                           rows.py, sampling.py
+    greedy    the likeliest symbol, again and again                     sampling.py
+    sample    a symbol drawn, again and again                           sampling.py
     beam      the best of several texts, written side by side           beam.py
 
 A batch is answered as its rows would be one by one, whatever the lengths of their prompts.

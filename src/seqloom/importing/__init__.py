@@ -9,13 +9,10 @@
 What comes from outside is untrusted: no code of it is run, no pickle is opened, every size is compared with what is
 there before memory is taken, and whatever could change the outputs and is not understood is refused.
 
-    front.py            what is given, what is asked, and the folder that is written
-    bert.py             an encoder: its configuration, and its weights under our names
-    architecture.py     config.json: what is understood, and what is refused
-    vocabulary.py       tokenizer.json: the same pieces under our numbers
-    sentences.py        how a sentence vector is made of the vectors of symbols
-    static.py           the vectors of words
-    reading.py          files that anybody may have written
+    models.py        what is given, what is asked, and the folder that is written
+    bert.py          an encoder: its configuration, vocabulary and weights, and how it makes the vector of a sentence
+    static.py        the vectors of words
+    checkpoint.py    files that anybody may have written
 """
 
 from typing import TYPE_CHECKING, Any

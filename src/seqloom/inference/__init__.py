@@ -1,11 +1,10 @@
 """A trained model in Python: it predicts, it is judged, and every look at the test set is written down.
 
 model.py        LoadedModel and `load`
-predicting.py   inputs in windows, sorted by length, answered, put back in order
-generating.py   prompts in batches, gone on with
-judging.py      which rows of which data a model is judged on
+prediction.py   inputs in windows, sorted by length, answered, put back in order
+generation.py   prompts in batches, gone on with, and translations
+evaluation.py   which rows of which data a model is judged on, and the record of every look at the test part
 as_trained.py   how other files are read as training was told
-looks.py        the record of every look at the test part
 """
 
 from typing import TYPE_CHECKING, Any

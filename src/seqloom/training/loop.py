@@ -8,10 +8,9 @@
 Where a run stands changes in one place, `_take`, together with the weights. Everything else is a function of it, so a
 run that goes on from a checkpoint repeats what was lost, report for report.
 
-    telling.py     the reports of how far a run is    saving.py     checkpoints, and what to do when a disk refuses
-    validating.py  a look at the dev part             shipping.py   RUN/model
-    bettering.py   which look is the best             choice.py     which weights are shipped
-    lengths.py     how far it is                      mending.py    RUN/model made anew from what is kept
+    step.py        one step: from a batch to new weights        validation.py   the dev part; which weights are chosen
+    length.py      how far a run is                             best_model.py   RUN/model, made anew if need be
+    checkpoint.py  all that a run needs to go on                log.py          its reports as lines
 """
 
 import hashlib

@@ -1,12 +1,9 @@
 """Known data sets by name: what they are, whose they are, where their files lie, and how they are read.
 
-    name ──▶ registry ──▶ Source ──▶ shelves ──▶ paths ──▶ DataConfig
-                             └────── fetching: only when asked to, `seqloom data get NAME`
+    name ──▶ SOURCES ──▶ NamedSource ──▶ Shelves ──▶ paths ──▶ DataConfig
+                             └────── download: only when asked to, `seqloom data get NAME`
 
-    source.py    what is known about a set        classes, tagging, pairs, running, meaning: the sets
-    shelves.py   where files are looked for       sums.py: their files, each with its sum
-    fetching.py  copying and downloading          reading.py: one part or table of a set, read by name
-    verifying.py  whether a file still holds what its name promises
+    source.py    what is known about a set        download.py    where files are looked for, copied and downloaded
 
 Looking for a set never downloads anything, and nothing is read under its name that it does not hold.
 """

@@ -1,8 +1,7 @@
 """What is wrong with a run, and what to change: `diagnose` for a run folder, `range_test` for a rate before the start.
 
     findings     what a diagnosis is, and how it is shown
-    history      the lines of a run as numbers of one kind
-    curves       what the numbers say of losses and rates: pure functions, no model needed
+    curves       the lines of a run as numbers, and what they say of losses and rates: pure functions, no model needed
     data         the same of labels, lengths and time
     inside       what a model says: `seqloom.inspect.flow` and `seqloom.inspect.health`, and their findings
     diagnosis    a run folder from beginning to end

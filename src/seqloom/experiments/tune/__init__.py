@@ -11,9 +11,9 @@
 The test part is taken away before anything begins. Whatever stops a tuning, the next start goes on: finished trials
 are in the storage, unfinished ones are run folders that resume.
 
-    events    what a tuning says while it goes on      storage   where studies are kept
+    plan      what is searched, on what data; events   storage   where studies are kept
     space     parameters drawn, and what they mean     study     which trial is next
-    plan      what is searched, and on what data       trials    one trial, one after the other, several at once
+                                                       trials    one trial, one after the other, several at once
     results   what came out, and how it is shown       folder    what is kept of it
     tuning    the whole in one call
 """
