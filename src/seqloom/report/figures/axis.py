@@ -92,7 +92,7 @@ def _round_step(least: float) -> float:
 def _numerals(ticks: Sequence[float], exponent: int) -> tuple[str, ...]:
     largest = max(map(abs, ticks))
     if 1e-3 <= largest < 1e6:
-        return tuple(f"{tick + 0.0:.{max(0, -exponent)}f}" for tick in ticks)
+        return tuple(f"{tick + 0.0:,.{max(0, -exponent)}f}" for tick in ticks)
     digits = max(0, math.floor(math.log10(largest)) - exponent)
     return tuple(_without_padding(f"{tick:.{digits}e}") if tick else "0" for tick in ticks)
 
@@ -116,11 +116,11 @@ def alike(values: Sequence[float]) -> tuple[str, ...]:
     """
     largest = max(map(abs, values), default=0.0)
     if all(value == round(value) for value in values) and largest < 1e6:
-        return tuple(f"{value + 0.0:.0f}" for value in values)
+        return tuple(f"{value + 0.0:,.0f}" for value in values)
     if not 1e-3 <= largest < 1e5:
         return tuple(_without_padding(f"{value + 0.0:.1e}") if value else "0" for value in values)
     decimals = next(count for limit, count in DECIMALS if largest < limit)
-    return tuple(f"{round(value, decimals) + 0.0:.{decimals}f}" for value in values)
+    return tuple(f"{round(value, decimals) + 0.0:,.{decimals}f}" for value in values)
 
 
 def minus_signed(text: str) -> str:
