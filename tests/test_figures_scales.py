@@ -119,7 +119,7 @@ class TestAxis:
         assert linear_axis(0, 1990).trimmed(0, 1990).high == 2000
         assert linear_axis(10, 2000).trimmed(10, 2000).low == 0
         trimmed = linear_axis(0, 1600, count=4).trimmed(0, 1600)
-        assert trimmed == Axis(0, 1600, (0, 500, 1000, 1500), ("0", "500", "1000", "1500"))
+        assert trimmed == Axis(0, 1600, (0, 500, 1000, 1500), ("0", "500", "1,000", "1,500"))
 
     @QUICK
     @given(value=reals)
