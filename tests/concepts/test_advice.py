@@ -1,6 +1,6 @@
 """Rows 7 and 14 of the table of concepts: what curves say, and how far gradients reach.
 
-That following the advice makes real runs better is shown in tests/diagnosis/test_runs.py.
+That following the advice makes real runs better is shown in tests/experiments/doctor/test_runs.py.
 """
 
 from collections.abc import Callable

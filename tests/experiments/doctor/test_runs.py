@@ -195,7 +195,7 @@ def test_a_folder_that_is_no_run_is_refused_with_what_to_do(tmp_path: Path) -> N
 
 def test_every_flag_that_a_finding_names_is_one_of_train() -> None:
     """The flags stand in the source as texts; each must be an option of `seqloom train`."""
-    source = Path(__file__).parents[2] / "src" / "seqloom" / "experiments" / "doctor"
+    source = Path(__file__).parents[3] / "src" / "seqloom" / "experiments" / "doctor"
     named = {
         part.split('"')[0]
         for path in source.glob("*.py")
