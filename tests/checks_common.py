@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from seqloom.data.checks.blocks import blocks_of
-from seqloom.data.checks.check import Checks
+from seqloom.data.survey import Checks
 from seqloom.data.problems import Ledger
 from seqloom.data.schema import Example, Schema
 

@@ -9,16 +9,10 @@ Every check is fed blocks and holds a few bytes a row, so a file larger than mem
 into the ledger: one kind of finding is one code with a count of rows and its first samples.
 """
 
-from collections.abc import Sequence
 from typing import Protocol
 
 from seqloom.data.checks.blocks import ExampleBlock
-from seqloom.data.checks.characters import CharacterCheck
-from seqloom.data.checks.labels import LabelCheck
-from seqloom.data.checks.pairs import PairCheck
-from seqloom.data.checks.repeats import RepeatCheck
 from seqloom.data.problems import Ledger
-from seqloom.data.schema import Example, Schema
 
 
 class Check(Protocol):
@@ -29,27 +23,3 @@ class Check(Protocol):
 
     def finish(self, ledger: Ledger) -> None:
         """Write all findings; raise RejectedError where the data cannot be used."""
-
-
-class Checks:
-    """All cheap checks that make sense for a schema, fed together."""
-
-    def __init__(self, schema: Schema) -> None:
-        self.schema = schema
-        self.checks: list[Check] = [CharacterCheck(), RepeatCheck(schema)]
-        if schema.target.has_labels:
-            self.checks.append(LabelCheck(schema))
-        if schema.input.is_text and schema.target.is_text:
-            self.checks.append(PairCheck())
-
-    def see(self, part: str, examples: Sequence[Example]) -> None:
-        """Look at further examples of a part."""
-        if examples:
-            block = ExampleBlock(part, examples, self.schema)
-            for check in self.checks:
-                check.see(block)
-
-    def finish(self, ledger: Ledger) -> None:
-        """Write all findings into the ledger; raise RejectedError where the data cannot be used."""
-        for check in self.checks:
-            check.finish(ledger)

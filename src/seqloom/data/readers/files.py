@@ -7,14 +7,14 @@ import hashlib
 import os
 import shutil
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple, NoReturn
 
 from seqloom.config.data import Format
 from seqloom.data.problems import Ledger, Place
-from seqloom.errors import near_name
+from seqloom.errors import DataError, near_name
 from seqloom.report.numbers import counted
 
 HEAD = 512  # bytes: enough for every mark below, tar's included
@@ -259,3 +259,17 @@ def refuse_unreadable(path: Path, error: OSError, ledger: Ledger) -> NoReturn:
     ledger.bad_file(
         "file.unreadable", f"the system says: {error.strerror or error}", Place(str(path)), "check the disk"
     )
+
+
+def cache_folder(environment: Mapping[str, str] | None = None) -> Path:
+    """The folder for what can be had again: fetched sets, prepared data."""
+    given = os.environ if environment is None else environment
+    if named := given.get("SEQLOOM_CACHE"):
+        return Path(named)
+    general = Path(given.get("XDG_CACHE_HOME", ""))
+    if general.is_absolute():  # a relative one is to be ignored, says the XDG standard
+        return general / "seqloom"
+    try:
+        return Path.home() / ".cache" / "seqloom"
+    except RuntimeError:
+        raise DataError("there is no home folder to keep data sets in", fix="set SEQLOOM_CACHE to a folder") from None

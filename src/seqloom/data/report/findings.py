@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from seqloom.data.checks.check import Checks
+from seqloom.data.checks.check import Check
 from seqloom.data.problems import Ledger, Problem, Severity
 from seqloom.errors import RejectedError
 
@@ -42,9 +42,9 @@ class DataFinding(NamedTuple):
         ], rest
 
 
-def refusals(checks: Checks, ledger: Ledger) -> list[DataFinding]:
+def refusals(checks: Iterable[Check], ledger: Ledger) -> list[DataFinding]:
     """What the checks refuse; what they only warn of is written into the ledger."""
-    return [finding for check in checks.checks if (finding := _refusal(check.finish, ledger))]
+    return [finding for check in checks if (finding := _refusal(check.finish, ledger))]
 
 
 def gravest_first(found: Iterable[DataFinding]) -> tuple[DataFinding, ...]:

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from seqloom.config.data import Task
-from seqloom.data.checks.check import Checks
+from seqloom.data.survey import Checks
 from seqloom.data.checks.duplicates import DuplicateRows, DuplicateSearch
 from seqloom.data.problems import Ledger
 from seqloom.data.report.document import report_document
@@ -110,7 +110,7 @@ class Reporter:
 
     def finish(self, ledger: Ledger) -> None:
         """Keep what a check refuses: it is told in the report and not raised. The rest stands in the ledger."""
-        self._refused = refusals(self._checks, ledger)
+        self._refused = refusals(self._checks.checks, ledger)
         self._duplicates = self._search.finish()
         self._duplicates.tell(ledger)
 

@@ -22,6 +22,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 
 from seqloom.data.problems import Ledger, escaped
+from seqloom.data.readers.files import cache_folder
 from seqloom.data.readers.passages import PACKINGS, chunks_of
 from seqloom.data.sources.source import PACKED, NamedSource, SourceFile
 from seqloom.errors import DataError
@@ -144,20 +145,6 @@ def usual_shelves(environment: Mapping[str, str] | None = None) -> Shelves:
     given = os.environ if environment is None else environment
     mirror = given.get("SEQLOOM_DATA")
     return Shelves(Path(mirror) if mirror else None, cache_folder(given) / "data")
-
-
-def cache_folder(environment: Mapping[str, str] | None = None) -> Path:
-    """The folder for what can be had again: fetched sets, prepared data."""
-    given = os.environ if environment is None else environment
-    if named := given.get("SEQLOOM_CACHE"):
-        return Path(named)
-    general = Path(given.get("XDG_CACHE_HOME", ""))
-    if general.is_absolute():  # a relative one is to be ignored, says the XDG standard
-        return general / "seqloom"
-    try:
-        return Path.home() / ".cache" / "seqloom"
-    except RuntimeError:
-        raise DataError("there is no home folder to keep data sets in", fix="set SEQLOOM_CACHE to a folder") from None
 
 
 CHUNK = 1 << 16  # bytes, between two reports

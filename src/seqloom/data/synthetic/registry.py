@@ -11,7 +11,8 @@
 Examples are a pure function of the set, the part, the seed and the place; parts never share an input.
 """
 
-from seqloom.data.synthetic.arithmetic import ADDING, ARITHMETIC, LISTOPS, LISTOPS_SMALL
+from seqloom.data.synthetic.adding import ADDING
+from seqloom.data.synthetic.arithmetic import ARITHMETIC, LISTOPS, LISTOPS_SMALL
 from seqloom.data.synthetic.brackets import BRACKETS
 from seqloom.data.synthetic.copy import COPY, COPY_MEMORY
 from seqloom.data.synthetic.dates import DATES
