@@ -168,7 +168,7 @@ class InspectedRows:
         """The rows of the dev part of a known set, as `evaluate` finds them; the test part stays shut."""
         from seqloom.data.check import data_config
         from seqloom.data.dataset import open_data
-        from seqloom.data.sources.registry import resolve
+        from seqloom.data.sources import resolve
         from seqloom.inference.evaluation import narrowed
 
         source = narrowed(resolve(data_config((name,), {})), "dev")

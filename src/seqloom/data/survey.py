@@ -11,13 +11,10 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol, cast
 
 from seqloom.config.data import PARTS, AnySplit, FoldSplit, Part, RandomSplit
-from seqloom.data.checks.blocks import BLOCK_CHARACTERS, BLOCK_ROWS, weight
-from seqloom.data.checks.blocks import ExampleBlock
-from seqloom.data.checks.characters import CharacterCheck
-from seqloom.data.checks.check import Check
+from seqloom.data.checks.check import BLOCK_CHARACTERS, BLOCK_ROWS, Check, ExampleBlock, weight
+from seqloom.data.checks.duplicates import RepeatCheck
 from seqloom.data.checks.labels import LabelCheck
-from seqloom.data.checks.pairs import PairCheck
-from seqloom.data.checks.repeats import RepeatCheck
+from seqloom.data.checks.texts import CharacterCheck, PairCheck
 from seqloom.data.dataset import Dataset
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.schema import Example, Schema

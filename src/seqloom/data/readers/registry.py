@@ -18,9 +18,11 @@ import msgspec
 
 from seqloom.config.data import Format, ReadingConfig
 from seqloom.data.problems import Ledger, Place, escaped
-from seqloom.data.readers import arrays, conll, delimited, folders, jsonl, parallel, parquet, pictures, text
+from seqloom.data.readers import arrays, conll, delimited, folders, jsonl, parquet, text
 from seqloom.data.readers import conll as conllu
-from seqloom.data.readers.files import PACKED, is_file, is_folder, opened, require_regular
+from seqloom.data.readers import folders as pictures
+from seqloom.data.readers import text as parallel
+from seqloom.data.readers.files import PACKED, is_file, is_folder, is_there, opened, require_regular
 from seqloom.data.values import Table
 from seqloom.errors import ConfigError
 
@@ -34,7 +36,7 @@ READERS: dict[Format, Reader] = {
     "conll": conll.read_conll,
     "conllu": conllu.read_conllu,
     "text": text.read,
-    "parallel": parallel.read,
+    "parallel": parallel.read_parallel,
     "folder": folders.read,
     "npz": arrays.read,
 }
@@ -68,7 +70,7 @@ def read_table(paths: tuple[Path, ...], reading: ReadingConfig, ledger: Ledger) 
     _require_count(paths, format, reading.format is not None)
     _require_used(reading, format)
     if format == "folder":
-        read: Reader = pictures.read if _holds_pictures(paths[0], ledger) else folders.read
+        read: Reader = pictures.read_pictures if _holds_pictures(paths[0], ledger) else folders.read
     else:
         read = READERS[format]
         for path in paths:
@@ -79,12 +81,8 @@ def read_table(paths: tuple[Path, ...], reading: ReadingConfig, ledger: Ledger) 
 def _require_quotes(paths: tuple[Path, ...]) -> None:
     """Refuse the words of one name with spaces, which a shell takes for several."""
     joined = Path(" ".join(map(str, paths)))
-    if _is_there(joined) and not all(map(_is_there, paths)):
+    if is_there(joined) and not all(map(is_there, paths)):
         raise ConfigError(f"'{joined}' was given without quotes", fix="put quotes around a name with spaces")
-
-
-def _is_there(path: Path) -> bool:
-    return is_file(path) or is_folder(path)
 
 
 def _require_count(paths: tuple[Path, ...], format: Format, said: bool) -> None:  # noqa: A002
@@ -93,7 +91,7 @@ def _require_count(paths: tuple[Path, ...], format: Format, said: bool) -> None:
     if len(paths) == (2 if format == "parallel" else 1):
         return
     text = f"the format {format} is read from {asked}" if said else "data is one path, or two files of parallel text"
-    missing = [str(path) for path in paths if not _is_there(path)]
+    missing = [str(path) for path in paths if not is_there(path)]
     gone = f", of which there is no {escaped(' and no '.join(missing))}" if missing else ""
     fix = f"give {asked}" if said else "give one path, and further parts with --dev and --test"
     raise ConfigError(f"{text}; found {len(paths)}{gone}", fix=fix)

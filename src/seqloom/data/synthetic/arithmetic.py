@@ -9,8 +9,7 @@ uniform as well, whatever stands around it: the classes are balanced, and every 
 from statistics import median
 
 from seqloom.data.schema import Schema
-from seqloom.data.synthetic.random_draws import RandomDraws
-from seqloom.data.synthetic.set import DrawnExample, Parameter, Sizes, SyntheticSet
+from seqloom.data.synthetic.set import DrawnExample, Parameter, RandomDraws, Sizes, SyntheticSet
 
 LABELS = tuple("0123456789")
 

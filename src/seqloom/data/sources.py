@@ -1,12 +1,4 @@
-"""Known data sets by name: what they are, whose they are, where their files lie, and how they are read.
-
-    name ──▶ SOURCES ──▶ NamedSource ──▶ Shelves ──▶ paths ──▶ DataConfig
-                             └────── download: only when asked to, `seqloom data get NAME`
-
-    source.py    what is known about a set        download.py    where files are looked for, copied and downloaded
-
-Looking for a set never downloads anything, and nothing is read under its name that it does not hold.
-"""
+"""Known data sets by name."""
 
 import hashlib
 from collections.abc import Mapping
@@ -16,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from seqloom.config.data import DataConfig, FoldSplit, GivenSplit, RandomSplit, ReadingConfig
+from seqloom.data.download import Files, NamedSource, Shelves, SourceFile, usual_shelves
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.readers.passages import chunks_of
-from seqloom.data.sources.download import Shelves, usual_shelves
-from seqloom.data.sources.source import Files, NamedSource, SourceFile
 from seqloom.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
