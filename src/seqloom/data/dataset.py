@@ -36,9 +36,9 @@ from seqloom.data.readers.files import (
     states,
     stored,
 )
-from seqloom.data.readers.folders import load_column
+from seqloom.data.readers.folders import PART_NAMES, load_column
 from seqloom.data.readers.registry import read_table
-from seqloom.data.roles import PART_NAMES, Roles, find_roles
+from seqloom.data.roles import Roles, find_roles
 from seqloom.data.schema import Example, Schema
 from seqloom.data.splits import cut_document, divider
 from seqloom.data.values import Record, Table
