@@ -424,8 +424,8 @@ class Lookout:
         if bare := self.returns - self.both:
             self.ledger.note("line.bare_cr", f"{bare:,} CR inside lines, read as characters", place, count=bare)
         samples = self.broken_samples if self.broken > MOJIBAKE_SHARE * self.line else []
-        for left, (shown, where) in zip(range(len(samples) - 1, -1, -1), samples, strict=True):
-            count = 1 if left else self.broken - len(samples) + 1  # the last stands for all that are not shown
+        for number, (shown, where) in enumerate(samples, 1):
+            count = 1 if number < len(samples) else self.broken - len(samples) + 1  # the last stands for all others
             text = f"'{shown}' looks like UTF-8 that was once read as Windows-1252"
             self.ledger.warn("enc.mojibake", text, where, "write the file again from its source", count=count)
 
