@@ -1,7 +1,16 @@
 """What is known about a named data set: its files and their sums, how they are read, and whose they are.
 
 A set is not part of Seqloom: we hold its description. A variant reads the files of another set in its own way, so files
-are named by their path inside a folder of sets, `sst2/train.txt.xz`, whatever the variant is called.
+are named by their path inside a folder of sets, `sst2/train.txt.xz`, whatever the variant is called. A set is brought
+into our own folder: copied from the user's folder of sets, or downloaded.
+
+    each file:  ours, and right?  ──▶ nothing to do
+                in the mirror?    ──▶ unpacked ──┐
+                has an address?   ──▶ https ─────┴──▶ size and sha256 as promised? ──▶ held
+    all held ──▶ written, each file whole or not at all
+
+Nothing is written before every file has the sum in the registry, so whoever serves a file need not be trusted. Files
+are small (the largest has 14 MB) and are held in memory until then; no answer is read beyond the size that is expected.
 """
 
 import hashlib
@@ -94,19 +103,6 @@ class NamedSource(NamedTuple):
             split=self.split,
         )
 
-
-# -----------------------------------------------------------------------------
-# A known set brought into our own folder: copied from the user's folder of sets, or downloaded.
-#
-#     each file:  ours, and right?  ──▶ nothing to do
-#                 in the mirror?    ──▶ unpacked ──┐
-#                 has an address?   ──▶ https ─────┴──▶ size and sha256 as promised? ──▶ held
-#     all held ──▶ written, each file whole or not at all
-#
-# Nothing is written before every file has the sum in the registry, so whoever serves a file need not be trusted. Files
-# are small (the largest has 14 MB) and are held in memory until then; no answer is read beyond the size that is
-# expected.
-# -----------------------------------------------------------------------------
 
 # An answer from a server, over https alone: also where a redirection leads.
 

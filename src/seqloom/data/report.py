@@ -1,4 +1,8 @@
-"""The data report: what is counted and found, and how it is shown in a terminal and on a page."""
+"""The data report: is my data all right, and what is in it?
+
+A `Reporter` sees every example once, for the checks, the search for duplicates and the counts. The report is a frozen
+value, shown as its `document`: whether the data is all right comes first, then what is in it.
+"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -43,10 +47,6 @@ from seqloom.report.excerpts import excerpt, excerpt_from
 from seqloom.report.figures.axis import linear_axis
 from seqloom.report.figures.bars import Bars
 from seqloom.report.numbers import counted, number, part_of, share
-
-# -----------------------------------------------------------------------------
-# What is counted and measured for the report: rows, labels, and lengths or values as five numbers and a histogram.
-# -----------------------------------------------------------------------------
 
 MOST_BINS = 12
 TAIL = 0.99  # the first and the last bin of a histogram also hold what is beyond this quantile on either side
@@ -127,7 +127,8 @@ def _measure(name: str, parts: Mapping[str, np.ndarray]) -> ColumnMeasure:
     summaries = tuple(_summary(part, values) for part, values in parts.items())
     every = np.concatenate(list(parts.values()))
     whole = bool(np.all(every == np.round(every)))
-    bins = _bins(every, whole)
+    alone = _values_alone(every, whole)
+    bins = tuple(HistogramBin(value, value) for value in alone) if alone else _ranges(every, whole)
     edges = [*(one.low for one in bins), np.inf]
     counts = tuple(tuple(np.histogram(values, edges)[0].tolist()) for values in parts.values())
     return ColumnMeasure(name, whole, summaries, bins, counts)
@@ -138,11 +139,6 @@ def _summary(part: str, values: np.ndarray) -> NumberSummary:
     return NumberSummary(
         part, values.min().item(), middle.item(), values.mean().item(), most.item(), values.max().item()
     )
-
-
-def _bins(values: np.ndarray, whole: bool) -> tuple[HistogramBin, ...]:
-    alone = _values_alone(values, whole)
-    return tuple(HistogramBin(value, value) for value in alone) if alone else _ranges(values, whole)
 
 
 def _values_alone(values: np.ndarray, whole: bool) -> list[float]:
@@ -172,10 +168,6 @@ def _ticks(values: np.ndarray, least_step: float) -> tuple[float, ...]:
     low, high = np.quantile(values, [1 - TAIL, TAIL]).tolist()
     return linear_axis(low, high, count=MOST_BINS - 1, least_step=least_step).ticks
 
-
-# -----------------------------------------------------------------------------
-# The data report in words, tables and pictures: whether the data is all right comes first, then what is in it.
-# -----------------------------------------------------------------------------
 
 if TYPE_CHECKING:
     pass
@@ -274,9 +266,10 @@ def _labels(report: "DataReport") -> list[DocumentBlock]:
         return []
     totals = [sum(column) for column in zip(*(entry.counts for entry in report.labels), strict=True)]
     largest = max(entry.counts[0] for entry in report.labels) or 1
+    # A label for a table; in quotation marks where its ends could not be seen.
     rows: list[list[TableCell]] = [
         [
-            _label(entry.label),
+            excerpt(entry.label if entry.label == entry.label.strip() else f"'{entry.label}'", LONGEST_LABEL),
             Bar(entry.counts[0] / largest),
             *(part_of(count, total) for count, total in zip(entry.counts, totals, strict=True)),
         ]
@@ -286,11 +279,6 @@ def _labels(report: "DataReport") -> list[DocumentBlock]:
     rest = [entry.counts[0] for entry in report.labels[MOST_LABELS:]]
     more = f"and {len(rest):,} rarer ones, {counted(sum(rest), 'time')} together" if rest else ""
     return [TableBlock(heads, rows, BRIEF_LABELS), Aside(more)]
-
-
-def _label(label: str) -> str:
-    """A label for a table; in quotation marks where its ends could not be seen."""
-    return excerpt(label if label == label.strip() else f"'{label}'", LONGEST_LABEL)
 
 
 def _measure_blocks(measure: ColumnMeasure) -> list[DocumentBlock]:
@@ -373,13 +361,6 @@ def _batches(batching: "Batching") -> list[DocumentBlock]:
         Paragraph("All rows are in one batch: an epoch is one step." if batches == 1 else mixed),
     ]
 
-
-# -----------------------------------------------------------------------------
-# The data report: is my data all right, and what is in it?
-#
-# A `Reporter` sees every example once, for the checks, the search for duplicates and the counts. The report is a frozen
-# value, shown as its `document`.
-# -----------------------------------------------------------------------------
 
 FORMAT = 1  # of the plain values
 GRAVEST_FIRST = ("reject", "warn", "note")

@@ -1,4 +1,10 @@
-"""Known data sets by name."""
+"""Known data sets by name: what they are, whose they are, where their files lie, and how they are read.
+
+    name ──▶ SOURCES ──▶ NamedSource ──▶ Shelves ──▶ paths ──▶ DataConfig
+                             └────── download: only when asked to, `seqloom data get NAME`
+
+Looking for a set never downloads anything, and nothing is read under its name that it does not hold.
+"""
 
 import hashlib
 from collections.abc import Mapping
@@ -411,16 +417,13 @@ def resolve(config: DataConfig, shelves: Shelves | None = None) -> DataConfig:
     if len(config.train) != 1 or config.train[0] not in SOURCES or Path(config.train[0]).exists():
         return config
     known = source_config(config.train[0], shelves)
-    own = _settings(config) | {"train": known.train, "reading": _on_top(known.reading, config.reading)}
+    reading = msgspec.structs.replace(known.reading, **_settings(config.reading))
+    own = _settings(config) | {"train": known.train, "reading": reading}
     if own.keys() & {"dev", "test"}:  # the set's own rule would still draw what is given now
         own = {"split": None} | own
     if isinstance(config.split, FoldSplit):  # the folds of train take turns as dev
         own = {"dev": ()} | own
     return msgspec.structs.replace(known, **own)
-
-
-def _on_top(known: ReadingConfig, given: ReadingConfig) -> ReadingConfig:
-    return msgspec.structs.replace(known, **_settings(given))
 
 
 def _settings(config: DataConfig | ReadingConfig) -> dict[str, Any]:

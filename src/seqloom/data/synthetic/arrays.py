@@ -1,4 +1,4 @@
-"""Adding."""
+"""Adding and pictures: inputs that are arrays of numbers."""
 
 from collections.abc import Callable
 
@@ -34,9 +34,7 @@ ADDING = SyntheticSet(
 )
 
 
-# -----------------------------------------------------------------------------
 # Pictures: six shapes of any size at any place, in noise, 16 x 16 pixels of grey from 0 to 1.
-# -----------------------------------------------------------------------------
 
 LABELS = ("disc", "ring", "square", "cross", "saltire", "triangle")
 SIDE, LEAST_RADIUS, MOST_RADIUS = 16, 3, 6

@@ -1,17 +1,18 @@
-"""Brackets: does every bracket close the one that was opened last? Three kinds, `length` brackets in all.
-
-    balanced  ( [ ] { } )             broken  ( [ } { ] )
-
-A broken string is a balanced one in which two closing brackets of different kinds have changed places. Both are drawn
-together: they have the same brackets in the same numbers, they open and close at the same places, and only a memory
-for what was opened, however long ago, tells them apart.
-"""
+"""Brackets and copy: what was opened or shown long ago must be remembered."""
 
 from functools import cache
 
 from seqloom.data.kinds.inputs.words import Words
 from seqloom.data.schema import Schema
 from seqloom.data.synthetic.set import DrawnExample, Parameter, RandomDraws, Sizes, SyntheticSet
+
+# Brackets: does every bracket close the one that was opened last? Three kinds, `length` brackets in all.
+#
+#     balanced  ( [ ] { } )             broken  ( [ } { ] )
+#
+# A broken string is a balanced one in which two closing brackets of different kinds have changed places. Both are drawn
+# together: they have the same brackets in the same numbers, they open and close at the same places, and only a memory
+# for what was opened, however long ago, tells them apart.
 
 LABELS = ("broken", "balanced")
 OPENING, CLOSING = ("(", "[", "{"), (")", "]", "}")
@@ -64,13 +65,11 @@ BRACKETS = SyntheticSet(
 )
 
 
-# -----------------------------------------------------------------------------
 # Copy: which symbol was shown `distance` steps before the question? Every step in between shows another one.
 #
 #     distance 5:   c a h a b ?  ->  c
 #
 # The distractors are the same eight symbols, so what must be remembered is a place, not a word.
-# -----------------------------------------------------------------------------
 
 SYMBOLS = tuple("abcdefgh")
 QUESTION = "?"

@@ -1,10 +1,4 @@
-"""Dates: English dates as people write them, and the same day in the ISO form.
-
-    the 3rd of May, 2019  ->  2019-05-03          Friday 03-MAY-2019  ->  2019-05-03
-
-Every character of the answer has its place in the source, but in another order and often under another name: attention
-has something to align. No form is ambiguous: months have names, or the year stands first.
-"""
+"""Phrases whose parts have an answer each: dates to be written again, films and people to be tagged."""
 
 from collections.abc import Callable
 from datetime import date
@@ -12,6 +6,13 @@ from datetime import date
 from seqloom.data.kinds.inputs.words import Words
 from seqloom.data.schema import Schema
 from seqloom.data.synthetic.set import DrawnExample, RandomDraws, Sizes, SyntheticSet, fingerprint, part_of
+
+# Dates: English dates as people write them, and the same day in the ISO form.
+#
+#     the 3rd of May, 2019  ->  2019-05-03          Friday 03-MAY-2019  ->  2019-05-03
+#
+# Every character of the answer has its place in the source, but in another order and often under another name:
+# attention has something to align. No form is ambiguous: months have names, or the year stands first.
 
 FIRST_YEAR, LAST_YEAR = 1900, 2099
 MONTHS = (
@@ -99,7 +100,6 @@ DATES = SyntheticSet(
 )
 
 
-# -----------------------------------------------------------------------------
 # Movies: titles and people in questions about films, one BIO tag for each word.
 #
 #     who directed the silent river with anna kovac
@@ -108,7 +108,6 @@ DATES = SyntheticSet(
 # Titles and names are put together from parts, and every composition belongs to one part of the set: a test title has
 # never been seen, only its words. The same words stand outside of titles too, and given names inside of them, so a list
 # of words does not do.
-# -----------------------------------------------------------------------------
 
 TAGS = ("O", "B-TITLE", "I-TITLE", "B-PERSON", "I-PERSON")
 GIVEN = (

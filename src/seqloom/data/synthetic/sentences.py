@@ -1,15 +1,16 @@
-"""Questions: is it a statement or a question? The same words, another order, and no question mark.
-
-    the old baker is in the garden today                 is the old baker in the garden today
-
-Both orders of every sentence are drawn together, so every bag of words has both labels: whoever does not see order
-is right half of the time, and no more.
-"""
+"""Sentences with a label: told by the order of words, by a denial, by the company of a word."""
 
 from typing import NamedTuple
 
 from seqloom.data.schema import Schema
 from seqloom.data.synthetic.set import DrawnExample, RandomDraws, Sizes, SyntheticSet
+
+# Questions: is it a statement or a question? The same words, another order, and no question mark.
+#
+#     the old baker is in the garden today                 is the old baker in the garden today
+#
+# Both orders of every sentence are drawn together, so every bag of words has both labels: whoever does not see order
+# is right half of the time, and no more.
 
 QUESTION_LABELS = ("statement", "question")
 LIKENESSES = ("old", "young", "quiet", "clever", "tired", "cheerful", "tall", "famous", "hungry", "patient", "curious")
@@ -58,7 +59,6 @@ QUESTIONS = SyntheticSet(
 )
 
 
-# -----------------------------------------------------------------------------
 # Reviews: praise or blame, where counting kind words helps little.
 #
 #     my neighbour called the music dreadful , i did not for one moment find the story charming , or so i told my aunt
@@ -67,7 +67,6 @@ QUESTIONS = SyntheticSet(
 # denied, some words before its adjective, and a last clause may take everything back. So the sentiment is the product
 # of three signs: of one adjective among several, of the denial, and of the end. Reviews come in pairs that differ in
 # the adjective of the verdict alone, and each kind of review occurs with both labels equally often.
-# -----------------------------------------------------------------------------
 
 REVIEW_LABELS = ("negative", "positive")
 KIND = ("charming", "brilliant", "lovely", "gripping", "delightful", "clever", "moving", "superb", "witty", "graceful")
@@ -138,12 +137,10 @@ REVIEWS = SyntheticSet(
 )
 
 
-# -----------------------------------------------------------------------------
 # Homographs: one spelling, several senses; the label is the sense, and only the company of the word tells it.
 #
 # Six English words and the Persian شیر, which is milk, a lion or a tap, in short sentences from right to left. Every
 # sense of a word is used in sentences of the same build, so the build does not give it away.
-# -----------------------------------------------------------------------------
 
 
 class Sense(NamedTuple):

@@ -20,12 +20,10 @@ from seqloom.data.problems import Place
 from seqloom.data.schema import Example, Input, Schema, Target
 from seqloom.errors import ConfigError, DataError, did_you_mean
 
-# -----------------------------------------------------------------------------
 # Draws: chance that is a pure function of a few words, the same on every machine and with every numpy.
 #
 # Philox4x64 (Salmon et al. 2011) is a published function from a key to a stream of 64-bit words. Numpy promises to keep
 # its bit generators as they are, but not how it makes integers or reals of their bits; so that is done here.
-# -----------------------------------------------------------------------------
 
 Part = Literal["train", "dev", "test"]
 PARTS: tuple[Part, ...] = get_args(Part)
