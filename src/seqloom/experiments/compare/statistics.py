@@ -17,8 +17,8 @@ does, has no spread and says nothing about the others. The interval is one of St
 are those of all parts together (Satterthwaite 1946); there the variance of the seeds is never taken to be less than
 what the examples alone make of it, because seeds that lie close by chance would look certain. With one seed nothing is
 known about others: the interval then speaks of these weights alone.
-`tests/experiments/compare/test_calibration.py` simulates that the intervals cover as often as they say, and how often equal
-models are called different.
+`tests/experiments/compare/test_calibration.py` simulates that the intervals cover as often as they say, and how often
+equal models are called different.
 
 Tests of one pair of models that go by examples alone, and the correction for several pairs.
 
