@@ -421,7 +421,10 @@ def exploding(story: Story, config: TrainingConfig) -> Finding | None:
         "dev loss": dev if story.dev else math.nan,
     }
     known = [(step, norm) for step, norm in norms if norm > 1e-12]
-    curve = Series(name="mean norm", x=[step for step, _ in known], y=[norm for _, norm in known])
+    figure = None
+    if known:
+        curve = Series(name="mean norm", x=[step for step, _ in known], y=[norm for _, norm in known])
+        figure = Line(title="Norm of the gradient", series=[curve], x_label="step", y_axis="log")
     clip = () if config.clip else (Advice("--clip", "1", "no step is longer than this norm allows"),)
     return Finding(
         "gradient.exploding",
@@ -430,7 +433,7 @@ def exploding(story: Story, config: TrainingConfig) -> Finding | None:
         "the weights far away. Clip them and take a lower rate; a gated layer (lstm, gru) or a norm keeps them in "
         "bounds.",
         {name: value for name, value in evidence.items() if math.isfinite(value)},
-        Line(title="Norm of the gradient", series=[curve], x_label="step", y_axis="log") if known else None,
+        figure,
         (*clip, Advice("--rate", rounded(config.rate / 10), f"a tenth of {config.rate:g}")),
     )
 
