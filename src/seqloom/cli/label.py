@@ -1,7 +1,6 @@
 """`seqloom label`: rows get labels, one question after the other or many at a time; all of it is logged."""
 
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
@@ -9,12 +8,11 @@ import typer
 
 from seqloom.cli.inputs import embedder_of
 from seqloom.cli.options import FILE, Budget, DeviceName, Given, takes
-from seqloom.cli.terminal import Screen, work_bar
+from seqloom.cli.terminal import Screen, followed_work
 from seqloom.config.data import DataConfig, ReadingConfig
 from seqloom.config.options import said, settings
 from seqloom.data.problems import escaped
 from seqloom.errors import ConfigError
-from seqloom.events import Progress
 from seqloom.report.numbers import counted
 
 if TYPE_CHECKING:
@@ -87,7 +85,7 @@ def label(
                 _require_labels(names, learnt, decisions)
                 embedder = None if model is None else embedder_of(model, device, budget)
                 how = How(suggest, order, seed)
-                session = _followed(
+                session = followed_work(
                     opening(unlabelled, decisions, model=embedder, labels=names, examples=learnt, how=how)
                 )
                 _review(session) if accept_above is None else _accept(session, accept_above)
@@ -134,21 +132,6 @@ def _names(labels: str | None) -> list[str]:
     if taken := [name for name in names if name in COMMANDS]:
         raise ConfigError(f"--labels {labels!r}: the answer {taken[0]!r} has a meaning", fix="give a longer name")
     return names
-
-
-def _followed(steps: "Iterable[Progress | Labelling]") -> "Labelling":
-    """The rows ready to be labelled; people at a terminal see how far it is."""
-    from seqloom.search.labeling import Labelling
-
-    session = None
-    with work_bar() as show:
-        for step in steps:
-            if isinstance(step, Labelling):
-                session = step
-            else:
-                show(step)
-    assert session is not None, "opening ends with what was opened"
-    return session
 
 
 def _undo(decisions: "WritableDecisions") -> None:

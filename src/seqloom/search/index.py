@@ -34,7 +34,7 @@ import msgspec
 import numpy as np
 
 from seqloom.errors import ConfigError, DamagedError, DurableError, MissingExtraError, near_folder, needing
-from seqloom.events import Progress
+from seqloom.events import Work
 from seqloom.files.folders import commit_folder, read_folder, remove_folder, sweep
 from seqloom.files.lock import hold, remove_held
 from seqloom.files.numbered_folders import numbered
@@ -405,28 +405,23 @@ class WritableIndex(Index):
             if any(total >= GRAPH_FROM for total in accumulate(more, initial=len(self.state.owners))):
                 raise
 
-    def finished(self) -> Iterator[Progress | Built]:
-        """What is left to do when lots were added: small ones joined, the graph made or grown."""
+    def finished(self) -> Work[Built]:
+        """Do what is left when lots were added: small ones are joined, the graph is made or grows."""
         self.tidy()
-        total, settings = len(self.state.owners), self.settings
+        settings = self.settings
         if settings is not None and settings.exact:
             self._drop_graphs()
         else:
-            yield from (Progress(LINKED, done, total) for done in self.grow_graph())
-        yield Built(len(self), total, self.nearest is not self.state.exact)
+            yield from self.grow_graph()
+        return Built(len(self), len(self.state.owners), self.nearest is not self.state.exact)
 
-    def grow_graph(self) -> Iterator[int]:
-        """How many passages are in the graph, while it is made or grows; nothing if it need not.
-
-        Below `GRAPH_FROM` passages there is none: all are compared.
-        """
+    def grow_graph(self) -> Work[None]:
+        """Make the graph, or let it grow, if need be; below `GRAPH_FROM` passages there is none: all are compared."""
         state, kept = self.state, self.graph()
         total, before = len(state.owners), kept.passages if kept is not None else 0
         if total < GRAPH_FROM or total - before <= BEHIND * before:
             return
-        walk = None
-        for done, walk in grown(None if kept is None else kept.walk, state.exact.vectors):  # noqa: B007
-            yield done
+        walk = yield from grown(None if kept is None else kept.walk, state.exact.vectors, LINKED)
         covers = Covers(state.numbers[0], state.numbers[-1], total)
         path = self.path / f"{GRAPH}{state.numbers[-1]:06d}"
         commit_folder(path, {WALK: saved(walk), COVERS: msgspec.json.encode(covers)})

@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 
 from seqloom.errors import ConfigError, DurableError, HeldError, needing
-from seqloom.events import Progress
+from seqloom.events import Progress, Work
 from seqloom.search.bm25 import K1, B, words_of
 from seqloom.search.store import (
     LINKED,
@@ -258,15 +258,15 @@ class WritablePostgres(Postgres):
     def require_graph(self, more: Iterable[int]) -> None:
         """Do nothing: the database has a graph of its own."""
 
-    def finished(self) -> Iterator[Progress | Built]:
-        """What is left to do when lots were added: the graph made, if there are many passages it can be made of."""
+    def finished(self) -> Work[Built]:
+        """Do what is left when lots were added: the graph is made, if there are many passages it can be made of."""
         total, settings = int(self._all("select count(*) from seqloom.passages")[0][0]), self.settings
         if settings is not None and settings.exact:
             self._run("drop index if exists seqloom.passages_graph")
         elif total >= GRAPH_FROM and settings is not None and settings.width <= WIDEST:
             yield Progress(LINKED, 0, total)
             self._run(GRAPH)
-        yield Built(len(self), total, bool(self._all(GRAPH_USED)))
+        return Built(len(self), total, bool(self._all(GRAPH_USED)))
 
 
 def _told(settings: Settings) -> str:

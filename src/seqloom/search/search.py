@@ -27,10 +27,9 @@ import numpy as np
 
 from seqloom.errors import ConfigError, did_you_mean
 from seqloom.search.bm25 import words_of
-from seqloom.search.embedders import Embeds, ModelEmbeds, require_same
 from seqloom.search.passages import Span, sentences_of
 from seqloom.search.store import Condition, FoundPassage, IndexStore, ScoredPassage, conditions
-from seqloom.search.vectors import unit
+from seqloom.search.vectors import Embeds, ModelEmbeds, require_same, unit
 
 if TYPE_CHECKING:
     from seqloom.inference.model import LoadedModel
