@@ -69,7 +69,7 @@ def _require_picture(picture: Path | None, others: tuple[Path, ...]) -> None:
     """Refuse, before any work, a name that no picture can have, or that another file of the command has."""
     if picture is None:
         return
-    from seqloom.search.copies import is_same
+    from seqloom.search.documents import is_same
 
     if any(is_same(picture, other) for other in others):
         raise ConfigError(f"--picture {picture} would replace another file of this command", fix="give another name")

@@ -62,9 +62,8 @@ def label(
     device: DeviceName = "auto",
 ) -> None:
     """Label the rows of a file; the same command goes on where it was stopped."""
-    from seqloom.search.copies import require_copy
     from seqloom.search.decisions import Decisions, writing
-    from seqloom.search.documents import FileRows
+    from seqloom.search.documents import FileRows, require_copy
     from seqloom.search.labeling import BY, How, opening
 
     reading = ReadingConfig(**said(ReadingConfig, given))
@@ -108,7 +107,7 @@ def _require_labels(names: list[str], learnt: "Examples", decisions: "Decisions"
 
 def _require_out(out: Path, file: Path, examples: Path | None) -> None:
     """Refuse, before any work, a log that would be the data or the examples, or that nobody could write."""
-    from seqloom.search.copies import is_same
+    from seqloom.search.documents import is_same
 
     if is_same(out, file):
         raise ConfigError(f"--out {out} is the file itself", fix="give the log of labels another name")
@@ -145,7 +144,7 @@ def _accept(session: "Labelling", confidence: float) -> None:
 
 
 def _export(decisions: "Decisions", given: "GivenRows", rows: "FileRows", out: Path, column: str) -> None:
-    from seqloom.search.copies import write_copy
+    from seqloom.search.documents import write_copy
     from seqloom.search.labeling import exported
 
     added, wanted = exported(decisions, given.names, column)

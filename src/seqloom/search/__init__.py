@@ -3,7 +3,7 @@
     file ──▶ documents ──▶ passages ──▶ vectors ─┐
                       └──▶ words ────────────────┴──▶ index ◀── question ──▶ ranked documents, the best sentence marked
 
-documents.py    the rows of a file, as texts with names or as documents
+documents.py    the rows of a file, as texts with names or as documents; a copy of it with more columns
 passages.py     long texts as passages of whole sentences
 bm25.py         the words of a text, and how well documents answer words
 vectors.py      what search asks of a model, and the nearest passages: all compared, or along a graph
@@ -20,7 +20,6 @@ Duplicates and labels are made with the same vectors:
 
     similarity.py   pairs of similar texts, by their letters or by their meaning, and a threshold from their picture
     duplicates.py   the near duplicates among texts, and a copy of a file in which they are marked
-    copies.py       a copy of a file with more columns
     labeling.py     labels suggested from a few examples, which row to ask about next, and what is learnt from answers
     decisions.py    the log of what was decided
 """

@@ -23,8 +23,7 @@ from seqloom.data.checks.duplicates import folded
 from seqloom.data.checks.minhash import clusters, members
 from seqloom.errors import ConfigError, DataError
 from seqloom.events import Progress, Work, finished
-from seqloom.search.copies import AddedColumn, require_copy, write_copy
-from seqloom.search.documents import FileRows, GivenRows
+from seqloom.search.documents import AddedColumn, FileRows, GivenRows, require_copy, write_copy
 from seqloom.search.similarity import LEAST, ByMeaning, ByText, Histogram, Measure, Pairs, joined
 from seqloom.search.vectors import MakesVectors
 

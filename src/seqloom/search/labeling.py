@@ -36,9 +36,8 @@ from seqloom.data.problems import Ledger
 from seqloom.data.values import Unfit, label_of
 from seqloom.errors import ConfigError, did_you_mean
 from seqloom.events import Work
-from seqloom.search.copies import AddedColumn
 from seqloom.search.decisions import MODEL, PERSON, Action, Decision, Decisions, WritableDecisions
-from seqloom.search.documents import FileRows, GivenRows
+from seqloom.search.documents import AddedColumn, FileRows, GivenRows
 from seqloom.search.vectors import HashedWords, MakesVectors, embedding
 
 STRENGTH = 5.0  # C: how far examples are believed

@@ -17,7 +17,7 @@ from seqloom.inference.model import load
 from seqloom.search.embedding import bulk, packed_linears, windows
 from seqloom.search.embedding import windows as source
 from seqloom.search.embedding.bulk import embed_file, embedding
-from seqloom.search.embedding.quantization import KINDS, Numbers
+from seqloom.search.embedding.output import KINDS, Numbers
 from seqloom.search.embedding.windows import InputSource, WindowWorker, here
 from seqloom.search.vectors import ModelEmbeds, require_same, settings_of
 

@@ -28,16 +28,21 @@ from seqloom.search.embedding.output import (
     FORMAT,
     EmbeddingCard,
     Job,
+    Kind,
+    Numbers,
+    QuantizationLoss,
     Segments,
     Written,
     card_of,
     differences,
     form_of,
     is_of_another_version,
+    measured,
     read_card,
+    require_kind,
+    sampled,
 )
 from seqloom.search.embedding.packed_linears import Precision, require_precision
-from seqloom.search.embedding.quantization import Kind, Numbers, QuantizationLoss, measured, require_kind, sampled
 from seqloom.search.embedding.windows import (
     Bad,
     CheckedSource,
