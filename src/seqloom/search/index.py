@@ -10,16 +10,12 @@ A build that is killed leaves whole lots, and goes on behind the last one. When 
 small lots are many, all are joined: new lots hold what is there, and take the place of all others as soon as the last
 of them is kept; only then do old texts leave the disk. A join that was killed before that counts for nothing.
 
-What the lots of an index hold together: which documents are there, and which of them fulfil conditions.
-
-An index in a folder, changed: lots are added, joined and taken away, and the graph grows.
+One process at a time changes an index, and whatever it is killed at, every reader sees the state before or after:
 
     add         one more lot
     delete      one more lot, without documents, that names ids
     join        new lots of what is there, and all before them gone
     finished    lots joined that should be, and the graph made or grown
-
-One process does that at a time, and whatever it is killed at, every reader sees the state before or after.
 """
 
 from bisect import bisect_right
@@ -261,7 +257,17 @@ class Index:
     def graph(self) -> KeptGraph | None:
         """The newest graph that was made over these lots, if there is one."""
         state = self.state
-        return self._steadily(lambda: _read_graph(self.path, state))
+
+        def read() -> KeptGraph | None:
+            for _, folder in numbered(self.path, GRAPH)[0]:
+                with damage():
+                    files = dict(read_folder(folder))
+                covers = msgspec.json.decode(files[COVERS], type=Covers)
+                if state.numbers and covers.first == state.numbers[0] and covers.passages <= len(state.owners):
+                    return KeptGraph(covers.passages, files[WALK])
+            return None
+
+        return self._steadily(read)
 
     def holds(self, ids: Iterable[str]) -> set[str]:
         """Those of the ids that name a document."""
@@ -310,16 +316,6 @@ def lots_in(path: Path) -> list[int]:
 def _folders(path: Path) -> list[Path]:
     """All lots and graphs."""
     return [folder for prefix in (LOT, GRAPH) for _, folder in numbered(path, prefix)[0]]
-
-
-def _read_graph(path: Path, state: State) -> KeptGraph | None:
-    for _, folder in numbered(path, GRAPH)[0]:
-        with damage():
-            files = dict(read_folder(folder))
-        covers = msgspec.json.decode(files[COVERS], type=Covers)
-        if state.numbers and covers.first == state.numbers[0] and covers.passages <= len(state.owners):
-            return KeptGraph(covers.passages, files[WALK])
-    return None
 
 
 def open_index(path: str | Path, *, exact: bool = False) -> Index:

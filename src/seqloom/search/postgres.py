@@ -13,6 +13,8 @@ import weakref
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -180,19 +182,12 @@ class Postgres:
             "join seqloom.passages p on p.document = d.number where d.id = any(%s) order by d.number, p.start",
             list(ids),
         )
-        gathered: dict[str, list[tuple[Any, ...]]] = {}
-        for row in rows:
-            gathered.setdefault(row[0], []).append(row)
-        return [_found(gathered[name]) for name in ids]
-
-
-def _found(rows: Sequence[tuple[Any, ...]]) -> FoundPassage:
-    """The document of rows, one for each passage."""
-    name, body, columns = rows[0][:3]
-    vectors = np.array([msgspec.json.decode(row[5]) for row in rows], np.float32)
-    return FoundPassage(
-        TextDocument(name, body, msgspec.json.decode(columns)), tuple(row[3:5] for row in rows), vectors
-    )
+        found = dict[str, FoundPassage]()
+        for (name, body, columns), passages in groupby(rows, key=itemgetter(0, 1, 2)):  # a row for each passage
+            document, some = TextDocument(name, body, msgspec.json.decode(columns)), list(passages)
+            vectors = np.array([msgspec.json.decode(row[5]) for row in some], np.float32)
+            found[name] = FoundPassage(document, tuple(row[3:5] for row in some), vectors)
+        return [found[name] for name in ids]
 
 
 def written(vector: np.ndarray) -> str:
@@ -213,7 +208,8 @@ class WritablePostgres(Postgres):
         """Keep a lot; when this returns, a power cut cannot take it back."""
         with database_errors(self.name), self.connection.transaction():
             if (settings := self.settings) is None:
-                self._begin(lot.settings)
+                self._run("insert into seqloom.settings values (%s)", _told(lot.settings))
+                self._run(f"alter table seqloom.passages alter column vector type vector({lot.settings.width})")
             elif settings != lot.settings:
                 self._run("update seqloom.settings set value = %s", _told(lot.settings))
             gone = [*(one.id for one in lot.documents), *lot.removed]
@@ -221,10 +217,6 @@ class WritablePostgres(Postgres):
             self._insert(lot)
             source = None if lot.source is None else msgspec.json.encode(lot.source).decode()
             self._run("insert into seqloom.lots (source, removed) values (%s, %s)", source, list(lot.removed))
-
-    def _begin(self, settings: Settings) -> None:
-        self._run("insert into seqloom.settings values (%s)", _told(settings))
-        self._run(f"alter table seqloom.passages alter column vector type vector({settings.width})")
 
     def _insert(self, lot: Lot) -> None:
         names = sorted({msgspec.json.encode(name).decode() for one in lot.documents for name in one.columns})
