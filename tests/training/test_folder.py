@@ -19,12 +19,11 @@ from seqloom.config.training import ConstantConfig, EpochsConfig, RunConfig, Ste
 from seqloom.data.schema import Schema
 from seqloom.errors import ConfigError, DamagedError, DurableError
 from seqloom.tasks.task import Meaning
-from seqloom.training import changes as run_changes
 from seqloom.training import checkpoint as checkpoints
+from seqloom.training import home as run_changes
 from seqloom.training import run_folder
-from seqloom.training.changes import changed_environment
 from seqloom.training.devices import Device
-from seqloom.training.home import require_place
+from seqloom.training.home import changed_environment, require_place
 from seqloom.training.run_folder import DataFacts, RunFolder
 from seqloom.training.state import Environment
 

@@ -18,8 +18,7 @@ from seqloom.nn.types import Batch, Loss, Padded
 from seqloom.training import step as scaling
 from seqloom.training import step as tallying
 from seqloom.training import step as update_module
-from seqloom.training.devices import HalvedError, OutOfMemoryError, ran_out
-from seqloom.training.distributed import Alone
+from seqloom.training.devices import Alone, HalvedError, OutOfMemoryError, ran_out
 from seqloom.training.state import TrainingState
 from seqloom.training.step import Update, moved, rows_of
 from update_common import CASES, HERE, PLAIN, Asked, Continued, assert_same, batch_of, copied, drawn, take, updating

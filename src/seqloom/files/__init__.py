@@ -21,12 +21,13 @@ A crash before the rename leaves the old state and a hidden leftover, which `swe
 new state. Between the two renames of a replacement the name is nobody's, and `recover` gives it back. Disks also rot,
 so readers believe nothing but the sums: `verify_folder`, `read_file_of`, `read_folder`, `newest_verified`.
 
-    disk.py              the operations that change a disk, their errors, one file written whole; fail points for tests
-    folders.py           write-once folders with a manifest: at once, growing, shared by processes, or replacing another
-    numbered_folders.py  the newest one that verifies, and retention
-    jsonl.py             append-only JSON lines with a sum each; the one file that grows, so its last line may be torn
-    lock.py              the lock of a folder in which one process writes for hours
-    tensors.py           tensors as bytes and back
+    disk.py      the operations that change a disk, their errors, one file written whole; fail points for tests
+    folders.py   write-once folders with a manifest: at once, growing, shared by processes, or replacing another; of
+                 numbered ones the newest that verifies, and retention
+    jsonl.py     append-only JSON lines with a sum each; the one file that grows, so its last line may be torn
+    lock.py      the lock of a folder in which one process writes for hours
+    layouts.py   what a run folder and a model folder hold: every name once
+    tensors.py   tensors as bytes and back
 
 >>> import tempfile
 >>> from pathlib import Path
@@ -53,11 +54,17 @@ from seqloom.files.folders import (
     FileEntry,
     GrowingFolder,
     Manifest,
-    alone,
+    Newest,
+    NumberedFolder,
+    Pruned,
+    Skipped,
     begin_shared,
     commit_folder,
     drop_shared,
     grow_folder,
+    newest_verified,
+    numbered,
+    prune,
     put_shared,
     read_file_of,
     read_folder,
@@ -70,8 +77,7 @@ from seqloom.files.folders import (
     verify_folder,
 )
 from seqloom.files.jsonl import Lines, append_line, append_lines, read_lines, write_lines
-from seqloom.files.lock import hold, remove_held
-from seqloom.files.numbered_folders import Newest, NumberedFolder, Pruned, Skipped, newest_verified, numbered, prune
+from seqloom.files.lock import alone, hold, remove_held
 
 __all__ = [
     "REAL_FILES",

@@ -153,3 +153,19 @@ def _close_held() -> None:
     while _HELD:
         with suppress(OSError):
             os.close(_HELD.pop())
+
+
+@contextmanager
+def alone(path: Path, *, files: FileLayer = REAL_FILES) -> Iterator[None]:
+    """A block in which one process at a time is at work on `path`; others wait, and a dead one holds up nobody.
+
+    The lock is on an empty hidden file beside it, `.name.lock`, which stays.
+    """
+    lock = path.with_name(f".{path.name}.lock")
+    with disk_errors("lock", lock):
+        handle = files.open_to_append(lock)
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # a close that reports an error has closed, and unlocked, all the same
+            files.close(handle)

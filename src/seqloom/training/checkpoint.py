@@ -28,12 +28,12 @@ from seqloom import files as durable
 from seqloom.config.training import TrainingConfig
 from seqloom.errors import ConfigError, DamagedError, DurableError
 from seqloom.files.disk import REAL_FILES, FileLayer
-from seqloom.files.folders import FileEntry
+from seqloom.files.folders import FileEntry, Pruned
 from seqloom.files.layouts import CheckpointFile
-from seqloom.files.numbered_folders import Pruned
 from seqloom.files.tensors import from_bytes, not_finite, to_bytes
-from seqloom.training.distributed import Ranks, ShardPart, ShardPlace, part_of, whole_of
+from seqloom.training.devices import Ranks
 from seqloom.training.state import FORMAT, Machine, TrainingState
+from seqloom.training.weights import ShardPart, ShardPlace, part_of, whole_of
 
 OWN = "carried"  # the tensors that belong to the rows of one process
 _FILE = re.compile(r"(?P<group>[a-z]+)(-(?P<rank>[0-9]{5})-of-(?P<count>[0-9]{5}))?\.safetensors")

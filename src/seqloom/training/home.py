@@ -1,20 +1,23 @@
 """Where a run may be: asked before any work, so that nobody waits for data to be read and is refused then."""
 
+import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from seqloom import files
 from seqloom.config.data import DataConfig
+from seqloom.config.options import free_places
 from seqloom.config.reading import read
-from seqloom.config.training import RunConfig
+from seqloom.config.training import CosineConfig, LinearConfig, RunConfig, TrainingConfig
 from seqloom.data.run_files import located, names_of
 from seqloom.errors import ConfigError, near_name
 from seqloom.files.layouts import RunFile
 from seqloom.files.lock import LOCK
+from seqloom.training.state import Environment, TrainingState
 
 BEFORE_CONFIG = (RunFile.DATA, RunFile.VOCABULARY)  # what a start that was interrupted may leave
 RUNS = Path("runs")
@@ -115,3 +118,152 @@ def free_name(path: Path) -> Path:
     while (other := path.with_name(f"{path.name}-{number}")).exists():
         number += 1
     return other
+
+
+LENGTH, PIECES = "training.length.count", "training.pieces"  # free where they grow
+
+
+FREE = frozenset(free_places(RunConfig)) - {LENGTH, PIECES}
+
+
+class Change(NamedTuple):
+    """A setting that is another one now."""
+
+    setting: str  # "training.rate"
+    before: Any
+    now: Any
+
+    def __str__(self) -> str:
+        """Both values, in words."""
+        return f"{self.setting} was {_shown(self.before)} and is now {_shown(self.now)}"
+
+    def called(self, name: str) -> "Change":
+        """The same change of something that people call by another name."""
+        return self._replace(setting=name)
+
+
+class OtherRunError(ConfigError):
+    """A folder holds another run than the one that is asked for: both are here, to be told in words of one's own."""
+
+    def __init__(self, problem: str, *, fix: str, before: RunConfig, now: RunConfig) -> None:
+        super().__init__(problem, fix=fix)
+        self.before, self.now = before, now
+
+
+def changed_settings(before: RunConfig, now: RunConfig) -> Iterator[str]:
+    """What changed, each with both values."""
+    return map(str, changed(before, now))
+
+
+def changed(before: RunConfig, now: RunConfig) -> Iterator[Change]:
+    """The settings whose change would change the weights or the log."""
+    old, new = _flat(msgspec.to_builtins(before), ""), _flat(msgspec.to_builtins(now), "")
+    free = FREE | ({LENGTH} if is_longer(before, now) else set()) | ({PIECES} if is_finer(before, now) else set())
+    for name in dict.fromkeys([*old, *new]):
+        if name not in free and old.get(name) != new.get(name):
+            yield Change(name, old.get(name), new.get(name))
+
+
+def is_longer(before: RunConfig, now: RunConfig) -> bool:
+    """Whether a run is asked for that goes on longer, measured in the same way."""
+    old, new = before.training.length, now.training.length
+    return type(old) is type(new) and old.count < new.count
+
+
+def is_finer(before: RunConfig, now: RunConfig) -> bool:
+    """Whether a run is asked for that computes each step in more pieces."""
+    return before.training.pieces < now.training.pieces
+
+
+def refined(before: RunConfig, now: RunConfig) -> Iterator[str]:
+    """What is said about a run whose steps are cut finer."""
+    if is_finer(before, now):
+        old, new = before.training.pieces, now.training.pieces
+        yield f"each step is computed in {new} pieces, before in {old}: less memory, the same gradient, other dropout"
+
+
+def lengthened(before: RunConfig, now: RunConfig) -> Iterator[str]:
+    """What is said about a run that may become longer."""
+    yield from _patience(before.training.patience, now.training.patience)
+    if is_longer(before, now):
+        old, new = before.training.length, now.training.length
+        text = f"the run goes on to {new.count:,} {new.kind()}; it was begun for {old.count:,}"
+        stretched = isinstance(now.training.schedule, LinearConfig | CosineConfig)
+        yield f"{text}, and its rate follows the longer course from here on" if stretched else text
+
+
+def _patience(before: int, now: int) -> Iterator[str]:
+    if now != before:
+        waits = f"ends early after {now} validations without a better one" if now else "does not end early"
+        yield f"the run {waits}; its patience was {before or 'without end'}"
+
+
+def has_patience(standing: TrainingState, now: TrainingConfig) -> bool:
+    """Whether a run waits on for a better validation."""
+    return not now.patience or standing.waited < now.patience
+
+
+def out_of_patience(standing: TrainingState, now: TrainingConfig) -> Iterator[str]:
+    """What is said about a run that patience ended and that was made longer, but not more patient."""
+    if standing.ended == "patience" and standing.asked < now.length.count and not has_patience(standing, now):
+        yield (
+            f"patience ended this run: {standing.waited} validations in a row saw nothing better. It ends again at the "
+            "next one that does not, unless --patience is larger"
+        )
+
+
+def changed_entries(what: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    """The entries that are different, new or missing, each with both values."""
+    for name in dict.fromkeys([*before, *now]):
+        if before.get(name) != now.get(name):
+            yield f"{what} {name} was {_shown(before.get(name))} and is now {_shown(now.get(name))}"
+
+
+def changed_environment(before: Environment, now: Environment) -> tuple[str, ...]:
+    """What is different about the machine and the libraries, one warning for each."""
+    old, new = msgspec.to_builtins(before), msgspec.to_builtins(now)
+    return tuple(
+        f"{name}: {old[name]} when the checkpoint was saved, {new[name]} now; "
+        "the run goes on, but not to the last bit as it would have"
+        for name in old
+        if old[name] != new[name]
+    )
+
+
+def _flat(data: Any, place: str) -> dict[str, Any]:
+    """The leaves of nested tables and arrays of tables by their dotted names.
+
+    >>> _flat({"model": {"width": 8, "blocks": [{"kind": "gru"}]}}, "")
+    {'model.width': 8, 'model.blocks.0.kind': 'gru'}
+    """
+    if isinstance(data, list | tuple) and any(isinstance(item, dict) for item in data):
+        data = {str(number): item for number, item in enumerate(data)}
+    if not isinstance(data, dict):
+        return {place: data}
+    inner = f"{place}." if place else ""
+    return {name: leaf for key, item in data.items() for name, leaf in _flat(item, f"{inner}{key}").items()}
+
+
+def _plain(value: Any) -> str:
+    """A value as people write it: names with their values, and one thing behind the other.
+
+    >>> _plain({"train": 90, "dev": 10}), _plain(["text"]), _plain(()), _plain(True)
+    ('train 90, dev 10', 'text', 'nothing', 'yes')
+    """
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_plain(item)}" for name, item in value.items()) or "nothing"
+    return ", ".join(map(_plain, value)) or "nothing" if isinstance(value, list | tuple) else str(value)
+
+
+def _shown(value: Any) -> str:
+    """A value in a few words; a long one by its size and sum."""
+    if value is None:
+        return "not there"
+    if isinstance(value, bytes):
+        value = [len(value), hashlib.sha256(value).hexdigest()]
+    if isinstance(value, list | tuple) and [*map(type, value)] == [int, str] and len(value[1]) == 64:
+        return f"{value[0]:,} bytes, sha256 {value[1][:12]}"
+    text = _plain(value)
+    return text if len(text) <= 100 else f"{text[:97]}..."

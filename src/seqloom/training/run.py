@@ -7,18 +7,22 @@ wishes ──▶ resolve ──▶ Resolved: data, task, and a configuration wit
 A feed that is not for this task or model is refused first, before the folder of the run is made or compared.
 """
 
+import difflib
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from seqloom.bundle import Bundle
 from seqloom.config.data import AnySplit, BadRows, EncodingConfig, ReadingConfig, Task
 from seqloom.config.heads import HeadKind, Pooling
 from seqloom.config.inputs import LettersWish
@@ -27,26 +31,30 @@ from seqloom.config.objectives import AnyObjective
 from seqloom.config.options import stated, strict
 from seqloom.config.training import AnyFeed, AnyLength, AnyOptimiser, AnySchedule, Precision, SecondsConfig
 from seqloom.data.check import Names
+from seqloom.data.prepared import Prepared
 from seqloom.data.run_files import keep_places
 from seqloom.errors import ConfigError, DurableError, SeqloomError
+from seqloom.nn.inputs import Tfidf
 from seqloom.recipes.bodies import Size
+from seqloom.tasks.task import Feeder
+from seqloom.text.special_tokens import COUNT
+from seqloom.text.word_vectors import VectorTable, read_vectors, wanted_words
 from seqloom.training import checkpoint as checkpoints
-from seqloom.training.changes import OtherRunError, changed, has_patience, out_of_patience
 from seqloom.training.checkpoint import Checkpoint
-from seqloom.training.devices import Device, DeviceName, choose_device
-from seqloom.training.distributed import Alone, Ranks
+from seqloom.training.devices import Alone, Device, DeviceName, Ranks, choose_device
 from seqloom.training.events import Ended, Report
-from seqloom.training.home import Home
-from seqloom.training.length import expected_steps
+from seqloom.training.home import Home, OtherRunError, changed, has_patience, out_of_patience
+from seqloom.training.learning_rate import expected_steps
 from seqloom.training.loop import training
+from seqloom.training.newton import training_texts
 from seqloom.training.resolve import Resolved, init_bundle, resolve, with_known_names
 from seqloom.training.run_folder import RunFolder
 from seqloom.training.run_summary import write_pages
 from seqloom.training.session import Session, Stopping
 from seqloom.training.state import TrainingState
 from seqloom.training.step import Update
-from seqloom.training.weights import fit_input, freeze, start_from, start_from_vectors
-from seqloom.training.wishes import settings_of
+from seqloom.training.weights import put, weights_of
+from seqloom.training.wishes import WORD_VECTORS, settings_of
 
 
 def train_run(
@@ -146,6 +154,90 @@ def _prepared(model: nn.Module, resolved: Resolved, device: Device) -> tuple[nn.
         said = (*said, start_from_vectors(model, file, resolved.prepared, resolved.config.training.seed))
     said = (*said, *freeze(model, resolved.config.training.freeze))
     return model.to(device.torch), said
+
+
+SHOWN = 3  # names in a sentence
+
+
+def start_from(model: nn.Module, bundle: Bundle) -> tuple[str, ...]:
+    """What was taken over from a bundle and what stayed fresh, in sentences; ConfigError if nothing fits."""
+    mine, given = weights_of(model), bundle.weights
+    fitting = {name: mine[name] for name in mine if name in given and mine[name].shape == given[name].shape}
+    if not fitting:
+        raise ConfigError(
+            f"none of the {len(mine)} weights of this model has the name and shape of one of the {len(given)} given",
+            fix="start from a model of the same recipe and size, or leave --init out",
+        )
+    put(fitting, given)
+    said = [_taken(mine, fitting)]
+    if fresh := [name for name in mine if name not in fitting]:
+        said.append(f"fresh: {_some([_why(name, mine[name].shape, bundle) for name in fresh])}")
+    return tuple(said)
+
+
+def fit_input(model: nn.Module, task: Feeder, prepared: Prepared, feed: AnyFeed) -> None:
+    """Tell an input that weighs n-grams in how many texts of the training part each stands."""
+    for module in model.modules():
+        if isinstance(module, Tfidf):
+            module.fit(batch.inputs for batch in training_texts(task, prepared, feed))
+
+
+def start_from_vectors(model: nn.Module, path: str, prepared: Prepared, seed: int) -> str:
+    """How many of the words of the training part were found in a file of vectors, from which the model's now start."""
+    assert prepared.tokenizer is not None, "vectors are refused where no words are read"
+    table = read_vectors(path, wanted_words(prepared.tokenizer)).table(prepared.tokenizer, seed)
+    put({WORD_VECTORS: weights_of(model)[WORD_VECTORS]}, {WORD_VECTORS: torch.from_numpy(table.rows)})
+    return _found(table, prepared)
+
+
+def _found(table: VectorTable, prepared: Prepared) -> str:
+    symbols = np.unique(prepared.columns["input"].select(prepared.parts["train"]).values)
+    words = symbols[symbols >= COUNT]
+    own, lowered = int(table.own[words].sum()), int(table.lowered[words].sum())
+    further = len(table.rows) - COUNT - len(words)
+    return (
+        f"vectors: {own:,} of {len(words):,} words of the training part have one as they stand, {lowered:,} in lower "
+        f"case, {len(words) - own - lowered:,} none; {further:,} further words are known"
+    )
+
+
+def freeze(model: nn.Module, patterns: Sequence[str]) -> tuple[str, ...]:
+    """What is held fast, in sentences; ConfigError for a pattern that fits nothing, and if nothing is left to train."""
+    weights = dict(model.named_parameters())
+    held: set[str] = set()
+    for pattern in patterns:
+        fitting = {name for name in weights if fnmatchcase(name, pattern)}
+        if not fitting:
+            raise ConfigError(f"no weight has a name like '{pattern}'", fix=_near(pattern, list(weights)))
+        held |= fitting
+    if len(held) == len(weights):
+        raise ConfigError(f"{', '.join(patterns)} freeze all {len(weights)} weights", fix="leave some to be trained")
+    for name in held:
+        weights[name].requires_grad_(False)
+    return (f"{len(held)} of {len(weights)} weights are frozen: {_some(sorted(held))}",) if held else ()
+
+
+def _taken(mine: Mapping[str, Tensor], fitting: Mapping[str, Tensor]) -> str:
+    """How much of a model is not fresh, in numbers: a name that fits may be of three numbers or of three million."""
+    taken, of = (sum(weight.numel() for weight in weights.values()) for weights in (fitting, mine))
+    text = f"{len(fitting)} of {len(mine)} weights ({taken:,} of {of:,} numbers) start from the given model"
+    another = "; most are fresh: it is of another kind or size, and little of what it learned is left"
+    return text if 2 * taken >= of else text + another
+
+
+def _why(name: str, shape: Sequence[int], bundle: Bundle) -> str:
+    given = bundle.weights.get(name)
+    return f"{name} (not given)" if given is None else f"{name} ({list(given.shape)} given, {list(shape)} needed)"
+
+
+def _near(pattern: str, names: list[str]) -> str:
+    near = difflib.get_close_matches(pattern, names, n=SHOWN, cutoff=0.3)
+    return f"take a name, or a pattern as in shells ('encoder.*'), such as fits {_some(near or names)}"
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more
 
 
 @dataclass(frozen=True)

@@ -30,10 +30,17 @@ from seqloom.files.layouts import RunFile, VocabularyFile
 from seqloom.tasks.task import Meaning
 from seqloom.text.tokenizer import Tokenizer
 from seqloom.training import checkpoint
-from seqloom.training.changes import changed_entries, changed_environment, changed_settings, lengthened, refined
-from seqloom.training.devices import Device, environment
-from seqloom.training.distributed import Ranks
-from seqloom.training.home import free_name, has_kept, require_place
+from seqloom.training.devices import Device, Ranks, environment
+from seqloom.training.home import (
+    changed_entries,
+    changed_environment,
+    changed_settings,
+    free_name,
+    has_kept,
+    lengthened,
+    refined,
+    require_place,
+)
 from seqloom.training.state import Environment, Machine, TrainingState
 
 OF_BEFORE = (RunFile.METRICS, RunFile.EVENTS, RunFile.MEMORY, RunFile.REPORT, RunFile.CARD)  # when another run begins

@@ -18,7 +18,7 @@ from seqloom.experiments.plan import RunsPlan, Why
 from seqloom.experiments.tune.results import Results
 from seqloom.tasks.task import HeadSettings
 from seqloom.training.events import Report
-from seqloom.training.length import expected_steps
+from seqloom.training.learning_rate import expected_steps
 from seqloom.training.resolve import Resolved
 
 MOST_TRIALS, MOST_JOBS = 1_000_000, 256
