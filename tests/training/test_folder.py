@@ -169,7 +169,7 @@ def test_all_that_changed_is_told_at_once(kept: RunFolder) -> None:
 def test_twin_without_the_comparison_another_rate_goes_on_silently(
     run: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_folder, "changed_settings", lambda *_: ())
+    monkeypatch.setattr(run_folder, "changed", lambda *_: ())
     assert start(run, trained(rate=0.5)) == ()
 
 

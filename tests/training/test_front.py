@@ -198,7 +198,7 @@ def test_a_run_that_patience_ended_goes_on_with_more_of_it(
     assert (ended(reports).why, ended(reports).step) == ("patience", 6)
     _, reports = again(taught, impatient, Wishes(training={"patience": 0}))
     assert (ended(reports).why, ended(reports).step) == ("done", 12)
-    monkeypatch.setattr(front, "has_patience", lambda *_: False)  # the twin
+    monkeypatch.setattr(front, "wait_on", lambda *_: ())  # the twin
     _, reports = again(taught, impatient, Wishes(training={"patience": 3}))
     assert ended(reports).step == 12
 
@@ -207,7 +207,7 @@ def test_a_run_that_patience_ended_goes_on_with_more_of_it(
 def test_twin_without_a_new_look_at_patience_the_run_stays_ended(
     taught: Path, impatient: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(front, "has_patience", lambda *_: False)
+    monkeypatch.setattr(front, "wait_on", lambda *_: ())
     _, reports = again(taught, impatient, Wishes(training={"patience": 2}))
     assert ended(reports).step == 4
 

@@ -1,4 +1,13 @@
-"""Where a run may be: asked before any work, so that nobody waits for data to be read and is refused then."""
+"""Where a run may be, and whether the one that is there goes on: asked before any work, so that nobody waits in vain.
+
+another configuration, data or vocabulary      refused: the weights would be those of neither
+a greater length of the same kind              goes on, also behind its end
+a step in more pieces                          goes on: less memory, the same gradient
+another patience                               goes on: it decides when to stop, not what was trained
+`keep`                                         goes on: it decides which checkpoints stay, not what is in them
+another rule for bad rows                      goes on: it decides whether data is refused, not which rows are read
+torch, python, device, threads, processes      goes on and says so: right, but perhaps not to the last bit
+"""
 
 import hashlib
 import os
@@ -8,19 +17,21 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from seqloom import files
 from seqloom.config.data import DataConfig
 from seqloom.config.options import free_places
 from seqloom.config.reading import read
 from seqloom.config.training import CosineConfig, LinearConfig, RunConfig, TrainingConfig
 from seqloom.data.run_files import located, names_of
 from seqloom.errors import ConfigError, near_name
+from seqloom.files.disk import make_folder
 from seqloom.files.layouts import RunFile
-from seqloom.files.lock import LOCK
+from seqloom.files.lock import LOCK, hold
 from seqloom.training.state import Environment, TrainingState
 
 BEFORE_CONFIG = (RunFile.DATA, RunFile.VOCABULARY)  # what a start that was interrupted may leave
 RUNS = Path("runs")
+LENGTH, PIECES = "training.length.count", "training.pieces"  # free where they grow
+FREE = frozenset(free_places(RunConfig)) - {LENGTH, PIECES}
 
 
 class Home(NamedTuple):
@@ -64,14 +75,14 @@ class Home(NamedTuple):
     def make(self) -> None:
         """Make the folder of runs, where one is needed that nobody named."""
         if self.named is None:
-            files.make_folder(RUNS)
+            make_folder(RUNS)
 
 
 def require_free(path: Path) -> None:
     """Raise ConfigError where no run can be, and HeldError where another process is at one."""
     require_place(path)
     if (path / LOCK).exists():
-        with files.hold(path):
+        with hold(path):
             pass
 
 
@@ -120,12 +131,6 @@ def free_name(path: Path) -> Path:
     return other
 
 
-LENGTH, PIECES = "training.length.count", "training.pieces"  # free where they grow
-
-
-FREE = frozenset(free_places(RunConfig)) - {LENGTH, PIECES}
-
-
 class Change(NamedTuple):
     """A setting that is another one now."""
 
@@ -150,15 +155,11 @@ class OtherRunError(ConfigError):
         self.before, self.now = before, now
 
 
-def changed_settings(before: RunConfig, now: RunConfig) -> Iterator[str]:
-    """What changed, each with both values."""
-    return map(str, changed(before, now))
-
-
 def changed(before: RunConfig, now: RunConfig) -> Iterator[Change]:
     """The settings whose change would change the weights or the log."""
     old, new = _flat(msgspec.to_builtins(before), ""), _flat(msgspec.to_builtins(now), "")
-    free = FREE | ({LENGTH} if is_longer(before, now) else set()) | ({PIECES} if is_finer(before, now) else set())
+    finer = before.training.pieces < now.training.pieces
+    free = FREE | ({LENGTH} if is_longer(before, now) else set()) | ({PIECES} if finer else set())
     for name in dict.fromkeys([*old, *new]):
         if name not in free and old.get(name) != new.get(name):
             yield Change(name, old.get(name), new.get(name))
@@ -170,46 +171,36 @@ def is_longer(before: RunConfig, now: RunConfig) -> bool:
     return type(old) is type(new) and old.count < new.count
 
 
-def is_finer(before: RunConfig, now: RunConfig) -> bool:
-    """Whether a run is asked for that computes each step in more pieces."""
-    return before.training.pieces < now.training.pieces
-
-
-def refined(before: RunConfig, now: RunConfig) -> Iterator[str]:
-    """What is said about a run whose steps are cut finer."""
-    if is_finer(before, now):
-        old, new = before.training.pieces, now.training.pieces
-        yield f"each step is computed in {new} pieces, before in {old}: less memory, the same gradient, other dropout"
-
-
-def lengthened(before: RunConfig, now: RunConfig) -> Iterator[str]:
-    """What is said about a run that may become longer."""
-    yield from _patience(before.training.patience, now.training.patience)
+def going_on(before: RunConfig, now: RunConfig) -> Iterator[str]:
+    """What is said about a run that becomes longer or more patient, or whose steps are cut finer."""
+    patience, pieces = (before.training.patience, now.training.patience), (before.training.pieces, now.training.pieces)
+    if patience[0] != patience[1]:
+        waits = f"ends early after {patience[1]} validations without a better one" if patience[1] else ""
+        yield f"the run {waits or 'does not end early'}; its patience was {patience[0] or 'without end'}"
     if is_longer(before, now):
         old, new = before.training.length, now.training.length
         text = f"the run goes on to {new.count:,} {new.kind()}; it was begun for {old.count:,}"
         stretched = isinstance(now.training.schedule, LinearConfig | CosineConfig)
         yield f"{text}, and its rate follows the longer course from here on" if stretched else text
-
-
-def _patience(before: int, now: int) -> Iterator[str]:
-    if now != before:
-        waits = f"ends early after {now} validations without a better one" if now else "does not end early"
-        yield f"the run {waits}; its patience was {before or 'without end'}"
-
-
-def has_patience(standing: TrainingState, now: TrainingConfig) -> bool:
-    """Whether a run waits on for a better validation."""
-    return not now.patience or standing.waited < now.patience
-
-
-def out_of_patience(standing: TrainingState, now: TrainingConfig) -> Iterator[str]:
-    """What is said about a run that patience ended and that was made longer, but not more patient."""
-    if standing.ended == "patience" and standing.asked < now.length.count and not has_patience(standing, now):
+    if pieces[0] < pieces[1]:
         yield (
-            f"patience ended this run: {standing.waited} validations in a row saw nothing better. It ends again at the "
-            "next one that does not, unless --patience is larger"
+            f"each step is computed in {pieces[1]} pieces, before in {pieces[0]}: less memory, the same gradient, "
+            "other dropout"
         )
+
+
+def wait_on(standing: TrainingState, now: TrainingConfig) -> tuple[str, ...]:
+    """What is said about a run that patience ended and that was made longer only; one that is more patient goes on."""
+    if standing.ended != "patience":
+        return ()
+    if not now.patience or standing.waited < now.patience:
+        standing.ended = ""
+        return ()
+    text = (
+        f"patience ended this run: {standing.waited} validations in a row saw nothing better. It ends again at the "
+        "next one that does not, unless --patience is larger"
+    )
+    return (text,) if standing.asked < now.length.count else ()
 
 
 def changed_entries(what: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:

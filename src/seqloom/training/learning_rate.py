@@ -162,7 +162,7 @@ def expected_steps(length: AnyLength, plan: BatchPlan[Any], symbols: int) -> int
 
 
 def default_training(
-    prepared: Prepared, recipe: str, size: Size, named: Mapping[str, Any], learned_at: float
+    prepared: Prepared, recipe: str, size: Size, named: Mapping[str, Any], learned_at: float = math.inf
 ) -> dict[str, Any]:
     """The settings of `TrainingConfig` that depend on the data, the model, and those that were named.
 

@@ -361,11 +361,11 @@ class _Loop:
 
     def _average(self) -> Iterator[Report]:
         """The mean of the last checkpoints takes the place of the chosen weights if the dev part likes it better."""
-        last = last_weights(self.session, self.standing, self.update.tensors()["model"])
-        for problem in last.problems:
+        weights, problems = last_weights(self.session, self.standing, self.update.tensors()["model"])
+        for problem in problems:
             text = f"a checkpoint is not in the mean of the last {self.config.average_last}: {problem}"
             yield self._told(Noticed(self.standing.step, "average.damaged", text))
-        with self.update.replaced(mean_of(last.weights)):
+        with self.update.replaced(mean_of(weights)):
             yield from self._validate()
 
     def _close(self, why: Why) -> Iterator[Report]:

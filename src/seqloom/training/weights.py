@@ -9,7 +9,6 @@ from torch.distributed.tensor import DTensor, Shard
 from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
 from seqloom.errors import DamagedError, DurableError
-from seqloom.nn.types import Batch
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
@@ -97,18 +96,6 @@ def _mean(tensors: list[Tensor]) -> Tensor:
     for tensor in tensors:
         total += tensor.to(total.device)
     return (total / len(tensors)).to(tensors[0].dtype)
-
-
-# Where training starts when it does not start at random: the weights of another model, some of them held fast.
-#
-#     --init MODEL        weights with equal names and shapes are copied; the others stay fresh, and are named
-#     --vectors FILE      the vectors of words are copied; those of other words are drawn as wide as they
-#     --freeze PATTERN    weights whose names fit are never changed: "encoder.*", "*.table"
-#
-# A fine-tuned model usually has another head than the one it starts from. That is no error; that nothing fits at all
-# is.
-
-AnyBatch = Batch[Any, Any]
 
 
 # Weights in parts: what one of several processes holds, and the whole again from the parts of all.
