@@ -52,7 +52,9 @@ def hold(path: Path, *, files: FileLayer = REAL_FILES) -> Iterator[None]:
     try:
         _require_no_other_host(lock)
         with disk_errors("lock", lock):
-            _write_holder(handle, files)
+            holder = _Holder(os.getpid(), socket.gethostname(), datetime.now(UTC).isoformat(timespec="seconds"))
+            files.truncate(handle, 0)
+            files.write(handle, memoryview(msgspec.json.encode(holder)))
         yield
     finally:
         _let_go(handle, lock, files)
@@ -69,9 +71,13 @@ def _taken(lock: Path, files: FileLayer) -> int:
     _close_in_children()
     for _ in range(ATTEMPTS):
         make_folder(lock.parent, files=files)
-        handle = _opened(lock, files)
-        if handle is None:
-            continue
+        with disk_errors("lock", lock):
+            try:
+                handle = files.open_to_hold(lock)
+            except FileNotFoundError:  # the folder has gone meanwhile
+                continue
+            except BlockingIOError:
+                raise _refusal(lock) from None
         if _stands(handle, lock):
             _HELD.add(handle)
             return handle
@@ -80,28 +86,11 @@ def _taken(lock: Path, files: FileLayer) -> int:
     raise _refusal(lock)
 
 
-def _opened(lock: Path, files: FileLayer) -> int | None:
-    """The locked handle of a file that stood at the path; None if the folder has gone meanwhile."""
-    with disk_errors("lock", lock):
-        try:
-            return files.open_to_hold(lock)
-        except FileNotFoundError:
-            return None
-        except BlockingIOError:
-            raise _refusal(lock) from None
-
-
 def _stands(handle: int, lock: Path) -> bool:
     try:
         return os.path.samestat(os.fstat(handle), lock.stat())
     except FileNotFoundError:
         return False
-
-
-def _write_holder(handle: int, files: FileLayer) -> None:
-    holder = _Holder(os.getpid(), socket.gethostname(), datetime.now(UTC).isoformat(timespec="seconds"))
-    files.truncate(handle, 0)
-    files.write(handle, memoryview(msgspec.json.encode(holder)))
 
 
 def _let_go(handle: int, lock: Path, files: FileLayer) -> None:

@@ -1,16 +1,20 @@
-"""What a run says while it goes on: typed reports, which the terminal, the log, the pages and tests consume.
+"""What a run says while it goes on: typed reports, and the files that keep them.
 
     Begun ─▶ Stepped ... Stepped ─▶ Validated ─▶ Saved ─▶ Stepped ... ─▶ Ended
                   └─▶ Noticed (something to know: a skipped step, a halved micro-batch, a full disk)
 
-Numbers that a resumed run repeats exactly are in `Stepped`, `Validated` and `Ended`; those that depend on the machine
-(seconds, bytes) stand in `Pace`, and go to another file.
+    metrics.jsonl   step, validation, end: numbers that an equal run repeats, so that equal runs have equal bytes
+    events.jsonl    begun, pace, saved, notice, ended: what depends on the machine and the hour, such as `Pace`
+
+Lines are collected and synced together, once a second at most, because a sync may take longer than a step. `flush`
+writes what waits; the loop calls it before each checkpoint, so that a run that goes on from one finds all lines up to
+it, and drops those that came after. Terminal, pages, tests and tuning consume the same reports.
 """
 
 import io
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,7 +29,7 @@ from seqloom.files.layouts import RunFile
 from seqloom.training.state import Environment
 
 if TYPE_CHECKING:
-    from tensorboard.compat.proto.event_pb2 import Event
+    pass
 
 
 class Begun(NamedTuple):
@@ -125,14 +129,8 @@ Report = Begun | Stepped | Validated | Saved | Noticed | Ended
 
 
 LONGEST_TEXT = 500  # characters of a sample: a line is for people, and has a limit
-
-
 TOGETHER = 32  # lines that are written and synced as one: all of them or, when the disk refuses, none
-
-
 BETWEEN_SYNCS = 1.0  # seconds
-
-
 _KINDS = {Stepped: "step", Validated: "validation", Begun: "begun", Saved: "saved", Noticed: "notice"}
 
 
@@ -250,8 +248,6 @@ def _keep(path: Path, lines: int) -> None:
 # last one to a file of its own, as a whole. A run that goes on from a checkpoint hides what was written after it.
 
 LARGEST = 3.4e38  # of the floats that TensorBoard keeps
-
-
 TRAIN = ("loss", "rate", "norm", "padding")  # of `Stepped`
 
 
@@ -266,47 +262,30 @@ def drawn(reports: Iterator[Report], folder: Path) -> Iterator[Report]:
 
     A disk that refuses stops no run: the points wait for the next time, and `metrics.jsonl` has them all.
     """
+    from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+    from tensorboard.compat.proto.summary_pb2 import Summary
+    from tensorboard.summary.writer.record_writer import RecordWriter
+
     waiting: list[Event] = []
     files = 0
     for report in reports:
         if isinstance(report, Begun) and report.step > 0:
-            waiting.append(_restarted(report.step + 1))
+            hides = SessionLog(status=SessionLog.START)  # all points from here on that earlier files hold
+            waiting.append(Event(wall_time=time.time(), step=report.step + 1, session_log=hides))
         if points := points_of(report):
-            waiting.append(_event(report.step, points))
+            values = [Summary.Value(tag=name, simple_value=value) for name, value in points.items()]
+            waiting.append(Event(wall_time=time.time(), step=report.step, summary=Summary(value=values)))
         if isinstance(report, Validated | Ended) and waiting:
             name = f"events.out.tfevents.{time.time_ns() // 1_000_000:014d}.{files:06d}.seqloom"
+            file = io.BytesIO()
+            writer = RecordWriter(file)
+            for event in (Event(wall_time=time.time(), file_version="brain.Event:2"), *waiting):
+                writer.write(event.SerializeToString())
             with suppress(DurableError):
                 make_folder(folder)
-                write_file(folder / name, _records(waiting))
+                write_file(folder / name, file.getvalue())
                 waiting, files = [], files + 1
         yield report
-
-
-def _event(step: int, points: Mapping[str, float]) -> "Event":
-    from tensorboard.compat.proto.event_pb2 import Event
-    from tensorboard.compat.proto.summary_pb2 import Summary
-
-    values = [Summary.Value(tag=name, simple_value=value) for name, value in points.items()]
-    return Event(wall_time=time.time(), step=step, summary=Summary(value=values))
-
-
-def _restarted(step: int) -> "Event":
-    """What hides all points from a step on that earlier files hold."""
-    from tensorboard.compat.proto.event_pb2 import Event, SessionLog
-
-    return Event(wall_time=time.time(), step=step, session_log=SessionLog(status=SessionLog.START))
-
-
-def _records(events: Iterable["Event"]) -> bytes:
-    """A whole file of events."""
-    from tensorboard.compat.proto.event_pb2 import Event
-    from tensorboard.summary.writer.record_writer import RecordWriter
-
-    file = io.BytesIO()
-    writer = RecordWriter(file)
-    for event in (Event(wall_time=time.time(), file_version="brain.Event:2"), *events):
-        writer.write(event.SerializeToString())
-    return file.getvalue()
 
 
 def points_of(report: Report) -> dict[str, float]:

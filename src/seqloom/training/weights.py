@@ -127,11 +127,9 @@ class ShardPart(NamedTuple):
 def part_of(tensors: Mapping[str, Tensor]) -> ShardPart:
     """What this process holds of each tensor, and where it lies."""
     places = {name: _place(tensor) for name, tensor in tensors.items() if isinstance(tensor, DTensor)}
-    return ShardPart({name: _own(tensor.detach()) for name, tensor in tensors.items()}, places)
-
-
-def _own(tensor: Tensor) -> Tensor:
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+    held = {name: tensor.detach() for name, tensor in tensors.items()}
+    own = {name: tensor.to_local() if isinstance(tensor, DTensor) else tensor for name, tensor in held.items()}
+    return ShardPart(own, places)
 
 
 def _place(tensor: DTensor) -> ShardPlace:
