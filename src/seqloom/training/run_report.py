@@ -80,7 +80,7 @@ def learning_curves(summary: "RunSummary") -> list[Figure]:
     figures.append(_line("Learning rate", [_series("rate", [(one.step, one.rate) for one in steps])]))
     mean = _series("mean", [(one.step, _drawable(one.norm)) for one in steps])
     largest = _series("largest", [(one.step, _drawable(one.largest)) for one in steps])
-    caption = gradient_said(steps)
+    caption = gradient_said(steps) if steps else ""
     figures.append(_line("Norm of the gradient before clipping", [mean, largest], caption, y_axis="log"))
     return list(filter(None, figures))
 

@@ -520,7 +520,7 @@ class Update(WeightUpdate):
             with apart, drawing(standing.seed, standing.step, number, self._ranks.rank, device):
                 total, weight, after = self._loss(division.task, piece, part)
                 factor = self._factor()
-                (total if factor is None else total * factor).backward()  # type: ignore[no-untyped-call]
+                (total if factor is None else total * factor).backward()
             done.append(_Summed(total.detach(), weight, after))
         totals, weights, states = zip(*done, strict=True)
         return _Summed(sum(totals[1:], totals[0]), sum(weights[1:], weights[0]), join_states(states))
