@@ -182,7 +182,9 @@ def test_a_first_step_that_is_not_finite_leaves_a_run_as_if_it_had_not_been() ->
     task.spoil = lost
     take(update, batch_of(READING, 4), standing)
     after = copied(update)
-    for leaf, fresh in zip(after.pop("carried").values(), update._model.initial_state(count_rows(update._carried))[1:], strict=False):
+    for leaf, fresh in zip(
+        after.pop("carried").values(), update._model.initial_state(count_rows(update._carried))[1:], strict=False
+    ):
         assert leaf.isfinite().all() and fresh is not None
     assert_same(after, before)
     task.spoil = None

@@ -40,24 +40,8 @@ so readers believe nothing but the sums: `verify_folder`, `read_file_of`, `read_
 b'abc'
 """
 
-from seqloom.files.disk import (
-    REAL_FILES,
-    FileLayer,
-    RealFiles,
-    make_folder,
-    remove_files,
-    require_free_space,
-    temporary_folder,
-    write_file,
-)
+from seqloom.files.disk import make_folder, remove_files, write_file
 from seqloom.files.folders import (
-    FileEntry,
-    GrowingFolder,
-    Manifest,
-    Newest,
-    NumberedFolder,
-    Pruned,
-    Skipped,
     begin_shared,
     commit_folder,
     drop_shared,
@@ -73,24 +57,12 @@ from seqloom.files.folders import (
     remove_folder,
     replace_folder,
     seal_shared,
-    sweep,
     verify_folder,
 )
-from seqloom.files.jsonl import Lines, append_line, append_lines, read_lines, write_lines
-from seqloom.files.lock import alone, hold, remove_held
+from seqloom.files.jsonl import append_line, append_lines, read_lines
+from seqloom.files.lock import alone, hold
 
 __all__ = [
-    "REAL_FILES",
-    "FileEntry",
-    "FileLayer",
-    "GrowingFolder",
-    "Lines",
-    "Manifest",
-    "Newest",
-    "NumberedFolder",
-    "Pruned",
-    "RealFiles",
-    "Skipped",
     "alone",
     "append_line",
     "append_lines",
@@ -111,13 +83,8 @@ __all__ = [
     "recover",
     "remove_files",
     "remove_folder",
-    "remove_held",
     "replace_folder",
-    "require_free_space",
     "seal_shared",
-    "sweep",
-    "temporary_folder",
     "verify_folder",
     "write_file",
-    "write_lines",
 ]
