@@ -87,11 +87,10 @@ def read_sentences(folder: Path) -> Sentences:
     if kinds not in (("Transformer", "Pooling"), ("Transformer", "Pooling", "Normalize")):
         named = quoted(", ".join(kinds))
         raise ConfigError(f"{path}: the steps {named}; Transformer, Pooling, Normalize are read", fix=ANOTHER)
-    prompt = read_object(folder / "config_sentence_transformers.json").get("default_prompt_name")
-    if prompt:
+    settings = folder / "config_sentence_transformers.json"
+    if prompt := read_object(settings).get("default_prompt_name"):
         raise ConfigError(
-            f"{folder / 'config_sentence_transformers.json'}: the prompt {quoted(str(prompt))} would be put before every "
-            "text",
+            f"{settings}: the prompt {quoted(str(prompt))} would be put before every text",
             fix="set default_prompt_name to null, and write the prompt into your texts",
         )
     encoder, pooling = (_inside(folder, module.path) for module in modules[:2])
