@@ -23,8 +23,7 @@ from seqloom.config.training import AdamWConfig, LinearConfig, TrainingConfig
 from seqloom.nn.types import Batch, Loss, Padded
 from seqloom.recipes.bodies import Size
 from seqloom.tasks.task import Division
-from seqloom.training.devices import choose_device
-from seqloom.training.distributed import Alone
+from seqloom.training.devices import Alone, choose_device
 from seqloom.training.learning_rate import rate_at
 from seqloom.training.state import TrainingState
 from seqloom.training.step import Update, moved

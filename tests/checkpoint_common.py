@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from seqloom.training.checkpoint import Checkpoint
-from seqloom.training.distributed import Alone
+from seqloom.training.devices import Alone
 from seqloom.training.state import Environment, Machine, TrainingState, Validation
 
 ALONE = Alone()

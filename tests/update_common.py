@@ -16,8 +16,7 @@ from seqloom.config.stacks import EncoderConfig
 from seqloom.config.training import AdamWConfig, AnyFeed, ByLengthConfig, ConstantConfig, TrainingConfig
 from seqloom.nn.types import Batch, Loss, Padded, Pair
 from seqloom.tasks.task import Division
-from seqloom.training.devices import Device
-from seqloom.training.distributed import Alone, Ranks
+from seqloom.training.devices import Alone, Device, Ranks
 from seqloom.training.state import TrainingState
 from seqloom.training.step import Update
 

@@ -19,6 +19,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -69,7 +70,8 @@ def outline_of(config: AnyModel) -> Outline:
         model = config.build()
     first: dict[int, str] = {}
     aliases = {}
-    for name, weight in _named(model):
+    parameters, buffers = (named(remove_duplicate=False) for named in (model.named_parameters, model.named_buffers))
+    for name, weight in chain(parameters, buffers):
         known = first.setdefault(id(weight), name)
         if known != name:
             aliases[name] = known
@@ -82,11 +84,6 @@ def require_covered(config: AnyModel, size: int, place: str) -> None:
     if asked > max(ALWAYS_BUILT, size):  # of a byte each at least
         text = f"the configuration asks for {asked:,} weights, and the file has {size:,} bytes"
         raise ConfigError(f"{place}: {text}", fix="take weights and configuration from one folder")
-
-
-def _named(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    yield from model.named_parameters(remove_duplicate=False)
-    yield from model.named_buffers(remove_duplicate=False)
 
 
 @contextmanager
@@ -105,16 +102,12 @@ def require_fitting(slots: Mapping[str, Slot], outline: Outline, place: str, fix
         *(
             f"'{name}' is {slots[name]} where {wanted[name]} is needed"
             for name in wanted
-            if _unlike(name, slots, wanted)
+            if name in slots and slots[name] != wanted[name]
         ),
     ]
     if faults:
         more = f", and {len(faults) - SHOWN:,} more" if len(faults) > SHOWN else ""
         raise ConfigError(f"{place}: the weights do not fit the model: {'; '.join(faults[:SHOWN])}{more}", fix=fix)
-
-
-def _unlike(name: str, slots: Mapping[str, Slot], wanted: Mapping[str, Slot]) -> bool:
-    return name in slots and slots[name] != wanted[name]
 
 
 # The files of a bundle, and a bundle from its files.
@@ -182,7 +175,7 @@ class _BundleVersion(msgspec.Struct, frozen=True):
 
 
 def bundle_files(bundle: Bundle, card: str) -> dict[str, bytes]:
-    """The contents of a model folder, for `durable.commit_folder` or `durable.replace_folder`."""
+    """The contents of a model folder, for `commit_folder` or `replace_folder`."""
     weights = _once(bundle.weights, outline_of(bundle.config))
     meaning = _meaning_files(bundle.meaning)
     note = {name: hashlib.sha256(data).hexdigest() for name, data in meaning.items()}
@@ -247,7 +240,10 @@ def read_bundle(path: str | Path) -> Bundle:
     manifest = _manifest(folder)
     document = _document(folder, manifest)
     _require_names(folder, manifest)
-    model = _model(document, folder / ModelFile.CONFIG)
+    try:
+        model: AnyModel = taken(document.model, AnyModel, "model")
+    except ConfigError as error:
+        raise ConfigError(f"{folder / ModelFile.CONFIG}: {error.problem}", fix=error.fix) from None
     require_covered(model, manifest.files[ModelFile.WEIGHTS].size, str(folder / ModelFile.WEIGHTS))
     files = {
         name: read_file_of(folder, name) for name in manifest.files if name not in (ModelFile.CONFIG, ModelFile.WEIGHTS)
@@ -305,14 +301,6 @@ def _require_names(folder: Path, manifest: Manifest) -> None:
         raise DamagedError(f"{folder / name}: expected nothing, the manifest does not name it", fix="move it elsewhere")
 
 
-def _model(document: _Document, place: Path) -> AnyModel:
-    try:
-        model: AnyModel = taken(document.model, AnyModel, "model")
-    except ConfigError as error:
-        raise ConfigError(f"{place}: {error.problem}", fix=error.fix) from None
-    return model
-
-
 def _meaning(document: _Document, files: Mapping[str, bytes], folder: Path) -> Meaning:
     try:
         labels = msgspec.json.decode(files[ModelFile.LABELS], type=tuple[str, ...])
@@ -328,7 +316,14 @@ def _meaning(document: _Document, files: Mapping[str, bytes], folder: Path) -> M
     first, second = (_tokenizer(files, name, folder) for name in (ModelFile.TOKENIZER, ModelFile.TARGET_TOKENIZER))
     if second is None and schema.target.is_text:
         second = first
-    _require_fitting_numbers(document, schema, folder / ModelFile.CONFIG)
+    place = folder / ModelFile.CONFIG
+    thresholds, units = document.calibration.thresholds, document.units
+    if thresholds and len(thresholds) != len(schema.labels):
+        raise ConfigError(f"{place}: {len(thresholds)} thresholds for {len(schema.labels)} labels", fix=_RESTORE)
+    if units and len(units) != document.numbers:
+        raise ConfigError(f"{place}: {len(units)} units for {document.numbers} numbers", fix=_RESTORE)
+    if any(deviation <= 0 for _, deviation in units):
+        raise ConfigError(f"{place}: a deviation is not above 0", fix=_RESTORE)
     return Meaning(
         schema,
         first,
@@ -339,17 +334,6 @@ def _meaning(document: _Document, files: Mapping[str, bytes], folder: Path) -> M
         document.units,
         Calibration(document.calibration.temperature, document.calibration.thresholds),
     )
-
-
-def _require_fitting_numbers(document: _Document, schema: Schema, place: Path) -> None:
-    """Refuse thresholds and units that are not one for each label and number."""
-    thresholds, units = document.calibration.thresholds, document.units
-    if thresholds and len(thresholds) != len(schema.labels):
-        raise ConfigError(f"{place}: {len(thresholds)} thresholds for {len(schema.labels)} labels", fix=_RESTORE)
-    if units and len(units) != document.numbers:
-        raise ConfigError(f"{place}: {len(units)} units for {document.numbers} numbers", fix=_RESTORE)
-    if any(deviation <= 0 for _, deviation in units):
-        raise ConfigError(f"{place}: a deviation is not above 0", fix=_RESTORE)
 
 
 def _tokenizer(files: Mapping[str, bytes], name: str, folder: Path) -> Tokenizer | None:

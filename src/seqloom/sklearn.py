@@ -240,7 +240,11 @@ class SeqloomEstimator(BaseEstimator):  # type: ignore[misc]  # it has no types
             resolved = resolve(config, wishes, home=home, cache=folder / "cache")
             device = choose_device(self.device, resolved.config.training.precision)
             for report in train_run(folder / "run", resolved, device=device, workers=0):
-                _require_going_on(report)
+                # Stop where training could not go on; a signal that ended it is the caller's again.
+                if isinstance(report, Ended) and report.why == "stopped":
+                    raise KeyboardInterrupt
+                if isinstance(report, Ended) and report.why == "not-finite":
+                    raise DataError("training met numbers that are not finite", fix="a lower rate")
             self.bundle_ = dict(read_folder(folder / "run" / RunFile.MODEL))
             self._loaded = load(folder / "run" / RunFile.MODEL, device=device.torch)
 
@@ -259,14 +263,6 @@ class SeqloomEstimator(BaseEstimator):  # type: ignore[misc]  # it has no types
     def _answers(self, X: Any) -> list[Any]:
         check_is_fitted(self, "bundle_")
         return self.model_.predict(self._given(X).values)
-
-
-def _require_going_on(report: Any) -> None:
-    """Stop where training could not go on; a signal that ended it is the caller's again."""
-    if isinstance(report, Ended) and report.why == "stopped":
-        raise KeyboardInterrupt
-    if isinstance(report, Ended) and report.why == "not-finite":
-        raise DataError("training met numbers that are not finite", fix="a lower rate")
 
 
 class SeqloomClassifier(ClassifierMixin, SeqloomEstimator):  # type: ignore[misc]

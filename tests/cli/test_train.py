@@ -46,9 +46,9 @@ from seqloom.files.lock import hold
 from seqloom.tasks.registry import task_of
 from seqloom.tasks.task import Meaning, Task
 from seqloom.text.tokenizer import fit
-from seqloom.training import defaults
-from seqloom.training.changes import OtherRunError
+from seqloom.training import learning_rate
 from seqloom.training.events import Begun, Ended, Noticed, Pace, Report, Sample, Saved, Stepped, Validated
+from seqloom.training.home import OtherRunError
 from seqloom.training.state import Environment
 
 ROOT = Path(__file__).parents[2]
@@ -225,10 +225,10 @@ def test_help_tells_the_run_before_the_model_and_the_data_last() -> None:
 @pytest.mark.parametrize(
     ("flag", "words"),
     [
-        ("--epochs", f"else {defaults.FEWEST} to {defaults.MOST} times"),
-        ("--patience", f"else {defaults.PATIENCE};"),
+        ("--epochs", f"else {learning_rate.FEWEST} to {learning_rate.MOST} times"),
+        ("--patience", f"else {learning_rate.PATIENCE};"),
         ("--batch", f"else {order.SMALLEST_BATCH} to {order.LARGEST_BATCH:,},"),
-        ("--warm-up", f"{defaults.WARM_UP} at most"),
+        ("--warm-up", f"{learning_rate.WARM_UP} at most"),
         ("--clip", f"else {TrainingConfig().clip:g};"),
         ("--keep", f"else {TrainingConfig().keep}."),
         ("--optimiser", f"else {TrainingConfig().optimiser.kind()},"),

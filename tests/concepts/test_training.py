@@ -12,8 +12,7 @@ from seqloom.config.models import SequenceModelConfig
 from seqloom.config.stacks import EncoderConfig
 from seqloom.config.training import AdamConfig, AdamWConfig, AnyOptimiser, ConstantConfig, SgdConfig, TrainingConfig
 from seqloom.nn.types import Batch, Loss, Padded
-from seqloom.training.devices import Device
-from seqloom.training.distributed import Alone
+from seqloom.training.devices import Alone, Device
 from seqloom.training.state import TrainingState
 from seqloom.training.step import Update
 from update_common import HERE, Asked

@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from seqloom.training.distributed import Ranks, part_of, put, whole_of
-from seqloom.training.processes import Processes, joined
+from seqloom.training.devices import Ranks
+from seqloom.training.distributed import Processes, joined
+from seqloom.training.weights import part_of, put_whole, whole_of
 
 
 def network(seed: int = 0) -> nn.Module:
@@ -91,7 +92,7 @@ def weights_after(sharded: bool, steps: int) -> list[list[float]]:
 
 def rewrapped(steps: int, settled: bool) -> list[list[float]]:
     """The weights after some steps, the module wrapped anew before each as a run that goes on does."""
-    from seqloom.training import processes
+    from seqloom.training import distributed as processes
 
     if not settled:
         processes._settle = lambda _: None
@@ -144,7 +145,7 @@ def loaded(whole: dict[str, Any]) -> dict[str, Any]:
         model = network(seed=1)
         wrapped = ranks.wrap(model)
         for name, weight in model.named_parameters():
-            put(weight, torch.tensor(whole[name]))
+            put_whole(weight, torch.tensor(whole[name]))
         with ranks.whole(wrapped):
             return {name: weight.tolist() for name, weight in model.state_dict().items()}
 
@@ -190,7 +191,7 @@ def late(seconds: float, timeout: float) -> str:
 
 
 def whole_again(parts_: list[Any]) -> dict[str, Tensor]:
-    from seqloom.training.distributed import ShardPart, ShardPlace
+    from seqloom.training.weights import ShardPart, ShardPlace
 
     made = [
         ShardPart(

@@ -37,7 +37,7 @@ def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
 
 def play(part: str) -> int:
     """A rank without torch: it ends with codes, one for each start, or goes on until somebody stops it."""
-    from seqloom.training.supervisor import Watch
+    from seqloom.training.distributed import Watch
 
     rank, start = int(os.environ["RANK"]), Path(os.environ[MEETING]).name
     Path(sys.argv[2], f"rank-{rank}").write_text(str(os.getpid()))

@@ -22,9 +22,9 @@ from seqloom.data.check import data_config
 from seqloom.errors import SeqloomError
 from seqloom.training import devices
 from seqloom.training.devices import choose_device
+from seqloom.training.distributed import joined
 from seqloom.training.events import Begun, Ended, Stepped
 from seqloom.training.launcher import MEETING
-from seqloom.training.processes import joined
 from seqloom.training.resolve import resolve
 from seqloom.training.run import train_run
 from seqloom.training.state import TrainingState

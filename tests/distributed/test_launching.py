@@ -10,7 +10,7 @@ import pytest
 from distributed.launched import SURROUNDINGS, children, fronted, wait_for
 from seqloom.cli import terminal
 from seqloom.errors import ConfigError, RepeatError
-from seqloom.training import supervisor as supervising
+from seqloom.training import launcher as supervising
 from seqloom.training.launcher import MEETING, _surroundings, first_to_say, launch
 
 MODULE = "distributed.launched"

@@ -15,8 +15,8 @@ from seqloom.files import disk
 from seqloom.training import loop, session
 from seqloom.training import loop as saving
 from seqloom.training.devices import choose_device
+from seqloom.training.distributed import joined
 from seqloom.training.events import Ended, Noticed, Saved, Stepped, Validated
-from seqloom.training.processes import joined
 from seqloom.training.resolve import resolve
 from seqloom.training.run import train_run
 from seqloom.training.run_summary import RunScores, read_scores

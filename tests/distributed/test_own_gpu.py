@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from seqloom.errors import ConfigError
-from seqloom.training import processes
+from seqloom.training import distributed as processes
 from seqloom.training.devices import LOCAL_RANK, choose_device
 
 

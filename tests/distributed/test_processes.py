@@ -5,8 +5,8 @@ import torch
 from distributed.cases import gradient_alone, whole_again
 from distributed.forking import Forks
 from seqloom.errors import ConfigError
-from seqloom.training.distributed import Alone
-from seqloom.training.processes import joined
+from seqloom.training.devices import Alone
+from seqloom.training.distributed import joined
 
 pytestmark = pytest.mark.slow
 

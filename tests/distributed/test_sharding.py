@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqloom.errors import DamagedError
-from seqloom.training.distributed import ShardPart, ShardPlace, part_of, put, whole_of
+from seqloom.training.weights import ShardPart, ShardPlace, part_of, put_whole, whole_of
 
 
 def cut(whole: torch.Tensor, count: int) -> list[ShardPart]:
@@ -42,5 +42,5 @@ def test_plain_tensors_are_whole_and_have_no_place() -> None:
     part = part_of({"w": tensor})
     assert part.places == {} and part.tensors["w"] is not None
     assert torch.equal(whole_of([part, part])["w"], tensor)
-    put(target := torch.zeros(3), tensor)
+    put_whole(target := torch.zeros(3), tensor)
     assert torch.equal(target, tensor)

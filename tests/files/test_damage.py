@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 
 from durable_common import QUICK, flipped, listing, properties
 from seqloom.errors import DamagedError, DurableError
-from seqloom.files import folders, numbered_folders
-from seqloom.files.folders import Manifest, commit_folder, read_file_of, read_manifest, verify_folder
-from seqloom.files.numbered_folders import newest_verified
+from seqloom.files import folders
+from seqloom.files.folders import Manifest, commit_folder, newest_verified, read_file_of, read_manifest, verify_folder
 
 
 def files_of(folder: Path) -> list[Path]:
@@ -306,4 +305,4 @@ def test_more_files_than_a_manifest_may_name_are_refused(tmp_path: Path, monkeyp
 def test_no_folder_at_all_says_so(tmp_path: Path) -> None:
     with pytest.raises(DurableError, match="there is no folder"):
         verify_folder(tmp_path / "none")
-    assert newest_verified(tmp_path / "none") == numbered_folders.Newest(None, ())
+    assert newest_verified(tmp_path / "none") == folders.Newest(None, ())

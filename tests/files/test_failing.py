@@ -13,9 +13,17 @@ import pytest
 from durable_common import QUICK, checkpoint, listing
 from seqloom.errors import ConfigError, DurableError
 from seqloom.files import disk
-from seqloom.files.folders import commit_folder, grow_folder, read_folder, recover, replace_folder, verify_folder
+from seqloom.files.folders import (
+    commit_folder,
+    grow_folder,
+    newest_verified,
+    prune,
+    read_folder,
+    recover,
+    replace_folder,
+    verify_folder,
+)
 from seqloom.files.jsonl import append_lines, read_lines
-from seqloom.files.numbered_folders import newest_verified, prune
 
 # One process that comes by every place of this module; it says what it has been promised. Others are in training.
 SCRIPT = """if True:

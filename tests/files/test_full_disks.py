@@ -15,9 +15,8 @@ from durable_faults import ERRORS, FailingFiles, read_tree
 from seqloom.errors import DurableError
 from seqloom.files import folders, jsonl
 from seqloom.files.disk import require_free_space, write_file
-from seqloom.files.folders import commit_folder, sweep, verify_folder
+from seqloom.files.folders import commit_folder, newest_verified, prune, sweep, verify_folder
 from seqloom.files.jsonl import append_line, read_lines, write_lines
-from seqloom.files.numbered_folders import newest_verified, prune
 
 
 def test_a_disk_without_room_refuses_before_the_first_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

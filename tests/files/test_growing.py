@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from durable_common import QUICK, listing, properties
 from durable_faults import ERRORS, FailingFiles, QuickFiles, Recorder, crash_states, read_tree, write_tree
 from seqloom.errors import DurableError
-from seqloom.files.folders import alone, commit_folder, grow_folder, read_file_of, sweep, verify_folder
+from seqloom.files.folders import commit_folder, grow_folder, read_file_of, sweep, verify_folder
+from seqloom.files.lock import alone
 
 CHUNKS = [("values", b"abcdef"), ("starts", b"01"), ("values", b"ghi"), ("starts", b"2")]
 WHOLE = {"values": b"abcdefghi", "starts": b"012"}

@@ -8,12 +8,14 @@ import pytest
 
 from durable_common import NEW, OLD, QUICK, RECORDS, checkpoint, listing
 from durable_faults import Recorder, Tree, crash_states, read_tree, write_tree
-from seqloom.files import folders, numbered_folders
+from seqloom.files import folders
 from seqloom.files import folders as replacing
 from seqloom.files.disk import make_folder, write_file
 from seqloom.files.folders import (
     begin_shared,
     commit_folder,
+    newest_verified,
+    prune,
     put_shared,
     read_file_of,
     read_folder,
@@ -25,7 +27,6 @@ from seqloom.files.folders import (
 )
 from seqloom.files.jsonl import append_line, append_lines, read_lines, write_lines
 from seqloom.files.lock import hold
-from seqloom.files.numbered_folders import newest_verified, prune
 
 Judge = Callable[[Path, bool], None]
 
@@ -257,7 +258,7 @@ def test_twin_without_that_sync_some_power_cut_is_fatal(
 
 
 def test_twin_a_folder_deleted_in_place_is_found_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(numbered_folders, "remove_folder", lambda path, files: folders.delete(path, files))
+    monkeypatch.setattr(folders, "remove_folder", lambda path, files: folders.delete(path, files))
     assert not all(judged_states(retain_checkpoints, tmp_path, never))
 
 

@@ -9,9 +9,8 @@ import pytest
 
 from durable_common import QUICK, checkpoint, listing
 from seqloom.errors import DurableError
-from seqloom.files import numbered_folders
-from seqloom.files.folders import commit_folder, read_manifest, verify_folder
-from seqloom.files.numbered_folders import newest_verified, prune
+from seqloom.files import folders
+from seqloom.files.folders import commit_folder, newest_verified, prune, read_manifest, verify_folder
 
 
 def test_the_newest_is_the_largest_number_whatever_the_clock_says(run: Path) -> None:
@@ -99,7 +98,7 @@ def test_twin_retention_that_counts_names_deletes_the_last_whole_folder(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (run / "step-000020/model.bin").unlink()
-    monkeypatch.setattr(numbered_folders, "verify_folder", read_manifest)
+    monkeypatch.setattr(folders, "verify_folder", read_manifest)
     prune(run, 1, files=QUICK)
     monkeypatch.undo()
     assert newest_verified(run).step is None
@@ -110,7 +109,7 @@ def test_twin_without_the_name_in_the_manifest_a_renamed_folder_is_the_newest(
 ) -> None:
     (run / "step-000010").rename(run / "step-000099")
     assert newest_verified(run).step.number == 20
-    monkeypatch.setattr(numbered_folders, "require_own_name", lambda *_: None)
+    monkeypatch.setattr(folders, "require_own_name", lambda *_: None)
     assert newest_verified(run).step.number == 99
 
 

@@ -16,9 +16,8 @@ from durable_faults import FailingFiles, read_tree
 from seqloom.errors import DurableError
 from seqloom.files import disk
 from seqloom.files.disk import make_folder, require_free_space, write_file
-from seqloom.files.folders import commit_folder, sweep, verify_folder
+from seqloom.files.folders import commit_folder, newest_verified, sweep, verify_folder
 from seqloom.files.jsonl import append_line, read_lines
-from seqloom.files.numbered_folders import newest_verified
 
 
 def test_write_file_replaces_the_bytes_and_leaves_nothing_else(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ import torch
 from seqloom.config.training import ByLengthConfig, StepsConfig
 from seqloom.data.loader import Loader
 from seqloom.files import disk, folders
-from seqloom.training import log, loop, verification
+from seqloom.training import events as log
+from seqloom.training import loop, verification
 from seqloom.training.devices import choose_device
 from seqloom.training.events import Begun, Ended, Report
 from seqloom.training.run import train_run

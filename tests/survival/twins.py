@@ -8,8 +8,9 @@ import torch
 
 from seqloom import files as durable
 from seqloom.data.loader import Position
-from seqloom.training import best_model, log, loop, session
 from seqloom.training import checkpoint as checkpoints
+from seqloom.training import events as log
+from seqloom.training import loop, session, validation
 from seqloom.training import loop as saving
 from seqloom.training import step as update
 from seqloom.training.checkpoint import Checkpoint
@@ -93,7 +94,7 @@ def in_place() -> None:
 
 def in_between_counts() -> None:
     """A checkpoint that a signal asked for is one like all others."""
-    best_model.in_between = saving.in_between = lambda *_: iter(())  # type: ignore[assignment]
+    validation.in_between = saving.in_between = lambda *_: iter(())  # type: ignore[assignment]
 
 
 def deaf() -> None:

@@ -23,7 +23,7 @@ from seqloom.errors import ConfigError, DamagedError, DurableError
 from seqloom.files import folders
 from seqloom.training import checkpoint as checkpoints
 from seqloom.training.checkpoint import Checkpoint, estimated_bytes, newest, read, retain, save
-from seqloom.training.distributed import ShardPart, ShardPlace
+from seqloom.training.weights import ShardPart, ShardPlace
 
 SOME_ERRORS = [ERRORS[0], *(pytest.param(code, marks=pytest.mark.slow) for code in ERRORS[1:])]
 

@@ -15,8 +15,7 @@ from seqloom.config.training import LinearConfig, PlateauConfig
 from seqloom.tasks.evaluation import Evaluation
 from seqloom.tasks.task import Metric
 from seqloom.training.checkpoint import read_standing, steps
-from seqloom.training.devices import choose_device
-from seqloom.training.distributed import Alone
+from seqloom.training.devices import Alone, choose_device
 from seqloom.training.events import Report, Saved, Validated
 from seqloom.training.run import train_run
 from seqloom.training.run_summary import read_scores

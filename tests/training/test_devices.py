@@ -8,8 +8,7 @@ import torch
 from msgspec.structs import replace
 
 from seqloom.errors import ConfigError
-from seqloom.training.devices import CUBLAS, Device, choose_device, describe, deterministic, environment
-from seqloom.training.distributed import Alone
+from seqloom.training.devices import CUBLAS, Alone, Device, choose_device, describe, deterministic, environment
 from update_common import PLAIN
 
 

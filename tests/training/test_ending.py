@@ -14,7 +14,7 @@ from seqloom.errors import ConfigError
 from seqloom.tasks.classify import Classify
 from seqloom.training import checkpoint, loop
 from seqloom.training import loop as telling
-from seqloom.training.distributed import Alone
+from seqloom.training.devices import Alone
 from seqloom.training.run_folder import RunFolder
 from seqloom.training.session import Clock
 from seqloom.training.state import LossSums, TrainingState

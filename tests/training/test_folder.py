@@ -19,12 +19,11 @@ from seqloom.config.training import ConstantConfig, EpochsConfig, RunConfig, Ste
 from seqloom.data.schema import Schema
 from seqloom.errors import ConfigError, DamagedError, DurableError
 from seqloom.tasks.task import Meaning
-from seqloom.training import changes as run_changes
 from seqloom.training import checkpoint as checkpoints
+from seqloom.training import home as run_changes
 from seqloom.training import run_folder
-from seqloom.training.changes import changed_environment
 from seqloom.training.devices import Device
-from seqloom.training.home import require_place
+from seqloom.training.home import changed_environment, require_place
 from seqloom.training.run_folder import DataFacts, RunFolder
 from seqloom.training.state import Environment
 
@@ -170,7 +169,7 @@ def test_all_that_changed_is_told_at_once(kept: RunFolder) -> None:
 def test_twin_without_the_comparison_another_rate_goes_on_silently(
     run: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_folder, "changed_settings", lambda *_: ())
+    monkeypatch.setattr(run_folder, "changed", lambda *_: ())
     assert start(run, trained(rate=0.5)) == ()
 
 

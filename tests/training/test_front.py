@@ -19,11 +19,10 @@ from seqloom.errors import ConfigError, HeldError, RejectedError
 from seqloom.recipes.bodies import SIZES
 from seqloom.tasks.registry import BY_TARGET
 from seqloom.tasks.task import Task
-from seqloom.training import defaults
+from seqloom.training import learning_rate
 from seqloom.training import resolve as resolving
 from seqloom.training import run as front
-from seqloom.training.changes import OtherRunError, changed
-from seqloom.training.home import Home
+from seqloom.training.home import Home, OtherRunError, changed
 from seqloom.training.resolve import Resolved, class_weights, resolve
 from seqloom.training.run import Trained, train
 from seqloom.training.run_folder import RunFolder
@@ -199,7 +198,7 @@ def test_a_run_that_patience_ended_goes_on_with_more_of_it(
     assert (ended(reports).why, ended(reports).step) == ("patience", 6)
     _, reports = again(taught, impatient, Wishes(training={"patience": 0}))
     assert (ended(reports).why, ended(reports).step) == ("done", 12)
-    monkeypatch.setattr(front, "has_patience", lambda *_: False)  # the twin
+    monkeypatch.setattr(front, "wait_on", lambda *_: ())  # the twin
     _, reports = again(taught, impatient, Wishes(training={"patience": 3}))
     assert ended(reports).step == 12
 
@@ -208,7 +207,7 @@ def test_a_run_that_patience_ended_goes_on_with_more_of_it(
 def test_twin_without_a_new_look_at_patience_the_run_stays_ended(
     taught: Path, impatient: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(front, "has_patience", lambda *_: False)
+    monkeypatch.setattr(front, "wait_on", lambda *_: ())
     _, reports = again(taught, impatient, Wishes(training={"patience": 2}))
     assert ended(reports).step == 4
 
@@ -379,7 +378,7 @@ def test_what_was_chosen_for_training_is_told_in_one_line(data: Path) -> None:
     found = resolve(DataConfig(train=(str(data),)), Wishes(model="bag", size="tiny"), cache=data.parent / "cache")
     (line,) = [line for line in found.said if line.startswith("training: ")]
     settings = found.config.training
-    assert settings.patience == defaults.PATIENCE and isinstance(settings.schedule, LinearConfig)
+    assert settings.patience == learning_rate.PATIENCE and isinstance(settings.schedule, LinearConfig)
     for word in (f"{settings.length.count} epochs", f"{settings.feed.budget} symbols", f"rate {settings.rate:g}"):
         assert word in line
     assert f"linear, warm-up {settings.schedule.warm_up})" in line and line.endswith("patience 5")
@@ -393,7 +392,9 @@ def test_a_short_run_reaches_its_rate(data: Path, length: AnyLength, monkeypatch
         return found.config.training.schedule.warm_up
 
     assert warm_up() <= 2
-    monkeypatch.setattr(defaults, "_warm_up", lambda *_: defaults.WARM_UP)  # the twin
+    monkeypatch.setattr(
+        learning_rate, "default_schedule", lambda *_: LinearConfig(warm_up=learning_rate.WARM_UP)
+    )  # the twin
     assert warm_up() > 20
 
 

@@ -10,9 +10,8 @@ import pytest
 from seqloom import files
 from seqloom.errors import DamagedError, DurableError
 from seqloom.files.layouts import RunFile
-from seqloom.training import log as journal_module
-from seqloom.training.events import Begun, Ended, Noticed, Pace, Report, Sample, Saved, Stepped, Validated
-from seqloom.training.log import Journal
+from seqloom.training import events as journal_module
+from seqloom.training.events import Begun, Ended, Journal, Noticed, Pace, Report, Sample, Saved, Stepped, Validated
 from seqloom.training.state import Environment
 
 ENVIRONMENT = Environment(

@@ -3,8 +3,8 @@
 import pytest
 
 from seqloom.config.training import EpochsConfig, SecondsConfig, StepsConfig, SymbolsConfig
-from seqloom.training import length as lengths
-from seqloom.training.length import expected_steps, is_over, share_done
+from seqloom.training import learning_rate as lengths
+from seqloom.training.learning_rate import expected_steps, is_over, share_done
 from seqloom.training.state import TrainingState
 
 LENGTHS = [EpochsConfig(count=4), StepsConfig(count=40), SymbolsConfig(count=400), SecondsConfig(count=4.0)]

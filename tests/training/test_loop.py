@@ -23,8 +23,7 @@ from seqloom.errors import DurableError
 from seqloom.nn.types import Loss
 from seqloom.tasks.classify import Classify
 from seqloom.training import checkpoint, loop
-from seqloom.training.devices import choose_device
-from seqloom.training.distributed import Alone
+from seqloom.training.devices import Alone, choose_device
 from seqloom.training.events import Begun, Ended, Noticed, Saved, Stepped, Validated
 from seqloom.training.run import train_run
 from training_common import ScriptedLooks, ended, only, resolved, run, write_data

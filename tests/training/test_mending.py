@@ -15,8 +15,8 @@ from seqloom.bundle import read_bundle
 from seqloom.config.training import StepsConfig
 from seqloom.errors import DamagedError, DurableError
 from seqloom.files import disk
-from seqloom.training import best_model, checkpoint, loop
-from seqloom.training.distributed import Alone
+from seqloom.training import checkpoint, loop, validation
+from seqloom.training.devices import Alone
 from seqloom.training.events import Noticed, Report, Saved, Validated
 from seqloom.training.run import train_run
 from training_common import ended, only, resolved, write_data
@@ -225,6 +225,6 @@ def test_a_damaged_checkpoint_is_left_out_of_the_mean_and_named(
 def test_without_the_guard_a_damaged_checkpoint_makes_the_run_unfinishable(
     tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(best_model, "agreed", lambda _, work: (work(), ""))
+    monkeypatch.setattr(validation, "agreed", lambda _, work: (work(), ""))
     with pytest.raises(DamagedError, match="step-00000004"):
         Harmed(going(tmp_path / "run", data, **AVERAGED), tmp_path / "run", step=4, after=6)

@@ -23,10 +23,9 @@ from seqloom.nn.inputs import Tfidf
 from seqloom.nn.models import SequenceModel
 from seqloom.nn.types import Batch, Loss, Padded
 from seqloom.recipes.shapes import sequence_model
-from seqloom.training.defaults import default_training
-from seqloom.training.devices import choose_device
-from seqloom.training.distributed import Alone
+from seqloom.training.devices import Alone, choose_device
 from seqloom.training.events import Ended, Saved, Stepped, Validated
+from seqloom.training.learning_rate import default_training
 from seqloom.training.newton import NewtonPoint, NewtonProblem, ScoredTexts, Texts, newton_step
 from seqloom.training.resolve import Resolved, resolve
 from seqloom.training.run import train_run

@@ -7,8 +7,8 @@ from torch import nn
 from seqloom import recipes
 from seqloom.bundle import Bundle
 from seqloom.errors import ConfigError
+from seqloom.training.run import freeze, start_from
 from seqloom.training.state import TrainingState
-from seqloom.training.weights import freeze, start_from
 from update_common import CASES, HERE, TOKENS, batch_of, drawn, take, updating
 
 CASE = CASES["classify, lstm"]

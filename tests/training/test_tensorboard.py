@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from seqloom.errors import DurableError, MissingExtraError
-from seqloom.training import log
-from seqloom.training.events import Begun, Ended, Pace, Report, Stepped, Validated
-from seqloom.training.log import drawn, require_tensorboard
+from seqloom.training import events as log
+from seqloom.training.events import Begun, Ended, Pace, Report, Stepped, Validated, drawn, require_tensorboard
 from seqloom.training.state import Environment
 
 PACE = Pace(1.0, 100.0, 0.0, 1, None)

@@ -13,7 +13,7 @@ from seqloom.data.check import load_data
 from seqloom.tasks.evaluation import Evaluation, evaluate
 from seqloom.tasks.registry import task_of
 from seqloom.tasks.task import HeadSettings, Meaning
-from seqloom.training.distributed import Alone
+from seqloom.training.devices import Alone
 from seqloom.training.session import Session
 from seqloom.training.validation import ValidationResult
 

@@ -31,7 +31,7 @@ from seqloom.cli import (
 )
 from seqloom.cli.terminal import Panels, TwoPanels, exit_code_of
 from seqloom.errors import RejectedError, SeqloomError
-from seqloom.training.kernel_caches import few_kernels
+from seqloom.training.launcher import few_kernels
 from seqloom.version import __version__
 
 STOPPED = 130  # what shells expect of a command that was stopped from the keyboard

@@ -20,8 +20,7 @@ from seqloom.config.options import own, typed, typed_changes
 from seqloom.config.training import RunConfig, TrainingConfig
 from seqloom.data.run_files import with_known_starts
 from seqloom.errors import ConfigError
-from seqloom.training.changes import OtherRunError, changed
-from seqloom.training.home import Home, free_name
+from seqloom.training.home import Home, OtherRunError, changed, free_name
 from seqloom.training.wishes import Wishes
 
 SHOWN = 4  # changes that have no flag

@@ -6,6 +6,7 @@ that do not decide which weights come out may stand beside it.
 
 import os
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,13 +26,12 @@ from seqloom.data.run_files import located
 from seqloom.errors import ConfigError
 from seqloom.files.layouts import RunFile
 from seqloom.report.numbers import duration
-from seqloom.training.changes import OtherRunError
-from seqloom.training.home import Home
+from seqloom.training.home import Home, OtherRunError
 from seqloom.training.wishes import Wishes, is_solved
 
 if TYPE_CHECKING:
     from seqloom.data.dataset import Dataset
-    from seqloom.training.devices import Device
+    from seqloom.training.devices import Device, Ranks
     from seqloom.training.resolve import Resolved
 
 NARROWEST = 40  # columns of a figure
@@ -185,9 +185,8 @@ def _run(
 ) -> None:
     """Read the data, train, and tell how it ended."""
     from seqloom.cli.data_warnings import warnings_said
-    from seqloom.training.devices import choose_device
-    from seqloom.training.log import drawn, require_tensorboard
-    from seqloom.training.processes import joined
+    from seqloom.training.devices import Alone, choose_device, is_launched
+    from seqloom.training.events import drawn, require_tensorboard
     from seqloom.training.resolve import resolving
     from seqloom.training.run import train_run
 
@@ -202,7 +201,12 @@ def _run(
     assert resolved.folder is not None, "a run with a home has a folder"
     out, metric = resolved.folder, resolved.task.metric.name
     home.make()
-    with joined(sharded=shard, device=device.torch.type) as ranks:
+    joining: AbstractContextManager[Ranks] = nullcontext(Alone())
+    if shard or is_launched():
+        from seqloom.training.distributed import joined
+
+        joining = joined(sharded=shard, device=device.torch.type)
+    with joining as ranks:
         estimate = _estimate(resolved, device) if ranks.count == 1 and resolved.before is None else ()
         reports = train_run(out, resolved, ranks=ranks, device=device, workers=workers)
         if ranks.rank != 0:

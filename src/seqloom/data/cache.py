@@ -29,7 +29,6 @@ from seqloom.files.disk import make_folder
 from seqloom.files.folders import (
     GrowingFolder,
     Manifest,
-    alone,
     grow_folder,
     read_file_of,
     read_manifest,
@@ -37,6 +36,7 @@ from seqloom.files.folders import (
     sweep,
     verify_folder,
 )
+from seqloom.files.lock import alone
 from seqloom.text.ragged import Ragged
 
 FORMAT = 1

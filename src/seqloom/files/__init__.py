@@ -21,12 +21,13 @@ A crash before the rename leaves the old state and a hidden leftover, which `swe
 new state. Between the two renames of a replacement the name is nobody's, and `recover` gives it back. Disks also rot,
 so readers believe nothing but the sums: `verify_folder`, `read_file_of`, `read_folder`, `newest_verified`.
 
-    disk.py              the operations that change a disk, their errors, one file written whole; fail points for tests
-    folders.py           write-once folders with a manifest: at once, growing, shared by processes, or replacing another
-    numbered_folders.py  the newest one that verifies, and retention
-    jsonl.py             append-only JSON lines with a sum each; the one file that grows, so its last line may be torn
-    lock.py              the lock of a folder in which one process writes for hours
-    tensors.py           tensors as bytes and back
+    disk.py      the operations that change a disk, their errors, one file written whole; fail points for tests
+    folders.py   write-once folders with a manifest: at once, growing, shared by processes, or replacing another; of
+                 numbered ones the newest that verifies, and retention
+    jsonl.py     append-only JSON lines with a sum each; the one file that grows, so its last line may be torn
+    lock.py      the lock of a folder in which one process writes for hours
+    layouts.py   what a run folder and a model folder hold: every name once
+    tensors.py   tensors as bytes and back
 
 >>> import tempfile
 >>> from pathlib import Path
@@ -39,25 +40,15 @@ so readers believe nothing but the sums: `verify_folder`, `read_file_of`, `read_
 b'abc'
 """
 
-from seqloom.files.disk import (
-    REAL_FILES,
-    FileLayer,
-    RealFiles,
-    make_folder,
-    remove_files,
-    require_free_space,
-    temporary_folder,
-    write_file,
-)
+from seqloom.files.disk import make_folder, remove_files, write_file
 from seqloom.files.folders import (
-    FileEntry,
-    GrowingFolder,
-    Manifest,
-    alone,
     begin_shared,
     commit_folder,
     drop_shared,
     grow_folder,
+    newest_verified,
+    numbered,
+    prune,
     put_shared,
     read_file_of,
     read_folder,
@@ -66,25 +57,12 @@ from seqloom.files.folders import (
     remove_folder,
     replace_folder,
     seal_shared,
-    sweep,
     verify_folder,
 )
-from seqloom.files.jsonl import Lines, append_line, append_lines, read_lines, write_lines
-from seqloom.files.lock import hold, remove_held
-from seqloom.files.numbered_folders import Newest, NumberedFolder, Pruned, Skipped, newest_verified, numbered, prune
+from seqloom.files.jsonl import append_line, append_lines, read_lines
+from seqloom.files.lock import alone, hold
 
 __all__ = [
-    "REAL_FILES",
-    "FileEntry",
-    "FileLayer",
-    "GrowingFolder",
-    "Lines",
-    "Manifest",
-    "Newest",
-    "NumberedFolder",
-    "Pruned",
-    "RealFiles",
-    "Skipped",
     "alone",
     "append_line",
     "append_lines",
@@ -105,13 +83,8 @@ __all__ = [
     "recover",
     "remove_files",
     "remove_folder",
-    "remove_held",
     "replace_folder",
-    "require_free_space",
     "seal_shared",
-    "sweep",
-    "temporary_folder",
     "verify_folder",
     "write_file",
-    "write_lines",
 ]

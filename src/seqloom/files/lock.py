@@ -52,7 +52,9 @@ def hold(path: Path, *, files: FileLayer = REAL_FILES) -> Iterator[None]:
     try:
         _require_no_other_host(lock)
         with disk_errors("lock", lock):
-            _write_holder(handle, files)
+            holder = _Holder(os.getpid(), socket.gethostname(), datetime.now(UTC).isoformat(timespec="seconds"))
+            files.truncate(handle, 0)
+            files.write(handle, memoryview(msgspec.json.encode(holder)))
         yield
     finally:
         _let_go(handle, lock, files)
@@ -69,9 +71,13 @@ def _taken(lock: Path, files: FileLayer) -> int:
     _close_in_children()
     for _ in range(ATTEMPTS):
         make_folder(lock.parent, files=files)
-        handle = _opened(lock, files)
-        if handle is None:
-            continue
+        with disk_errors("lock", lock):
+            try:
+                handle = files.open_to_hold(lock)
+            except FileNotFoundError:  # the folder has gone meanwhile
+                continue
+            except BlockingIOError:
+                raise _refusal(lock) from None
         if _stands(handle, lock):
             _HELD.add(handle)
             return handle
@@ -80,28 +86,11 @@ def _taken(lock: Path, files: FileLayer) -> int:
     raise _refusal(lock)
 
 
-def _opened(lock: Path, files: FileLayer) -> int | None:
-    """The locked handle of a file that stood at the path; None if the folder has gone meanwhile."""
-    with disk_errors("lock", lock):
-        try:
-            return files.open_to_hold(lock)
-        except FileNotFoundError:
-            return None
-        except BlockingIOError:
-            raise _refusal(lock) from None
-
-
 def _stands(handle: int, lock: Path) -> bool:
     try:
         return os.path.samestat(os.fstat(handle), lock.stat())
     except FileNotFoundError:
         return False
-
-
-def _write_holder(handle: int, files: FileLayer) -> None:
-    holder = _Holder(os.getpid(), socket.gethostname(), datetime.now(UTC).isoformat(timespec="seconds"))
-    files.truncate(handle, 0)
-    files.write(handle, memoryview(msgspec.json.encode(holder)))
 
 
 def _let_go(handle: int, lock: Path, files: FileLayer) -> None:
@@ -153,3 +142,19 @@ def _close_held() -> None:
     while _HELD:
         with suppress(OSError):
             os.close(_HELD.pop())
+
+
+@contextmanager
+def alone(path: Path, *, files: FileLayer = REAL_FILES) -> Iterator[None]:
+    """A block in which one process at a time is at work on `path`; others wait, and a dead one holds up nobody.
+
+    The lock is on an empty hidden file beside it, `.name.lock`, which stays.
+    """
+    lock = path.with_name(f".{path.name}.lock")
+    with disk_errors("lock", lock):
+        handle = files.open_to_append(lock)
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # a close that reports an error has closed, and unlocked, all the same
+            files.close(handle)

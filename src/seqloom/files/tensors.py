@@ -69,14 +69,12 @@ class TensorHeader(NamedTuple):
 
 def to_bytes(tensors: Mapping[str, Tensor], note: Mapping[str, Any]) -> bytes:
     """The bytes of a file of weights: the same for the same tensors and note."""
-    whole = {name: _own(tensor) for name, tensor in tensors.items()}
+    whole = {}
+    for name, tensor in tensors.items():
+        here = tensor.detach().to("cpu").contiguous()
+        # In memory of its own: a view of a larger one would be refused, or written with all of it.
+        whole[name] = here if here.untyped_storage().nbytes() == here.nbytes else here.clone()
     return bytes(safetensors.torch.save(whole, metadata={NOTE: json.dumps(note, sort_keys=True)}))
-
-
-def _own(tensor: Tensor) -> Tensor:
-    """The tensor in memory of its own: a view of a larger one would be refused, or written with all of it."""
-    here = tensor.detach().to("cpu").contiguous()
-    return here if here.untyped_storage().nbytes() == here.nbytes else here.clone()
 
 
 def not_finite(tensors: Mapping[str, Tensor]) -> list[str]:
@@ -103,21 +101,17 @@ def read_header(data: bytes, place: str) -> TensorHeader:
     text = data[8 : 8 + size]
     if (count := text.count(b'"data_offsets"')) > MOST_TENSORS:  # of each one; before they are taken apart
         raise _damaged(place, f"{count:,} tensors, more than {MOST_TENSORS:,}")
-    entries = _parsed(text, place)
-    note = _note(entries.pop("__metadata__", {}), place)
-    checked = {name: _entry(name, entry, place) for name, entry in entries.items()}
-    _require_filled(checked, len(data) - 8 - size, place)
-    return TensorHeader({name: Slot(DTYPES[entry.dtype], entry.shape) for name, entry in checked.items()}, note)
-
-
-def _parsed(text: bytes, place: str) -> dict[str, Any]:
     try:
         header = json.loads(text.decode(), object_pairs_hook=_no_repeats)
     except (ValueError, RecursionError) as error:
         raise _damaged(place, f"a header that is no JSON ({str(error)[:80]})") from None
     if not isinstance(header, dict):
         raise _damaged(place, "a header that is no object")
-    return header
+    entries: dict[str, Any] = header
+    note = _note(entries.pop("__metadata__", {}), place)
+    checked = {name: _entry(name, entry, place) for name, entry in entries.items()}
+    _require_filled(checked, len(data) - 8 - size, place)
+    return TensorHeader({name: Slot(DTYPES[entry.dtype], entry.shape) for name, entry in checked.items()}, note)
 
 
 def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -87,7 +87,12 @@ def read_sentences(folder: Path) -> Sentences:
     if kinds not in (("Transformer", "Pooling"), ("Transformer", "Pooling", "Normalize")):
         named = quoted(", ".join(kinds))
         raise ConfigError(f"{path}: the steps {named}; Transformer, Pooling, Normalize are read", fix=ANOTHER)
-    _require_no_prompt(folder)
+    settings = folder / "config_sentence_transformers.json"
+    if prompt := read_object(settings).get("default_prompt_name"):
+        raise ConfigError(
+            f"{settings}: the prompt {quoted(str(prompt))} would be put before every text",
+            fix="set default_prompt_name to null, and write the prompt into your texts",
+        )
     encoder, pooling = (_inside(folder, module.path) for module in modules[:2])
     return Sentences(encoder, _pooling(pooling / "config.json"), len(kinds) == 3, _longest(encoder))
 
@@ -111,17 +116,6 @@ def _pooling(path: Path) -> Pooling:
         if len(modes) != 1 or modes[0] not in POOLINGS:
             raise ConfigError(f"the pooling {quoted(' and '.join(modes) or 'none')}", fix=ANOTHER)
         return POOLINGS[modes[0]]
-
-
-def _require_no_prompt(folder: Path) -> None:
-    """Refuse a checkpoint that puts words of its own before every text."""
-    path = folder / "config_sentence_transformers.json"
-    settings = read_object(path)
-    if name := settings.get("default_prompt_name"):
-        raise ConfigError(
-            f"{path}: the prompt {quoted(str(name))} would be put before every text",
-            fix="set default_prompt_name to null, and write the prompt into your texts",
-        )
 
 
 def _longest(folder: Path) -> int | None:
@@ -199,8 +193,20 @@ def read_vocabulary(folder: Path) -> Vocabulary:
         normalizer = _normalizer(file)
         _require_alike(normalizer, read_object(folder / "tokenizer_config.json"))
         _require_frame(file.post_processor or {}, model.vocab)
-        _require_plain(file.added_tokens, model.vocab)
-        return _vocabulary(model, normalizer)
+        for one in file.added_tokens:  # they are cut out of texts before anything else
+            if one.content not in SPECIAL.values() or model.vocab[one.content] != one.id:
+                raise ConfigError(f"the added piece {quoted(one.content)} would be cut out of texts", fix=OTHER_FILE)
+        lower = normalizer.lowercase
+        config = WordpieceConfig(
+            lower=lower,
+            clean=normalizer.clean_text,
+            chinese_apart=normalizer.handle_chinese_chars,
+            accents=not (lower if normalizer.strip_accents is None else normalizer.strip_accents),
+            longest_word=model.max_input_chars_per_word,
+        )
+        pieces = [piece for piece in sorted(model.vocab, key=model.vocab.__getitem__) if piece not in SPECIAL.values()]
+        rows = [model.vocab[SPECIAL[symbol]] for symbol in range(COUNT)] + [model.vocab[piece] for piece in pieces]
+        return Vocabulary(Tokenizer(config, WordpieceCutter(config, WordpieceData(tuple(pieces)))), np.array(rows))
 
 
 def _model(file: _File) -> _Model:
@@ -261,27 +267,6 @@ def _require_frame(step: dict[str, Any], vocab: dict[str, int]) -> None:
         right = step.get("type") == "TemplateProcessing" and names == frame
     if not right:
         raise ConfigError("texts do not stand between [CLS] and [SEP]", fix=OTHER_FILE)
-
-
-def _require_plain(added: list[_Added], vocab: dict[str, int]) -> None:
-    """Refuse further pieces that are cut out of texts before anything else."""
-    for one in added:
-        if one.content not in SPECIAL.values() or vocab[one.content] != one.id:
-            raise ConfigError(f"the added piece {quoted(one.content)} would be cut out of texts", fix=OTHER_FILE)
-
-
-def _vocabulary(model: _Model, normalizer: _Normalizer) -> Vocabulary:
-    lower = normalizer.lowercase
-    config = WordpieceConfig(
-        lower=lower,
-        clean=normalizer.clean_text,
-        chinese_apart=normalizer.handle_chinese_chars,
-        accents=not (lower if normalizer.strip_accents is None else normalizer.strip_accents),
-        longest_word=model.max_input_chars_per_word,
-    )
-    pieces = [piece for piece in sorted(model.vocab, key=model.vocab.__getitem__) if piece not in SPECIAL.values()]
-    rows = [model.vocab[SPECIAL[symbol]] for symbol in range(COUNT)] + [model.vocab[piece] for piece in pieces]
-    return Vocabulary(Tokenizer(config, WordpieceCutter(config, WordpieceData(tuple(pieces)))), np.array(rows))
 
 
 # config.json of an encoder like BERT: what of it we build, what cannot change an output, and what is refused.
@@ -356,23 +341,26 @@ def read_architecture(path: Path) -> Architecture:
     """The architecture in a config.json; ConfigError for one that is not that of BERT, or says more than we know."""
     given = read_json(path, dict[str, Any])
     with located(str(path)):
-        _require_bert(given)
+        kind = given.get("model_type")
+        if kind != "bert":
+            named = "no model_type" if kind is None else f"the model_type {quoted(str(kind))}"
+            raise ConfigError(f"{named}, and only 'bert' is read", fix="give a checkpoint of the BERT architecture")
+        if "auto_map" in given:
+            raise ConfigError(
+                "'auto_map' names code that computes the outputs", fix="give a checkpoint that needs no code"
+            )
         try:
             found = msgspec.convert(given, Architecture)
         except ValueError as error:
             raise ConfigError(str(error)[:200], fix="take the file that belongs to the weights") from None
         _require_understood(found)
-        _require_known(given)
+        unknown = [key for key in given if key not in Architecture.__struct_fields__ and key not in HARMLESS]
+        if unknown:
+            raise ConfigError(
+                f"{quoted(unknown[0])} is not known, and might change what the model computes",
+                fix="if it does not, take it out of the file",
+            )
         return found
-
-
-def _require_bert(given: dict[str, Any]) -> None:
-    kind = given.get("model_type")
-    if kind != "bert":
-        named = "no model_type" if kind is None else f"the model_type {quoted(str(kind))}"
-        raise ConfigError(f"{named}, and only 'bert' is read", fix="give a checkpoint of the BERT architecture")
-    if "auto_map" in given:
-        raise ConfigError("'auto_map' names code that computes the outputs", fix="give a checkpoint that needs no code")
 
 
 def _require_understood(found: Architecture) -> None:
@@ -387,15 +375,6 @@ def _require_understood(found: Architecture) -> None:
         if is_so:
             known = f"absolute positions, the activations {', '.join(ACTIVATIONS)}, and whole encoders"
             raise ConfigError(f"{what}: only {known} are read", fix="give another checkpoint")
-
-
-def _require_known(given: dict[str, Any]) -> None:
-    unknown = [key for key in given if key not in Architecture.__struct_fields__ and key not in HARMLESS]
-    if unknown:
-        raise ConfigError(
-            f"{quoted(unknown[0])} is not known, and might change what the model computes",
-            fix="if it does not, take it out of the file",
-        )
 
 
 WORDS, POSITIONS, TYPES = (f"embeddings.{name}_embeddings.weight" for name in ("word", "position", "token_type"))

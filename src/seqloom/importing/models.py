@@ -3,10 +3,10 @@
 import os
 from pathlib import Path
 
-from seqloom import files
 from seqloom.bundle import Bundle, bundle_files, model_folder
 from seqloom.config.heads import Pooling
 from seqloom.errors import ConfigError, near_name
+from seqloom.files.folders import commit_folder
 from seqloom.files.layouts import ModelFile
 from seqloom.importing.bert import bert_bundle
 from seqloom.importing.checkpoint import read_object
@@ -29,10 +29,16 @@ def import_model(
     `pooling` makes the vector of a text in another way than the checkpoint's own. `weighting` and `counts` are for
     vectors of words: "sif" needs a file of texts, from which it counts how frequent words are.
     """
-    _require_free(Path(out))
+    out = Path(out)
+    if out.exists() or out.is_symlink():
+        raise ConfigError(f"{out} exists, and a model folder is written once", fix="choose another name, or remove it")
+    if not out.parent.is_dir():
+        raise ConfigError(f"{out}: there is no folder {out.parent}", fix="make it")
+    if not os.access(out.parent, os.W_OK | os.X_OK):
+        raise ConfigError(f"{out.parent} cannot be written", fix="choose another folder")
     bundle = imported(source, pooling=pooling, weighting=weighting, counts=counts)
-    files.commit_folder(Path(out), bundle_files(bundle, card_of(bundle)))
-    return Path(out)
+    commit_folder(out, bundle_files(bundle, card_of(bundle)))
+    return out
 
 
 def imported(
@@ -72,16 +78,6 @@ def _texts(weighting: Weighting | None, counts: str | Path | None) -> Path | Non
     if counts is not None and not Path(counts).is_file():
         raise ConfigError(f"there is no file {counts}", fix=near_name(Path(counts)))
     return None if counts is None else Path(counts)
-
-
-def _require_free(out: Path) -> None:
-    """Raise ConfigError where no new folder can be made; asked before anything is read."""
-    if out.exists() or out.is_symlink():
-        raise ConfigError(f"{out} exists, and a model folder is written once", fix="choose another name, or remove it")
-    if not out.parent.is_dir():
-        raise ConfigError(f"{out}: there is no folder {out.parent}", fix="make it")
-    if not os.access(out.parent, os.W_OK | os.X_OK):
-        raise ConfigError(f"{out.parent} cannot be written", fix="choose another folder")
 
 
 def card_of(bundle: Bundle) -> str:

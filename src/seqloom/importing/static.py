@@ -44,7 +44,13 @@ MOST_WORDS = 2**24 - COUNT
 
 def static_bundle(path: Path, counts: Path | None) -> Bundle:
     """The bundle of a file of vectors of words; weighed by the frequencies in a file of texts, if one is given."""
-    _require_vectors(path)
+    with open_vectors(path, None, None) as file:
+        for row in islice(file.rows, 1):  # one without numbers is of a text, most likely
+            try:
+                file.read(row.numbers)
+            except ValueError:
+                fix = "in a file of vectors of words each line is a word and its numbers"
+                raise DataError(f"{path} is a text, not vectors: its line {row.line} has no numbers", fix=fix) from None
     tokenizer = with_words(WordsConfig().fit([]), first_words(path, MOST_WORDS))
     if tokenizer.vocab_size == COUNT:
         raise DataError(
@@ -65,17 +71,6 @@ def static_bundle(path: Path, counts: Path | None) -> Bundle:
     )
     notes = {"imported": {"from": "vectors", "weighting": "mean" if counts is None else "sif"}}
     return Bundle(config, Meaning(Schema("text", "related"), tokenizer, None), weights, notes)
-
-
-def _require_vectors(path: Path) -> None:
-    """Raise DataError for a file whose first row has no numbers: a text, most likely."""
-    with open_vectors(path, None, None) as file:
-        for row in islice(file.rows, 1):
-            try:
-                file.read(row.numbers)
-            except ValueError:
-                fix = "in a file of vectors of words each line is a word and its numbers"
-                raise DataError(f"{path} is a text, not vectors: its line {row.line} has no numbers", fix=fix) from None
 
 
 def _tensor(values: np.ndarray) -> Tensor:

@@ -10,7 +10,7 @@ its own, no other file is read.
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -321,7 +321,12 @@ def write_errors(path: Path, task: Task, evaluation: Evaluation, origin: Origin)
     """Write a line for each of the worst answers to the file."""
     examples = origin.examples({int(one.id) for one in evaluation.worst})
     lines = [_line(task, one, examples.get(int(one.id)), origin) for one in evaluation.worst]
-    write_file(path, [_as_csv(lines) if path.suffix.lower() == ".csv" else _as_lines(lines)])
+    if path.suffix.lower() == ".csv":  # a table whose columns are all names that a line has
+        columns = list(dict.fromkeys([*OWN, *(name for line in lines for name in line)]))
+        rows = [row(columns), *(row(line.get(name) for name in columns) for line in lines)]
+    else:
+        rows = [msgspec.json.encode(line) + b"\n" for line in lines]
+    write_file(path, rows)
 
 
 def _line(task: Task, judged: Judged, example: Example | None, origin: Origin) -> Any:
@@ -345,13 +350,3 @@ def whole(kind: InputKind, example: Example) -> str | list[str] | None:
     """The whole input where it is text: a text, or a list of several; None for arrays."""
     texts = kind.texts(example.input)
     return list(texts) if len(texts) > 1 else texts[0] if texts else None
-
-
-def _as_lines(lines: Iterable[dict[str, Any]]) -> bytes:
-    return b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
-
-
-def _as_csv(lines: list[dict[str, Any]]) -> bytes:
-    """A table whose columns are all names that a line has."""
-    columns = list(dict.fromkeys([*OWN, *(name for line in lines for name in line)]))
-    return b"".join([row(columns), *(row(line.get(name) for name in columns) for line in lines)])

@@ -20,7 +20,6 @@ from seqloom.tasks.inputs import longest_input
 from seqloom.tasks.task import Prediction, Task
 from seqloom.text.cutter import require_whole
 from seqloom.text.special_tokens import UNKNOWN
-from seqloom.text.tokenizer import Tokenizer
 
 USUAL = 64  # symbols that an answer is taken to have, where nothing else is said, to make batches
 SHOWN = 5  # unknown words of a prompt
@@ -97,16 +96,13 @@ def warn_of_unknown(task: Task, prompts: Sequence[Prompt], ledger: Ledger) -> No
         return
     symbols = tokenizer.encode([prompt.text for prompt in prompts])
     for prompt in (prompt for row, prompt in enumerate(prompts) if UNKNOWN in symbols.row(row)):
-        text = f"the model does not know {_unknown(tokenizer, prompt.text)}, and reads all unknown words alike"
+        pieces = tokenizer.encode_with_offsets(prompt.text)
+        spans = pieces.spans[pieces.symbols == UNKNOWN].tolist()
+        words = list(dict.fromkeys(prompt.text[start:stop] for start, stop in spans))
+        more = f" and {len(words) - SHOWN:,} more" if len(words) > SHOWN else ""
+        lacks = ", ".join(f"'{word}'" for word in words[:SHOWN]) + more
+        text = f"the model does not know {lacks}, and reads all unknown words alike"
         ledger.warn("prompt.unknown", text, prompt.place, "subwords (--tokenizer bpe) can read every word")
-
-
-def _unknown(tokenizer: Tokenizer, text: str) -> str:
-    """The first words of a text that the vocabulary lacks, in quotes."""
-    pieces = tokenizer.encode_with_offsets(text)
-    words = dict.fromkeys(text[start:stop] for start, stop in pieces.spans[pieces.symbols == UNKNOWN].tolist())
-    more = f" and {len(words) - SHOWN:,} more" if len(words) > SHOWN else ""
-    return ", ".join(f"'{word}'" for word in list(words)[:SHOWN]) + more
 
 
 def stream(task: Task, model: nn.Module, prompt: str, how: AnyDecoding) -> Iterator[str]:
@@ -134,8 +130,6 @@ def translating(
 
     `settings` are those of a beam, `given` is a whole way to write.
     """
-    if given is not None and settings:
-        raise ConfigError(f"decoding says everything, and so would {', '.join(settings)}", fix="leave one out")
-    how = decoding({"width": WIDTH} | settings) if given is None else given
+    how = chosen(given, settings if given is not None else {"width": WIDTH} | settings)
     asked = Translator.of(task).writing(how)
     return asked.copying(model) if replace_unknown else asked

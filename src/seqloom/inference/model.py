@@ -227,22 +227,10 @@ class LoadedModel(OpenedModel):
         The settings are those of one way to write: greedy, a sample (`temperature`, `seed`, ...) or a beam (`width`,
         ...). `decoding` is a whole one.
         """
-        named: dict[str, Any] = {
-            "longest": longest,
-            "stop": stop,
-            "repetition": repetition,
-            "width": width,
-            "best": best,
-        }
-        named |= {"length_penalty": length_penalty, "coverage_penalty": coverage_penalty}
-        named |= {
-            "temperature": temperature,
-            "top_k": top_k,
-            "top_p": top_p,
-            "min_p": min_p,
-            "count": count,
-            "seed": seed,
-        }
+        named: dict[str, Any] = {"longest": longest, "stop": stop, "repetition": repetition, "width": width}
+        named |= {"best": best, "length_penalty": length_penalty, "coverage_penalty": coverage_penalty}
+        named |= {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
+        named |= {"count": count, "seed": seed}
         return generate(self.task, self.model, prompts, chosen(decoding, stated(named)), budget=budget)
 
     @strict
@@ -266,22 +254,10 @@ class LoadedModel(OpenedModel):
         coverage_penalty: float | None = None,
     ) -> Iterator[str]:
         """The same for one prompt, piece by piece as it is written."""
-        named: dict[str, Any] = {
-            "longest": longest,
-            "stop": stop,
-            "repetition": repetition,
-            "width": width,
-            "best": best,
-        }
-        named |= {"length_penalty": length_penalty, "coverage_penalty": coverage_penalty}
-        named |= {
-            "temperature": temperature,
-            "top_k": top_k,
-            "top_p": top_p,
-            "min_p": min_p,
-            "count": count,
-            "seed": seed,
-        }
+        named: dict[str, Any] = {"longest": longest, "stop": stop, "repetition": repetition, "width": width}
+        named |= {"best": best, "length_penalty": length_penalty, "coverage_penalty": coverage_penalty}
+        named |= {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
+        named |= {"count": count, "seed": seed}
         return stream(self.task, self.model, prompt, chosen(decoding, stated(named)))
 
     @strict
@@ -305,14 +281,8 @@ class LoadedModel(OpenedModel):
         The settings are those of the beam; `decoding` is a whole way to write. With `replace_unknown`, words that the
         vocabulary lacks are copied from the source.
         """
-        named: dict[str, Any] = {
-            "longest": longest,
-            "stop": stop,
-            "repetition": repetition,
-            "width": width,
-            "best": best,
-        }
-        named |= {"length_penalty": length_penalty, "coverage_penalty": coverage_penalty}
+        named: dict[str, Any] = {"longest": longest, "stop": stop, "repetition": repetition, "width": width}
+        named |= {"best": best, "length_penalty": length_penalty, "coverage_penalty": coverage_penalty}
         task = translating(self.task, self.model, decoding, stated(named), replace_unknown=replace_unknown)
         return self._asking(task).predict(sources, budget=budget)
 

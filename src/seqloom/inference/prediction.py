@@ -101,7 +101,12 @@ def tell_too_long(length: int, most: int, place: Place, ledger: Ledger) -> None:
 def _merged(answered: list[tuple[Example, Prediction]], ledger: Ledger, done: int) -> Iterator[Reply]:
     """The answers, and each bad row before the first answer that stands behind it in the same file."""
     kept = ledger.kept if isinstance(ledger, PredictionNote) else []
-    told = [(_at(problem, rows - done, answered), problem) for rows, problem in kept]
+    told = []
+    for rows, problem in kept:  # by lines, or by what was read before it
+        path, line, _ = problem.place
+        lines = [example.place.line or 0 for example, _ in answered if example.place.path == path]
+        otherwise = min(max(0, rows - done), len(answered))
+        told.append((bisect_left(lines, line or 0) if len(lines) == len(answered) else otherwise, problem))
     kept.clear()
     told.sort(key=lambda one: one[0])
     for number, one in enumerate(answered):
@@ -109,13 +114,6 @@ def _merged(answered: list[tuple[Example, Prediction]], ledger: Ledger, done: in
             yield told.pop(0)[1]
         yield one
     yield from (problem for _, problem in told)
-
-
-def _at(problem: Problem, otherwise: int, answered: list[tuple[Example, Prediction]]) -> int:
-    """The number of the answer before which a problem is told: by lines, or by what was read before it."""
-    path, line, _ = problem.place
-    lines = [example.place.line or 0 for example, _ in answered if example.place.path == path]
-    return bisect_left(lines, line or 0) if len(lines) == len(answered) else min(max(0, otherwise), len(answered))
 
 
 def _answered(columns: Mapping[str, Ragged], kind: InputKind, answer: Answer, budget: int) -> list[Prediction]:

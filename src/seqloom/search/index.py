@@ -31,9 +31,8 @@ import numpy as np
 
 from seqloom.errors import ConfigError, DamagedError, DurableError, MissingExtraError, near_folder, needing
 from seqloom.events import Work
-from seqloom.files.folders import commit_folder, read_folder, remove_folder, sweep
+from seqloom.files.folders import commit_folder, numbered, read_folder, remove_folder, sweep
 from seqloom.files.lock import hold, remove_held
-from seqloom.files.numbered_folders import numbered
 from seqloom.search.bm25 import Keywords
 from seqloom.search.lots import (
     RESTORED,

@@ -19,7 +19,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from torch import Tensor
@@ -28,13 +28,14 @@ from seqloom import files as durable
 from seqloom.config.training import TrainingConfig
 from seqloom.errors import ConfigError, DamagedError, DurableError
 from seqloom.files.disk import REAL_FILES, FileLayer
-from seqloom.files.folders import FileEntry
+from seqloom.files.folders import FileEntry, Pruned
 from seqloom.files.layouts import CheckpointFile
-from seqloom.files.numbered_folders import Pruned
 from seqloom.files.tensors import from_bytes, not_finite, to_bytes
-from seqloom.training.distributed import Ranks, ShardPart, ShardPlace, part_of, whole_of
+from seqloom.training.devices import Ranks
 from seqloom.training.state import FORMAT, Machine, TrainingState
+from seqloom.training.weights import ShardPart, ShardPlace, part_of, whole_of
 
+Record = TypeVar("Record", TrainingState, Machine)
 OWN = "carried"  # the tensors that belong to the rows of one process
 _FILE = re.compile(r"(?P<group>[a-z]+)(-(?P<rank>[0-9]{5})-of-(?P<count>[0-9]{5}))?\.safetensors")
 
@@ -47,33 +48,36 @@ class Checkpoint(NamedTuple):
     tensors: dict[str, dict[str, Tensor]]
 
 
+def path_of(folder: Path, step: int) -> Path:
+    """Where the checkpoint of a step lies, if there is one."""
+    return folder / f"step-{step:08d}"
+
+
 def save(folder: Path, checkpoint: Checkpoint, ranks: Ranks, *, files: FileLayer = REAL_FILES) -> Path:
     """The folder of the checkpoint; when it returns, on every process, a power cut cannot take it back.
 
     A folder of the same step is replaced: a run that went back behind a damaged one comes to its step again. Numbers
     that are not finite are refused. DurableError on all processes if one of them fails; what was there is there.
     """
-    path, main = folder / f"step-{checkpoint.standing.step:08d}", ranks.rank == 0
-    begin: Callable[[], str] = lambda: durable.begin_shared(path, files=files).name if main else ""  # noqa: E731
-    partial = folder / _together(ranks, begin)[0]
+    path, main = path_of(folder, checkpoint.standing.step), ranks.rank == 0
+
+    def put() -> Any:
+        return msgspec.to_builtins(durable.put_shared(partial, _contents(checkpoint, ranks), files=files))
+
+    def seal() -> None:
+        if main:
+            durable.seal_shared(partial, path, msgspec.convert(entries, dict[str, FileEntry]), files=files)
+
+    begun = _together(ranks, lambda: durable.begin_shared(path, files=files).name if main else "")
+    partial = folder / begun[0]
     try:
-        each = _together(ranks, lambda: _put(partial, checkpoint, ranks, files))
-        entries = {name: entry for mine in each for name, entry in mine.items()}
-        _together(ranks, lambda: _seal(partial, path, entries, files) if main else None)
+        entries = {name: entry for mine in _together(ranks, put) for name, entry in mine.items()}
+        _together(ranks, seal)
     except BaseException:
         if main:
             durable.drop_shared(partial, files=files)
         raise
     return path
-
-
-def _put(partial: Path, checkpoint: Checkpoint, ranks: Ranks, files: FileLayer) -> dict[str, Any]:
-    entries = durable.put_shared(partial, _contents(checkpoint, ranks), files=files)
-    return {name: msgspec.to_builtins(entry) for name, entry in entries.items()}
-
-
-def _seal(partial: Path, path: Path, entries: Mapping[str, Any], files: FileLayer) -> None:
-    durable.seal_shared(partial, path, msgspec.convert(entries, dict[str, FileEntry]), files=files)
 
 
 def _contents(checkpoint: Checkpoint, ranks: Ranks) -> dict[str, bytes]:
@@ -195,29 +199,24 @@ def read(path: Path, ranks: Ranks) -> Checkpoint:
     Parts that the processes of another number wrote are put together. ConfigError for one that was written by another
     version of Seqloom, or that lacks something.
     """
-    texts: dict[str, bytes] = {}
+    rank, texts = ranks.rank + 1, dict[str, bytes]()
     parts: dict[str, dict[int, ShardPart]] = {}
     for name, data in durable.read_folder(path):
         match = _FILE.fullmatch(name)
         if match is None:
             texts[name] = data
-        elif match["group"] != OWN or _is_own(match, ranks):
+        # Of one process's tensors only its own are read; after a change of their number they are nobody's.
+        elif match["group"] != OWN or (int(match["rank"] or 1), int(match["count"] or 1)) == (rank, ranks.count):
             parts.setdefault(match["group"], {})[int(match["rank"] or 1)] = _unpacked(data, f"{path}/{name}")
     standing = _decoded(path / CheckpointFile.STANDING, texts.get(CheckpointFile.STANDING), TrainingState)
-    if path.name != f"step-{standing.step:08d}":
+    if path != path_of(path.parent, standing.step):
         raise DamagedError(f"{path}: expected step {path.name[5:]}, found {standing.step} in {CheckpointFile.STANDING}")
     tensors = {group: whole_of([of_rank[rank] for rank in sorted(of_rank)]) for group, of_rank in parts.items()}
-    return Checkpoint(
-        standing, _decoded(path / CheckpointFile.MACHINE, texts.get(CheckpointFile.MACHINE), Machine), tensors
-    )
+    machine = _decoded(path / CheckpointFile.MACHINE, texts.get(CheckpointFile.MACHINE), Machine)
+    return Checkpoint(standing, machine, tensors)
 
 
-def _is_own(match: re.Match[str], ranks: Ranks) -> bool:
-    """Whether a file of one process's tensors is this one's; after a change of their number it is nobody's."""
-    return (int(match["rank"] or 1), int(match["count"] or 1)) == (ranks.rank + 1, ranks.count)
-
-
-def _decoded(path: Path, data: bytes | None, kind: type[Any]) -> Any:
+def _decoded(path: Path, data: bytes | None, kind: type[Record]) -> Record:
     """The record in a JSON file, with nothing missing: a default would silently change how the run goes on."""
     try:
         plain = json.loads(data or b"null")
@@ -239,18 +238,14 @@ def _decoded(path: Path, data: bytes | None, kind: type[Any]) -> Any:
 
 def read_standing(path: Path) -> TrainingState:
     """Where the run stood at a checkpoint; its other files are not looked at."""
-    standing: TrainingState = _decoded(
-        path / CheckpointFile.STANDING, durable.read_file_of(path, CheckpointFile.STANDING), TrainingState
-    )
-    return standing
+    name = CheckpointFile.STANDING
+    return _decoded(path / name, durable.read_file_of(path, name), TrainingState)
 
 
 def read_machine(path: Path) -> Machine:
     """On which machine a checkpoint was saved; its other files are not looked at."""
-    machine: Machine = _decoded(
-        path / CheckpointFile.MACHINE, durable.read_file_of(path, CheckpointFile.MACHINE), Machine
-    )
-    return machine
+    name = CheckpointFile.MACHINE
+    return _decoded(path / name, durable.read_file_of(path, name), Machine)
 
 
 def retain(folder: Path, keep: int, chosen_step: int | None, *, files: FileLayer = REAL_FILES) -> Pruned:

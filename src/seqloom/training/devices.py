@@ -1,4 +1,4 @@
-"""Where to compute and in which precision: chosen once, and said aloud.
+"""Where to compute: the device and the precision, chosen once and said aloud, and the processes that do it together.
 
 auto        a CUDA device, else Apple's (mps), else the processor
 precision   auto: bf16 where the device has units for it (CUDA, capability 8 and above), else float32
@@ -8,19 +8,19 @@ precision   auto: bf16 where the device has units for it (CUDA, capability 8 and
 import gc
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, Protocol, TypeVar
 
 import msgspec
 import torch
+from torch import Tensor, nn
 
-from seqloom import files
 from seqloom.config.training import Precision, TrainingConfig
-from seqloom.errors import ConfigError, DamagedError, RepeatError, SeqloomError
+from seqloom.errors import ConfigError, DamagedError, DurableError, RepeatError, SeqloomError
+from seqloom.files.disk import write_file
 from seqloom.files.layouts import RunFile
-from seqloom.training.distributed import Ranks
 from seqloom.training.state import Environment
 from seqloom.version import __version__
 
@@ -54,6 +54,99 @@ def choose_device(name: DeviceName, precision: AnyPrecision = "auto", determinis
     if deterministic:
         said.append("only kernels whose sums do not depend on timing are used: slower, and some layers may be refused")
     return Device(device, chosen, tuple(said))
+
+
+# The processes that train one model together, as the loop sees them. Alone is the usual case, and costs nothing;
+# `training.distributed` has those that speak to one another.
+
+Result = TypeVar("Result")
+
+
+class Ranks(Protocol):
+    """Several processes that take every step together, each with its share of the examples."""
+
+    @property
+    def rank(self) -> int:
+        """The number of this process."""
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+
+    @property
+    def sharded(self) -> bool:
+        """Whether each process keeps a part of the weights only."""
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """The sum over all processes, in place."""
+
+    def share(self, data: bytes) -> bytes:
+        """What process 0 gave, on all."""
+
+    def gather(self, data: bytes) -> list[bytes]:
+        """What each process gave, on all, in the order of their numbers."""
+
+    def wait(self, what: str) -> None:
+        """Wait until all have come here."""
+
+    def wrap(self, module: nn.Module) -> nn.Module:
+        """The module such that a backward pass sums (or shards) gradients over processes."""
+
+    def apart(self, wrapped: nn.Module) -> AbstractContextManager[None]:
+        """A block whose backward passes stay in this process: all but the last of a step."""
+
+    def whole(self, wrapped: nn.Module) -> AbstractContextManager[None]:
+        """A block in which every process has all weights, as validation and shipping need them."""
+
+
+class Alone:
+    """One process."""
+
+    rank, count, sharded = 0, 1, False
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """The tensor."""
+        return tensor
+
+    def share(self, data: bytes) -> bytes:
+        """The same."""
+        return data
+
+    def gather(self, data: bytes) -> list[bytes]:
+        """The one."""
+        return [data]
+
+    def wait(self, what: str) -> None:
+        """Nobody to wait for."""
+
+    def wrap(self, module: nn.Module) -> nn.Module:
+        """The module."""
+        return module
+
+    def apart(self, wrapped: nn.Module) -> AbstractContextManager[None]:
+        """Hold nothing back."""
+        return nullcontext()
+
+    def whole(self, wrapped: nn.Module) -> AbstractContextManager[None]:
+        """They are."""
+        return nullcontext()
+
+
+def agreed(ranks: Ranks, work: Callable[[], Result]) -> tuple[Result | None, str]:
+    """What work on a disk gave here, or None and what the disk said to the first process that failed.
+
+    Whoever went on while another process has failed would wait for it in vain.
+
+    >>> agreed(Alone(), lambda: 3)
+    (3, '')
+    """
+    result, problem = None, ""
+    try:
+        result = work()
+    except DurableError as error:
+        problem = str(error)
+    told = next(filter(None, ranks.gather(problem.encode())), b"").decode()
+    return (None, told) if told else (result, "")
 
 
 def environment(device: Device, ranks: Ranks) -> Environment:
@@ -91,6 +184,11 @@ def own_gpu() -> int:
     return number
 
 
+def is_launched() -> bool:
+    """Whether torchrun, or our launcher, started this process as one of several."""
+    return "RANK" in os.environ and "WORLD_SIZE" in os.environ
+
+
 @contextmanager
 def deterministic(config: TrainingConfig) -> Iterator[None]:
     """A block in which torch refuses kernels whose sums depend on timing, if the configuration asks for it.
@@ -115,21 +213,17 @@ def deterministic(config: TrainingConfig) -> Iterator[None]:
 
 
 def _device(name: DeviceName) -> tuple[torch.device, str]:
+    if name == "auto" and torch.cuda.is_available():
+        return _named("cuda"), "the fastest device here"
+    if name == "auto" and torch.backends.mps.is_available():
+        return _named("mps"), f"the fastest device here; {_no_cuda()}"
     if name == "auto":
-        return _best()
+        return _named("cpu"), _no_cuda()
     if name == "cuda" and not torch.cuda.is_available():
         raise ConfigError(f"the device cuda was asked for, but {_no_cuda()}", fix="take --device cpu or auto")
     if name == "mps" and not torch.backends.mps.is_available():
         raise ConfigError("the device mps was asked for, but this is no Mac with one", fix="take --device cpu or auto")
     return _named(name), ""
-
-
-def _best() -> tuple[torch.device, str]:
-    if torch.cuda.is_available():
-        return _named("cuda"), "the fastest device here"
-    if torch.backends.mps.is_available():
-        return _named("mps"), f"the fastest device here; {_no_cuda()}"
-    return _named("cpu"), _no_cuda()
 
 
 def _named(name: str) -> torch.device:
@@ -148,18 +242,11 @@ def _precision(asked: AnyPrecision, device: torch.device) -> tuple[Precision, st
         if device.type == "cuda" and torch.cuda.get_device_capability(device)[0] >= 8:
             return "bf16", "the device has units for it"
         return "float32", "nothing narrower is faster here"
-    if asked != "float32" and device.type == "cpu" and not _native(asked):
+    own = torch.ops.mkldnn  # whether the processor multiplies matrices in a narrow precision by itself
+    native = own._is_mkldnn_bf16_supported if asked == "bf16" else own._is_mkldnn_fp16_supported
+    if asked != "float32" and device.type == "cpu" and not native():
         return asked, "this processor has no instructions for it, so it is slower than float32"
     return asked, ""
-
-
-def _native(precision: Precision) -> bool:
-    """Whether the processor multiplies matrices in a narrow precision by itself."""
-    return bool(
-        torch.ops.mkldnn._is_mkldnn_bf16_supported()
-        if precision == "bf16"
-        else torch.ops.mkldnn._is_mkldnn_fp16_supported()
-    )
 
 
 # What happens when memory runs out: which errors mean it, how it is cured, and what a run remembers of it.
@@ -218,7 +305,7 @@ def remembering(folder: Path) -> Iterator[None]:
     try:
         yield
     except HalvedError as error:
-        files.write_file(folder / RunFile.MEMORY, msgspec.json.encode(Fitting(error.pieces)))
+        write_file(folder / RunFile.MEMORY, msgspec.json.encode(Fitting(error.pieces)))
         raise
 
 

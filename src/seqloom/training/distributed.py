@@ -1,185 +1,445 @@
-"""The processes that train one model together, as the loop sees them. Alone is the usual case, and costs nothing.
+"""Several processes that train one model: `Ranks` over torch.distributed, under torchrun.
 
-The loop speaks only to `Ranks`; `training.processes` has the one that speaks to torch.distributed.
+    torchrun ──▶ rank 0 ─┐ every step: each computes the gradient of its share of the examples; gradients and
+             ──▶ rank 1 ─┤ sums are added up over all; all take the same step
+             ──▶ rank 2 ─┘
+
+Bytes travel as tensors of uint8: nothing is pickled, so a peer cannot send code. What a step needs must come within
+`timeout` seconds; a checkpoint or a validation may take `PATIENCE` times as long. A peer that ends or stays silent ends
+the others, each with one line; torchrun, told so, starts all again from the newest checkpoint.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from typing import NamedTuple, Protocol, TypeVar
+import faulthandler
+import inspect
+import json
+import os
+import re
+import signal
+import socket
+import threading
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from datetime import timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor, Shard
-from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+from torch._C._distributed_c10d import FileStore, GradBucket, Store
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.rendezvous import rendezvous
+from torch.distributed.tensor import DTensor
+from torch.nn.parallel import DistributedDataParallel
 
-from seqloom.errors import DamagedError, DurableError
+from seqloom.errors import ConfigError
+from seqloom.training.devices import Alone, Ranks, is_launched, own_gpu
+from seqloom.training.launcher import MEETING
+
+# A module as several processes train it: the same weights in each (DDP), or a part of them in each (`fully_shard`).
+#
+#     forward, backward of a piece ── `held_back`: the gradient stays here ──┐
+#     forward, backward of the last piece ───────────────────────────────────┴─▶ sums over pieces and processes
+#
+# Gradients are summed, not averaged: the step divides once, by the weight of all examples of all processes.
 
 
-class Ranks(Protocol):
-    """Several processes that take every step together, each with its share of the examples."""
+def replicated(module: nn.Module) -> DistributedDataParallel:
+    """The module, of which each process has all weights."""
+    known = inspect.signature(DistributedDataParallel).parameters
+    unsynced = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"  # torch 2.13 and 2.11
+    settings: dict[str, Any] = {unsynced: False, "gradient_as_bucket_view": True}
+
+    def summed(_: None, bucket: GradBucket) -> torch.futures.Future[Tensor]:
+        work = dist.all_reduce(bucket.buffer(), async_op=True)
+        done: torch.futures.Future[Tensor] = work.get_future().then(lambda future: future.value()[0])
+        return done
+
+    wrapped = DistributedDataParallel(module, **settings)
+    wrapped.register_comm_hook(None, summed)
+    _settle(wrapped)
+    return wrapped
+
+
+def _settle(wrapped: DistributedDataParallel) -> None:
+    """Make the layout of the buckets final.
+
+    It follows the order in which the first backward pass reaches the weights. The layout decides in which order three
+    and more processes add up, so a run that goes on must not begin with another one than it had before.
+    """
+    wrapped.reducer.prepare_for_backward([])
+    trained = [weight for weight in wrapped.parameters() if weight.requires_grad]
+    torch.stack([weight.sum() * 0 for weight in trained]).sum().backward()  # type: ignore[no-untyped-call]
+    wrapped.reducer._rebuild_buckets()
+    for weight in trained:
+        weight.grad = None
+
+
+def cut_over(module: nn.Module, count: int) -> nn.Module:
+    """The module with each weight cut over the processes; whole from the first piece of a step to the last."""
+    device = next(module.parameters()).device.type
+    fully_shard(module, mesh=init_device_mesh(device, (count,)), reshard_after_forward=False)
+    assert isinstance(module, FSDPModule)
+    module.set_gradient_divide_factor(1.0)  # sums, as above
+    module.set_force_sum_reduction_for_comms(True)
+    return module
+
+
+def held_back(wrapped: nn.Module) -> AbstractContextManager[None]:
+    """A block whose backward passes stay in this process."""
+    if isinstance(wrapped, DistributedDataParallel):
+        held: AbstractContextManager[None] = wrapped.no_sync()
+        return held
+    assert isinstance(wrapped, FSDPModule), "a module that was not wrapped here"
+    return _kept_whole(wrapped)
+
+
+@contextmanager
+def _kept_whole(wrapped: FSDPModule) -> Iterator[None]:
+    wrapped.set_requires_gradient_sync(False)
+    wrapped.set_reshard_after_backward(False)
+    try:
+        yield
+    finally:
+        wrapped.set_requires_gradient_sync(True)
+        wrapped.set_reshard_after_backward(True)
+
+
+@contextmanager
+def unsharded(wrapped: nn.Module) -> Iterator[None]:
+    """A block in which the module's weights are plain and whole, for any method of it and for its `state_dict`."""
+    if not isinstance(wrapped, FSDPModule):
+        yield
+        return
+    wrapped.reshard()
+    held = [
+        (owner, name, weight)
+        for owner in wrapped.modules()
+        for name, weight in owner._parameters.items()
+        if weight is not None
+    ]
+    with torch.no_grad():
+        full = {
+            weight: weight.full_tensor() if isinstance(weight, DTensor) else weight.detach()
+            for weight in wrapped.parameters()
+        }
+    whole = {weight: nn.Parameter(tensor, weight.requires_grad) for weight, tensor in full.items()}
+    try:
+        for owner, name, weight in held:
+            owner._parameters[name] = whole[weight]  # one that is shared stays shared
+        yield
+    finally:
+        for owner, name, weight in held:
+            owner._parameters[name] = weight
+
+
+# A watch-dog in each process: a run that hangs says where, and ends; so does one whose launcher is gone.
+#
+#     alive() ── alive() ── alive() ───── silence ─────┐ longer than the patience
+#                                                      ├─▶ the stacks of all threads, here and in the peers nearby
+#     the launcher dies ── SIGTERM to ourselves: the run saves ── ten seconds ──┐
+#                                                                               └─▶ the process ends with code 1
+#
+# A process that was stopped (SIGSTOP) cannot speak, so whoever waits for it in vain wakes it and asks it for its stacks
+# by a signal. If even the watch-dog cannot run, because some library holds the interpreter, faulthandler's own thread
+# does the same some seconds later.
+
+STDERR = 2  # the descriptor: what is behind sys.stderr may hang as well
+LATER = 5.0  # seconds that faulthandler's thread waits longer than ours
+ANSWER = 0.2  # seconds for a peer to write its stacks, so that two do not mix
+LAST_SAVE = 10.0  # seconds for a run to save when its launcher is gone
+
+
+class Peer(NamedTuple):
+    """One of the processes."""
+
+    rank: int
+    host: str
+    process: int
+
+    @classmethod
+    def own(cls, rank: int) -> "Peer":
+        """This process."""
+        return cls(rank, socket.gethostname(), os.getpid())
 
     @property
-    def rank(self) -> int:
-        """The number of this process."""
+    def near(self) -> bool:
+        """Whether it runs on this machine and is another one, so that a signal reaches it."""
+        return self.host == socket.gethostname() and self.process != os.getpid()
 
     @property
-    def count(self) -> int:
-        """How many there are."""
+    def ended(self) -> bool:
+        """Whether it is known to have ended: never of a process on another machine."""
+        if not self.near:
+            return False
+        with suppress(PermissionError):  # of somebody else's process: it is there
+            try:
+                os.kill(self.process, 0)
+            except ProcessLookupError:
+                return True
+        return _state(self.process) == "Z"  # nobody has asked for its exit code yet
 
     @property
-    def sharded(self) -> bool:
-        """Whether each process keeps a part of the weights only."""
+    def stopped(self) -> bool:
+        """Whether it is known to have been stopped by a signal."""
+        return self.near and _state(self.process) == "T"
+
+
+def _state(process: int) -> str:
+    """The letter of a process's state; only Linux tells, elsewhere it is empty."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return ""
+
+
+def show_stacks(own: str, peers: Sequence[Peer]) -> None:
+    """Write to stderr where every thread is, of this process and of those of this machine."""
+    _say(f"{own} (process {os.getpid()}) is here:")
+    faulthandler.dump_traceback(STDERR, all_threads=True)
+    for peer in peers:
+        if peer.near and not peer.ended:
+            _say(f"rank {peer.rank} (process {peer.process}) is here:")
+            with suppress(OSError):
+                os.kill(peer.process, signal.SIGCONT)
+                os.kill(peer.process, signal.SIGUSR1)
+            time.sleep(ANSWER)
+
+
+class Watch:
+    """A thread that ends the process when nothing was `alive` for longer than `patience` seconds."""
+
+    def __init__(self, name: str, patience: float, peers: Sequence[Peer] = ()) -> None:
+        self.name, self.patience, self.peers = name, patience, peers
+        self._last = time.monotonic()
+        self._allowed = patience
+        self._parent = os.getppid()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look, name="seqloom-watch", daemon=True)
+
+    def alive(self) -> None:
+        """Begin the patience anew."""
+        self._last = time.monotonic()
+
+    @contextmanager
+    def patient(self, seconds: float) -> Iterator[None]:
+        """A block that may take longer: a validation, a checkpoint."""
+        self.alive()
+        before, self._allowed = self._allowed, max(seconds, self._allowed)
+        try:
+            yield
+        finally:
+            self.alive()
+            self._allowed = before
+
+    def __enter__(self) -> "Watch":
+        faulthandler.register(signal.SIGUSR1, file=STDERR, all_threads=True)
+        self.alive()
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._over.set()
+        self._thread.join()
+        faulthandler.cancel_dump_traceback_later()
+        faulthandler.unregister(signal.SIGUSR1)
+
+    def _look(self) -> None:
+        pause = min(1.0, self.patience / 8)
+        while not self._over.wait(pause):
+            faulthandler.dump_traceback_later(self._allowed + LATER, exit=True, file=STDERR)
+            silence = time.monotonic() - self._last
+            if silence > self._allowed:
+                self._give_up(silence)
+            if os.getppid() != self._parent:
+                self._leave()
+                return
+
+    def _give_up(self, silence: float) -> None:
+        _say(f"error: {self.name}: no step was finished for {silence:.0f} s")
+        show_stacks(self.name, self.peers)
+        os._exit(1)
+
+    def _leave(self) -> None:
+        _say(f"error: {self.name}: the launcher has ended; saving what there is")
+        os.kill(os.getpid(), signal.SIGTERM)
+        if not self._over.wait(LAST_SAVE):
+            os._exit(1)
+
+
+def _say(text: str) -> None:
+    os.write(STDERR, f"{text}\n".encode())
+
+
+TIMEOUT = 60.0  # seconds for what belongs to a step
+PATIENCE = 10  # times as long for what does not
+JOINING = timedelta(minutes=30)  # until the last process has read its data
+
+LOOPBACK = re.compile(r"localhost|127\.[\d.]+|::1")
+# A thread of gloo may need the interpreter to let a tensor go, while whoever drops the last reference to its group
+# waits for that thread. A reference of Python's lets the interpreter go meanwhile, one of a module in C++ does not, and
+# both wait for ever. So the last reference is one of Python's, here, until the process ends.
+GROUPS: list[object] = []
+LINGERING = 1.0  # seconds: whoever watches should see the first that failed before those that it took with it
+
+
+class LostRank(SystemExit):  # an exit: Python writes its line to stderr and ends with 1
+    """The end of this process, because another one is gone or stays silent."""
+
+
+class Processes:
+    """The processes of this run, as one of them sees them."""
+
+    def __init__(self, *, sharded: bool, timeout: float, device: str) -> None:
+        self.rank, self.count, self.sharded = dist.get_rank(), dist.get_world_size(), sharded
+        self.name = f"rank {self.rank} of {self.count}"
+        self.timeout, self.device = timeout, device
+        self.host = dist.new_group(backend="gloo", timeout=timedelta(seconds=timeout)) if device == "cuda" else None
+        GROUPS.append(self.host)
+        self.watch = Watch(self.name, timeout + 5)  # what raises comes first, and names the peer
+        self.peers = [Peer(*json.loads(data)) for data in self.gather(json.dumps(Peer.own(self.rank)).encode())]
+        self.watch.peers = self.peers
 
     def sum(self, tensor: Tensor) -> Tensor:
         """The sum over all processes, in place."""
-
-    def share(self, data: bytes) -> bytes:
-        """What process 0 gave, on all."""
-
-    def gather(self, data: bytes) -> list[bytes]:
-        """What each process gave, on all, in the order of their numbers."""
-
-    def wait(self, what: str) -> None:
-        """Wait until all have come here."""
-
-    def wrap(self, module: nn.Module) -> nn.Module:
-        """The module such that a backward pass sums (or shards) gradients over processes."""
-
-    def apart(self, wrapped: nn.Module) -> AbstractContextManager[None]:
-        """A block whose backward passes stay in this process: all but the last of a step."""
-
-    def whole(self, wrapped: nn.Module) -> AbstractContextManager[None]:
-        """A block in which every process has all weights, as validation and shipping need them."""
-
-
-class Alone:
-    """One process."""
-
-    rank, count, sharded = 0, 1, False
-
-    def sum(self, tensor: Tensor) -> Tensor:
-        """The tensor."""
+        dist.all_reduce(tensor, group=None if tensor.is_cuda else self.host)
+        self.watch.alive()
         return tensor
 
     def share(self, data: bytes) -> bytes:
-        """The same."""
-        return data
+        """What process 0 gave, on all."""
+        self.wait("data of rank 0")
+        size = torch.tensor([len(data)])
+        dist.broadcast(size, 0, group=self.host)
+        sent = _tensor(data, int(size)) if self.rank == 0 else torch.empty(int(size), dtype=torch.uint8)
+        dist.broadcast(sent, 0, group=self.host)
+        return sent.numpy().tobytes()
 
     def gather(self, data: bytes) -> list[bytes]:
-        """The one."""
-        return [data]
+        """What each process gave, on all, in the order of their numbers."""
+        self.wait("data of all ranks")
+        sizes = [torch.empty(1, dtype=torch.int64) for _ in range(self.count)]
+        dist.all_gather(sizes, torch.tensor([len(data)]), group=self.host)
+        longest = max(int(size) for size in sizes)
+        found = [torch.empty(longest, dtype=torch.uint8) for _ in range(self.count)]
+        dist.all_gather(found, _tensor(data, longest), group=self.host)
+        return [each[: int(size)].numpy().tobytes() for each, size in zip(found, sizes, strict=True)]
 
     def wait(self, what: str) -> None:
-        """Nobody to wait for."""
+        """Wait for all; they may come late, for what they do in between is no step."""
+        seconds = self.timeout * PATIENCE
+        with self.watch.patient(seconds + 5):
+            dist.monitored_barrier(group=self.host, timeout=timedelta(seconds=seconds))
 
     def wrap(self, module: nn.Module) -> nn.Module:
-        """The module."""
-        return module
+        """The module such that a backward pass sums (or shards) gradients over processes; it must be called itself."""
+        return cut_over(module, self.count) if self.sharded else replicated(module)
 
     def apart(self, wrapped: nn.Module) -> AbstractContextManager[None]:
-        """Hold nothing back."""
-        return nullcontext()
+        """A block whose backward passes stay in this process: all but the last of a step."""
+        return held_back(wrapped)
 
-    def whole(self, wrapped: nn.Module) -> AbstractContextManager[None]:
-        """They are."""
-        return nullcontext()
+    @contextmanager
+    def whole(self, wrapped: nn.Module) -> Iterator[None]:
+        """A block in which every process has all weights; it is given time."""
+        with self.watch.patient(self.timeout * PATIENCE), unsharded(wrapped):
+            yield
+
+    def lost(self, error: Exception) -> LostRank:
+        """The end of this process after a collective that failed: who is gone, or the stacks of who stays silent."""
+        until = time.monotonic() + LINGERING
+        while not (ended := [peer for peer in self.peers if peer.ended]) and time.monotonic() < until:
+            time.sleep(0.05)
+        stopped = [peer for peer in self.peers if peer.stopped]
+        if not ended and "imed out" in str(error):
+            show_stacks(self.name, self.peers)
+        time.sleep(max(0.0, until - time.monotonic()))
+        line = next((line.strip() for line in str(error).split("\n") if line.strip()), type(error).__name__)
+        found = _named(ended, "has ended") or _named(stopped, "was stopped") or f"another rank is gone ({line})"
+        return LostRank(f"error: {self.name}: {found}. Fix: start again; the run goes on from its newest checkpoint.")
 
 
-# Work on a disk that several processes do together: one that fails is told to all, and all go the same way.
+def _named(peers: list[Peer], what: str) -> str:
+    return f"{' and '.join(f'rank {peer.rank}' for peer in peers)} {what} before the run was over" if peers else ""
 
-Result = TypeVar("Result")
+
+def _tensor(data: bytes, size: int) -> Tensor:
+    """Bytes as a tensor of at least the given size, and of one byte at least."""
+    tensor = torch.zeros(size, dtype=torch.uint8)
+    if data:
+        tensor[: len(data)] = torch.frombuffer(bytearray(data), dtype=torch.uint8)
+    return tensor
 
 
-def agreed(ranks: Ranks, work: Callable[[], Result]) -> tuple[Result | None, str]:
-    """What the work gave here, or None and what the disk said to the first process that failed.
+@contextmanager
+def joined(*, sharded: bool = False, timeout: float = TIMEOUT, device: str = "cpu") -> Iterator[Ranks]:
+    """The processes that torchrun started, this one among them; `Alone` without it.
 
-    Whoever went on while another process has failed would wait for it in vain.
-
-    >>> from seqloom.training.distributed import Alone
-    >>> agreed(Alone(), lambda: 3)
-    (3, '')
+    Whoever prepares data before this block may take half an hour longer than the others.
     """
-    result, problem = None, ""
+    if not is_launched():
+        if sharded:
+            raise ConfigError("sharded weights need several processes", fix="start with --processes 2, or by torchrun")
+        yield Alone()
+        return
+    _join(timeout, device)
     try:
-        result = work()
-    except DurableError as error:
-        problem = str(error)
-    told = next(filter(None, ranks.gather(problem.encode())), b"").decode()
-    return (None, told) if told else (result, "")
+        ranks = Processes(sharded=sharded, timeout=timeout, device=device)
+        with ranks.watch, _losses_told(ranks):
+            yield ranks
+    finally:
+        with suppress(RuntimeError):  # of peers that are gone
+            dist.destroy_process_group()
 
 
-# Weights in parts: what one of several processes holds, and the whole again from the parts of all.
-#
-# `fully_shard` cuts each tensor along its first axis, one part for each process; tensors that are not cut (counters,
-# and everything of a run that is not sharded) are whole everywhere. The place of a part is three numbers, so a
-# checkpoint of two processes opens in one or in three: its parts are put together, and each process takes its own
-# again.
-#
-#     rank 0  [rows 0..4)  ┐                    ┌ rank 0 of 3  [0..3)
-#     rank 1  [rows 4..7)  ┘──▶ whole [7 rows] ─┼ rank 1 of 3  [3..6)
-#                                               └ rank 2 of 3  [6..7)
+@contextmanager
+def _losses_told(ranks: Processes) -> Iterator[None]:
+    try:
+        yield
+    except (RuntimeError, dist.DistError) as error:
+        if not isinstance(error, dist.DistError) and not re.search("gloo|onnection|monitoredBarrier", str(error)):
+            raise
+        lost = ranks.lost(error)
+    else:
+        return
+    raise lost from None
 
 
-class ShardPlace(NamedTuple):
-    """Where a part lies in the whole: its first row, and the shape of the whole."""
-
-    first: int
-    shape: tuple[int, ...]
-
-
-class ShardPart(NamedTuple):
-    """The tensors that one process holds; those that have a place are parts of larger ones."""
-
-    tensors: dict[str, Tensor]
-    places: dict[str, ShardPlace]
-
-
-def part_of(tensors: Mapping[str, Tensor]) -> ShardPart:
-    """What this process holds of each tensor, and where it lies."""
-    places = {name: _place(tensor) for name, tensor in tensors.items() if isinstance(tensor, DTensor)}
-    return ShardPart({name: _own(tensor.detach()) for name, tensor in tensors.items()}, places)
-
-
-def _own(tensor: Tensor) -> Tensor:
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+def _join(timeout: float, device: str) -> None:
+    """Make the group of processes, once the last one has come."""
+    rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    if device == "cuda":
+        torch.cuda.set_device(own_gpu())
+    store = _store(rank, count)
+    # Wait for all: some read their data longer than a step may take.
+    store.set(f"came-{rank}", "yes")
+    store.wait([f"came-{other}" for other in range(count)], JOINING)
+    # NCCL ends a process that waits too long by an abort; our watch-dog comes first and says where it was.
+    limit = timeout + 30 if device == "cuda" else timeout
+    dist.init_process_group(
+        "nccl" if device == "cuda" else "gloo",
+        store=store,
+        rank=rank,
+        world_size=count,
+        timeout=timedelta(seconds=limit),
+    )
+    GROUPS.append(dist.group.WORLD)
 
 
-def _place(tensor: DTensor) -> ShardPlace:
-    if tensor.placements != (Shard(0),):
-        raise NotImplementedError(f"a tensor cut as {tensor.placements}")  # fully_shard on one axis of devices cuts so
-    offset = compute_local_shape_and_global_offset(tensor.shape, tensor.device_mesh, tensor.placements)[1]
-    return ShardPlace(min(offset[0], tensor.shape[0]), tuple(tensor.shape))
-
-
-def whole_of(parts: Sequence[ShardPart]) -> dict[str, Tensor]:
-    """The whole tensors that the parts of all processes make; DamagedError if rows are missing or there twice."""
-    first, whole = parts[0], {}
-    for name, tensor in first.tensors.items():
-        if name in first.places:
-            pieces = sorted(((part.places[name].first, part.tensors[name]) for part in parts), key=lambda one: one[0])
-            whole[name] = _joined(name, first.places[name].shape, pieces)
-        else:
-            whole[name] = tensor
-    return whole
-
-
-def _joined(name: str, shape: tuple[int, ...], pieces: Sequence[tuple[int, Tensor]]) -> Tensor:
-    row = 0
-    for first, piece in pieces:
-        if len(piece) and first != row:
-            raise DamagedError(f"{name}: expected a part from row {row} on, found one from row {first} on")
-        row += len(piece)
-    joined = torch.cat([piece for _, piece in pieces])
-    if tuple(joined.shape) != shape:
-        raise DamagedError(f"{name}: expected {list(shape)}, found parts that make {list(joined.shape)}")
-    return joined
-
-
-def put(target: Tensor, whole: Tensor) -> None:
-    """Give a weight, or this process's part of it, the values of the whole tensor, or of one cut alike."""
-    with torch.no_grad():
-        if isinstance(target, DTensor) and not isinstance(whole, DTensor):
-            own, first = target.to_local(), _place(target).first
-            own.copy_(whole[first : first + len(own)])
-        else:
-            target.copy_(whole)
+def _store(rank: int, count: int) -> Store:
+    """The place where processes tell each other their addresses; on one machine nobody else can reach it."""
+    if folder := os.environ.get(MEETING):
+        return FileStore(str(Path(folder, "ranks")), count)
+    address = os.environ.get("MASTER_ADDR", "")
+    if rank == 0 and not LOOPBACK.fullmatch(address):
+        warnings.warn(
+            f"the processes meet at {address}, which every machine that reaches it may join: keep it in a network "
+            "that you trust",
+            stacklevel=2,
+        )
+    store: Store = next(rendezvous("env://", timeout=JOINING))[0]
+    return store

@@ -8,64 +8,46 @@
 Where a run stands changes in one place, `_take`, together with the weights. Everything else is a function of it, so a
 run that goes on from a checkpoint repeats what was lost, report for report.
 
-    step.py        one step: from a batch to new weights        validation.py   the dev part; which weights are chosen
-    length.py      how far a run is                             best_model.py   RUN/model, made anew if need be
-    checkpoint.py  all that a run needs to go on                log.py          its reports as lines
+    step.py           one step: from a batch to new weights      validation.py   the dev part; RUN/model
+    learning_rate.py  the rate of a step; how far a run is       checkpoint.py   all that a run needs to go on
 """
 
 import hashlib
 import math
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from seqloom.data.loader import BatchPlan, Loader, Position, Step
+from seqloom.config.training import SecondsConfig
+from seqloom.data.loader import Loader, Position, Step
 from seqloom.errors import DurableError
 from seqloom.files.disk import reached, require_free_space
 from seqloom.files.folders import remove_folder
 from seqloom.files.jsonl import write_lines
-from seqloom.training import checkpoint, devices, length
 from seqloom.training import checkpoint as checkpoints
-from seqloom.training.best_model import Mended, last_weights, mended, ship
+from seqloom.training import devices
 from seqloom.training.checkpoint import Checkpoint, in_between, save_is_due, validation_is_due
-from seqloom.training.devices import deterministic, environment
-from seqloom.training.distributed import agreed
-from seqloom.training.events import Begun, Ended, Noticed, Pace, Report, Saved, Stepped, Validated, Why
-from seqloom.training.kernel_caches import few_kernels
-from seqloom.training.learning_rate import plateau, rate_at
-from seqloom.training.log import AnyJournal, Journal, Silent
+from seqloom.training.devices import agreed, deterministic, environment
+from seqloom.training.events import Begun, Ended, Journal, Noticed, Report, Saved, Silent, Stepped, Validated, Why
+from seqloom.training.launcher import few_kernels
+from seqloom.training.learning_rate import expected_steps, is_over, plateau, rate_at, share_done
 from seqloom.training.newton import SolutionPath, Solver
 from seqloom.training.session import Clock, Session
 from seqloom.training.state import LossSums, Machine, TrainingState, require_plan
 from seqloom.training.step import Tally, Update, WeightUpdate, elements_of
-from seqloom.training.validation import CheckpointChoice, ValidationResult, judge, look
+from seqloom.training.validation import CheckpointChoice, ValidationResult, judge, last_weights, look, mended, ship
 from seqloom.training.weights import mean_of
 
-# The reports that a run makes of where it stands: how it begins, what its steps come to, how it ends.
-
+AnyReport = TypeVar("AnyReport", bound=Report)
 ROOM = 2.2  # checkpoints that must fit on the disk at the start: one stays while the next is written
-
-
-def begun(
-    session: Session, update: WeightUpdate, standing: TrainingState, plan: BatchPlan[Any], said: tuple[str, ...]
-) -> Begun:
-    """The first report; DurableError if the disk has no room for two checkpoints."""
-    weights, size = list(session.model.parameters()), checkpoint.estimated_bytes(update.tensors())
-    size += 8 * len(session.prepared.parts["dev"]) * (1 + session.task.statistics)  # rows of the best validation
-    require_free_space(session.folder.path, int(ROOM * size))
-    symbols = int(sum(session.prepared.columns["input"].lengths[session.prepared.parts["train"]]))
-    return Begun(
-        folder=session.folder.path,
-        step=standing.step,
-        parameters=sum(weight.numel() for weight in weights),
-        trained=sum(weight.numel() for weight in weights if weight.requires_grad),
-        steps=length.expected_steps(session.config.training.length, plan, symbols),
-        checkpoint_bytes=size,
-        environment=environment(session.device, session.ranks),
-        said=(*session.said, *said, *divided(session, standing)),
-    )
+MOST_NOT_FINITE = 3  # steps in a row
+MOST_FAILED = 3  # checkpoints in a row
+NOT_FINITE, DISK = 5, 4  # exit codes
+AT_END = "what was there is whole; it is made anew from the chosen checkpoint when the run is over"
+BAD_BATCH = "bad_batch.jsonl"  # the examples that were being read when numbers stopped being finite
+LONGEST = 2_000  # characters of an input in it
 
 
 def add(standing: TrainingState, tally: Tally) -> None:
@@ -83,160 +65,17 @@ def add(standing: TrainingState, tally: Tally) -> None:
     standing.not_finite, standing.scale, standing.grown = tally.not_finite, tally.scale, tally.grown
 
 
-def stepped(standing: TrainingState, share: float, rate: float, pace: Pace) -> Stepped:
-    """What the steps since the last such report came to; the next one begins at zero."""
-    sums, standing.sums = standing.sums, LossSums()
-    return Stepped(
-        step=standing.step,
-        epoch=standing.epoch,
-        share=share,
-        loss=sums.loss / sums.weight if sums.weight else float("nan"),
-        rate=rate,
-        norm=sums.norm / max(1, sums.steps - sums.skipped),
-        largest=sums.largest,
-        clipped=sums.clipped / max(1, sums.steps),
-        skipped=sums.skipped,
-        symbols=standing.symbols,
-        padding=1 - sums.symbols / sums.elements if sums.elements else 0.0,
-        pace=pace,
-    )
-
-
-def ended(standing: TrainingState, why: Why, code: int, pace: Pace) -> Ended:
-    """The last report."""
-    best, chosen = standing.best, standing.chosen
-    return Ended(
-        step=standing.step,
-        why=why,
-        best_step=best.step if best else 0,
-        chosen_step=chosen.step if chosen else 0,
-        metrics=chosen.metrics if chosen else {},
-        pace=pace,
-        exit_code=code,
-    )
-
-
-def divided(session: Session, standing: TrainingState) -> tuple[str, ...]:
-    """What people should know about how the steps of a run are computed in less memory."""
-    said = session.task.divided(session.model, standing.pieces).said
-    return (said,) if said else ()
-
-
-def halved(session: Session, standing: TrainingState) -> Noticed:
-    """What people should know when memory ran out."""
-    ran_out = f"memory ran out: each step is now computed in {standing.pieces} pieces; the gradient is the same"
-    text = ": ".join((ran_out, *divided(session, standing)))
-    return Noticed(standing.step, "memory.halved", text, f"--pieces {standing.pieces} from the start")
-
-
-def mended_notice(standing: TrainingState, result: Mended) -> Noticed:
-    """What people should know about a RUN/model that was not that of the chosen validation."""
-    chosen = standing.chosen.step if standing.chosen else 0
-    text = f"RUN/model was not that of the chosen step, {chosen}"
-    if result.problem:
-        return Noticed(standing.step, "disk.model", f"{text}, and cannot be: {result.problem}", "start again then")
-    if result.step == chosen:
-        return Noticed(standing.step, "model.mended", f"{text}: it was made anew from the checkpoint")
-    return Noticed(
-        standing.step, "model.other", f"{text}, whose weights are not kept: it is that of step {result.step}"
-    )
-
-
-# Checkpoints of a run on its way: written, counted when they fail, and removed when they are old.
-#
-# journal ─▶ checkpoint ─▶ retention       each on all processes or on none; what was there before stays whole
-
-MOST_FAILED = 3  # in a row
-
-
-class Saves:
-    """Writes the checkpoints of a run; `failed` says how many in a row could not be written."""
-
-    def __init__(
-        self, session: Session, update: WeightUpdate, choice: CheckpointChoice, journal: AnyJournal, clock: Clock
-    ) -> None:
-        self.session, self.update, self.choice, self.journal, self.clock = session, update, choice, journal, clock
-        self.failed = 0
-
-    def write(self, standing: TrainingState) -> tuple[Path, str]:
-        """Where the checkpoint lies, or where it would, and why it does not; the same on all processes."""
-        problem, path = self.flush(standing), None
-        if not problem:
-            path, problem = agreed(self.session.ranks, lambda: self._saved(standing))
-        self.failed = self.failed + 1 if problem else 0
-        return path or self.session.folder.checkpoints, problem
-
-    def flush(self, standing: TrainingState) -> str:
-        """Why the lines of the journal are not on the disk; empty if they are."""
-        _, problem = agreed(self.session.ranks, self.journal.flush)
-        standing.lines = self.journal.lines
-        return problem
-
-    def _saved(self, standing: TrainingState) -> Path:
-        session = self.session
-        machine = Machine(environment=environment(session.device, session.ranks), seconds=self.clock.seconds)
-        checkpoint = Checkpoint(standing, machine, self.update.tensors() | self.choice.tensors())
-        path = checkpoints.save(session.folder.checkpoints, checkpoint, session.ranks)
-        if session.ranks.rank == 0 and (save_is_due(session.config.training, standing) or standing.ended):
-            self._retain(path, standing)
-        return path
-
-    def _retain(self, newest: Path, standing: TrainingState) -> None:
-        """Remove old checkpoints, and those that a signal asked for in between: they change nothing that comes out."""
-        config, folder = self.session.config.training, self.session.folder.checkpoints
-        for path in in_between(folder, config):
-            if path != newest:
-                remove_folder(path)
-        chosen = standing.chosen.step if standing.chosen else None
-        checkpoints.retain(folder, max(config.keep, config.average_last), chosen)
-
-
-# The examples that were being read when numbers stopped being finite, for people to look at.
-
-NAME = "bad_batch.jsonl"
-LONGEST = 2_000  # characters of an input
-
-
-def write_bad_batches(session: Session, recent: Iterable[tuple[int, tuple[str, ...]]]) -> Path:
-    """The path of a file with one line for each example of the last steps of this rank."""
-    name = NAME if session.ranks.count == 1 else f"rank-{session.ranks.rank}-{NAME}"
-    path = session.folder.path / name
-    write_lines(path, (_record(session, step, one) for step, ids in recent for one in ids))
-    return path
-
-
-def _record(session: Session, step: int, id_: str) -> dict[str, object]:
-    place = session.prepared.place_of(int(id_))
-    shown = session.prepared.shown(int(id_))
-    return {"step": step, "id": id_, "file": place.path, "line": place.line, "input": shown[:LONGEST]}
-
-
-AnyReport = TypeVar("AnyReport", bound=Report)
-MOST_NOT_FINITE = 3  # steps in a row
-NOT_FINITE, DISK = 5, 4  # exit codes
-AT_END = "what was there is whole; it is made anew from the chosen checkpoint when the run is over"
-
-
-def training(session: Session, resumed: Checkpoint | None, said: tuple[str, ...] = ()) -> Iterator[Report]:
+def training(session: Session, resumed: Checkpoint | None) -> Iterator[Report]:
     """The reports of a run, from its beginning or from a checkpoint on."""
     with few_kernels(), devices.remembering(session.folder.path):
-        yield from _Loop(session, resumed, said).run()
-
-
-def changing(session: Session, loader: Loader[Any, Any]) -> tuple[WeightUpdate, Loader[Any, Any] | SolutionPath]:
-    """What changes the weights, and what it reads: batch after batch, or all texts at once."""
-    config = session.config.training
-    if config.strengths:
-        solver = Solver(session)
-        return solver, SolutionPath(loader, solver)
-    return Update(session.task, session.model, config, session.ranks, session.device), loader
+        yield from _Loop(session, resumed).run()
 
 
 class _Loop:
     """A run on its way."""
 
-    def __init__(self, session: Session, resumed: Checkpoint | None, said: tuple[str, ...]) -> None:
-        self.session, self.config, self.said = session, session.config.training, said
+    def __init__(self, session: Session, resumed: Checkpoint | None) -> None:
+        self.session, self.config = session, session.config.training
         self.ranks, self.alone = session.ranks, session.ranks.count == 1
         loader = session.task.loader(
             session.prepared,
@@ -247,13 +86,20 @@ class _Loop:
             rank=session.ranks.rank,
             ranks=session.ranks.count,
         )
-        self.update, self.loader = changing(session, loader)
+        self.update: WeightUpdate  # batch after batch, or all texts at once
+        self.loader: Loader[Any, Any] | SolutionPath
+        if self.config.strengths:
+            solver = Solver(session)
+            self.update, self.loader = solver, SolutionPath(loader, solver)
+        else:
+            self.update = Update(session.task, session.model, self.config, session.ranks, session.device)
+            self.loader = loader
         self.plan = self.loader.plan
         self.standing = self._standing(resumed)
         self.clock = Clock(resumed.machine.seconds if resumed else 0.0, session.device.torch)
         self.journal = Journal(session.folder.path, self.standing.lines) if session.ranks.rank == 0 else Silent()
         self.choice = CheckpointChoice(session, resumed)
-        self.saves = Saves(session, self.update, self.choice, self.journal, self.clock)
+        self.failed = 0  # checkpoints in a row that could not be written
         self.read_every = 1 if session.device.torch.type == "cpu" else self.config.report_every
         self.recent: deque[tuple[int, tuple[str, ...]]] = deque(maxlen=MOST_NOT_FINITE + self.read_every)
         self.rate = 0.0
@@ -261,7 +107,7 @@ class _Loop:
 
     def _standing(self, resumed: Checkpoint | None) -> TrainingState:
         fitting = devices.fitting(self.session.folder.path)
-        pieces, self.said = max(self.config.pieces, fitting.pieces), (*self.said, *fitting.said)
+        pieces, self.said = max(self.config.pieces, fitting.pieces), (*self.session.said, *fitting.said)
         if resumed is None:
             return TrainingState(plan=self.plan.fingerprint(), seed=self.config.seed, pieces=pieces)
         require_plan(resumed.standing, self.plan.fingerprint())
@@ -284,7 +130,7 @@ class _Loop:
 
     def _reports(self) -> Iterator[Report]:
         """The reports, which nobody reads beyond the first `Ended`."""
-        yield self._told(begun(self.session, self.update, self.standing, self.plan, self.said))
+        yield self._told(self._begun())
         if self.standing.ended:
             yield from self._close("done" if self.standing.ended == "done" else "patience")
             return
@@ -296,6 +142,29 @@ class _Loop:
                 self._take(step)
                 yield from self._after()
         yield from self._finish("done")
+
+    def _begun(self) -> Begun:
+        """The first report; DurableError if the disk has no room for two checkpoints."""
+        session, prepared = self.session, self.session.prepared
+        weights, size = list(session.model.parameters()), checkpoints.estimated_bytes(self.update.tensors())
+        size += 8 * len(prepared.parts["dev"]) * (1 + session.task.statistics)  # rows of the best validation
+        require_free_space(session.folder.path, int(ROOM * size))
+        symbols = int(sum(prepared.columns["input"].lengths[prepared.parts["train"]]))
+        return Begun(
+            folder=session.folder.path,
+            step=self.standing.step,
+            parameters=sum(weight.numel() for weight in weights),
+            trained=sum(weight.numel() for weight in weights if weight.requires_grad),
+            steps=expected_steps(self.config.length, self.plan, symbols),
+            checkpoint_bytes=size,
+            environment=environment(session.device, session.ranks),
+            said=(*self.said, *self._divided()),
+        )
+
+    def _divided(self) -> tuple[str, ...]:
+        """What people should know about how the steps of a run are computed in less memory."""
+        said = self.session.task.divided(self.session.model, self.standing.pieces).said
+        return (said,) if said else ()
 
     def _take(self, step: Step[Any]) -> None:
         """One step: the weights and where the run stands change together."""
@@ -320,24 +189,25 @@ class _Loop:
             reached("last-batch")
 
     def _share(self) -> float:
-        return length.share_done(self.config.length, self.standing, self.plan, self.clock.agreed)
+        return share_done(self.config.length, self.standing, self.plan, self.clock.agreed)
 
     def _is_over(self) -> bool:
-        reached_end = length.is_over(self.config.length, self.standing, self.clock.agreed)
-        return reached_end or self.update.is_done(self.standing)
+        over = is_over(self.config.length, self.standing, self.clock.agreed)
+        return over or self.update.is_done(self.standing)
 
     def _after(self) -> Iterator[Report]:
         """What follows a step."""
         standing, config = self.standing, self.config
         validates, saves = validation_is_due(config, standing), save_is_due(config, standing)
         if self.halved:
-            yield self._told(halved(self.session, standing))
+            ran_out = f"memory ran out: each step is now computed in {standing.pieces} pieces; the gradient is the same"
+            text, fix = ": ".join((ran_out, *self._divided())), f"--pieces {standing.pieces} from the start"
+            yield self._told(Noticed(standing.step, "memory.halved", text, fix))
         if self._meets() or validates or saves:
             yield from self._read()
         over = self._is_over()  # asked once: time goes on, and no step is looked at twice
         if standing.step % config.report_every == 0:
-            share = self._share()
-            yield self._told(stepped(standing, share, self.rate, self.clock.pace(share)))
+            yield self._told(self._stepped())
         if standing.index == 0:
             reached("epoch-boundary")
         if validates and not over:
@@ -352,6 +222,25 @@ class _Loop:
         if self.stop:
             signals = self.ranks.gather(str(self.session.stopping.signal or 0).encode())
             yield self._ended("stopped", 128 + max(map(int, signals)))  # some rank heard one
+
+    def _stepped(self) -> Stepped:
+        """What the steps since the last such report came to; the next one begins at zero."""
+        standing, share = self.standing, self._share()
+        sums, standing.sums = standing.sums, LossSums()
+        return Stepped(
+            step=standing.step,
+            epoch=standing.epoch,
+            share=share,
+            loss=sums.loss / sums.weight if sums.weight else float("nan"),
+            rate=self.rate,
+            norm=sums.norm / max(1, sums.steps - sums.skipped),
+            largest=sums.largest,
+            clipped=sums.clipped / max(1, sums.steps),
+            skipped=sums.skipped,
+            symbols=standing.symbols,
+            padding=1 - sums.symbols / sums.elements if sums.elements else 0.0,
+            pace=self.clock.pace(share),
+        )
 
     def _meets(self) -> bool:
         """Whether the host waits for the device here, and for the other ranks: every so often, and at the end.
@@ -370,7 +259,7 @@ class _Loop:
         self.stop = tally.stop
         if not self.alone:
             self.standing.symbols += tally.symbols
-            if length.goes_by_clock(self.config.length):
+            if isinstance(self.config.length, SecondsConfig):  # time decides, of which several processes have several
                 self.clock.agree(self.ranks)
         if tally.skipped:
             text = f"{tally.skipped} skipped: a loss or a gradient was not finite; the weights are unchanged"
@@ -384,7 +273,15 @@ class _Loop:
             yield from self._not_finite(f"{', '.join(bad[:3])} hold numbers that are not finite; nothing was saved")
 
     def _not_finite(self, text: str) -> Iterator[Report]:
-        path = write_bad_batches(self.session, self.recent)
+        prepared, rank = self.session.prepared, "" if self.alone else f"rank-{self.ranks.rank}-"
+        path = self.session.folder.path / f"{rank}{BAD_BATCH}"
+        records = []
+        for step, ids in self.recent:
+            for name in ids:
+                place, shown = prepared.place_of(int(name)), prepared.shown(int(name))
+                record = {"step": step, "id": name, "file": place.path, "line": place.line, "input": shown[:LONGEST]}
+                records.append(record)
+        write_lines(path, records)
         fix = f"look at the examples in {path}; lower --rate; the last good weights are in the newest checkpoint"
         yield self._told(Noticed(self.standing.step, "not-finite", text, fix))
         yield self._ended("not-finite", NOT_FINITE)
@@ -411,7 +308,7 @@ class _Loop:
 
     def _ship(self, standing: TrainingState, found: ValidationResult) -> str:
         """Why the model's present weights are not in RUN/model; empty if they are."""
-        if problem := self.saves.flush(self.standing):  # the card tells of all lines
+        if problem := self._flush():  # the card tells of all lines
             return problem
         whole = found.gathered(self.session)
         return agreed(self.ranks, lambda: ship(self.session, standing, whole))[1]
@@ -419,13 +316,36 @@ class _Loop:
     def _save(self) -> Iterator[Report]:
         """A checkpoint, or a notice why there is none; three failures in a row end the run."""
         yield from self._require_finite()
-        path, problem = self.saves.write(self.standing)
-        yield self._told(Saved(self.standing.step, path, problem))
+        path, problem = None, self._flush()
+        if not problem:
+            path, problem = agreed(self.ranks, self._saved)
+        self.failed = self.failed + 1 if problem else 0
+        yield self._told(Saved(self.standing.step, path or self.session.folder.checkpoints, problem))
         if problem:
-            text = f"no checkpoint was written ({self.saves.failed} of {MOST_FAILED} allowed): {problem}"
+            text = f"no checkpoint was written ({self.failed} of {MOST_FAILED} allowed): {problem}"
             yield self._told(Noticed(self.standing.step, "disk.save", text, "the checkpoints before it are whole"))
-        if self.saves.failed == MOST_FAILED:
+        if self.failed == MOST_FAILED:
             yield self._ended("disk", DISK)
+
+    def _flush(self) -> str:
+        """Why the lines of the journal are not on the disk; empty if they are. The same on all processes."""
+        _, problem = agreed(self.ranks, self.journal.flush)
+        self.standing.lines = self.journal.lines
+        return problem
+
+    def _saved(self) -> Path:
+        """The checkpoint, and old ones gone; so are those that a signal asked for in between, which change nothing."""
+        session, standing, config = self.session, self.standing, self.config
+        machine = Machine(environment=environment(session.device, session.ranks), seconds=self.clock.seconds)
+        folder, tensors = session.folder.checkpoints, self.update.tensors() | self.choice.tensors()
+        newest = checkpoints.save(folder, Checkpoint(standing, machine, tensors), session.ranks)
+        if session.ranks.rank == 0 and (save_is_due(config, standing) or standing.ended):
+            for path in in_between(folder, config):
+                if path != newest:
+                    remove_folder(path)
+            chosen = standing.chosen.step if standing.chosen else None
+            checkpoints.retain(folder, max(config.keep, config.average_last), chosen)
+        return newest
 
     def _finish(self, why: Why) -> Iterator[Report]:
         """The last validation, the last checkpoint, and the end."""
@@ -435,30 +355,49 @@ class _Loop:
             yield from self._average()
         self.standing.ended, self.standing.asked = why, float(self.config.length.count)
         yield from self._save()
-        if self.saves.failed:
+        if self.failed:
             yield self._ended("disk", DISK)
         yield from self._close(why)
 
     def _average(self) -> Iterator[Report]:
         """The mean of the last checkpoints takes the place of the chosen weights if the dev part likes it better."""
-        last = last_weights(self.session, self.standing, self.update.tensors()["model"])
-        for problem in last.problems:
+        weights, problems = last_weights(self.session, self.standing, self.update.tensors()["model"])
+        for problem in problems:
             text = f"a checkpoint is not in the mean of the last {self.config.average_last}: {problem}"
             yield self._told(Noticed(self.standing.step, "average.damaged", text))
-        with self.update.replaced(mean_of(last.weights)):
+        with self.update.replaced(mean_of(weights)):
             yield from self._validate()
 
     def _close(self, why: Why) -> Iterator[Report]:
         """The end of a run that is over: RUN/model is that of its chosen validation, made anew if need be."""
         result = mended(self.session, self.update, self.standing, self._ship)
         if result is not None:
-            yield self._told(mended_notice(self.standing, result))
+            chosen = self.standing.chosen.step if self.standing.chosen else 0
+            text, fix = f"RUN/model was not that of the chosen step, {chosen}", ""
+            if result.problem:
+                code, text, fix = "disk.model", f"{text}, and cannot be: {result.problem}", "start again then"
+            elif result.step == chosen:
+                code, text = "model.mended", f"{text}: it was made anew from the checkpoint"
+            else:
+                code, text = "model.other", f"{text}, whose weights are not kept: it is that of step {result.step}"
+            yield self._told(Noticed(self.standing.step, code, text, fix))
             if result.problem:
                 yield self._ended("disk", DISK)
         yield self._ended(why, 0)
 
     def _ended(self, why: Why, code: int) -> Ended:
-        report = self._told(ended(self.standing, why, code, self.clock.now(1.0)))
+        best, chosen = self.standing.best, self.standing.chosen
+        report = self._told(
+            Ended(
+                step=self.standing.step,
+                why=why,
+                best_step=best.step if best else 0,
+                chosen_step=chosen.step if chosen else 0,
+                metrics=chosen.metrics if chosen else {},
+                pace=self.clock.now(1.0),
+                exit_code=code,
+            )
+        )
         self._log_all()  # whoever hears of the end finds it in the log
         return report
 

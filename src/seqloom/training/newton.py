@@ -19,18 +19,20 @@ from torch import Tensor, nn
 from seqloom.config.heads import UnmappedHead
 from seqloom.config.inputs import TfidfConfig
 from seqloom.config.models import AnyModel, SequenceModelConfig
-from seqloom.config.training import NewtonConfig, TrainingConfig
+from seqloom.config.training import AnyFeed, NewtonConfig
 from seqloom.data.loader import BatchPlan, Loader, Position, Step
+from seqloom.data.prepared import Prepared
 from seqloom.errors import ConfigError
 from seqloom.nn.heads import Head
 from seqloom.nn.inputs import Tfidf
 from seqloom.nn.models import SequenceModel
 from seqloom.nn.types import Batch, Loss, Padded
+from seqloom.tasks.inputs import sequences
 from seqloom.tasks.task import Feeder
 from seqloom.training.session import Session
 from seqloom.training.state import TrainingState
 from seqloom.training.step import AnyBatch, LossOf, Tally, WeightUpdate, elements_of, moved
-from seqloom.training.weights import copy_all, training_texts, weights_of
+from seqloom.training.weights import copy_all, weights_of
 
 MOST_PRODUCTS = 50  # of one step
 INEXACT = 0.1  # of the gradient may be left by a step; less as the gradient falls, so that the last steps are few
@@ -200,10 +202,8 @@ def _direction(problem: NewtonProblem, place: NewtonPlace) -> NewtonPoint:
 USUAL, MOST = 4, 100  # steps of a strength: what is guessed, and where it ends although the gradient is not flat
 
 
-def require_solvable(model: AnyModel, training: TrainingConfig) -> None:
-    """Raise ConfigError where Newton steps are asked for and the model is not a linear one of TF-IDF."""
-    if not training.strengths:
-        return
+def require_solvable(model: AnyModel) -> None:
+    """Raise ConfigError for a model that Newton steps cannot solve: only linear ones of TF-IDF are convex."""
     linear = (
         isinstance(model, SequenceModelConfig)
         and isinstance(model.encoder.input, TfidfConfig)
@@ -360,3 +360,10 @@ def _tally(place: NewtonPlace, symbols: int, stop: bool) -> Tally:
         symbols=symbols,
         stop=stop,
     )
+
+
+def training_texts(task: Feeder, prepared: Prepared, feed: AnyFeed) -> Iterator[AnyBatch]:
+    """The batches of the training part once, in an order that no seed changes."""
+    loader = task.loader(prepared, "train", feed, seed=0, workers=0)
+    batches = (step.batch for step in loader.steps(until=1) if step.batch is not None)
+    return (batch._replace(inputs=sequences(batch.inputs)) for batch in batches)

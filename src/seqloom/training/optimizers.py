@@ -9,19 +9,13 @@ finite. On a processor asking costs less than that, and where a device has no su
 Decay is for matrices and larger: the gains of norms and the biases have one axis, and pulling them to zero does harm.
 """
 
-from functools import singledispatch
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from seqloom.config.training import (
-    AdamConfig,
-    AdamWConfig,
-    SgdConfig,
-    TrainingConfig,
-)
+from seqloom.config.training import AdamConfig, AdamWConfig, AnyOptimiser, NewtonConfig, SgdConfig, TrainingConfig
 from seqloom.errors import ConfigError
 
 FUSED = ("cpu", "cuda")  # kinds of device whose fused kernels divide by `grad_scale`
@@ -33,7 +27,8 @@ def build_optimiser(config: TrainingConfig, model: nn.Module) -> Optimizer:
     weights = [weight for weight in model.parameters() if weight.requires_grad]
     if not weights:
         raise ConfigError("every weight is frozen, so there is nothing to train", fix="freeze fewer weights")
-    fused = weights[0].device.type in FUSED and not (isinstance(config.optimiser, SgdConfig) and _sharded(weights[0]))
+    sharded = hasattr(weights[0], "full_tensor")  # spread over ranks: torch has no fused SGD for such
+    fused = weights[0].device.type in FUSED and not (isinstance(config.optimiser, SgdConfig) and sharded)
     optimiser = _build(config.optimiser, _groups(weights, config.optimiser.decay), lr=config.rate, fused=fused)
     _fill(optimiser)
     return optimiser
@@ -69,11 +64,6 @@ def moments_of(optimiser: Optimizer, model: nn.Module) -> dict[str, Tensor]:
     }
 
 
-def _sharded(weight: Tensor) -> bool:
-    """Whether a weight is spread over ranks: torch has no fused SGD for such."""
-    return hasattr(weight, "full_tensor")
-
-
 def _groups(weights: list[nn.Parameter], decay: float) -> list[dict[str, Any]]:
     """Weights with decay and weights without; one group where nothing decays."""
     if not decay:
@@ -84,24 +74,16 @@ def _groups(weights: list[nn.Parameter], decay: float) -> list[dict[str, Any]]:
     return [group for group in groups if group["params"]]
 
 
-@singledispatch
-def _build(config: Any, groups: list[dict[str, Any]], *, lr: float, fused: bool) -> Optimizer:
-    raise NotImplementedError(type(config))
-
-
-@_build.register
-def _sgd(config: SgdConfig, groups: list[dict[str, Any]], *, lr: float, fused: bool) -> Optimizer:
-    return torch.optim.SGD(groups, lr=lr, momentum=config.momentum, nesterov=config.nesterov, fused=fused)
-
-
-@_build.register
-def _adam(config: AdamConfig, groups: list[dict[str, Any]], *, lr: float, fused: bool) -> Optimizer:
-    return torch.optim.Adam(groups, lr=lr, betas=(config.beta1, config.beta2), eps=config.epsilon, fused=fused)
-
-
-@_build.register
-def _adamw(config: AdamWConfig, groups: list[dict[str, Any]], *, lr: float, fused: bool) -> Optimizer:
-    return torch.optim.AdamW(groups, lr=lr, betas=(config.beta1, config.beta2), eps=config.epsilon, fused=fused)
+def _build(config: AnyOptimiser, groups: list[dict[str, Any]], *, lr: float, fused: bool) -> Optimizer:
+    match config:
+        case SgdConfig():
+            return torch.optim.SGD(groups, lr=lr, momentum=config.momentum, nesterov=config.nesterov, fused=fused)
+        case AdamConfig():
+            return torch.optim.Adam(groups, lr=lr, betas=(config.beta1, config.beta2), eps=config.epsilon, fused=fused)
+        case AdamWConfig():
+            return torch.optim.AdamW(groups, lr=lr, betas=(config.beta1, config.beta2), eps=config.epsilon, fused=fused)
+        case NewtonConfig():
+            raise AssertionError("newton solves, and takes no steps by batches")
 
 
 def _fill(optimiser: Optimizer) -> None:
@@ -110,16 +92,12 @@ def _fill(optimiser: Optimizer) -> None:
     So a checkpoint has the same tensors at every step. And torch's SGD takes *uninitialised* memory for momentum if the
     very first step is held back: its kernel would have filled it.
     """
+    adam = isinstance(optimiser, torch.optim.Adam)  # AdamW is one
     for group in optimiser.param_groups:
+        moments = ("exp_avg", "exp_avg_sq") if adam else ("momentum_buffer",) if group["momentum"] else ()
         for weight in group["params"]:
-            for name in _moments(optimiser, group):
+            for name in moments:
                 optimiser.state[weight][name] = torch.zeros_like(weight, requires_grad=False)
-            if isinstance(optimiser, torch.optim.Adam):  # AdamW is one
+            if adam:
                 where = weight.device if group["fused"] else "cpu"
                 optimiser.state[weight]["step"] = torch.zeros((), dtype=torch.float32, device=where)
-
-
-def _moments(optimiser: Optimizer, group: dict[str, Any]) -> tuple[str, ...]:
-    if isinstance(optimiser, torch.optim.Adam):
-        return ("exp_avg", "exp_avg_sq")
-    return ("momentum_buffer",) if group["momentum"] else ()

@@ -18,7 +18,7 @@ from seqloom.config.data import PARTS, DataConfig, EncodingConfig, VectorFileCon
 from seqloom.config.models import AnyModel
 from seqloom.config.objectives import objective_of
 from seqloom.config.reading import dropouts, with_dropout, with_setting
-from seqloom.config.tokenizers import WordsConfig
+from seqloom.config.tokenizers import FittedTokenizer, WordsConfig
 from seqloom.config.training import RunConfig, TrainingConfig
 from seqloom.data.dataset import Dataset, open_sealed
 from seqloom.data.prepared import GivenEncoding, Prepared, preparing
@@ -42,11 +42,10 @@ from seqloom.tasks.registry import BY_TARGET, task_of
 from seqloom.tasks.task import HeadSettings, Meaning, Task
 from seqloom.text.special_tokens import COUNT, UNKNOWN
 from seqloom.text.word_vectors import width_of
-from seqloom.training.defaults import default_counts, default_letters, default_training, told
-from seqloom.training.home import Home, has_kept
+from seqloom.training.home import Home
+from seqloom.training.learning_rate import default_training, told
 from seqloom.training.newton import require_solvable
 from seqloom.training.run_folder import DataFacts, RunFolder
-from seqloom.training.weights import MUCH, unknown_said
 from seqloom.training.wishes import WORD_VECTORS, Wishes
 
 # Letters, counts and pretrained vectors: what these wishes mean for how words become numbers, and for the model.
@@ -58,6 +57,9 @@ from seqloom.training.wishes import WORD_VECTORS, Wishes
 # All are written into the configuration, wished or chosen. A run that has begun has its vocabulary in its folder and
 # its vectors in its weights, so it goes on without the file.
 
+SHOWN = 5  # labels in a sentence
+NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
+MUCH = 0.1  # of the symbols of a training part: what cannot be read cannot be learnt from
 LONG = 100  # symbols of a text, in the mean: there pairs of words say little beside the words, and cost the most
 
 
@@ -83,20 +85,6 @@ def worded(encoding: EncodingConfig, wishes: Wishes, schema: Schema) -> Encoding
     if encoding.vectors is not None:
         require_vectors(BY_TARGET[schema.target.name], schema, encoding.tokenizer)
     return default_counts(encoding, schema)
-
-
-def require_one_start(wishes: Wishes) -> None:
-    """Raise ConfigError if two things are named from which the vectors of words would start."""
-    written = wishes.encoding is not None and wishes.encoding.vectors is not None
-    if wishes.training.get("init") and (written or wishes.vectors is not None):
-        raise ConfigError("--vectors and --init both say where the vectors of words start", fix="leave one of them out")
-
-
-def vector_width(encoding: EncodingConfig, before: RunConfig | None) -> int | None:
-    """The size of the pretrained vectors: that of the run which has begun, else of the file; None without vectors."""
-    if encoding.vectors is None:
-        return None
-    return word_vectors_of(before.model) if before is not None else width_of(encoding.vectors.path)
 
 
 def reading_words(model: AnyModel, wishes: Wishes, prepared: Prepared, width: int | None) -> AnyModel:
@@ -125,23 +113,45 @@ def words_said(wishes: Wishes, asked: EncodingConfig, chosen: EncodingConfig, pr
             yield f"{least}; --least 1 keeps them{cure}"
 
 
-def require_width(model: AnyModel, width: int | None) -> None:
-    """Raise ConfigError if the vectors of words of one's own model have another size than those of the file."""
-    if width is not None and (found := word_vectors_of(model)) != width:
-        raise ConfigError(
-            f"the vectors of the file have {width:,} numbers, and those of the model's words {found:,}",
-            fix=f"set size = {width} in the model's input",
-        )
-
-
 def first_rare(prepared: Prepared) -> int:
     """The symbol behind the last one that training reads more than once: symbols are numbered by their frequency."""
     read = prepared.columns["input"].select(prepared.parts["train"]).values
     return max(COUNT, 1 + int(np.flatnonzero(np.bincount(read) > 1).max(initial=0)))
 
 
-SHOWN = 5  # labels in a sentence
-NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
+def unknown_said(prepared: Prepared) -> tuple[str, ...]:
+    """How much of the training part the tokeniser of --init does not know, in a sentence; none where it knows all."""
+    read = prepared.columns["input"].select(prepared.parts["train"]).values
+    unknown = float((read == UNKNOWN).mean()) if prepared.tokenizer is not None and len(read) else 0.0
+    if not unknown:
+        return ()
+    cure = "; pretrain on text that has these words, or with --tokenizer bpe" if unknown >= MUCH else ""
+    return (f"{share(unknown)} of the symbols are unknown to the tokeniser of --init{cure}",)
+
+
+def default_counts(encoding: EncodingConfig, schema: Schema) -> EncodingConfig:
+    """The encoding with how often words must occur, where it does not say so.
+
+    Where words are said, in running text or as an answer, those that occur once are UNKNOWN: so the model learns how
+    likely a new word is. With every word in the vocabulary UNKNOWN would never be said in training, and a new word
+    would cost more than any other.
+    """
+    first, second = encoding.tokenizer, encoding.target_tokenizer
+    said = schema.target.is_running or (schema.target.is_text and second is None)
+    first, second = _counted(first, 2 if said else 1), second if second is None else _counted(second, 2)
+    return msgspec.structs.replace(encoding, tokenizer=first, target_tokenizer=second)
+
+
+def _counted(tokenizer: FittedTokenizer, least: int) -> FittedTokenizer:
+    unsaid = isinstance(tokenizer, WordsConfig) and tokenizer.least is None
+    return msgspec.structs.replace(tokenizer, least=least) if unsaid else tokenizer
+
+
+def default_letters(wishes: Wishes, tokenizer: FittedTokenizer, schema: Schema) -> bool:
+    """Whether a recipe reads the letters of words where nobody says so: taggers do, who meet many new words."""
+    recipe = wishes.model is None or isinstance(wishes.model, str)
+    reading = schema.input.in_words and "letters" in BY_TARGET[schema.target.name].settings
+    return recipe and reading and isinstance(tokenizer, WordsConfig) and not wishes.training.get("init")
 
 
 class Resolved(NamedTuple):
@@ -166,6 +176,12 @@ class _Start(NamedTuple):
     meaning: Meaning
     bundle: Bundle | None
     said: tuple[str, ...] = ()
+
+    @property
+    def learned_at(self) -> float:
+        """The rate at which it learned, or may go on: any, where that is not known."""
+        rate = None if self.bundle is None else self.bundle.notes.get("rate")
+        return float(rate) if isinstance(rate, float) and rate > 0 else inf
 
 
 def resolve(
@@ -193,41 +209,45 @@ def resolving(
         patterns = (*wishes.training.get("freeze", ()), WORD_VECTORS)
         wishes = wishes._replace(training={**wishes.training, "freeze": tuple(dict.fromkeys(patterns))})
     folder = home.named if home is not None else None
-    before, asked = _begun(folder), wishes
-    own = None if folder is None or before is None else located(folder, before).config  # its files where they lie now
-    wishes = wishes if own is None else wishes.filled(own)
-    require_one_start(wishes)
+    before, own = (home.own_run() if home is not None else None) or (None, None)
+    asked, wishes = wishes, wishes if own is None else wishes.filled(own)
+    written = wishes.encoding is not None and wishes.encoding.vectors is not None
+    if wishes.training.get("init") and (written or wishes.vectors is not None):
+        raise ConfigError("--vectors and --init both say where the vectors of words start", fix="leave one of them out")
     start, ledger = _start(wishes, folder, own), Ledger(data.bad_rows)
     dataset = open_sealed(data, ledger) if dataset is None else dataset
-    _require_of_task(wishes, dataset.schema)
+    # What no data of the task can have is refused before all of it is read.
+    kind, metric, feed = (
+        BY_TARGET[dataset.schema.target.name],
+        wishes.training.get("metric"),
+        wishes.training.get("feed"),
+    )
+    kind.check(metric=metric, head=wishes.head, settings=wishes.of_vectors(), feed=feed)
+    _require_balanceable(wishes.class_weights, dataset.schema)
     plain = wishes.encoding or _usual_encoding(dataset.schema, start)
     encoding = worded(plain, wishes, dataset.schema)
-    width = vector_width(encoding, before)
+    width = None  # of pretrained vectors
+    if encoding.vectors is not None:
+        width = word_vectors_of(before.model) if before is not None else width_of(encoding.vectors.path)
     given = _given(start.meaning, dataset.schema) if start is not None else _own_words(folder, own)
     place = cache if cache is not None else cache_folder() / "prepared"
     prepared = yield from preparing(dataset, encoding, ledger, cache=place, given=given)
     task = task_of(Meaning.of(prepared)).deciding_by(wishes.training.get("metric"))
     folder = None if home is None else home.folder(dataset.config.train[0], task.name, _name(task, wishes, start))
-    if before is None and _begun(folder) is not None:  # a home that nobody named, and a run is there
+    if before is None and Home(folder).own_run() is not None:  # a home that nobody named, and a run is there
         return (yield from resolving(data, asked, home=Home(folder), cache=cache, dataset=dataset))
     model, recipe, said = _model(task, wishes, prepared, start, before, width)
-    settings = default_training(prepared, recipe, wishes.size or "small", wishes.training)
-    settings["rate"] = min(settings["rate"], _learned_at(start))
-    settings |= wishes.training
-    training = TrainingConfig(**settings)
+    learned_at = inf if start is None else start.learned_at
+    settings = default_training(prepared, recipe, wishes.size or "small", wishes.training, learned_at)
+    training = TrainingConfig(**settings | wishes.training)
     config = RunConfig(task=dataset.schema.task, data=dataset.config, encoding=encoding, model=model, training=training)
-    require_solvable(config.model, config.training)
+    if training.strengths:
+        require_solvable(model)
     unknown = unknown_said(prepared) if start is not None else tuple(words_said(wishes, plain, encoding, prepared))
     said = (*dataset.said, *_labels_said(prepared.schema), *said, *unknown, told(config.training))
     facts, bundle = DataFacts.of(dataset, prepared), start.bundle if start else None
     file = None if encoding.vectors is None else encoding.vectors.path
     return Resolved(config, prepared, task, facts, said, bundle, folder, before, file)
-
-
-def _begun(folder: Path | None) -> RunConfig | None:
-    """The configuration of the run in a folder, if one has begun there and kept something; else it starts again."""
-    kept = folder is not None and RunFolder(folder).has_begun() and has_kept(folder)
-    return RunFolder(folder).config() if folder is not None and kept else None
 
 
 def _name(task: Task, wishes: Wishes, start: _Start | None) -> str:
@@ -243,13 +263,6 @@ def _require_changeable(wishes: Wishes) -> None:
     if names := wishes.in_vain():
         source = "the model of init" if wishes.model is None else "the given model"
         raise ConfigError(f"{', '.join(names)} would change {source}", fix="name a recipe, or change the model itself")
-
-
-def _require_of_task(wishes: Wishes, schema: Schema) -> None:
-    """Refuse what no data of the task can have, before all of it is read."""
-    task, metric, feed = BY_TARGET[schema.target.name], wishes.training.get("metric"), wishes.training.get("feed")
-    task.check(metric=metric, head=wishes.head, settings=wishes.of_vectors(), feed=feed)
-    _require_balanceable(wishes.class_weights, schema)
 
 
 def init_bundle(name: str) -> Bundle:
@@ -272,12 +285,6 @@ def _start(wishes: Wishes, folder: Path | None, own: RunConfig | None) -> _Start
         bundle,
         (f"model: that of --init, {bundle.config.parameters():,} parameters before its head is replaced",),
     )
-
-
-def _learned_at(start: _Start | None) -> float:
-    """The rate at which the start learned, or may go on: a larger one would soon lose what it knows; else any."""
-    rate = None if start is None or start.bundle is None else start.bundle.notes.get("rate")
-    return float(rate) if isinstance(rate, float) and rate > 0 else inf
 
 
 def _usual_encoding(schema: Schema, start: _Start | None) -> EncodingConfig:
@@ -331,7 +338,11 @@ def _model(
         return before.model, "", (f"model: that of the run, {before.model.parameters():,} parameters",)
     if wishes.model is not None and not isinstance(wishes.model, str):
         task.require(wishes.model)
-        require_width(wishes.model, width)
+        if width is not None and (found := word_vectors_of(wishes.model)) != width:
+            raise ConfigError(
+                f"the vectors of the file have {width:,} numbers, and those of the model's words {found:,}",
+                fix=f"set size = {width} in the model's input",
+            )
         return wishes.model, "", ()
     if start is not None and wishes.model is None:
         return _adapted(task, start.model, wishes), "", start.said
@@ -434,16 +445,16 @@ def named_sums(sums: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, A
     >>> named_sums({"/data/a.csv": 1, "/data/pictures/1.png": 2}, {"/data/a.csv": "a.csv"})
     {'a.csv': 1, 'pictures/1.png': 2}
     """
-    return {_other_name(path, names): value for path, value in sums.items()}
-
-
-def _other_name(path: str, names: Mapping[str, str]) -> str:
     spelled = {str(Path(root)): str(Path(name)) for root, name in names.items()}  # ./a.csv is summed as a.csv
     longest_first = sorted(spelled.items(), key=lambda one: -len(one[0]))
-    for root, name in longest_first:
-        if path == root or path.startswith(f"{root}/"):
-            return name + path[len(root) :]
-    for root, name in longest_first:
-        if Path(path).is_relative_to(Path(root).parent):
-            return str(Path(name).parent / Path(path).relative_to(Path(root).parent))
-    return path
+
+    def other_name(path: str) -> str:
+        for root, name in longest_first:
+            if path == root or path.startswith(f"{root}/"):
+                return name + path[len(root) :]
+        for root, name in longest_first:
+            if Path(path).is_relative_to(Path(root).parent):
+                return str(Path(name).parent / Path(path).relative_to(Path(root).parent))
+        return path
+
+    return {other_name(path): value for path, value in sums.items()}

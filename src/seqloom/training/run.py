@@ -7,18 +7,22 @@ wishes ──▶ resolve ──▶ Resolved: data, task, and a configuration wit
 A feed that is not for this task or model is refused first, before the folder of the run is made or compared.
 """
 
+import difflib
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import torch
 from torch import nn
 
+from seqloom.bundle import Bundle
 from seqloom.config.data import AnySplit, BadRows, EncodingConfig, ReadingConfig, Task
 from seqloom.config.heads import HeadKind, Pooling
 from seqloom.config.inputs import LettersWish
@@ -27,26 +31,28 @@ from seqloom.config.objectives import AnyObjective
 from seqloom.config.options import stated, strict
 from seqloom.config.training import AnyFeed, AnyLength, AnyOptimiser, AnySchedule, Precision, SecondsConfig
 from seqloom.data.check import Names
+from seqloom.data.prepared import Prepared
 from seqloom.data.run_files import keep_places
 from seqloom.errors import ConfigError, DurableError, SeqloomError
+from seqloom.nn.inputs import Tfidf
 from seqloom.recipes.bodies import Size
+from seqloom.text.special_tokens import COUNT
+from seqloom.text.word_vectors import read_vectors, wanted_words
 from seqloom.training import checkpoint as checkpoints
-from seqloom.training.changes import OtherRunError, changed, has_patience, out_of_patience
-from seqloom.training.checkpoint import Checkpoint
-from seqloom.training.devices import Device, DeviceName, choose_device
-from seqloom.training.distributed import Alone, Ranks
+from seqloom.training.devices import Alone, Device, DeviceName, Ranks, choose_device
 from seqloom.training.events import Ended, Report
-from seqloom.training.home import Home
-from seqloom.training.length import expected_steps
+from seqloom.training.home import Home, OtherRunError, changed, wait_on
+from seqloom.training.learning_rate import expected_steps
 from seqloom.training.loop import training
+from seqloom.training.newton import training_texts
 from seqloom.training.resolve import Resolved, init_bundle, resolve, with_known_names
 from seqloom.training.run_folder import RunFolder
 from seqloom.training.run_summary import write_pages
 from seqloom.training.session import Session, Stopping
 from seqloom.training.state import TrainingState
 from seqloom.training.step import Update
-from seqloom.training.weights import fit_input, freeze, start_from, start_from_vectors
-from seqloom.training.wishes import settings_of
+from seqloom.training.weights import put, weights_of
+from seqloom.training.wishes import WORD_VECTORS, settings_of
 
 
 def train_run(
@@ -65,8 +71,13 @@ def train_run(
     with Stopping() as stopping, folder.held() if main else nullcontext():
         warned = _started(folder, resolved, place, ranks)
         checkpoint, skipped = checkpoints.newest(folder.checkpoints, ranks)
-        warned += _patience(resolved, checkpoint)
-        model, said = _prepared(drawn, _started_from(resolved, new=checkpoint is None), place)
+        init = resolved.config.training.init
+        if checkpoint is not None:  # it has weights of its own
+            warned += wait_on(checkpoint.standing, resolved.config.training)
+            resolved = resolved._replace(init=None, vectors=None)
+        elif not init or resolved.init is None:
+            resolved = resolved._replace(init=init_bundle(resolved.files.get(init, init)) if init else None)
+        model, said = _prepared(drawn, resolved, place)
         session = Session(
             folder, resolved.config, resolved.prepared, resolved.task, model, ranks, place, stopping, workers
         )
@@ -86,43 +97,16 @@ def _started(folder: RunFolder, resolved: Resolved, device: Device, ranks: Ranks
             told["warned"] = folder.start(resolved.config, resolved.facts, resolved.task.meaning, device, ranks)
             keep_places(folder.path, resolved.files)
         except SeqloomError as error:
+            before, now = resolved.before, resolved.config
+            if ranks.count == 1 and isinstance(error, ConfigError) and before and any(changed(before, now)):
+                raise OtherRunError(error.problem, fix=error.fix, before=before, now=now) from error.__cause__
             if ranks.count == 1:
-                raise _other_run(error, resolved) from error.__cause__
+                raise
             told = {"problem": error.problem, "fix": error.fix}
     told = msgspec.json.decode(ranks.share(msgspec.json.encode(told)))
     if "problem" in told:
         raise ConfigError(told["problem"], fix=told["fix"])
     return tuple(told["warned"])
-
-
-def _other_run(error: SeqloomError, resolved: Resolved) -> SeqloomError:
-    """What was refused, with both configurations if it is for one of their settings."""
-    if not (isinstance(error, ConfigError) and resolved.before and any(changed(resolved.before, resolved.config))):
-        return error
-    return OtherRunError(error.problem, fix=error.fix, before=resolved.before, now=resolved.config)
-
-
-def _patience(resolved: Resolved, checkpoint: Checkpoint | None) -> tuple[str, ...]:
-    """What is said about a run that patience ended; one that is more patient now goes on."""
-    if checkpoint is None:
-        return ()
-    standing, settings = checkpoint.standing, resolved.config.training
-    said = tuple(out_of_patience(standing, settings))
-    if standing.ended == "patience" and has_patience(standing, settings):
-        standing.ended = ""
-    return said
-
-
-def _started_from(resolved: Resolved, *, new: bool) -> Resolved:
-    """The run with what it starts from if it has no weights yet, and without if it has."""
-    init = resolved.config.training.init
-    if not new:
-        return resolved._replace(init=None, vectors=None)
-    if not init:
-        return resolved._replace(init=None)
-    return (
-        resolved if resolved.init is not None else resolved._replace(init=init_bundle(resolved.files.get(init, init)))
-    )
 
 
 def built_model(resolved: Resolved, device: Device) -> tuple[nn.Module, tuple[str, ...]]:
@@ -139,13 +123,91 @@ def _drawn(resolved: Resolved) -> nn.Module:
 
 def _prepared(model: nn.Module, resolved: Resolved, device: Device) -> tuple[nn.Module, tuple[str, ...]]:
     """The model on its device, some weights taken from another one or from a file of vectors, some held fast."""
-    fit_input(model, resolved.task, resolved.prepared, resolved.config.training.feed)
+    for module in model.modules():
+        if isinstance(module, Tfidf):  # it weighs n-grams by the number of texts of the training part that have them
+            texts = training_texts(resolved.task, resolved.prepared, resolved.config.training.feed)
+            module.fit(batch.inputs for batch in texts)
     said = start_from(model, resolved.init) if resolved.init is not None else ()
     if resolved.vectors is not None:
         file = resolved.files.get(resolved.vectors, resolved.vectors)
         said = (*said, start_from_vectors(model, file, resolved.prepared, resolved.config.training.seed))
     said = (*said, *freeze(model, resolved.config.training.freeze))
     return model.to(device.torch), said
+
+
+# Where training starts when it does not start at random: the weights of another model, some of them held fast.
+#
+#     --init MODEL        weights with equal names and shapes are copied; the others stay fresh, and are named
+#     --vectors FILE      the vectors of words are copied; those of other words are drawn as wide as they
+#     --freeze PATTERN    weights whose names fit are never changed: "encoder.*", "*.table"
+#
+# A fine-tuned model usually has another head than the one it starts from. That is no error; that nothing fits at all
+# is.
+
+SHOWN = 3  # names in a sentence
+
+
+def start_from(model: nn.Module, bundle: Bundle) -> tuple[str, ...]:
+    """What was taken over from a bundle and what stayed fresh, in sentences; ConfigError if nothing fits."""
+    mine, given = weights_of(model), bundle.weights
+    fitting = {name: mine[name] for name in mine if name in given and mine[name].shape == given[name].shape}
+    if not fitting:
+        raise ConfigError(
+            f"none of the {len(mine)} weights of this model has the name and shape of one of the {len(given)} given",
+            fix="start from a model of the same recipe and size, or leave --init out",
+        )
+    put(fitting, given)
+    # In numbers too: a name that fits may be of three numbers or of three million.
+    taken, of = (sum(weight.numel() for weight in weights.values()) for weights in (fitting, mine))
+    text = f"{len(fitting)} of {len(mine)} weights ({taken:,} of {of:,} numbers) start from the given model"
+    if 2 * taken < of:
+        text += "; most are fresh: it is of another kind or size, and little of what it learned is left"
+    fresh = [
+        f"{name} ({list(given[name].shape)} given, {list(mine[name].shape)} needed)"
+        if name in given
+        else f"{name} (not given)"
+        for name in mine
+        if name not in fitting
+    ]
+    return (text, f"fresh: {_some(fresh)}") if fresh else (text,)
+
+
+def start_from_vectors(model: nn.Module, path: str, prepared: Prepared, seed: int) -> str:
+    """How many of the words of the training part were found in a file of vectors, from which the model's now start."""
+    assert prepared.tokenizer is not None, "vectors are refused where no words are read"
+    table = read_vectors(path, wanted_words(prepared.tokenizer)).table(prepared.tokenizer, seed)
+    put({WORD_VECTORS: weights_of(model)[WORD_VECTORS]}, {WORD_VECTORS: torch.from_numpy(table.rows)})
+    symbols = np.unique(prepared.columns["input"].select(prepared.parts["train"]).values)
+    words = symbols[symbols >= COUNT]
+    own, lowered = int(table.own[words].sum()), int(table.lowered[words].sum())
+    further = len(table.rows) - COUNT - len(words)
+    return (
+        f"vectors: {own:,} of {len(words):,} words of the training part have one as they stand, {lowered:,} in lower "
+        f"case, {len(words) - own - lowered:,} none; {further:,} further words are known"
+    )
+
+
+def freeze(model: nn.Module, patterns: Sequence[str]) -> tuple[str, ...]:
+    """What is held fast, in sentences; ConfigError for a pattern that fits nothing, and if nothing is left to train."""
+    weights = dict(model.named_parameters())
+    held: set[str] = set()
+    for pattern in patterns:
+        fitting = {name for name in weights if fnmatchcase(name, pattern)}
+        if not fitting:
+            near = _some(difflib.get_close_matches(pattern, weights, n=SHOWN, cutoff=0.3) or list(weights))
+            fix = f"take a name, or a pattern as in shells ('encoder.*'), such as fits {near}"
+            raise ConfigError(f"no weight has a name like '{pattern}'", fix=fix)
+        held |= fitting
+    if len(held) == len(weights):
+        raise ConfigError(f"{', '.join(patterns)} freeze all {len(weights)} weights", fix="leave some to be trained")
+    for name in held:
+        weights[name].requires_grad_(False)
+    return (f"{len(held)} of {len(weights)} weights are frozen: {_some(sorted(held))}",) if held else ()
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more
 
 
 @dataclass(frozen=True)

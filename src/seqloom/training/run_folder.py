@@ -6,7 +6,7 @@
     RUN/vocabulary/    the tokenisers and labels that were fitted
     RUN/checkpoints/   RUN/model/   RUN/metrics.jsonl   RUN/events.jsonl   RUN/looks.jsonl   RUN/.lock
 
-A run that is asked for again goes on if it is the same one (`run_changes`). Another one is refused, with all that
+A run that is asked for again goes on if it is the same one (`home.py`). Another one is refused, with all that
 changed and the name of a folder that is free, unless the one that is here was stopped before it kept anything.
 """
 
@@ -14,7 +14,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -30,10 +30,17 @@ from seqloom.files.layouts import RunFile, VocabularyFile
 from seqloom.tasks.task import Meaning
 from seqloom.text.tokenizer import Tokenizer
 from seqloom.training import checkpoint
-from seqloom.training.changes import changed_entries, changed_environment, changed_settings, lengthened, refined
-from seqloom.training.devices import Device, environment
-from seqloom.training.distributed import Ranks
-from seqloom.training.home import free_name, has_kept, require_place
+from seqloom.training.checkpoint import Record
+from seqloom.training.devices import Device, Ranks, environment
+from seqloom.training.home import (
+    changed,
+    changed_entries,
+    changed_environment,
+    free_name,
+    going_on,
+    has_kept,
+    require_place,
+)
 from seqloom.training.state import Environment, Machine, TrainingState
 
 OF_BEFORE = (RunFile.METRICS, RunFile.EVENTS, RunFile.MEMORY, RunFile.REPORT, RunFile.CARD)  # when another run begins
@@ -88,8 +95,6 @@ def meaning_of(files: Mapping[str, bytes]) -> Meaning:
 
 
 SHOWN = 6  # changes in one message
-
-Record = TypeVar("Record", TrainingState, Machine)
 
 
 class DataFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -214,7 +219,7 @@ class RunFolder:
         changes = [
             *changed_entries("the file", known.fingerprints, facts.fingerprints),
             *changed_entries("of the split, the", known.split, facts.split),
-            *changed_settings(before, config),
+            *map(str, changed(before, config)),
             *changed_entries("of the vocabulary,", self.vocabulary(), vocabulary),
         ]
         more = f"; and {len(changes) - SHOWN} more" if len(changes) > SHOWN else ""
@@ -232,4 +237,4 @@ class RunFolder:
             files.write_file(self.path / RunFile.CONFIG, config.to_toml())
         machine = self.machine()
         warned = changed_environment(machine.environment, now) if machine is not None else ()
-        return (*lengthened(before, config), *refined(before, config), *warned)
+        return (*going_on(before, config), *warned)

@@ -1,7 +1,11 @@
-"""RUN/report.html: how a run went and how good its model is come first, then curves, data, configuration and speed."""
+"""A run as pages: report.html, where how it went comes first, and card.md, which says what its model is.
+
+The card is part of the model folder, and equal runs have equal model folders wherever they lie: no hour, no pace and
+no name of a folder stands in it. Names from outside are code in it, where nothing in them has a meaning.
+"""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from seqloom.metrics.bootstrap import alike_said
 from seqloom.report.document import (
@@ -34,103 +38,19 @@ from seqloom.report.figures.matrix import Matrix
 from seqloom.report.numbers import NOT_FINITE, counted, duration, interval, number, share, size
 from seqloom.training.run_summary import SampleLine, ValidationLine, layers_said
 
-# The curves of a run: how it learned (loss, the dev metric, the rate, gradients), and how fast it went.
-
 if TYPE_CHECKING:
-    from seqloom.training.run_summary import RunSummary, StepLine
-
-STEP = "step"
-
-
-def learning_curves(summary: "RunSummary") -> list[Figure]:
-    """The figures of learning for which the run has points."""
-    return list(filter(None, [_loss(summary), _metric(summary), _rate(summary), _gradient(summary)]))
-
-
-def speed_curves(summary: "RunSummary") -> list[Figure]:
-    """The figures of speed and of waiting for which the run has points."""
-    return list(filter(None, [_speed(summary), _waiting(summary)]))
-
-
-def _line(title: str, series: Sequence[Series | None], caption: str = "") -> Figure | None:
-    known = [one for one in series if one is not None]
-    return Line(title=title, series=known, x_label=STEP, caption=caption) if known else None
-
-
-def _series(name: str, points: Sequence[tuple[int, float | None]]) -> Series | None:
-    """A curve; None where it has no point."""
-    xs, ys = [x for x, _ in points], [y for _, y in points]
-    return Series(name=name, x=xs, y=ys) if any(y is not None for y in ys) else None
-
-
-def _loss(summary: "RunSummary") -> Figure | None:
-    train = _series("train", [(one.step, one.loss) for one in summary.steps])
-    dev = _series("dev", [(one.step, one.metrics.get("loss")) for one in summary.validations])
-    return _line("Loss", [train, dev], "Train: the mean over the steps since the last point, with dropout.")
-
-
-def _metric(summary: "RunSummary") -> Figure | None:
-    metric, best, chosen = summary.metric, summary.best, summary.chosen
-    if metric.name == "loss":
-        return None
-    points = [(one.step, one.metrics.get(metric.name)) for one in summary.validations]
-    order = "higher is better" if metric.higher_is_better else "lower is better"
-    told = f"; the best is at step {best.step:,}" if best is not None else ""
-    told += f", and step {chosen.step:,} is shipped" if best and chosen and chosen.step != best.step else ""
-    return _line(f"Dev {metric.name}", [_series(metric.name, points)], f"{order}{told}.".capitalize())
-
-
-def _rate(summary: "RunSummary") -> Figure | None:
-    return _line("Learning rate", [_series("rate", [(one.step, one.rate) for one in summary.steps])])
-
-
-def _gradient(summary: "RunSummary") -> Figure | None:
-    mean = _series("mean", [(one.step, _drawable(one.norm)) for one in summary.steps])
-    largest = _series("largest", [(one.step, _drawable(one.largest)) for one in summary.steps])
-    known = [one for one in (mean, largest) if one is not None]
-    if not known:
-        return None
-    return Line(
-        title="Norm of the gradient before clipping",
-        series=known,
-        x_label=STEP,
-        y_axis="log",
-        caption=gradient_said(summary.steps),
-    )
-
-
-def gradient_said(steps: Sequence["StepLine"]) -> str:
-    """How many steps were clipped and skipped, in words; a line counts as the steps since the line before it."""
-    before = [0, *(one.step for one in steps[:-1])]
-    counts = [max(0, one.step - start) for one, start in zip(steps, before, strict=True)]
-    clipped = sum(one.clipped * count for one, count in zip(steps, counts, strict=True))
-    skipped = sum(one.skipped for one in steps)
-    said = f"Clipped in {share(clipped / max(1, sum(counts)))} of the steps"
-    return f"{said}; {skipped:,} of {sum(counts):,} skipped because something was not finite."
-
-
-def _drawable(norm: float | None) -> float | None:
-    """A norm that has a logarithm."""
-    return norm if norm is not None and norm >= LEAST_LOGARITHMIC else None
-
-
-def _speed(summary: "RunSummary") -> Figure | None:
-    points = [(one.step, one.symbols_per_second) for one in summary.paces]
-    return _line("Symbols per second", [_series("symbols", points)], "Padding not counted.")
-
-
-def _waiting(summary: "RunSummary") -> Figure | None:
-    points = [(one.step, None if one.waited is None else 100 * one.waited) for one in summary.paces]
-    return _line("% of the time waiting for data", [_series("waiting", points)])
-
-
-if TYPE_CHECKING:
-    from seqloom.training.run_summary import Interval, RunScores, RunSummary
+    from seqloom.training.run_summary import Interval, RunScores, RunSummary, StepLine
 
 LONGEST_TEXT, LONGEST_LABEL = 400, 60
 LARGEST_CONFUSION = 20  # labels; with more a table of the most frequent confusions is clearer
 MOST_CONFUSIONS, MOST_LABELS, MOST_NOTICES = 10, 40, 50
 MOST_EXAMPLES, MOST_MOMENTS = 8, 4
+LONGEST_NAME, CARD_MOST_LABELS, MOST_FINDINGS = 80, 30, 10
+CROSS_FITTED = (
+    "How sure it is, and from which probability on labels are said, was found on all of dev. These scores are of its "
+    "halves, each read as the other half asks for."
+)
+PYTHON = 'import seqloom\n\nmodel = seqloom.load("FOLDER")\nmodel.predict([...])'
 ENDINGS: dict[str, tuple[Kind, str]] = {  # how good the model is stands below: an end as asked for is neither
     "done": ("plain", "Finished"),
     "patience": (
@@ -143,8 +63,73 @@ ENDINGS: dict[str, tuple[Kind, str]] = {  # how good the model is stands below: 
 }
 
 
+def learning_curves(summary: "RunSummary") -> list[Figure]:
+    """How it learned: loss, the dev metric, the rate, gradients, as far as the run has points."""
+    steps, validations, metric = summary.steps, summary.validations, summary.metric
+    best, chosen = summary.best, summary.chosen
+    train = _series("train", [(one.step, one.loss) for one in steps])
+    dev = _series("dev", [(one.step, one.metrics.get("loss")) for one in validations])
+    figures = [_line("Loss", [train, dev], "Train: the mean over the steps since the last point, with dropout.")]
+    if metric.name != "loss":
+        points = [(one.step, one.metrics.get(metric.name)) for one in validations]
+        order = "higher is better" if metric.higher_is_better else "lower is better"
+        told = f"; the best is at step {best.step:,}" if best is not None else ""
+        told += f", and step {chosen.step:,} is shipped" if best and chosen and chosen.step != best.step else ""
+        caption = f"{order}{told}.".capitalize()
+        figures.append(_line(f"Dev {metric.name}", [_series(metric.name, points)], caption))
+    figures.append(_line("Learning rate", [_series("rate", [(one.step, one.rate) for one in steps])]))
+    mean = _series("mean", [(one.step, _drawable(one.norm)) for one in steps])
+    largest = _series("largest", [(one.step, _drawable(one.largest)) for one in steps])
+    caption = gradient_said(steps) if steps else ""
+    figures.append(_line("Norm of the gradient before clipping", [mean, largest], caption, y_axis="log"))
+    return list(filter(None, figures))
+
+
+def speed_curves(summary: "RunSummary") -> list[Figure]:
+    """How fast it went, and how long it waited, as far as the run has points."""
+    speed = [(one.step, one.symbols_per_second) for one in summary.paces]
+    waits = [(one.step, None if one.waited is None else 100 * one.waited) for one in summary.paces]
+    figures = [
+        _line("Symbols per second", [_series("symbols", speed)], "Padding not counted."),
+        _line("% of the time waiting for data", [_series("waiting", waits)]),
+    ]
+    return list(filter(None, figures))
+
+
+def _line(
+    title: str, series: Sequence[Series | None], caption: str = "", y_axis: Literal["linear", "log"] = "linear"
+) -> Figure | None:
+    known = [one for one in series if one is not None]
+    return Line(title=title, series=known, x_label="step", y_axis=y_axis, caption=caption) if known else None
+
+
+def _series(name: str, points: Sequence[tuple[int, float | None]]) -> Series | None:
+    """A curve; None where it has no point."""
+    xs, ys = [x for x, _ in points], [y for _, y in points]
+    return Series(name=name, x=xs, y=ys) if any(y is not None for y in ys) else None
+
+
+def _drawable(norm: float | None) -> float | None:
+    """A norm that has a logarithm."""
+    return norm if norm is not None and norm >= LEAST_LOGARITHMIC else None
+
+
+def gradient_said(steps: Sequence["StepLine"]) -> str:
+    """How many steps were clipped and skipped, in words; a line counts as the steps since the line before it."""
+    before = [0, *(one.step for one in steps[:-1])]
+    counts = [max(0, one.step - start) for one, start in zip(steps, before, strict=True)]
+    clipped = sum(one.clipped * count for one, count in zip(steps, counts, strict=True))
+    skipped = sum(one.skipped for one in steps)
+    said = f"Clipped in {share(clipped / max(1, sum(counts)))} of the steps"
+    return f"{said}; {skipped:,} of {sum(counts):,} skipped because something was not finite."
+
+
 def run_document(summary: "RunSummary") -> Document:
     """The report on a run."""
+    begun, environment = summary.begun, list[list[TableCell]]()
+    if begun is not None:
+        known = begun.environment
+        environment = [[name, excerpt(str(getattr(known, name)), LONGEST_TEXT)] for name in known.__struct_fields__]
     return Document(
         excerpt(f"Run {summary.name}", LONGEST_TEXT),
         [
@@ -168,7 +153,8 @@ def run_document(summary: "RunSummary") -> Document:
             Heading("Configuration"),
             Details("config.toml", [CodeBlock(summary.config.to_toml(), "toml")]),
             Heading("Environment"),
-            *_environment(summary),
+            TableBlock((), environment),
+            Bullets([excerpt(line, LONGEST_TEXT) for line in begun.said] if begun is not None else []),
             Heading("Speed, time and disk"),
             Pictures(speed_curves(summary)),
             TableBlock((), _time_and_disk(summary)),
@@ -360,14 +346,6 @@ def _data(summary: "RunSummary") -> list[DocumentBlock]:
     ]
 
 
-def _environment(summary: "RunSummary") -> list[DocumentBlock]:
-    if summary.begun is None:
-        return []
-    known = summary.begun.environment
-    rows = [[name, excerpt(str(getattr(known, name)), LONGEST_TEXT)] for name in known.__struct_fields__]
-    return [TableBlock((), rows), Bullets([excerpt(line, LONGEST_TEXT) for line in summary.begun.said])]
-
-
 def _time_and_disk(summary: "RunSummary") -> list[list[TableCell]]:
     waits = [one.waited for one in summary.paces if one.waited is not None]
     padding = [one.padding for one in summary.steps]
@@ -376,22 +354,6 @@ def _time_and_disk(summary: "RunSummary") -> list[list[TableCell]]:
     rows += [["waiting for data, mean", share(sum(waits) / len(waits))]] if waits else []
     rows += [["padding, mean", share(sum(padding) / len(padding))]] if padding else []
     return rows + [[name, size(count)] for name, count in summary.disk.items()]
-
-
-# card.md: what a model is, what it was trained on, how good it is and how sure that is, how to use it, its limits.
-#
-# The card is part of the model folder, and equal runs have equal model folders wherever they lie: no hour, no pace and
-# no name of a folder stands in it. Names from outside are code in it, where nothing in them has a meaning.
-
-if TYPE_CHECKING:
-    from seqloom.training.run_summary import RunSummary
-
-LONGEST_NAME, CARD_MOST_LABELS, MOST_FINDINGS = 80, 30, 10
-CROSS_FITTED = (
-    "How sure it is, and from which probability on labels are said, was found on all of dev. These scores are of its "
-    "halves, each read as the other half asks for."
-)
-PYTHON = 'import seqloom\n\nmodel = seqloom.load("FOLDER")\nmodel.predict([...])'
 
 
 def card_document(summary: "RunSummary") -> Document:

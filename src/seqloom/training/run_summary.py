@@ -39,7 +39,7 @@ Kind = TypeVar("Kind")
 
 
 class StepLine(msgspec.Struct, frozen=True):
-    """Some steps: see `reports.Stepped`; None where a number was not finite."""
+    """Some steps: see `events.Stepped`; None where a number was not finite."""
 
     step: int
     epoch: int
@@ -237,9 +237,16 @@ SET_BESIDE = ("dropout", "head")  # flags of training set them, whatever the rec
 
 def model_named(model: AnyModel, task: Task) -> str:
     """The recipe and the size that make this model for its task; of a model of somebody's own, its layers."""
-    layers = _layers(model)
+    layers = _without(msgspec.to_builtins(model))
+
+    def makes(recipe: str, size: Size) -> bool:
+        try:
+            return bool(_without(msgspec.to_builtins(task.model(recipe, size, HeadSettings()))) == layers)
+        except ConfigError:  # not every recipe reads every kind of input
+            return False
+
     for recipe in task.recipes():
-        sizes = [size for size in SIZES if _made(recipe, size, task) == layers]
+        sizes = [size for size in SIZES if makes(recipe, size)]
         if sizes:
             return f"{recipe}, {sizes[0]}" if len(sizes) == 1 else recipe  # some have one size only
     return layers_said(model)
@@ -256,13 +263,12 @@ def layers_said(model: AnyModel) -> str:
     '2 x bidirectional lstm, width 200; 2 x seeded lstm, 1 x alignment, width 200'
     """
     parts = [getattr(model, name) for name in model.__struct_fields__]
-    return "; ".join(_stack_said(part) for part in parts if isinstance(part, StackConfig))
-
-
-def _stack_said(stack: StackConfig) -> str:
-    counts = Counter(_layer_said(layer) for layer in stack.stack())
-    layers = [f"{count * stack.repeat} x {said}" for said, count in counts.items()] or ["no layers"]
-    return f"{', '.join(layers)}, width {stack.width:,}"
+    told = []
+    for stack in (part for part in parts if isinstance(part, StackConfig)):
+        counts = Counter(_layer_said(layer) for layer in stack.stack())
+        layers = [f"{count * stack.repeat} x {said}" for said, count in counts.items()] or ["no layers"]
+        told.append(f"{', '.join(layers)}, width {stack.width:,}")
+    return "; ".join(told)
 
 
 def _layer_said(layer: Config) -> str:
@@ -270,17 +276,6 @@ def _layer_said(layer: Config) -> str:
     inner: Config | None = getattr(layer, "mixer", None)
     names = [layer.kind() if layer.kind() != "block" else "", _layer_said(inner) if inner is not None else ""]
     return " ".join(filter(None, names))
-
-
-def _made(recipe: str, size: Size, task: Task) -> Any:
-    try:
-        return _layers(task.model(recipe, size, HeadSettings()))
-    except ConfigError:  # not every recipe reads every kind of input
-        return None
-
-
-def _layers(model: AnyModel) -> Any:
-    return _without(msgspec.to_builtins(model))
 
 
 def _without(data: Any) -> Any:
@@ -311,7 +306,7 @@ class DataSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HasPath(Protocol):
-    """A run folder, as `training.folder` has it."""
+    """A run folder, as `RunFolder` is one."""
 
     @property
     def path(self) -> Path:
@@ -405,7 +400,10 @@ def summary_of(run: AnyRun, notes: Mapping[str, Any] | None = None) -> RunSummar
         raise DataError(f"{path} is no run folder: it has no config.toml", fix=fix)
     config: RunConfig = read(path / RunFile.CONFIG, RunConfig)
     task = task_of(RunFolder(path).meaning()).deciding_by(config.training.metric)
-    metrics, looks = _metrics(path / RunFile.METRICS), path / RunFile.LOOKS
+    looks, sizes = path / RunFile.LOOKS, {}
+    for folder in (RunFile.CHECKPOINTS, RunFile.MODEL, RunFile.VOCABULARY):
+        sizes[str(folder)] = sum(map(_file_size, (path / folder).rglob("*"))) if (path / folder).is_dir() else 0
+    sizes["journals and pages"] = sum(map(_file_size, path.iterdir()))
     return RunSummary(
         name=path.resolve().name,
         config=config,
@@ -415,45 +413,28 @@ def summary_of(run: AnyRun, notes: Mapping[str, Any] | None = None) -> RunSummar
         asking=task.asking.file,
         scores=read_scores(path / RunFile.MODEL) if notes is None else scores_of(notes),
         looks=tuple(typed(record, TestLook, looks) for record in records_of(looks)),
-        disk=_disk(path),
-        **metrics,
-        **_events(path / RunFile.EVENTS, {one.step for one in metrics["steps"]}),
+        disk={name: size for name, size in sizes.items() if size},
+        **_journals(path / RunFile.METRICS, path / RunFile.EVENTS),
     )
 
 
-def _metrics(path: Path) -> dict[str, Any]:
-    records = records_of(path)
-    ended = records[-1:] if records and records[-1].get("kind") == "end" else ()  # a run that went on has not ended
+def _journals(metrics: Path, events: Path) -> dict[str, Any]:
+    """What the two journals of a run tell, by the names of the summary."""
+    shared, own = records_of(metrics), records_of(events)
+    ended = shared[-1:] if shared and shared[-1].get("kind") == "end" else ()  # a run that went on has not ended
+    steps, begun = of_kind(shared, "step", StepLine, metrics), of_kind(own, "begun", BegunLine, events)
+    paces = of_kind(own, "pace", PaceLine, events)
+    notices = {(one.step, one.code, one.text): one for one in of_kind(own, "notice", NoticeLine, events)}
     return {
-        "steps": of_kind(records, "step", StepLine, path),
-        "validations": of_kind(records, "validation", ValidationLine, path),
-        "end": next(iter(of_kind(ended, "end", EndLine, path)), None),
-    }
-
-
-def _events(path: Path, steps: Collection[int]) -> dict[str, Any]:
-    records = records_of(path)
-    begun = of_kind(records, "begun", BegunLine, path)
-    paces = of_kind(records, "pace", PaceLine, path)
-    notices = {(one.step, one.code, one.text): one for one in of_kind(records, "notice", NoticeLine, path)}
-    return {
+        "steps": steps,
+        "validations": of_kind(shared, "validation", ValidationLine, metrics),
+        "end": next(iter(of_kind(ended, "end", EndLine, metrics)), None),
         "begun": begun[-1] if begun else None,
-        "paces": paces_of_steps(records, steps, path),
+        "paces": paces_of_steps(own, {one.step for one in steps}, events),
         "seconds": paces[-1].seconds if paces else 0.0,
         "notices": tuple(notices.values()),
-        "saves": of_kind(records, "saved", SavedLine, path),
+        "saves": of_kind(own, "saved", SavedLine, events),
     }
-
-
-def _disk(run: Path) -> dict[str, int]:
-    """Bytes of the folders of a run, and of its other files together."""
-    sizes = {str(folder): _size(run / folder) for folder in (RunFile.CHECKPOINTS, RunFile.MODEL, RunFile.VOCABULARY)}
-    sizes["journals and pages"] = sum(_file_size(path) for path in run.iterdir())
-    return {name: size for name, size in sizes.items() if size}
-
-
-def _size(folder: Path) -> int:
-    return sum(map(_file_size, folder.rglob("*"))) if folder.is_dir() else 0
 
 
 def _file_size(path: Path) -> int:

@@ -18,8 +18,7 @@ from seqloom.config.training import RunConfig
 from seqloom.data.prepared import Prepared
 from seqloom.files.disk import reached
 from seqloom.tasks.task import Task
-from seqloom.training.devices import Device
-from seqloom.training.distributed import Ranks
+from seqloom.training.devices import Device, Ranks
 from seqloom.training.events import Pace
 from seqloom.training.run_folder import RunFolder
 

@@ -28,8 +28,7 @@ from seqloom.config.training import ByLengthConfig, TrainingConfig
 from seqloom.errors import ConfigError
 from seqloom.nn.types import Batch, Padded, Spelled, Subwords, count_rows, map_state, merge_rows
 from seqloom.tasks.task import Feeder
-from seqloom.training.devices import Device, HalvedError, OutOfMemoryError, ran_out, release
-from seqloom.training.distributed import Ranks
+from seqloom.training.devices import Device, HalvedError, OutOfMemoryError, Ranks, ran_out, release
 from seqloom.training.optimizers import apply, build_optimiser, gradients_of, moments_of
 from seqloom.training.state import TrainingState
 from seqloom.training.weights import Average, copy_all, leaves_of, plain, put, weights_of
@@ -79,7 +78,10 @@ def spans(rows: int, pieces: int) -> list[tuple[int, int]]:
 
 def rows_of(batch: AnyBatch) -> int:
     """How many rows a batch has."""
-    return len(_first(batch.inputs))
+    first = batch.inputs
+    while not isinstance(first, Tensor):
+        first = first[0]
+    return len(first)
 
 
 def cut_state(state: Any, pieces: list[tuple[int, int]]) -> list[Any]:
@@ -107,7 +109,9 @@ def moved(batch: AnyBatch, device: torch.device) -> AnyBatch:
     pinned = device.type == "cuda"
 
     def move(tensor: Tensor) -> Tensor:
-        return (_pinned(tensor) if pinned else tensor).to(device, non_blocking=pinned)
+        if pinned and tensor.device.type == "cpu" and not tensor.is_pinned():
+            tensor = tensor.pin_memory()
+        return tensor.to(device, non_blocking=pinned)
 
     return batch._replace(inputs=_mapped(move, batch.inputs), targets=_mapped(move, batch.targets))
 
@@ -144,16 +148,6 @@ def _mapped(function: Callable[[Tensor], Tensor], nest: Nest) -> Nest:
         return nest
     parts = [_mapped(function, part) for part in nest]
     return type(nest)(*parts) if hasattr(nest, "_fields") else type(nest)(parts)
-
-
-def _first(nest: Any) -> Tensor:
-    while not isinstance(nest, Tensor):
-        nest = nest[0]
-    return nest
-
-
-def _pinned(tensor: Tensor) -> Tensor:
-    return tensor if tensor.device.type != "cpu" or tensor.is_pinned() else tensor.pin_memory()
 
 
 # What happened in the steps since the last look: four numbers of each stay on the device until somebody asks.
@@ -443,7 +437,17 @@ class Update(WeightUpdate):
         self._task, self._config = task, config
         loss = LossOf(model, device)
         if config.compile:
-            _require_one_shape(task, config)
+            if not task.has_one_shape(config.feed):  # each new one would be compiled anew, for minutes
+                raise ConfigError(
+                    "compile needs batches of one shape, and rows of about one length have another one at nearly every "
+                    "step",
+                    fix="leave compile out, or feed a language model by streams or packs",
+                )
+            if TorchVersion(torch.__version__) < COMPILES_FROM:
+                raise ConfigError(
+                    f"compile needs torch {COMPILES_FROM}, found {torch.__version__}: older ones fail on named tuples",
+                    fix="leave compile out, or take a newer torch",
+                )
             loss.compile(backend=COMPILER)
         super().__init__(model, ranks.wrap(loss), ranks, device)
         self._optimiser = build_optimiser(config, model)  # after the wrapping, which may shard the weights
@@ -488,7 +492,10 @@ class Update(WeightUpdate):
             if part != "carried":
                 copy_all(part, mine, tensors.get(part, {}))
         carried = [leaf.to(self._device.torch) for _, leaf in sorted(tensors.get("carried", {}).items())]
-        self._carried = self._nested(carried) if carried else None
+        self._carried, rest = None, iter(carried)
+        if carried:  # as the state that it was
+            like = self._model.initial_state(len(carried[0]))  # type: ignore[operator]
+            self._carried = map_state(lambda _: next(rest), like)
         self._tallies.load(standing.not_finite)
         if self._scale is not None:
             self._scale.load(standing.scale, standing.grown)
@@ -512,7 +519,8 @@ class Update(WeightUpdate):
             apart = nullcontext() if number + 1 == len(pieces) else self._ranks.apart(self._loss)
             with apart, drawing(standing.seed, standing.step, number, self._ranks.rank, device):
                 total, weight, after = self._loss(division.task, piece, part)
-                self._scaled(total).backward()  # type: ignore[no-untyped-call]
+                factor = self._factor()
+                (total if factor is None else total * factor).backward()
             done.append(_Summed(total.detach(), weight, after))
         totals, weights, states = zip(*done, strict=True)
         return _Summed(sum(totals[1:], totals[0]), sum(weights[1:], weights[0]), join_states(states))
@@ -541,38 +549,25 @@ class Update(WeightUpdate):
         return errs
 
     def _factor(self) -> Tensor | None:
-        """What the loss is multiplied by before the backward pass, in fp16: else small gradients would vanish."""
-        return None if self._scale is None else self._scale.value / self._nominal
+        """What the loss is multiplied by before the backward pass, in fp16: else small gradients would vanish.
 
-    def _scaled(self, total: Tensor) -> Tensor:
-        factor = self._factor()
-        return total if factor is None else total * factor
-
-    @property
-    def _nominal(self) -> int:
-        """About how many elements a step has: the scale of fp16 is that of a mean, and the same on all ranks."""
+        The scale is that of a mean, the same on all ranks; so it is divided by about how many elements a step has.
+        """
+        if self._scale is None:
+            return None
         feed = self._config.feed
-        return feed.budget if isinstance(feed, ByLengthConfig) else feed.rows * feed.length
+        return self._scale.value / (feed.budget if isinstance(feed, ByLengthConfig) else feed.rows * feed.length)
 
     def _kept(self, hold: Tensor, before: Any, after: Any) -> Any:
         """The state to go on from: the one after the step, or the one before it where the step did not count."""
         if after is None or after is before:
             return after
-        if before is None:
-            before = self._fresh(after)
+        if before is None:  # only causal models carry a state: that of as many rows that have read nothing
+            before = self._model.initial_state(count_rows(after))  # type: ignore[operator]
         old, new = leaves_of(before), leaves_of(after)
         if all(one.shape == other.shape for one, other in zip(old, new, strict=True)):
             return merge_rows(hold.bool().expand(len(new[0])), before, after)
         return before if bool(hold) else after  # memories that grow cannot be chosen between on the device
-
-    def _fresh(self, state: Any) -> Any:
-        """The state of as many rows that have read nothing."""
-        return self._model.initial_state(count_rows(state))  # type: ignore[operator]  # only causal models carry one
-
-    def _nested(self, leaves: list[Tensor]) -> Any:
-        """The tensors of a checkpoint as the state that they were."""
-        rest = iter(leaves)
-        return map_state(lambda _: next(rest), self._model.initial_state(len(leaves[0])))  # type: ignore[operator]
 
     def _halve(self, batch: AnyBatch | None, standing: TrainingState) -> None:
         """Halve the memory that the next attempt needs.
@@ -590,17 +585,3 @@ class Update(WeightUpdate):
         if self._ranks.count > 1:  # the others are in the middle of the same step, and cannot go back
             raise HalvedError(f"memory ran out in step {standing.step + 1} on rank {self._ranks.rank}", pieces=pieces)
         standing.pieces = pieces
-
-
-def _require_one_shape(task: Feeder, config: TrainingConfig) -> None:
-    """Raise ConfigError where batches have many shapes: each new one would be compiled anew, for minutes."""
-    if not task.has_one_shape(config.feed):
-        raise ConfigError(
-            "compile needs batches of one shape, and rows of about one length have another one at nearly every step",
-            fix="leave compile out, or feed a language model by streams or packs",
-        )
-    if TorchVersion(torch.__version__) < COMPILES_FROM:
-        raise ConfigError(
-            f"compile needs torch {COMPILES_FROM}, found {torch.__version__}: older ones fail on named tuples",
-            fix="leave compile out, or take a newer torch",
-        )

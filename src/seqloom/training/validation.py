@@ -1,4 +1,4 @@
-"""A look at the dev part: metrics over all ranks, and a few examples of what the model says.
+"""The dev part: metrics over all ranks, which weights are chosen by it, and RUN/model, which holds them.
 
 Each rank judges its share, and only sums travel. Which weights are shipped may depend on the rows of all, and what is
 shipped says more - intervals, and what was taken for what: rows are gathered when they are asked for.
@@ -7,7 +7,9 @@ shipped says more - intervals, and what was taken for what: rows are gathered wh
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -15,18 +17,26 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from seqloom.bundle import Bundle, bundle_files
 from seqloom.config.data import Part
 from seqloom.data.kinds.inputs.text import cut_short
+from seqloom.errors import DurableError
+from seqloom.files.disk import reached
+from seqloom.files.folders import replace_folder, verify_folder
 from seqloom.metrics.bootstrap import PairedDifference, paired_differences
 from seqloom.nn.types import Batch
 from seqloom.tasks.abilities import Calibrator
-from seqloom.tasks.evaluation import Confusion, Evaluation, answering, evaluate
+from seqloom.tasks.evaluation import Evaluation, answering, evaluate
 from seqloom.tasks.task import LOSS, Evaluator, Judged, Metric
-from seqloom.training.checkpoint import Checkpoint
+from seqloom.training import checkpoint as checkpoints
+from seqloom.training.checkpoint import Checkpoint, in_between
+from seqloom.training.devices import agreed
 from seqloom.training.events import Sample
+from seqloom.training.run_summary import read_scores, summary_of
 from seqloom.training.session import Session
 from seqloom.training.state import TrainingState, Validation
-from seqloom.training.step import moved
+from seqloom.training.step import WeightUpdate, moved
+from seqloom.training.weights import mean_of, plain
 
 SAMPLES = 4
 
@@ -65,7 +75,11 @@ class ValidationResult(NamedTuple):
         confused = ranks.gather(json.dumps(() if mine is None else mine.confusion).encode())
         table = np.frombuffer(b"".join(rows)).reshape(-1, session.task.statistics)
         table, metrics = session.task.agreed(table, table), self.metrics | session.task.measure_rows(table)
-        confusion = _added(json.loads(data) for data in confused)
+        counted = Counter[tuple[str, str]]()
+        for true, said, count in chain.from_iterable(json.loads(data) for data in confused):
+            counted[true, said] += count
+        ordered = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
+        confusion = tuple((*pair, count) for pair, count in ordered)
         judged = () if mine is None else mine.judged
         return self._replace(evaluation=Evaluation(session.task.name, metrics, len(table), table, judged, confusion))
 
@@ -74,25 +88,24 @@ def look(session: Session) -> ValidationResult:
     """The metrics of the model's present weights on the dev part."""
     if not len(session.prepared.parts["dev"]):
         return ValidationResult({}, (), None)
-    batches = share_of(session, "dev")
+    task, ranks, rows = session.task, session.ranks, np.empty((0, session.task.statistics))
+    # Where weights are sharded all ranks compute together, each on all of dev; else each has its share.
+    batches = batches_of(session, "dev") if ranks.sharded else batches_of(session, "dev", ranks.rank, ranks.count)
     first = next(batches, None)  # a rank may have no share in a small part
-    evaluation = None if first is None else evaluate(_looking(session), session.model, chain([first], batches))
-    metrics = _summed(session, evaluation)
-    return ValidationResult(metrics, _samples(session, evaluation), evaluation)
-
-
-def _looking(session: Session) -> Evaluator:
-    """The task as dev is judged; where it is prepared for that, by all of dev, on every rank alike."""
-    if not isinstance(session.task, Calibrator):
-        return session.task
-    with answering(session.model):
-        return session.task.looking(session.model, batches_of(session, "dev"))
-
-
-def share_of(session: Session, part: Part) -> Iterator[Batch[Any, Any]]:
-    """This rank's share of a part; all of it where the weights are sharded, because then all ranks compute together."""
-    rank, count = (0, 1) if session.ranks.sharded else (session.ranks.rank, session.ranks.count)
-    return batches_of(session, part, rank, count)
+    evaluation: Evaluation | None = None
+    samples: tuple[Sample, ...] = ()
+    if first is not None:
+        looking: Evaluator = task
+        if isinstance(task, Calibrator):  # it is prepared by all of dev, on every rank alike
+            with answering(session.model):
+                looking = task.looking(session.model, batches_of(session, "dev"))
+        evaluation = evaluate(looking, session.model, chain([first], batches))
+        rows, samples = evaluation.statistics, tuple(_sample(session, one) for one in evaluation.judged[:SAMPLES])
+    sums = torch.from_numpy(task.summed(rows))
+    if not ranks.sharded:
+        sums = ranks.sum(sums)
+    metrics = {name: float(value) for name, value in task.measure(sums.numpy()).items()}
+    return ValidationResult(metrics, samples, evaluation)
 
 
 def batches_of(session: Session, part: Part, rank: int = 0, count: int = 1) -> Iterator[Batch[Any, Any]]:
@@ -102,27 +115,6 @@ def batches_of(session: Session, part: Part, rank: int = 0, count: int = 1) -> I
     for step in loader.steps(until=1):
         if step.batch is not None:
             yield moved(step.batch, session.device.torch)
-
-
-def _summed(session: Session, evaluation: Evaluation | None) -> dict[str, float]:
-    rows = np.empty((0, session.task.statistics)) if evaluation is None else evaluation.statistics
-    sums = torch.from_numpy(session.task.summed(rows))
-    if not session.ranks.sharded:
-        sums = session.ranks.sum(sums)
-    return {name: float(value) for name, value in session.task.measure(sums.numpy()).items()}
-
-
-def _added(shares: Iterable[Confusion]) -> Confusion:
-    counted = Counter[tuple[str, str]]()
-    for true, said, count in chain.from_iterable(shares):
-        counted[true, said] += count
-    return tuple((*pair, count) for pair, count in sorted(counted.items(), key=lambda item: (-item[1], item[0])))
-
-
-def _samples(session: Session, evaluation: Evaluation | None) -> tuple[Sample, ...]:
-    if evaluation is None:
-        return ()
-    return tuple(_sample(session, one) for one in evaluation.judged[:SAMPLES])
 
 
 def _sample(session: Session, judged: Judged) -> Sample:
@@ -238,3 +230,131 @@ def validation(found: Mapping[str, float], standing: TrainingState, rate: float)
     """What a run remembers of a look: the figures that are finite."""
     finite = {name: value for name, value in found.items() if math.isfinite(value)}
     return Validation(step=standing.step, metrics=finite, rate=rate)
+
+
+def ship(session: Session, standing: TrainingState, found: ValidationResult) -> None:
+    """Write the model's present weights to RUN/model. Process 0 writes, the others wait for nobody."""
+    if session.ranks.rank != 0 and not session.ranks.sharded:
+        return
+    task, evaluation = session.task, found.evaluation
+    if evaluation is not None and isinstance(task, Calibrator):
+        # The shipped model reads its scores as the dev part asks for. How good that is: each half of dev is read as the
+        # other half asks for, so that no row is judged by what it found itself.
+        with answering(session.model):  # where weights are sharded, all processes compute together
+            fitted = task.fitted(session.model, batches_of(session, "dev"))
+        task = task.calibrated(fitted.shipped, fitted.rows)
+        evaluation = evaluate(task, session.model, batches_of(session, "dev"))
+    if session.ranks.rank != 0:
+        return
+    weights = {name: tensor.detach().cpu() for name, tensor in session.model.state_dict().items()}
+    config, intervals = session.config, evaluation.intervals(session.task) if evaluation is not None else {}
+    notes = {
+        "step": standing.step,
+        "epoch": standing.epoch,
+        "examples": standing.examples,
+        "dev": found.metrics | (evaluation.metrics if evaluation is not None else {}),
+        "dev_rows": len(session.prepared.parts["dev"]),
+        "metric": session.task.metric.name,
+        "columns": list(config.data.input),
+        "longest": config.encoding.longest,
+        "rate": config.training.rate,
+        "intervals": {name: list(interval) for name, interval in intervals.items()},
+        "confusion": [list(one) for one in evaluation.confusion] if evaluation is not None else [],
+        "cross_fitted": task is not session.task,
+    }
+    bundle = Bundle(session.config.model, task.meaning, weights, notes)
+    files = bundle_files(bundle, summary_of(session.folder, notes).card().markdown())
+    reached("before-model")
+    replace_folder(session.folder.model, files)
+    reached("after-model")
+
+
+def shipped_step(session: Session) -> int | None:
+    """The step whose weights lie in RUN/model, as process 0 finds it; None where there is no whole bundle."""
+    told = b""
+    if session.ranks.rank == 0:
+        with suppress(DurableError):
+            verify_folder(session.folder.model)
+            scores = read_scores(session.folder.model)
+            told = b"" if scores is None else str(scores.step).encode()
+    told = session.ranks.share(told)
+    return int(told) if told else None
+
+
+def last_weights(
+    session: Session, standing: TrainingState, present: Mapping[str, Tensor]
+) -> tuple[list[dict[str, Tensor]], list[str]]:
+    """The weights of the last checkpoints that were due, and the present ones: `average_last`, or as many as there are.
+
+    Those that are damaged are left out, and what was said of them is told: a mean of fewer is a mean as well.
+    """
+    folder, count = session.folder.checkpoints, session.config.training.average_last
+    others = {checkpoints.path_of(folder, standing.step), *in_between(folder, session.config.training)}
+    found = [path for path in checkpoints.steps(folder) if path not in others][-(count - 1) :]
+    tried = [agreed(session.ranks, partial(checkpoints.read, path, session.ranks)) for path in found]
+    weights = [checkpoint.tensors["model"] for checkpoint, _ in tried if checkpoint is not None]
+    whole = {name: plain(tensor) for name, tensor in present.items()}
+    return [*weights, whole], [problem for _, problem in tried if problem]
+
+
+# RUN/model made anew from what checkpoints keep, when it is not that of the chosen validation.
+#
+#     missing or damaged     somebody removed it, or a disk lost some of it
+#     older than the chosen  the disk was full when other weights were to be shipped
+#
+# The weights are those of the chosen step. Where the run averages its last checkpoints, their mean may have been chosen
+# of the last step: the dev part is asked again. Nothing of this is a validation of the run: its log stays as it is.
+
+Tensors = Mapping[str, Mapping[str, Tensor]]
+
+
+class Mended(NamedTuple):
+    """What RUN/model is now: the weights of a step, or what it was because of a problem."""
+
+    step: int | None
+    problem: str = ""
+
+
+def mended(
+    session: Session,
+    update: WeightUpdate,
+    standing: TrainingState,
+    ship: Callable[[TrainingState, ValidationResult], str],
+) -> Mended | None:
+    """What became of a RUN/model that was not that of the chosen validation; None if it was, or if there is none.
+
+    `ship` puts the model's present weights there, and says what kept it from doing so.
+    """
+    there, metric = shipped_step(session), session.task.metric
+    if standing.chosen is None or there == standing.chosen.step:
+        return None
+    result, best = Mended(there), None
+    for stood, weights in _candidates(session, standing, update.tensors(), there):
+        with update.replaced(weights):
+            found = look(session)
+            if best is None or metric.better(found.value(session), best):
+                result, best = Mended(stood.step, ship(stood, found)), found.value(session)
+    return result
+
+
+def _candidates(
+    session: Session, standing: TrainingState, present: Tensors, there: int | None
+) -> Iterator[tuple[TrainingState, dict[str, Tensor]]]:
+    """What the chosen weights may be, as far as they are kept, and where the run stood when it had them.
+
+    The present ones are better than no model at all.
+    """
+    assert standing.chosen is not None, "nothing was ever validated"
+    chosen, ranks = checkpoints.path_of(session.folder.checkpoints, standing.chosen.step), session.ranks
+    checkpoint, _ = agreed(ranks, lambda: checkpoints.read(chosen, ranks))
+    if checkpoint is not None:
+        yield checkpoint.standing, _shippable(checkpoint.tensors)
+    if session.config.training.average_last > 1 and standing.chosen.step == standing.step:
+        yield standing, mean_of(last_weights(session, standing, present["model"])[0])
+    elif checkpoint is None and there is None:
+        yield standing, _shippable(present)
+
+
+def _shippable(tensors: Tensors) -> dict[str, Tensor]:
+    """The weights of a run that are validated and shipped: averages where it has them."""
+    return {**tensors["model"], **tensors.get("average", {})}

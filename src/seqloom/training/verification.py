@@ -34,7 +34,7 @@ from seqloom.training.wishes import Wishes
 
 STEPS, FEWEST = 12, 4
 KILLED = -9
-PLACE = "between-update-and-count"  # of `durable.failing`
+PLACE = "between-update-and-count"  # of `files.disk`
 
 
 class Schedule(NamedTuple):
@@ -111,7 +111,24 @@ def verify_resume(run: str | Path, *, steps: int = STEPS, device: DeviceName = "
     short = shortened(located(folder, RunFolder(folder).config()).config, schedule)
     choose_device(device, short.training.precision)  # refused here, and not three processes later
     with temporary_folder("verify") as place:
-        return _proof(folder, place, short, schedule, _Child(place, device, workers))
+        child = _Child(place, device, workers)
+        write_file(place / RunFile.CONFIG, short.to_toml())
+        whole = child.run("whole")
+        resumed = child.run("resumed", killed_in=schedule.killed_in)
+        went_on = RunFolder(resumed).standing()
+        child.run("resumed")
+        parts = compared(whole, resumed)
+        equal = all(part.equal for part in parts)
+        machine = RunFolder(whole).machine()
+        return ResumeProof(
+            run=folder,
+            steps=schedule.steps,
+            killed_in=schedule.killed_in,
+            resumed_from=went_on.step if went_on is not None else 0,
+            parts=parts,
+            repeats=equal or all(part.equal for part in compared(whole, child.run("again"))),
+            environment={} if machine is None else msgspec.to_builtins(machine.environment),
+        )
 
 
 def shortened(config: RunConfig, schedule: Schedule) -> RunConfig:
@@ -150,26 +167,6 @@ class _Child(NamedTuple):
                 fix="see that `seqloom train` with this configuration runs, and that its data is still there",
             )
         return self.place / name
-
-
-def _proof(run: Path, place: Path, short: RunConfig, schedule: Schedule, child: _Child) -> ResumeProof:
-    write_file(place / RunFile.CONFIG, short.to_toml())
-    whole = child.run("whole")
-    resumed = child.run("resumed", killed_in=schedule.killed_in)
-    went_on = RunFolder(resumed).standing()
-    child.run("resumed")
-    parts = compared(whole, resumed)
-    equal = all(part.equal for part in parts)
-    machine = RunFolder(whole).machine()
-    return ResumeProof(
-        run=run,
-        steps=schedule.steps,
-        killed_in=schedule.killed_in,
-        resumed_from=went_on.step if went_on is not None else 0,
-        parts=parts,
-        repeats=equal or all(part.equal for part in compared(whole, child.run("again"))),
-        environment={} if machine is None else msgspec.to_builtins(machine.environment),
-    )
 
 
 def compared(whole: Path, resumed: Path) -> tuple[ComparedRuns, ...]:

@@ -1,27 +1,14 @@
 """The tensors of a run by name: what is kept in a checkpoint, and put back from one."""
 
-import difflib
-from collections.abc import Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor, Shard
+from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
-from seqloom.bundle import Bundle
-from seqloom.config.training import AnyFeed
-from seqloom.data.prepared import Prepared
-from seqloom.errors import ConfigError, DurableError
-from seqloom.nn.inputs import Tfidf
-from seqloom.nn.types import Batch
-from seqloom.report.numbers import share
-from seqloom.tasks.inputs import sequences
-from seqloom.tasks.task import Feeder
-from seqloom.text.special_tokens import COUNT, UNKNOWN
-from seqloom.text.word_vectors import VectorTable, read_vectors, wanted_words
-from seqloom.training import distributed
-from seqloom.training.wishes import WORD_VECTORS
+from seqloom.errors import DamagedError, DurableError
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
@@ -36,7 +23,7 @@ def weights_of(model: nn.Module) -> dict[str, Tensor]:
 def put(mine: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> None:
     """Copy the numbers of `given` into `mine`."""
     for name, tensor in mine.items():
-        distributed.put(tensor, given[name])
+        put_whole(tensor, given[name])
 
 
 def copy_all(part: str, mine: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> None:
@@ -111,113 +98,76 @@ def _mean(tensors: list[Tensor]) -> Tensor:
     return (total / len(tensors)).to(tensors[0].dtype)
 
 
-# Where training starts when it does not start at random: the weights of another model, some of them held fast.
+# Weights in parts: what one of several processes holds, and the whole again from the parts of all.
 #
-#     --init MODEL        weights with equal names and shapes are copied; the others stay fresh, and are named
-#     --vectors FILE      the vectors of words are copied; those of other words are drawn as wide as they
-#     --freeze PATTERN    weights whose names fit are never changed: "encoder.*", "*.table"
+# `fully_shard` cuts each tensor along its first axis, one part for each process; tensors that are not cut (counters,
+# and everything of a run that is not sharded) are whole everywhere. The place of a part is three numbers, so a
+# checkpoint of two processes opens in one or in three: its parts are put together, and each process takes its own
+# again.
 #
-# A fine-tuned model usually has another head than the one it starts from. That is no error; that nothing fits at all
-# is.
-
-AnyBatch = Batch[Any, Any]
-SHOWN = 3  # names in a sentence
-MUCH = 0.1  # of the symbols of a training part: what cannot be read cannot be learnt from
+#     rank 0  [rows 0..4)  ┐                    ┌ rank 0 of 3  [0..3)
+#     rank 1  [rows 4..7)  ┘──▶ whole [7 rows] ─┼ rank 1 of 3  [3..6)
+#                                               └ rank 2 of 3  [6..7)
 
 
-def start_from(model: nn.Module, bundle: Bundle) -> tuple[str, ...]:
-    """What was taken over from a bundle and what stayed fresh, in sentences; ConfigError if nothing fits."""
-    mine, given = weights_of(model), bundle.weights
-    fitting = {name: mine[name] for name in mine if name in given and mine[name].shape == given[name].shape}
-    if not fitting:
-        raise ConfigError(
-            f"none of the {len(mine)} weights of this model has the name and shape of one of the {len(given)} given",
-            fix="start from a model of the same recipe and size, or leave --init out",
-        )
-    put(fitting, given)
-    said = [_taken(mine, fitting)]
-    if fresh := [name for name in mine if name not in fitting]:
-        said.append(f"fresh: {_some([_why(name, mine[name].shape, bundle) for name in fresh])}")
-    return tuple(said)
+class ShardPlace(NamedTuple):
+    """Where a part lies in the whole: its first row, and the shape of the whole."""
+
+    first: int
+    shape: tuple[int, ...]
 
 
-def training_texts(task: Feeder, prepared: Prepared, feed: AnyFeed) -> Iterator[AnyBatch]:
-    """The batches of the training part once, in an order that no seed changes."""
-    loader = task.loader(prepared, "train", feed, seed=0, workers=0)
-    batches = (step.batch for step in loader.steps(until=1) if step.batch is not None)
-    return (batch._replace(inputs=sequences(batch.inputs)) for batch in batches)
+class ShardPart(NamedTuple):
+    """The tensors that one process holds; those that have a place are parts of larger ones."""
+
+    tensors: dict[str, Tensor]
+    places: dict[str, ShardPlace]
 
 
-def fit_input(model: nn.Module, task: Feeder, prepared: Prepared, feed: AnyFeed) -> None:
-    """Tell an input that weighs n-grams in how many texts of the training part each stands."""
-    for module in model.modules():
-        if isinstance(module, Tfidf):
-            module.fit(batch.inputs for batch in training_texts(task, prepared, feed))
+def part_of(tensors: Mapping[str, Tensor]) -> ShardPart:
+    """What this process holds of each tensor, and where it lies."""
+    places = {name: _place(tensor) for name, tensor in tensors.items() if isinstance(tensor, DTensor)}
+    held = {name: tensor.detach() for name, tensor in tensors.items()}
+    own = {name: tensor.to_local() if isinstance(tensor, DTensor) else tensor for name, tensor in held.items()}
+    return ShardPart(own, places)
 
 
-def unknown_said(prepared: Prepared) -> tuple[str, ...]:
-    """How much of the training part the tokeniser of --init does not know, in a sentence; none where it knows all."""
-    read = prepared.columns["input"].select(prepared.parts["train"]).values
-    unknown = float((read == UNKNOWN).mean()) if prepared.tokenizer is not None and len(read) else 0.0
-    if not unknown:
-        return ()
-    cure = "; pretrain on text that has these words, or with --tokenizer bpe" if unknown >= MUCH else ""
-    return (f"{share(unknown)} of the symbols are unknown to the tokeniser of --init{cure}",)
+def _place(tensor: DTensor) -> ShardPlace:
+    if tensor.placements != (Shard(0),):
+        raise NotImplementedError(f"a tensor cut as {tensor.placements}")  # fully_shard on one axis of devices cuts so
+    offset = compute_local_shape_and_global_offset(tensor.shape, tensor.device_mesh, tensor.placements)[1]
+    return ShardPlace(min(offset[0], tensor.shape[0]), tuple(tensor.shape))
 
 
-def start_from_vectors(model: nn.Module, path: str, prepared: Prepared, seed: int) -> str:
-    """How many of the words of the training part were found in a file of vectors, from which the model's now start."""
-    assert prepared.tokenizer is not None, "vectors are refused where no words are read"
-    table = read_vectors(path, wanted_words(prepared.tokenizer)).table(prepared.tokenizer, seed)
-    put({WORD_VECTORS: weights_of(model)[WORD_VECTORS]}, {WORD_VECTORS: torch.from_numpy(table.rows)})
-    return _found(table, prepared)
+def whole_of(parts: Sequence[ShardPart]) -> dict[str, Tensor]:
+    """The whole tensors that the parts of all processes make; DamagedError if rows are missing or there twice."""
+    first, whole = parts[0], {}
+    for name, tensor in first.tensors.items():
+        if name in first.places:
+            pieces = sorted(((part.places[name].first, part.tensors[name]) for part in parts), key=lambda one: one[0])
+            whole[name] = _joined(name, first.places[name].shape, pieces)
+        else:
+            whole[name] = tensor
+    return whole
 
 
-def _found(table: VectorTable, prepared: Prepared) -> str:
-    symbols = np.unique(prepared.columns["input"].select(prepared.parts["train"]).values)
-    words = symbols[symbols >= COUNT]
-    own, lowered = int(table.own[words].sum()), int(table.lowered[words].sum())
-    further = len(table.rows) - COUNT - len(words)
-    return (
-        f"vectors: {own:,} of {len(words):,} words of the training part have one as they stand, {lowered:,} in lower "
-        f"case, {len(words) - own - lowered:,} none; {further:,} further words are known"
-    )
+def _joined(name: str, shape: tuple[int, ...], pieces: Sequence[tuple[int, Tensor]]) -> Tensor:
+    row = 0
+    for first, piece in pieces:
+        if len(piece) and first != row:
+            raise DamagedError(f"{name}: expected a part from row {row} on, found one from row {first} on")
+        row += len(piece)
+    joined = torch.cat([piece for _, piece in pieces])
+    if tuple(joined.shape) != shape:
+        raise DamagedError(f"{name}: expected {list(shape)}, found parts that make {list(joined.shape)}")
+    return joined
 
 
-def freeze(model: nn.Module, patterns: Sequence[str]) -> tuple[str, ...]:
-    """What is held fast, in sentences; ConfigError for a pattern that fits nothing, and if nothing is left to train."""
-    weights = dict(model.named_parameters())
-    held: set[str] = set()
-    for pattern in patterns:
-        fitting = {name for name in weights if fnmatchcase(name, pattern)}
-        if not fitting:
-            raise ConfigError(f"no weight has a name like '{pattern}'", fix=_near(pattern, list(weights)))
-        held |= fitting
-    if len(held) == len(weights):
-        raise ConfigError(f"{', '.join(patterns)} freeze all {len(weights)} weights", fix="leave some to be trained")
-    for name in held:
-        weights[name].requires_grad_(False)
-    return (f"{len(held)} of {len(weights)} weights are frozen: {_some(sorted(held))}",) if held else ()
-
-
-def _taken(mine: Mapping[str, Tensor], fitting: Mapping[str, Tensor]) -> str:
-    """How much of a model is not fresh, in numbers: a name that fits may be of three numbers or of three million."""
-    taken, of = (sum(weight.numel() for weight in weights.values()) for weights in (fitting, mine))
-    text = f"{len(fitting)} of {len(mine)} weights ({taken:,} of {of:,} numbers) start from the given model"
-    another = "; most are fresh: it is of another kind or size, and little of what it learned is left"
-    return text if 2 * taken >= of else text + another
-
-
-def _why(name: str, shape: Sequence[int], bundle: Bundle) -> str:
-    given = bundle.weights.get(name)
-    return f"{name} (not given)" if given is None else f"{name} ({list(given.shape)} given, {list(shape)} needed)"
-
-
-def _near(pattern: str, names: list[str]) -> str:
-    near = difflib.get_close_matches(pattern, names, n=SHOWN, cutoff=0.3)
-    return f"take a name, or a pattern as in shells ('encoder.*'), such as fits {_some(near or names)}"
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more
+def put_whole(target: Tensor, whole: Tensor) -> None:
+    """Give a weight, or this process's part of it, the values of the whole tensor, or of one cut alike."""
+    with torch.no_grad():
+        if isinstance(target, DTensor) and not isinstance(whole, DTensor):
+            own, first = target.to_local(), _place(target).first
+            own.copy_(whole[first : first + len(own)])
+        else:
+            target.copy_(whole)

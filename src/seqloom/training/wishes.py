@@ -110,9 +110,8 @@ class Wishes(NamedTuple):
         """The settings of a recipe that were named although the model is ready: one's own, or that of `init`."""
         if isinstance(self.model, str) or (self.model is None and not self.training.get("init")):
             return ()
-        further = (
-            () if self.model is None else OF_VECTORS
-        )  # the encoder of `init` is taken, what is asked of it may change
+        # The encoder of `init` is taken, what is asked of it may change.
+        further = () if self.model is None else OF_VECTORS
         return self._said("size", "dropout", "smoothing", "class_weights", "head", "letters", *further)
 
     def of_vectors(self) -> tuple[str, ...]:
@@ -128,11 +127,11 @@ class Wishes(NamedTuple):
         encoding = _with_least(self.encoding or before.encoding, before.encoding)
         if self.vectors is None:
             encoding = msgspec.structs.replace(encoding, vectors=before.encoding.vectors)
-        letters = self.letters or _letters(before.model)
+        given = getattr(getattr(before.model, "encoder", None), "input", None)
+        letters = self.letters or (given.letters if isinstance(given, SpelledConfig) else "none")
         filled = self._replace(training=training | self.training, encoding=encoding, letters=letters)
-        if self._said("model", "size", "class_weights", "head", "letters", "vectors", *OF_VECTORS) or self.training.get(
-            "init"
-        ):
+        anew = self._said("model", "size", "class_weights", "head", "letters", "vectors", *OF_VECTORS)
+        if anew or self.training.get("init"):
             return filled
         model = before.model
         if self._said("smoothing"):
@@ -153,12 +152,6 @@ def _with_least(encoding: EncodingConfig, before: EncodingConfig) -> EncodingCon
     if not isinstance(now, WordsConfig) or not isinstance(then, WordsConfig) or now.least is not None:
         return encoding
     return msgspec.structs.replace(encoding, tokenizer=msgspec.structs.replace(now, least=then.least))
-
-
-def _letters(model: AnyModel) -> LettersWish:
-    """What reads the letters of words in a model."""
-    given = getattr(getattr(model, "encoder", None), "input", None)
-    return given.letters if isinstance(given, SpelledConfig) else "none"
 
 
 def is_solved(recipe: object, named: Mapping[str, Any]) -> bool:

@@ -45,7 +45,7 @@ from seqloom.files.lock import hold
 from seqloom.inference.model import LoadedModel, load
 from seqloom.recipes.bodies import Size
 from seqloom.tasks.task import HeadSettings, Task
-from seqloom.training.defaults import usual_epochs
+from seqloom.training.learning_rate import usual_epochs
 from seqloom.training.resolve import Resolved, resolve
 from seqloom.training.wishes import OF_WISHES, settings_of
 

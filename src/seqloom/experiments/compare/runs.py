@@ -24,7 +24,7 @@ from seqloom.files.layouts import RunFile
 from seqloom.inference.model import load
 from seqloom.tasks.evaluation import Evaluation
 from seqloom.training import checkpoint as checkpoints
-from seqloom.training.distributed import Alone
+from seqloom.training.devices import Alone
 from seqloom.training.events import Begun, Ended
 from seqloom.training.resolve import Resolved, resolve
 from seqloom.training.wishes import Wishes

@@ -25,8 +25,7 @@ from seqloom.data.loader import Step
 from seqloom.errors import ConfigError, DataError
 from seqloom.report.figures.line import Line, Series
 from seqloom.tasks.task import Task
-from seqloom.training.devices import Device
-from seqloom.training.distributed import Alone
+from seqloom.training.devices import Alone, Device
 from seqloom.training.state import TrainingState
 from seqloom.training.step import Update
 

@@ -31,7 +31,7 @@ from seqloom.experiments.workers import RunsPlan, Why
 from seqloom.recipes.bodies import Size
 from seqloom.tasks.task import HeadSettings
 from seqloom.training.events import Report
-from seqloom.training.length import expected_steps
+from seqloom.training.learning_rate import expected_steps
 from seqloom.training.resolve import Resolved
 from seqloom.training.wishes import Wishes
 

@@ -40,8 +40,7 @@ import numpy as np
 
 from seqloom.errors import ConfigError, DamagedError, DurableError, did_you_mean, needing
 from seqloom.files.disk import write_file
-from seqloom.files.folders import commit_folder, read_folder, remove_folder
-from seqloom.files.numbered_folders import numbered
+from seqloom.files.folders import commit_folder, numbered, read_folder, remove_folder
 from seqloom.search.documents import Drained
 from seqloom.search.embedding.windows import Bad, Note, WindowVectors
 
