@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seqloom.cli.decoding_options import way_to_write
 from seqloom.cli.inputs import Deterministic, Model, exact, load_on, require_readable
-from seqloom.cli.options import FILE, Budget, DeviceName, Given, takes
+from seqloom.cli.options import FILE, Budget, DeviceName, Given, takes, way_to_write
 from seqloom.cli.terminal import Screen
 from seqloom.config.data import DataConfig, ReadingConfig
 from seqloom.config.decoding import BeamConfig

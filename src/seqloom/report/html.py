@@ -34,8 +34,8 @@ from seqloom.report.document import (
     lines_of,
     spans,
 )
-from seqloom.report.figures.labels import isolated
 from seqloom.report.figures.markup import FONT, Markup, style_sheet, tag, together
+from seqloom.report.labels import isolated
 from seqloom.report.numbers import number
 
 LONGEST = 10_000  # characters of a span

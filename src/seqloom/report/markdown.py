@@ -26,7 +26,7 @@ from seqloom.report.document import (
     lines_of,
     spans,
 )
-from seqloom.report.figures.labels import visible
+from seqloom.report.labels import visible
 from seqloom.report.numbers import number, share
 
 LONGEST = 10_000  # characters of a span

@@ -32,10 +32,9 @@ from seqloom.report.document import (
     lines_of,
     spans,
 )
-from seqloom.report.excerpts import excerpt
-from seqloom.report.figures.colors import Colour, in_colour
-from seqloom.report.figures.labels import cell as padded
-from seqloom.report.figures.labels import columns, isolated, visible, wrap
+from seqloom.report.figures.markup import Colour, in_colour
+from seqloom.report.labels import cell as padded
+from seqloom.report.labels import columns, excerpt, isolated, visible, wrap
 from seqloom.report.numbers import number
 
 NARROWEST = 50  # columns

@@ -29,7 +29,7 @@ from seqloom.data.order import usual_budget
 from seqloom.data.prepared import Prepared
 from seqloom.data.schema import Schema
 from seqloom.errors import ConfigError
-from seqloom.recipes.bodies import Size
+from seqloom.recipes.families import Size
 from seqloom.tasks.registry import BY_TARGET
 from seqloom.training.wishes import Wishes, is_solved
 

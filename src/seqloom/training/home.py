@@ -8,8 +8,8 @@ from typing import NamedTuple
 import msgspec
 
 from seqloom import files
+from seqloom.config.base import read
 from seqloom.config.data import DataConfig
-from seqloom.config.reading import read
 from seqloom.config.training import RunConfig
 from seqloom.data.run_files import located, names_of
 from seqloom.errors import ConfigError, near_name

@@ -22,14 +22,13 @@ from torch import nn
 from seqloom.config.data import AnySplit, BadRows, EncodingConfig, ReadingConfig, Task
 from seqloom.config.heads import HeadKind, Pooling
 from seqloom.config.inputs import LettersWish
-from seqloom.config.models import AnyModel
-from seqloom.config.objectives import AnyObjective
+from seqloom.config.models import AnyModel, AnyObjective
 from seqloom.config.options import stated, strict
 from seqloom.config.training import AnyFeed, AnyLength, AnyOptimiser, AnySchedule, Precision, SecondsConfig
 from seqloom.data.check import Names
 from seqloom.data.run_files import keep_places
 from seqloom.errors import ConfigError, DurableError, SeqloomError
-from seqloom.recipes.bodies import Size
+from seqloom.recipes.families import Size
 from seqloom.training import checkpoint as checkpoints
 from seqloom.training.changes import OtherRunError, changed, has_patience, out_of_patience
 from seqloom.training.checkpoint import Checkpoint

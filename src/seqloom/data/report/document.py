@@ -30,8 +30,8 @@ from seqloom.report.document import (
     TableBlock,
     TableCell,
 )
-from seqloom.report.excerpts import excerpt, excerpt_from
 from seqloom.report.figures.bars import Bars
+from seqloom.report.labels import excerpt, excerpt_from
 from seqloom.report.numbers import counted, number, part_of, share
 
 if TYPE_CHECKING:

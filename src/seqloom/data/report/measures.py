@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from seqloom.data.schema import Example, Schema, in_order
-from seqloom.report.figures.axis import linear_axis
+from seqloom.report.figures.frame import linear_axis
 
 MOST_BINS = 12
 TAIL = 0.99  # the first and the last bin of a histogram also hold what is beyond this quantile on either side

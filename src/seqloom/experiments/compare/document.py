@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 
 from seqloom.experiments.compare.results import Comparison, Interval, ModelResult, PairResult
 from seqloom.report.document import Aside, Bullets, Callout, Document, Heading, Pictures, TableBlock, TableCell
-from seqloom.report.excerpts import excerpt
 from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.line import Line, Series
 from seqloom.report.figures.points import Points
+from seqloom.report.labels import excerpt
 from seqloom.report.numbers import counted, duration, estimate, interval, number, probability, signed, size
 
 # Pictures of a comparison: scores with intervals, quality against each cost, and scores by length.

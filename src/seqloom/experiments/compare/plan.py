@@ -20,7 +20,7 @@ from seqloom.config.models import AnyModel
 from seqloom.config.stacks import StackConfig
 from seqloom.errors import ConfigError
 from seqloom.experiments.plan import RunsPlan, Why
-from seqloom.recipes.bodies import Size
+from seqloom.recipes.families import Size
 
 MOST_SEEDS, MOST_JOBS, MOST_MODELS = 1_000, 256, 100
 

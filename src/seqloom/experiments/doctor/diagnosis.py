@@ -16,7 +16,7 @@ import msgspec
 from torch import nn
 
 from seqloom.bundle import built, read_bundle
-from seqloom.config.reading import dropouts
+from seqloom.config.base import dropouts
 from seqloom.config.training import RunConfig
 from seqloom.data.prepared import Prepared
 from seqloom.data.report.findings import DataFinding

@@ -11,8 +11,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from seqloom.config.training import AnyFeed, ByLengthConfig
-from seqloom.config.tuning import SpaceConfig
+from seqloom.config.training import AnyFeed, ByLengthConfig, SpaceConfig
 from seqloom.errors import ConfigError
 from seqloom.experiments.plan import RunsPlan, Why
 from seqloom.experiments.tune.results import Results

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from seqloom.config.reading import dropouts
+from seqloom.config.base import dropouts
 from seqloom.config.training import (
     AdamWConfig,
     AnySchedule,
@@ -15,13 +15,14 @@ from seqloom.config.training import (
     CosineConfig,
     LinearConfig,
     PlateauConfig,
+    RangeConfig,
     RunConfig,
+    SpaceConfig,
     TrainingConfig,
 )
-from seqloom.config.tuning import RangeConfig, SpaceConfig
 from seqloom.errors import ConfigError
 from seqloom.experiments.tune.plan import DataGround, Params, TuningPlan, symbols_of
-from seqloom.recipes.bodies import Size
+from seqloom.recipes.families import Size
 from seqloom.training.wishes import Wishes
 
 if TYPE_CHECKING:

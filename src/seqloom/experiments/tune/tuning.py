@@ -9,8 +9,7 @@ import msgspec
 
 from seqloom.config.data import AnySplit, BadRows, DataConfig, EncodingConfig, ReadingConfig, Task
 from seqloom.config.options import stated, strict
-from seqloom.config.training import AnyFeed, AnyLength, AnyOptimiser, AnySchedule, Precision
-from seqloom.config.tuning import SpaceConfig
+from seqloom.config.training import AnyFeed, AnyLength, AnyOptimiser, AnySchedule, Precision, SpaceConfig
 from seqloom.data.check import Names
 from seqloom.errors import ConfigError
 from seqloom.experiments.tune.folder import keep, tidy
