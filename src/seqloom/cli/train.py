@@ -92,7 +92,11 @@ def train(
         if os.environ.get("RANK", "0") == "0":  # of several processes the first one holds it
             home.require_room()
         require_same(home, asked, wishes.training, given)
-    dataset = _opened(asked)
+    # The data; what is not there or cannot be understood is refused before torch is loaded: that takes seconds.
+    from seqloom.data.dataset import open_sealed
+    from seqloom.data.problems import Ledger
+
+    dataset = open_sealed(asked, Ledger(asked.bad_rows))
     if processes > 1:
         raise typer.Exit(_launched(home, wishes, processes, max_restarts))
     try:
@@ -152,14 +156,6 @@ def _written(data: list[str] | None, out: Path | None, config: Path | None, give
     run = located(path.parent, read(path, RunConfig)).config
     training = msgspec.structs.asdict(run.training) | said(TrainingConfig, given)
     return with_flags(run.data, given), Wishes(model=run.model, training=training, encoding=run.encoding)
-
-
-def _opened(asked: DataConfig) -> "Dataset":
-    """The data; what is not there or cannot be understood is refused before torch is loaded: that takes seconds."""
-    from seqloom.data.dataset import open_sealed
-    from seqloom.data.problems import Ledger
-
-    return open_sealed(asked, Ledger(asked.bad_rows))
 
 
 def _launched(home: Home, wishes: Wishes, processes: int, max_restarts: int) -> int:
