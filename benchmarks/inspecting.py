@@ -15,12 +15,11 @@ from typing import Any, cast
 
 import torch
 
-from seqloom.config.blocks import BlockConfig, FeedForwardConfig
 from seqloom.config.heads import ClassHeadConfig
 from seqloom.config.inputs import TokensConfig
 from seqloom.config.mixers import AttentionConfig
 from seqloom.config.models import SequenceModelConfig
-from seqloom.config.stacks import EncoderConfig
+from seqloom.config.stacks import BlockConfig, EncoderConfig, FeedForwardConfig
 from seqloom.inspect.attention_weights import AttentionLayer, AttentionRows, heard, layers_of
 from seqloom.inspect.readings import scores
 from seqloom.inspect.subject import Reading, Side, Subject, numbered

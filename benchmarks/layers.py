@@ -11,10 +11,9 @@ import torch
 from torch import nn
 
 from seqloom import recipes
-from seqloom.config.blocks import BlockConfig, FeedForwardConfig
 from seqloom.config.inputs import VectorsConfig
 from seqloom.config.mixers import AttentionConfig, BidirectionalConfig, GruConfig, LstmConfig, MixerConfig, RnnConfig
-from seqloom.config.stacks import EncoderConfig
+from seqloom.config.stacks import BlockConfig, EncoderConfig, FeedForwardConfig
 from seqloom.nn.types import Padded
 
 BATCH, TIME, WIDTH, HEADS, HIDDEN, DEPTH = 16, 128, 256, 8, 1024, 4

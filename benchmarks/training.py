@@ -21,7 +21,7 @@ from seqloom import recipes
 from seqloom.config.inputs import TokensConfig
 from seqloom.config.training import AdamWConfig, LinearConfig, TrainingConfig
 from seqloom.nn.types import Batch, Loss, Padded
-from seqloom.recipes.bodies import Size
+from seqloom.recipes.families import Size
 from seqloom.tasks.task import Division
 from seqloom.training.devices import Alone, choose_device
 from seqloom.training.learning_rate import rate_at

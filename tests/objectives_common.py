@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from seqloom.config.objectives import (
+from seqloom.config.models import (
     AnyObjective,
     ContrastConfig,
     RankConfig,

@@ -1,7 +1,7 @@
 """Stacks whose layers differ: attention that remembers other stretches than its neighbor's, and recurrences between."""
 
-from seqloom.config.blocks import BlockConfig, DecoderBlockConfig, FeedForwardConfig
 from seqloom.config.mixers import AttentionConfig, FullConfig, GruConfig, OneWay, Pattern, SparseConfig, WindowConfig
+from seqloom.config.stacks import BlockConfig, DecoderBlockConfig, FeedForwardConfig
 
 
 def attention(pattern: Pattern) -> AttentionConfig:

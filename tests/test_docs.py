@@ -19,14 +19,21 @@ from typer.main import get_command
 import seqloom
 from seqloom import recipes
 from seqloom.cli import app
-from seqloom.config.blocks import AnyConditioned, BlockConfig
-from seqloom.config.combinations import POSITIONS, SCORES
 from seqloom.config.heads import ElementHead, Pooling, SequenceHead, VectorHeadConfig
 from seqloom.config.inputs import AnyInput
-from seqloom.config.mixers import AnyMixer, Pattern
+from seqloom.config.mixers import POSITIONS, SCORES, AnyMixer, Pattern
 from seqloom.config.models import AnyModel, model_from_toml
-from seqloom.config.training import AnyFeed, AnyLength, AnyOptimiser, AnySchedule, RunConfig, TrainingConfig
-from seqloom.config.tuning import RangeConfig, SpaceConfig
+from seqloom.config.stacks import AnyConditioned, BlockConfig
+from seqloom.config.training import (
+    AnyFeed,
+    AnyLength,
+    AnyOptimiser,
+    AnySchedule,
+    RangeConfig,
+    RunConfig,
+    SpaceConfig,
+    TrainingConfig,
+)
 from test_import_directions import ORDER
 
 ROOT = Path(__file__).parents[1]

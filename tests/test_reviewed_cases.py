@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from seqloom import recipes
-from seqloom.config.blocks import DecoderBlockConfig, FeedForwardConfig
 from seqloom.config.heads import CrfHeadConfig
 from seqloom.config.inputs import TokensConfig
 from seqloom.config.mixers import (
@@ -19,7 +18,7 @@ from seqloom.config.mixers import (
     WindowConfig,
 )
 from seqloom.config.models import ElementModelConfig
-from seqloom.config.stacks import DecoderConfig, EncoderConfig
+from seqloom.config.stacks import DecoderBlockConfig, DecoderConfig, EncoderConfig, FeedForwardConfig
 from seqloom.errors import ConfigError, DataError, KernelError
 from seqloom.nn.ops import attention_blocked, linear_attention, pooling
 from seqloom.nn.ops.attention import Request

@@ -7,12 +7,11 @@ import torch
 from torch import Tensor, nn
 
 from seqloom import recipes
-from seqloom.config.blocks import BlockConfig
 from seqloom.config.heads import CrfHeadConfig, LabelsHeadConfig, NumberHeadConfig
 from seqloom.config.inputs import TokensConfig, VectorsConfig
 from seqloom.config.mixers import GruConfig
 from seqloom.config.models import ElementModelConfig, SequenceModelConfig
-from seqloom.config.stacks import EncoderConfig
+from seqloom.config.stacks import BlockConfig, EncoderConfig
 from seqloom.config.training import AdamWConfig, AnyFeed, ByLengthConfig, ConstantConfig, TrainingConfig
 from seqloom.nn.types import Batch, Loss, Padded, Pair
 from seqloom.tasks.task import Division

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from msgspec.structs import replace
 
+from seqloom.config.base import with_setting
 from seqloom.config.data import DataConfig, EncodingConfig, Task
 from seqloom.config.models import AnyModel, EncoderDecoderConfig
-from seqloom.config.reading import with_setting
 from seqloom.config.tokenizers import CharactersConfig, WordsConfig
 from seqloom.config.training import ByLengthConfig, EpochsConfig, LinearConfig
 from seqloom.data.synthetic.grammar import worth

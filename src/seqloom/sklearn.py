@@ -26,8 +26,8 @@ from typing import Any, NamedTuple, Self, cast
 import msgspec
 import numpy as np
 
+from seqloom.config.base import from_data
 from seqloom.config.data import EncodingConfig, RandomSplit
-from seqloom.config.reading import from_data
 from seqloom.config.tokenizers import AnyTokenizer
 from seqloom.data.inputs import given_inputs
 from seqloom.data.kinds.kind import InputKind
@@ -39,7 +39,7 @@ from seqloom.files.folders import commit_folder, read_folder
 from seqloom.files.layouts import RunFile
 from seqloom.inference.model import LoadedModel, load
 from seqloom.inference.prediction import GivenInputs
-from seqloom.recipes.bodies import Size
+from seqloom.recipes.families import Size
 from seqloom.report.numbers import counted
 from seqloom.tasks.predictions import LabelPrediction, LabelsPrediction, NumbersPrediction, TagsPrediction
 from seqloom.training.devices import DeviceName, choose_device

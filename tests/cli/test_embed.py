@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from seqloom.cli import app
-from seqloom.config.objectives import RankConfig, TripletConfig
+from seqloom.config.models import RankConfig, TripletConfig
 from seqloom.inference.model import load
 
 WORDS = ["dog", "cat", "bird", "fish", "horse", "cow"]

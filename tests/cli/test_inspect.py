@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from bundle_common import make_reviews, make_run
 from seqloom.cli import app
-from seqloom.cli.view_options import only_in_python, options_of, settings, typed
+from seqloom.cli.inspect import only_in_python, options_of, typed, view_settings
 from seqloom.data.synthetic.registry import NAMES
 from seqloom.errors import ConfigError, SeqloomError
 from seqloom.inference.model import load
@@ -213,4 +213,4 @@ def test_a_text_becomes_what_the_function_takes() -> None:
         with pytest.raises(ConfigError, match=r"(b|c) is '(3|maybe)'"):
             typed("x", sample, wrong)
     with pytest.raises(ConfigError, match="set twice"):
-        settings(["a=1", "a=2"])
+        view_settings(["a=1", "a=2"])

@@ -9,8 +9,7 @@ from typer.testing import CliRunner
 
 from inspection_common import subject_of, task_on
 from seqloom.cli import app
-from seqloom.cli.inspect import _require_count
-from seqloom.cli.view_options import typed
+from seqloom.cli.inspect import _require_count, typed
 from seqloom.errors import ConfigError, SeqloomError
 from seqloom.inspect.what_if import clamp
 

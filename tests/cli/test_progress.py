@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from seqloom.cli.data_warnings import warnings_said
-from seqloom.cli.progress import RunFacts, sample_lines, validation_lines
+from seqloom.cli.progress import RunFacts, sample_lines, validation_lines, warnings_said
 from seqloom.data.check import load_data
 from seqloom.data.checks.check import DataFinding
 from seqloom.data.checks.check import FindingSample as Case

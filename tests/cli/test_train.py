@@ -18,14 +18,13 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from seqloom import recipes
-from seqloom.cli import app, progress, refusals
-from seqloom.cli.follow import followed, summary
-from seqloom.cli.progress import LiveLines, PlainLines, display, packed
-from seqloom.cli.refusals import told_in_flags
+from seqloom.cli import app, progress
+from seqloom.cli.progress import LiveLines, PlainLines, display, followed, packed, summary
+from seqloom.cli.train import SHOWN, told_in_flags
+from seqloom.config.base import with_setting
 from seqloom.config.data import DataConfig, EncodingConfig
 from seqloom.config.inputs import TokensConfig
 from seqloom.config.options import said
-from seqloom.config.reading import with_setting
 from seqloom.config.tokenizers import WordsConfig
 from seqloom.config.training import (
     AdamWConfig,
@@ -296,7 +295,7 @@ def test_a_refusal_keeps_what_is_no_setting_and_counts_what_has_no_flag() -> Non
     error = OtherRunError(text, fix="", before=_run_config(), now=_run_config(size="big"))
     told = told_in_flags(error, ["size"]).problem
     assert "another run: the file a.csv was 1 and is now 2; --size: that is another model; model." in told
-    assert told.count(" is now ") <= 1 + refusals.SHOWN
+    assert told.count(" is now ") <= 1 + SHOWN
 
 
 def test_a_run_in_a_named_folder_is_compared_before_data_is_read(tmp_path: Path) -> None:

@@ -10,11 +10,9 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from concepts_common import ROUNDING, request, triple
-from seqloom.config.blocks import AlignmentConfig, BlockConfig
-from seqloom.config.combinations import SCORES
 from seqloom.config.inputs import VectorsConfig
-from seqloom.config.mixers import AttentionConfig
-from seqloom.config.stacks import EncoderConfig
+from seqloom.config.mixers import SCORES, AttentionConfig
+from seqloom.config.stacks import AlignmentConfig, BlockConfig, EncoderConfig
 from seqloom.nn.mixers.attention import Matcher
 from seqloom.nn.ops.attention import weights
 from seqloom.nn.ops.attention_fast import attend

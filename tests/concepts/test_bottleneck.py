@@ -13,7 +13,7 @@ import torch
 from msgspec.structs import replace
 from torch import nn
 
-from seqloom.config.reading import with_setting
+from seqloom.config.base import with_setting
 from seqloom.config.training import ByLengthConfig
 from seqloom.data.check import load_data
 from seqloom.data.prepared import Prepared

@@ -12,12 +12,11 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from concepts_common import ROUNDING
-from seqloom.config.blocks import Activation, BlockConfig, FeedForwardConfig
 from seqloom.config.heads import ClassHeadConfig, ScoresHeadConfig
 from seqloom.config.inputs import FiltersConfig, FlatConfig, NgramsConfig, TokensConfig, VectorsConfig
 from seqloom.config.mixers import ConvolutionConfig
 from seqloom.config.models import SequenceModelConfig
-from seqloom.config.stacks import EncoderConfig
+from seqloom.config.stacks import Activation, BlockConfig, EncoderConfig, FeedForwardConfig
 from seqloom.nn.blocks import FeedForward
 from seqloom.nn.models import SequenceModel, count_parameters
 from seqloom.nn.taps import recording

@@ -11,12 +11,17 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from concepts_common import ROUNDING
-from seqloom.config.blocks import BlockConfig, DecoderBlockConfig, FeedForwardConfig
 from seqloom.config.heads import ClassHeadConfig, LabelsHeadConfig, NextTokenHeadConfig, NumberHeadConfig
 from seqloom.config.inputs import TokensConfig, VectorsConfig
 from seqloom.config.mixers import AttentionConfig, LstmConfig
 from seqloom.config.models import EncoderDecoderConfig, SequenceModelConfig
-from seqloom.config.stacks import ConditionedDecoderConfig, EncoderConfig
+from seqloom.config.stacks import (
+    BlockConfig,
+    ConditionedDecoderConfig,
+    DecoderBlockConfig,
+    EncoderConfig,
+    FeedForwardConfig,
+)
 from seqloom.nn.blocks import FeedForward
 from seqloom.nn.models import SequenceModel
 from seqloom.nn.ops.losses import binary_cross_entropy, cross_entropy, squared_error

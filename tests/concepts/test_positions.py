@@ -10,10 +10,9 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from concepts_common import ROUNDING
-from seqloom.config.blocks import BlockConfig
 from seqloom.config.inputs import TokensConfig
 from seqloom.config.mixers import SHAW_RADIUS, T5_BUCKETS, T5_FARTHEST, AttentionConfig
-from seqloom.config.stacks import DecoderConfig
+from seqloom.config.stacks import BlockConfig, DecoderConfig
 from seqloom.errors import ConfigError, DataError
 from seqloom.nn.models import count_parameters
 from seqloom.nn.ops.attention import Request

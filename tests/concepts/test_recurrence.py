@@ -9,12 +9,11 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from concepts_common import ROUNDING
-from seqloom.config.blocks import AlignmentConfig, SeededConfig
 from seqloom.config.heads import NextTokenHeadConfig, NumberHeadConfig
 from seqloom.config.inputs import TokensConfig
 from seqloom.config.mixers import GruConfig, LstmConfig, RnnConfig
 from seqloom.config.models import EncoderDecoderConfig
-from seqloom.config.stacks import ConditionedDecoderConfig, EncoderConfig
+from seqloom.config.stacks import AlignmentConfig, ConditionedDecoderConfig, EncoderConfig, SeededConfig
 from seqloom.nn.mixers.contract import StateStanding
 from seqloom.nn.ops import recurrence
 from seqloom.nn.ops.kernels import using

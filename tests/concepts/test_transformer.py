@@ -10,12 +10,17 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from concepts_common import ROUNDING, request, triple
-from seqloom.config.blocks import BlockConfig, DecoderBlockConfig, FeedForwardConfig
 from seqloom.config.heads import NextTokenHeadConfig
 from seqloom.config.inputs import TokensConfig
 from seqloom.config.mixers import AttentionConfig, SparseConfig, WindowConfig
 from seqloom.config.models import EncoderDecoderConfig
-from seqloom.config.stacks import ConditionedDecoderConfig, EncoderConfig
+from seqloom.config.stacks import (
+    BlockConfig,
+    ConditionedDecoderConfig,
+    DecoderBlockConfig,
+    EncoderConfig,
+    FeedForwardConfig,
+)
 from seqloom.nn.blocks import build_norm
 from seqloom.nn.models import count_parameters
 from seqloom.nn.ops.attention import Request

@@ -14,10 +14,8 @@ from hypothesis import strategies as st
 
 from seqloom import recipes
 from seqloom.config.base import Config, _fields
-from seqloom.config.blocks import AnyConditioned, BlockConfig
-from seqloom.config.combinations import POSITIONS
 from seqloom.config.inputs import AnyInput, PictureConfig, SpelledConfig, SteppedInput, TokensConfig, VectorsConfig
-from seqloom.config.mixers import AnyMixer, OneWay
+from seqloom.config.mixers import POSITIONS, AnyMixer, OneWay
 from seqloom.config.models import (
     AnyModel,
     ElementModelConfig,
@@ -26,7 +24,7 @@ from seqloom.config.models import (
     LanguageModelConfig,
     SequenceModelConfig,
 )
-from seqloom.config.stacks import ConditionedDecoderConfig, DecoderConfig, EncoderConfig
+from seqloom.config.stacks import AnyConditioned, BlockConfig, ConditionedDecoderConfig, DecoderConfig, EncoderConfig
 from seqloom.errors import ConfigError
 from seqloom.nn.types import Padded, Spelled
 

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from config.configurations import SYMBOLS
 from seqloom import recipes
-from seqloom.config.blocks import BlockConfig
 from seqloom.config.heads import (
     ClassHeadConfig,
     CrfHeadConfig,
@@ -32,7 +31,7 @@ from seqloom.config.inputs import (
 )
 from seqloom.config.mixers import AttentionConfig
 from seqloom.config.models import ElementModelConfig, LanguageModelConfig, SequenceModelConfig
-from seqloom.config.stacks import DecoderConfig, EncoderConfig
+from seqloom.config.stacks import BlockConfig, DecoderConfig, EncoderConfig
 from seqloom.errors import ConfigError, DataError
 from seqloom.nn.types import Batch, Padded, Pair
 

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config.bad_texts import CASES, CLASSIFIER, LANGUAGE, TAGGER, TRANSLATOR, Case
+from seqloom.config.base import MAX_DOTS, MAX_FILE_BYTES, from_data
 from seqloom.config.models import AnyModel, model_from_json, model_from_toml, read_model
-from seqloom.config.reading import MAX_DOTS, MAX_FILE_BYTES, from_data
 from seqloom.errors import ConfigError
 
 TESTS = Path(__file__).parents[1]

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from config.configurations import SYMBOLS
 from seqloom.config.base import Config, Heads, Rate, Span, Width, taken
-from seqloom.config.blocks import BlockConfig, DecoderBlockConfig, FeedForwardConfig
 from seqloom.config.heads import ClassHeadConfig, CrfHeadConfig, NextTokenHeadConfig
 from seqloom.config.inputs import PatchesConfig, TokensConfig
 from seqloom.config.mixers import (
@@ -25,7 +24,7 @@ from seqloom.config.mixers import (
     WindowConfig,
 )
 from seqloom.config.models import SequenceModelConfig
-from seqloom.config.stacks import DecoderConfig, EncoderConfig
+from seqloom.config.stacks import BlockConfig, DecoderBlockConfig, DecoderConfig, EncoderConfig, FeedForwardConfig
 from seqloom.config.tokenizers import WordsConfig
 from seqloom.errors import ConfigError
 from seqloom.nn.ops.crf import legal_transitions

@@ -6,10 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from seqloom.config.blocks import BlockConfig, DecoderBlockConfig
 from seqloom.config.inputs import TokensConfig
 from seqloom.config.mixers import AttentionConfig
-from seqloom.config.stacks import ConditionedDecoderConfig, EncoderConfig
+from seqloom.config.stacks import BlockConfig, ConditionedDecoderConfig, DecoderBlockConfig, EncoderConfig
 from seqloom.errors import ConfigError
 from seqloom.nn.models import count_parameters
 from seqloom.nn.types import Padded

@@ -7,8 +7,6 @@ import torch
 from hypothesis import HealthCheck, given, settings
 
 from config.configurations import SYMBOLS, Made, models, of_recipes, pool, raw_input
-from seqloom.config.blocks import AnyConditioned, BlockConfig, FeedForwardConfig
-from seqloom.config.combinations import POSITIONS, RELATIVE, SCORES
 from seqloom.config.heads import (
     ClassHeadConfig,
     CrfHeadConfig,
@@ -20,7 +18,7 @@ from seqloom.config.heads import (
     VectorHeadConfig,
 )
 from seqloom.config.inputs import AnyInput, FiltersConfig, FlatConfig, PatchesConfig, PictureConfig
-from seqloom.config.mixers import AnyMixer, AttentionConfig
+from seqloom.config.mixers import POSITIONS, RELATIVE, SCORES, AnyMixer, AttentionConfig
 from seqloom.config.models import (
     ElementModelConfig,
     EmbedderConfig,
@@ -28,7 +26,14 @@ from seqloom.config.models import (
     LanguageModelConfig,
     SequenceModelConfig,
 )
-from seqloom.config.stacks import ConditionedDecoderConfig, DecoderConfig, EncoderConfig
+from seqloom.config.stacks import (
+    AnyConditioned,
+    BlockConfig,
+    ConditionedDecoderConfig,
+    DecoderConfig,
+    EncoderConfig,
+    FeedForwardConfig,
+)
 from seqloom.errors import ConfigError
 from seqloom.nn.models import count_parameters
 

@@ -7,13 +7,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from config.configurations import Made, models, of_recipes, records
-from seqloom.config.base import Config, _fields
+from seqloom.config.base import Config, _fields, from_data, from_json, from_toml
 from seqloom.config.data import DataConfig
 from seqloom.config.models import AnyModel, model_from_json, model_from_toml, read_model
-from seqloom.config.reading import from_data, from_json, from_toml
 from seqloom.config.stacks import StackConfig
-from seqloom.config.training import RunConfig, TrainingConfig
-from seqloom.config.tuning import RangeConfig, SpaceConfig
+from seqloom.config.training import RangeConfig, RunConfig, SpaceConfig, TrainingConfig
 
 drawing = settings(
     max_examples=100,

@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 
-from seqloom.config.reading import from_json, from_toml
+from seqloom.config.base import from_json, from_toml
 from seqloom.config.tokenizers import AnyTokenizer, BpeConfig, WordsConfig
 from seqloom.errors import ConfigError
 

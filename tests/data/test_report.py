@@ -17,8 +17,7 @@ from seqloom.data.problems import Ledger, Place
 from seqloom.data.report import Batching, DataReport, ReportColumns, Reporter, bin_names
 from seqloom.data.schema import Example, Input, Schema, Target
 from seqloom.errors import DataError
-from seqloom.report.excerpts import excerpt, excerpt_from
-from seqloom.report.figures.labels import columns, visible
+from seqloom.report.labels import columns, excerpt, excerpt_from, visible
 
 FAMILY = "👨‍👩‍👧‍👦"
 HOSTILE = "<script>alert(1)</script>\x1b[31m\u202e\"'&\r\n" + FAMILY

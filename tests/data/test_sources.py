@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from seqloom.config.base import from_toml
 from seqloom.config.data import DataConfig, FoldSplit, GivenSplit, RandomSplit, ReadingConfig
-from seqloom.config.reading import from_toml
 from seqloom.data.dataset import open_data
 from seqloom.data.download import NamedSource, Shelves, SourceFile, usual_shelves
 from seqloom.data.problems import Ledger

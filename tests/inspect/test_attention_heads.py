@@ -9,8 +9,8 @@ import torch
 
 from faithfulness_common import planted_subject
 from inspection_common import subject_of, task_on
-from seqloom.config.blocks import BlockConfig
 from seqloom.config.mixers import ConvolutionConfig
+from seqloom.config.stacks import BlockConfig
 from seqloom.errors import DataError
 from seqloom.inspect import heads as heads_module
 from seqloom.inspect.attention import attention

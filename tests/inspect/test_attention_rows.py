@@ -13,8 +13,16 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from inspection_common import subject_of, task_on
-from seqloom.config.combinations import POSITIONS, SCORES, refusal
-from seqloom.config.mixers import AttentionConfig, FullConfig, LinearAttentionConfig, SparseConfig, WindowConfig
+from seqloom.config.mixers import (
+    POSITIONS,
+    SCORES,
+    AttentionConfig,
+    FullConfig,
+    LinearAttentionConfig,
+    SparseConfig,
+    WindowConfig,
+    refusal,
+)
 from seqloom.errors import ConfigError, DataError
 from seqloom.inspect import attention_weights
 from seqloom.inspect.attention_weights import AttentionLayer, AttentionRows, chosen_token, heard, layers_of, rows_of

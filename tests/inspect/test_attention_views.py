@@ -12,8 +12,7 @@ import pytest
 import torch
 
 from inspection_common import subject_of, task_on
-from seqloom.config.combinations import POSITIONS, SCORES, refusal
-from seqloom.config.mixers import AttentionConfig
+from seqloom.config.mixers import POSITIONS, SCORES, AttentionConfig, refusal
 from seqloom.errors import ConfigError, DataError
 from seqloom.inspect.alignment import Gold, alignment, fit_of, gold_links
 from seqloom.inspect.attention import attention

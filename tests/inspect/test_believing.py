@@ -10,8 +10,8 @@ import torch
 
 from faithfulness_common import planted_subject
 from inspection_common import subject_of, task_on
-from seqloom.config.blocks import BlockConfig
 from seqloom.config.mixers import GruConfig
+from seqloom.config.stacks import BlockConfig
 from seqloom.inspect.edits import ablated, attending, carried, clamped, patched
 from seqloom.inspect.inspector import LOOKS, PICTURES, Inspection
 from seqloom.inspect.subject import Subject

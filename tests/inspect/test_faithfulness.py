@@ -11,8 +11,8 @@ import torch
 
 from faithfulness_common import planted_subject
 from inspection_common import subject_of, task_on
-from seqloom.config.blocks import BlockConfig
 from seqloom.config.mixers import ConvolutionConfig
+from seqloom.config.stacks import BlockConfig
 from seqloom.errors import ConfigError, DataError
 from seqloom.inspect.attention_weights import chosen_layer, layers_of
 from seqloom.inspect.faithfulness import alternatives

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from faithfulness_common import planted_subject, readings_of, trained
-from seqloom.config.blocks import BlockConfig
 from seqloom.config.mixers import BidirectionalConfig, ConvolutionConfig
+from seqloom.config.stacks import BlockConfig
 from seqloom.inspect.attribution.attribution import attribution
 from seqloom.inspect.faithfulness.report import FaithfulnessView, faithfulness
 from seqloom.inspect.subject import Reading, Subject

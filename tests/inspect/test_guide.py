@@ -8,8 +8,8 @@ import pytest
 
 from faithfulness_common import WORDS, planted_subject, readings_of, trained
 from inspection_common import subject_of, task_on
-from seqloom.config.blocks import BlockConfig
 from seqloom.config.mixers import ConvolutionConfig
+from seqloom.config.stacks import BlockConfig
 from seqloom.errors import DataError
 from seqloom.inspect.faithfulness import guide as guiding
 from seqloom.inspect.faithfulness.guide import LEARNT, MODEL, UNIFORM, GuideView, guide

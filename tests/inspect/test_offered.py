@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from inspection_common import subject_of, task_on
-from seqloom.cli.view_options import options_of
+from seqloom.cli.inspect import options_of
 from seqloom.data.check import load_data
 from seqloom.inspect.inspector import LOOKS, Inspection
 from seqloom.tasks.registry import task_of

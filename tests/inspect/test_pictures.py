@@ -21,9 +21,8 @@ from seqloom.data.check import load_data
 from seqloom.inspect.inspector import LOOKS, Inspection
 from seqloom.inspect.subject import Subject
 from seqloom.inspect.view import View
-from seqloom.report.figures.heatmap import HeatMap
+from seqloom.report.figures.heatmap import HeatMap, Tiles
 from seqloom.report.figures.strip import Strip
-from seqloom.report.figures.tiles import Tiles
 from seqloom.tasks.registry import task_of
 from seqloom.tasks.task import Meaning
 

@@ -15,11 +15,15 @@ from torch import nn
 
 from seqloom import recipes
 from seqloom.config.base import Config, _fields
-from seqloom.config.blocks import AnyConditioned, BlockConfig, FeedForwardConfig
-from seqloom.config.combinations import RELATIVE, Position
 from seqloom.config.inputs import NgramsConfig, TokensConfig, VectorsConfig
-from seqloom.config.mixers import AnyMixer, MixerConfig, OneWay
-from seqloom.config.stacks import ConditionedDecoderConfig, DecoderConfig
+from seqloom.config.mixers import RELATIVE, AnyMixer, MixerConfig, OneWay, Position
+from seqloom.config.stacks import (
+    AnyConditioned,
+    BlockConfig,
+    ConditionedDecoderConfig,
+    DecoderConfig,
+    FeedForwardConfig,
+)
 from seqloom.errors import ConfigError
 from stacks_common import STACKS, decoder_blocks
 from stacks_common import blocks as blocks_of

@@ -11,8 +11,7 @@ from torch import nn
 from laws import laws
 from laws.subjects import CAUSAL, SUBJECTS, Subject, _can_be_causal, _label, choices, fits, mixer_kinds, stack
 from seqloom.config.base import _fields
-from seqloom.config.combinations import RELATIVE
-from seqloom.config.mixers import AttentionConfig, LinearAttentionConfig, MixerConfig, PoolConfig
+from seqloom.config.mixers import RELATIVE, AttentionConfig, LinearAttentionConfig, MixerConfig, PoolConfig
 from seqloom.errors import ConfigError
 from seqloom.nn.ops import attention_blocked, attention_fast
 from seqloom.nn.types import Padded

@@ -8,8 +8,7 @@ from msgspec import Meta
 from torch import Tensor, nn
 
 from laws import laws, subjects
-from seqloom.config.combinations import Position
-from seqloom.config.mixers import AnyMixer, MixerConfig
+from seqloom.config.mixers import AnyMixer, MixerConfig, Position
 from seqloom.nn.mixers.contract import CausalMixer
 from seqloom.nn.types import Padded
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from seqloom.config.combinations import SCORES, refusal
+from seqloom.config.mixers import SCORES, refusal
 from seqloom.errors import ConfigError, KernelError
 from seqloom.nn.ops import attention_blocked
 from seqloom.nn.ops.attention import Kernel, Request, plain, weights

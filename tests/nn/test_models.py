@@ -6,12 +6,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqloom import recipes
-from seqloom.config.blocks import BlockConfig
 from seqloom.config.heads import CrfHeadConfig, LabelsHeadConfig, NumberHeadConfig, Pooling, VectorHeadConfig
 from seqloom.config.inputs import FiltersConfig, NgramsConfig, PatchesConfig, TokensConfig, VectorsConfig
 from seqloom.config.mixers import GruConfig
 from seqloom.config.models import ElementModelConfig, EmbedderConfig, LanguageModelConfig, SequenceModelConfig
-from seqloom.config.stacks import EncoderConfig
+from seqloom.config.stacks import BlockConfig, EncoderConfig
 from seqloom.nn.models import SequenceModel
 from seqloom.nn.types import Batch, Loss, Padded, Pair
 from tolerances import assert_equal_up_to_rounding, largest

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from seqloom.config.objectives import ContrastConfig, RankConfig, ScoredCosineConfig, TripletConfig, ViewsConfig
+from seqloom.config.models import ContrastConfig, RankConfig, ScoredCosineConfig, TripletConfig, ViewsConfig
 from seqloom.nn.objectives import Contrast, Rank, ScoredCosine, Triplet, equal_texts, related, thinned
 from seqloom.nn.ops import objectives
 from seqloom.nn.types import Both, Padded, Triple

@@ -6,12 +6,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seqloom.config.blocks import BlockConfig
 from seqloom.config.heads import NextTokenHeadConfig
 from seqloom.config.inputs import TokensConfig
 from seqloom.config.mixers import GruConfig, LstmConfig, RnnConfig
 from seqloom.config.models import LanguageModelConfig
-from seqloom.config.stacks import DecoderConfig
+from seqloom.config.stacks import BlockConfig, DecoderConfig
 from seqloom.nn.blocks import SequenceDropout
 from seqloom.nn.ops.recurrence import recur
 from seqloom.nn.types import Batch, Padded

@@ -22,9 +22,8 @@ from parity_common import (
     leaf,
     read_as_it_is,
 )
-from seqloom.config.blocks import BlockConfig
 from seqloom.config.mixers import BidirectionalConfig, GruConfig, LstmConfig, RecurrentConfig, RnnConfig
-from seqloom.config.stacks import DecoderConfig, EncoderConfig
+from seqloom.config.stacks import BlockConfig, DecoderConfig, EncoderConfig
 from seqloom.nn.mixers.recurrent import Recurrent
 from seqloom.nn.ops.kernels import using
 from seqloom.nn.types import Padded

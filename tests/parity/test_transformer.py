@@ -29,9 +29,14 @@ from parity_common import (
     read_as_it_is,
     real,
 )
-from seqloom.config.blocks import BlockConfig, DecoderBlockConfig, FeedForwardConfig
 from seqloom.config.mixers import AttentionConfig
-from seqloom.config.stacks import ConditionedDecoderConfig, EncoderConfig
+from seqloom.config.stacks import (
+    BlockConfig,
+    ConditionedDecoderConfig,
+    DecoderBlockConfig,
+    EncoderConfig,
+    FeedForwardConfig,
+)
 from seqloom.nn.blocks import Block, DecoderBlock, FeedForward, build_norm
 from seqloom.nn.stacks import ConditionedDecoder, Encoder
 from seqloom.nn.types import Padded

@@ -31,8 +31,8 @@ from seqloom.report.document import (
     TableBlock,
 )
 from seqloom.report.figures.bars import Bars
-from seqloom.report.figures.labels import columns, visible
 from seqloom.report.figures.markup import Markup, tag
+from seqloom.report.labels import columns, visible
 
 HOSTILE = "</style><script>alert(1)</script>\x1b[31m\u202e`|* \n# x"
 PICTURE = Bars(title="Scores", labels=["a", "b"], values=[0.5, 0.75])

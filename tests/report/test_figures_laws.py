@@ -14,16 +14,14 @@ from hypothesis import strategies as st
 
 from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.figure import Figure
-from seqloom.report.figures.heatmap import HeatMap
-from seqloom.report.figures.labels import visible
+from seqloom.report.figures.heatmap import HeatMap, Tile, Tiles
 from seqloom.report.figures.line import Line, Series
-from seqloom.report.figures.links import Link, Links
 from seqloom.report.figures.matrix import Matrix
-from seqloom.report.figures.points import Points
+from seqloom.report.figures.network import Link, Links
+from seqloom.report.figures.points import Points, Trail
 from seqloom.report.figures.stack import page
 from seqloom.report.figures.strip import Strip
-from seqloom.report.figures.tiles import Tile, Tiles
-from seqloom.report.figures.trail import Trail
+from seqloom.report.labels import visible
 
 SVG = "{http://www.w3.org/2000/svg}"
 ELEMENTS = {"svg", "title", "desc", "style", "g", "rect", "path", "text", "line"}

@@ -6,9 +6,9 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from seqloom.errors import DataError
-from seqloom.report.figures.colors import code, scale_of
-from seqloom.report.figures.links import Link, Links
-from seqloom.report.figures.tiles import Tile, Tiles
+from seqloom.report.figures.heatmap import Tile, Tiles
+from seqloom.report.figures.markup import code, scale_of
+from seqloom.report.figures.network import Link, Links
 
 SVG = "{http://www.w3.org/2000/svg}"
 

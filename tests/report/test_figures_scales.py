@@ -8,11 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqloom.report.figures.axis import Axis, alike, linear_axis, log_axis, typeset, widened
-from seqloom.report.figures.colors import (
+from seqloom.report.figures.frame import Axis, alike, linear_axis, log_axis, ruler, widened
+from seqloom.report.figures.markup import (
     LEVELS,
+    LINES_DARK,
+    LINES_LIGHT,
     SHADES,
     SIGNED_SHADES,
+    THEME,
     ColorScale,
     Colour,
     Shade,
@@ -21,10 +24,10 @@ from seqloom.report.figures.colors import (
     ink_on,
     luminance,
     scale_of,
+    tag,
+    together,
 )
-from seqloom.report.figures.figure import ruler
-from seqloom.report.figures.labels import cell, columns, fit, isolated, reads_right_to_left, shortened, visible, wrap
-from seqloom.report.figures.markup import LINES_DARK, LINES_LIGHT, THEME, tag, together
+from seqloom.report.labels import cell, columns, fit, isolated, reads_right_to_left, shortened, typeset, visible, wrap
 from seqloom.report.numbers import number as brief
 
 QUICK = settings(max_examples=60, deadline=None)

@@ -15,12 +15,10 @@ from PIL import Image
 from pictures_common import SVG, Drawn, Picture
 from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.figure import Figure
-from seqloom.report.figures.fonts import EAST_ASIAN, FACES, with_faces
 from seqloom.report.figures.line import Line, Series
-from seqloom.report.figures.links import Link, Links
 from seqloom.report.figures.matrix import Matrix
-from seqloom.report.figures.network import Edge, Network, Node
-from seqloom.report.figures.stack import page, png, stacked
+from seqloom.report.figures.network import Edge, Link, Links, Network, Node
+from seqloom.report.figures.stack import EAST_ASIAN, FACES, page, png, stacked, with_faces
 from seqloom.report.figures.strip import Strip
 from seqloom.report.html import STYLES
 

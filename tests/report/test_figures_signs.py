@@ -9,11 +9,10 @@ import pytest
 from pictures_common import Picture
 from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.figure import Figure
-from seqloom.report.figures.heatmap import HeatMap
+from seqloom.report.figures.heatmap import HeatMap, Tile, Tiles
 from seqloom.report.figures.matrix import Matrix
 from seqloom.report.figures.network import Edge, Network, Node
 from seqloom.report.figures.strip import Strip
-from seqloom.report.figures.tiles import Tile, Tiles
 
 BLUE, ORANGE = (190, 235), (15, 45)  # degrees of hue
 WITHOUT_SIGN = {"Line", "Points", "Links", "Trail"}  # whose colours name series, groups or the order of places

@@ -13,8 +13,14 @@ from objectives_common import EVERY, OBJECTIVES, ROWS
 from seqloom import recipes
 from seqloom.config.heads import NextTokenHeadConfig, Pooling
 from seqloom.config.inputs import TokensConfig
-from seqloom.config.models import ElementModelConfig, EmbedderConfig
-from seqloom.config.objectives import AnyObjective, ContrastConfig, ScoredCosineConfig, ViewsConfig
+from seqloom.config.models import (
+    AnyObjective,
+    ContrastConfig,
+    ElementModelConfig,
+    EmbedderConfig,
+    ScoredCosineConfig,
+    ViewsConfig,
+)
 from seqloom.config.training import ByLengthConfig
 from seqloom.data.batches import collate
 from seqloom.data.schema import Schema

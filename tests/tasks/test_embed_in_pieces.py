@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from objectives_common import EVERY, ROWS
 from seqloom.config.data import ColumnSplit, DataConfig
-from seqloom.config.objectives import AnyObjective, ContrastConfig, ViewsConfig
+from seqloom.config.models import AnyObjective, ContrastConfig, ViewsConfig
 from seqloom.config.training import ByLengthConfig, ConstantConfig, StepsConfig
 from seqloom.nn.models import Embedder
 from seqloom.tasks.task import HeadSettings

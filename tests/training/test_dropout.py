@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from seqloom import recipes
-from seqloom.config.blocks import DecoderBlockConfig
+from seqloom.config.base import dropouts, with_dropout
 from seqloom.config.data import DataConfig, RandomSplit
 from seqloom.config.inputs import TokensConfig
 from seqloom.config.models import AnyModel
-from seqloom.config.reading import dropouts, with_dropout
+from seqloom.config.stacks import DecoderBlockConfig
 from seqloom.config.training import RunConfig
 from seqloom.nn.types import Padded
 from seqloom.training.resolve import resolve

@@ -16,7 +16,7 @@ from seqloom.data import dataset as sealing
 from seqloom.data.check import load_data
 from seqloom.data.schema import Schema
 from seqloom.errors import ConfigError, HeldError, RejectedError
-from seqloom.recipes.bodies import SIZES
+from seqloom.recipes.families import SIZES
 from seqloom.tasks.registry import BY_TARGET
 from seqloom.tasks.task import Task
 from seqloom.training import learning_rate

@@ -12,10 +12,10 @@ import msgspec
 import pytest
 
 from seqloom import recipes
+from seqloom.config.base import with_setting
 from seqloom.config.data import DataConfig, EncodingConfig
 from seqloom.config.inputs import TokensConfig
 from seqloom.config.models import AnyModel
-from seqloom.config.reading import with_setting
 from seqloom.config.tokenizers import WordsConfig
 from seqloom.config.training import RunConfig, TrainingConfig
 from seqloom.data.schema import Schema

@@ -26,7 +26,7 @@ from seqloom.events import Progress
 from seqloom.report.numbers import counted
 
 if TYPE_CHECKING:
-    from seqloom.data.schema import Example, Input
+    from seqloom.data.schema import Example
     from seqloom.inference.model import LoadedModel
     from seqloom.inference.prediction import Reply
     from seqloom.tasks.task import Prediction
@@ -67,7 +67,8 @@ def form_of(asked: str | None, out: Path | None) -> Form:
 def answered(example: "Example", prediction: "Prediction", source: str, *, with_input: bool) -> AnswerLine:
     """The line of an answer, with the name that the data gives its input or the place where that stood."""
     name = {"id": example.id} if example.id else {}
-    given = {"input": _repeated(example.input)} if with_input else {}
+    # A text as it was read; of a text cut into words, the text; of a pair both.
+    given = {"input": getattr(example.input, "text", example.input)} if with_input else {}
     return AnswerLine(
         name | _place(*example.place[:2], source) | given, rounded_text(prediction.to_json()), prediction.shown()
     )
@@ -81,11 +82,6 @@ def refused(problem: Problem, source: str) -> AnswerLine:
 
 def _place(path: str, line: int | None, source: str) -> dict[str, Any]:
     return {"line": line} if path == source else {"file": path}
-
-
-def _repeated(given: "Input") -> Any:
-    """A text as it was read; of a text cut into words, the text; of a pair both."""
-    return getattr(given, "text", given)
 
 
 def written(lines: Iterable[AnswerLine], form: Form, last: tuple[str, ...] = ()) -> Iterator[bytes]:

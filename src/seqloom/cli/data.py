@@ -108,7 +108,11 @@ def get_source(
     if name in SOURCES:
         _get(SOURCES[name], console)
     else:
-        _explain(name, console)
+        from seqloom.data.synthetic.registry import NAMES
+
+        if name not in NAMES:
+            raise ConfigError(f"there is no data set '{name}'", fix=did_you_mean(name, [*SOURCES, *NAMES]))
+        console.say(f"'{name}' is embedded: it is written by a seed and needs no file")
 
 
 def _get(source: "NamedSource", console: Screen) -> None:
@@ -119,15 +123,6 @@ def _get(source: "NamedSource", console: Screen) -> None:
     console.say(*_about(source))
     written = _watch(fetch(source, shelves), console)
     console.say(f"{_summary(source, written)}: {shelves.own}")
-
-
-def _explain(name: str, console: Screen) -> None:
-    from seqloom.data.sources import SOURCES
-    from seqloom.data.synthetic.registry import NAMES
-
-    if name not in NAMES:
-        raise ConfigError(f"there is no data set '{name}'", fix=did_you_mean(name, [*SOURCES, *NAMES]))
-    console.say(f"'{name}' is embedded: it is written by a seed and needs no file")
 
 
 def _about(source: "NamedSource") -> Iterator[str]:
@@ -191,7 +186,9 @@ def check(
     with _refusals(json):
         if html is not None:
             require_writable(html, map(Path, (*data, *config.dev, *config.test)), Ledger())
-        report = _report(config, how, budget)
+        from seqloom.data.check import looking
+
+        report = followed_work(looking(config, how, Ledger(config.bad_rows), budget=budget))
     _show(report, html, json)
 
 
@@ -204,12 +201,6 @@ def _refusals(json: bool) -> Iterator[None]:
         if json:
             Screen().say_json({"verdict": "refused", "problems": error.details, "total": error.total})
         raise
-
-
-def _report(config: DataConfig, how: EncodingConfig, budget: int | None) -> "DataReport":
-    from seqloom.data.check import looking
-
-    return followed_work(looking(config, how, Ledger(config.bad_rows), budget=budget))
 
 
 def _show(report: "DataReport", html: Path | None, json: bool) -> None:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from seqloom.cli.follow import followed, summary
-from seqloom.cli.progress import brief, sample_lines
+from seqloom.cli.progress import brief, followed, sample_lines, summary
 from seqloom.cli.terminal import Screen
 from seqloom.errors import ConfigError
 from seqloom.files.disk import make_folder

@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seqloom.cli.decoding_options import way_to_write
 from seqloom.cli.inputs import Deterministic, Model, exact, load_on, require_readable
-from seqloom.cli.options import FILE, Budget, DeviceName, Given, takes
+from seqloom.cli.options import FILE, Budget, DeviceName, Given, takes, way_to_write
 from seqloom.cli.terminal import Screen
 from seqloom.config.data import DataConfig, ReadingConfig
 from seqloom.config.decoding import BeamConfig
@@ -53,7 +52,10 @@ def evaluate(
     device: DeviceName = "auto",
 ) -> None:
     """Judge a model on the dev part of its run, on its test part, or on data of your own."""
-    _require_errors(errors, most)
+    if most is not None and errors is None:
+        raise ConfigError("--most says how many answers --errors writes", fix="give --errors FILE too")
+    if most is not None and most < 1:
+        raise ConfigError(f"--most {most}: that is no answer", fix="take at least 1")
     require_readable(given)
     writing = {name: given[name] for name in WRITING if name in given}
     how = way_to_write(writing) if writing else None
@@ -91,21 +93,14 @@ def evaluate(
         typer.echo(f"{_worst_said(evaluation)} written to {errors}", err=True)
 
 
-def _require_errors(errors: Path | None, most: int | None) -> None:
-    """Refuse a number of worst answers that cannot be."""
-    if most is not None and errors is None:
-        raise ConfigError("--most says how many answers --errors writes", fix="give --errors FILE too")
-    if most is not None and most < 1:
-        raise ConfigError(f"--most {most}: that is no answer", fix="take at least 1")
-
-
 def _result(loaded: "LoadedModel", evaluation: "Evaluation", test: bool) -> dict[str, Any]:
     """The result as programs read it."""
     looks = {"looks": len(loaded.looks)} if test else {}
     known = {"task": evaluation.task, "part": "test" if test else "dev"}
     task = evaluation.judge or loaded.task
     known["metric"] = task.metric.name  # that decided which weights are the best
-    unseen = {"unseen": _unseen(evaluation.unseen)} if evaluation.unseen.rows else {}
+    new = evaluation.unseen
+    unseen = {"unseen": {"rows": new.rows, "labels": dict(new.labels)}} if new.rows else {}
     slices = {"slices": _slices(task, evaluation.slices)} if evaluation.slices else {}
     about = {
         "signatures": task.signatures(evaluation.statistics),
@@ -132,10 +127,6 @@ def _worst_said(evaluation: "Evaluation") -> str:
         also = f", {right:,} of them right" if right else ""
         return f"{counted(count, 'answer')}{also}, the worst first,"
     return f"no answer is wrong: {counted(count, 'right one')}, the least likely first,"
-
-
-def _unseen(unseen: "Unseen") -> dict[str, Any]:
-    return {"rows": unseen.rows, "labels": dict(unseen.labels)}
 
 
 def _slices(task: "Evaluator", slices: "tuple[Slice, ...]") -> dict[str, Any]:

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from seqloom.cli.answers import ERROR, TOGETHER, AnswerLine, Form, form_of, refused, tell, write_lines
-from seqloom.cli.decoding_options import way_to_write
 from seqloom.cli.inputs import STANDARD_INPUT, Model, load_on, require_another
-from seqloom.cli.options import DeviceName, Given, takes
+from seqloom.cli.options import DeviceName, Given, takes, way_to_write
 from seqloom.cli.terminal import SOME_BAD, Screen, work_bar
 from seqloom.config.data import BadRows, DataConfig
 from seqloom.config.decoding import BeamConfig, SampleConfig

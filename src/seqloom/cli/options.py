@@ -15,7 +15,8 @@ from typing import Annotated, Any, get_args, get_origin
 import typer
 
 from seqloom.config.data import DataConfig, EncodingConfig, ReadingConfig
-from seqloom.config.options import MACHINE, Setting, said, settings
+from seqloom.config.decoding import GREEDY, AnyDecoding, BeamConfig, SampleConfig, decoding
+from seqloom.config.options import MACHINE, Setting, own, said, settings
 from seqloom.errors import ConfigError
 
 Given = dict[str, Any]  # what was typed, by the names of the settings
@@ -41,8 +42,8 @@ def takes(*groups: Mapping[str, Setting]) -> Callable[[Callable[..., None]], Cal
 
     def taking(verb: Callable[..., None]) -> Callable[..., None]:
         parameters = [inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)]
-        for own in inspect.signature(verb).parameters.values():
-            flags = map(_parameter, every.values()) if own.name == "given" else (own,)
+        for mine in inspect.signature(verb).parameters.values():
+            flags = map(_parameter, every.values()) if mine.name == "given" else (mine,)
             parameters += [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in flags]
 
         @wraps(verb)
@@ -100,3 +101,27 @@ def require_device(name: str) -> None:
     """Raise ConfigError for what no machine is."""
     if name not in DEVICES:
         raise ConfigError(f"--device {name!r}", fix=f"choose from {', '.join(DEVICES)}")
+
+
+def way_to_write(given: Mapping[str, Any]) -> AnyDecoding:
+    """The way to write that was typed; `count` is how many answers are drawn, or how many of a beam are the best."""
+    if "length_penalty" in given and "beam" not in given:
+        raise ConfigError("--length-penalty says which text of a beam is best", fix="give --beam 5 too")
+    if given.get("temperature") == 0:
+        raise ConfigError("--temperature: found 0, and nothing can be divided by it", fix=GREEDY)
+    named = said(SampleConfig, given) | said(BeamConfig, given)
+    if "beam" in given:
+        drawn = [one.flag for one in own(SampleConfig) if one.name in given and one not in own(BeamConfig)]
+        several = "--count" if "--count" in drawn else "--best"
+        if others := [flag for flag in drawn if flag != "--count"]:
+            draw = "draws" if len(others) == 1 else "draw"
+            problem = f"{', '.join(others)} {draw} an answer and --beam searches for one"
+            raise ConfigError(problem, fix="leave the one or the other out")
+        if "count" in named:
+            named["best"] = named.pop("count")
+        if (best := named.get("best", 1)) > named["width"]:
+            raise ConfigError(
+                f"{several} {best} asks for more answers than the texts of --beam {named['width']}",
+                fix=f"--beam {best}, or a lower {several}",
+            )
+    return decoding(named)

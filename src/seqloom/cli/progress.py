@@ -4,7 +4,8 @@
     step 126 of 200 · epoch 2 · 7.1 s · 4.2 s left             as many lines as the terminal's width asks for
     loss 0.231 ▇▅▃▂▁ · exact 98.1 % · best 98.4 % at 120 · 52,300 symbols/s · padding 3 % · memory 412 MB
 
-It only reads reports. Words of the data are shown with everything invisible written out: a text may hold escapes.
+`followed` shows a run so, and `summary` tells how it ended; both only read reports. Words of the data are shown with
+everything invisible written out: a text may hold escapes.
 """
 
 import math
@@ -12,7 +13,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 from rich.console import Group
 from rich.live import Live
@@ -22,8 +24,13 @@ from rich.text import Text
 
 from seqloom.cli.terminal import Screen
 from seqloom.data.problems import escaped
-from seqloom.report.numbers import duration, number, share, size
-from seqloom.training.events import Begun, Noticed, Report, Sample, Saved, Stepped, Validated
+from seqloom.files.layouts import RunFile
+from seqloom.report.numbers import counted, duration, number, share, size
+from seqloom.training.events import Begun, Ended, Noticed, Report, Sample, Saved, Stepped, Validated
+
+if TYPE_CHECKING:
+    from seqloom.data.checks.check import DataFinding
+    from seqloom.tasks.task import Task
 
 LEVELS = "▁▂▃▄▅▆▇█"
 SPARKS = 12  # points of the tiny curve
@@ -270,3 +277,120 @@ def brief(text: str, longest: int = 60) -> str:
 def score(metrics: dict[str, float], name: str) -> str:
     """A metric by its name."""
     return f"{name} {number(metrics[name])}"
+
+
+WHY = {
+    "done": "done",
+    "patience": "ended early: the dev part saw nothing better",
+    "stopped": "stopped; the same command goes on from here",
+    "not-finite": "ended: numbers were not finite",
+    "disk": "ended: checkpoints could not be written",
+}
+ALREADY = {
+    "done": "this run is done already; a larger --epochs (or --steps, ... as it was begun) goes on with it",
+    "patience": "patience ended this run already: the dev part saw nothing better; a larger --patience goes on with it",
+}
+
+
+def last_of(reports: Iterator[Report]) -> Ended:
+    """The end of a run that nobody watches."""
+    *_, last = reports
+    assert isinstance(last, Ended), "a run ends with its end"
+    return last
+
+
+def followed(reports: Iterator[Report], screen: Screen, metric: str, then: tuple[str, ...] = ()) -> Ended:
+    """The end of a run, every report of which was shown; `then` are lines that follow the first one."""
+    begun, stepped = None, False
+    with display(screen, metric) as lines:
+        for report in reports:
+            lines.take(report)
+            if isinstance(report, Begun):
+                begun = report
+                screen.print(*then, sep="\n", end="\n" if then else "", markup=False, soft_wrap=True)
+            stepped = stepped or isinstance(report, Stepped)
+    assert isinstance(report, Ended), "a run ends with its end"
+    if begun is not None and report.why in ("done", "patience") and report.step == begun.step and not stepped:
+        screen.print(ALREADY[report.why], markup=False, soft_wrap=True)
+    return report
+
+
+def summary(out: Path, ended: Ended, task: "Task", *, json: bool) -> None:
+    """Tell how a run ended, where everything lies, and what to type next."""
+    places = {"model": out / RunFile.MODEL, "report": out / RunFile.REPORT, "card": out / RunFile.CARD}
+    calibrated = _calibrated(out, ended)
+    if json:
+        facts = {"run": str(out), "why": ended.why, "step": ended.step, "best_step": ended.best_step}
+        facts |= {
+            "chosen_step": ended.chosen_step,
+            "metrics": ended.metrics,
+            "calibrated": calibrated,
+            "seconds": ended.pace.seconds,
+        }
+        record = facts | {name: str(place) for name, place in places.items()}
+        Screen().say_json(record)
+        return
+    lines = [f"{WHY[ended.why]} after {ended.step:,} steps, {duration(ended.pace.seconds)}", *_chosen(ended, task)]
+    lines += [f"  calibrated, each half of dev by the other half: {_scores(calibrated)}"] if calibrated else []
+    lines += [f"  {name:7} {place}" for name, place in places.items() if place.exists()]
+    Screen().say(*lines, "next:", *_next(escaped(str(out)), task))
+
+
+def _calibrated(out: Path, ended: Ended) -> dict[str, float]:
+    """The dev figures of RUN/model that its calibration changed since the look that chose it."""
+    from seqloom.training.run_summary import read_scores  # needs torch, and `seqloom --help` does not
+
+    shipped = read_scores(out / RunFile.MODEL)
+    if shipped is None or not shipped.cross_fitted or shipped.step != ended.chosen_step:
+        return {}
+    known = {name: value for name, value in shipped.dev.items() if value is not None}
+    return {name: value for name, value in known.items() if value != ended.metrics.get(name)}
+
+
+def _chosen(ended: Ended, task: "Task") -> list[str]:
+    """The scores of the look at the dev part that chose the weights, the deciding one first; why it is not the best."""
+    names = dict.fromkeys((task.metric.name, *ended.metrics))
+    found = {name: ended.metrics[name] for name in names if name in ended.metrics}
+    if not found:
+        return ["nothing was scored on a dev part"]
+    if ended.chosen_step == ended.best_step:
+        return [f"best on the dev part, at step {ended.best_step:,}: {_scores(found)}"]
+    return [
+        f"on the dev part, at step {ended.chosen_step:,}: {_scores(found)}",
+        f"  step {ended.best_step:,} scored best, by no more than one standard error: the later weights are shipped",
+    ]
+
+
+def _scores(metrics: dict[str, float]) -> str:
+    return ", ".join(score(metrics, name) for name in metrics)
+
+
+def _next(out: str, task: "Task") -> list[str]:
+    """What to type next: how the model is asked, by one text where it reads such, and how it is judged."""
+    asked = [task.asking.text] if task.asked.schema.input.in_lines else []
+    lines = (*asked, task.asking.file, *task.asking.then, "seqloom evaluate RUN", "seqloom doctor RUN")
+    return [f"  {line.replace('RUN', out)}" for line in lines]
+
+
+def warnings_said(findings: "Iterable[DataFinding]") -> list[str]:
+    """A line for each kind of warning: its code, its first case and the cure, and how many rows it concerns.
+
+    >>> from seqloom.data.checks.check import DataFinding, FindingSample
+    >>> case = FindingSample("a.csv:3", "a label of one row", "give it more")
+    >>> warnings_said([DataFinding("warn", "label.rare", 4, (case,)), DataFinding("note", "text.blank", 1, ())])
+    ['warning: label.rare: a.csv:3: a label of one row. Fix: give it more. (4 rows in all)']
+    """
+    lines = []
+    for finding in findings:
+        if finding.severity == "warn":
+            rows = f" ({counted(finding.rows, 'row')} in all)" if finding.rows > 1 else ""
+            case = ""
+            for sample in finding.samples[:1]:
+                fix = f" Fix: {_sentence(sample.fix)}" if sample.fix else ""
+                case = escaped(f": {sample.place}: {_sentence(sample.text)}{fix}")
+            lines.append(f"warning: {finding.code}{case}{rows}")
+    return lines
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "?")) else f"{text}."

@@ -5,7 +5,7 @@ from typing import Any
 
 from seqloom.metrics.bootstrap import SHARES, alike_said
 from seqloom.report.document import Aside, Bullets, DocumentBlock, Heading, TableBlock, TableCell
-from seqloom.report.excerpts import excerpt
+from seqloom.report.labels import excerpt
 from seqloom.report.numbers import counted, interval, number
 
 ONE_ROW = "no interval: one row tells nothing of others"

@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from seqloom.cli.answers import ENDINGS, OTHERS, Form, Wanted, answer, form_of
-from seqloom.cli.decoding_options import way_to_write
 from seqloom.cli.inputs import (
     STANDARD_INPUT,
     Deterministic,
@@ -17,7 +16,7 @@ from seqloom.cli.inputs import (
     require_another,
     require_readable,
 )
-from seqloom.cli.options import FILE, Budget, DeviceName, Given, takes
+from seqloom.cli.options import FILE, Budget, DeviceName, Given, takes, way_to_write
 from seqloom.config.data import DataConfig
 from seqloom.config.decoding import BeamConfig
 from seqloom.config.options import settings

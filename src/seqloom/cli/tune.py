@@ -8,11 +8,10 @@ import typer
 
 from seqloom.cli.options import DATA, Data, DeviceName, Given, encoded, takes
 from seqloom.cli.terminal import Screen
+from seqloom.config.base import read
 from seqloom.config.data import DataConfig
 from seqloom.config.options import said, settings, with_flags
-from seqloom.config.reading import read
-from seqloom.config.training import TrainingConfig
-from seqloom.config.tuning import SpaceConfig
+from seqloom.config.training import SpaceConfig, TrainingConfig
 from seqloom.data.problems import escaped
 from seqloom.errors import ConfigError
 from seqloom.report.numbers import duration, number

@@ -1,16 +1,13 @@
 """`seqloom verify`: promises proved on one's own configuration."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 from rich.table import Table
 
 from seqloom.cli.terminal import Screen
 from seqloom.files.layouts import RunFile
-
-if TYPE_CHECKING:
-    from seqloom.training.verification import ResumeProof
 
 app = typer.Typer(help="Prove promises on your own configuration.", no_args_is_help=True, rich_markup_mode=None)
 SHOWN = 16  # characters of a sum
@@ -41,21 +38,17 @@ def resume(
     if json:
         Screen().say_json(proof.to_json())
     else:
-        _show(proof)
+        screen, table = Screen(), Table(box=None, pad_edge=False)
+        for head in ("part", "not stopped", "killed and resumed", ""):
+            table.add_column(head, no_wrap=True)
+        for part in proof.parts:
+            table.add_row(part.part, part.whole[:SHOWN], part.resumed[:SHOWN], "equal" if part.equal else "DIFFERENT")
+        screen.print(table)
+        lost = proof.killed_in - proof.resumed_from
+        screen.print(
+            f"\nkilled in step {proof.killed_in} of {proof.steps}, resumed from step {proof.resumed_from}: "
+            f"{lost} steps were taken again\n{proof.verdict}",
+            markup=False,
+            soft_wrap=True,
+        )
     raise typer.Exit(0 if proof.equal else 1)
-
-
-def _show(proof: "ResumeProof") -> None:
-    screen, table = Screen(), Table(box=None, pad_edge=False)
-    for head in ("part", "not stopped", "killed and resumed", ""):
-        table.add_column(head, no_wrap=True)
-    for part in proof.parts:
-        table.add_row(part.part, part.whole[:SHOWN], part.resumed[:SHOWN], "equal" if part.equal else "DIFFERENT")
-    screen.print(table)
-    lost = proof.killed_in - proof.resumed_from
-    screen.print(
-        f"\nkilled in step {proof.killed_in} of {proof.steps}, resumed from step {proof.resumed_from}: "
-        f"{lost} steps were taken again\n{proof.verdict}",
-        markup=False,
-        soft_wrap=True,
-    )

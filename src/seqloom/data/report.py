@@ -43,9 +43,9 @@ from seqloom.report.document import (
     TableBlock,
     TableCell,
 )
-from seqloom.report.excerpts import excerpt, excerpt_from
-from seqloom.report.figures.axis import linear_axis
 from seqloom.report.figures.bars import Bars
+from seqloom.report.figures.frame import linear_axis
+from seqloom.report.labels import excerpt, excerpt_from
 from seqloom.report.numbers import counted, number, part_of, share
 
 MOST_BINS = 12

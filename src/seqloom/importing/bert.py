@@ -26,12 +26,11 @@ from torch import Tensor
 
 from seqloom.bundle import Bundle
 from seqloom.config.base import MAX_WIDTH, located, quoted
-from seqloom.config.blocks import Activation, BlockConfig, FeedForwardConfig
 from seqloom.config.heads import Pooling, VectorHeadConfig
 from seqloom.config.inputs import TokensConfig
 from seqloom.config.mixers import AttentionConfig
 from seqloom.config.models import EmbedderConfig
-from seqloom.config.stacks import MAX_LAYERS, EncoderConfig
+from seqloom.config.stacks import MAX_LAYERS, Activation, BlockConfig, EncoderConfig, FeedForwardConfig
 from seqloom.config.tokenizers import WordpieceConfig
 from seqloom.data.schema import Schema
 from seqloom.errors import ConfigError, DataError

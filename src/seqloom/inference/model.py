@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 from seqloom.bundle import built, model_folder, read_bundle, run_of
+from seqloom.config.base import read
 from seqloom.config.data import AnySplit, BadRows, EncodingConfig, Part, ReadingConfig
 from seqloom.config.data import Task as TaskName
 from seqloom.config.decoding import AnyDecoding
 from seqloom.config.options import stated, strict
-from seqloom.config.reading import read
 from seqloom.config.training import AnyFeed, ByLengthConfig, RunConfig
 from seqloom.data.check import Names
 from seqloom.data.encoding import ExampleEncoder

@@ -32,9 +32,9 @@ from seqloom.nn.models import EncoderDecoder, LanguageModel
 from seqloom.nn.types import Padded
 from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.figure import Figure, FigureBlock, Plot
-from seqloom.report.figures.labels import fit, shortened, visible
 from seqloom.report.figures.line import Line, Series
 from seqloom.report.figures.network import Edge, Network, Node
+from seqloom.report.labels import fit, shortened, visible
 from seqloom.report.numbers import number
 from seqloom.text.special_tokens import END
 

@@ -32,9 +32,9 @@ from seqloom.inspect.view import MEDIUM, SMALL, View
 from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.heatmap import HeatMap
-from seqloom.report.figures.links import MOST_GROUPS, MOST_LINKS, Links
-from seqloom.report.figures.links import Link as Line
 from seqloom.report.figures.matrix import MOST_CELLS, Matrix
+from seqloom.report.figures.network import MOST_GROUPS, MOST_LINKS, Links
+from seqloom.report.figures.network import Link as Line
 from seqloom.report.figures.strip import Strip
 from seqloom.report.numbers import number, share
 

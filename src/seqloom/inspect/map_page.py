@@ -13,8 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from seqloom.report.document import Interactive
-from seqloom.report.figures.colors import LEVELS, ColorScale, code
-from seqloom.report.figures.markup import Markup, tag
+from seqloom.report.figures.markup import LEVELS, ColorScale, Markup, code, tag
 
 STEPS = 65_534  # of a cell between 0 and the largest of its map; 65,535 says that there is no value
 NO_VALUE = 65_535

@@ -21,8 +21,7 @@ from seqloom.inspect.subject import Reading, Subject
 from seqloom.inspect.view import View
 from seqloom.nn.taps import taps
 from seqloom.report.figures.figure import Figure
-from seqloom.report.figures.heatmap import HeatMap
-from seqloom.report.figures.tiles import Tile, Tiles
+from seqloom.report.figures.heatmap import HeatMap, Tile, Tiles
 from seqloom.report.numbers import counted, number
 
 MOST_TILES = 64

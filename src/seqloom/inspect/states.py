@@ -17,7 +17,7 @@ from seqloom.inspect.subject import Reading, Subject
 from seqloom.inspect.view import MEDIUM, SMALL, View
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.line import Line, Series
-from seqloom.report.figures.trail import Trail
+from seqloom.report.figures.points import Trail
 from seqloom.report.numbers import share
 
 MOST_DRAWN = 400  # places of a long path

@@ -1,4 +1,4 @@
-"""Blocks: what stands around a mixer. The drawings are in `seqloom.config.blocks.BlockConfig`."""
+"""Blocks: what stands around a mixer. The drawings are in `seqloom.config.stacks.BlockConfig`."""
 
 from typing import Any, NamedTuple
 
@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqloom.config.blocks import BlockConfig, DecoderBlockConfig, DropoutMask, Epsilon, FeedForwardConfig, Norm
-from seqloom.config.combinations import Position
+from seqloom.config.mixers import Position
+from seqloom.config.stacks import BlockConfig, DecoderBlockConfig, DropoutMask, Epsilon, FeedForwardConfig, Norm
 from seqloom.nn.mixers.contract import AnyCausal, CausalMixer, ConditionedMixer, Mixer
 from seqloom.nn.mixers.cross import CrossAttention, CrossSource
 from seqloom.nn.ops.activations import ACTIVATIONS

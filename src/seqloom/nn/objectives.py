@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from seqloom.config.objectives import ContrastConfig, RankConfig, TripletConfig, ViewsConfig
+from seqloom.config.models import ContrastConfig, RankConfig, TripletConfig, ViewsConfig
 from seqloom.nn.ops import objectives as losses
 from seqloom.nn.types import Both, Loss, Padded, Triple
 from seqloom.text.special_tokens import COUNT

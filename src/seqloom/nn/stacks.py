@@ -6,8 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from seqloom.config.blocks import Norm
-from seqloom.config.stacks import ConditionedDecoderConfig, DecoderConfig, EncoderConfig, StackConfig
+from seqloom.config.stacks import ConditionedDecoderConfig, DecoderConfig, EncoderConfig, Norm, StackConfig
 from seqloom.errors import DataError
 from seqloom.nn.blocks import build_dropout, build_norm
 from seqloom.nn.mixers.contract import AnyCausal, CausalMixer, ConditionedMixer, Stateless

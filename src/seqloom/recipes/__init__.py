@@ -9,11 +9,12 @@
 A recipe is a starting point, and plain data: print it, change it, write it to a file.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from seqloom.lazy import loading
 
 if TYPE_CHECKING:
-    from seqloom.recipes.bodies import SIZES, Body, Size, SizeNumbers
-    from seqloom.recipes.families import RECIPES, Recipe, Shape, names
+    from seqloom.recipes.families import RECIPES, SIZES, Body, Recipe, Shape, Size, SizeNumbers, names
     from seqloom.recipes.shapes import (
         classifier,
         embedder,
@@ -45,29 +46,20 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name in ("Body", "SIZES", "SizeNumbers", "Size"):
-        from seqloom.recipes import bodies
-
-        return getattr(bodies, name)
-    if name in ("RECIPES", "Recipe", "Shape", "names"):
-        from seqloom.recipes import families
-
-        return getattr(families, name)
-    if name in (
-        "picture_classifier",
+HOMES = {
+    "families": ("RECIPES", "SIZES", "Body", "Recipe", "Shape", "Size", "SizeNumbers", "names"),
+    "shapes": (
         "classifier",
         "embedder",
         "language_model",
         "masked_model",
+        "picture_classifier",
         "sequence_model",
         "tagger",
         "translator",
-    ):
-        from seqloom.recipes import shapes
-
-        return getattr(shapes, name)
-    raise AttributeError(f"module 'seqloom.recipes' has no attribute '{name}'")
+    ),
+}
+__getattr__ = loading(__name__, HOMES)
 
 
 def __dir__() -> list[str]:

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from seqloom.config.blocks import AlignmentConfig, AnyConditioned, DecoderBlockConfig, FeedForwardConfig, SeededConfig
-from seqloom.config.combinations import Score
 from seqloom.config.heads import (
     ClassHeadConfig,
     MappedHead,
@@ -23,19 +21,28 @@ from seqloom.config.inputs import (
     TfidfConfig,
     TokensConfig,
 )
-from seqloom.config.mixers import AnyMixer, BidirectionalConfig, LstmConfig, OneWay, PoolConfig
+from seqloom.config.mixers import AnyMixer, BidirectionalConfig, LstmConfig, OneWay, PoolConfig, Score
 from seqloom.config.models import (
+    AnyObjective,
+    ContrastConfig,
     ElementModelConfig,
     EmbedderConfig,
     EncoderDecoderConfig,
     LanguageModelConfig,
     SequenceModelConfig,
 )
-from seqloom.config.objectives import AnyObjective, ContrastConfig
-from seqloom.config.stacks import ConditionedDecoderConfig, DecoderConfig, EncoderConfig
+from seqloom.config.stacks import (
+    AlignmentConfig,
+    AnyConditioned,
+    ConditionedDecoderConfig,
+    DecoderBlockConfig,
+    DecoderConfig,
+    EncoderConfig,
+    FeedForwardConfig,
+    SeededConfig,
+)
 from seqloom.errors import ConfigError
-from seqloom.recipes.bodies import ATTENTION, FILTERS, Body, Size, bilstm
-from seqloom.recipes.families import body_of, recipe_of
+from seqloom.recipes.families import ATTENTION, FILTERS, Body, Size, bilstm, body_of, recipe_of
 
 
 def around(body: Body, inputs: AnyInput) -> dict[str, Any]:

@@ -10,32 +10,10 @@ import html
 import json
 from collections.abc import Sequence
 
-from seqloom.report.document import (
-    SIGNS,
-    Aside,
-    Bar,
-    Bullets,
-    Callout,
-    Code,
-    CodeBlock,
-    Details,
-    Document,
-    DocumentBlock,
-    Heading,
-    Interactive,
-    KeyFigures,
-    Line,
-    Mark,
-    Paragraph,
-    Pictures,
-    Quote,
-    TableBlock,
-    TableCell,
-    lines_of,
-    spans,
-)
-from seqloom.report.figures.labels import isolated
+from seqloom.report import document as doc
+from seqloom.report.document import SIGNS, Bar, Code, Document, DocumentBlock, Line, Mark, TableCell, lines_of, spans
 from seqloom.report.figures.markup import FONT, Markup, style_sheet, tag, together
+from seqloom.report.labels import isolated
 from seqloom.report.numbers import number
 
 LONGEST = 10_000  # characters of a span
@@ -90,7 +68,7 @@ STYLES = (
 def page(document: Document) -> str:
     """The page of a document."""
     body = [tag("h1", _line(document.title)), *(drawn(block, document.title) for block in document.blocks)]
-    moving = [block for block in document.blocks if isinstance(block, Interactive)]
+    moving = [block for block in document.blocks if isinstance(block, doc.Interactive)]
     scripts = [(script, _data(block)) for block in moving if (script := block.script())]
     assert len(scripts) <= 1, "a page has one script at most"
     sums = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script, _ in scripts]
@@ -110,7 +88,7 @@ def page(document: Document) -> str:
     return f"<!DOCTYPE html>\n{tag('html', head, tag('body', tag('main', *body), *behind))}\n"
 
 
-def _data(block: Interactive) -> Markup:
+def _data(block: doc.Interactive) -> Markup:
     """What a script reads, in an element of its own; `<` is written as an escape of JSON."""
     written = json.dumps(block.data(), ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
     return tag("script", Markup(written), id="data", type="application/json")
@@ -138,40 +116,40 @@ def _span(span: str) -> Markup:
 def drawn(block: DocumentBlock, title: str = "") -> Markup:
     """A block as markup; a figure does not repeat the title of the page."""
     match block:
-        case Heading(line, level):
+        case doc.Heading(line, level):
             return tag(f"h{level}", _line(line))
-        case Paragraph(line):
+        case doc.Paragraph(line):
             return tag("p", _line(line))
-        case Aside(line):
+        case doc.Aside(line):
             return tag("p", _line(line), class_="soft")
-        case Callout(line, verdict):
+        case doc.Callout(line, verdict):
             return tag("div", _line(line), class_=f"verdict {verdict}")
-        case Bullets(lines):
+        case doc.Bullets(lines):
             return tag("ul", *(tag("li", _line(line)) for line in lines))
-        case Quote(lines):
+        case doc.Quote(lines):
             return tag("blockquote", *(tag("p", _line(line)) for line in lines))
-        case CodeBlock(text):
+        case doc.CodeBlock(text):
             text = text if len(text) <= LONGEST_FILE else f"{text[:LONGEST_FILE]}\n…"
             return tag("pre", tag("code", *(part for line in text.split("\n") for part in (line, Markup("\n")))))
-        case KeyFigures(figures):
+        case doc.KeyFigures(figures):
             shown = [(one if isinstance(one, str) else number(one), _line(words)) for one, words in figures]
             cards = [tag("div", tag("b", one), tag("span", words), class_="card") for one, words in shown]
             return tag("div", *cards, class_="cards")
-        case Pictures(figures):
+        case doc.Pictures(figures):
             pictures = [
                 tag("figure", one.drawn(styled=False, titled=one.title != title), class_=one.kind) for one in figures
             ]
             return tag("div", *pictures, class_="figures") if len(pictures) > 1 else pictures[0]
-        case Details(title, blocks):
+        case doc.Details(title, blocks):
             return tag("details", tag("summary", _line(title)), *map(drawn, blocks))
-        case TableBlock():
+        case doc.TableBlock():
             return _table(block)
-        case Interactive():
+        case doc.Interactive():
             return together(block.markup())
     raise TypeError(block)
 
 
-def _table(table: TableBlock) -> Markup:
+def _table(table: doc.TableBlock) -> Markup:
     """The table; without heads its first column holds names, and numbers stand close to them."""
     short = [all(map(_is_short, column)) for column in zip(*table.rows, strict=True)]
     if any(table.heads):

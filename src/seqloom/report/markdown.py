@@ -3,30 +3,9 @@
 import re
 from dataclasses import replace
 
-from seqloom.report.document import (
-    SIGNS,
-    Aside,
-    Bar,
-    Bullets,
-    Callout,
-    Code,
-    CodeBlock,
-    Details,
-    Document,
-    DocumentBlock,
-    Heading,
-    KeyFigures,
-    Line,
-    Mark,
-    Paragraph,
-    Pictures,
-    Quote,
-    TableBlock,
-    TableCell,
-    lines_of,
-    spans,
-)
-from seqloom.report.figures.labels import visible
+from seqloom.report import document as doc
+from seqloom.report.document import SIGNS, Bar, Code, Document, DocumentBlock, Line, Mark, TableCell, lines_of, spans
+from seqloom.report.labels import visible
 from seqloom.report.numbers import number, share
 
 LONGEST = 10_000  # characters of a span
@@ -67,29 +46,29 @@ def _span(span: str) -> str:
 def block_md(block: DocumentBlock, title: str = "") -> str:
     """A block as Markdown, of a document of this title."""
     match block:
-        case Heading(line, level):
+        case doc.Heading(line, level):
             return f"{'#' * level} {_line(line)}"
-        case Paragraph(line) | Aside(line):
+        case doc.Paragraph(line) | doc.Aside(line):
             return _line(line)
-        case Callout(line, verdict):
+        case doc.Callout(line, verdict):
             return f"> {f'{SIGNS[verdict]} {_line(line)}'.lstrip()}"
-        case Bullets(lines):
+        case doc.Bullets(lines):
             return "\n".join(f"- {_line(line)}" for line in lines)
-        case Quote(lines):
+        case doc.Quote(lines):
             return "\n>\n".join(f"> {_line(line)}" for line in lines)
-        case CodeBlock(text, language):
+        case doc.CodeBlock(text, language):
             fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
             shown = "\n".join(map(visible, text.rstrip().split("\n")))
             return f"{fence}{language}\n{shown}\n{fence}"
-        case KeyFigures(figures):
+        case doc.KeyFigures(figures):
             named = [(one if isinstance(one, str) else number(one), words) for one, words in figures]
             return "\n".join(f"- {_line(one)} {_line(words)}" for one, words in named)
-        case Pictures(figures):
+        case doc.Pictures(figures):
             untitled = [replace(figure, title="") if figure.title == title else figure for figure in figures]
             return "\n\n".join(f"```\n{figure.text(COLUMNS)}\n```" for figure in untitled)
-        case Details(title, blocks):
+        case doc.Details(title, blocks):
             return "\n\n".join([f"**{_line(title)}**", *map(block_md, blocks)])
-        case TableBlock(heads, rows):
+        case doc.TableBlock(heads, rows):
             rule = ["---:" if numeric else "---" for numeric in block.numeric]
             cells = [map(_line, heads or [""] * len(rule)), rule, *(map(_cell, row) for row in rows)]
             return "\n".join(f"| {' | '.join(row)} |" for row in cells)

@@ -10,32 +10,11 @@ from dataclasses import replace
 from itertools import zip_longest
 
 from seqloom.errors import DataError
-from seqloom.report.document import (
-    SIGNS,
-    Aside,
-    Bar,
-    Bullets,
-    Callout,
-    CodeBlock,
-    Document,
-    DocumentBlock,
-    Heading,
-    KeyFigures,
-    Line,
-    Mark,
-    Paragraph,
-    Pictures,
-    Quote,
-    Spans,
-    TableBlock,
-    TableCell,
-    lines_of,
-    spans,
-)
-from seqloom.report.excerpts import excerpt
-from seqloom.report.figures.colors import Colour, in_colour
-from seqloom.report.figures.labels import cell as padded
-from seqloom.report.figures.labels import columns, isolated, visible, wrap
+from seqloom.report import document as doc
+from seqloom.report.document import SIGNS, Bar, Document, DocumentBlock, Line, Mark, Spans, TableCell, lines_of, spans
+from seqloom.report.figures.markup import Colour, in_colour
+from seqloom.report.labels import cell as padded
+from seqloom.report.labels import columns, excerpt, isolated, visible, wrap
 from seqloom.report.numbers import number
 
 NARROWEST = 50  # columns
@@ -61,12 +40,12 @@ def written(document: Document, width: int, colour: bool) -> str:
     lines = [_bold(isolated(excerpt(document.title, width)), colour)]
     indent, after_heading = "", False
     for block in document.still:
-        indent = "" if isinstance(block, Heading) else indent
+        indent = "" if isinstance(block, doc.Heading) else indent
         found = [f"{indent}{line}".rstrip() for line in told(block, width - len(indent), colour, document.title)]
-        if found and not after_heading and not isinstance(block, Paragraph | Aside | Callout | Bullets):
+        if found and not after_heading and not isinstance(block, doc.Paragraph | doc.Aside | doc.Callout | doc.Bullets):
             lines.append("")
         lines += found
-        if after_heading := isinstance(block, Heading):
+        if after_heading := isinstance(block, doc.Heading):
             indent = INDENT
     return "\n".join(lines) + "\n"
 
@@ -96,37 +75,37 @@ def _tinted(text: str, line: TableCell, colour: bool) -> str:
 def told(block: DocumentBlock, width: int, colour: bool, title: str = "") -> Iterator[str]:
     """A block as lines, of a document of this title; nothing for what a page folds away."""
     match block:
-        case Heading(line):
+        case doc.Heading(line):
             yield from (_bold(text, colour) for text in _wrapped(line, width, False))
-        case Paragraph(line) | Aside(line):
+        case doc.Paragraph(line) | doc.Aside(line):
             yield from _wrapped(line, width, colour)
-        case Callout(line, verdict):
+        case doc.Callout(line, verdict):
             for text in wrap(f"{SIGNS[verdict]} {_words(line)}".lstrip(), width):
                 yield in_colour(text, TINTS[verdict]) if colour else text
-        case Bullets(lines):
+        case doc.Bullets(lines):
             for line in lines:
                 yield from _wrapped(line, width, colour, "- ", INDENT)
-        case Quote(lines):
+        case doc.Quote(lines):
             for line in lines:
                 yield from _wrapped(line, width, colour, "│ ", "│ ")
-        case CodeBlock(text):
+        case doc.CodeBlock(text):
             for line in text[:LONGEST].rstrip("\n").split("\n"):
                 yield from wrap(visible(line), width)
-        case KeyFigures(figures):
+        case doc.KeyFigures(figures):
             shown = [one if isinstance(one, str) else number(one) for one, _ in figures]
             room = max(map(columns, shown))
             for one, (_, words) in zip(shown, figures, strict=True):
                 head = padded(one, room, right=True) + GAP
                 yield from _wrapped(words, width, False, head, " " * (room + len(GAP)))
-        case Pictures(figures, brief):
+        case doc.Pictures(figures, brief):
             for at, figure in enumerate(figures[:brief]):
                 named = replace(figure, title="") if figure.title == title else figure  # which stands above already
                 yield from ["", *named.text(width, colour).split("\n")][not at :]
-        case TableBlock():
+        case doc.TableBlock():
             yield from _table(block, width, colour)
 
 
-def _table(table: TableBlock, width: int, colour: bool) -> Iterator[str]:
+def _table(table: doc.TableBlock, width: int, colour: bool) -> Iterator[str]:
     rows, numeric = table.rows[: table.brief], table.numeric
     heads = list(map(visible, table.heads)) if any(table.heads) else [""] * len(numeric)
     stacks = [[_text(row[at]) for row in rows] for at in range(len(numeric))]  # the texts of each column

@@ -23,12 +23,14 @@ import torch
 from torch import Tensor, nn
 
 from seqloom import recipes
-from seqloom.config.models import AnyModel, EmbedderConfig, SequenceModelConfig
-from seqloom.config.objectives import (
+from seqloom.config.models import (
     OBJECTIVES,
+    AnyModel,
     AnyObjective,
     ContrastConfig,
+    EmbedderConfig,
     RankConfig,
+    SequenceModelConfig,
     TripletConfig,
     ViewsConfig,
     objective_of,
@@ -41,7 +43,7 @@ from seqloom.metrics.ratios import ratio
 from seqloom.nn.models import Embedder
 from seqloom.nn.objectives import Contrast, Objective, ObjectiveLoss, RowObjective, thinned
 from seqloom.nn.types import Batch, Loss, Padded
-from seqloom.recipes.bodies import Size
+from seqloom.recipes.families import Size
 from seqloom.tasks.abilities import Vectorizer
 from seqloom.tasks.inputs import encoder_in, require_shape, stepped_input_of
 from seqloom.tasks.predictions import VectorPrediction, numbers_shown, vectors_of

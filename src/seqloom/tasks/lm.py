@@ -41,7 +41,7 @@ from seqloom.metrics.ratios import perplexity, ratio
 from seqloom.nn.heads import Losses
 from seqloom.nn.models import LanguageModel
 from seqloom.nn.types import Batch, Loss, Padded
-from seqloom.recipes.bodies import Size
+from seqloom.recipes.families import Size
 from seqloom.tasks.abilities import Continuer
 from seqloom.tasks.evaluation import answering
 from seqloom.tasks.inputs import require_shape

@@ -44,7 +44,7 @@ from seqloom.metrics.ratios import perplexity, ratio
 from seqloom.nn.heads import NextTokenHead
 from seqloom.nn.models import ElementModel
 from seqloom.nn.types import Batch, Loss, Padded
-from seqloom.recipes.bodies import Size
+from seqloom.recipes.families import Size
 from seqloom.tasks.inputs import encoder_in, require_shape, sequences, stepped_input_of
 from seqloom.tasks.task import LOSS, Asking, HeadSettings, Judged, Meaning, Metric, Prediction, Task
 from seqloom.tasks.windows import document_numbers, named_packs, summed

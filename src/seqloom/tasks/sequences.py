@@ -18,7 +18,7 @@ from seqloom.config.inputs import FiltersConfig, InputConfig, PictureConfig, Vec
 from seqloom.config.models import AnyModel, ElementModelConfig, EmbedderConfig, SequenceModelConfig
 from seqloom.nn.models import SequenceModel
 from seqloom.nn.types import Batch, Loss
-from seqloom.recipes.bodies import Size
+from seqloom.recipes.families import Size
 from seqloom.tasks.abilities import Vectorizer
 from seqloom.tasks.inputs import encoder_in, input_of, require_shape, sequences, stepped_input_of
 from seqloom.tasks.task import HeadSettings, Setting, Task

@@ -31,8 +31,7 @@ from torch import nn
 from seqloom.config.data import Part
 from seqloom.config.data import Task as TaskName
 from seqloom.config.heads import HeadKind, Pooling
-from seqloom.config.models import AnyModel
-from seqloom.config.objectives import AnyObjective
+from seqloom.config.models import AnyModel, AnyObjective
 from seqloom.config.tokenizers import FittedTokenizer, WordsConfig
 from seqloom.config.training import AnyFeed, ByLengthConfig
 from seqloom.data.loader import Loader
@@ -42,8 +41,7 @@ from seqloom.data.schema import Schema, Target
 from seqloom.errors import ConfigError, did_you_mean
 from seqloom.metrics.calibration import Calibration
 from seqloom.nn.types import Batch, Loss
-from seqloom.recipes.bodies import Size
-from seqloom.recipes.families import Shape, names
+from seqloom.recipes.families import Shape, Size, names
 from seqloom.text.tokenizer import Tokenizer
 
 # What a model may be told besides its recipe and size; "letters" are read beside words unless somebody says no.

@@ -34,7 +34,7 @@ from seqloom.metrics import text as texts
 from seqloom.metrics.ratios import perplexity, ratio
 from seqloom.nn.models import EncoderDecoder
 from seqloom.nn.types import Batch, Loss, Padded, Pair
-from seqloom.recipes.bodies import Size
+from seqloom.recipes.families import Size
 from seqloom.tasks.abilities import Translator
 from seqloom.tasks.inputs import input_of, require_shape, sequences
 from seqloom.tasks.predictions import Translation

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from seqloom.config.base import read
 from seqloom.config.data import DataConfig
 from seqloom.config.options import free_places
-from seqloom.config.reading import read
 from seqloom.config.training import CosineConfig, LinearConfig, RunConfig, TrainingConfig
 from seqloom.data.run_files import located, names_of
 from seqloom.errors import ConfigError, near_name

@@ -40,7 +40,7 @@ from seqloom.data.loader import BatchPlan
 from seqloom.data.order import usual_budget
 from seqloom.data.prepared import Prepared
 from seqloom.errors import ConfigError
-from seqloom.recipes.bodies import Size
+from seqloom.recipes.families import Size
 from seqloom.training.state import TrainingState
 from seqloom.training.wishes import is_solved
 

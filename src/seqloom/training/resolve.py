@@ -14,10 +14,9 @@ import msgspec
 import numpy as np
 
 from seqloom.bundle import Bundle, model_folder, read_bundle
+from seqloom.config.base import dropouts, with_dropout, with_setting
 from seqloom.config.data import PARTS, DataConfig, EncodingConfig, VectorFileConfig
-from seqloom.config.models import AnyModel
-from seqloom.config.objectives import objective_of
-from seqloom.config.reading import dropouts, with_dropout, with_setting
+from seqloom.config.models import AnyModel, objective_of
 from seqloom.config.tokenizers import FittedTokenizer, WordsConfig
 from seqloom.config.training import RunConfig, TrainingConfig
 from seqloom.data.dataset import Dataset, open_sealed

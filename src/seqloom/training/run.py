@@ -26,8 +26,7 @@ from seqloom.bundle import Bundle
 from seqloom.config.data import AnySplit, BadRows, EncodingConfig, ReadingConfig, Task
 from seqloom.config.heads import HeadKind, Pooling
 from seqloom.config.inputs import LettersWish
-from seqloom.config.models import AnyModel
-from seqloom.config.objectives import AnyObjective
+from seqloom.config.models import AnyModel, AnyObjective
 from seqloom.config.options import stated, strict
 from seqloom.config.training import AnyFeed, AnyLength, AnyOptimiser, AnySchedule, Precision, SecondsConfig
 from seqloom.data.check import Names
@@ -35,7 +34,7 @@ from seqloom.data.prepared import Prepared
 from seqloom.data.run_files import keep_places
 from seqloom.errors import ConfigError, DurableError, SeqloomError
 from seqloom.nn.inputs import Tfidf
-from seqloom.recipes.bodies import Size
+from seqloom.recipes.families import Size
 from seqloom.text.special_tokens import COUNT
 from seqloom.text.word_vectors import read_vectors, wanted_words
 from seqloom.training import checkpoint as checkpoints

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from seqloom import files
-from seqloom.config import reading
+from seqloom.config.base import read
 from seqloom.config.training import RunConfig
 from seqloom.data.dataset import Dataset, every_sum
 from seqloom.data.prepared import Prepared
@@ -128,7 +128,7 @@ class RunFolder:
 
     def config(self) -> RunConfig:
         """The configuration of the run."""
-        config: RunConfig = reading.read(self.path / RunFile.CONFIG, RunConfig)
+        config: RunConfig = read(self.path / RunFile.CONFIG, RunConfig)
         return config
 
     def data(self) -> DataFacts:

@@ -30,11 +30,11 @@ from seqloom.report.document import (
     TableCell,
 )
 from seqloom.report.document import Line as DocumentLine
-from seqloom.report.excerpts import excerpt
-from seqloom.report.figures.axis import LEAST_LOGARITHMIC
 from seqloom.report.figures.figure import Figure
+from seqloom.report.figures.frame import LEAST_LOGARITHMIC
 from seqloom.report.figures.line import Line, Series
 from seqloom.report.figures.matrix import Matrix
+from seqloom.report.labels import excerpt
 from seqloom.report.numbers import NOT_FINITE, counted, duration, interval, number, share, size
 from seqloom.training.run_summary import SampleLine, ValidationLine, layers_said
 

@@ -17,16 +17,15 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from seqloom.config.base import Config
+from seqloom.config.base import Config, read
 from seqloom.config.models import AnyModel
-from seqloom.config.reading import read
 from seqloom.config.stacks import StackConfig
 from seqloom.config.training import RunConfig
 from seqloom.errors import ConfigError, DamagedError, DataError, near_name
 from seqloom.files.disk import write_file
 from seqloom.files.jsonl import read_lines
 from seqloom.files.layouts import RunFile, VocabularyFile
-from seqloom.recipes.bodies import SIZES, Size
+from seqloom.recipes.families import SIZES, Size
 from seqloom.report.document import Document, Shown
 from seqloom.tasks.registry import task_of
 from seqloom.tasks.task import HeadSettings, Metric, Task

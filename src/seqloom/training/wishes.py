@@ -15,19 +15,16 @@ from typing import Annotated, Any, NamedTuple, cast, get_args
 import msgspec
 from msgspec import Meta
 
-from seqloom.config.base import Config, Rate
+from seqloom.config.base import Config, Rate, dropouts, read, with_dropout, with_setting
 from seqloom.config.data import DataConfig, EncodingConfig
 from seqloom.config.heads import HeadKind, Pooling
 from seqloom.config.inputs import LettersWish, SpelledConfig
-from seqloom.config.models import AnyModel
-from seqloom.config.objectives import OBJECTIVES, AnyObjective
+from seqloom.config.models import OBJECTIVES, AnyModel, AnyObjective
 from seqloom.config.options import MODEL, Flag
-from seqloom.config.reading import dropouts, read, with_dropout, with_setting
 from seqloom.config.tokenizers import WordsConfig
 from seqloom.config.training import AnyLength, NewtonConfig, RunConfig, TrainingConfig
 from seqloom.errors import ConfigError, did_you_mean
-from seqloom.recipes.bodies import Size
-from seqloom.recipes.families import RECIPES
+from seqloom.recipes.families import RECIPES, Size
 
 OF_VECTORS = ("pooling", "objective", "rows_at_once")
 BALANCED = "balanced"  # as rare labels deserve

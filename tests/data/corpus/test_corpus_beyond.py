@@ -24,7 +24,7 @@ from seqloom.data.dataset import open_data
 from seqloom.data.kinds.inputs.words import Words
 from seqloom.data.prepared import prepare
 from seqloom.data.problems import Ledger
-from seqloom.report.excerpts import excerpt
+from seqloom.report.labels import excerpt
 from seqloom.text.special_tokens import COUNT, NAMES
 
 KINDS: Sequence[type[TokenizerConfig]] = (WordsConfig, CharactersConfig, BytesConfig, BpeConfig, UnigramConfig)

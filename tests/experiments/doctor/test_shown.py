@@ -10,7 +10,7 @@ from seqloom.errors import DataError
 from seqloom.experiments.doctor.curves import curve_findings, losses_drawn, told
 from seqloom.experiments.doctor.data import label_findings
 from seqloom.experiments.doctor.findings import Advice, Diagnosis, Finding
-from seqloom.report.figures.labels import columns
+from seqloom.report.labels import columns
 
 STORY = told(steps(falling) + looks([1.5, 1.2, 1.0, 1.1, 1.3, 1.5]))
 HOSTILE = "<script>\x1b[31m\u202e"

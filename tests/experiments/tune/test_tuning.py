@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 import seqloom
+from seqloom.config.base import read
 from seqloom.config.data import PARTS
-from seqloom.config.reading import read
-from seqloom.config.training import EpochsConfig, RunConfig
-from seqloom.config.tuning import RangeConfig, SpaceConfig
+from seqloom.config.training import EpochsConfig, RangeConfig, RunConfig, SpaceConfig
 from seqloom.data import dataset
 from seqloom.errors import SeqloomError
 from seqloom.experiments import workers
@@ -154,7 +153,7 @@ def _on_machine(number: int, url: str, files: dict[str, Path], tmp_path: Path) -
     script = (
         "from seqloom.experiments.tune import tune\n"
         "from seqloom.config.training import EpochsConfig\n"
-        "from seqloom.config.tuning import RangeConfig, SpaceConfig\n"
+        "from seqloom.config.training import RangeConfig, SpaceConfig\n"
         "space = SpaceConfig(sizes=('tiny',), rate=RangeConfig(low=1e-3, high=0.3, log=True), batch=(128, 256))\n"
         f"tune({str(files['train'])!r}, dev={str(files['dev'])!r}, out={str(tmp_path / f'machine-{number}')!r},\n"
         f"     models=('bag',), trials=6, storage={url!r}, study='shared', space=space,\n"

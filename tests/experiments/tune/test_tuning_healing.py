@@ -12,8 +12,7 @@ import pytest
 import torch
 
 from seqloom.config.data import ColumnSplit, DataConfig
-from seqloom.config.training import EpochsConfig
-from seqloom.config.tuning import RangeConfig, SpaceConfig
+from seqloom.config.training import EpochsConfig, RangeConfig, SpaceConfig
 from seqloom.errors import RepeatError
 from seqloom.experiments import workers
 from seqloom.experiments.tune import study as studies

@@ -11,10 +11,18 @@ import optuna
 import pytest
 from optuna.trial import FixedTrial
 
+from seqloom.config.base import from_toml, with_setting
 from seqloom.config.data import DataConfig
-from seqloom.config.reading import from_toml, with_setting
-from seqloom.config.training import AdamWConfig, ByLengthConfig, ConstantConfig, CosineConfig, EpochsConfig, PacksConfig
-from seqloom.config.tuning import RangeConfig, SpaceConfig
+from seqloom.config.training import (
+    AdamWConfig,
+    ByLengthConfig,
+    ConstantConfig,
+    CosineConfig,
+    EpochsConfig,
+    PacksConfig,
+    RangeConfig,
+    SpaceConfig,
+)
 from seqloom.errors import ConfigError, DurableError, MissingExtraError
 from seqloom.experiments.tune.plan import DataGround, TuningPlan, drawn, near, require_searchable, used, wishes_of
 from seqloom.experiments.tune.results import Results, TrialResult

@@ -16,7 +16,7 @@ from seqloom.config.data import AnySplit, BadRows, ColumnSplit, EncodingConfig, 
 from seqloom.config.data import Task as TaskName
 from seqloom.config.heads import HeadKind, Pooling
 from seqloom.config.inputs import LettersWish
-from seqloom.config.objectives import AnyObjective
+from seqloom.config.models import AnyObjective
 from seqloom.config.options import stated, strict
 from seqloom.config.training import AnyFeed, AnyLength, AnyOptimiser, AnySchedule, Precision
 from seqloom.data.check import Names
@@ -43,7 +43,7 @@ from seqloom.files.disk import make_folder, write_file
 from seqloom.files.jsonl import append_lines, read_lines
 from seqloom.files.lock import hold
 from seqloom.inference.model import LoadedModel, load
-from seqloom.recipes.bodies import Size
+from seqloom.recipes.families import Size
 from seqloom.tasks.task import HeadSettings, Task
 from seqloom.training.learning_rate import usual_epochs
 from seqloom.training.resolve import Resolved, resolve

@@ -19,7 +19,7 @@ from seqloom.config.stacks import StackConfig
 from seqloom.errors import ConfigError
 from seqloom.experiments.compare.results import Comparison
 from seqloom.experiments.workers import RunsPlan, Why
-from seqloom.recipes.bodies import Size
+from seqloom.recipes.families import Size
 
 MOST_SEEDS, MOST_MODELS = 1_000, 100
 

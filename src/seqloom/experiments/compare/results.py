@@ -10,11 +10,11 @@ import msgspec
 import numpy as np
 
 from seqloom.report.document import Aside, Bullets, Callout, Document, Heading, Pictures, Shown, TableBlock, TableCell
-from seqloom.report.excerpts import excerpt
 from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.line import Line, Series
 from seqloom.report.figures.points import Points
+from seqloom.report.labels import excerpt
 from seqloom.report.numbers import counted, duration, estimate, interval, number, probability, signed, size
 
 ALPHA = 0.05  # of decisions, after Holm's correction

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from seqloom.bundle import built, read_bundle
-from seqloom.config.reading import dropouts
+from seqloom.config.base import dropouts
 from seqloom.config.training import RunConfig
 from seqloom.data.checks.check import DataFinding
 from seqloom.data.run_files import located

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
-from seqloom.config.reading import dropouts
+from seqloom.config.base import dropouts
 from seqloom.config.training import (
     AdamWConfig,
     AnyFeed,
@@ -22,13 +22,14 @@ from seqloom.config.training import (
     CosineConfig,
     LinearConfig,
     PlateauConfig,
+    RangeConfig,
     RunConfig,
+    SpaceConfig,
 )
-from seqloom.config.tuning import RangeConfig, SpaceConfig
 from seqloom.errors import ConfigError
 from seqloom.experiments.tune.results import Results, TrialState
 from seqloom.experiments.workers import RunsPlan, Why
-from seqloom.recipes.bodies import Size
+from seqloom.recipes.families import Size
 from seqloom.tasks.task import HeadSettings
 from seqloom.training.events import Report
 from seqloom.training.learning_rate import expected_steps

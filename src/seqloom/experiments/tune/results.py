@@ -12,10 +12,10 @@ from typing import Literal
 import msgspec
 
 from seqloom.report.document import Aside, Callout, CodeBlock, Details, Document, Heading, Pictures, Shown, TableBlock
-from seqloom.report.excerpts import excerpt
 from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.line import Line, Series
+from seqloom.report.labels import excerpt
 from seqloom.report.numbers import duration, number
 
 TrialState = Literal["done", "pruned", "failed", "running", "waiting"]

@@ -15,8 +15,7 @@ import msgspec
 
 from seqloom.config.data import AnySplit, BadRows, EncodingConfig, ReadingConfig, Task
 from seqloom.config.options import stated, strict
-from seqloom.config.training import AdamWConfig, AnyFeed, AnyLength, AnyOptimiser, AnySchedule, Precision
-from seqloom.config.tuning import SpaceConfig
+from seqloom.config.training import AdamWConfig, AnyFeed, AnyLength, AnyOptimiser, AnySchedule, Precision, SpaceConfig
 from seqloom.data.check import Names
 from seqloom.errors import ConfigError, RepeatError, SeqloomError
 from seqloom.experiments.tune.plan import (

@@ -39,10 +39,9 @@ from seqloom.inspect.subject import Reading, Subject, Token
 from seqloom.inspect.view import MEDIUM, SMALL, View, plain
 from seqloom.report.document import DocumentBlock, Interactive
 from seqloom.report.figures.bars import Bars
-from seqloom.report.figures.colors import ColorScale, code, ink_on, scale_of
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.heatmap import HeatMap
-from seqloom.report.figures.markup import Markup, tag
+from seqloom.report.figures.markup import ColorScale, Markup, code, ink_on, scale_of, tag
 from seqloom.report.figures.strip import Strip
 from seqloom.report.numbers import number, share, signed
 

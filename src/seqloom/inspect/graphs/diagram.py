@@ -24,12 +24,21 @@ from typing import Any, ClassVar, NamedTuple
 
 from seqloom.errors import DataError
 from seqloom.report.document import Interactive
-from seqloom.report.figures.axis import minus_signed
-from seqloom.report.figures.colors import ColorScale, scale_of
 from seqloom.report.figures.figure import MARGIN, NARROWEST, Figure, FigureBlock, Plot
 from seqloom.report.figures.frame import LEGEND_HEIGHT, drawn_legend, legend_width, written_legend
-from seqloom.report.figures.labels import shortened, visible, wrap
-from seqloom.report.figures.markup import Markup, filled, hatched, hover, label, look, tag, together, width_of
+from seqloom.report.figures.markup import (
+    ColorScale,
+    Markup,
+    hatched,
+    hover,
+    label,
+    look,
+    scale_of,
+    tag,
+    together,
+    width_of,
+)
+from seqloom.report.labels import minus_signed, shortened, visible, wrap
 from seqloom.report.numbers import number as brief
 
 SWEEPS = 8
@@ -319,7 +328,7 @@ def _strip(card: NodeCard, left: float, top: float, size: Size, scale: ColorScal
         return hatched([(x, y + step, SIDE, 6.0) for step in range(0, int(height) - 5, 6)])
     box: dict[str, str | float] = {"x": x, "y": y, "width": SIDE, "height": height}
     said = hover(f"{card.name}: {brief(card.size)}")
-    return tag("g", tag("rect", said, **box, **filled(scale.shade(scale.level(card.size)))), data_shows="slope")
+    return tag("g", tag("rect", said, **box, **scale.shade_of(card.size).fill()), data_shows="slope")
 
 
 def _curve(points: Sequence[BoxPlace]) -> str:

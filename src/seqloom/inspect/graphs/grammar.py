@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from seqloom.errors import DataError, did_you_mean
-from seqloom.report.figures.labels import columns, visible
+from seqloom.report.labels import columns, visible
 
 LONGEST, DEEPEST = 20_000, 48  # characters; brackets inside each other
 MOST_OPERATIONS = 200  # signs and functions of one statement: each may stand inside the next one

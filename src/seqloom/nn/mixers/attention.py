@@ -14,8 +14,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqloom.config.combinations import Position
-from seqloom.config.combinations import Score as ScoreName
 from seqloom.config.mixers import (
     SHAW_RADIUS,
     T5_BUCKETS,
@@ -23,8 +21,10 @@ from seqloom.config.mixers import (
     AttentionConfig,
     FullConfig,
     Pattern,
+    Position,
     WindowConfig,
 )
+from seqloom.config.mixers import Score as ScoreName
 from seqloom.nn.layouts import Layout, Places
 from seqloom.nn.mixers.contract import CausalMixer, Mixer
 from seqloom.nn.mixers.growing import Growing

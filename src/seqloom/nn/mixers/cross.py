@@ -5,9 +5,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from seqloom.config.blocks import AlignmentConfig
-from seqloom.config.combinations import Score as ScoreName
+from seqloom.config.mixers import Score as ScoreName
 from seqloom.config.mixers import require_divisible
+from seqloom.config.stacks import AlignmentConfig
 from seqloom.nn.layouts import Places
 from seqloom.nn.mixers.attention import Heads, Matcher
 from seqloom.nn.mixers.contract import ConditionedMixer

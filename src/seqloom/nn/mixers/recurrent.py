@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqloom.config.blocks import SeededConfig
 from seqloom.config.mixers import RecurrentConfig, RnnConfig
+from seqloom.config.stacks import SeededConfig
 from seqloom.nn.mixers.contract import CausalMixer, ConditionedMixer
 from seqloom.nn.ops.recurrence import ELMAN_RELU, ELMAN_TANH, GRU, LSTM, Cell, Memory, Weights, gates, recur
 from seqloom.nn.packing import by_document

@@ -3,12 +3,9 @@
 A figure is a frozen value. `svg()` draws it, `text()` writes it in a terminal, `data()` gives it as plain values; in a
 notebook it shows itself; `page` puts several into one HTML file. No plotting library, no tensor library, no script.
 
-    labels   labels made visible and measured        axis      ticks and numerals
-    checks   what a figure accepts                   colors    color scales
-    markup   elements, escaped in one place          frame     the key to a color scale
-    figure   what all kinds share                    line  bars  points  heatmap  matrix  strip
-    stack    several as one picture or page          links  tiles  network  trail
-    fonts    the letters of a PNG
+    figure   what all kinds share, and what they accept      line  bars  points  heatmap  matrix  strip  network
+    markup   elements, escaped in one place; color scales    stack    several as one picture or page
+    frame    axes, ticks, legends
 """
 
 from typing import TYPE_CHECKING
@@ -18,16 +15,13 @@ from seqloom.lazy import loading
 if TYPE_CHECKING:
     from seqloom.report.figures.bars import Bars
     from seqloom.report.figures.figure import Figure
-    from seqloom.report.figures.heatmap import HeatMap
+    from seqloom.report.figures.heatmap import HeatMap, Tile, Tiles
     from seqloom.report.figures.line import Line, Series
-    from seqloom.report.figures.links import Link, Links
     from seqloom.report.figures.matrix import Matrix
-    from seqloom.report.figures.network import Edge, Network, Node
-    from seqloom.report.figures.points import Points
+    from seqloom.report.figures.network import Edge, Link, Links, Network, Node
+    from seqloom.report.figures.points import Points, Trail
     from seqloom.report.figures.stack import page
     from seqloom.report.figures.strip import Strip
-    from seqloom.report.figures.tiles import Tile, Tiles
-    from seqloom.report.figures.trail import Trail
 
 __all__ = [
     "Bars",
@@ -50,30 +44,14 @@ __all__ = [
 ]
 HOMES = {
     "bars": ("Bars",),
-    "network": (
-        "Edge",
-        "Network",
-        "Node",
-    ),
     "figure": ("Figure",),
-    "heatmap": ("HeatMap",),
-    "line": (
-        "Line",
-        "Series",
-    ),
-    "links": (
-        "Link",
-        "Links",
-    ),
+    "heatmap": ("HeatMap", "Tile", "Tiles"),
+    "line": ("Line", "Series"),
     "matrix": ("Matrix",),
-    "points": ("Points",),
-    "strip": ("Strip",),
-    "tiles": (
-        "Tile",
-        "Tiles",
-    ),
-    "trail": ("Trail",),
+    "network": ("Edge", "Link", "Links", "Network", "Node"),
+    "points": ("Points", "Trail"),
     "stack": ("page",),
+    "strip": ("Strip",),
 }
 
 __getattr__ = loading(__name__, HOMES)

@@ -5,22 +5,40 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from seqloom.errors import DataError
-from seqloom.report.figures import checks
-from seqloom.report.figures.axis import Axis, linear_axis, typeset
-from seqloom.report.figures.colors import colour as colour_of
-from seqloom.report.figures.colors import in_colour
-from seqloom.report.figures.figure import MARGIN, WIDTH, Figure, FigureBlock, Plot
-from seqloom.report.figures.labels import breadth, cell, shortened, stacked_cell, visible
-from seqloom.report.figures.markup import THEME, Markup, axis_name, hover, label, look, rule, tag, together, width_of
+from seqloom.report.figures.figure import (
+    MARGIN,
+    WIDTH,
+    Figure,
+    FigureBlock,
+    Interval,
+    Plot,
+    checked_intervals,
+    checked_labels,
+    checked_numbers,
+    require_same_count,
+    require_some,
+)
+from seqloom.report.figures.frame import Axis, linear_axis
+from seqloom.report.figures.markup import (
+    THEME,
+    Markup,
+    axis_name,
+    hover,
+    label,
+    look,
+    rule,
+    tag,
+    tinted,
+    together,
+    width_of,
+)
+from seqloom.report.labels import breadth, cell, shortened, stacked_cell, typeset, visible
 from seqloom.report.numbers import number as brief
 
 MOST_BARS = 500
 ROW_HEIGHT, BAR_HEIGHT = 28.0, 16.0
 LONGEST_LABEL = 220.0
 EIGHTHS = "▏▎▍▌▋▊▉█"
-
-Interval = tuple[float, float]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,26 +60,11 @@ class Bars(Figure):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "labels", checks.labels(self.labels, "labels"))
-        object.__setattr__(self, "values", checks.numbers(self.values, "values"))
-        checks.text(self.x_label, "x_label")
-        checks.some(self.labels, "labels", largest=MOST_BARS)
-        checks.same_count(self.values, "values", self.labels, "labels")
-        if self.intervals is not None:
-            found = tuple(checks.each(self.intervals, "intervals"))
-            checks.same_count(found, "intervals", self.labels, "labels")
-            object.__setattr__(self, "intervals", tuple(map(self._interval, range(len(found)), found)))
-
-    def _interval(self, index: int, interval: Interval | None) -> Interval | None:
-        value = self.values[index]
-        if interval is None:
-            return None
-        ends = checks.every_number(interval, f"intervals[{index}]")
-        if value is None or len(ends) != 2 or not ends[0] <= value <= ends[1]:
-            raise DataError(
-                f"intervals[{index}] is {ends} around the value {value}", fix="give (low, high) around the value"
-            )
-        return ends[0], ends[1]
+        object.__setattr__(self, "labels", checked_labels(self.labels, "labels"))
+        object.__setattr__(self, "values", checked_numbers(self.values, "values"))
+        require_some(self.labels, "labels", largest=MOST_BARS)
+        require_same_count(self.values, "values", self.labels, "labels")
+        object.__setattr__(self, "intervals", checked_intervals(self.intervals, self.values, "the value"))
 
     def _rows(self) -> list[tuple[str, float | None, Interval | None]]:
         return list(zip(self.labels, self.values, self.intervals or [None] * len(self.labels), strict=True))
@@ -87,9 +90,8 @@ class Bars(Figure):
     def _block(self, width: int, colour: bool) -> FigureBlock:
         tails = [_number(value) + _written(interval) for _, value, interval in self._rows()]
         gutter = min(width // 3, max(map(breadth, self.labels)))
-        apart = (
-            max(map(len, tails)) > width - gutter - 12
-        )  # too little room for bars: intervals go on lines of their own
+        # with too little room for bars, intervals go on lines of their own
+        apart = max(map(len, tails)) > width - gutter - 12
         beside = [_number(value) for value in self.values] if apart else tails
         room = width - gutter - 3 - max(map(len, beside))
         lines = []
@@ -120,32 +122,16 @@ def _said(row: tuple[str, float | None, Interval | None]) -> str:
 
 def _bar(value: float | None, reach: Interval, room: int, colour: bool) -> str:
     """The bar in `room` columns, with the zero line between its two sides."""
-    below, above, unit = _sides(reach, room)
-    length = abs(value or 0.0) / unit
-    left = _leftward(length) if value is not None and value < 0 else ""
-    right = _rightward(length) if value is not None and value > 0 else ""
-    return f"{_tinted(left.rjust(below), 'fall', colour)}│{_tinted(right.ljust(above), 'bar', colour)}"
-
-
-def _sides(reach: Interval, room: int) -> tuple[int, int, float]:
     low, high = reach
     below = 0 if low >= 0 else room if high <= 0 else min(room - 1, max(1, round(room * -low / (high - low))))
     above = room - below
-    return below, above, max(-low / below if below else 0.0, high / above if above else 0.0)
-
-
-def _tinted(text: str, theme: str, colour: bool) -> str:
-    return in_colour(text, colour_of(THEME[theme][2])) if colour and text.strip() else text
-
-
-def _rightward(length: float) -> str:
-    eighths = max(1, math.ceil(length * 8 - 1e-9))  # what is not zero is seen
-    return "█" * (eighths // 8) + (EIGHTHS[eighths % 8 - 1] if eighths % 8 else "")
-
-
-def _leftward(length: float) -> str:
-    halves = max(1, math.ceil(length * 2 - 1e-9))
-    return ("▐" if halves % 2 else "") + "█" * (halves // 2)
+    length = abs(value or 0.0) / max(-low / below if below else 0.0, high / above if above else 0.0)
+    halves, eighths = (max(1, math.ceil(length * parts - 1e-9)) for parts in (2, 8))  # what is not zero is seen
+    fall = ("▐" if halves % 2 else "") + "█" * (halves // 2)
+    rise = "█" * (eighths // 8) + (EIGHTHS[eighths % 8 - 1] if eighths % 8 else "")
+    left = (fall if value is not None and value < 0 else "").rjust(below)
+    right = (rise if value is not None and value > 0 else "").ljust(above)
+    return f"{tinted(left, THEME['fall'][2])}│{tinted(right, THEME['bar'][2])}" if colour else f"{left}│{right}"
 
 
 @dataclass(frozen=True)
@@ -168,15 +154,10 @@ class _BarFrame:
         middle = ROW_HEIGHT * (index + 0.5)
         name = label(text, self.left - 10, middle + 4, anchor="end", room=min(LONGEST_LABEL, self.left - MARGIN))
         zero, end = self.at(0.0), self.at(value or 0.0)
-        box = tag(
-            "rect",
-            hover(_said((text, value, interval))),
-            x=min(zero, end),
-            y=middle - BAR_HEIGHT / 2,
-            width=abs(end - zero),
-            height=BAR_HEIGHT,
-            **look("fall" if value is not None and value < 0 else "bar"),
-        )
+        place: dict[str, str | float] = {"x": min(zero, end), "y": middle - BAR_HEIGHT / 2}
+        place |= {"width": abs(end - zero), "height": BAR_HEIGHT}
+        theme = "fall" if value is not None and value < 0 else "bar"
+        box = tag("rect", hover(_said((text, value, interval))), **place, **look(theme))
         beyond = max(end, zero, self.at(interval[1]) if interval else end)
         number = label(_printed(value), beyond + 6, middle + 4, size=11)
         axis = rule(zero, ROW_HEIGHT * index, zero, ROW_HEIGHT * (index + 1), "axis")

@@ -1,15 +1,164 @@
-"""What all figures are: frozen values with a title that draw themselves as SVG and write themselves as text."""
+"""What all figures are: frozen values with a title that draw themselves as SVG and write themselves as text.
 
+What a caller hands to a figure becomes tuples of text and finite numbers, or a `DataError`.
+"""
+
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence, Sized
 from dataclasses import dataclass, fields, is_dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeVar
 
 from seqloom.errors import DataError
-from seqloom.report.figures import checks
-from seqloom.report.figures.axis import minus_signed
-from seqloom.report.figures.labels import columns, ems, isolated, visible, wrap
 from seqloom.report.figures.markup import FONT, Markup, label, look, style_sheet, tag, together
+from seqloom.report.labels import ems, fit, isolated, minus_signed, visible, wrap
+
+LARGEST = 1e100  # beyond it the difference of two values may overflow
+
+Row = tuple[float | None, ...]
+Interval = tuple[float, float]
+Item = TypeVar("Item")
+
+
+def quoted_label(label: str) -> str:
+    """The label as it may stand in a message: made visible, cut short, between quotes."""
+    return f"'{fit(visible(label), 40)}'"
+
+
+def checked_text(value: object, what: str) -> str:
+    """The value, if it is text."""
+    if isinstance(value, str):
+        return value
+    raise DataError(f"{what} must be text, found {type(value).__name__}", fix="convert it with str()")
+
+
+def checked_labels(values: Iterable[object], what: str) -> tuple[str, ...]:
+    """The labels as a tuple of text."""
+    if isinstance(values, str):
+        raise DataError(
+            f"{what} must be a list of labels, found one string {quoted_label(values)}", fix="put it in a list"
+        )
+    return tuple(checked_text(value, f"{what}[{index}]") for index, value in enumerate(checked_items(values, what)))
+
+
+def checked_number(value: object, what: str) -> float | None:
+    """The value as a float; None and NaN both mean that there is no value."""
+    if value is None:
+        return None
+    try:
+        if isinstance(value, str | bytes | bytearray):  # float() would read those
+            raise TypeError(value)
+        real = float(value)  # type: ignore[arg-type]
+    except OverflowError:  # an int of more than 308 digits
+        real = math.inf
+    except (TypeError, ValueError, RuntimeError):  # no number at all, or an array of several
+        raise DataError(f"{what} must be a number, found {type(value).__name__}", fix="pass plain numbers") from None
+    if math.isnan(real):
+        return None
+    if abs(real) > LARGEST:
+        found = f"{real}" if math.isinf(real) else f"{real:g}, beyond {LARGEST:g}"
+        raise DataError(f"{what} is {found}", fix="draw finite values; None or NaN leaves a gap")
+    return real
+
+
+def checked_numbers(values: Iterable[object], what: str) -> Row:
+    """The values as a tuple of floats, None where there is no value."""
+    return tuple(
+        value if type(value) is float and -LARGEST <= value <= LARGEST else checked_number(value, f"{what}[{index}]")
+        for index, value in enumerate(checked_items(values, what))
+    )
+
+
+def every_number(values: Iterable[object], what: str) -> tuple[float, ...]:
+    """The values as a tuple of floats, none of which may be missing."""
+    found = checked_numbers(values, what)
+    if None in found:
+        raise DataError(f"{what}[{found.index(None)}] is missing", fix="give a number at each place")
+    return tuple(value for value in found if value is not None)
+
+
+def checked_grid(values: Iterable[Iterable[object]], *, largest: int, fix: str) -> tuple[Row, ...]:
+    """The rows as tuples of equal length, at least one cell and at most `largest`."""
+    rows = [tuple(checked_items(row, f"values[{index}]")) for index, row in enumerate(checked_items(values, "values"))]
+    if not rows or not rows[0]:
+        raise DataError(f"values has {len(rows)} rows and no cell", fix="give at least one row with one value")
+    for index, row in enumerate(rows):
+        if len(row) != len(rows[0]):
+            raise DataError(
+                f"values[{index}] has {len(row)} cells, values[0] has {len(rows[0])}",
+                fix="make all rows equally long; None or NaN marks a cell without a value",
+            )
+    if len(rows) * len(rows[0]) > largest:
+        raise DataError(f"values has {len(rows)} x {len(rows[0])} cells, more than {largest:,}", fix=fix)
+    return tuple(checked_numbers(row, f"values[{index}]") for index, row in enumerate(rows))
+
+
+def require_some(values: Sized, what: str, *, largest: int) -> None:
+    """Require between one and `largest` values."""
+    if not len(values):
+        raise DataError(f"{what} is empty", fix="give at least one")
+    if len(values) > largest:
+        raise DataError(f"{what} has {len(values):,} entries, more than {largest:,}", fix="draw a part of them")
+
+
+def require_same_count(values: Sized, what: str, others: Sized, other: str) -> None:
+    """Require as many entries of both."""
+    if len(values) != len(others):
+        raise DataError(f"{what} has {len(values)} entries, {other} has {len(others)}", fix="give one for each")
+
+
+def checked_span(value: Iterable[object] | None, rows: Iterable[Row]) -> tuple[float, float] | None:
+    """The two ends of a colour scale, if they are in order and every value lies between them."""
+    if value is None:
+        return None
+    ends = every_number(value, "span")
+    if len(ends) != 2 or not ends[0] < ends[1]:
+        raise DataError(f"span is {ends}", fix="give two different numbers, the lower first")
+    for row_index, row in enumerate(rows):
+        for index, entry in enumerate(row):
+            if entry is not None and not ends[0] <= entry <= ends[1]:
+                where = f"row {row_index}, column {index}"
+                raise DataError(f"value {entry:g} at {where} lies outside span {ends}", fix="widen the span")
+    return ends[0], ends[1]
+
+
+def checked_intervals(
+    intervals: Sequence[Interval | None] | None, values: Sequence[float | None], around: str
+) -> tuple[Interval | None, ...] | None:
+    """The two ends around each value that has any."""
+    if intervals is None:
+        return None
+    given = tuple(checked_items(intervals, "intervals"))
+    require_same_count(given, "intervals", values, "labels")
+    found: list[Interval | None] = []
+    for index, (interval, value) in enumerate(zip(given, values, strict=True)):
+        ends = None if interval is None else every_number(interval, f"intervals[{index}]")
+        if ends is not None and (value is None or len(ends) != 2 or not ends[0] <= value <= ends[1]):
+            raise DataError(
+                f"intervals[{index}] is {ends} around the value {value}", fix=f"give (low, high) around {around}"
+            )
+        found.append(None if ends is None else (ends[0], ends[1]))
+    return tuple(found)
+
+
+def checked_instances(values: Iterable[object], kind: type[Item], what: str) -> tuple[Item, ...]:
+    """The values as a tuple, if each is of this kind."""
+    found = tuple(checked_items(values, what))
+    for index, value in enumerate(found):
+        if not isinstance(value, kind):
+            name = type(value).__name__
+            raise DataError(
+                f"{what}[{index}] must be a {kind.__name__}, found {name}", fix=f"make a {kind.__name__} of it"
+            )
+    return tuple(value for value in found if isinstance(value, kind))
+
+
+def checked_items(values: Iterable[Item], what: str) -> Iterable[Item]:
+    """The values, if they can be gone through one by one."""
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise DataError(f"{what} must be a sequence, found {type(values).__name__}", fix="pass a list")
+    return values
+
 
 WIDTH = 720.0  # of a picture that has no reason for another width
 MARGIN = 20.0
@@ -44,8 +193,9 @@ class Figure(ABC):
     caption: str = ""
 
     def __post_init__(self) -> None:
-        checks.text(self.title, "title")
-        checks.text(self.caption, "caption")
+        for field in fields(self):
+            if field.name in ("title", "caption") or field.name.endswith("_label"):
+                checked_text(getattr(self, field.name), field.name)
 
     @abstractmethod
     def _plot(self) -> Plot: ...
@@ -67,11 +217,7 @@ class Figure(ABC):
         body, width, height = _framed(plot, self.title if titled else "", notes)
         style = [tag("style", style_sheet(body))] if styled else []
         named = [tag("title", self.title), tag("desc", " ".join([self._summary(), *notes]))]
-        size: dict[str, str | float] = {
-            "viewBox": f"0 0 {width:g} {height:g}",
-            "width": width,
-            "height": height,
-        }
+        size: dict[str, str | float] = {"viewBox": f"0 0 {width:g} {height:g}", "width": width, "height": height}
         reader = {"role": "img", "aria_label": self.title or self.kind}
         look_of = {"class_": "seqloom", "font_family": FONT}
         return tag("svg", *named, *style, body, xmlns=NAMESPACE, **size, **reader, **look_of)
@@ -125,13 +271,3 @@ def _plain(value: object) -> object:
     if isinstance(value, tuple):
         return [_plain(entry) for entry in value]
     return _plain_fields(value) if is_dataclass(value) else value
-
-
-def ruler(marks: Mapping[int, str], width: int) -> str:
-    """A line of at most `width` columns with each label near its column, leaving out those that would touch another."""
-    line = ""
-    for column, text in sorted(marks.items()):
-        start = min(max(0, column - columns(text) // 2), width - columns(text))
-        if start >= columns(line) + (1 if line else 0):
-            line += " " * (start - columns(line)) + text
-    return line

@@ -1,18 +1,42 @@
-"""Heat maps: a matrix of numbers as colour, with positions along both sides; large ones are pooled, and say so."""
+"""Heat maps: a matrix of numbers as colour, large ones pooled; tiles: many small ones side by side on one scale."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import ClassVar, NamedTuple
 
-from seqloom.report.figures import checks
-from seqloom.report.figures.axis import typeset
-from seqloom.report.figures.checks import Row
-from seqloom.report.figures.colors import ColorScale, on_ground, scale_of
-from seqloom.report.figures.figure import MARGIN, NARROWEST, WIDTH, Figure, FigureBlock, Plot, ruler
-from seqloom.report.figures.frame import LEGEND_HEIGHT, drawn_legend, legend_width, written_legend
-from seqloom.report.figures.labels import cell, visible
-from seqloom.report.figures.markup import Markup, filled, hatched, hover, label, look, rule, tag, together, width_of
+from seqloom.errors import DataError
+from seqloom.report.figures.figure import (
+    MARGIN,
+    NARROWEST,
+    WIDTH,
+    Figure,
+    FigureBlock,
+    Plot,
+    Row,
+    checked_grid,
+    checked_instances,
+    checked_span,
+    checked_text,
+    every_number,
+    require_same_count,
+    require_some,
+)
+from seqloom.report.figures.frame import LEGEND_HEIGHT, drawn_legend, legend_width, ruler, written_legend
+from seqloom.report.figures.markup import (
+    ColorScale,
+    Markup,
+    hatched,
+    hover,
+    label,
+    look,
+    rule,
+    scale_of,
+    tag,
+    together,
+    width_of,
+)
+from seqloom.report.labels import cell, fit, isolated, shortened, typeset, visible
 from seqloom.report.numbers import number
 
 MOST_CELLS = 2**22
@@ -21,6 +45,10 @@ HOVERED_CELLS = 48 * 48  # up to here each cell is an element that shows its num
 TALLEST_TEXT = 40
 PLOT_WIDTH, PLOT_HEIGHT, LARGEST_CELL, THINNEST_STRIP = 620.0, 500.0, 32.0, 14.0
 STRIP = 120.0  # how wide a long and thin matrix becomes, where its cells need not be larger than others for it
+MOST_TILES, MOST_TILE_CELLS = 1_024, 2**16
+SMALLEST, LARGEST = 56.0, 150.0  # of the side of a tile
+TILES_WIDTH = 960.0
+GAP, NAME_HEIGHT = 12.0, 16.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,23 +77,20 @@ class HeatMap(Figure):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        rows = checks.grid(self.values, largest=MOST_CELLS, fix="pool it first, or draw a part")
+        rows = checked_grid(self.values, largest=MOST_CELLS, fix="pool it first, or draw a part")
         object.__setattr__(self, "values", rows)
-        object.__setattr__(self, "span", checks.span(self.span, rows))
+        object.__setattr__(self, "span", checked_span(self.span, rows))
         for name, count in (("x", len(rows[0])), ("y", len(rows))):
             positions = getattr(self, name)
-            known = tuple(map(float, range(count))) if positions is None else checks.every_number(positions, name)
-            checks.same_count(known, name, range(count), "that side of values")
+            known = tuple(map(float, range(count))) if positions is None else every_number(positions, name)
+            require_same_count(known, name, range(count), "that side of values")
             object.__setattr__(self, name, known)
-        for name in ("x_label", "y_label", "value_label"):
-            checks.text(getattr(self, name), name)
 
     def _plot(self) -> Plot:
         pooled = self._pooled(LARGEST_SIDE, LARGEST_SIDE)
         scale = pooled.scale(self.span)
-        tile_width, tile_height = _tile(len(pooled.x), len(pooled.rows))
         left = MARGIN + max(width_of(typeset(number(value)), 11) for value in pooled.y) + 8
-        area = _Area(left, tile_width, tile_height, pooled)
+        area = _Area(left, *_tile(len(pooled.x), len(pooled.rows)), pooled)
         legend_room = min(WIDTH, 2 * MARGIN + legend_width(self.value_label, gaps=pooled.has_gaps))
         width = max(NARROWEST, legend_room, area.right + MARGIN)
         top = LEGEND_HEIGHT + (22 if self.y_label else 0)
@@ -83,8 +108,12 @@ class HeatMap(Figure):
     def _pooled(self, most_rows: int, most_columns: int) -> "_Pooled":
         assert self.x is not None and self.y is not None
         down, across = -(-len(self.y) // most_rows), -(-len(self.x) // most_columns)
-        rows = tuple(_means(self.values[start : start + down], across) for start in range(0, len(self.y), down))
-        return _Pooled(rows, tuple(self.x[::across]), tuple(self.y[::down]), down, across)
+        rows: list[Row] = []
+        for start in range(0, len(self.y), down):
+            block = self.values[start : start + down]
+            cells = ([v for row in block for v in row[at : at + across]] for at in range(0, len(self.x), across))
+            rows.append(tuple(block[0]) if down == across == 1 else tuple(map(_mean, cells)))
+        return _Pooled(tuple(rows), tuple(self.x[::across]), tuple(self.y[::down]), down, across)
 
     def _notes(self, pooled: "_Pooled") -> tuple[str, ...]:
         if pooled.down == pooled.across == 1:
@@ -108,8 +137,11 @@ class HeatMap(Figure):
         each = 2 if 2 * len(pooled.x) <= width - gutter - 1 else 1
         lines = [cell(visible(self.y_label), width)] if self.y_label else []
         for position, row in zip(pooled.y, pooled.rows, strict=True):
-            tiles = "".join(_written(value, scale, each, colour) for value in row)
-            lines.append(f"{number(position):>{gutter}} {tiles}")
+            glyphs = [scale.glyph(value) * each for value in row]
+            if colour:
+                pairs = zip(row, glyphs, strict=True)
+                glyphs = [scale.shade_of(v).behind(" " * each) if v is not None else glyph for v, glyph in pairs]
+            lines.append(f"{number(position):>{gutter}} {''.join(glyphs)}")
         stride = _stride(each, max(len(number(value)) for value in pooled.x) + 1)
         marks = {index * each: number(pooled.x[index]) for index in range(0, len(pooled.x), stride)}
         lines.append(" " * (gutter + 1) + ruler(marks, max(len(pooled.x) * each, 12)))
@@ -135,12 +167,6 @@ class _Pooled(NamedTuple):
         return scale_of((value for row in self.rows for value in row), span)
 
 
-def _means(rows: Sequence[Sequence[float | None]], across: int) -> Row:
-    if len(rows) == across == 1:
-        return tuple(rows[0])
-    return tuple(_mean([v for row in rows for v in row[at : at + across]]) for at in range(0, len(rows[0]), across))
-
-
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None
@@ -153,12 +179,6 @@ def _tile(columns: int, rows: int) -> tuple[float, float]:
     thin = max(THINNEST_STRIP, min(LARGEST_CELL, STRIP / min(columns, rows)))
     thick = side if max(columns, rows) <= 3 * min(columns, rows) else max(side, thin)
     return min(across, thick), min(down, thick)
-
-
-def _written(value: float | None, scale: ColorScale, each: int, colour: bool) -> str:
-    if not colour or value is None:
-        return scale.glyph(value) * each
-    return on_ground(" " * each, scale.shade(scale.level(value)).dark)
 
 
 class _Area(NamedTuple):
@@ -197,21 +217,18 @@ class _Area(NamedTuple):
             if value is not None:
                 x, y, width, height = self.box(row, column)
                 note = hover(words(self.pooled.y[row], self.pooled.x[column], value))
-                look_of = filled(scale.shade(scale.level(value)))
-                drawn.append(tag("rect", note, x=x, y=y, width=width, height=height, **look_of))
+                drawn.append(tag("rect", note, x=x, y=y, width=width, height=height, **scale.shade_of(value).fill()))
         return tag("g", *drawn, shape_rendering="crispEdges")
 
     def levels(self, scale: ColorScale) -> Markup:
         """One path for each shade, through all its cells: few elements however many cells there are."""
         paths: dict[int, list[str]] = {}
         for row_index, row in enumerate(self.pooled.rows):
-            shades = ((index, None if value is None else scale.level(value)) for index, value in enumerate(row))
-            for level, group in groupby(shades, key=lambda entry: entry[1]):
-                run = [index for index, _ in group]
+            for start, count, level in _runs(row, scale):
                 if level is not None:  # counted in cells: a third of the letters of coordinates
-                    paths.setdefault(level, []).append(f"M{run[0]} {row_index}h{len(run)}v1h-{len(run)}z")
+                    paths.setdefault(level, []).append(f"M{start} {row_index}h{count}v1h-{count}z")
         drawn = (
-            tag("path", hover(scale.interval(level)), d="".join(parts), **filled(scale.shade(level)))
+            tag("path", hover(scale.interval(level)), d="".join(parts), **scale.shade(level).fill())
             for level, parts in sorted(paths.items())
         )
         placed = f"translate({self.left:g} 0) scale({self.tile_width:.6g} {self.tile_height:.6g})"
@@ -222,25 +239,19 @@ class _Area(NamedTuple):
 
     def axes(self) -> Markup:
         """A frame, and as many positions along it as fit."""
-        frame = tag(
-            "rect", x=self.left, y=0, width=self.right - self.left, height=self.bottom, fill="none", **look("axis")
-        )
-        widest = max(width_of(typeset(number(value)), 11) for value in self.pooled.x)
-        marks = [frame]
+        box = {"x": self.left, "y": 0, "width": self.right - self.left, "height": self.bottom}
+        marks = [tag("rect", **box, fill="none", **look("axis"))]
+        names = [typeset(number(value)) for value in self.pooled.x]
+        widest = max(width_of(name, 11) for name in names)
         for index in range(0, len(self.pooled.x), _stride(self.tile_width, widest + 10)):
             x = self.left + (index + 0.5) * self.tile_width
             marks += [rule(x, self.bottom, x, self.bottom + 4, "axis")]
-            marks += [
-                label(
-                    typeset(number(self.pooled.x[index])), x, self.bottom + 17, size=11, anchor="middle", theme="soft"
-                )
-            ]
+            marks += [label(names[index], x, self.bottom + 17, size=11, anchor="middle", theme="soft")]
         for index in range(0, len(self.pooled.y), _stride(self.tile_height, 14)):
             y = (index + 0.5) * self.tile_height
             marks += [rule(self.left - 4, y, self.left, y, "axis")]
-            marks += [
-                label(typeset(number(self.pooled.y[index])), self.left - 8, y + 4, size=11, anchor="end", theme="soft")
-            ]
+            name = typeset(number(self.pooled.y[index]))
+            marks += [label(name, self.left - 8, y + 4, size=11, anchor="end", theme="soft")]
         return together(marks)
 
 
@@ -248,3 +259,104 @@ def _stride(tile: float, needed: float) -> int:
     """The least round number of tiles that gives a label its room."""
     sizes = (factor * power for power in (1, 10, 100, 1000) for factor in (1, 2, 5))
     return next(size for size in sizes if size * tile >= needed)
+
+
+def _runs(values: Sequence[float | None], scale: ColorScale) -> Iterator[tuple[int, int, int | None]]:
+    """Stretches of cells that share a shade: the first of them, how many, and the level; None where is no value."""
+    levels = [None if value is None else scale.level(value) for value in values]
+    for level, run in groupby(enumerate(levels), key=lambda entry: entry[1]):
+        places = [at for at, _ in run]
+        yield places[0], len(places), level
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One small heat map; a cell without a value is hatched."""
+
+    name: str
+    values: Sequence[Sequence[float | None]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tiles(Figure):
+    """Small heat maps in rows of `across`, all on one scale.
+
+    >>> print(Tiles(title="Heads", tiles=[Tile("0.0", [[1, 0]]), Tile("0.1", [[0, 0.5]])], across=2).text(40))
+    Heads
+    0.0: 0 to 1, mean 0.5
+    0.1: 0 to 0.5, mean 0.25
+    0 [ ░▒▓█] 1
+    """
+
+    kind: ClassVar[str] = "tiles"
+    tiles: Sequence[Tile]
+    across: int
+    value_label: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        found = checked_instances(self.tiles, Tile, "tiles")
+        require_some(found, "tiles", largest=MOST_TILES)
+        if self.across < 1:
+            raise DataError(f"{self.across} tiles side by side were asked for", fix="give at least 1")
+        kept = []
+        for tile in found:
+            grid = checked_grid(tile.values, largest=MOST_TILE_CELLS, fix="pool it first")
+            kept.append(Tile(checked_text(tile.name, "the name of a tile"), grid))
+        object.__setattr__(self, "tiles", tuple(kept))
+        cells = sum(len(tile.values) * len(tile.values[0]) for tile in self.tiles)
+        if cells > MOST_TILE_CELLS:
+            raise DataError(f"the tiles have {cells:,} cells, more than {MOST_TILE_CELLS:,}", fix="pool them first")
+
+    def _values(self) -> list[float | None]:
+        return [value for tile in self.tiles for row in tile.values for value in row]
+
+    def _plot(self) -> Plot:
+        scale, side = scale_of(self._values()), min(LARGEST, max(SMALLEST, TILES_WIDTH / self.across - GAP))
+        gaps = None in self._values()
+        legend_room = min(WIDTH, 2 * MARGIN + legend_width(self.value_label, gaps=gaps))
+        width = max(NARROWEST, legend_room, 2 * MARGIN + self.across * (side + GAP) - GAP)
+        legend = drawn_legend(scale, self.value_label, MARGIN, room=width - 2 * MARGIN, gaps=gaps)
+        marks = []
+        for at, tile in enumerate(self.tiles):
+            x = MARGIN + (at % self.across) * (side + GAP)
+            y = LEGEND_HEIGHT + (at // self.across) * (side + NAME_HEIGHT + GAP)
+            marks += [label(tile.name, x, y + 11, size=11, room=side), _drawn(tile, x, y + NAME_HEIGHT, side, scale)]
+        down = -(-len(self.tiles) // self.across)
+        return Plot(together([legend, *marks]), width, LEGEND_HEIGHT + down * (side + NAME_HEIGHT + GAP) + 4)
+
+    def _summary(self) -> str:
+        said = "; ".join(f"{shortened(tile.name)}: {_range(tile)}" for tile in self.tiles)
+        return f"{len(self.tiles)} small heat maps of {self.value_label or 'values'}. {said}."
+
+    def _block(self, width: int, colour: bool) -> FigureBlock:
+        lines = [isolated(fit(f"{visible(tile.name)}: {_range(tile)}", width)) for tile in self.tiles]
+        values = self._values()
+        legend = written_legend(scale_of(values), self.value_label, width=width, colour=colour, gaps=None in values)
+        return FigureBlock(lines + legend)
+
+
+def _range(tile: Tile) -> str:
+    known = [value for row in tile.values for value in row if value is not None]
+    if not known:
+        return "no value"
+    return f"{number(min(known))} to {number(max(known))}, mean {number(sum(known) / len(known))}"
+
+
+def _drawn(tile: Tile, x: float, y: float, side: float, scale: ColorScale) -> Markup:
+    """One path for each shade, through all its cells: few elements however many cells there are."""
+    wide, high = side / len(tile.values[0]), side / len(tile.values)
+    paths: dict[int, list[str]] = {}
+    gaps = []
+    for row, values in enumerate(tile.values):
+        for start, count, level in _runs(values, scale):
+            left, top = x + start * wide, y + row * high
+            if level is None:
+                gaps += [(x + at * wide, top, wide, high) for at in range(start, start + count)]
+            else:
+                length = count * wide
+                paths.setdefault(level, []).append(f"M{left:.2f} {top:.2f}h{length:.2f}v{high:.2f}h-{length:.2f}z")
+    drawn = [tag("path", d="".join(d), **scale.shade(level).fill()) for level, d in sorted(paths.items())]
+    note = hover(f"{shortened(tile.name)}: {_range(tile)}")
+    frame = tag("rect", note, x=x, y=y, width=side, height=side, fill="none", pointer_events="all", **look("rule"))
+    return together([tag("g", *drawn, shape_rendering="crispEdges") if drawn else Markup(""), hatched(gaps), frame])

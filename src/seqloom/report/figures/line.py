@@ -7,14 +7,43 @@ from itertools import groupby, pairwise
 from typing import ClassVar, Literal
 
 from seqloom.errors import DataError
-from seqloom.report.figures import checks
-from seqloom.report.figures.axis import LEAST_LOGARITHMIC, Axis, linear_axis, log_axis
-from seqloom.report.figures.colors import colour as colour_of
-from seqloom.report.figures.colors import in_colour
-from seqloom.report.figures.figure import MARGIN, WIDTH, Figure, FigureBlock, Plot, ruler
-from seqloom.report.figures.frame import PLOT_HEIGHT, Frame, FramePoint
-from seqloom.report.figures.labels import cell, columns, fit, isolated, shortened, visible, wrap
-from seqloom.report.figures.markup import LINES_DARK, Markup, axis_name, hover, label, stroked, tag, together, width_of
+from seqloom.report.figures.figure import (
+    MARGIN,
+    WIDTH,
+    Figure,
+    FigureBlock,
+    Plot,
+    checked_instances,
+    checked_numbers,
+    checked_text,
+    every_number,
+    quoted_label,
+    require_same_count,
+    require_some,
+)
+from seqloom.report.figures.frame import (
+    LEAST_LOGARITHMIC,
+    PLOT_HEIGHT,
+    Axis,
+    Frame,
+    FramePoint,
+    LineLegend,
+    linear_axis,
+    log_axis,
+    ruler,
+)
+from seqloom.report.figures.markup import (
+    LINES_DARK,
+    Markup,
+    hover,
+    in_colour,
+    label,
+    stroked,
+    tag,
+    together,
+)
+from seqloom.report.figures.markup import colour as colour_of
+from seqloom.report.labels import cell, columns, fit, isolated, shortened, visible, wrap
 from seqloom.report.numbers import number
 
 MOST_SERIES, MOST_POINTS = 24, 1_000_000
@@ -31,11 +60,11 @@ class Series:
     y: Sequence[float | None]
 
     def __post_init__(self) -> None:
-        what = f"series {checks.quoted(checks.text(self.name, 'name'))}"
-        object.__setattr__(self, "x", checks.every_number(self.x, f"{what} x"))
-        object.__setattr__(self, "y", checks.numbers(self.y, f"{what} y"))
-        checks.some(self.x, f"{what} x", largest=MOST_POINTS)
-        checks.same_count(self.x, f"{what} x", self.y, "y")
+        what = f"series {quoted_label(checked_text(self.name, 'name'))}"
+        object.__setattr__(self, "x", every_number(self.x, f"{what} x"))
+        object.__setattr__(self, "y", checked_numbers(self.y, f"{what} y"))
+        require_some(self.x, f"{what} x", largest=MOST_POINTS)
+        require_same_count(self.x, f"{what} x", self.y, "y")
         if all(value is None for value in self.y):
             raise DataError(f"{what} has {len(self.y)} points and no value", fix="leave the series out")
         for index, (before, after) in enumerate(pairwise(self.x), start=1):
@@ -89,20 +118,14 @@ class Line(Figure):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "series", checks.instances(self.series, Series, "series"))
-        checks.some(self.series, "series", largest=MOST_SERIES)
-        checks.text(self.x_label, "x_label")
-        checks.text(self.y_label, "y_label")
+        object.__setattr__(self, "series", checked_instances(self.series, Series, "series"))
+        require_some(self.series, "series", largest=MOST_SERIES)
         if self.y_axis not in ("linear", "log"):
-            raise DataError(f"y_axis is {checks.quoted(str(self.y_axis))}", fix="choose linear or log")
-        if self.y_axis == "log":
-            self._refuse_what_has_no_logarithm()
-
-    def _refuse_what_has_no_logarithm(self) -> None:
-        for series in self.series:
+            raise DataError(f"y_axis is {quoted_label(str(self.y_axis))}", fix="choose linear or log")
+        for series in self.series if self.y_axis == "log" else ():
             for index, value in enumerate(series.y):
                 if value is not None and value < LEAST_LOGARITHMIC:
-                    where = f"series {checks.quoted(series.name)} y[{index}]"
+                    where = f"series {quoted_label(series.name)} y[{index}]"
                     raise DataError(f"{where} is {value:g} on a log axis", fix="use y_axis='linear' or make it a gap")
 
     def _axes(self) -> tuple[Axis, Axis]:
@@ -116,14 +139,14 @@ class Line(Figure):
     def _plot(self) -> Plot:
         across, upward = self._axes()
         frame = Frame.around(across, upward)
-        legend, legend_height = self._legend()
+        unnamed = len(self.series) == 1 and self.series[0].name in ("", self.y_label)
+        legend = LineLegend(Markup(""), 0.0, 0.0) if unnamed else LineLegend.of([one.name for one in self.series])
         curves = together(_curve(series, index, frame) for index, series in enumerate(self.series))
-        top = legend_height + (30 if self.y_label else 8)
-        names = [label(self.y_label, MARGIN, legend_height + 10, theme="soft", room=WIDTH - 2 * MARGIN)]
-        names += [axis_name(self.x_label, frame.left, frame.right, top + PLOT_HEIGHT + 38)]
-        height = top + PLOT_HEIGHT + (50 if self.x_label else 30)
+        top = legend.height + (30 if self.y_label else 8)
+        name = label(self.y_label, MARGIN, legend.height + 10, theme="soft", room=WIDTH - 2 * MARGIN)
         plot = tag("g", frame.drawn(), curves, transform=f"translate(0 {top:g})")
-        return Plot(together([legend, *names, plot]), WIDTH, height, self._thinning(frame))
+        marks = together([legend.marks, name, frame.named_below(self.x_label, top), plot])
+        return Plot(marks, WIDTH, top + PLOT_HEIGHT + (50 if self.x_label else 30), self._thinning(frame))
 
     def _thinning(self, frame: Frame) -> tuple[str, ...]:
         drawn = sum(len(_thinned(run, frame)) for series in self.series for run in series.runs())
@@ -131,19 +154,6 @@ class Line(Figure):
         if drawn == known:
             return ()
         return (f"Drawn from {drawn:,} of {known:,} points: first, lowest, highest and last in each pixel column.",)
-
-    def _legend(self) -> tuple[Markup, float]:
-        if len(self.series) == 1 and self.series[0].name in ("", self.y_label):
-            return Markup(""), 0.0
-        marks, x, y = [], MARGIN, 12.0
-        for index, series in enumerate(self.series):
-            room = min(width_of(series.name, 12) + 4, WIDTH / 2 - 60)
-            if x > MARGIN and x + 32 + room > WIDTH - MARGIN:
-                x, y = MARGIN, y + 20
-            marks.append(tag("path", d=f"M{x:g} {y - 4:g}h24", fill="none", stroke_width=2.5, **stroked(index)))
-            marks.append(label(series.name, x + 30, y, room=room))
-            x += 30 + room + 18
-        return together(marks), y + 14
 
     def _summary(self) -> str:
         axis = "logarithmic" if self.y_axis == "log" else "linear"
@@ -157,9 +167,10 @@ class Line(Figure):
         count = width - gutter - 2
         lines = []
         for index, series in enumerate(self.series):
-            name = fit(visible(series.name), width // 2)
-            lines += _headed(name, _range(series), width)
-            rows = _columns(_profile(series, across, upward, count), height)
+            name, words = isolated(fit(visible(series.name), width // 2)), _range(series)
+            joined = f"{name}: {words}" if name else words
+            lines += [joined] if columns(joined) <= width else [*filter(None, [name]), *wrap(words, width)]
+            rows = _profile(series, across, upward, count, height)
             ink = colour_of(LINES_DARK[index % len(LINES_DARK)])
             sides = [
                 f"{upward.labels[-1]:>{gutter}} ┤",
@@ -169,11 +180,7 @@ class Line(Figure):
             lines += [
                 side + (in_colour(row, ink) if colour else row.rstrip()) for side, row in zip(sides, rows, strict=True)
             ]
-        marks = {
-            round(across.place(tick) * (count - 1)): text
-            for tick, text in zip(across.ticks, across.labels, strict=True)
-        }
-        lines.append(" " * (gutter + 2) + ruler(marks, count))
+        lines.append(" " * (gutter + 2) + ruler(across.marks(count), count))
         names = [cell(visible(text), width - 4).rstrip() for text in (self.x_label, self.y_label)]
         return FigureBlock([*lines, *(f"{axis}: {name}" for axis, name in zip("xy", names, strict=True) if name)])
 
@@ -181,11 +188,6 @@ class Line(Figure):
 def _least_step(values: Sequence[float]) -> float:
     """Between ticks: what can only be counted has none in between."""
     return 1.0 if all(value == round(value) for value in values) and max(values) > min(values) else 0.0
-
-
-def _headed(name: str, words: str, width: int) -> list[str]:
-    joined = f"{isolated(name)}: {words}" if name else words
-    return [joined] if columns(joined) <= width else [*filter(None, [isolated(name)]), *wrap(words, width)]
 
 
 def _range(series: Series) -> str:
@@ -200,28 +202,15 @@ def _curve(series: Series, index: int, frame: Frame) -> Markup:
     for run in series.runs():
         places = [frame.at(*point) for point in _thinned(run, frame)]
         paths.append("M" + "L".join(f"{place.x:.1f} {place.y:.1f}" for place in places))
-        if len(series.x) <= DOTTED or len(run) == 1:
-            dots += [_dot(name, point, frame.at(*point), index) for point in run]
-    line = tag(
-        "path",
-        hover(f"{name}: {_range(series)}"),
-        d="".join(paths),
-        fill="none",
-        stroke_width=2,
-        stroke_linejoin="round",
-        stroke_linecap="round",
-        **stroked(index),
-    )
+        for point in run if len(series.x) <= DOTTED or len(run) == 1 else ():
+            # A stroke of no length with round ends: a dot that needs no colour but the line's.
+            note, place = hover(f"{name}: {number(point.y)} at {number(point.x)}"), frame.at(*point)
+            looks: dict[str, str | float] = {**stroked(index), "stroke_dasharray": "none"}
+            dot = f"M{place.x:.1f} {place.y:.1f}h0"
+            dots.append(tag("path", note, d=dot, stroke_width=6, stroke_linecap="round", **looks))
+    note, round_ends = hover(f"{name}: {_range(series)}"), {"stroke_linejoin": "round", "stroke_linecap": "round"}
+    line = tag("path", note, d="".join(paths), fill="none", stroke_width=2, **round_ends, **stroked(index))
     return together([line, *dots])
-
-
-def _dot(name: str, point: FramePoint, place: FramePoint, index: int) -> Markup:
-    # A stroke of no length with round ends: a dot that needs no colour but the line's.
-    words = f"{name}: {number(point.y)} at {number(point.x)}"
-    looks = stroked(index) | {"stroke_dasharray": "none"}
-    return tag(
-        "path", hover(words), d=f"M{place.x:.1f} {place.y:.1f}h0", stroke_width=6, stroke_linecap="round", **looks
-    )
 
 
 def _thinned(run: list[FramePoint], frame: Frame) -> list[FramePoint]:
@@ -237,8 +226,11 @@ def _thinned(run: list[FramePoint], frame: Frame) -> list[FramePoint]:
     return kept
 
 
-def _profile(series: Series, across: Axis, upward: Axis, count: int) -> list[float | None]:
-    """The height between 0 and 1 in each of `count` columns: a mean where points are, a straight line between them."""
+def _profile(series: Series, across: Axis, upward: Axis, count: int, rows: int) -> list[str]:
+    """The curve as `count` columns of block characters, the top row first; a gap is blank, the least height is not.
+
+    A column shows the mean of the points in it, and a straight line between those around it.
+    """
     totals, hits = [0.0] * count, [0] * count
     heights: list[float | None] = [None] * count
     for run in series.runs():
@@ -251,11 +243,7 @@ def _profile(series: Series, across: Axis, upward: Axis, count: int) -> list[flo
             for column in range(int(start.x * count) + 1, min(count - 1, int(end.x * count))):
                 share = ((column + 0.5) / count - start.x) / (end.x - start.x)
                 heights[column] = start.y + share * (end.y - start.y)
-    return [total / hit if hit else height for total, hit, height in zip(totals, hits, heights, strict=True)]
-
-
-def _columns(heights: Sequence[float | None], rows: int) -> list[str]:
-    """The heights as columns of block characters, the top row first; a gap is blank, the least height is not."""
+    heights = [total / hit if hit else height for total, hit, height in zip(totals, hits, heights, strict=True)]
     eighths = [0 if height is None else max(1, math.ceil(height * rows * 8 - 1e-9)) for height in heights]
     lines = ["".join(EIGHTHS[min(8, max(0, height - 8 * row))] for height in eighths) for row in range(rows)]
     return lines[::-1]

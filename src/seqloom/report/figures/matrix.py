@@ -7,12 +7,34 @@ from itertools import product
 from typing import ClassVar, NamedTuple
 
 from seqloom.errors import DataError
-from seqloom.report.figures import checks
-from seqloom.report.figures.axis import alike, typeset
-from seqloom.report.figures.colors import NO_VALUE, ColorScale, on_ground, scale_of
-from seqloom.report.figures.figure import MARGIN, NARROWEST, Figure, FigureBlock, Plot
-from seqloom.report.figures.labels import breadth, cell, columns, edged, fit, shortened, stacked_cell, visible
-from seqloom.report.figures.markup import Markup, filled, hatched, hover, inked, label, look, tag, together, width_of
+from seqloom.report.figures.figure import (
+    MARGIN,
+    NARROWEST,
+    Figure,
+    FigureBlock,
+    Plot,
+    checked_grid,
+    checked_labels,
+    checked_span,
+    require_same_count,
+    require_some,
+)
+from seqloom.report.figures.frame import alike
+from seqloom.report.figures.markup import (
+    NO_VALUE,
+    ColorScale,
+    Markup,
+    Shade,
+    hatched,
+    hover,
+    label,
+    look,
+    scale_of,
+    tag,
+    together,
+    width_of,
+)
+from seqloom.report.labels import breadth, cell, columns, edged, fit, shortened, stacked_cell, typeset, visible
 
 LARGEST_SIDE = 64
 MOST_CELLS = 40 * 40  # three elements each: a browser stays quick below 5,000
@@ -55,37 +77,29 @@ class Matrix(Figure):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        values = checks.grid(self.values, largest=MOST_CELLS, fix="draw it as a HeatMap, or a part of it")
+        values = checked_grid(self.values, largest=MOST_CELLS, fix="draw it as a HeatMap, or a part of it")
         object.__setattr__(self, "values", values)
-        object.__setattr__(self, "rows", checks.labels(self.rows, "rows"))
-        object.__setattr__(self, "columns", checks.labels(self.columns, "columns"))
-        object.__setattr__(self, "span", checks.span(self.span, values))
-        checks.some(self.rows, "rows", largest=LARGEST_SIDE)
-        checks.some(self.columns, "columns", largest=LARGEST_SIDE)
-        checks.same_count(self.rows, "rows", values, "values")
-        checks.same_count(self.columns, "columns", values[0], "each row of values")
-        checks.text(self.x_label, "x_label")
-        checks.text(self.y_label, "y_label")
-        object.__setattr__(self, "words", self._checked_words())
-        for name in ("framed", "dashed"):
-            object.__setattr__(self, name, tuple(self._checked_place(place, name) for place in getattr(self, name)))
-
-    def _checked_words(self) -> tuple[tuple[str, ...], ...]:
-        words = tuple(checks.labels(row, "words") for row in self.words)
+        object.__setattr__(self, "rows", checked_labels(self.rows, "rows"))
+        object.__setattr__(self, "columns", checked_labels(self.columns, "columns"))
+        object.__setattr__(self, "span", checked_span(self.span, values))
+        require_some(self.rows, "rows", largest=LARGEST_SIDE)
+        require_some(self.columns, "columns", largest=LARGEST_SIDE)
+        require_same_count(self.rows, "rows", values, "values")
+        require_same_count(self.columns, "columns", values[0], "each row of values")
+        words = tuple(checked_labels(row, "words") for row in self.words)
         if words:
-            checks.same_count(words, "words", self.rows, "rows")
+            require_same_count(words, "words", self.rows, "rows")
         for row in words:
-            checks.same_count(row, "each row of words", self.columns, "columns")
-        return words
-
-    def _checked_place(self, place: Place, what: str) -> Place:
-        row, column = place
-        if not (0 <= row < len(self.rows) and 0 <= column < len(self.columns)):
-            raise DataError(
-                f"{what} has the cell ({row}, {column}) of {len(self.rows)} x {len(self.columns)}",
-                fix="give (row, column), from 0",
-            )
-        return row, column
+            require_same_count(row, "each row of words", self.columns, "columns")
+        object.__setattr__(self, "words", words)
+        for name in ("framed", "dashed"):
+            object.__setattr__(self, name, tuple((down, across) for down, across in getattr(self, name)))
+            for down, across in getattr(self, name):
+                if not (0 <= down < len(self.rows) and 0 <= across < len(self.columns)):
+                    size = f"{len(self.rows)} x {len(self.columns)}"
+                    raise DataError(
+                        f"{name} has the cell ({down}, {across}) of {size}", fix="give (row, column), from 0"
+                    )
 
     @cached_property
     def _numerals(self) -> list[list[str]]:
@@ -121,15 +135,12 @@ class Matrix(Figure):
         """The column names, the height they take, and how far the last reaches beyond the matrix."""
         start = 24.0 if self.x_label else 4.0
         widest = min(LONGEST_LABEL, max(width_of(edged(text), 12) for text in self.columns))
-        middles = [left + (index + 0.5) * tile.width for index in range(len(self.columns))]
+        pairs = [(text, left + (index + 0.5) * tile.width) for index, text in enumerate(self.columns)]
         if widest <= tile.width - 4:
             top = start + 22
-            heads = [
-                label(edged(text), x, top - 8, anchor="middle") for text, x in zip(self.columns, middles, strict=True)
-            ]
+            heads = [label(edged(text), x, top - 8, anchor="middle") for text, x in pairs]
             return together(heads), top, 0.0
         top = start + widest * SLOPE + 18
-        pairs = zip(self.columns, middles, strict=True)
         heads = [label(edged(text), x + 2, top - 6, turn=-45, room=LONGEST_LABEL) for text, x in pairs]
         return together(heads), top, widest * SLOPE + 14 - tile.width / 2
 
@@ -141,17 +152,16 @@ class Matrix(Figure):
         return together(names)
 
     def _cells(self, left: float, tile: "_Tile") -> Markup:
-        scale, every, marks, gaps = self._scale(), self._told, [], []
-        for row_index, row in enumerate(self.values):
-            for index, value in enumerate(row):
-                x, y = left + index * tile.width, row_index * tile.height
-                words = f"{shortened(self.rows[row_index])} / {shortened(self.columns[index])}: "
-                if value is None:
-                    gaps.append((x, y, tile.width - 1, tile.height - 1))
-                    marks.append(tile.empty(x, y, words + NO_NUMBER))
-                else:
-                    told = every[row_index][index]
-                    marks.append(tile.drawn(x, y, words + told, self._printed(row_index, index), scale, value))
+        scale, marks, gaps = self._scale(), [], []
+        for row, column in self._places():
+            value, x, y = self.values[row][column], left + column * tile.width, row * tile.height
+            words = f"{shortened(self.rows[row])} / {shortened(self.columns[column])}: "
+            if value is None:
+                gaps.append((x, y, tile.width - 1, tile.height - 1))
+                marks.append(tile.empty(x, y, words + NO_NUMBER))
+            else:
+                shade = scale.shade_of(value)
+                marks.append(tile.drawn(x, y, words + self._told[row][column], self._printed(row, column), shade))
         frames = [tile.frame(left, place, "none") for place in self.framed]
         frames += [tile.frame(left, place, BROKEN) for place in self.dashed]
         return together([*marks, hatched(gaps), *frames])
@@ -175,27 +185,26 @@ class Matrix(Figure):
         said = []
         for name, row in zip(self.rows, self._told, strict=True):
             cells = zip(self.columns, row, strict=True)
-            said.append(
-                f"{shortened(name)}: "
-                + ", ".join(f"{shortened(head)} {NO_NUMBER if n == NO_VALUE else n}" for head, n in cells)
-            )
+            told = ", ".join(f"{shortened(head)} {NO_NUMBER if n == NO_VALUE else n}" for head, n in cells)
+            said.append(f"{shortened(name)}: {told}")
         axes = f"{self.y_label or 'rows'} by {self.x_label or 'columns'}"
         return f"Matrix, {axes}. " + "; ".join(said) + "."
 
     def _block(self, width: int, colour: bool) -> FigureBlock:
         names, heads = [edged(text) for text in self.rows], [edged(text) for text in self.columns]
         gutter = min(width // 3, max(map(breadth, (*names, self.y_label))))
-        widths = [
-            max(
-                min(LONGEST_COLUMN, breadth(head)),
-                *(columns(self._bracketed(at, index)) for at in range(len(self.rows))),
-            )
-            for index, head in enumerate(heads)
-        ]
+        widths = []
+        for index, head in enumerate(heads):
+            inside = (columns(self._bracketed(at, index)) for at in range(len(self.rows)))
+            widths.append(max(min(LONGEST_COLUMN, breadth(head)), *inside))
         lines = [cell(visible(self.x_label), width)] if self.x_label else []
         for start, end in _panels(widths, width - gutter):
             titles = [stacked_cell(heads[index], widths[index], right=True) for index in range(start, end)]
-            lines += _beside([stacked_cell(visible(self.y_label), gutter), *titles], [gutter, *widths[start:end]])
+            titles.insert(0, stacked_cell(visible(self.y_label), gutter))
+            tall = max(map(len, titles))  # the last lines of all stand on one level
+            sized = zip(titles, [gutter, *widths[start:end]], strict=True)
+            filled = [[" " * wide] * (tall - len(title)) + title for title, wide in sized]
+            lines += [" ".join(line) for line in zip(*filled, strict=True)]
             for row_index, name in enumerate(names):
                 cells = (self._written(row_index, index, widths[index], colour) for index in range(start, end))
                 *above, last = stacked_cell(name, gutter)
@@ -204,10 +213,7 @@ class Matrix(Figure):
 
     def _written(self, row: int, column: int, width: int, colour: bool) -> str:
         value, inside = self.values[row][column], cell(self._bracketed(row, column), width, right=True)
-        if value is None or not colour:
-            return inside
-        scale = self._scale()
-        return on_ground(inside, scale.shade(scale.level(value)).dark)
+        return inside if value is None or not colour else self._scale().shade_of(value).behind(inside)
 
     def _bracketed(self, row: int, column: int) -> str:
         """What is written in a cell, in brackets where it has a frame, and in as much room where others have one."""
@@ -226,11 +232,10 @@ class _Tile(NamedTuple):
     height: float
     size: float
 
-    def drawn(self, x: float, y: float, words: str, written: str, scale: ColorScale, value: float) -> Markup:
-        shade = scale.shade(scale.level(value))
-        box = tag("rect", hover(words), x=x, y=y, width=self.width - 1, height=self.height - 1, **filled(shade))
+    def drawn(self, x: float, y: float, words: str, written: str, shade: Shade) -> Markup:
+        box = tag("rect", hover(words), x=x, y=y, width=self.width - 1, height=self.height - 1, **shade.fill())
         middle, line = x + (self.width - 1) / 2, y + self.height / 2 + self.size * 0.34
-        number = tag("text", written, x=middle, y=line, font_size=self.size, text_anchor="middle", **inked(shade))
+        number = tag("text", written, x=middle, y=line, font_size=self.size, text_anchor="middle", **shade.ink())
         return together([box, number])
 
     def frame(self, left: float, place: Place, dashes: str) -> Markup:
@@ -244,13 +249,6 @@ class _Tile(NamedTuple):
     def empty(self, x: float, y: float, words: str) -> Markup:
         size = {"width": self.width - 1, "height": self.height - 1}
         return tag("rect", hover(words), x=x, y=y, fill="none", pointer_events="all", **size, **look("rule"))
-
-
-def _beside(cells: Sequence[Sequence[str]], widths: Sequence[int]) -> list[str]:
-    """Cells of several lines side by side, their last lines on one level."""
-    tall = max(map(len, cells))
-    filled = [[" " * width] * (tall - len(lines)) + [*lines] for lines, width in zip(cells, widths, strict=True)]
-    return [" ".join(line) for line in zip(*filled, strict=True)]
 
 
 def _panels(widths: Sequence[int], room: int) -> list[tuple[int, int]]:

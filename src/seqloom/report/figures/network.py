@@ -1,5 +1,6 @@
-"""Networks: named places in columns with lines between them: the tree of a search, the lattice of a tagger."""
+"""Lines between things: nodes in columns (the tree of a search, the lattice of a tagger), or two columns of tokens."""
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,13 +8,32 @@ from functools import cached_property
 from typing import ClassVar
 
 from seqloom.errors import DataError
-from seqloom.report.figures import checks
-from seqloom.report.figures.axis import typeset
-from seqloom.report.figures.colors import ColorScale, scale_of
-from seqloom.report.figures.figure import MARGIN, NARROWEST, Figure, FigureBlock, Plot
-from seqloom.report.figures.frame import LEGEND_HEIGHT, drawn_legend, legend_width, written_legend
-from seqloom.report.figures.labels import cell, columns, edged, isolated, shortened, visible, wrap
-from seqloom.report.figures.markup import Markup, filled, hover, inked, label, look, stroked, tag, together, width_of
+from seqloom.report.figures.figure import (
+    MARGIN,
+    NARROWEST,
+    Figure,
+    FigureBlock,
+    Plot,
+    checked_instances,
+    checked_labels,
+    every_number,
+    require_some,
+)
+from seqloom.report.figures.frame import LEGEND_HEIGHT, LineLegend, drawn_legend, legend_width, written_legend
+from seqloom.report.figures.markup import (
+    ColorScale,
+    Markup,
+    hover,
+    label,
+    look,
+    scale_of,
+    stroked,
+    tag,
+    together,
+    width_of,
+)
+from seqloom.report.labels import cell, columns, edged, isolated, shortened, typeset, visible, wrap
+from seqloom.report.numbers import number
 from seqloom.report.numbers import number as brief
 
 MOST_NODES, MOST_EDGES, MOST_GROUPS = 1_500, 4_000, 12
@@ -24,6 +44,13 @@ SIZE, SMALL_SIZE = 11.0, 10.0
 SHARES = (0.5, 0.35, 0.65, 0.2, 0.8)  # of a line, where what it says may stand
 NUMERAL = re.compile(r"-?[\d.]+(e-?\d+)?")
 DESCRIBED = 100
+MOST_TOKENS, MOST_LINKS, MOST_LINK_GROUPS = 512, 4_000, 24
+ROW_HEIGHT, LOW_ROW, BETWEEN = 18.0, 12.0, 300.0  # of a token, of one of many; between the two columns
+MANY = 64
+LONGEST_TOKEN = 200.0
+THINNEST, THICKEST = 0.6, 4.0
+FAINTEST = 0.25
+HOVERED_LINKS, STEPS = 300, 8  # more links are drawn in so many steps of thickness, without a note each
 
 
 @dataclass(frozen=True)
@@ -75,20 +102,19 @@ class Network(Figure):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "nodes", checks.instances(self.nodes, Node, "nodes"))
-        object.__setattr__(self, "edges", checks.instances(self.edges, Edge, "edges"))
-        checks.some(self.nodes, "nodes", largest=MOST_NODES)
+        object.__setattr__(self, "nodes", checked_instances(self.nodes, Node, "nodes"))
+        object.__setattr__(self, "edges", checked_instances(self.edges, Edge, "edges"))
+        require_some(self.nodes, "nodes", largest=MOST_NODES)
         if len(self.edges) > MOST_EDGES:
             raise DataError(f"edges has {len(self.edges):,} entries, more than {MOST_EDGES:,}", fix="draw a part")
         for name in ("groups", "columns", "rows"):
-            object.__setattr__(self, name, checks.labels(getattr(self, name), name))
+            object.__setattr__(self, name, checked_labels(getattr(self, name), name))
         object.__setattr__(self, "groups", self.groups or ("",))
-        checks.some(self.groups, "groups", largest=MOST_GROUPS)
+        require_some(self.groups, "groups", largest=MOST_GROUPS)
         for at, edge in enumerate(self.edges):
             places = (edge.start, edge.stop)
             if not all(0 <= end < len(self.nodes) for end in places) or not 0 <= edge.group < len(self.groups):
                 raise DataError(f"edges[{at}] is {edge}", fix="give nodes and a group that there are")
-        checks.text(self.value_label, "value_label")
 
     @cached_property
     def _scale(self) -> ColorScale | None:
@@ -167,14 +193,8 @@ class Network(Figure):
         x1, y1, x2, y2 = self._ends(edge, top)
         half = self._gap / 2
         bend = f"M{x1:.1f} {y1:.1f}C{x1 + half:.1f} {y1:.1f} {x2 - half:.1f} {y2:.1f} {x2:.1f} {y2:.1f}"
-        return tag(
-            "path",
-            hover(self._said(edge)),
-            d=bend,
-            fill="none",
-            stroke_width=_thickness(edge.group),
-            **stroked(edge.group),
-        )
+        looks: dict[str, str | float] = {"stroke_width": _thickness(edge.group), **stroked(edge.group)}
+        return tag("path", hover(self._said(edge)), d=bend, fill="none", **looks)
 
     def _written_on_lines(self, top: float) -> list[Markup]:
         """What lines say, each once, on a ground of its own between the columns, clear of what stands there already."""
@@ -190,7 +210,10 @@ class Network(Figure):
                 levels = (y1 + share * (y2 - y1) for share in SHARES)
                 y = next((y for y in levels if all(x != middle or abs(y - at) >= LINE_HEIGHT for x, at in taken)), y2)
                 taken.append((middle, y))
-                marks += _on_ground(_printed(edge.text), middle, y, room=self._gap - 8)
+                text, room = _printed(edge.text), self._gap - 8
+                width = min(room, width_of(text, SMALL_SIZE) + 4)
+                marks.append(tag("rect", x=middle - width / 2, y=y - 6, width=width, height=12, rx=2, **look("ground")))
+                marks.append(label(text, middle, y + 3.5, size=SMALL_SIZE, anchor="middle", room=room))
         return marks
 
     def _drawn(self, node: Node, top: float) -> Markup:
@@ -201,22 +224,14 @@ class Network(Figure):
             box |= {"stroke": look("axis")["stroke"], "stroke_width": 0.8}
             ground, looks = tag("rect", note, **box, **look("ground")), look("ink")
         else:
-            shade = self._scale.shade(self._scale.level(node.value))
-            ground, looks = tag("rect", note, **box, **filled(shade)), inked(shade)
+            shade = self._scale.shade_of(node.value)
+            ground, looks = tag("rect", note, **box, **shade.fill()), shade.ink()
         texts = [text for text in (edged(node.text), node.below) if text]
         first = y + self._tall / 2 + 4 - LINE_HEIGHT * (len(texts) - 1) / 2
-        words = [
-            label(
-                _printed(text),
-                x + self._box / 2,
-                first + at * LINE_HEIGHT,
-                anchor="middle",
-                size=SIZE,
-                looks=looks,
-                room=self._box - 8,
-            )
-            for at, text in enumerate(texts)
-        ]
+        middle, room, words = x + self._box / 2, self._box - 8, []
+        for at, text in enumerate(texts):
+            line = first + at * LINE_HEIGHT
+            words.append(label(_printed(text), middle, line, anchor="middle", size=SIZE, looks=looks, room=room))
         return together([ground, *words])
 
     def _called(self, number: int) -> str:
@@ -261,12 +276,139 @@ def _printed(text: str) -> str:
     return typeset(text) if NUMERAL.fullmatch(text) else text
 
 
-def _on_ground(text: str, x: float, y: float, *, room: float) -> list[Markup]:
-    """A few words with nothing behind them: lines end around them."""
-    width = min(room, width_of(text, SMALL_SIZE) + 4)
-    ground = tag("rect", x=x - width / 2, y=y - 6, width=width, height=12, rx=2, **look("ground"))
-    return [ground, label(text, x, y + 3.5, size=SMALL_SIZE, anchor="middle", room=room)]
-
-
 def _thickness(group: int) -> float:
     return 2.6 if group == 0 else 1.4 if group == 1 else 0.9
+
+
+@dataclass(frozen=True)
+class Link:
+    """A line from a token on the left to one on the right; `group` is the number of its colour."""
+
+    left: int
+    right: int
+    value: float
+    group: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Links(Figure):
+    """Lines between two columns of tokens: attention from tokens to tokens, alignments of two sentences.
+
+    >>> links = [Link(0, 1, 0.9), Link(1, 1, 0.75), Link(1, 0, 0.25)]
+    >>> print(Links(title="Alignment", left=["le", "chat"], right=["cat", "the"], links=links).text(40))
+    Alignment
+    le   the 0.9
+    chat the 0.75, cat 0.25
+    """
+
+    kind: ClassVar[str] = "links"
+    left: Sequence[str]
+    right: Sequence[str]
+    links: Sequence[Link]
+    groups: Sequence[str] = ()  # their names, one colour each
+    left_label: str = ""
+    right_label: str = ""
+    value_label: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("left", "right"):
+            object.__setattr__(self, name, checked_labels(getattr(self, name), name))
+            require_some(getattr(self, name), name, largest=MOST_TOKENS)
+        object.__setattr__(self, "groups", checked_labels(self.groups, "groups") or ("",))
+        require_some(self.groups, "groups", largest=MOST_LINK_GROUPS)
+        found = checked_instances(self.links, Link, "links")
+        if len(found) > MOST_LINKS:
+            raise DataError(f"links has {len(found):,} entries, more than {MOST_LINKS:,}", fix="draw the strongest")
+        kept = []
+        for at, link in enumerate(found):
+            (value,) = every_number([link.value], f"links[{at}]")
+            ends = ((link.left, self.left), (link.right, self.right), (link.group, self.groups))
+            if value < 0 or not all(0 <= place < len(those) for place, those in ends):
+                fix = "give tokens and a group that there are, and no value below 0"
+                raise DataError(f"links[{at}] is {link}", fix=fix)
+            kept.append(Link(int(link.left), int(link.right), value, int(link.group)))
+        object.__setattr__(self, "links", tuple(kept))
+
+    @cached_property
+    def _most(self) -> float:
+        return max((link.value for link in self.links), default=0.0) or 1.0
+
+    def _plot(self) -> Plot:
+        named = self.groups != ("",)
+        legend = LineLegend.of(self.groups) if named else LineLegend(Markup(""), 0.0, 4.0)
+        size = min(12.0, self._step - 2)
+        widths = [max(width_of(edged(text), 12) for text in side) for side in (self.left, self.right)]
+        names = [width_of(text, 12) for text in (self.left_label, self.right_label)]
+        rooms = [min(LONGEST_TOKEN, max(pair)) for pair in zip(widths, names, strict=True)]
+        start = MARGIN + rooms[0] + 10
+        end = start + BETWEEN
+        head = legend.height + (20 if self.left_label or self.right_label else 0)
+        marks = [
+            label(self.left_label, start - 10, head - 6, anchor="end", theme="soft", room=rooms[0]),
+            label(self.right_label, end + 10, head - 6, theme="soft", room=rooms[1]),
+            *self._lines(start, end, head),
+        ]
+        for at, token in enumerate(self.left):
+            y = self._middle(at, head) + 4
+            marks.append(label(edged(token), start - 10, y, anchor="end", room=rooms[0], size=size))
+        for at, token in enumerate(self.right):
+            marks.append(label(edged(token), end + 10, self._middle(at, head) + 4, room=rooms[1], size=size))
+        width = max(NARROWEST, legend.width, end + 10 + rooms[1] + MARGIN)
+        height = head + self._step * max(len(self.left), len(self.right)) + 8
+        return Plot(together([legend.marks, *marks]), width, height, (self._key(),))
+
+    @property
+    def _step(self) -> float:
+        return LOW_ROW if max(len(self.left), len(self.right)) > MANY else ROW_HEIGHT
+
+    def _middle(self, at: int, top: float) -> float:
+        return top + self._step * (at + 0.5)
+
+    def _lines(self, start: float, end: float, top: float) -> list[Markup]:
+        """The faintest first: an element for each, or, of many, one for all that are about equally thick."""
+        if len(self.links) <= HOVERED_LINKS:
+            ordered = sorted(self.links, key=lambda each: each.value)
+            return [self._drawn([link], link.value / self._most, start, end, top) for link in ordered]
+        alike: dict[tuple[int, int], list[Link]] = {}
+        for link in self.links:
+            alike.setdefault((math.ceil(STEPS * link.value / self._most), link.group), []).append(link)
+        return [self._drawn(alike[key], key[0] / STEPS, start, end, top) for key in sorted(alike)]
+
+    def _drawn(self, links: Sequence[Link], share: float, start: float, end: float, top: float) -> Markup:
+        places = ((self._middle(link.left, top), self._middle(link.right, top)) for link in links)
+        d = "".join(f"M{start:.1f} {left:.1f}L{end:.1f} {right:.1f}" for left, right in places)
+        note = [hover(self._said(links[0]))] if len(links) == 1 else []
+        look: dict[str, str | float] = {
+            "stroke_width": THINNEST + (THICKEST - THINNEST) * share,
+            "stroke_opacity": FAINTEST + (1 - FAINTEST) * share,
+        }
+        return tag("path", *note, d=d, fill="none", **look, **stroked(links[0].group))
+
+    def _said(self, link: Link) -> str:
+        group = f" ({shortened(self.groups[link.group])})" if self.groups[link.group] else ""
+        ends = f"{shortened(self.left[link.left])} / {shortened(self.right[link.right])}"
+        return f"{ends}: {number(link.value)}{group}"
+
+    def _key(self) -> str:
+        if not self.links:
+            return "No line to draw."
+        low = min(link.value for link in self.links)
+        what = self.value_label or "value"
+        return f"A line is thicker the larger the {what}; those drawn run from {number(low)} to {number(self._most)}."
+
+    def _summary(self) -> str:
+        best = sorted(self.links, key=lambda each: -each.value)[:DESCRIBED]
+        return f"{len(self.links)} links between two columns of tokens. " + "; ".join(map(self._said, best))
+
+    def _block(self, width: int, colour: bool) -> FigureBlock:
+        gutter = min(width // 3, max(columns(edged(text[:100])) for text in self.left))
+        lines = []
+        for at, name in enumerate(self.left):
+            mine = sorted((link for link in self.links if link.left == at), key=lambda each: -each.value)
+            if mine:
+                said = ", ".join(f"{edged(self.right[link.right][:40])} {number(link.value)}" for link in mine)
+                first, *others = wrap(said, width - gutter - 1)
+                lines.append(f"{cell(edged(name), gutter)} {isolated(first)}")
+                lines += [f"{'':{gutter}} {isolated(line)}" for line in others]
+        return FigureBlock(lines or ["no link"])

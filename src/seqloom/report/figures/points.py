@@ -1,26 +1,49 @@
-"""Points: labelled places on two axes, such as quality against cost, some of them marked."""
+"""Points: labelled places on two axes, some of them marked; trails: places in the order in which they are reached."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 
 from seqloom.errors import DataError
-from seqloom.report.figures import checks
-from seqloom.report.figures.axis import LEAST_LOGARITHMIC, Axis, linear_axis, log_axis
-from seqloom.report.figures.colors import colour as colour_of
-from seqloom.report.figures.colors import in_colour
-from seqloom.report.figures.figure import MARGIN, WIDTH, Figure, FigureBlock, Plot, ruler
-from seqloom.report.figures.frame import PLOT_HEIGHT, Frame
-from seqloom.report.figures.labels import fit, isolated, shortened, visible
-from seqloom.report.figures.markup import THEME, Markup, axis_name, hover, label, look, tag, together, width_of
-from seqloom.report.numbers import number
+from seqloom.report.figures.figure import (
+    MARGIN,
+    WIDTH,
+    Figure,
+    FigureBlock,
+    Interval,
+    Plot,
+    checked_instances,
+    checked_intervals,
+    checked_labels,
+    every_number,
+    quoted_label,
+    require_same_count,
+    require_some,
+)
+from seqloom.report.figures.frame import (
+    LEAST_LOGARITHMIC,
+    LEGEND_HEIGHT,
+    PLOT_HEIGHT,
+    Axis,
+    Frame,
+    drawn_legend,
+    linear_axis,
+    log_axis,
+    ruler,
+    written_legend,
+)
+from seqloom.report.figures.markup import THEME, ColorScale, Markup, hover, label, look, tag, tinted, together, width_of
+from seqloom.report.labels import edged, fit, isolated, shortened, visible
+from seqloom.report.numbers import estimate, number
 
-TEXT_HEIGHT = 12
+ROWS, TRAIL_ROWS = 12, 16  # of a terminal
 RADIUS, LABEL_SIZE, LONGEST_LABEL = 6.0, 12.0, 200.0
 NAMES = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"  # of points in a terminal
 SEVERAL = "*"  # points in one place of a terminal
-
-Interval = tuple[float, float]
+MOST_PLACES = 2_000
+LABELLED = 64  # more places of a trail are named by hovering alone
+DESCRIBED = 200
+SIDE, TRAIL_LABEL_SIZE, LONGEST_TRAIL_LABEL = 7.0, 11.0, 120.0
 
 
 class Point(NamedTuple):
@@ -34,8 +57,7 @@ class Point(NamedTuple):
 
     def said(self) -> str:
         """The point in words."""
-        ends = f" ({number(self.interval[0])} to {number(self.interval[1])})" if self.interval else ""
-        return f"{number(self.y)}{ends} at {number(self.x)}{', marked' if self.marked else ''}"
+        return f"{estimate(self.y, self.interval)} at {number(self.x)}{', marked' if self.marked else ''}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,38 +96,17 @@ class Points(Figure):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "labels", checks.labels(self.labels, "labels"))
-        checks.some(self.labels, "labels", largest=len(NAMES))
+        object.__setattr__(self, "labels", checked_labels(self.labels, "labels"))
+        require_some(self.labels, "labels", largest=len(NAMES))
         for name in ("x", "y"):
-            object.__setattr__(self, name, checks.every_number(getattr(self, name), name))
-            checks.same_count(getattr(self, name), name, self.labels, "labels")
-        checks.text(self.x_label, "x_label")
-        checks.text(self.y_label, "y_label")
-        self._check_extras()
-        self._check_axis()
-
-    def _check_extras(self) -> None:
+            object.__setattr__(self, name, every_number(getattr(self, name), name))
+            require_same_count(getattr(self, name), name, self.labels, "labels")
         if self.marked is not None:
-            object.__setattr__(self, "marked", checks.instances(self.marked, bool, "marked"))
-            checks.same_count(self.marked, "marked", self.labels, "labels")
-        if self.intervals is not None:
-            found = tuple(checks.each(self.intervals, "intervals"))
-            checks.same_count(found, "intervals", self.labels, "labels")
-            object.__setattr__(self, "intervals", tuple(map(self._interval, range(len(found)), found)))
-
-    def _interval(self, index: int, interval: Interval | None) -> Interval | None:
-        if interval is None:
-            return None
-        ends = checks.every_number(interval, f"intervals[{index}]")
-        if len(ends) != 2 or not ends[0] <= self.y[index] <= ends[1]:
-            raise DataError(
-                f"intervals[{index}] is {ends} around the value {self.y[index]}", fix="give (low, high) around y"
-            )
-        return ends[0], ends[1]
-
-    def _check_axis(self) -> None:
+            object.__setattr__(self, "marked", checked_instances(self.marked, bool, "marked"))
+            require_same_count(self.marked, "marked", self.labels, "labels")
+        object.__setattr__(self, "intervals", checked_intervals(self.intervals, self.y, "y"))
         if self.x_axis not in ("linear", "log"):
-            raise DataError(f"x_axis is {checks.quoted(str(self.x_axis))}", fix="choose linear or log")
+            raise DataError(f"x_axis is {quoted_label(str(self.x_axis))}", fix="choose linear or log")
         least = min(self.x)
         if self.x_axis == "log" and least < LEAST_LOGARITHMIC:
             raise DataError(f"x has {least:g} on a log axis", fix="use x_axis='linear', or leave the point out")
@@ -121,14 +122,13 @@ class Points(Figure):
         return across, linear_axis(min([*self.y, *ends]), max([*self.y, *ends]))
 
     def _plot(self) -> Plot:
-        across, upward = self._axes()
-        frame = _PointFrame.around(across, upward)
+        frame = _PointFrame.around(*self._axes())
         top = 30 if self.y_label else 12
-        names = [label(self.y_label, MARGIN, 10, theme="soft", room=WIDTH - 2 * MARGIN)]
-        names += [axis_name(self.x_label, frame.left, frame.right, top + PLOT_HEIGHT + 38)]
         points = [*map(frame.whisker, self._points()), *map(frame.point, self._points()), *frame.named(self._points())]
         plot = tag("g", frame.drawn(), *points, transform=f"translate(0 {top:g})")
-        return Plot(together([*names, plot]), WIDTH, top + PLOT_HEIGHT + (50 if self.x_label else 30))
+        name = label(self.y_label, MARGIN, 10, theme="soft", room=WIDTH - 2 * MARGIN)
+        height = top + PLOT_HEIGHT + (50 if self.x_label else 30)
+        return Plot(together([name, frame.named_below(self.x_label, top), plot]), WIDTH, height)
 
     def _summary(self) -> str:
         axes = f"{self.y_label or 'y'} over {self.x_label or 'x'}"
@@ -137,43 +137,42 @@ class Points(Figure):
 
     def _block(self, width: int, colour: bool) -> FigureBlock:
         across, upward = self._axes()
-        gutter = max(len(upward.labels[0]), len(upward.labels[-1]))
-        count = width - gutter - 2
-        sides = [upward.labels[-1], *[""] * (TEXT_HEIGHT - 2), upward.labels[0]]
-        grid = self._grid(across, upward, count)
-        rows = [_tinted(row.rstrip(), colour) for row in grid]
-        lines = [f"{side:>{gutter}} {'┤' if side else '│'}{row}" for side, row in zip(sides, rows, strict=True)]
-        ticks = zip(across.ticks, across.labels, strict=True)
-        lines.append(
-            " " * (gutter + 2) + ruler({round(across.place(tick) * (count - 1)): text for tick, text in ticks}, count)
-        )
-        lines += [_listed(name, point, width) for name, point in zip(NAMES, self._points(), strict=False)]
-        axes = [("x", self.x_label), ("y", self.y_label)]
-        return FigureBlock([*lines, *(isolated(fit(f"{axis}: {visible(text)}", width)) for axis, text in axes if text)])
-
-    def _grid(self, across: Axis, upward: Axis, count: int) -> list[str]:
-        """The letters of the points in their places, the top row first."""
-        rows = [[" "] * count for _ in range(TEXT_HEIGHT)]
+        room = _room(upward, width)
+        grid = [[" "] * room for _ in range(ROWS)]
         for name, point in zip(NAMES, self._points(), strict=False):
-            column = round(across.place(point.x) * (count - 1))
-            row = round((1 - upward.place(point.y)) * (TEXT_HEIGHT - 1))
-            rows[row][column] = name if rows[row][column] == " " else SEVERAL
-        return ["".join(row) for row in rows]
+            column = round(across.place(point.x) * (room - 1))
+            row = round((1 - upward.place(point.y)) * (ROWS - 1))
+            grid[row][column] = name if grid[row][column] == " " else SEVERAL
+        rows = ["".join(row).rstrip() for row in grid]
+        rows = [tinted(row, THEME["bar"][2]) for row in rows] if colour else rows
+        lines = _framed(rows, across, upward, room)
+        for name, point in zip(NAMES, self._points(), strict=False):
+            words = f": {point.said()}"
+            text = isolated(fit(visible(point.label), max(8, width - 4 - len(words))))
+            lines.append(fit(f"{name} {'●' if point.marked else '○'} {text}{words}", width))
+        return FigureBlock([*lines, *_axis_names(self.x_label, self.y_label, width)])
 
 
-def _listed(name: str, point: Point, width: int) -> str:
-    words = f": {point.said()}"
-    room = max(8, width - 4 - len(words))
-    return fit(f"{name} {'●' if point.marked else '○'} {isolated(fit(visible(point.label), room))}{words}", width)
+def _room(upward: Axis, width: int) -> int:
+    """The columns beside the numbers of the upward axis."""
+    return width - max(len(upward.labels[0]), len(upward.labels[-1])) - 2
 
 
-def _disc(x: float, y: float, radius: float, theme: str, *note: Markup) -> Markup:
-    side = 2 * radius
-    return tag("rect", *note, x=x - radius, y=y - radius, width=side, height=side, rx=radius, **look(theme))
+def _framed(rows: Sequence[str], across: Axis, upward: Axis, room: int) -> list[str]:
+    """The rows of a plot between the numbers of both axes."""
+    gutter = max(len(upward.labels[0]), len(upward.labels[-1]))
+    sides = [upward.labels[-1], *[""] * (len(rows) - 2), upward.labels[0]]
+    lines = [f"{side:>{gutter}} {'┤' if side else '│'}{row}" for side, row in zip(sides, rows, strict=True)]
+    return [*lines, " " * (gutter + 2) + ruler(across.marks(room), room)]
 
 
-def _tinted(text: str, colour: bool) -> str:
-    return in_colour(text, colour_of(THEME["bar"][2])) if colour and text.strip() else text
+def _axis_names(x_label: str, y_label: str, width: int) -> list[str]:
+    axes = [("x", x_label), ("y", y_label)]
+    return [isolated(fit(f"{axis}: {visible(text)}", width)) for axis, text in axes if text]
+
+
+def _disc(x: float, y: float, side: float) -> dict[str, str | float]:
+    return {"x": x - side / 2, "y": y - side / 2, "width": side, "height": side, "rx": side / 2}
 
 
 class _PointFrame(Frame):
@@ -182,10 +181,11 @@ class _PointFrame(Frame):
     def point(self, point: Point) -> Markup:
         """A disc for a marked point, a ring for another."""
         x, y = self.at(point.x, point.y)
-        note = hover(f"{shortened(point.label)}: {point.said()}")
+        note, disc = hover(f"{shortened(point.label)}: {point.said()}"), _disc(x, y, 2 * RADIUS)
         if point.marked:
-            return _disc(x, y, RADIUS, "bar", note)
-        return together([_disc(x, y, RADIUS, "bar"), _disc(x, y, RADIUS - 2, "ground", note)])
+            return tag("rect", note, **disc, **look("bar"))
+        hole = tag("rect", note, **_disc(x, y, 2 * RADIUS - 4), **look("ground"))
+        return together([tag("rect", **disc, **look("bar")), hole])
 
     def whisker(self, point: Point) -> Markup:
         if point.interval is None:
@@ -207,8 +207,111 @@ class _PointFrame(Frame):
         leftward = x + RADIUS + 6 + width > self.right
         start = x - RADIUS - 6 - width if leftward else x + RADIUS + 6
         baseline = y + 4
-        while any(a < start + width and start < b and abs(line - baseline) < LABEL_SIZE + 2 for a, b, line in taken):
+        while _touches(taken, start, width, baseline, LABEL_SIZE + 2):
             baseline += LABEL_SIZE
         taken.append((start, start + width, baseline))
         edge = start + width if leftward else start
         return label(point.label, edge, baseline, anchor="end" if leftward else "start", room=LONGEST_LABEL)
+
+
+def _touches(
+    taken: Sequence[tuple[float, float, float]], start: float, width: float, baseline: float, high: float
+) -> bool:
+    """Whether a label there would touch one that stands already."""
+    return any(a < start + width and start < b and abs(line - baseline) < high for a, b, line in taken)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trail(Figure):
+    """Places in the order in which they are reached: the states of a model over a sentence.
+
+    `numbers` say where in the whole each place stands; they are the scale of the colours.
+
+    >>> print(Trail(title="States", labels=["a", "b"], x=[0, 1], y=[0, 1], numbers=[0, 1]).text(40).splitlines()[0])
+    States
+    """
+
+    kind: ClassVar[str] = "trail"
+    labels: Sequence[str]
+    x: Sequence[float]
+    y: Sequence[float]
+    numbers: Sequence[float] | None = None
+    x_label: str = ""
+    y_label: str = ""
+    value_label: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "labels", checked_labels(self.labels, "labels"))
+        require_some(self.labels, "labels", largest=MOST_PLACES)
+        if self.numbers is None:
+            object.__setattr__(self, "numbers", tuple(range(len(self.labels))))
+        for name in ("x", "y", "numbers"):
+            object.__setattr__(self, name, every_number(getattr(self, name), name))
+            require_same_count(getattr(self, name), name, self.labels, "labels")
+
+    def _axes(self) -> tuple[Axis, Axis]:
+        return linear_axis(min(self.x), max(self.x)), linear_axis(min(self.y), max(self.y))
+
+    @property
+    def _order(self) -> tuple[float, ...]:
+        assert self.numbers is not None
+        return tuple(self.numbers)
+
+    def _scale(self) -> ColorScale:
+        low = min(self._order)
+        return ColorScale(low, max(*self._order, low + 1.0))
+
+    def _plot(self) -> Plot:
+        frame, scale = Frame.around(*self._axes()), self._scale()
+        places = [frame.at(x, y) for x, y in zip(self.x, self.y, strict=True)]
+        legend = drawn_legend(scale, self.value_label, MARGIN, room=WIDTH - 2 * MARGIN, gaps=False)
+        top = LEGEND_HEIGHT + (30 if self.y_label else 8)
+        name = label(self.y_label, MARGIN, LEGEND_HEIGHT + 12, theme="soft", room=WIDTH - 2 * MARGIN)
+        way = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
+        marks = [tag("path", d=way, fill="none", stroke_width=1.2, **look("hatch"))]
+        side = SIDE if len(self.labels) <= LABELLED else SIDE / 2
+        for text, order, place in zip(self.labels, self._order, places, strict=True):
+            note = hover(f"{shortened(text)} ({number(order)})")
+            rim = tag("rect", **_disc(*place, side + 1.5), **look("soft"))  # the first shades are those of the page
+            marks += [rim, tag("rect", note, **_disc(*place, side), **scale.shade_of(order).fill())]
+        words = self._named(frame) if len(places) <= LABELLED else []
+        plot = tag("g", frame.drawn(), *marks, *words, transform=f"translate(0 {top:g})")
+        height = top + PLOT_HEIGHT + (50 if self.x_label else 30)
+        return Plot(together([legend, name, frame.named_below(self.x_label, top), plot]), WIDTH, height)
+
+    def _named(self, frame: Frame) -> list[Markup]:
+        """The labels, each beside its place and clear of those that stand already, or left out."""
+        taken: list[tuple[float, float, float]] = []  # left, right and baseline
+        drawn = []
+        for text, *place in zip(map(edged, self.labels), self.x, self.y, strict=True):
+            x, y = frame.at(*place)
+            width = min(LONGEST_TRAIL_LABEL, width_of(text, TRAIL_LABEL_SIZE))
+            leftward = x + SIDE + width > frame.right
+            start = x - SIDE - width if leftward else x + SIDE
+            for baseline in (y + 4, y - 8, y + 16):
+                if not _touches(taken, start, width, baseline, TRAIL_LABEL_SIZE):
+                    taken.append((start, start + width, baseline))
+                    edge, anchor = (start + width, "end") if leftward else (start, "start")
+                    size, room = TRAIL_LABEL_SIZE, LONGEST_TRAIL_LABEL
+                    drawn.append(label(text, edge, baseline, size=size, anchor=anchor, room=room))
+                    break
+        return drawn
+
+    def _summary(self) -> str:
+        places = zip(self.labels, self.x, self.y, strict=True)
+        said = [f"{shortened(text)} ({number(x)}, {number(y)})" for text, x, y in places]
+        more = f", and {len(said) - DESCRIBED} more" if len(said) > DESCRIBED else ""
+        return f"Trail over {self.x_label or 'x'} and {self.y_label or 'y'}: {', '.join(said[:DESCRIBED])}{more}."
+
+    def _block(self, width: int, colour: bool) -> FigureBlock:
+        (across, upward), scale = self._axes(), self._scale()
+        room = _room(upward, width)
+        grid = [[" "] * room for _ in range(TRAIL_ROWS)]
+        for x, y, order in zip(self.x, self.y, self._order, strict=True):
+            row, column = round((1 - upward.place(y)) * (TRAIL_ROWS - 1)), round(across.place(x) * (room - 1))
+            glyph = scale.glyph(order).replace(" ", "·")  # the first places are seen too
+            grid[row][column] = scale.shade_of(order).behind(" ") if colour else glyph
+        lines = _framed(["".join(row).rstrip() for row in grid], across, upward, room)
+        lines += _axis_names(self.x_label, self.y_label, width)
+        return FigureBlock([*lines, *written_legend(scale, self.value_label, width=width, colour=colour, gaps=False)])

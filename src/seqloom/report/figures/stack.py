@@ -1,13 +1,18 @@
-"""Several figures together: as one picture, in rows, which a file of SVG or PNG can hold, or as one HTML page."""
+"""Several figures together: as one picture, in rows, which a file of SVG or PNG can hold, or as one HTML page.
 
+resvg, which makes PNG, draws a whole label in some other face, of any weight and slant, as soon as one of its signs is
+missing in the first. So the first is one that has `≤`, `␣`, `−` and superscripts, Hebrew and Arabic; condensed it is as
+wide as the faces of browsers. Where a machine has no face for a script, its letters are boxes.
+"""
+
+import html
 import re
+import unicodedata
 from collections.abc import Sequence
 
 from seqloom.errors import needing
-from seqloom.report.figures import checks
-from seqloom.report.figures.figure import NAMESPACE, Figure
-from seqloom.report.figures.fonts import with_faces
-from seqloom.report.figures.markup import FLIPPED, look, style_sheet, tag, together
+from seqloom.report.figures.figure import NAMESPACE, Figure, checked_instances, checked_text, require_some
+from seqloom.report.figures.markup import FLIPPED, FONT, look, style_sheet, tag, together
 
 GAP = 8.0
 ALMOST = 0.75
@@ -18,6 +23,11 @@ ZOOM = 2.0  # pixels for each unit of a picture: letters stay sharp on a fine sc
 RIGHT_TO_LEFT = re.compile(r'<text\b[^>]* direction="rtl"[^>]*>')
 ANCHORED = re.compile(r' text-anchor="(\w+)"')
 Size = tuple[float, float]
+FACES = "'DejaVu Sans', Arial, 'Liberation Sans', 'Helvetica Neue', 'Segoe UI', Roboto, 'Noto Sans', sans-serif"
+EAST_ASIAN = "'Noto Sans CJK SC', 'Source Han Sans SC', 'PingFang SC', 'Microsoft YaHei'"
+EAST_ASIAN_NAMES = {"CJK", "BOPOMOFO", "FULLWIDTH", "HALFWIDTH", "HANGUL", "HIRAGANA", "IDEOGRAPHIC", "KATAKANA"}
+COVERED = {"LATIN", "GREEK", "CYRILLIC", "ARMENIAN", "GEORGIAN", "HEBREW", "ARABIC", "COMBINING"}
+LABEL = re.compile(r"<text\b([^>]*)>([^<]*)")
 VIEW_BOX = re.compile(r'viewBox="0 0 ([\d.]+) ([\d.]+)"')
 
 
@@ -34,9 +44,9 @@ def page(title: str, figures: Sequence[Figure]) -> str:
         Pictures,  # which is made of figures
     )
 
-    checks.text(title, "title")
-    shown = checks.instances(figures, Figure, "figures")  # type: ignore[type-abstract]
-    checks.some(shown, "figures", largest=MOST_FIGURES)
+    checked_text(title, "title")
+    shown = checked_instances(figures, Figure, "figures")  # type: ignore[type-abstract]
+    require_some(shown, "figures", largest=MOST_FIGURES)
     return Document(title, [Pictures([figure]) for figure in shown]).html()
 
 
@@ -60,20 +70,13 @@ def _places(sizes: Sequence[Size]) -> list[Size]:
     width, height = _reach(places, sizes)
     if height <= TALLEST * width:
         return places
-    places, packed = _in_rows(sizes, columns=2), _packed(sizes)
-    return packed if _reach(packed, sizes)[1] < WASTE * _reach(places, sizes)[1] else places
-
-
-def _packed(sizes: Sequence[Size]) -> list[Size]:
-    """The corner of each figure when it goes to the end of the shorter of two columns."""
-    widest = max(wide for wide, _ in sizes)
-    ends = [0.0, 0.0]
-    places = []
-    for _, tall in sizes:
+    places, packed = _in_rows(sizes, columns=2), []
+    widest, ends = max(wide for wide, _ in sizes), [0.0, 0.0]
+    for _, tall in sizes:  # each goes to the end of the shorter of two columns
         column = ends.index(min(ends))
-        places.append((column * widest, ends[column]))
+        packed.append((column * widest, ends[column]))
         ends[column] += tall + GAP
-    return places
+    return packed if _reach(packed, sizes)[1] < WASTE * _reach(places, sizes)[1] else places
 
 
 def _in_rows(sizes: Sequence[Size], columns: int) -> list[Size]:
@@ -100,16 +103,46 @@ def png(svg: str, *, zoom: float = ZOOM) -> bytes:
     """A picture as PNG, by resvg, which needs no browser; on a white ground, whatever the reader prefers."""
     with needing("png"):
         import resvg_py
-    return bytes(resvg_py.svg_to_bytes(svg_string=_for_resvg(svg), zoom=zoom, background="#ffffff"))
-
-
-def _for_resvg(svg: str) -> str:
-    """The same picture as resvg understands it: to it the start of a line is its left end, whatever the direction."""
-    return with_faces(RIGHT_TO_LEFT.sub(_from_the_left, svg))
+    return bytes(
+        resvg_py.svg_to_bytes(
+            svg_string=with_faces(RIGHT_TO_LEFT.sub(_from_the_left, svg)), zoom=zoom, background="#ffffff"
+        )
+    )
 
 
 def _from_the_left(found: re.Match[str]) -> str:
+    """A label as resvg understands it: to it the start of a line is its left end, whatever the direction."""
     opening = found.group().replace(' direction="rtl"', "")
     anchor = ANCHORED.search(opening)
     turned = f' text-anchor="{FLIPPED[anchor.group(1) if anchor else "start"]}"'
     return ANCHORED.sub("", opening)[:-1] + turned + ">"
+
+
+def with_faces(svg: str) -> str:
+    """The picture with the faces of each label named."""
+    named = f'font-family="{_quoted(FACES)}" font-stretch="condensed"'
+    return LABEL.sub(_with_face, svg.replace(f'font-family="{_quoted(FONT)}"', named))
+
+
+def _with_face(found: re.Match[str]) -> str:
+    looks, text = found.groups()
+    face = _special(html.unescape(text))
+    return f'<text font-family="{_quoted(f"{face}, {FACES}")}"{looks}>{text}' if face else found.group()
+
+
+def _special(text: str) -> str:
+    """The faces that a text in this script needs before the common ones, if any."""
+    written = [
+        letter
+        for letter in text
+        if unicodedata.category(letter)[0] in "LM" or unicodedata.east_asian_width(letter) in "WF"
+    ]
+    names = {unicodedata.name(letter, "").split(" ")[0] for letter in written if letter > "\u0370"}
+    if names & EAST_ASIAN_NAMES:
+        return EAST_ASIAN
+    others = sorted(name for name in names - COVERED if name.isalpha())
+    return f"'Noto Sans {others[0].title()}'" if others else ""
+
+
+def _quoted(text: str) -> str:
+    return html.escape(text, quote=True)

@@ -5,13 +5,34 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, NamedTuple
 
-from seqloom.report.figures import checks
-from seqloom.report.figures.axis import alike, typeset
-from seqloom.report.figures.colors import NO_VALUE, ColorScale, on_ground, scale_of
-from seqloom.report.figures.figure import MARGIN, NARROWEST, WIDTH, Figure, FigureBlock, Plot
-from seqloom.report.figures.frame import LEGEND_HEIGHT, drawn_legend, legend_width, written_legend
-from seqloom.report.figures.labels import cell, columns, edged, fit, reads_right_to_left
-from seqloom.report.figures.markup import Markup, filled, hatched, hover, inked, label, look, tag, together, width_of
+from seqloom.report.figures.figure import (
+    MARGIN,
+    NARROWEST,
+    WIDTH,
+    Figure,
+    FigureBlock,
+    Plot,
+    checked_labels,
+    checked_numbers,
+    checked_span,
+    require_same_count,
+    require_some,
+)
+from seqloom.report.figures.frame import LEGEND_HEIGHT, alike, drawn_legend, legend_width, written_legend
+from seqloom.report.figures.markup import (
+    NO_VALUE,
+    ColorScale,
+    Markup,
+    hatched,
+    hover,
+    label,
+    look,
+    scale_of,
+    tag,
+    together,
+    width_of,
+)
+from seqloom.report.labels import cell, columns, edged, fit, reads_right_to_left, typeset
 from seqloom.report.numbers import number as brief
 
 MOST_TOKENS = 10_000
@@ -43,12 +64,11 @@ class Strip(Figure):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "tokens", checks.labels(self.tokens, "tokens"))
-        object.__setattr__(self, "values", checks.numbers(self.values, "values"))
-        checks.some(self.tokens, "tokens", largest=MOST_TOKENS)
-        checks.same_count(self.values, "values", self.tokens, "tokens")
-        object.__setattr__(self, "span", checks.span(self.span, [tuple(self.values)]))
-        checks.text(self.value_label, "value_label")
+        object.__setattr__(self, "tokens", checked_labels(self.tokens, "tokens"))
+        object.__setattr__(self, "values", checked_numbers(self.values, "values"))
+        require_some(self.tokens, "tokens", largest=MOST_TOKENS)
+        require_same_count(self.values, "values", self.tokens, "tokens")
+        object.__setattr__(self, "span", checked_span(self.span, [tuple(self.values)]))
 
     @cached_property
     def _numerals(self) -> list[str]:
@@ -63,21 +83,16 @@ class Strip(Figure):
         scale = scale_of(self.values, self.span)
         numbered, leftward = len(self.tokens) <= NUMBERED_TOKENS, self._runs_leftward()
         chips = self._chips(numbered)
-        width = self._width(chips)
-        chips = [
-            chip._replace(x=width - MARGIN - chip.x - chip.width if leftward else MARGIN + chip.x) for chip in chips
-        ]
+        key = legend_width(self.value_label, gaps=self._has_gaps)
+        width = min(WIDTH, max(NARROWEST, 2 * MARGIN + max(key, *(chip.x + chip.width for chip in chips))))
+        starts = [width - MARGIN - chip.x - chip.width if leftward else MARGIN + chip.x for chip in chips]
+        chips = [chip._replace(x=start) for chip, start in zip(chips, starts, strict=True)]
         pitch = CHIP_HEIGHT + (18 if numbered else 0) + GAP
         marks = [self._drawn(index, chip, chip.line * pitch, scale, numbered) for index, chip in enumerate(chips)]
         room = width - 2 * MARGIN
         legend = drawn_legend(scale, self.value_label, MARGIN, room=room, gaps=self._has_gaps)
         body = tag("g", *marks, transform=f"translate(0 {LEGEND_HEIGHT:g})")
         return Plot(together([legend, body]), width, LEGEND_HEIGHT + pitch * (chips[-1].line + 1) + 8)
-
-    def _width(self, chips: Sequence["_Chip"]) -> float:
-        """That of the longest line and of the legend, but no more than a picture has."""
-        key = legend_width(self.value_label, gaps=self._has_gaps)
-        return min(WIDTH, max(NARROWEST, 2 * MARGIN + max(key, *(chip.x + chip.width for chip in chips))))
 
     def _chips(self, numbered: bool) -> list["_Chip"]:
         """Where the tokens stand, counted from where lines begin."""
@@ -106,20 +121,12 @@ class Strip(Figure):
             ground += [hatched([(chip.x, y, chip.width, CHIP_HEIGHT)])]
             looks = look("ink")
         else:
-            shade = scale.shade(scale.level(value))
-            ground, looks = [tag("rect", note, **box, **filled(shade))], inked(shade)
+            shade = scale.shade_of(value)
+            ground, looks = [tag("rect", note, **box, **shade.fill())], shade.ink()
         word = label(token, middle, y + 17, size=SIZE, anchor="middle", room=chip.width - 8, looks=looks)
-        number = [
-            label(
-                typeset(self._numerals[index]),
-                middle,
-                y + CHIP_HEIGHT + 12,
-                size=NUMBER_SIZE,
-                anchor="middle",
-                theme="soft",
-            )
-        ]
-        return together([*ground, word, *(number if numbered and value is not None else [])])
+        numeral = typeset(self._numerals[index]) if numbered and value is not None else ""
+        number = label(numeral, middle, y + CHIP_HEIGHT + 12, size=NUMBER_SIZE, anchor="middle", theme="soft")
+        return together([*ground, word, number])
 
     def _summary(self) -> str:
         pairs = list(zip(self.tokens, self._numerals, strict=True))[:DESCRIBED_TOKENS]
@@ -138,13 +145,12 @@ class Strip(Figure):
                 used = 0
             word = cell(fit(edged(token), each), each)
             if colour and value is not None:
-                word = on_ground(word, scale.shade(scale.level(value)).dark)
+                word = scale.shade_of(value).behind(word)
             pairs[-1] = (f"{pairs[-1][0]}{word} ", f"{pairs[-1][1]}{below:<{each}} ")
             used += each + 1
         lines = [line.rstrip() for pair in pairs for line in pair]
-        return FigureBlock(
-            [*lines, *written_legend(scale, self.value_label, width=width, colour=colour, gaps=self._has_gaps)]
-        )
+        legend = written_legend(scale, self.value_label, width=width, colour=colour, gaps=self._has_gaps)
+        return FigureBlock([*lines, *legend])
 
 
 class _Chip(NamedTuple):

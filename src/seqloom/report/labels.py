@@ -1,11 +1,12 @@
-"""Labels made safe and measured: what is invisible becomes visible, what is wide is counted wide.
+"""Labels made safe, measured and cut: what is invisible becomes visible, what is wide is counted wide.
 
 A label may come from any file a user opened, so it may hold terminal escapes, line breaks or characters that reorder
-their neighbours. `visible` turns those into escapes such as `\\x1b`; no other file of `figures` looks at characters.
+their neighbours. `visible` turns those into escapes such as `\\x1b`; no other file of `report` looks at characters.
 """
 
+import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 LEFT_ISOLATE, RIGHT_ISOLATE = "\u2068", "\u2069"
@@ -16,7 +17,13 @@ EMOJI_SELECTOR = "\ufe0f"
 # Format characters that readers need: joiners (Persian, emoji) and the Arabic and Syriac signs that do have a shape.
 KEPT_FORMATS = frozenset("\u200c\u200d\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u08e2")
 JOINERS = frozenset("\u200c\u200d")
+JOINER, SKIN_TONES, FLAG_TAGS = "\u200d", ("\U0001f3fb", "\U0001f3ff"), ("\U000e0020", "\U000e007f")
+HALF_FLAGS = ("\U0001f1e6", "\U0001f1ff")
+LONGEST_CLUSTER = 64  # characters as readers see them; what is longer may be cut
+MARKS = ("Mn", "Me", "Mc")
 RIGHT_TO_LEFT = frozenset({"R", "AL"})
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+HYPHEN = re.compile(r"(?:(?<=[\s(\[=])|^)-(?=\d)")  # not that of a word, nor of a token in quotes
 
 Measure = Callable[[str], float]
 
@@ -27,13 +34,12 @@ def visible(text: str) -> str:
     >>> visible("red \\x1b[31m, turned \\u202e, next\\r\\nline")
     'red \\\\x1b[31m, turned \\\\u202e, next\\\\x0d\\\\x0aline'
     """
-    if text.isprintable():
-        shown = text
-    else:
+    shown = text
+    if not text.isprintable():
         shown = "".join(_escaped(letter) if _is_hidden(letter) else letter for letter in text)
     if shown and all(_columns_of(letter) == 0 for letter in shown):  # joiners or marks alone leave an empty place
         return "".join(map(_escaped, text))
-    return f"◌{shown}" if shown and _is_mark(shown[0]) else shown  # a first mark must not sit on a neighbour
+    return f"◌{shown}" if shown and unicodedata.category(shown[0]) in MARKS else shown  # not to sit on a neighbour
 
 
 @lru_cache(maxsize=4096)
@@ -48,10 +54,6 @@ def _is_hidden(letter: str) -> bool:
 def _escaped(letter: str) -> str:
     code = ord(letter)
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
-
-
-def _is_mark(letter: str) -> bool:
-    return unicodedata.category(letter) in ("Mn", "Me", "Mc")
 
 
 def columns(text: str) -> int:
@@ -146,18 +148,13 @@ def wrap(text: str, width: float, measure: Measure = columns) -> list[str]:
             continue
         if line:
             lines.append(line)
-        *full, line = _chopped(word, width, measure)
-        lines += full
+        line = ""
+        for letter in word:
+            if line and measure(line + letter) > width:
+                lines.append(line)
+                line = ""
+            line += letter
     return [*lines, line]
-
-
-def _chopped(word: str, width: float, measure: Measure) -> list[str]:
-    pieces = [""]
-    for letter in word:
-        if pieces[-1] and measure(pieces[-1] + letter) > width:
-            pieces.append("")
-        pieces[-1] += letter
-    return pieces
 
 
 def stacked_cell(text: str, width: int, *, right: bool = False) -> list[str]:
@@ -187,3 +184,80 @@ def cell(text: str, width: int, *, right: bool = False) -> str:
     short = fit(text, width)
     padding = " " * (width - columns(short))
     return padding + isolated(short) if right else isolated(short) + padding
+
+
+def minus_signed(text: str) -> str:
+    """The text as printed in a picture: each number below zero with a true minus sign.
+
+    >>> minus_signed("Together -0.75 (-2 to -1), not '-5' and not half-1")
+    "Together −0.75 (−2 to −1), not '-5' and not half-1"
+    """
+    return HYPHEN.sub("−", text)
+
+
+def typeset(numeral: str) -> str:
+    """The numeral as printed in a picture: a true minus sign, a power of ten instead of an `e`.
+
+    >>> typeset("-2e-5"), typeset("1e6"), typeset("-0.5")
+    ('−2×10⁻⁵', '10⁶', '−0.5')
+    """
+    mantissa, mark, power = numeral.partition("e")
+    body = mantissa.replace("-", "−")
+    if not mark:
+        return body
+    ten = f"10{power.translate(SUPERSCRIPTS)}"
+    return ten if body == "1" else f"{body}×{ten}"
+
+
+def excerpt(text: str, width: int) -> str:
+    """The text, or its beginning and an ellipsis, in at most `width` columns; emoji and accented letters stay whole.
+
+    >>> excerpt("Strange \\x1b things happen", 14), excerpt("family 👨‍👩‍👧‍👦!", 12)
+    ('Strange \\\\x1b …', 'family …')
+    """
+    limit = 8 * width + 8  # a flood of marks on one letter takes no width, but no reader either
+    kept, room = "", width
+    for cluster in _clusters(text[: limit + 1]):
+        shown = visible(cluster)
+        if columns(shown) > room or len(kept) + len(shown) > limit:
+            clusters = list(_clusters(kept))
+            while clusters and columns("".join(clusters)) >= width:  # the ellipsis needs a column
+                clusters.pop()
+            return "".join(clusters) + ELLIPSIS
+        kept += shown
+        room -= columns(shown)
+    return kept
+
+
+def excerpt_from(text: str, start: int, width: int) -> str:
+    """The text from character `start` on, or from the beginning of what readers see there, with an ellipsis before it.
+
+    >>> excerpt_from("one two three four", 8, 8), excerpt_from("short", 0, 8)
+    ('…three …', 'short')
+    """
+    before = 0
+    for cluster in _clusters(text[: start + LONGEST_CLUSTER]):
+        if before + len(cluster) > start:
+            break
+        before += len(cluster)
+    return excerpt(text, width) if not before else ELLIPSIS + excerpt(text[before:], width - 1)
+
+
+def _clusters(text: str) -> Iterator[str]:
+    """The characters as readers see them: a letter with its marks, an emoji with all that is joined to it, a flag."""
+    cluster = ""
+    for letter in text:
+        if cluster and not _continues(cluster, letter):
+            yield cluster
+            cluster = ""
+        cluster += letter
+    if cluster:
+        yield cluster
+
+
+def _continues(cluster: str, letter: str) -> bool:
+    if letter == JOINER or cluster[-1] == JOINER or unicodedata.category(letter) in MARKS:
+        return True
+    if any(first <= letter <= last for first, last in (SKIN_TONES, FLAG_TAGS)):
+        return True
+    return len(cluster) == 1 and all(HALF_FLAGS[0] <= half <= HALF_FLAGS[1] for half in (letter, cluster))
