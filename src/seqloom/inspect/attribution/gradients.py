@@ -99,6 +99,13 @@ def _middle(part: _PathPart) -> float:
     return (part.start + part.stop) / 2
 
 
+def told(way: AttributionPath, steps: int) -> np.ndarray:
+    """[E,G] the sums along the whole way with so many steps."""
+    nodes, weights = _nodes(0.0, 1.0, steps)
+    found: np.ndarray = np.einsum("n,neg->eg", weights, way.slope(nodes))
+    return found
+
+
 def _parts(
     way: AttributionPath, spans: Sequence[tuple[float, float]], known: dict[float, np.ndarray]
 ) -> list[_PathPart]:
@@ -163,9 +170,8 @@ def integrated(ground: AttributionGround, goals: Sequence[Goal], steps: int | No
         with ground.subject.work("steps at most", most) as moved:
             found, steps = completed(_way(ground, goals, moved), most)
     else:
-        nodes, weights = _nodes(0.0, 1.0, steps)
         with ground.subject.work("steps", steps) as moved:
-            found = np.einsum("n,neg->eg", weights, _way(ground, goals, moved).slope(nodes))
+            found = told(_way(ground, goals, moved), steps)
     return _without_held(ground, Measured(tuple(np.split(found.T, np.cumsum(sizes)[:-1], axis=1)), steps))
 
 
