@@ -24,11 +24,11 @@ import numpy as np
 
 from seqloom.config.data import PARTS, AnySplit, EncodingConfig, GivenSplit, Part
 from seqloom.data.cache import Columns, open_or_build
+from seqloom.data.checks.check import DataFinding, told
 from seqloom.data.dataset import Dataset
 from seqloom.data.encoding import PLACE, ExampleEncoder
 from seqloom.data.order import sample_order
 from seqloom.data.problems import Ledger, Place
-from seqloom.data.report.findings import DataFinding, told
 from seqloom.data.schema import Example, Schema
 from seqloom.data.splits import Divided
 from seqloom.data.survey import Survey

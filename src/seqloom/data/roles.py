@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from seqloom.config.data import ColumnSplit, DataConfig, FoldSplit, Part, RandomSplit, Task
+from seqloom.config.data import ColumnSplit, DataConfig, FoldSplit, RandomSplit, Task
 from seqloom.data.kinds.inputs.pair import PairInput
 from seqloom.data.kinds.inputs.text import SOURCES, TEXTS, TextInput
 from seqloom.data.kinds.inputs.triple import TripleInput
@@ -32,6 +32,7 @@ from seqloom.data.kinds.targets.similarity import SimilarityTarget
 from seqloom.data.kinds.targets.tags import TagsTarget
 from seqloom.data.kinds.targets.text import TextTarget
 from seqloom.data.problems import Ledger, Place, escaped
+from seqloom.data.readers.folders import PART_NAMES
 from seqloom.data.schema import Schema
 from seqloom.data.values import Content, Record, content_of, is_number, whole_floats
 from seqloom.errors import did_you_mean
@@ -109,14 +110,6 @@ def shown(values: Sequence[Any]) -> str:
 
 IDS = ("id", "_id", "guid", "idx")
 SPLITS = ("split", "part", "fold", "set")
-PART_NAMES: dict[str, Part] = {
-    "train": "train",
-    "dev": "dev",
-    "valid": "dev",
-    "validation": "dev",
-    "val": "dev",
-    "test": "test",
-}
 
 
 CellKind = Callable[[Finder, int], InputKind]  # what the plain cells of one column are read as

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from statistics import fmean, median, quantiles
 
 from seqloom.config.training import ByLengthConfig, TrainingConfig
-from seqloom.data.report.findings import DataFinding
+from seqloom.data.checks.check import DataFinding
 from seqloom.experiments.doctor.curves import Story
 from seqloom.experiments.doctor.findings import Advice, Finding
 from seqloom.report.figures.bars import Bars

@@ -18,8 +18,8 @@ from torch import nn
 from seqloom.bundle import built, read_bundle
 from seqloom.config.reading import dropouts
 from seqloom.config.training import RunConfig
+from seqloom.data.checks.check import DataFinding
 from seqloom.data.prepared import Prepared
-from seqloom.data.report.findings import DataFinding
 from seqloom.data.run_files import located
 from seqloom.errors import ConfigError, DamagedError, SeqloomError, near_name
 from seqloom.experiments.doctor.curves import ENOUGH, STEPS, Story, curve_findings, losses_drawn, told

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from seqloom.config.data import ReadingConfig
-from seqloom.data.checks.blocks import weight
+from seqloom.data.checks.check import weight
 from seqloom.data.inputs import InputColumns, arriving, read_inputs
 from seqloom.data.kinds.kind import InputKind
 from seqloom.data.problems import Ledger, Place, Problem
