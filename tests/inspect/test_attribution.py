@@ -16,14 +16,12 @@ from seqloom.data.check import load_data
 from seqloom.errors import ConfigError, DataError
 from seqloom.events import Progress
 from seqloom.inspect.attribution import goals as ground
-from seqloom.inspect.attribution import gradients, methods, pairs, table
-from seqloom.inspect.attribution.agreement import attributions_compared
-from seqloom.inspect.attribution.attribution import AttributionView, attribute_file, attribution
+from seqloom.inspect.attribution import gradients, methods, pairs, tables
+from seqloom.inspect.attribution.attribution import AttributionView, attribute_file, attribution, ngram_contributions
 from seqloom.inspect.attribution.goals import chosen_goal, every_goal
 from seqloom.inspect.attribution.methods import METHODS
-from seqloom.inspect.attribution.ngrams import ngram_contributions
 from seqloom.inspect.attribution.pairs import similarity_pairs
-from seqloom.inspect.attribution.table import attribution_table
+from seqloom.inspect.attribution.tables import attribution_table, attributions_compared
 from seqloom.inspect.lattice import lattice
 from seqloom.inspect.readings import read, scores
 from seqloom.inspect.subject import Subject
@@ -456,7 +454,7 @@ def test_a_table_of_many_answers_has_the_first_of_them_and_says_so(
 ) -> None:
     subject = subject_of(task_on(tmp_path, "tag"), "bilstm")
     reading = read(subject, ["the", "big", "dog", "sat"])
-    monkeypatch.setattr(table, "USUAL_CELLS", 8)
+    monkeypatch.setattr(tables, "USUAL_CELLS", 8)
     few, every = attribution_table(subject, reading), attribution_table(subject, reading, rows=(0, 4))
     assert (len(few.rows), len(every.rows)) == (2, 4)
     np.testing.assert_allclose(few.parts[0].values, every.parts[0].values[:2], atol=1e-3)

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from inspection_common import subject_of, task_on
-from seqloom.inspect.attribution.agreement import attributions_compared
 from seqloom.inspect.attribution.attribution import attribution
+from seqloom.inspect.attribution.tables import attributions_compared
 from seqloom.inspect.readings import read
 from seqloom.inspect.subject import Subject
 from seqloom.nn.models import SequenceModel

@@ -18,7 +18,7 @@ from seqloom.inspect.attribution.attribution import (
     stretches,
 )
 from seqloom.inspect.attribution.pairs import SimilarityPairsView
-from seqloom.inspect.attribution.table import AttributionTableView, TablePart
+from seqloom.inspect.attribution.tables import AttributionTableView, TablePart
 from seqloom.inspect.readings import read
 from seqloom.inspect.subject import Token
 from seqloom.report.figures.strip import Strip

@@ -17,7 +17,6 @@ from seqloom.errors import ConfigError, DataError
 from seqloom.inspect.attention_weights import chosen_layer, layers_of
 from seqloom.inspect.faithfulness import alternatives
 from seqloom.inspect.faithfulness import bench as bench_module
-from seqloom.inspect.faithfulness.agreement import Agreement, Tau, gradient, jensen_shannon, left_out, pairs
 from seqloom.inspect.faithfulness.alternatives import (
     _AdversarySearch,
     _until_flipped,
@@ -30,9 +29,23 @@ from seqloom.inspect.faithfulness.alternatives import (
     shuffled,
 )
 from seqloom.inspect.faithfulness.bench import ImposedRows, at_bench, imposed, probabilities
-from seqloom.inspect.faithfulness.eraser import SHARES, Curves, chosen_removal, rationale, removals, top_count, without
+from seqloom.inspect.faithfulness.explanations import (
+    SHARES,
+    Agreement,
+    Curves,
+    Tau,
+    chosen_removal,
+    gradient,
+    jensen_shannon,
+    left_out,
+    pairs,
+    rationale,
+    removals,
+    top_count,
+    without,
+)
+from seqloom.inspect.faithfulness.measures import Badge, Evidence, level_of, reservations, verdict
 from seqloom.inspect.faithfulness.report import faithfulness, tau_histograms
-from seqloom.inspect.faithfulness.verdict import Badge, Evidence, level_of, reservations, verdict
 from seqloom.inspect.readings import read, scores
 from seqloom.inspect.subject import Reading, Subject
 from seqloom.report.figures.matrix import Matrix

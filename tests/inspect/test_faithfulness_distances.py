@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import kendalltau
 
-from seqloom.inspect.faithfulness.agreement import divergence, jensen_shannon, kendall, overlap, total_variation
+from seqloom.inspect.faithfulness.explanations import divergence, jensen_shannon, kendall, overlap, total_variation
 
 ONE, OTHER = torch.tensor([1.0, 0.0], dtype=torch.float64), torch.tensor([0.0, 1.0], dtype=torch.float64)
 COLUMNS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=3, max_size=40)

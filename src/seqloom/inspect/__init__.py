@@ -8,7 +8,9 @@
 Each view is a function in a file of its own: `seqloom.inspect.gates.gates(subject, reading)`.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from seqloom.lazy import loading
 
 if TYPE_CHECKING:
     from seqloom.inspect.graphs.builder import graph
@@ -19,27 +21,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Inspection", "Reading", "Subject", "View", "graph", "read"]
 
+HOMES = {
+    "graphs.builder": ("graph",),
+    "inspector": ("Inspection",),
+    "readings": ("read",),
+    "subject": ("Reading", "Subject"),
+    "view": ("View",),
+}
 
-def __getattr__(name: str) -> Any:
-    """The public names, each loaded when it is first asked for."""
-    if name == "read":
-        from seqloom.inspect import readings
-
-        return readings.read
-    if name == "Inspection":
-        from seqloom.inspect import inspector
-
-        return inspector.Inspection
-    if name == "graph":
-        from seqloom.inspect.graphs import builder as graphs
-
-        return graphs.graph
-    if name in ("Reading", "Subject"):
-        from seqloom.inspect import subject
-
-        return getattr(subject, name)
-    if name == "View":
-        from seqloom.inspect import view
-
-        return view.View
-    raise AttributeError(f"module 'seqloom.inspect' has no attribute '{name}'")
+__getattr__ = loading(__name__, HOMES)

@@ -10,9 +10,7 @@ spaces, numbered as `text.split()` numbers them whatever the tokeniser cuts: a m
 at, a space to the word behind it. A target word is linked to the source word that it looked at most; one that looked at
 a special symbol most is linked to nothing.
 
-Links between the words of two sentences that are known to be right, and how well others fit them.
-
-    "0-0 1-2 3?4"    source word - target word, as text.split() numbers them; one with ? is possible, others are sure
+    "0-0 1-2 3?4"    source word - target word; one with ? is possible, others are sure
 
     A found    S sure    P sure or possible
     precision = |A n P| / |A|      recall = |A n S| / |S|      AER = 1 - (|A n S| + |A n P|) / (|A| + |S|)
@@ -21,7 +19,7 @@ The alignment error rate is that of Och and Ney (2003): a possible link is neith
 """
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import index
 from typing import ClassVar, NamedTuple, SupportsIndex
@@ -87,17 +85,14 @@ def gold_links(given: str | Sequence[WordPair] | Gold) -> Gold:
         return Gold(*(tuple(map(_pair, links)) for links in given))
     if not isinstance(given, str):
         return Gold(tuple(map(_pair, given)))
-    parts = [_part(text) for text in given.split()]
-    sure = {pair: None for mark, pair in parts if mark == "-"}  # in their order, each once
-    possible = {pair: None for mark, pair in parts if mark == "?" and pair not in sure}
-    return Gold(tuple(sure), tuple(possible))
-
-
-def _part(text: str) -> tuple[str, WordPair]:
-    found = WRITTEN.fullmatch(text)
-    if found is None:
-        raise DataError(f"'{text}' is no link", fix="write source-target, from 0, such as 0-0 1-2; possible ones 3?4")
-    return found[2], (int(found[1]), int(found[3]))
+    links: dict[str, dict[WordPair, None]] = {"-": {}, "?": {}}  # in their order, each once
+    for text in given.split():
+        found = WRITTEN.fullmatch(text)
+        if found is None:
+            fix = "write source-target, from 0, such as 0-0 1-2; possible ones 3?4"
+            raise DataError(f"'{text}' is no link", fix=fix)
+        links[found[2]][int(found[1]), int(found[3])] = None
+    return Gold(tuple(links["-"]), tuple(pair for pair in links["?"] if pair not in links["-"]))
 
 
 def _pair(given: Iterable[SupportsIndex]) -> WordPair:
@@ -110,16 +105,6 @@ def _pair(given: Iterable[SupportsIndex]) -> WordPair:
     except (TypeError, ValueError):
         fix = "give (number of the source word, number of the target word)"
         raise DataError(f"{given!r} is no link", fix=fix) from None
-
-
-def require_inside(gold: Gold, source: Collection[int], target: Collection[int]) -> None:
-    """Raise DataError for a link to a word that there is not: these are the numbers of those that there are."""
-    for one, other in gold.every:
-        if one not in source or other not in target:
-            raise DataError(
-                f"the link {one}-{other} leads outside {len(source)} source and {len(target)} target words",
-                fix="words are those between spaces: give (number of the source word, of the target word), from 0",
-            )
 
 
 def fit_of(found: Collection[WordPair], gold: Gold) -> Fit:
@@ -175,31 +160,24 @@ class AlignmentView(View):
         """The maps of the weights, known links framed where every cell is drawn."""
         found, first = list[Figure](), 0
         for figure in self.weights.maps():
-            if isinstance(figure, Matrix):
-                figure = self._framed(figure, first)
-                first += len(figure.rows)
+            if isinstance(figure, Matrix) and self.gold is not None:
+                inside = range(first, first + len(figure.rows))
+                sure, possible = (
+                    [(target - first, source) for source, target in links if target in inside] for links in self.gold
+                )
+                caption = f"{figure.caption} Framed: links that are known to be right, dashed ones are possible."
+                figure = replace(figure, framed=sure, dashed=possible, caption=caption)
+                first = inside.stop
             found.append(figure)
         return found
-
-    def _framed(self, matrix: Matrix, first: int) -> Matrix:
-        """The matrix of some rows with its known links framed, those that are only possible with a broken line."""
-        if self.gold is None:
-            return matrix
-        inside = range(first, first + len(matrix.rows))
-        sure, possible = (
-            [(target - first, source) for source, target in links if target in inside]
-            for links in (self.gold.sure, self.gold.possible)
-        )
-        caption = f"{matrix.caption} Framed: links that are known to be right, dashed ones are possible."
-        return replace(matrix, framed=sure, dashed=possible, caption=caption)
 
     def _sentences(self) -> tuple[str, ...]:
         low, high = float(np.nanmin(self.coverage)), float(np.nanmax(self.coverage))
         return (
             *self._said_of_gold(),
             f"Source tokens got {interval(low, high)} of the weight of {len(self.target):,} target tokens.",
-            *self._named("Uncovered", self.uncovered),
-            *self._named("Over-covered", self.over_covered),
+            *_listed("Uncovered", [f"'{self.source[at]}' ({at})" for at in self.uncovered]),
+            *_listed("Over-covered", [f"'{self.source[at]}' ({at})" for at in self.over_covered]),
         )
 
     def _said_of_gold(self) -> tuple[str, ...]:
@@ -209,9 +187,8 @@ class AlignmentView(View):
         told = ", ".join(f"{name} {'unknown' if rate is None else f'{number(rate)}'}" for name, rate in rates)
         counts = f"{self.fit.found} links of the weights, {self.fit.sure} sure and {self.fit.possible} possible ones"
         missed = [pair for pair in self.gold.sure if pair not in self.links]
-        named = ", ".join(f"'{self.source[one]}' - '{self.target[other]}'" for one, other in missed[:MOST_NAMED])
-        more = f" and {len(missed) - MOST_NAMED} more" if len(missed) > MOST_NAMED else ""
-        return (f"{told} ({counts}).", *([f"Missed: {named}{more}."] if missed else []))
+        named = [f"'{self.source[one]}' - '{self.target[other]}'" for one, other in missed]
+        return (f"{told} ({counts}).", *_listed("Missed", named))
 
     def _blocks(self) -> Sequence[DocumentBlock]:
         if max(len(self.source), len(self.target)) <= SMALL:
@@ -219,12 +196,11 @@ class AlignmentView(View):
         maps = self._maps()
         return [self.weights.canvas(maps), *pictures(self.figures()[len(maps) :])]
 
-    def _named(self, word: str, places: tuple[int, ...]) -> tuple[str, ...]:
-        if not places:
-            return ()
-        named = ", ".join(f"'{self.source[at]}' ({at})" for at in places[:MOST_NAMED])
-        more = f" and {len(places) - MOST_NAMED} more" if len(places) > MOST_NAMED else ""
-        return (f"{word}: {named}{more}.",)
+
+def _listed(word: str, names: Sequence[str]) -> tuple[str, ...]:
+    """A sentence that names the first of them; none where there are none."""
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return (f"{word}: {', '.join(names[:MOST_NAMED])}{more}.",) if names else ()
 
 
 def alignment(
@@ -244,14 +220,28 @@ def alignment(
     0, which are shown then.
     """
     known = gold_links(gold)
-    if known.every:
-        reading, words = _by_spaces(reading), True
-    chosen = chosen_layer(_crossing(subject, reading), layer)
-    shown = _shown(known, chosen) if known.every else None
+    if known.every:  # the words are those between spaces
+        sides = [[token._replace(word=token.spaced) for token in side.tokens] for side in reading.sides]
+        both = zip(reading.sides, sides, strict=True)
+        reading = reading._replace(sides=tuple(side._replace(tokens=tuple(tokens)) for side, tokens in both))
+    crossing = [each for each in layers_of(subject, reading) if not each.same]
+    crossing = [each for each in crossing if each.queries == reading.sides[-1].tokens]
+    if len(reading.sides) < 2 or not crossing:
+        raise ConfigError(
+            "this model aligns nothing: no layer of a target reads a source by weights",
+            fix="choose a translator with attention, such as transformer or seq2seq-dot",
+        )
+    chosen = chosen_layer(crossing, layer)
+    source, target = _words_of(chosen.keys), _words_of(chosen.queries)
+    shown = _shown(known, source, target) if known.every else None
+    words = words or shown is not None
     weights = attention(subject, reading, layer=chosen.path, head=head, words=words, exclude_special=exclude_special)
     links = () if weights.values is None else _strongest([weights.values])
-    if weights.values is None and shown is not None:
-        links = _links(subject, reading, chosen, head, exclude_special)
+    fit = None
+    if shown is not None:
+        links = links or _links(subject, reading, chosen, head, exclude_special)
+        inside = set(source.values()), set(target.values())  # what else is shown are special symbols
+        fit = fit_of([(one, other) for one, other in links if one in inside[0] and other in inside[1]], shown)
     usual = np.nanmean(weights.mass)
     return AlignmentView(
         title=f"Alignment by {chosen.path}",
@@ -261,29 +251,8 @@ def alignment(
         over_covered=tuple(int(at) for at in np.flatnonzero(weights.mass > MUCH * usual)),
         links=links,
         gold=shown,
-        fit=None if shown is None else fit_of(_between_words(links, chosen), shown),
+        fit=fit,
     )
-
-
-def _crossing(subject: Subject, reading: Reading) -> list[AttentionLayer]:
-    """The layers that read the source from the target; ConfigError for a model that has none."""
-    target = reading.sides[-1]
-    found = [each for each in layers_of(subject, reading) if not each.same and each.queries == target.tokens]
-    if len(reading.sides) < 2 or not found:
-        raise ConfigError(
-            "this model aligns nothing: no layer of a target reads a source by weights",
-            fix="choose a translator with attention, such as transformer or seq2seq-dot",
-        )
-    return found
-
-
-def _by_spaces(reading: Reading) -> Reading:
-    """The same reading, the words of which are those between spaces."""
-    sides = tuple(
-        side._replace(tokens=tuple(token._replace(word=token.spaced) for token in side.tokens))
-        for side in reading.sides
-    )
-    return reading._replace(sides=sides)
 
 
 def _words_of(tokens: Sequence[Token]) -> dict[int, int]:
@@ -292,18 +261,15 @@ def _words_of(tokens: Sequence[Token]) -> dict[int, int]:
     return {token.word: at for at, token in enumerate(firsts) if token.word != NO_WORD}
 
 
-def _shown(gold: Gold, layer: AttentionLayer) -> Gold:
+def _shown(gold: Gold, source: Mapping[int, int], target: Mapping[int, int]) -> Gold:
     """Links between words by the numbers of what is shown, where special symbols stand too."""
-    source, target = _words_of(layer.keys), _words_of(layer.queries)
-    require_inside(gold, source, target)
-    sure, possible = (tuple((source[one], target[other]) for one, other in links) for links in gold)
-    return Gold(sure, possible)
-
-
-def _between_words(links: Sequence[WordPair], layer: AttentionLayer) -> list[WordPair]:
-    """The links of which neither end is a special symbol."""
-    source, target = (set(_words_of(tokens).values()) for tokens in (layer.keys, layer.queries))
-    return [(one, other) for one, other in links if one in source and other in target]
+    for one, other in gold.every:
+        if one not in source or other not in target:
+            raise DataError(
+                f"the link {one}-{other} leads outside {len(source)} source and {len(target)} target words",
+                fix="words are those between spaces: give (number of the source word, of the target word), from 0",
+            )
+    return Gold(*(tuple((source[one], target[other]) for one, other in links) for links in gold))
 
 
 def _links(

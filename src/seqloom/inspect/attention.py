@@ -73,8 +73,9 @@ class AttentionView(View):
 
     def figures(self) -> tuple[Figure, ...]:
         if len(self.rows) == 1:
-            title = f"{self.title}: what {self._row(0)} reads"
-            return (self._strip(self._mass_of_row(), title, "weight"),)
+            assert self.values is not None
+            title = f"{self.title}: what '{self.rows[0]}' ({self.first_row}) reads"
+            return (self._strip(self.values[0], title, "weight"),)
         if self._largest <= SMALL:
             mass = self._strip(self.mass, "What each token gets of all rows", "mass")
             spread = Strip(
@@ -100,25 +101,23 @@ class AttentionView(View):
                 "and rows add up to 1 again."
             )
         if self._largest > SMALL and len(self.rows) > 1:
-            said += [f"{self._said(link)}." for link in self.links[:MOST_SENTENCES]]
+            said += [f"Token {self._told(link)} with {number(link.weight)}." for link in self.links[:MOST_SENTENCES]]
         return tuple(said)
 
     def _blocks(self) -> Sequence[DocumentBlock]:
         if self._largest <= SMALL:
-            return [*pictures(self.figures()), self._table()]
+            assert self.values is not None
+            rows = [
+                (name, *("-" if np.isnan(weight) else float(weight) for weight in weights))
+                for name, weights in zip(self.rows, self.values, strict=True)
+            ]
+            # Programs that read a page aloud can walk through a table; it is closed until it is opened
+            table = Details("All weights as a table; - is masked", [TableBlock(("token", *self.columns), rows)])
+            return [*pictures(self.figures()), table]
         if len(self.rows) == 1:
             return pictures(self.figures())
         maps = self.maps()
         return [self.canvas(maps), *pictures(self.figures()[len(maps) :])]
-
-    def _table(self) -> DocumentBlock:
-        """The weights as a table that programs which read a page aloud can walk through; closed until it is opened."""
-        assert self.values is not None
-        rows = [
-            (name, *("-" if np.isnan(weight) else float(weight) for weight in weights))
-            for name, weights in zip(self.rows, self.values, strict=True)
-        ]
-        return Details("All weights as a table; - is masked", [TableBlock(("token", *self.columns), rows)])
 
     def canvas(self, maps: Sequence[Figure]) -> MapCanvas:
         """The weights on the canvas of a page: exact, or the maxima and the means; elsewhere these figures."""
@@ -126,7 +125,7 @@ class AttentionView(View):
         if self.values is not None:
             return MapCanvas(pictures(maps), self.title, [Map("every weight", self.values, named)])
         pool = self._pooled()
-        both = [Map(name, values, named, pool.down, pool.across) for name, values in _both(pool)]
+        both = [Map(name, getattr(pool, name), named, pool.down, pool.across) for name in ("maximum", "mean")]
         return MapCanvas(pictures(maps), self.title, both)
 
     def _pooled(self) -> Pooled:
@@ -135,14 +134,6 @@ class AttentionView(View):
         assert self.values is not None
         return pooled(self.values, 1, 1)
 
-    def _row(self, at: int) -> str:
-        return f"'{self.rows[at]}' ({self.first_row + at})"
-
-    def _mass_of_row(self) -> np.ndarray:
-        assert self.values is not None
-        found: np.ndarray = self.values[0]
-        return found
-
     def _strip(self, values: np.ndarray, title: str, label: str) -> Figure:
         """One number for each column: chips where they can be read, else a line."""
         if len(self.columns) <= MEDIUM:
@@ -150,16 +141,15 @@ class AttentionView(View):
         series = Series(name=label, x=_numbers(values, self.first_column), y=values.tolist())
         return Line(title=title, series=[series], x_label="token", y_label=label)
 
-    def _matrices(self) -> list[Figure]:
+    def _matrices(self, values: np.ndarray) -> list[Figure]:
         """One matrix, or several with some of the rows each: a matrix has no more cells than a browser bears."""
-        assert self.values is not None
-        most = float(np.nanmax(self.values, initial=0.0)) or 1.0
+        most = float(np.nanmax(values, initial=0.0)) or 1.0
         each = max(1, MOST_CELLS // len(self.columns))
         return [
             Matrix(
                 title=self.title if at == 0 else f"{self.title}, rows from {self.first_row + at}",
                 caption=f"Each row adds up to 1; colours run from 0 to {number(most)}.",
-                values=self.values[at : at + each].tolist(),
+                values=values[at : at + each].tolist(),
                 rows=self.rows[at : at + each],
                 columns=self.columns,
                 x_label="reads",
@@ -171,15 +161,15 @@ class AttentionView(View):
 
     def maps(self) -> list[Figure]:
         """The weights themselves: written out, as colours, or the maxima and the means of blocks."""
-        if self._largest <= SMALL:
-            return self._matrices()
+        if self.values is not None and self._largest <= SMALL:
+            return self._matrices(self.values)
         if self.values is not None and self._largest <= LARGEST_PICTURE:
             return [self._map(self.title, self.values, 1, 1, "weight")]
         small = coarser(self._pooled(), LARGEST_PICTURE)
         size = f"of blocks of up to {small.down} x {small.across} weights"
         return [
-            self._map(f"{self.title}: {name}", values, small.down, small.across, f"weight, {name} {size}")
-            for name, values in _both(small)
+            self._map(f"{self.title}: {name}", getattr(small, name), small.down, small.across, f"weight, {name} {size}")
+            for name in ("maximum", "mean")
         ]
 
     def _map(self, title: str, values: np.ndarray, down: int, across: int, label: str) -> Figure:
@@ -204,26 +194,18 @@ class AttentionView(View):
     def _bars(self) -> Figure:
         return Bars(
             title="The strongest links off the diagonal, to no special symbol",
-            labels=[" reads ".join(self._ends(link)) for link in self.links],
+            labels=[self._told(link) for link in self.links],
             values=[link.weight for link in self.links],
             x_label="weight",
         )
 
-    def _ends(self, link: WeightLink) -> tuple[str, str]:
+    def _told(self, link: WeightLink) -> str:
         row, column = self.rows[link.row - self.first_row], self.columns[link.column - self.first_column]
-        return f"{link.row} '{row}'", f"{link.column} '{column}'"
-
-    def _said(self, link: WeightLink) -> str:
-        row, column = self._ends(link)
-        return f"Token {row} reads {column} with {number(link.weight)}"
+        return f"{link.row} '{row}' reads {link.column} '{column}'"
 
 
 def _numbers(values: np.ndarray, first: int, step: int = 1) -> list[float]:
     return [float(first + step * at) for at in range(len(values))]
-
-
-def _both(map_: Pooled) -> tuple[tuple[str, np.ndarray], tuple[str, np.ndarray]]:
-    return ("maximum", map_.maximum), ("mean", map_.mean)
 
 
 def attention(

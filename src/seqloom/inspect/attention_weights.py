@@ -5,17 +5,13 @@
     attention pooling   one row over the elements
 
 Only the asked rows of the asked head are made, so memory stays flat at any length. Weights are those before dropout; a
-cell that the mask forbids is NaN, and so is every cell of a query that may read nothing.
-
-Which layers of a model attend, from which tokens to which, and what they are asked while the model reads.
+cell that the mask forbids is NaN, and so is every cell of a query that may read nothing. Which tokens a layer reads:
 
     self-attention     the tokens of a side to the same tokens: those that are read, also of a decoder
     cross-attention    the symbols of the target, each where it is said, to the tokens of the source
     pooling            one row, to the tokens of a side
 
-A layer is named by its number among those that are meant, from 0, or by its path in the model.
-
-A table of attention of any length, block by block: words merged, symbols left out, and summaries of what passes by.
+A table of attention of any length is made block by block: words merged, symbols left out, summaries of what passes by.
 
     weights of tokens ──without special keys──▶ ──by words──▶ blocks of rows ──▶ exact rows where they are few
                                                                             └──▶ entropy, mass, maps of maxima and means
@@ -43,8 +39,8 @@ from seqloom.nn.mixers.contract import ConditionedMixer
 from seqloom.nn.ops.attention import Request, weights
 from seqloom.nn.ops.linear_attention import LinearQueries
 from seqloom.nn.ops.masks import dense
-from seqloom.nn.ops.relations import Alibi, Bias, Buckets
-from seqloom.nn.ops.scores import Additive, Bilinear, Score
+from seqloom.nn.ops.relations import Alibi, Buckets
+from seqloom.nn.ops.scores import Additive, Bilinear
 from seqloom.nn.taps import listening, taps
 
 MOST_CELLS = 2**22  # of an additive score at once: it holds a vector for each pair of a query and a key
@@ -78,13 +74,15 @@ class SoftmaxRows(AttentionRows):
         self.num_keys = request.key.shape[2]
 
     def weights(self, head: int, asked: slice) -> Tensor:
-        mine = one_head(self.request, head, asked)
-        count, each = mine.query.shape[2], self._rows_at_once()
-        return torch.cat([_softmax(mine.rows(at, min(at + each, count))) for at in range(0, count, each)])
-
-    def _rows_at_once(self) -> int:
-        inner = self.request.score.direction.shape[1] if isinstance(self.request.score, Additive) else 1
-        return max(1, MOST_CELLS // max(1, inner * self.num_keys))
+        mine, score = one_head(self.request, head, asked), self.request.score
+        inner = score.direction.shape[1] if isinstance(score, Additive) else 1
+        count, each = mine.query.shape[2], max(1, MOST_CELLS // max(1, inner * self.num_keys))
+        found = []
+        for at in range(0, count, each):
+            some = mine.rows(at, min(at + each, count))
+            allowed = dense(some.mask, some.query_places, some.key_places)[0, 0]
+            found.append(weights(some)[0, 0].masked_fill(~allowed, torch.nan))
+        return torch.cat(found)
 
 
 class LinearRows(AttentionRows):
@@ -128,15 +126,21 @@ def rows_of(offered: Request | LinearQueries | Tensor) -> AttentionRows:
 
 def one_head(request: Request, head: int, asked: slice) -> Request:
     """The same request for the asked queries of one head alone; what all heads share stays as it is."""
-    mine = slice(head, head + 1)
+    mine, score, bias = slice(head, head + 1), request.score, request.bias
+    if isinstance(score, Bilinear | Additive):
+        score = type(score)(*(part[mine] for part in score))
+    if isinstance(bias, Alibi):
+        bias = Alibi(bias.slopes[mine])
+    elif isinstance(bias, Buckets):
+        bias = bias._replace(table=bias.table[:, mine])
     return request._replace(
         query=request.query[:1, mine, asked],
         key=request.key[:1, mine],
         value=request.value[:1, mine],
         query_places=_first(request.query_places, asked),
         key_places=_first(request.key_places),
-        score=_score_of(request.score, mine),
-        bias=_bias_of(request.bias, mine),
+        score=score,
+        bias=bias,
         aligned=False,
         shared=None,
     )
@@ -154,26 +158,9 @@ def one_linear_head(request: LinearQueries, head: int, asked: slice) -> LinearQu
     )
 
 
-def _softmax(request: Request) -> Tensor:
-    allowed = dense(request.mask, request.query_places, request.key_places)[0, 0]
-    return weights(request)[0, 0].masked_fill(~allowed, torch.nan)
-
-
 def _first(places: Places, asked: slice = slice(None)) -> Places:
     """The places of the first example."""
     return Places(*(field[:1, asked] for field in places))
-
-
-def _score_of(score: Score, mine: slice) -> Score:
-    if isinstance(score, Bilinear | Additive):
-        return type(score)(*(part[mine] for part in score))
-    return score
-
-
-def _bias_of(bias: Bias, mine: slice) -> Bias:
-    if isinstance(bias, Alibi):
-        return Alibi(bias.slopes[mine])
-    return bias._replace(table=bias.table[:, mine]) if isinstance(bias, Buckets) else bias
 
 
 TAP = ".weights"
@@ -323,23 +310,16 @@ class MergedUnits(NamedTuple):
 
 def units(tokens: Sequence[Token], *, words: bool) -> MergedUnits:
     """The tokens one by one, or by the words that they are pieces of."""
-    joined = [words and at > 0 and _goes_on(tokens[at - 1], token) for at, token in enumerate(tokens)]
-    starts = [at for at, joins in enumerate(joined) if not joins]
-    ends = [*starts[1:], len(tokens)]
-    names = tuple(_name(tokens[a:b]) for a, b in zip(starts, ends, strict=True))
+    names, starts = list[str](), list[int]()
+    for at, token in enumerate(tokens):
+        before = tokens[at - 1] if at else None
+        if not words or before is None or token.word == NO_WORD or token.word != before.word:
+            names.append(token.text)
+            starts.append(at)
+        elif token.start >= token.stop or token[1:3] != before[1:3]:  # a letter of which each byte is a token once
+            names[-1] += token.text
     special = np.array([tokens[at].is_special for at in starts], dtype=bool)
-    return MergedUnits(names, (*starts, len(tokens)), special)
-
-
-def _goes_on(before: Token, token: Token) -> bool:
-    return token.word != NO_WORD and token.word == before.word
-
-
-def _name(tokens: Sequence[Token]) -> str:
-    """The text of tokens, a letter of which each byte is a token once."""
-    spans = [(token.start, token.stop) if token.start < token.stop else None for token in tokens]
-    again = [span is not None and span == before for before, span in zip([None, *spans], spans, strict=False)]
-    return "".join(token.text for token, seen in zip(tokens, again, strict=True) if not seen)
+    return MergedUnits(tuple(names), (*starts, len(tokens)), special)
 
 
 class AskedWeights(NamedTuple):
@@ -365,27 +345,18 @@ def blocks(rows: AttentionRows, asked: AskedWeights, at_once: int = ROWS_AT_ONCE
     for start in range(0, len(asked.rows.names), at_once):
         stop = min(start + at_once, len(asked.rows.names))
         weights = rows.mean(asked.heads, slice(starts[start], starts[stop])).double().cpu().numpy()
-        weights, missing = _renormalised(weights, asked.left_out)
+        missing = np.zeros((len(weights), 1))
+        if asked.left_out.any():  # what these keys had is shared out among the others
+            missing = np.nansum(weights[:, asked.left_out], axis=1, keepdims=True)
+            weights = np.where(asked.left_out, np.nan, weights)
+            total = np.nansum(weights, axis=1, keepdims=True)
+            weights = np.divide(weights, total, out=np.full_like(weights, np.nan), where=total > 0)
+        if len(asked.columns.names) < weights.shape[1]:  # keys of a word are added up; NaN where all of them are
+            edges = asked.columns.starts[:-1]
+            real = np.logical_or.reduceat(~np.isnan(weights), edges, axis=1)
+            weights = np.where(real, np.add.reduceat(np.nan_to_num(weights), edges, axis=1), np.nan)
         firsts = np.array(starts[start:stop]) - starts[start]
-        yield WeightBlock(start, _merged(weights, firsts, asked.columns), _mean_of(missing[:, None], firsts)[:, 0])
-
-
-def _renormalised(weights: np.ndarray, left_out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The weights without those of some keys, which are NaN then; and what these had."""
-    if not left_out.any():
-        return weights, np.zeros(len(weights))
-    missing = np.nansum(weights[:, left_out], axis=1)
-    kept = np.where(left_out, np.nan, weights)
-    total = np.nansum(kept, axis=1, keepdims=True)
-    return np.divide(kept, total, out=np.full_like(kept, np.nan), where=total > 0), missing
-
-
-def _merged(weights: np.ndarray, firsts: np.ndarray, columns: MergedUnits) -> np.ndarray:
-    """Keys of a word added up, then queries of a word averaged; NaN where all of it is."""
-    if len(columns.names) < weights.shape[1]:
-        real = np.logical_or.reduceat(~np.isnan(weights), columns.starts[:-1], axis=1)
-        weights = np.where(real, np.add.reduceat(np.nan_to_num(weights), columns.starts[:-1], axis=1), np.nan)
-    return _mean_of(weights, firsts)
+        yield WeightBlock(start, _mean_of(weights, firsts), _mean_of(missing, firsts)[:, 0])
 
 
 def _mean_of(values: np.ndarray, firsts: np.ndarray) -> np.ndarray:
@@ -457,17 +428,6 @@ class AttentionTable(NamedTuple):
     left_out: float  # the mean weight on the keys that are left out
 
 
-class _TablePart(NamedTuple):
-    """What is kept of a block."""
-
-    values: np.ndarray
-    entropy: np.ndarray
-    mass: np.ndarray
-    map: Pooled
-    links: list[WeightLink]
-    left_out: np.ndarray
-
-
 def table(rows: AttentionRows, asked: AskedWeights, *, exact: bool, same: bool, shown: slice) -> AttentionTable:
     """The summaries of a table, from blocks of which one at a time is held; with all its values if `exact`.
 
@@ -476,24 +436,23 @@ def table(rows: AttentionRows, asked: AskedWeights, *, exact: bool, same: bool, 
     columns = asked.columns.cut(shown.start, shown.stop)
     shape = len(asked.rows.names), len(columns.names)
     down, across = (-(-side // LARGEST_MAP) for side in shape)
-    parts: list[_TablePart] = []
+    links, parts = list[WeightLink](), []
     for block in blocks(rows, asked, down * max(1, ROWS_AT_ONCE // down)):
         values = block.values[:, shown]
         here = asked.rows.starts[block.start : block.start + len(values)] if same else None
-        links = [
-            WeightLink(block.start + row, column, weight) for row, column, weight in _strongest(values, columns, here)
-        ]
-        map_ = pooled(values, down, across)
+        links += [link._replace(row=block.start + link.row) for link in _strongest(values, columns, here)]
+        pool = pooled(values, down, across)
         kept = values if exact else values[:0]
-        parts.append(_TablePart(kept, entropy_of(block.values), np.nansum(values, axis=0), map_, links, block.left_out))
-    maxima, means = (np.concatenate(each) for each in zip(*(part.map[:2] for part in parts), strict=True))
+        mass = np.nansum(values, axis=0)[None]
+        parts.append((kept, entropy_of(block.values), mass, pool.maximum, pool.mean, block.left_out))
+    kept, entropy, mass, maxima, means, left_out = (np.concatenate(each) for each in zip(*parts, strict=True))
     return AttentionTable(
-        np.concatenate([part.values for part in parts]) if exact else None,
-        np.concatenate([part.entropy for part in parts]),
-        np.where(columns.special & asked.left_out.any(), np.nan, sum(part.mass for part in parts)),
+        kept if exact else None,
+        entropy,
+        np.where(columns.special & asked.left_out.any(), np.nan, sum(mass)),
         Pooled(maxima, means, down, across, shape),
-        _best([link for part in parts for link in part.links]),
-        float(np.concatenate([part.left_out for part in parts]).mean()),
+        _best(links),
+        float(left_out.mean()),
     )
 
 

@@ -1,21 +1,17 @@
-"""What each filter of a convolution detects: the n-grams of the data that fire it most, and those that hold it down.
+"""What each filter of a convolution detects, over data and on one text, and what it gives to the answer.
 
-For every filter: its strongest n-grams with how often they occur, what each slot of the window adds (which of the
-words matters), and the n-grams with the lowest sums, which speak against what it detects (Jacovi et al. 2018).
-
-What a convolution adds up at each place: one number from every slot of its window, for every filter.
+For every filter: the n-grams of the data that fire it most with how often they occur, what each slot of the window adds
+(which of the words matters), and the n-grams with the lowest sums, which speak against what it detects. A convolution
+adds up one number from every slot of its window, for every filter:
 
     z_t = b + sum_k s_{t,k}        s_{t,k} = W_k x_{t + (k - left) * dilation}        a_t = f(z_t)
 
 So a filter is read as a detector of n-grams, and its slots as detectors of words (Jacovi et al. 2018). The sums are
 made from the weights and from what the layer reads; they are those of the layer itself.
 
-Which filters fired on one text, on which n-grams, and what each gave to the answer.
-
-The gift of a filter is d score / d a_t times a_t, summed over the places t. With a maximum over the places and a
-linear head that is exact: only the winning place counts, and the gifts add up to the score without its bias.
-Elsewhere it is the share that a straight line would give, and the view says how much of the score the gifts add up
-to.
+What a filter gives to the answer is d score / d a_t times a_t, summed over the places t. With a maximum over the places
+and a linear head that is exact: only the winning place counts, and the gifts add up to the score without its bias.
+Elsewhere it is the share that a straight line would give, and the view says how much of the score they add up to.
 """
 
 import heapq
@@ -62,19 +58,6 @@ class Bank(NamedTuple):
     def window(self, tokens: Sequence[str], at: int) -> tuple[str, ...]:
         """The n-gram that a filter reads at a place."""
         return tuple(tokens[at + step] if 0 <= at + step < len(tokens) else OUTSIDE for step in self.offsets)
-
-    def joined(self, others: Sequence["Bank"]) -> "Bank":
-        """The places of this one, then those of other readings."""
-        every = (self, *others)
-        return self._replace(
-            slots=np.concatenate([bank.slots for bank in every]),
-            sums=np.concatenate([bank.sums for bank in every]),
-            activations=np.concatenate([bank.activations for bank in every]),
-        )
-
-    def windows(self, tokens: Sequence[str]) -> list[tuple[str, ...]]:
-        """The n-gram of every place."""
-        return [self.window(tokens, at) for at in range(len(tokens))]
 
 
 def convolution_place(subject: Subject, reading: Reading, layer: int | str | None, side: str | None) -> LayerPlace:
@@ -206,14 +189,13 @@ class FiltersView(View):
 
     def _scope(self, shown: int) -> str:
         rest = f" {shown} of {len(self.filters)} filters." if shown < len(self.filters) else ""
-        return f"{self.elements:,} places of {self.readings:,} texts.{rest}{self._context()}"
-
-    def _context(self) -> str:
+        below = ""
         if self.beyond is None:
-            return " The layers below see the whole text: the words shown are those of the window alone."
-        before, after = self.beyond
-        seen = f"{before} tokens before and {after} behind"
-        return f" Through the layers below a window sees {seen} it too." if before or after else ""
+            below = " The layers below see the whole text: the words shown are those of the window alone."
+        elif any(self.beyond):
+            seen = f"{self.beyond[0]} tokens before and {self.beyond[1]} behind"
+            below = f" Through the layers below a window sees {seen} it too."
+        return f"{self.elements:,} places of {self.readings:,} texts.{rest}{below}"
 
     def _detail(self, one: Filter) -> tuple[Figure, ...]:
         top = one.strongest[:DRAWN_NGRAMS]
@@ -282,7 +264,7 @@ def filters(
         for at, bank in enumerate(banks(subject, reading, here)):
             if at == len(tallies):
                 tallies.append(_Tally(bank, top))
-            tallies[at].add(bank, bank.windows(tokens))
+            tallies[at].add(bank, [bank.window(tokens, place) for place in range(len(tokens))])
     found = tuple(one for tally in tallies for one in tally.filters())
     if unit is not None and not 0 <= unit < len(found):
         raise ConfigError(f"there is no filter {unit}: this layer has {len(found)}, from 0", fix="choose one of them")
@@ -323,8 +305,9 @@ class _Tally:
     def _weigh(self) -> None:
         if not self.waiting:
             return
-        bank = self.waiting[0].joined(self.waiting[1:])
-        order = np.argsort(bank.sums, axis=0, kind="stable")
+        slots, sums, activations = (np.concatenate(each) for each in list(zip(*self.waiting, strict=True))[2:])
+        bank = self.waiting[0]._replace(slots=slots, sums=sums, activations=activations)
+        order = np.argsort(sums, axis=0, kind="stable")
         for unit in range(bank.sums.shape[1]):
             self._keep(self.strongest[unit], bank, order[::-1, unit], unit, sign=1)
             self._keep(self.lowest[unit], bank, order[:, unit], unit, sign=-1)
@@ -341,7 +324,8 @@ class _Tally:
                 return
             known = kept.get(window)
             if known is None or sign * known.sum < found:
-                kept[window] = _ngram(bank, window, int(at), number)
+                slots = tuple(bank.slots[at, number].tolist())
+                kept[window] = FiringNgram(window, float(bank.activations[at, number]), sign * found, slots, 0)
             if len(kept) > self.top:
                 del kept[min(kept, key=lambda one: sign * kept[one].sum)]
 
@@ -363,11 +347,6 @@ class _Tally:
         return tuple(each._replace(occurs=self.counts[each.tokens]) for each in ngrams)
 
 
-def _ngram(bank: Bank, window: tuple[str, ...], at: int, number: int) -> FiringNgram:
-    slots = tuple(float(slot) for slot in bank.slots[at, number])
-    return FiringNgram(window, float(bank.activations[at, number]), float(bank.sums[at, number]), slots, 0)
-
-
 DRAWN = 20  # filters
 POOLED = 256  # columns of the map of a long text
 CELLS = 1600
@@ -387,6 +366,11 @@ class Fired(NamedTuple):
     def is_silent(self) -> bool:
         """Whether it found nothing here and gave nothing."""
         return self.activation == 0 and self.gift == 0
+
+    @property
+    def called(self) -> str:
+        """Its n-gram and where that begins, in words."""
+        return "silent" if self.is_silent else f"{' '.join(self.tokens)} ({self.places[0]})"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -410,7 +394,7 @@ class FiredView(View):
         best = [each for each in self.fired if not each.is_silent][:DRAWN] or self.fired[:1]
         bars = Bars(
             title=f"What filters gave to {self.answer}",
-            labels=[f"{each.filter}: {_called(each)}" for each in best],
+            labels=[f"{each.filter}: {each.called}" for each in best],
             caption="The number of a filter, its winning n-gram, and where that begins.",
             values=[each.gift for each in best],
             x_label="part of the score",
@@ -431,7 +415,8 @@ class FiredView(View):
         if count <= SMALL and count * len(numbers) <= CELLS:
             rows = [f"filter {number}" for number in numbers]
             return Matrix(title=title, values=self.activations.T.tolist(), rows=rows, columns=self.tokens)
-        pooled, width = _peaks(self.activations)
+        width = -(-count // POOLED)
+        pooled = np.maximum.reduceat(self.activations, np.arange(0, count, width), axis=0)
         return HeatMap(
             title=title,
             caption=f"Columns are the largest of {width} places." if width > 1 else "",
@@ -453,10 +438,6 @@ class FiredView(View):
         rest = [f"{silent:,} of {counted(len(self.fired), 'filter')} {'is' if silent == 1 else 'are'} silent here."]
         made = f"The score is {number(self.score)}; the filters of this layer make {number(self.total)} of it."
         return (made, *said, *(rest if silent else []))
-
-
-def _called(one: Fired) -> str:
-    return "silent" if one.is_silent else f"{' '.join(one.tokens)} ({one.places[0]})"
 
 
 def fired(
@@ -514,10 +495,3 @@ def _gifts(subject: Subject, reading: Reading, place: LayerPlace, goal: Goal) ->
     active = maps[place.call].detach()
     gifts = torch.zeros_like(active) if slope is None else slope * active
     return float(number.detach()), gifts[0].double().cpu().numpy()
-
-
-def _peaks(values: np.ndarray) -> tuple[np.ndarray, int]:
-    """The largest of each block of places [T,F], and how many places a block has."""
-    width = -(-len(values) // POOLED)
-    found: np.ndarray = np.maximum.reduceat(values, np.arange(0, len(values), width), axis=0)
-    return found, width

@@ -22,7 +22,7 @@ from torch import Tensor
 from seqloom.errors import ConfigError
 from seqloom.inspect.layers import LayerPlace, chosen, heard, is_backward, places, required, short_name
 from seqloom.inspect.subject import Reading, Subject
-from seqloom.inspect.view import MEDIUM, SMALL, View
+from seqloom.inspect.view import MEDIUM, SMALL, View, block_means
 from seqloom.nn.mixers.contract import ConditionedMixer
 from seqloom.nn.mixers.recurrent import Recurrent
 from seqloom.nn.ops.recurrence import Cell, Gates
@@ -83,14 +83,22 @@ class GatesView(View):
     def figures(self) -> tuple[Figure, ...]:
         if len(self.tokens) <= SMALL:
             return (*(self._table(name) for name in self.names), self._lengths())
-        return (self._means(), *(self._map(name) for name in self.names), self._pinned(), self._lengths())
+        layer = short_name(self.layer)
+        means = {each.gate: self.of(each.gate).mean(axis=1) for each in self.saturation}
+        pinned = {name: self.of(name)[:, self.unit] for name in self.names}
+        return (
+            self._over_time(f"Mean of the units, {layer}", means),
+            *(self._map(name) for name in self.names),
+            self._over_time(f"Unit {self.unit}, {layer}, exactly", pinned),
+            self._lengths(),
+        )
 
     def _table(self, name: str) -> Matrix:
         units = _liveliest(self.of("hidden"), min(TABLE_UNITS, self.values.shape[2]), self.unit)
         return Matrix(
             title=f"{name.capitalize()}, {short_name(self.layer)}",
             caption=f"The {len(units)} units of {self.values.shape[2]} whose hidden state moves most.",
-            values=[[float(value) for value in self.of(name)[:, unit]] for unit in units],
+            values=self.of(name)[:, units].T.tolist(),
             rows=[f"unit {unit}" for unit in units],
             columns=self.tokens,
             span=_span(name, self.of(name)),
@@ -110,16 +118,6 @@ class GatesView(View):
             value_label=name,
             span=_span(name, self.of(name)),
         )
-
-    def _means(self) -> Line:
-        gates = [each.gate for each in self.saturation]
-        return self._over_time(
-            f"Mean of the units, {short_name(self.layer)}", {g: self.of(g).mean(axis=1) for g in gates}
-        )
-
-    def _pinned(self) -> Line:
-        title = f"Unit {self.unit}, {short_name(self.layer)}, exactly"
-        return self._over_time(title, {name: self.of(name)[:, self.unit] for name in self.names})
 
     def _over_time(self, title: str, curves: dict[str, np.ndarray]) -> Line:
         places = [float(self.start + at) for at in range(len(self.tokens))]
@@ -143,19 +141,18 @@ class GatesView(View):
             f"{each.gate}: {share(each.shut)} below {SHUT}, {share(each.open)} above {OPEN}."
             for each in self.saturation
         ]
+        if len(self.tokens) > SMALL:
+            places = ", ".join(f"“{self.tokens[at - self.start]}” ({at})" for at in self.turns)
+            after = f" once {self.filling} elements have filled it" if self.filling else ""
+            part = "window=(start, stop) shows a part of the text by itself"
+            said.append(f"The state changes most at {places}{after}; {part}.")
         long = self.order[0]
         reads = " The layer reads from the end." if self.backward else ""
         return (
             f"Half of the units remember {number(np.median(self.memory))} elements or more; "
             f"unit {long} remembers longest, {number(self.memory[long])}.{reads}",
             *said,
-            *([self._turns_said()] if len(self.tokens) > SMALL else []),
         )
-
-    def _turns_said(self) -> str:
-        places = ", ".join(f"“{self.tokens[at - self.start]}” ({at})" for at in self.turns)
-        after = f" once {self.filling} elements have filled it" if self.filling else ""
-        return f"The state changes most at {places}{after}; window=(start, stop) shows a part of the text by itself."
 
     def told_values(self, *, whole: bool) -> Mapping[str, Any]:
         """The numbers; of a long text means of blocks of elements, and the drawn unit exactly."""
@@ -184,20 +181,32 @@ def gates(
     found = [place for place in places(model, reading, (Recurrent,), side) if place.module(model).cell.gates]
     required(found, model, "gates", "none of its layers is an LSTM or a GRU")
     place = chosen({each.path: each for each in found}, layer, "layers with gates")
-    start, stop = _checked(window, len(place.tokens))
+    start, stop = window or (0, len(place.tokens))
+    if not 0 <= start < stop <= len(place.tokens):
+        raise ConfigError(
+            f"there is no window from {start} to {stop}", fix=f"the elements are 0 to {len(place.tokens)}"
+        )
     with _beginning(model, place) as begun:
         record = heard(subject, reading, [f"{place.path}.gates", f"{place.path}.hidden"])
     opened, hidden = record[f"{place.path}.gates"][place.call], record[f"{place.path}.hidden"][place.call]
     names, values = remembered(place.module(model).cell, opened, hidden)
     backward = is_backward(model, place.path)
     changes = torch.diff(hidden[0], dim=0, prepend=begun[place.call] if begun else torch.zeros_like(hidden[0, :1]))
-    filling = _filling(hidden[0]) if stop - start > SMALL and not begun else 0
+    filling = 0
+    if stop - start > SMALL and not begun:
+        # Of a state that begins at zero the largest changes are always those away from it, whatever is read there
+        norms = hidden[0].float().norm(dim=1)
+        filling = min(SMALL, int((norms >= USUAL * norms.median()).int().argmax()) + 1)
     sizes = torch.where(torch.arange(len(changes), device=changes.device) < filling, 0.0, changes.float().norm(dim=1))
     if backward:
         values, sizes = values.flip(1), sizes.flip(0)
     numbers = values[:, start:stop].float().cpu().numpy()
-    opening = [name for name in names if name not in STATES and name != "new"]
-    memory = next(numbers[names.index(name)] for name in opening if name in MEMORY)
+    units = numbers.shape[2]
+    if unit is not None and not 0 <= unit < units:
+        fix = "choose one"
+        raise ConfigError(f"there is no unit {unit}: {place.path} has {units} units, 0 to {units - 1}", fix=fix)
+    open_at = {name: numbers[names.index(name)] for name in names if name not in STATES and name != "new"}
+    memory = next(shares for name, shares in open_at.items() if name in MEMORY)
     # The numbers of the elements with the largest changes [T] of the state, the largest first
     turns = tuple(start + int(at) for at in np.argsort(-sizes[start:stop].cpu().numpy(), kind="stable")[:TURNS])
     return GatesView(
@@ -208,8 +217,11 @@ def gates(
         names=names,
         values=numbers,
         start=start,
-        unit=_liveliest(numbers[-1], 1)[0] if unit is None else _known(unit, numbers.shape[2], place.path),
-        saturation=tuple(_saturation(name, numbers[names.index(name)]) for name in opening),
+        unit=_liveliest(numbers[-1], 1)[0] if unit is None else unit,
+        saturation=tuple(
+            Saturation(name, float((shares < SHUT).mean()), float((shares > OPEN).mean()))
+            for name, shares in open_at.items()
+        ),
         memory=1 / np.maximum(1 - memory.mean(axis=0, dtype=np.float64), 1e-9),
         turns=turns,
         filling=filling,
@@ -233,48 +245,17 @@ def _beginning(model: Any, place: LayerPlace) -> Iterator[list[Tensor]]:
             handle.remove()
 
 
-def _filling(hidden: Tensor) -> int:
-    """How many elements it takes until states [T,D] that begin at zero are as large as they usually are.
-
-    The largest changes are always those away from zero, whatever is read there.
-    """
-    norms = hidden.float().norm(dim=1)
-    return min(SMALL, int((norms >= USUAL * norms.median()).int().argmax()) + 1)
-
-
-def _checked(window: tuple[int, int] | None, count: int) -> tuple[int, int]:
-    start, stop = (0, count) if window is None else window
-    if not 0 <= start < stop <= count:
-        raise ConfigError(f"there is no window from {start} to {stop}", fix=f"the elements are 0 to {count}")
-    return start, stop
-
-
-def _known(unit: int, units: int, path: str) -> int:
-    if not 0 <= unit < units:
-        raise ConfigError(f"there is no unit {unit}: {path} has {units} units, 0 to {units - 1}", fix="choose one")
-    return unit
-
-
 def remembered(cell: Cell, opened: Gates, hidden: Tensor) -> tuple[tuple[str, ...], Tensor]:
     """The names and [names,T,D] values of the gates and states of one row, in the order in which it is read."""
     decided = dict(zip(opened.names, opened.values[0].unbind(1), strict=True))  # each [T,D]
     states = {"hidden": hidden[0]}
     if cell.num_states > 1:
-        states = {"cell": _cells(decided), **states}
+        written, state, kept = decided["write"] * decided["new"], torch.zeros_like(hidden[0, 0]), []
+        for forget, new in zip(decided["forget"], written, strict=True):
+            state = forget * state + new  # c' = f * c + i * g, from c = 0
+            kept.append(state)
+        states = {"cell": torch.stack(kept), **states}
     return (*decided, *states), torch.stack([*decided.values(), *states.values()])
-
-
-def _cells(decided: dict[str, Tensor]) -> Tensor:
-    """[T,D] c' = f * c + i * g, from c = 0."""
-    written, state, found = decided["write"] * decided["new"], torch.zeros_like(decided["write"][0]), []
-    for keep, new in zip(decided["forget"], written, strict=True):
-        state = keep * state + new
-        found.append(state)
-    return torch.stack(found)
-
-
-def _saturation(name: str, values: np.ndarray) -> Saturation:
-    return Saturation(name, float((values < SHUT).mean()), float((values > OPEN).mean()))
 
 
 def _liveliest(states: np.ndarray, count: int, pinned: int | None = None) -> list[int]:
@@ -295,7 +276,4 @@ def _span(name: str, values: np.ndarray) -> tuple[float, float]:
 def _pooled(values: np.ndarray) -> tuple[np.ndarray, int]:
     """The means of blocks of elements [T,D], and how many elements a block has."""
     width = -(-len(values) // POOLED)
-    starts = np.arange(0, len(values), width)
-    sizes = np.diff([*starts, len(values)])
-    sums: np.ndarray = np.add.reduceat(values, starts, axis=0, dtype=np.float64)
-    return sums / sizes[:, None], width
+    return block_means(values.astype(np.float64), (width, 1)), width

@@ -53,11 +53,9 @@ from seqloom.events import Show
 from seqloom.inspect import requirements, what_if
 from seqloom.inspect.alignment import alignment
 from seqloom.inspect.attention import attention
-from seqloom.inspect.attribution.agreement import attributions_compared
-from seqloom.inspect.attribution.attribution import attribution
-from seqloom.inspect.attribution.ngrams import ngram_contributions
+from seqloom.inspect.attribution.attribution import attribution, ngram_contributions
 from seqloom.inspect.attribution.pairs import similarity_pairs
-from seqloom.inspect.attribution.table import attribution_table
+from seqloom.inspect.attribution.tables import attribution_table, attributions_compared
 from seqloom.inspect.beam_tree import beam_tree
 from seqloom.inspect.edits import ModelStanding, standing_of
 from seqloom.inspect.faithfulness.measures import OWN
@@ -324,7 +322,7 @@ class Inspection(Shown):
     ) -> None:
         self.subject = subject if show is None else subject._replace(shown=WorkShown(show))
         self.reading = read(subject, given, target=target)
-        self.among = _read_all(self.subject, list(among))
+        self.among = self.subject.made("inputs", list(among), lambda one: read(self.subject, one))
         self._beliefs = Beliefs(subject.model)
 
     attention = OfOne(attention, "which tokens each token reads, and how much", requirements.attention)
@@ -423,15 +421,6 @@ class Inspection(Shown):
         """What is looked into, in few words."""
         sides = ", ".join(f"{side.name} of {counted(len(side.tokens), 'token')}" for side in self.reading.sides)
         return f"{self.subject.task.name}: {'a picture' if isinstance(self.reading.inputs, Tensor) else sides}"
-
-
-def _read_all(subject: Subject, given: Sequence[Any]) -> list[Reading]:
-    found = list[Reading]()
-    with subject.work("inputs", len(given)) as moved:
-        for one in given:
-            found.append(read(subject, one))
-            moved(1)
-    return found
 
 
 LOOKS: dict[str, ViewCall[Any, Any, Any]] = {

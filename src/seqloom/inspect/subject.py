@@ -25,7 +25,7 @@ that was given, so upper case, accents and spaces are seen as they were written;
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 import torch
@@ -48,6 +48,8 @@ from seqloom.tasks.task import Task
 from seqloom.text.special_tokens import COUNT, NAMES, UNKNOWN
 from seqloom.text.tokenizer import Tokenizer
 
+Given = TypeVar("Given")
+Made = TypeVar("Made")
 NO_WORD = -1
 STAND_IN = "\ufffd"  # for a word or a character that the vocabulary lacks
 
@@ -215,6 +217,15 @@ class Subject(NamedTuple):
     def work(self, parts: str, total: int) -> AbstractContextManager[Moved]:
         """A block of work of so many parts, and what says that some more of them are done."""
         return self.shown.work(parts, total)
+
+    def made(self, parts: str, given: Sequence[Given], make: Callable[[Given], Made]) -> list[Made]:
+        """What is made of each of the given, which are the parts of a block of work."""
+        found = list[Made]()
+        with self.work(parts, len(given)) as moved:
+            for one in given:
+                found.append(make(one))
+                moved(1)
+        return found
 
     @property
     def device(self) -> torch.device:

@@ -108,14 +108,26 @@ def blocks(values: np.ndarray) -> dict[str, Any]:
     ):
         sides[counts.index(max(counts))] *= 2
     known = np.where(np.isfinite(values), values, np.nan).astype(float)
-    count = _reduced(np.add, (~np.isnan(known)).astype(float), sides)
-    total = _reduced(np.add, np.nan_to_num(known), sides)
-    mean = np.divide(total, count, out=np.full_like(total, np.nan), where=count > 0)
-    found = {"mean": mean, "maximum": _reduced(np.fmax, known, sides), "minimum": _reduced(np.fmin, known, sides)}
+    extremes = {"maximum": _reduced(np.fmax, known, sides), "minimum": _reduced(np.fmin, known, sides)}
+    found = {"mean": block_means(known, sides), **extremes}
     return {"shape": list(values.shape), "block": sides, **{name: _brief(each) for name, each in found.items()}}
 
 
-def _reduced(reduce: np.ufunc, values: np.ndarray, sides: list[int]) -> np.ndarray:
+def block_means(values: np.ndarray, sides: Sequence[int]) -> np.ndarray:
+    """The mean of each block with these sides over its values; NaN where it has none."""
+    count = _reduced(np.add, (~np.isnan(values)).astype(float), sides)
+    total = _reduced(np.add, np.nan_to_num(values), sides)
+    found: np.ndarray = np.divide(total, count, out=np.full_like(total, np.nan), where=count > 0)
+    return found
+
+
+def strongest_in(values: np.ndarray, *sides: int) -> np.ndarray:
+    """The value of the largest size in each block with these sides, with its sign; NaN where it has none."""
+    ups, downs = _reduced(np.fmax, values, sides), _reduced(np.fmin, values, sides)
+    return np.where(ups >= -downs, ups, downs)
+
+
+def _reduced(reduce: np.ufunc, values: np.ndarray, sides: Sequence[int]) -> np.ndarray:
     for axis, side in enumerate(sides):
         values = reduce.reduceat(values, np.arange(0, values.shape[axis], side), axis=axis)
     return values

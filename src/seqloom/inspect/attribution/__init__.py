@@ -10,12 +10,7 @@ occlusion          s(x) - s(x with b at t)
 leave_one_out      s(x) - s(x without t)
 rollout            how much of t the attention of all layers lets through to the answer
 
-goals.py         which number is explained, and where attributions are taken: the ground, and baselines
-gradients.py     the methods with gradients
-methods.py       occlusion, leave-one-out and rollout, and the table of all methods
-attribution.py   the view of one answer, and a file of texts to JSON lines
-agreement.py     several methods side by side
-table.py         every answer by every token
-pairs.py         a similarity, pair of tokens by pair
-ngrams.py        exact, of a linear model
+goals.py         the goal and the ground                 attribution.py   the views of one answer, a file of texts
+gradients.py     the methods with gradients              tables.py        several methods; every answer by every token
+methods.py       the others, and the table of all        pairs.py         a similarity, pair of tokens by pair
 """

@@ -4,20 +4,19 @@ up to 64 tokens     every token on its colour, with its number
 up to 512           the strip of tokens, the strongest of them, and totals of sentences
 beyond              totals of sentences first, a map of the whole, the strongest tokens; a page opens each sentence
 
-Stretches of a text: its sentences, whose totals are looked at first where tokens are many.
-
-What an attribution gives to one side of an input: its tokens, or words, or pixels, and the sentences they make.
-
-A long text on a page: every sentence with its total, which opens to its tokens on their colours.
-
-Attributions of many inputs as JSON lines: one line for each, in their order.
+Of many inputs the attributions are JSON lines, one for each, in their order. Inputs are read one after another, however
+many there are; the file is there when all of them are done, and as long as they are not, what was there before is.
 
     {"row": 0, "label": "yes", "answer": "“yes”", "method": "integrated", "baseline": "zero", "score": 1.2,
      "baseline_scores": [0.1], "error": 0.0004, "sides": [{"side": "input", "tokens": ["not", "bad"],
      "offsets": [[0, 3], [4, 7]], "scores": [-0.3, 1.4]}]}
 
-Inputs are read one after another, however many there are; the file is there when all of them are done, and as long as
-they are not, what was there before is.
+A linear model of n-grams is known exactly: its score is the sum of the weights of the n-grams that stand in the text.
+
+    s = b + sum over n-grams g of the text of phi_g w_g       nothing is approximated, and nothing is left over
+
+with phi_g = 1 where n-grams are counted, and their share in TF-IDF where that weighs them. Longer n-grams share rows
+through a hash, so one that was never trained on may have a weight: that of another.
 """
 
 import json
@@ -27,21 +26,24 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+import torch
 
-from seqloom.errors import DataError, SeqloomError
+from seqloom.errors import ConfigError, DataError, SeqloomError
 from seqloom.events import Progress, Show
 from seqloom.files.disk import write_file
 from seqloom.inspect.attention_weights import units
 from seqloom.inspect.attribution.goals import AttributionGround, Goal, GroundPlace, chosen_goal, ground_of, label_of
+from seqloom.inspect.attribution.gradients import ends, slopes
 from seqloom.inspect.attribution.methods import METHODS, MethodOptions, method_of, outcome
 from seqloom.inspect.readings import read
 from seqloom.inspect.subject import Reading, Subject, Token
-from seqloom.inspect.view import MEDIUM, SMALL, View, plain
+from seqloom.inspect.view import MEDIUM, SMALL, View, plain, strongest_in
+from seqloom.nn.inputs import Ngrams, Tfidf
 from seqloom.report.document import DocumentBlock, Interactive
 from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.heatmap import HeatMap
-from seqloom.report.figures.markup import ColorScale, Markup, code, ink_on, scale_of, tag
+from seqloom.report.figures.markup import Markup, code, ink_on, scale_of, tag
 from seqloom.report.figures.strip import Strip
 from seqloom.report.numbers import number, share, signed
 
@@ -57,11 +59,10 @@ def stretches(tokens: Sequence[Token], text: str | None) -> tuple[tuple[int, int
     >>> stretches(tokens, None)
     ((0, 3), (3, 6))
     """
-    starts, start = [0], 0
+    starts = [0]
     for at in range(1, len(tokens)):
-        if at - start >= LONGEST or _ends(tokens[at - 1], tokens[at], text):
+        if at - starts[-1] >= LONGEST or _ends(tokens[at - 1], tokens[at], text):
             starts.append(at)
-            start = at
     return tuple(zip(starts, [*starts[1:], len(tokens)], strict=True))
 
 
@@ -81,15 +82,20 @@ def beginning(tokens: Sequence[Token], text: str | None) -> str:
     return whole if len(whole) <= SHOWN else f"{whole[: SHOWN - 1]}…"
 
 
-def merged(tokens: Sequence[Token]) -> tuple[tuple[Token, ...], tuple[int, ...]]:
+def merged(tokens: Sequence[Token], *, words: bool = True) -> tuple[tuple[Token, ...], tuple[int, ...]]:
     """Words as tokens, and the number of the first piece of each; a token without a word stays alone."""
-    found = units(tokens, words=True)
-    ends = found.starts[1:]
-    words = tuple(
+    found = units(tokens, words=words)
+    made = tuple(
         tokens[a]._replace(text=name, stop=tokens[b - 1].stop, symbol=tokens[a].symbol if b == a + 1 else None)
-        for name, a, b in zip(found.names, found.starts[:-1], ends, strict=True)
+        for name, a, b in zip(found.names, found.starts[:-1], found.starts[1:], strict=True)
     )
-    return words, found.starts[:-1]
+    return made, found.starts[:-1]
+
+
+def summed(values: np.ndarray, starts: Sequence[int]) -> np.ndarray:
+    """Rows of the pieces of a word added up; NaN where all of them are."""
+    missing = np.logical_and.reduceat(np.isnan(values), starts)
+    return np.where(missing, np.nan, np.add.reduceat(np.nan_to_num(values), starts))
 
 
 class Stretch(NamedTuple):
@@ -115,11 +121,6 @@ class AttributionPart(NamedTuple):
         """The tokens as they are shown."""
         return tuple(token.text for token in self.tokens)
 
-    @property
-    def numbers(self) -> list[float | None]:
-        """The values as figures take them."""
-        return [None if np.isnan(value) else float(value) for value in self.values]
-
     def strongest(self, count: int) -> list[int]:
         """The numbers of the elements with the largest values of either sign, the largest first."""
         sizes = np.abs(np.nan_to_num(self.values))
@@ -131,11 +132,22 @@ def part_of(place: GroundPlace, values: np.ndarray, *, words: bool) -> Attributi
     tokens: Sequence[Token] = place.tokens
     if words and place.shape is None:
         tokens, starts = merged(place.tokens)
-        missing = np.logical_and.reduceat(np.isnan(values), starts)
-        values = np.where(missing, np.nan, np.add.reduceat(np.nan_to_num(values), starts))
+        values = summed(values, starts)
     ends = stretches(tokens, place.text) if place.shape is None else ()
     found = tuple(Stretch(a, b, beginning(tokens[a:b], place.text), float(np.nansum(values[a:b]))) for a, b in ends)
     return AttributionPart(place.side.name, tuple(tokens), values, found, place.shape)
+
+
+def largest_cells(values: np.ndarray, count: int) -> list[tuple[int, int]]:
+    """The rows and columns of the cells with the largest values of either sign, the largest first."""
+    order = np.argsort(-np.abs(np.nan_to_num(values)).ravel(), kind="stable")[:count]
+    return [divmod(int(at), values.shape[1]) for at in order]
+
+
+def span_of(parts: Sequence[np.ndarray]) -> tuple[float, float] | None:
+    """The scale that all parts share."""
+    known = np.concatenate([values[~np.isnan(values)] for values in parts])
+    return (float(min(known.min(), 0)), float(max(known.max(), 0))) if known.size and known.any() else None
 
 
 @dataclass(frozen=True)
@@ -155,25 +167,21 @@ class OpeningSentences(Interactive):
     span: tuple[float, float] | None
 
     def markup(self) -> list[Markup]:
-        numbers = self.part.numbers
-        scale = scale_of(numbers, self.span)
-        chips = [_chip(at, *each, scale) for at, each in enumerate(zip(self.part.texts, numbers, strict=True))]
-        lines = (_sentence(each, chips) for each in self.part.stretches)
+        numbers = [None if np.isnan(value) else float(value) for value in self.part.values]
+        scale, chips = scale_of(numbers, self.span), list[Markup]()
+        for at, (text, value) in enumerate(zip(self.part.texts, numbers, strict=True)):
+            if value is None:
+                chips.append(tag("mark", text, class_="none", title=f"{text}: no value (token {at})"))
+                continue
+            ground = scale.shade(scale.level(value)).light
+            style = f"background:{code(ground)};color:{code(ink_on(ground))}"
+            chips.append(tag("mark", text, style=style, title=f"{text}: {number(value)} (token {at})"))
+        lines = list[Markup]()
+        for each in self.part.stretches:
+            beginning = f" {each.start}: ", tag("bdi", each.beginning)
+            summary = tag("summary", tag("b", signed(each.total)), *beginning)
+            lines.append(tag("details", summary, tag("p", *chips[each.start : each.stop], dir="auto")))
         return [tag("section", tag("h2", self.title), *lines, class_="opening")]
-
-
-def _sentence(stretch: Stretch, chips: Sequence[Markup]) -> Markup:
-    total = tag("b", signed(stretch.total))
-    summary = tag("summary", total, f" {stretch.start}: ", tag("bdi", stretch.beginning))
-    return tag("details", summary, tag("p", *chips[stretch.start : stretch.stop], dir="auto"))
-
-
-def _chip(at: int, text: str, value: float | None, scale: ColorScale) -> Markup:
-    if value is None:
-        return tag("mark", text, class_="none", title=f"{text}: no value (token {at})")
-    ground = scale.shade(scale.level(value)).light
-    style = f"background:{code(ground)};color:{code(ink_on(ground))}"
-    return tag("mark", text, style=style, title=f"{text}: {number(value)} (token {at})")
 
 
 STRONGEST = 20
@@ -211,8 +219,7 @@ class AttributionView(View):
     @property
     def span(self) -> tuple[float, float] | None:
         """The scale that all parts share."""
-        known = np.concatenate([part.values[~np.isnan(part.values)] for part in self.parts])
-        return (float(min(known.min(), 0)), float(max(known.max(), 0))) if known.size and known.any() else None
+        return span_of([part.values for part in self.parts])
 
     def figures(self) -> tuple[Figure, ...]:
         return tuple(figure for part in self.parts for figure in self._figures(part))
@@ -261,7 +268,7 @@ class AttributionView(View):
             title=self._title(part),
             caption=self._caption(),
             tokens=part.texts,
-            values=part.numbers,
+            values=part.values.tolist(),
             value_label=METHODS[self.method].unit,
             span=self.span,
         )
@@ -296,12 +303,10 @@ class AttributionView(View):
         """The whole text as two rows of cells: a sum hides a sharp token, and a maximum a crowd of weak ones."""
         across = -(-len(part.tokens) // MAP_CELLS)
         starts = np.arange(0, len(part.tokens), across)
-        ups, downs = np.fmax.reduceat(part.values, starts), np.fmin.reduceat(part.values, starts)
-        sums = np.where(np.isnan(ups), np.nan, np.add.reduceat(np.nan_to_num(part.values), starts))
         return HeatMap(
             title=self._title(part, ": the whole of it"),
             caption=f"Row 0: the sum over {across} tokens. Row 1: the strongest single one of them.",
-            values=[sums.tolist(), np.where(ups >= -downs, ups, downs).tolist()],
+            values=[summed(part.values, starts.tolist()).tolist(), strongest_in(part.values, across).tolist()],
             x=starts.astype(float).tolist(),
             x_label="token",
             value_label=METHODS[self.method].unit,
@@ -309,12 +314,10 @@ class AttributionView(View):
 
     def _picture(self, part: AttributionPart) -> Figure:
         assert part.shape is not None
-        height, width = part.shape
-        numbers = part.numbers
         return HeatMap(
             title=self._title(part),
             caption=self._caption(),
-            values=[numbers[row * width : (row + 1) * width] for row in range(height)],
+            values=part.values.reshape(part.shape).tolist(),
             x_label="pixel",
             y_label="pixel",
             value_label=METHODS[self.method].unit,
@@ -424,3 +427,73 @@ def line_of(row: int, view: AttributionView) -> dict[str, Any]:
     names = ("label", "answer", "method", "baseline", "score", "baseline_scores")
     told = {name: plain(getattr(view, name)) for name in names}
     return {"row": row, **told, "error": plain(view.error), "sides": sides}
+
+
+MOST_NGRAMS = 30  # that are drawn
+
+
+class WeightedNgram(NamedTuple):
+    """Tokens start..stop and what they give to the score together, beyond what shorter ones give."""
+
+    text: str
+    start: int
+    stop: int
+    value: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class NgramsView(View):
+    """What each n-gram of a text gives to one answer of a linear model."""
+
+    kind: ClassVar[str] = "ngrams"
+    answer: str
+    score: float
+    rest: float  # the score of a text without n-grams: the bias
+    ngrams: tuple[WeightedNgram, ...]  # the strongest first
+
+    def figures(self) -> tuple[Figure, ...]:
+        shown = self.ngrams[:MOST_NGRAMS]
+        return (
+            Bars(
+                title=self.title,
+                caption=f"With the bias of {number(self.rest)} all {len(self.ngrams):,} come to {number(self.score)}.",
+                labels=[f"{each.start}: {each.text}" for each in shown],
+                values=[each.value for each in shown],
+                x_label="part of the score",
+            ),
+        )
+
+    def _sentences(self) -> tuple[str, ...]:
+        total = self.rest + sum(each.value for each in self.ngrams)
+        return (
+            f"The n-grams and the bias come to {number(total)}; the score of {self.answer} is {number(self.score)}.",
+        )
+
+
+def ngram_contributions(
+    subject: Subject, reading: Reading, *, answer: str | int | None = None, against: str | int | None = None
+) -> NgramsView:
+    """What each n-gram gives to an answer of a linear model; ConfigError for a model of another kind."""
+    source = getattr(getattr(subject.model, "encoder", None), "input", None)
+    if not isinstance(source, Ngrams | Tfidf):
+        raise ConfigError("only a linear model reads n-grams", fix="look at attribution, which every model has")
+    ground = ground_of(subject, reading, "zero")
+    goal = chosen_goal(subject, reading, answer=answer, against=against)
+    slope = slopes(ground, [goal], torch.ones(1))[0][0, 0]  # [T,D], the same everywhere: the model is linear
+    score, rest = ends(ground, [goal])
+    texts = ground.places[0].side.texts
+    with torch.no_grad():
+        rows, weights = (one[0] for one in source.occurrences(ground.places[0].raw))  # [T,n]
+        values = weights.double() * torch.einsum("td,tnd->tn", slope.double(), source.table[rows].double())
+    ngrams = [
+        WeightedNgram(" ".join(texts[at - size : at + 1]), at - size, at + 1, float(values[at, size]))
+        for at in range(len(rows))
+        for size in range(min(at + 1, rows.shape[1]))
+    ]
+    return NgramsView(
+        title=f"The n-grams that moved {goal.name}",
+        answer=goal.name,
+        score=float(score[0]),
+        rest=float(rest[0]),
+        ngrams=tuple(sorted(ngrams, key=lambda each: -abs(each.value))),
+    )

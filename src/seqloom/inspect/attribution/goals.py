@@ -1,9 +1,10 @@
-"""Which number of the answer is explained: a class, a tag at a place, a next symbol, a similarity, all of it together.
+"""Which number of the answer is explained, and where attributions are taken: the goal and the ground.
 
-One answer may be explained against another ("why *cat* and not *dog*"): then the number is the difference of their
-scores, and what speaks for both of them falls out (contrastive explanations, Yin and Neubig 2022).
+The number is that of a class, a tag at a place, a next symbol, a similarity, or of all of them together. One answer may
+be explained against another ("why *cat* and not *dog*"): then the number is the difference of their scores, and what
+speaks for both of them falls out (contrastive explanations, Yin and Neubig 2022).
 
-Where attributions are taken: at the vectors of tokens, or at the numbers that a model reads as they are.
+The ground is the vectors of tokens, or the numbers that a model reads as they are.
 
     symbols     [T,D] the vector of each token, behind the input of the stack: a path between two texts goes through
                 vectors that belong to no symbol, and never through symbols whose numbers lie in between
@@ -20,6 +21,7 @@ text, and as alike as can be. Special symbols stay as they are: they stand in ev
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -67,13 +69,22 @@ def chosen_goal(
     Of tags and translations without `at` all answers are explained together: the sum of their scores.
     """
     found = _scores(subject, reading)
-    rows = _rows(reading, at)
+    rows: Sequence[int] = range(len(reading.rows))
+    if at is not None:
+        rows = (chosen_token([Token(row) for row in reading.rows], at),)
+    elif reading.said is not None and len(reading.sides) == 1:
+        rows = rows[-1:]
     said = _said(subject, reading, found) if answer is None else (subject.column(answer),) * len(reading.rows)
     other = None if against is None else subject.column(against)
     answers = tuple(_answer(subject, found, ModelAnswer(row, said[row], other)) for row in rows)
-    if len(answers) > 1:
-        return Goal(answers, _together(subject, answers, one_name=answer is not None))
-    return Goal(answers, named(subject, reading, answers[0]))
+    if len(answers) == 1:
+        return Goal(answers, named(subject, reading, answers[0]))
+    # What the model says in each row, or everywhere the one that was asked for
+    count = "both" if len(answers) == 2 else f"all {len(answers):,}"
+    less = "" if other is None else f" rather than {_quoted(subject, other)}"
+    if answer is None:
+        return Goal(answers, f"{count} answers{less} together")
+    return Goal(answers, f"{_quoted(subject, answers[0].column)}{less} in {count} rows together")
 
 
 def every_goal(subject: Subject, reading: Reading, rows: Sequence[int]) -> tuple[Goal, ...]:
@@ -94,18 +105,8 @@ def named(subject: Subject, reading: Reading, answer: ModelAnswer) -> str:
         return said + less
     if reading.said is None:
         return f"{said}{less} at “{reading.rows[answer.row]}” ({answer.row})"
-    after = "after" if len(reading.sides) == 1 else "as"
-    where = f"“{reading.rows[answer.row]}” ({answer.row})" if len(reading.sides) == 1 else f"symbol {answer.row}"
-    return f"{said}{less} {after} {where}"
-
-
-def _together(subject: Subject, answers: Sequence[ModelAnswer], *, one_name: bool) -> str:
-    """Several answers in words: what the model says in each row, or everywhere the one that was asked for."""
-    count = "both" if len(answers) == 2 else f"all {len(answers):,}"
-    less = "" if answers[0].against is None else f" rather than {_quoted(subject, answers[0].against)}"
-    if not one_name:
-        return f"{count} answers{less} together"
-    return f"{_quoted(subject, answers[0].column)}{less} in {count} rows together"
+    running = f"after “{reading.rows[answer.row]}” ({answer.row})"
+    return f"{said}{less} {running if len(reading.sides) == 1 else f'as symbol {answer.row}'}"
 
 
 def label_of(subject: Subject, reading: Reading, goal: Goal) -> str | None:
@@ -125,14 +126,6 @@ def _quoted(subject: Subject, column: int) -> str:
 def _scores(subject: Subject, reading: Reading) -> Tensor:
     with still(subject.model):
         return scores(subject, reading.inputs)[0]
-
-
-def _rows(reading: Reading, at: int | str | None) -> tuple[int, ...]:
-    if at is not None:
-        return (chosen_token([Token(row) for row in reading.rows], at),)
-    if reading.said is not None and len(reading.sides) == 1:
-        return (len(reading.rows) - 1,)
-    return tuple(range(len(reading.rows)))
 
 
 def _answer(subject: Subject, found: Tensor, meant: ModelAnswer) -> ModelAnswer:
@@ -186,6 +179,11 @@ class GroundPlace(NamedTuple):
         """[E] which elements stay as they are."""
         return np.array([token.is_special for token in self.tokens], dtype=bool)
 
+    def numbers(self) -> Tensor:
+        """[E,D] what the model reads as it is."""
+        values: Tensor = self.raw if isinstance(self.raw, Tensor) else self.raw.values
+        return values[0].reshape(len(self.tokens), -1)
+
     def filled(self, values: Tensor) -> Any:
         """What the stack reads, of numbers [N,E,D]."""
         if self.shape is not None:
@@ -218,15 +216,10 @@ class AttributionGround(NamedTuple):
 
     def moves(self) -> "list[AttributionGround]":
         """The same with the places that move together, one group after another."""
-        return [self._moving_only((at,)) for at in self.moving] if self._compares() else [self]
-
-    def _compares(self) -> bool:
-        return isinstance(self.reading.inputs, Both) and len(self.moving) > 1
-
-    def _moving_only(self, moving: tuple[int, ...]) -> "AttributionGround":
-        ends = zip(self.here, self.base, strict=True)
-        base = tuple(base if at in moving else here for at, (here, base) in enumerate(ends))
-        return self._replace(base=base, moving=moving)
+        if not isinstance(self.reading.inputs, Both) or len(self.moving) < 2:
+            return [self]
+        bases = [(*self.here[:at], self.base[at], *self.here[at + 1 :]) for at in self.moving]
+        return [self._replace(base=base, moving=(at,)) for at, base in zip(self.moving, bases, strict=True)]
 
     def free(self, number: int) -> np.ndarray:
         """[E] which elements of a place move."""
@@ -248,13 +241,13 @@ class AttributionGround(NamedTuple):
             else:
                 changes.setdefault(place.side.stack, {})[place.call] = given
         with ExitStack() as stack:
-            for path, given_by_call in changes.items():
-                stack.enter_context(changed_vectors(self.subject.model, path, _change(given_by_call)))
+            for path, by_call in changes.items():
+                stack.enter_context(changed_vectors(self.subject.model, path, partial(_changed, by_call)))
             return scores(self.subject, inputs)
 
 
-def _change(by_call: Mapping[int, Tensor]) -> Callable[[int, Padded], Padded]:
-    return lambda call, vectors: vectors.with_values(by_call[call]) if call in by_call else vectors
+def _changed(by_call: Mapping[int, Tensor], call: int, vectors: Padded) -> Padded:
+    return vectors.with_values(by_call[call]) if call in by_call else vectors
 
 
 def ground_of(subject: Subject, reading: Reading, baseline: str | None = None) -> AttributionGround:
@@ -268,15 +261,14 @@ def ground_of(subject: Subject, reading: Reading, baseline: str | None = None) -
     places = places_of(reading)
     if not any((~place.held).any() for place in places):
         raise DataError("there is nothing but special symbols in this input", fix="give it some words")
-    here = _vectors(subject, places)
+    here, ends = list[Tensor](), list[Tensor]()
     with torch.no_grad(), still(subject.model):
-        base = [BASELINES[baseline](subject, place, values) for place, values in zip(places, here, strict=True)]
-    held = tuple(_held(*each) for each in zip(places, here, base, strict=True))
-    return AttributionGround(subject, reading, places, here, held, baseline, tuple(range(len(places))))
-
-
-def _held(place: GroundPlace, here: Tensor, base: Tensor) -> Tensor:
-    return torch.where(torch.from_numpy(place.held).to(here.device)[:, None], here, base)
+        for place in places:
+            own = place.numbers() if place.is_numbers else _through(subject, place, _pieces(place.raw))[0]
+            base = BASELINES[baseline](subject, place, own)
+            here.append(own)
+            ends.append(torch.where(torch.from_numpy(place.held).to(own.device)[:, None], own, base))
+    return AttributionGround(subject, reading, places, tuple(here), tuple(ends), baseline, tuple(range(len(places))))
 
 
 def places_of(reading: Reading) -> tuple[GroundPlace, ...]:
@@ -286,54 +278,23 @@ def places_of(reading: Reading) -> tuple[GroundPlace, ...]:
     found = []
     for number, (side, field) in enumerate(zip(reading.sides, fields, strict=True)):
         raw = inputs if field is None else getattr(inputs, field)
-        tokens, shape = _tokens(reading, side, raw)
-        call = call_of(reading, side)
-        found.append(
-            GroundPlace(side, tokens, field, raw, call, _text(reading.given, number, len(fields), field), shape)
-        )
+        text = reading.given[number] if isinstance(inputs, Both) else reading.given
+        text = text.text if isinstance(text, Words) else text
+        shown = text if isinstance(text, str) and field != "target" else None
+        shape = (raw.shape[1], raw.shape[2]) if isinstance(raw, Tensor) else None
+        tokens = read_by(reading, side) if shape is None else numbered(shape[0] * shape[1])
+        found.append(GroundPlace(side, tokens, field, raw, call_of(reading, side), shown, shape))
     return tuple(found)
-
-
-def _tokens(reading: Reading, side: Side, raw: Any) -> tuple[tuple[Token, ...], tuple[int, int] | None]:
-    if isinstance(raw, Tensor):
-        return numbered(raw.shape[1] * raw.shape[2]), (raw.shape[1], raw.shape[2])
-    return read_by(reading, side), None
-
-
-def _text(given: Any, number: int, count: int, field: str | None) -> str | None:
-    if field == "target":
-        return None
-    if isinstance(given, Words):
-        return given.text
-    one = given[number] if field in ("first", "second") and count == 2 else given
-    return one if isinstance(one, str) else None
 
 
 def _pieces(raw: Any) -> Any:
     return raw.pieces if isinstance(raw, Subwords) else raw
 
 
-@torch.no_grad()
-def _vectors(subject: Subject, places: Sequence[GroundPlace]) -> tuple[Tensor, ...]:
-    """[E,D] of each place: what the input of its stack makes of it, or its own numbers."""
-    return tuple(
-        _numbers(place) if place.is_numbers else _through(subject, place, _pieces(place.raw))[0] for place in places
-    )
-
-
-def _numbers(place: GroundPlace) -> Tensor:
-    values: Tensor = place.raw if isinstance(place.raw, Tensor) else place.raw.values
-    return values[0].reshape(len(place.tokens), -1)
-
-
 def _through(subject: Subject, place: GroundPlace, raw: Any) -> Tensor:
-    with still(subject.model):
-        found: Padded = input_of(subject.model, place.side.stack)(raw)
+    """[N,E,D] what the input of the stack makes of what it reads."""
+    found: Padded = input_of(subject.model, place.side.stack)(raw)
     return found.values
-
-
-def _zero(_subject: Subject, _place: GroundPlace, here: Tensor) -> Tensor:
-    return torch.zeros_like(here)
 
 
 def _mean(subject: Subject, place: GroundPlace, here: Tensor) -> Tensor:
@@ -366,7 +327,7 @@ def _symbol(symbol: int, name: str) -> Callable[[Subject, GroundPlace, Tensor], 
 
 
 BASELINES: Mapping[str, Callable[[Subject, GroundPlace, Tensor], Tensor]] = {
-    "zero": _zero,
+    "zero": lambda _subject, _place, here: torch.zeros_like(here),
     "mean": _mean,
     "unknown": _symbol(UNKNOWN, "unknown"),
     "mask": _symbol(MASK, "mask"),

@@ -4,9 +4,7 @@
     gradient_x_input   a_t = ds/dx_t . (x_t - b_t)                    exact for a model that is linear in x
     integrated         a_t = (x_t - b_t) . int_0^1 ds/dx_t(b + u(x - b)) du      (Sundararajan et al. 2017)
 
-Integrated gradients add up to s(x) - s(b): steps are taken until less than one in a hundred is missing (`path`).
-
-Sums along the way from a baseline to an input, as fine as it takes to be complete.
+Integrated gradients add up to s(x) - s(b): steps are taken until less than one in a hundred is missing, for
 
     sum over elements of int_a^b slope du = value(b) - value(a)        on every part a..b of the way
 
@@ -61,13 +59,16 @@ def completed(way: AttributionPath, most: int) -> tuple[np.ndarray, int]:
     known = dict(zip(SHARES, way.value(SHARES), strict=True))
     parts = _parts(way, list(pairwise(edges(known, max(1, most // NODES)))), known)
     steps = NODES * len(parts)
-    while (bad := _bad(way, parts)) and steps + 2 * NODES * len(bad) <= most:
+    while True:
+        badness = way.badness(np.stack([part.missing for part in parts]))
+        bad = [at for at, own in enumerate(badness) if own > 0.5 / len(parts)]  # more than their share
+        if badness.sum() <= 1 or not bad or steps + 2 * NODES * len(bad) > most:
+            return np.sum([part.values for part in parts], axis=0), steps
         middles = {at: _middle(parts[at]) for at in bad}
         known |= dict(zip(middles.values(), way.value(list(middles.values())), strict=True))
         halves = [span for at in bad for span in pairwise((parts[at].start, middles[at], parts[at].stop))]
         parts = [part for at, part in enumerate(parts) if at not in middles] + _parts(way, halves, known)
         steps += NODES * len(halves)
-    return np.sum([part.values for part in parts], axis=0), steps
 
 
 def edges(known: Mapping[float, np.ndarray], most: int) -> list[float]:
@@ -103,14 +104,6 @@ def told(way: AttributionPath, steps: int) -> np.ndarray:
     nodes, weights = _nodes(0.0, 1.0, steps)
     found: np.ndarray = np.einsum("n,neg->eg", weights, way.slope(nodes))
     return found
-
-
-def _bad(way: AttributionPath, parts: Sequence[_PathPart]) -> list[int]:
-    """The parts with more than their share of what is missing, if that is too much."""
-    badness = way.badness(np.stack([part.missing for part in parts]))
-    if badness.sum() <= 1:
-        return []
-    return [at for at, own in enumerate(badness) if own > 0.5 / len(parts)]
 
 
 def _parts(
@@ -165,22 +158,21 @@ def integrated(ground: AttributionGround, goals: Sequence[Goal], steps: int | No
     if steps is not None and not 1 <= steps <= MOST_STEPS:
         raise ConfigError(f"{steps} steps of integrated gradients were asked for", fix=f"take 1 to {MOST_STEPS}")
     sizes = [len(each) for each in ground.here]
-    _require_affordable(len(goals), sum(sizes), steps or FEWEST_STEPS)
-    most = min(MOST_STEPS, MOST_ELEMENTS // sum(sizes), MOST_BACK // (sum(sizes) * len(goals)))
-    with ground.subject.work("steps at most" if steps is None else "steps", most if steps is None else steps) as moved:
-        way = _way(ground, goals, moved)
-        found, taken = completed(way, most) if steps is None else (told(way, steps), steps)
-    return _without_held(ground, Measured(tuple(np.split(found.T, np.cumsum(sizes)[:-1], axis=1)), taken))
-
-
-def _require_affordable(goals: int, elements: int, steps: int) -> None:
-    """Raise ConfigError for several answers that would take many minutes; one answer is always explained."""
-    if goals > 1 and goals * elements * steps > MOST_BACK:
-        fits = max(1, MOST_BACK // (elements * steps))
+    count, elements, fewest = len(goals), sum(sizes), steps or FEWEST_STEPS
+    if count > 1 and count * elements * fewest > MOST_BACK:  # one answer is always explained
         raise ConfigError(
-            f"integrated gradients of {goals:,} answers by {elements:,} elements with {steps:,} steps were asked for",
-            fix=f"choose at most {fits} answers with rows=(start, stop), or a method that takes no steps",
+            f"integrated gradients of {count:,} answers by {elements:,} elements with {fewest:,} steps were asked for",
+            fix=f"choose at most {max(1, MOST_BACK // (elements * fewest))} answers with rows=(start, stop), "
+            "or a method that takes no steps",
         )
+    if steps is None:
+        most = min(MOST_STEPS, MOST_ELEMENTS // elements, MOST_BACK // (elements * count))
+        with ground.subject.work("steps at most", most) as moved:
+            found, steps = completed(_way(ground, goals, moved), most)
+    else:
+        with ground.subject.work("steps", steps) as moved:
+            found = told(_way(ground, goals, moved), steps)
+    return _without_held(ground, Measured(tuple(np.split(found.T, np.cumsum(sizes)[:-1], axis=1)), steps))
 
 
 def ends(ground: AttributionGround, goals: Sequence[Goal]) -> tuple[np.ndarray, np.ndarray]:

@@ -1,6 +1,6 @@
-"""The methods by name, and what their numbers mean.
+"""The methods without gradients, and all methods by name with what their numbers mean.
 
-The methods that take something away and look at what the score loses: no gradient is needed.
+Some take something away and look at what the score loses:
 
     occlusion        a_t = s(x) - s(x with the baseline at t)        everything keeps its place
     leave_one_out    a_t = s(x) - s(x without t)                     symbols are removed, never cut anew from a text
@@ -8,7 +8,7 @@ The methods that take something away and look at what the score loses: no gradie
 Several elements may be taken away at once (the pieces of a word, a stretch of a long text, a square of a picture):
 then each gets an equal share of what they lose together.
 
-Attention rollout: how much of each token the attention of all layers lets through to the answer.
+Rollout asks how much of each token the attention of all layers lets through to the answer.
 
     r <- 1/2 r + 1/2 r A_l      from the last layer to the first, A_l the mean of its heads   (Abnar and Zuidema 2020)
 
@@ -18,7 +18,8 @@ at a source gives half of r to it. Rows of A are recomputed in blocks, so r of 4
 It says where attention could carry from, never whether it spoke for or against; layers that do not attend are passed.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,7 +57,10 @@ def groups_of(ground: AttributionGround, *, words: bool) -> Groups:
 
 def _groups(place: GroundPlace, moves: np.ndarray, *, words: bool) -> list[Group]:
     if place.shape is not None:
-        return _squares(*place.shape)
+        side = max(1, min(place.shape) // SQUARES)
+        numbers = np.arange(place.shape[0] * place.shape[1]).reshape(place.shape)
+        corners = product(range(0, place.shape[0], side), range(0, place.shape[1], side))
+        return [numbers[y : y + side, x : x + side].ravel() for y, x in corners]
     free = np.flatnonzero(moves)
     if not len(free):
         return []
@@ -69,26 +73,13 @@ def _groups(place: GroundPlace, moves: np.ndarray, *, words: bool) -> list[Group
     return np.split(free, new)
 
 
-def _squares(height: int, width: int) -> list[Group]:
-    side = max(1, min(height, width) // SQUARES)
-    numbers = np.arange(height * width).reshape(height, width)
-    return [numbers[y : y + side, x : x + side].ravel() for y in range(0, height, side) for x in range(0, width, side)]
-
-
 def occlusion(ground: AttributionGround, goals: Sequence[Goal], groups: Groups) -> Measured:
     """What the score loses when the baseline stands in the place of a group."""
-    whole = _goals(goals, _scored(ground, [each[None] for each in ground.here]))
-    found, steps = [], 1
-    with ground.subject.work("sides", len(groups.of)) as moved:
-        for number, of_place in enumerate(groups.of):
-            losses = [
-                whole - _goals(goals, _scored(ground, _occluded(ground, number, some)))
-                for some in _some(ground, of_place)
-            ]
-            found.append(_shared([whole[:, :0], *losses], of_place, len(ground.here[number])))
-            steps += len(of_place)
-            moved(1)
-    return Measured(tuple(found), steps, groups.largest)
+
+    def asked(number: int, some: Sequence[Group]) -> Tensor:
+        return ground.scores(_occluded(ground, number, some) if some else [each[None] for each in ground.here])
+
+    return _lost(ground, goals, groups, asked)
 
 
 def _occluded(ground: AttributionGround, number: int, groups: Sequence[Group]) -> list[Tensor]:
@@ -111,17 +102,41 @@ def leave_one_out(ground: AttributionGround, goals: Sequence[Goal], groups: Grou
             f"nothing can be left out here: {'; '.join(dict.fromkeys(filter(None, reasons)))}",
             fix="choose the method occlusion, which keeps every element in its place",
         )
-    whole = _goals(goals, _asked(ground, ground.reading.inputs))
-    found, steps = [], 1
-    with ground.subject.work("sides", len(pairs)) as moved:
-        for (place, of_place), reason in zip(pairs, reasons, strict=True):
-            leaving = of_place if reason is None else []
-            some_at_once = _some(ground, leaving)
-            losses = [whole - _goals(goals, _asked(ground, _shorter(ground, place, some))) for some in some_at_once]
-            found.append(_shared([whole[:, :0], *losses], leaving, len(place.tokens)))
-            steps += len(leaving)
-            moved(1)
-    return Measured(tuple(found), steps, groups.largest)
+    leaving = tuple(of_place if reason is None else [] for of_place, reason in zip(groups.of, reasons, strict=True))
+
+    def asked(number: int, some: Sequence[Group]) -> Tensor:
+        shorter = _shorter(ground, ground.places[number], some) if some else ground.reading.inputs
+        return scores(ground.subject, shorter)
+
+    return _lost(ground, goals, groups._replace(of=leaving), asked)
+
+
+def _lost(
+    ground: AttributionGround,
+    goals: Sequence[Goal],
+    groups: Groups,
+    asked: Callable[[int, Sequence[Group]], Tensor],
+) -> Measured:
+    """What the score loses without each group of each place; `asked` gives the scores without some of them, or none."""
+    with at_work(ground), torch.no_grad():
+        whole = _goals(goals, asked(0, []))
+
+        def lost(number: int) -> np.ndarray:
+            """[G,E] an equal share for each element of a group, NaN for elements of none."""
+            mine, at_once = groups.of[number], ground.rows_at_once
+            parts = [mine[start : start + at_once] for start in range(0, len(mine), at_once)]
+            losses = [whole[:, :0]]
+            with ground.subject.work("parts taken away", len(mine)) as moved:
+                for some in parts:
+                    losses.append(whole - _goals(goals, asked(number, some)))
+                    moved(at_once)
+            found = np.full((len(goals), len(ground.places[number].tokens)), np.nan)
+            for group, loss in zip(mine, np.concatenate(losses, axis=1).T, strict=True):
+                found[:, group] = loss[:, None] / len(group)
+            return found
+
+        values = ground.subject.made("sides", range(len(groups.of)), lost)
+    return Measured(tuple(values), 1 + sum(map(len, groups.of)), groups.largest)
 
 
 def _reason_to_stay(ground: AttributionGround, place: GroundPlace, groups: Sequence[Group]) -> str | None:
@@ -132,13 +147,13 @@ def _reason_to_stay(ground: AttributionGround, place: GroundPlace, groups: Seque
         return "words that are read by their letters are not taken apart"
     if max(map(len, groups), default=0) == len(place.tokens):
         return f"there is one element in the {place.side.name}, and without it none"
-    if isinstance(place.raw, Subwords) or _answers_without_first(ground, place) != len(ground.reading.rows):
+    if isinstance(place.raw, Subwords):
+        return "each answer stands at an element"
+    with at_work(ground), torch.no_grad():
+        without_first = scores(ground.subject, _shorter(ground, place, [np.array([0])]))
+    if without_first.shape[1] != len(ground.reading.rows):
         return "each answer stands at an element"  # of a tagger, of a running text
     return None
-
-
-def _answers_without_first(ground: AttributionGround, place: GroundPlace) -> int:
-    return _asked(ground, _shorter(ground, place, [np.array([0])])).shape[1]
 
 
 def _shorter(ground: AttributionGround, place: GroundPlace, groups: Sequence[Group]) -> Any:
@@ -150,46 +165,12 @@ def _shorter(ground: AttributionGround, place: GroundPlace, groups: Sequence[Gro
     return shorter if place.field is None else inputs._replace(**{place.field: shorter})
 
 
-def _some(ground: AttributionGround, groups: Sequence[Group]) -> Iterator[Sequence[Group]]:
-    at_once = ground.rows_at_once
-    with ground.subject.work("parts taken away", len(groups)) as moved:
-        for start in range(0, len(groups), at_once):
-            yield groups[start : start + at_once]
-            moved(at_once)
-
-
-def _scored(ground: AttributionGround, values: Sequence[Tensor]) -> Tensor:
-    with at_work(ground), torch.no_grad():
-        return ground.scores(values)
-
-
-def _asked(ground: AttributionGround, inputs: Any) -> Tensor:
-    with at_work(ground), torch.no_grad():
-        return scores(ground.subject, inputs)
-
-
 def _goals(goals: Sequence[Goal], found: Tensor) -> np.ndarray:
     """[G,N] of scores [N,R,K]."""
     return torch.stack([goal.of(found.double()) for goal in goals]).cpu().numpy()
 
 
-def _shared(losses: Sequence[np.ndarray], groups: Sequence[Group], count: int) -> np.ndarray:
-    """[G,E] an equal share for each element of a group, NaN for elements of none."""
-    every = np.concatenate(losses, axis=1)  # [G,groups]
-    found = np.full((len(every), count), np.nan)
-    for number, group in enumerate(groups):
-        found[:, group] = every[:, number : number + 1] / len(group)
-    return found
-
-
 ROWS_AT_ONCE = 256
-
-
-class _Heard(NamedTuple):
-    """A layer that attends, and its rows."""
-
-    layer: AttentionLayer
-    rows: AttentionRows
 
 
 @torch.no_grad()
@@ -200,34 +181,28 @@ def rollout(ground: AttributionGround, goals: Sequence[Goal]) -> Measured:
             "attention rolls back to patches, and attributions of pictures are those of pixels",
             fix="choose integrated or occlusion",
         )
-    found = heard(ground.subject, ground.reading, _layers(ground), _Heard)
-    each = [_rolled(ground, found, goal) for goal in goals]
-    return Measured(tuple(np.stack(values) for values in zip(*each, strict=True)))
-
-
-def _layers(ground: AttributionGround) -> list[AttentionLayer]:
-    """Every layer that attends; where two texts are read by the same layers, of both of them."""
     sides = ground.reading.sides
-    shared = len({side.stack for side in sides}) < len(sides)
-    asked = [side.name for side in sides] if shared else [None]
-    return [layer for side in asked for layer in layers_of(ground.subject, ground.reading, side)]
+    # Where two texts are read by the same layers, these count for both of them
+    asked = [side.name for side in sides] if len({side.stack for side in sides}) < len(sides) else [None]
+    layers = [layer for side in asked for layer in layers_of(ground.subject, ground.reading, side)]
+    found = heard(ground.subject, ground.reading, layers, lambda layer, rows: (layer, rows))
+    rolled = []
+    for goal in goals:
+        shares = _beginning(ground, found, goal)
+        for layer, rows in reversed(found):
+            mine = shares[layer.side]
+            if layer.same:
+                shares[layer.side] = 0.5 * mine + 0.5 * _read(rows, mine)
+            elif not isinstance(rows, PooledRows):
+                shares[sides[0].name] = shares[sides[0].name] + 0.5 * _read(rows, mine)
+                shares[layer.side] = 0.5 * mine
+        rolled.append([shares[place.side.name] for place in ground.places])
+    return Measured(tuple(np.stack(values) for values in zip(*rolled, strict=True)))
 
 
-def _rolled(ground: AttributionGround, found: Sequence[_Heard], goal: Goal) -> list[np.ndarray]:
-    """[E] of each place."""
-    shares = _beginning(ground, found, goal)
-    for layer, rows in reversed(found):
-        mine = shares[layer.side]
-        if layer.same:
-            shares[layer.side] = 0.5 * mine + 0.5 * _read(rows, mine)
-        elif not isinstance(rows, PooledRows):
-            source = ground.reading.sides[0].name
-            shares[source] = shares[source] + 0.5 * _read(rows, mine)
-            shares[layer.side] = 0.5 * mine
-    return [shares[place.side.name] for place in ground.places]
-
-
-def _beginning(ground: AttributionGround, found: Sequence[_Heard], goal: Goal) -> dict[str, np.ndarray]:
+def _beginning(
+    ground: AttributionGround, found: Sequence[tuple[AttentionLayer, AttentionRows]], goal: Goal
+) -> dict[str, np.ndarray]:
     """What the answer is read from, as shares of the last vectors of each side."""
     places = {place.side.name: np.zeros(len(place.tokens)) for place in ground.places}
     pooler = next((each for each in ground.subject.model.modules() if isinstance(each, Pooler)), None)
@@ -243,10 +218,9 @@ def _beginning(ground: AttributionGround, found: Sequence[_Heard], goal: Goal) -
         for layer, rows in found
         if isinstance(rows, PooledRows)
     }
-    return {
-        name: weights.get(name, POOLED.get(pooler.how, _evenly)(len(zeros))) / len(places)
-        for name, zeros in places.items()
-    }
+    for shares in places.values():
+        shares[{"first": slice(1), "last": slice(-1, None)}.get(pooler.how, slice(None))] = 1
+    return {name: weights.get(name, shares / shares.sum()) / len(places) for name, shares in places.items()}
 
 
 def _read(rows: AttentionRows, shares: np.ndarray) -> np.ndarray:
@@ -259,17 +233,6 @@ def _read(rows: AttentionRows, shares: np.ndarray) -> np.ndarray:
                 weights = rows.weights(head, asked).nan_to_num().double().cpu().numpy()
                 total += shares[asked] @ weights / rows.num_heads
     return total
-
-
-def _evenly(count: int) -> np.ndarray:
-    return np.full(count, 1 / count)
-
-
-def _one(at: int) -> Callable[[int], np.ndarray]:
-    return lambda count: np.eye(1, count, at % count)[0]
-
-
-POOLED: Mapping[str, Callable[[int], np.ndarray]] = {"first": _one(0), "last": _one(-1)}  # else all alike
 
 
 class MethodOptions(NamedTuple):
@@ -288,14 +251,6 @@ class Method(NamedTuple):
     adds_up: bool  # to the score less that of the baseline: exactly, or as far as the model is linear
 
 
-def _occlusion(ground: AttributionGround, goals: Sequence[Goal], wishes: MethodOptions) -> Measured:
-    return occlusion(ground, goals, groups_of(ground, words=wishes.words))
-
-
-def _leave_one_out(ground: AttributionGround, goals: Sequence[Goal], wishes: MethodOptions) -> Measured:
-    return leave_one_out(ground, goals, groups_of(ground, words=wishes.words))
-
-
 METHODS: Mapping[str, Method] = {
     "integrated": Method(
         lambda ground, goals, wishes: integrated(ground, goals, wishes.steps),
@@ -309,8 +264,18 @@ METHODS: Mapping[str, Method] = {
     "gradient": Method(
         lambda ground, goals, _: gradient(ground, goals), "length of the gradient", "score per unit of change", False
     ),
-    "occlusion": Method(_occlusion, "occlusion", "what the score loses", True),
-    "leave_one_out": Method(_leave_one_out, "leave-one-out", "what the score loses", False),
+    "occlusion": Method(
+        lambda ground, goals, wishes: occlusion(ground, goals, groups_of(ground, words=wishes.words)),
+        "occlusion",
+        "what the score loses",
+        True,
+    ),
+    "leave_one_out": Method(
+        lambda ground, goals, wishes: leave_one_out(ground, goals, groups_of(ground, words=wishes.words)),
+        "leave-one-out",
+        "what the score loses",
+        False,
+    ),
     "rollout": Method(
         lambda ground, goals, _: rollout(ground, goals), "attention rollout", "share of the attention", False
     ),
@@ -341,21 +306,16 @@ def outcome(ground: AttributionGround, goals: Sequence[Goal], name: str, wishes:
     if wishes.steps is not None and name != "integrated":
         raise ConfigError(f"steps belong to integrated gradients, and the method is {name}", fix="leave them out")
     moves = ground.moves()
-    found = list[Measured]()
-    with ground.subject.work("sides", len(moves)) as moved:
-        for each in moves:
-            found.append(method.measure(each, goals, wishes))
-            moved(1)
-    values = tuple(_of_mover(moves, found, at) for at in range(len(ground.places)))
+    found = ground.subject.made("sides", moves, lambda each: method.measure(each, goals, wishes))
+    by_move = list(zip(moves, found, strict=True))
+    values = tuple(
+        next(each.values[at] for move, each in by_move if at in move.moving) for at in range(len(ground.places))
+    )
     scores = [ends(each, goals) for each in moves]
     before = np.stack([end for _, end in scores])
     error = completeness_error(values, (scores[0][0] - before).sum(axis=0)) if method.adds_up else None
     steps, grouped = sum(each.steps for each in found), max(each.grouped for each in found)
     return Outcome(values, scores[0][0], before, error, steps, grouped)
-
-
-def _of_mover(moves: Sequence[AttributionGround], found: Sequence[Measured], place: int) -> np.ndarray:
-    return next(each.values[place] for move, each in zip(moves, found, strict=True) if place in move.moving)
 
 
 def completeness_error(values: Sequence[np.ndarray], rise: np.ndarray) -> np.ndarray:

@@ -22,10 +22,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from seqloom.errors import ConfigError, DataError, did_you_mean
-from seqloom.inspect.attribution.attribution import merged
+from seqloom.inspect.attribution.attribution import largest_cells, merged, summed
 from seqloom.inspect.attribution.goals import AttributionGround, at_work, ground_of
 from seqloom.inspect.attribution.gradients import AttributionPath, completed
-from seqloom.inspect.subject import Reading, Subject, Token
+from seqloom.inspect.subject import Reading, Subject
 from seqloom.inspect.view import MEDIUM, SMALL, View
 from seqloom.nn.types import Both
 from seqloom.report.figures.bars import Bars
@@ -58,8 +58,27 @@ class SimilarityPairsView(View):
     error: float | None  # of completeness; None for occlusion
 
     def figures(self) -> tuple[Figure, ...]:
-        small = max(self.values.shape) <= SMALL and self.values.size <= MOST_CELLS
-        return (self._matrix() if small else self._map(), self._strongest())
+        cells = self.values.tolist()
+        if max(self.values.shape) <= SMALL and self.values.size <= MOST_CELLS:
+            matrix: Figure = Matrix(
+                title=self.title, values=cells, rows=self.rows, columns=self.columns, x_label="second", y_label="first"
+            )
+        else:
+            matrix = HeatMap(
+                title=self.title,
+                values=cells,
+                x_label="token of the second",
+                y_label="token of the first",
+                value_label=PART,
+            )
+        chosen = largest_cells(self.values, STRONGEST)
+        strongest = Bars(
+            title="The strongest pairs",
+            labels=[f"{row} {self.rows[row]} – {column} {self.columns[column]}" for row, column in chosen],
+            values=[float(np.nan_to_num(self.values[pair])) for pair in chosen],
+            x_label=PART,
+        )
+        return matrix, strongest
 
     def _sentences(self) -> tuple[str, ...]:
         said = f"The similarity is {number(self.similarity)}; baseline: {self.baseline}"
@@ -70,39 +89,6 @@ class SimilarityPairsView(View):
             f"their baselines multiply to, {number(self.expected)}, and not the similarity: "
             f"completeness error {share(self.error)}.",
         )
-
-    def _matrix(self) -> Figure:
-        return Matrix(
-            title=self.title,
-            values=_cells(self.values),
-            rows=self.rows,
-            columns=self.columns,
-            x_label="second",
-            y_label="first",
-        )
-
-    def _map(self) -> Figure:
-        return HeatMap(
-            title=self.title,
-            values=_cells(self.values),
-            x_label="token of the second",
-            y_label="token of the first",
-            value_label=PART,
-        )
-
-    def _strongest(self) -> Figure:
-        sizes = np.abs(np.nan_to_num(self.values)).ravel()
-        chosen = [divmod(int(at), self.values.shape[1]) for at in np.argsort(-sizes, kind="stable")[:STRONGEST]]
-        return Bars(
-            title="The strongest pairs",
-            labels=[f"{row} {self.rows[row]} – {column} {self.columns[column]}" for row, column in chosen],
-            values=[float(np.nan_to_num(self.values[pair])) for pair in chosen],
-            x_label=PART,
-        )
-
-
-def _cells(values: np.ndarray) -> list[list[float | None]]:
-    return [[None if np.isnan(value) else float(value) for value in row] for row in values]
 
 
 def similarity_pairs(
@@ -125,11 +111,11 @@ def similarity_pairs(
         )
     ground = ground_of(subject, reading, baseline)
     with at_work(ground), torch.no_grad():
-        first, second = _measured(ground, method)
+        first, second = subject.made("texts", (0, 1), lambda at: MEASURES[method](ground, at))  # each [E,D]
         ends = [_units(ground, at, torch.stack([ground.here[at], ground.base[at]])).double() for at in (0, 1)]
     values = (first @ second.T).numpy()
     values[~ground.free(0)], values[:, ~ground.free(1)] = np.nan, np.nan
-    rows, columns = (_names(place.tokens, words) for place in ground.places)
+    rows, columns = (merged(place.tokens, words=words) for place in ground.places)
     expected = float((ends[0][0] - ends[0][1]) @ (ends[1][0] - ends[1][1]))
     total = float(np.nansum(values))
     return SimilarityPairsView(
@@ -137,48 +123,20 @@ def similarity_pairs(
         method=method,
         baseline=ground.baseline,
         similarity=float(ends[0][0] @ ends[1][0]),
-        rows=rows[0],
-        columns=columns[0],
-        values=_summed(_summed(values, rows[1]).T, columns[1]).T,
+        rows=tuple(token.text for token in rows[0]),
+        columns=tuple(token.text for token in columns[0]),
+        values=summed(summed(values, rows[1]).T, columns[1]).T,
         expected=expected,
         error=None if method == "occlusion" else abs(total - expected) / max(abs(expected), 1e-12),
     )
 
 
-def _measured(ground: AttributionGround, method: str) -> list[Tensor]:
-    """[E,D] of each of the two texts."""
-    found = list[Tensor]()
-    with ground.subject.work("texts", 2) as moved:
-        for at in (0, 1):
-            found.append(MEASURES[method](ground, at))
-            moved(1)
-    return found
-
-
-def _names(tokens: Sequence[Token], words: bool) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    shown, starts = merged(tokens) if words else (tokens, tuple(range(len(tokens))))
-    return tuple(token.text for token in shown), starts
-
-
-def _summed(values: np.ndarray, starts: tuple[int, ...]) -> np.ndarray:
-    """Rows of the pieces of a word added up; NaN where all of them are."""
-    missing = np.logical_and.reduceat(np.isnan(values), starts)
-    return np.where(missing, np.nan, np.add.reduceat(np.nan_to_num(values), starts))
-
-
 def _units(ground: AttributionGround, place: int, values: Tensor) -> Tensor:
     """[N,D] the vectors of a text at length one, of [N,E,D] in its place."""
-    found = []
-    for some in torch.split(values, ground.rows_at_once):
-        found.append(F.normalize(_embedded(ground, place, some), dim=-1))
-    return torch.cat(found)
-
-
-def _embedded(ground: AttributionGround, place: int, values: Tensor) -> Tensor:
-    alone = ground.places[place]
-    text = ground.reading._replace(inputs=alone.raw)
-    reads = ground._replace(reading=text, places=(alone._replace(field=None, call=0),))
-    return reads.scores([values])[:, 0]
+    alone = ground.places[place]._replace(field=None, call=0)
+    reads = ground._replace(reading=ground.reading._replace(inputs=alone.raw), places=(alone,))
+    parts = torch.split(values, ground.rows_at_once)
+    return torch.cat([F.normalize(reads.scores([some])[:, 0], dim=-1) for some in parts])
 
 
 def _integrated(ground: AttributionGround, place: int) -> Tensor:

@@ -44,7 +44,6 @@ from torch import Tensor
 
 from seqloom.errors import DataError
 from seqloom.inspect.attention_weights import chosen_layer, layers_of
-from seqloom.inspect.faithfulness.agreement import jensen_shannon, total_variation
 from seqloom.inspect.faithfulness.bench import (
     Bench,
     ImposedRows,
@@ -55,6 +54,7 @@ from seqloom.inspect.faithfulness.bench import (
     flipped,
     probabilities,
 )
+from seqloom.inspect.faithfulness.explanations import jensen_shannon, total_variation
 from seqloom.inspect.flow import still
 from seqloom.inspect.readings import read
 from seqloom.inspect.subject import Reading, Subject

@@ -1,18 +1,34 @@
-"""Every test on one input."""
+"""What is measured: every test on one input, what several inputs come to, and the sentence that follows.
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+The sentence says how far the picture may be believed on this model, from numbers against stated thresholds:
+
+    moves      shuffled weights move the answers:                mean of the median TVD >= 0.1
+    carries    the tokens that it marks carry the answers:       comprehensiveness - that of random tokens >= 0.1
+
+    both       the picture may be believed         one      in part, and the sentence says which part
+    neither    it may not be believed              carries alone decides for explanations that are not attention
+
+Of inputs of one token nothing can be told: there is no other weight to take, and no other token to compare with.
+
+What else is known is said behind it and does not change the level: that far other weights give the same answers, that
+equal weights would have done, that few inputs were looked at. A test that says "used" and one that says "not needed"
+may both be right, so the numbers stand beside the sentence and are never put together into one score.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 
 from seqloom.errors import ConfigError, DataError
 from seqloom.inspect.attention_weights import AttentionLayer, chosen_layer, layers_of
-from seqloom.inspect.faithfulness.agreement import Agreement, agreements, gradient, left_out
 from seqloom.inspect.faithfulness.alternatives import (
     Adversary,
     Erased,
     Evened,
+    Needed,
     Permuted,
     adversary,
     decisions,
@@ -21,9 +37,19 @@ from seqloom.inspect.faithfulness.alternatives import (
     permuted,
     seed_distance,
 )
-from seqloom.inspect.faithfulness.bench import Bench, at_bench
-from seqloom.inspect.faithfulness.eraser import Rationale, chosen_removal, rationale
+from seqloom.inspect.faithfulness.bench import at_bench
+from seqloom.inspect.faithfulness.explanations import (
+    Agreement,
+    Curves,
+    Rationale,
+    agreements,
+    chosen_removal,
+    gradient,
+    left_out,
+    rationale,
+)
 from seqloom.inspect.subject import Reading, Subject
+from seqloom.report.numbers import number
 
 TESTS = 4  # kinds of them: weights tried, the explanation made, others made, tokens taken away
 
@@ -71,16 +97,11 @@ class MeasuredExample(NamedTuple):
         return next(iter(self.scores.values()))
 
 
-class MeasureDraws(NamedTuple):
-    """Where all chance comes from."""
+class MeasureDraws:
+    """Where all chance comes from: two generators of one seed."""
 
-    torch: torch.Generator
-    numpy: np.random.Generator
-
-    @classmethod
-    def seeded(cls, seed: int) -> "MeasureDraws":
-        """Two generators of one seed."""
-        return cls(torch.Generator().manual_seed(seed), np.random.default_rng(seed))
+    def __init__(self, seed: int) -> None:
+        self.torch, self.numpy = torch.Generator().manual_seed(seed), np.random.default_rng(seed)
 
 
 def layer_of(subject: Subject, reading: Reading, wishes: MeasureOptions) -> AttentionLayer | None:
@@ -111,13 +132,21 @@ def measured(
     with subject.work("kinds of tests", TESTS) as moved:
         if layer is not None:
             with at_bench(subject, reading, layer) as bench:
-                attention, weights = _attention(bench, wishes, draws, search=search), bench.weights
+                weights = bench.weights
+                attention = Attention(
+                    permuted(bench, draws.torch, wishes.permutations),
+                    even(bench),
+                    erased(bench, draws.numpy),
+                    adversary(bench, draws.torch, steps=wishes.steps, close=wishes.close) if search else None,
+                    seed_distance(bench, wishes.others, wishes.layer),
+                )
         moved(1)
         removal = chosen_removal(subject, reading, wishes.removal)
         scores = weights if wishes.explain is None else _explained(reading, wishes.explain)
         assert scores is not None, "layer_of refuses a model without attention that nothing explains"
         told = {"attention" if wishes.explain is None else "explanation": scores}
-        told |= {} if weights is None or wishes.explain is None else _fitting(weights, scores)
+        if weights is not None and weights.shape == scores.shape:  # they are those of the tokens that are explained
+            told["attention"] = weights
         moved(1)
         told["gradient"] = gradient(subject, reading, layer)
         told["leave-one-out"] = left_out(subject, reading, removal, draws.numpy)
@@ -134,21 +163,6 @@ def measured(
         )
 
 
-def _attention(bench: Bench, wishes: MeasureOptions, draws: MeasureDraws, *, search: bool) -> Attention:
-    return Attention(
-        permuted(bench, draws.torch, wishes.permutations),
-        even(bench),
-        erased(bench, draws.numpy),
-        adversary(bench, draws.torch, steps=wishes.steps, close=wishes.close) if search else None,
-        seed_distance(bench, wishes.others, wishes.layer),
-    )
-
-
-def _fitting(weights: np.ndarray, scores: np.ndarray) -> dict[str, np.ndarray]:
-    """The weights, where they are those of the tokens that are explained."""
-    return {"attention": weights} if weights.shape == scores.shape else {}
-
-
 def _explained(reading: Reading, explain: Explain) -> np.ndarray:
     """What was given for each token, NaN at special symbols; DataError where it is not one number each."""
     tokens = reading.sides[0].tokens
@@ -163,3 +177,203 @@ def _explained(reading: Reading, explain: Explain) -> np.ndarray:
     if not np.isfinite(found[~special]).all():
         raise DataError("explain gave numbers that are not finite", fix="give a finite number for each token")
     return np.where(special, np.nan, found)
+
+
+MOVES, CARRIES = 0.1, 0.1
+FAR = 0.2  # JSD from which other weights make another picture
+NO_WORSE = 0.01  # of the score: so near it is the same
+FEW = 20  # inputs
+
+Level = Literal["believed", "in part", "not believed", "not measured"]
+
+
+class Badge(NamedTuple):
+    """What other views say about how far they may be believed."""
+
+    level: Level = "not measured"
+    value: float | None = None  # comprehensiveness
+    baseline: float | None = None  # that of random tokens
+    inputs: int = 0
+
+    @property
+    def text(self) -> str:
+        """The badge in words.
+
+        >>> Badge().text
+        'faithfulness: not measured'
+        >>> Badge("believed", 0.49, 0.031, 200).text
+        'faithfulness: believed, comprehensiveness 0.49 (random tokens 0.031), 200 inputs'
+        """
+        if self.value is None or self.baseline is None:
+            return f"faithfulness: {self.level}"
+        numbers = f"comprehensiveness {number(self.value)} (random tokens {number(self.baseline)})"
+        return f"faithfulness: {self.level}, {numbers}, {_counted(self.inputs)}"
+
+
+class Evidence(NamedTuple):
+    """The numbers that a verdict rests on; None where something was not measured."""
+
+    inputs: int
+    comprehensiveness: float
+    random_comprehensiveness: float
+    moved: float | None = None  # TVD of shuffles; None: the picture is not attention
+    adversary: float | None = None  # JSD of the furthest weights with the same answers
+    seeds: float | None = None  # JSD between models of other seeds
+    score: float | None = None
+    uniform_score: float | None = None  # of a model that learnt with equal weights
+    alone: int = 0  # inputs of one token, which there is nothing to shuffle or compare in
+
+
+def level_of(evidence: Evidence) -> Level:
+    """How far the picture may be believed."""
+    if evidence.alone and evidence.alone == evidence.inputs:
+        return "not measured"
+    passed = [carries(evidence)] + ([moves(evidence)] if evidence.moved is not None else [])
+    return "believed" if all(passed) else "in part" if any(passed) else "not believed"
+
+
+def moves(evidence: Evidence) -> bool:
+    """Whether the answers need these weights."""
+    return evidence.moved is not None and evidence.moved >= MOVES
+
+
+def carries(evidence: Evidence) -> bool:
+    """Whether the answers need these tokens, more than others."""
+    return evidence.comprehensiveness - evidence.random_comprehensiveness >= CARRIES
+
+
+def verdict(evidence: Evidence, picture: str) -> str:
+    """How far the picture may be believed, in one sentence."""
+    heading = {
+        "believed": f"{picture} may be believed on this model",
+        "in part": f"{picture} may be believed in part",
+        "not believed": f"{picture} may not be believed on this model",
+        "not measured": f"{picture} could not be put to the test, since every input has one token alone",
+    }[level_of(evidence)]
+    marked = (
+        f"taking away the tokens that it marks costs {number(evidence.comprehensiveness)} of the answer's probability, "
+        f"random ones {number(evidence.random_comprehensiveness)}"
+    )
+    if evidence.moved is None:
+        return f"{heading}: {marked} ({_counted(evidence.inputs)})."
+    shuffled = f"shuffling its weights moves the answers by {number(evidence.moved)}"
+    joint = ", and" if moves(evidence) == carries(evidence) else ", but"
+    return f"{heading}: {shuffled}{joint} {marked} ({_counted(evidence.inputs)})."
+
+
+def reservations(evidence: Evidence) -> tuple[str, ...]:
+    """What else is to be known before the picture is shown to somebody."""
+    inputs, far, seeds, said = _counted(evidence.inputs), evidence.adversary, evidence.seeds, list[str]()
+    if 0 < evidence.alone < evidence.inputs:
+        has = "has" if evidence.alone == 1 else "have"
+        said.append(f"{evidence.alone} of {inputs} {has} one token alone: nothing can be compared there.")
+    if far is not None and far >= FAR:
+        found = f"It is not the only picture: weights as far off as JSD {number(far)} (of at most 0.69)"
+        beyond = "."
+        if seeds is not None:
+            further = "no further than" if far <= seeds else "further than"
+            beyond = f", {further} models of other seeds are ({number(seeds)})."
+        said.append(f"{found} leave the answers as they are{beyond}")
+    if evidence.score is not None and evidence.uniform_score is not None:
+        does = "needs no attention" if evidence.uniform_score >= evidence.score - NO_WORSE else "needs attention"
+        even, mine = number(evidence.uniform_score), number(evidence.score)
+        said.append(f"The task {does}: a model that learnt with equal weights scores {even}, this one {mine}.")
+    if evidence.inputs < FEW:
+        said.append(f"That is little to go by: {inputs} only.")
+    return tuple(said)
+
+
+def _counted(count: int) -> str:
+    return f"{count} input{'s' if count != 1 else ''}"
+
+
+BINS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the largest weight
+
+
+class MeasureSummary(NamedTuple):
+    """One number over all inputs."""
+
+    name: str
+    mean: float
+    low: float  # one input in ten is below
+    high: float  # one input in ten is above
+    inputs: int  # that it was measured on
+
+
+class SummaryBin(NamedTuple):
+    """The inputs whose largest weight lies in one of four bins, and how far shuffles move their answers."""
+
+    low: float
+    high: float
+    moved: MeasureSummary | None  # None where there are none
+
+
+def measures(examples: Sequence[MeasuredExample]) -> tuple[MeasureSummary, ...]:
+    """Every number over all inputs, those of attention where there is any."""
+    found = [_measure(name, [take(each) for each in examples]) for name, take in OF_TOKENS.items()]
+    attended = [each.attention for each in examples if each.attention is not None]
+    found += [_measure(name, [take(each) for each in attended]) for name, take in OF_WEIGHTS.items()]
+    return tuple(each for each in found if each is not None)
+
+
+def _measure(name: str, values: Sequence[float | None]) -> MeasureSummary | None:
+    known = np.array([value for value in values if value is not None])
+    if not known.size:
+        return None
+    mean, low, high = float(known.mean()), *(float(each) for each in np.quantile(known, (0.1, 0.9)))
+    return MeasureSummary(name, mean, min(low, mean), max(high, mean), len(known))
+
+
+COMPREHENSIVENESS, RANDOM_COMPREHENSIVENESS = "comprehensiveness", "comprehensiveness, random"
+MOVED, ADVERSARY, SEEDS = "shuffled weights: TVD", "adversarial weights: JSD", "other seeds: JSD"
+
+OF_TOKENS: dict[str, Callable[[MeasuredExample], float | None]] = {
+    COMPREHENSIVENESS: lambda each: each.rationale.told.comprehensiveness,
+    RANDOM_COMPREHENSIVENESS: lambda each: each.rationale.chance.comprehensiveness,
+    "sufficiency": lambda each: each.rationale.told.sufficiency,
+    "sufficiency, random": lambda each: each.rationale.chance.sufficiency,
+    "normalised comprehensiveness": lambda each: each.rationale.told.normalised[0],
+    "normalised sufficiency": lambda each: each.rationale.told.normalised[1],
+    "area under deletion": lambda each: each.rationale.told.areas[0],
+    "area under insertion": lambda each: each.rationale.told.areas[1],
+}
+OF_WEIGHTS: dict[str, Callable[[Attention], float | None]] = {
+    "largest weight": lambda each: each.permuted.sharpness,
+    MOVED: lambda each: each.permuted.median,
+    "equal weights: TVD": lambda each: each.even.moved,
+    "equal weights: decisions kept": lambda each: each.even.kept,
+    "largest weight erased: JS": lambda each: None if each.erased is None else each.erased.top,
+    "random weight erased: JS": lambda each: None if each.erased is None else each.erased.other,
+    "largest weight erased: flips": lambda each: None if each.erased is None else each.erased.top_flips,
+    "random weight erased: flips": lambda each: None if each.erased is None else each.erased.other_flips,
+    ADVERSARY: lambda each: None if each.adversary is None else each.adversary.distance,
+    "adversarial weights found": lambda each: None if each.adversary is None else float(each.adversary.feasible),
+    SEEDS: lambda each: each.seeds,
+}
+
+
+def evidence(
+    found: Sequence[MeasureSummary], examples: Sequence[MeasuredExample], needed: Needed | None, *, of_attention: bool
+) -> Evidence:
+    """What the verdict rests on."""
+    means = {each.name: each.mean for each in found}
+    alone = sum(int(np.isfinite(each.picture).sum()) < 2 for each in examples)
+    known = Evidence(len(examples), means[COMPREHENSIVENESS], means[RANDOM_COMPREHENSIVENESS], alone=alone)
+    if not of_attention:
+        return known
+    known = known._replace(moved=means.get(MOVED), adversary=means.get(ADVERSARY), seeds=means.get(SEEDS))
+    return known if needed is None else known._replace(score=needed.score, uniform_score=needed.retrained_score)
+
+
+def bins(examples: Sequence[MeasuredExample]) -> tuple[SummaryBin, ...]:
+    """How far shuffles move answers, by the largest weight in four equal bins (Jain and Wallace 2019, figure 6)."""
+    found = [each.attention.permuted for each in examples if each.attention is not None]
+    places = np.digitize([each.sharpness for each in found], BINS[1:-1])
+    medians = np.array([each.median for each in found])
+    spans = enumerate(pairwise(BINS))
+    return tuple(SummaryBin(*span, _measure(MOVED, medians[places == at].tolist())) for at, span in spans)
+
+
+def mean_curves(curves: Sequence[Curves]) -> Curves:
+    """The mean over inputs."""
+    return Curves(*(np.mean([each[at] for each in curves], axis=0) for at in range(2)))

@@ -5,11 +5,10 @@
 
 Everything is asked of the model in evaluation mode with h fixed where weights are tried, and all chance comes from one
 seed: the same call gives the same report.
-
-The figures of a report: those of one input token by token, those of several as what they come to.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -20,36 +19,33 @@ from seqloom.errors import ConfigError, DataError
 from seqloom.inspect.attention_weights import layers_of
 from seqloom.inspect.attribution.attribution import attribution
 from seqloom.inspect.attribution.methods import method_of
-from seqloom.inspect.faithfulness.agreement import BINS, CHANCE, AgreementPair, pairs
 from seqloom.inspect.faithfulness.alternatives import CANDIDATES, CLOSE, PERMUTATIONS, STEPS, Needed, decisions, needed
 from seqloom.inspect.faithfulness.bench import require_distributions
-from seqloom.inspect.faithfulness.eraser import POINTS, Curves, chosen_removal
+from seqloom.inspect.faithfulness.explanations import BINS, CHANCE, POINTS, AgreementPair, Curves, chosen_removal, pairs
 from seqloom.inspect.faithfulness.measures import (
     Attention,
+    Badge,
+    Evidence,
     Explain,
+    Level,
     MeasuredExample,
     MeasureDraws,
     MeasureOptions,
-    layer_of,
-    measured,
-)
-from seqloom.inspect.faithfulness.verdict import (
-    Badge,
-    Evidence,
-    Level,
     MeasureSummary,
     SummaryBin,
     bins,
     evidence,
+    layer_of,
     level_of,
     mean_curves,
+    measured,
     measures,
     reservations,
     verdict,
 )
 from seqloom.inspect.readings import read
 from seqloom.inspect.subject import Reading, Subject
-from seqloom.inspect.view import MEDIUM, View
+from seqloom.inspect.view import MEDIUM, View, strongest_in
 from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.heatmap import HeatMap
@@ -126,30 +122,23 @@ def agreement_table(pairs: Sequence[AgreementPair]) -> Figure:
 
 def tau_histograms(pairs: Sequence[AgreementPair]) -> list[Figure]:
     """How many inputs have which tau, of each pair of explanations: over all answers, and by the answer."""
-    names = dict.fromkeys((each.one, each.other) for each in pairs)
-    return [_histogram(name, [each for each in pairs if each[:2] == name]) for name in names]
-
-
-def _histogram(name: tuple[str, str], pairs: Sequence[AgreementPair]) -> Figure:
-    every, *by_answer = pairs
-    pairs = [every, *sorted(by_answer, key=lambda each: -each.inputs)[:ANSWERS]]
-    edges = np.linspace(-1, 1, BINS + 1)
-    return Matrix(
-        title=f"Kendall's tau of {name[0]} and {name[1]}",
-        caption=f"Inputs by their tau, in columns from the number above on; {_said_of_chance(pairs)}.",
-        rows=["all answers" if each.answer is None else each.answer for each in pairs],
-        columns=[f"{edge:.1f}" for edge in edges[:-1]],
-        values=[list(each.histogram) for each in pairs],
-        x_label="tau",
-    )
-
-
-def _said_of_chance(pairs: Sequence[AgreementPair]) -> str:
-    """The share of inputs whose tau is hardly chance, and how many have none."""
-    every = pairs[0]
-    if every.significant is None:
-        return "it is undefined for all of them"
-    return f"p ≤ {CHANCE:g} for {share(every.significant)} of them, undefined for {every.undefined} more"
+    found = list[Figure]()
+    for name in dict.fromkeys((each.one, each.other) for each in pairs):
+        every, *by_answer = (each for each in pairs if each[:2] == name)
+        shown = [every, *sorted(by_answer, key=lambda each: -each.inputs)[:ANSWERS]]
+        chance = "it is undefined for all of them"
+        if every.significant is not None:
+            chance = f"p ≤ {CHANCE:g} for {share(every.significant)} of them, undefined for {every.undefined} more"
+        matrix = Matrix(
+            title=f"Kendall's tau of {name[0]} and {name[1]}",
+            caption=f"Inputs by their tau, in columns from the number above on; {chance}.",
+            rows=["all answers" if each.answer is None else each.answer for each in shown],
+            columns=[f"{edge:.1f}" for edge in np.linspace(-1, 1, BINS + 1)[:-1]],
+            values=[list(each.histogram) for each in shown],
+            x_label="tau",
+        )
+        found.append(matrix)
+    return found
 
 
 def shuffles(attention: Attention) -> Figure:
@@ -182,49 +171,36 @@ def token_figures(example: MeasuredExample) -> list[Figure]:
     far = None if example.attention is None else example.attention.adversary
     if far is not None and far.weights.shape == example.picture.shape:
         told["other weights, the same answer"] = far.weights
-    if len(example.tokens) > MEDIUM:
-        return [_pooled(told), _strongest(example)]
-    return [_strip(name, example.tokens, values) for name, values in told.items() if not np.isnan(values).all()]
-
-
-def _strip(name: str, tokens: Sequence[str], values: np.ndarray) -> Figure:
-    numbers = [None if np.isnan(value) else float(value) for value in values]
-    return Strip(title=name.capitalize(), tokens=tokens, values=numbers, value_label=LABELS.get(name, "weight"))
-
-
-def _pooled(told: dict[str, np.ndarray]) -> Figure:
-    """All tokens as rows of cells, each row on the scale of its own largest number."""
-    count = len(next(iter(told.values())))
-    across = -(-count // CELLS)
-    starts = np.arange(0, count, across)
-    rows = [_cells(np.abs(values), starts) for values in told.values()]
+    if len(example.tokens) <= MEDIUM:
+        return [
+            Strip(
+                title=name.capitalize(),
+                tokens=example.tokens,
+                values=values.tolist(),
+                value_label=LABELS.get(name, "weight"),
+            )
+            for name, values in told.items()
+            if not np.isnan(values).all()
+        ]
+    across = -(-len(example.tokens) // CELLS)
     names = ", ".join(f"row {number}: {name}" for number, name in enumerate(told))
-    return HeatMap(
+    rows = [strongest_in(np.abs(values), across) for values in told.values()]
+    whole = HeatMap(
         title="The whole input",
         caption=f"The largest of {across} tokens in each cell, as a share of the largest of its row; {names}.",
-        values=[[None if np.isnan(value) else float(value) for value in row] for row in rows],
-        x=starts.astype(float).tolist(),
+        values=[(row / np.nanmax(row, initial=np.finfo(float).tiny)).tolist() for row in rows],
+        x=[float(at) for at in range(0, len(example.tokens), across)],
         x_label="token",
         value_label="share of the largest",
     )
-
-
-def _cells(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """The largest value from each start on, as a share of the largest of all; NaN where no token has any."""
-    known = np.maximum.reduceat(np.nan_to_num(values, nan=-1.0), starts)
-    found: np.ndarray = np.where(known < 0, np.nan, known / max(known.max(), np.finfo(float).tiny))
-    return found
-
-
-def _strongest(example: MeasuredExample) -> Figure:
-    known = np.nan_to_num(example.picture, nan=-np.inf)
-    chosen = [int(at) for at in np.argsort(-known, kind="stable")[:STRONGEST]]
-    return Bars(
+    chosen = np.argsort(-np.nan_to_num(example.picture, nan=-np.inf), kind="stable")[:STRONGEST]
+    strongest = Bars(
         title="The most marked tokens",
         labels=[f"{at}: {example.tokens[at].strip() or '␣'}" for at in chosen],
-        values=[float(example.picture[at]) for at in chosen],
+        values=example.picture[chosen].tolist(),
         x_label=LABELS[next(iter(example.scores))],
     )
+    return [whole, strongest]
 
 
 ADVERSARIES = 20  # inputs that adversarial weights are searched for: half a second each
@@ -285,19 +261,15 @@ class FaithfulnessView(View):
             self.removal,
         )
         common = [curves, agreement_table(self.pairs), overview(self.measures)]
-        if len(self.examples) == 1:
-            return (*self._of_one(self.examples[0]), *common)
-        sharp = [by_sharpness(self.bins)] if self.bins else []
-        return (*common, *sharp, *tau_histograms(self.pairs))
-
-    @staticmethod
-    def _of_one(example: MeasuredExample) -> list[Figure]:
-        found = token_figures(example)
-        if example.attention is not None:
-            found.append(shuffles(example.attention))
-            if example.attention.erased is not None:
-                found.append(erasures(example.attention.erased.taken))
-        return found
+        if len(self.examples) > 1:
+            sharp = [by_sharpness(self.bins)] if self.bins else []
+            return (*common, *sharp, *tau_histograms(self.pairs))
+        found, attention = token_figures(self.examples[0]), self.examples[0].attention
+        if attention is not None:
+            found.append(shuffles(attention))
+            if attention.erased is not None:
+                found.append(erasures(attention.erased.taken))
+        return (*found, *common)
 
     def _sentences(self) -> tuple[str, ...]:
         return (self.verdict, *reservations(self.evidence), *self._methods())
@@ -314,11 +286,6 @@ class FaithfulnessView(View):
             )
         elif self.layer is not None:
             said.append("Adversarial weights were not searched for: not asked for, or too many weights.")
-        return said + self._budgets()
-
-    def _budgets(self) -> list[str]:
-        """What was measured on a sample."""
-        said = []
         tried = [len(each.attention.permuted.moved) for each in self.examples if each.attention is not None]
         if tried and min(tried) < self.permutations:
             said.append(f"Of {self.permutations} shuffles {min(tried)} were tried where the weights are most.")
@@ -358,12 +325,29 @@ def faithfulness(
     wishes = MeasureOptions(layer, explain, removal=removal, permutations=permutations, steps=steps, close=close)
     wishes = _by_method(subject, given, wishes._replace(others=tuple(others)), method)
     _require(subject, given, wishes, truths, adversaries)
-    draws, examples = MeasureDraws.seeded(seed), tuple[MeasuredExample, ...]()
-    with subject.work("inputs", len(given)) as moved:
-        for number, reading in enumerate(given):
-            examples += (measured(subject, reading, wishes, draws, search=number < adversaries),)
-            moved(1)
-    return _view(subject, given, wishes, examples, _needed(subject, given, examples, truths, uniform), seed)
+    draws = MeasureDraws(seed)
+    examples = subject.made(
+        "inputs",
+        range(len(given)),
+        lambda at: measured(subject, given[at], wishes, draws, search=at < adversaries),
+    )
+    cost = _needed(subject, given, examples, truths, uniform)
+    tried, found = layer_of(subject, given[0], wishes), measures(examples)
+    picture = wishes.explanation if wishes.explain is not None or tried is None else f"The attention of {tried.path}"
+    return FaithfulnessView(
+        title="How far may the picture be believed?",
+        picture=picture,
+        layer=None if tried is None else tried.path,
+        removal=examples[0].rationale.removal,
+        evidence=evidence(found, examples, cost, of_attention=wishes.explain is None),
+        measures=found,
+        bins=() if tried is None else bins(examples),
+        pairs=pairs([each.agreements for each in examples], [each.answer for each in examples]),
+        needed=cost,
+        examples=tuple(examples),
+        permutations=wishes.permutations,
+        seed=seed,
+    )
 
 
 def _by_method(
@@ -372,8 +356,12 @@ def _by_method(
     """The wishes with an attribution as what is asked about, where one is named or there is no attention."""
     if method is not None and wishes.explain is not None:
         raise ConfigError("method and explain are given, and one picture is asked about", fix="leave one of them out")
-    if method is None and (wishes.explain is not None or wishes.layer is not None or _attends(subject, given)):
-        return wishes
+    if method is None:
+        if not given or wishes.explain is not None or wishes.layer is not None:
+            return wishes
+        with suppress(ConfigError):  # a model without attention
+            layers_of(subject, given[0])
+            return wishes
     if any(isinstance(reading.inputs, Tensor) for reading in given):
         raise ConfigError(
             "a picture has no tokens that could be taken away: its attributions are of pixels",
@@ -386,41 +374,6 @@ def _by_method(
         return attribution(subject, reading, method=name).parts[0].values
 
     return wishes._replace(explain=explain, explanation=called)
-
-
-def _attends(subject: Subject, given: Sequence[Reading]) -> bool:
-    try:
-        return not given or bool(layers_of(subject, given[0]))
-    except ConfigError:
-        return False
-
-
-def _view(
-    subject: Subject,
-    given: Sequence[Reading],
-    wishes: MeasureOptions,
-    examples: tuple[MeasuredExample, ...],
-    found_needed: Needed | None,
-    seed: int,
-) -> FaithfulnessView:
-    layer, found = layer_of(subject, given[0], wishes), measures(examples)
-    picture = wishes.explanation if wishes.explain is not None or layer is None else f"The attention of {layer.path}"
-    return FaithfulnessView(
-        title="How far may the picture be believed?",
-        picture=picture,
-        layer=None if layer is None else layer.path,
-        removal=examples[0].rationale.removal,
-        evidence=evidence(found, len(examples), found_needed, of_attention=wishes.explain is None)._replace(
-            alone=sum(int(np.isfinite(each.picture).sum()) < 2 for each in examples)
-        ),
-        measures=found,
-        bins=() if layer is None else bins(examples),
-        pairs=pairs([each.agreements for each in examples], [each.answer for each in examples]),
-        needed=found_needed,
-        examples=examples,
-        permutations=wishes.permutations,
-        seed=seed,
-    )
 
 
 def _require(

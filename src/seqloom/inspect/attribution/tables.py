@@ -1,0 +1,302 @@
+"""Attributions side by side: several methods on one answer, and every answer by every token.
+
+Methods that disagree are no fault of the picture: they answer different questions, and a reader should see that.
+Rankings are by the size of a value, whatever its sign, for two of the methods have none. Tau also ranks the many tokens
+that do not matter, and is low for two methods that agree on the few that do; so the overlap of the strongest stands
+beside it (Neely et al. 2022).
+
+A table has a row for each tag, for each symbol of a translation, for each next symbol. For a translation this is the
+matrix of source and target that attention only suggests; what the decoder has written before stands in a matrix beside
+it. A row has its own score and its own completeness. What a row cannot have read, for it comes later, is no zero but no
+value.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from seqloom.errors import ConfigError
+from seqloom.inspect.attribution.attribution import AttributionView, largest_cells, part_of, span_of, view_of
+from seqloom.inspect.attribution.goals import chosen_goal, every_goal, ground_of
+from seqloom.inspect.attribution.methods import METHODS, MethodOptions, method_of, outcome
+from seqloom.inspect.faithfulness.explanations import kendall, overlap
+from seqloom.inspect.subject import Reading, Subject
+from seqloom.inspect.view import MEDIUM, SMALL, View, block_means, strongest_in
+from seqloom.report.figures.bars import Bars
+from seqloom.report.figures.figure import Figure
+from seqloom.report.figures.heatmap import HeatMap
+from seqloom.report.figures.matrix import MOST_CELLS, Matrix
+from seqloom.report.numbers import number, share
+
+LARGEST_MAP = 240
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttributionsView(View):
+    """Attributions of one answer by several methods, and their agreement."""
+
+    kind: ClassVar[str] = "attributions"
+    answer: str
+    views: tuple[AttributionView, ...]
+    tau: np.ndarray  # [M,M] Kendall's tau-b between sizes; NaN where it has no meaning
+    overlap: np.ndarray  # [M,M] of the `top` strongest tokens
+    top: int
+    left_out: tuple[str, ...]  # methods that this model or input has not
+
+    def figures(self) -> tuple[Figure, ...]:
+        strongest = f"Overlap of the {self.top} strongest tokens"
+        return (*self._rows(), self._matrix("Kendall's tau", self.tau), self._matrix(strongest, self.overlap))
+
+    def _sentences(self) -> tuple[str, ...]:
+        errors = [
+            f"{METHODS[view.method].title} {'adds up to no score' if view.error is None else f'{share(view.error)}'}"
+            for view in self.views
+        ]
+        said = [f"Completeness errors: {', '.join(errors)}. Baseline: {self.views[0].baseline}."]
+        if len(self.views) > 1 and np.isfinite(self.tau).all():
+            titles = [METHODS[view.method].title for view in self.views]
+            pairs = sorted(((a, b) for a in range(len(titles)) for b in range(a)), key=lambda pair: self.tau[pair])
+            low, high = (f"{titles[b]} and {titles[a]} ({number(self.tau[a, b])})" for a, b in (pairs[0], pairs[-1]))
+            said.append(f"Of two methods {low} agree least and {high} most, by tau.")
+        if self.left_out:
+            said.append(f"Left out: {', '.join(self.left_out)}; this model or input has none.")
+        return tuple(said)
+
+    def _rows(self) -> list[Figure]:
+        if max(len(part.tokens) for part in self.views[0].parts) <= SMALL and self.views[0].parts[0].shape is None:
+            return [figure for view in self.views for figure in view.figures()]
+        return [self._map(number) for number in range(len(self.views[0].parts))]
+
+    def _map(self, number: int) -> Figure:
+        """One row for each method, each by its own largest value."""
+        values = [view.parts[number].values for view in self.views]
+        across = -(-len(values[0]) // LARGEST_MAP)
+        pooled = [strongest_in(each / (np.nanmax(np.abs(each), initial=0.0) or 1.0), across) for each in values]
+        names = "; ".join(f"Row {row}: {METHODS[view.method].title}" for row, view in enumerate(self.views))
+        name = self.views[0].parts[number].name
+        cell = f"; a cell is the strongest of {across} tokens" if across > 1 else ""
+        return HeatMap(
+            title=f"{self.title}, {name}",
+            caption=f"{names}. Each as a part of its own largest value{cell}.",
+            values=[row.tolist() for row in pooled],
+            x=[float(at) for at in range(0, len(values[0]), across)],
+            x_label="token",
+            y_label="method",
+            value_label="part of the largest",
+        )
+
+    def _matrix(self, title: str, values: np.ndarray) -> Figure:
+        names = [METHODS[view.method].title for view in self.views]
+        low = min(0.0, float(np.nanmin(values, initial=0.0)))
+        return Matrix(title=title, rows=names, columns=names, values=values.tolist(), span=(low, 1.0))
+
+
+def attributions_compared(
+    subject: Subject,
+    reading: Reading,
+    *,
+    methods: Sequence[str] | None = None,
+    answer: str | int | None = None,
+    against: str | int | None = None,
+    at: int | str | None = None,
+    baseline: str | None = None,
+    words: bool = False,
+    top: int | None = None,
+) -> AttributionsView:
+    """Attributions by several methods (all that this model has, if none are named) and how far they agree.
+
+    `top` is how many of the strongest tokens are compared: a tenth of them, and at least three, if it is not given.
+    """
+    for name in methods or ():
+        method_of(name)
+    ground = ground_of(subject, reading, baseline)
+    goal = chosen_goal(subject, reading, answer=answer, against=against, at=at)
+    views, left_out = [], []
+    with subject.work("methods", len(methods or METHODS)) as moved:
+        for name in methods or METHODS:
+            try:
+                views.append(view_of(ground, goal, name, MethodOptions(words=words)))
+            except ConfigError:
+                if methods:
+                    raise
+                left_out.append(METHODS[name].title)
+            moved(1)
+    # [M,N] the size of each value, of the tokens that every method has measured
+    values = np.stack([np.concatenate([part.values for part in view.parts]) for view in views])
+    sizes: np.ndarray = np.abs(values[:, ~np.isnan(values).any(axis=0)])
+    count = min(sizes.shape[1], top or max(3, sizes.shape[1] // 10))
+    taus = [[kendall(a, b) for b in sizes] for a in sizes]
+    return AttributionsView(
+        title=f"What moved {goal.name}, by {len(views)} methods",
+        answer=goal.name,
+        views=tuple(views),
+        tau=np.array([[math.nan if tau is None else tau.value for tau in row] for row in taus]),
+        overlap=np.array([[overlap(a, b, (count - 0.5) / len(a)) for b in sizes] for a in sizes]),
+        top=count,
+        left_out=tuple(left_out),
+    )
+
+
+LARGEST_PICTURE = 256
+STRONGEST = 16
+USUAL_CELLS = 2**14  # answers x tokens of integrated gradients, if no rows are asked for
+
+
+class TablePart(NamedTuple):
+    """The tokens of one side as columns."""
+
+    name: str
+    columns: tuple[str, ...]
+    values: np.ndarray  # [R,E], NaN where a row reads nothing or nothing was measured
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttributionTableView(View):
+    """What each token has to do with each answer, by one method."""
+
+    kind: ClassVar[str] = "attribution_table"
+    method: str
+    baseline: str
+    rows: tuple[str, ...]  # the answers in words
+    first_row: int
+    score: tuple[float, ...]
+    error: tuple[float, ...] | None  # of completeness, of each row
+    num_answers: int  # of the input, of which the rows are some
+    parts: tuple[TablePart, ...]
+
+    def figures(self) -> tuple[Figure, ...]:
+        found = [figure for part in self.parts for figure in self._figures(part)]
+        large = max(len(self.rows), *(len(part.columns) for part in self.parts)) > SMALL
+        return (*found, *([self._strongest()] if large else []))
+
+    def _sentences(self) -> tuple[str, ...]:
+        said = [f"{METHODS[self.method].title.capitalize()} of {len(self.rows)} answers; baseline: {self.baseline}."]
+        if len(self.rows) < self.num_answers:
+            last = self.first_row + len(self.rows)
+            said.append(
+                f"These are the answers {self.first_row:,} to {last - 1:,} of {self.num_answers:,}: "
+                f"rows=(start, stop) shows others."
+            )
+        if self.error is None:
+            said.append("The numbers of this method add up to no score.")
+        else:
+            said.append(
+                f"Completeness error of a row: {share(np.median(self.error))} in the middle, "
+                f"{share(max(self.error))} at most."
+            )
+        return tuple(said)
+
+    @property
+    def span(self) -> tuple[float, float] | None:
+        """The scale that all parts share."""
+        return span_of([part.values for part in self.parts])
+
+    def _figures(self, part: TablePart) -> list[Figure]:
+        title = f"{self.title}: {part.name}" if len(self.parts) > 1 else self.title
+        if max(len(self.rows), len(part.columns)) <= SMALL and part.values.size <= MOST_CELLS:
+            matrix = Matrix(
+                title=title,
+                values=part.values.tolist(),
+                rows=self.rows,
+                columns=part.columns,
+                x_label=part.name,
+                y_label="answer",
+                span=self.span,
+            )
+            return [matrix]
+        down, across = (-(-side // LARGEST_PICTURE) for side in part.values.shape)
+        if down == across == 1:
+            return [self._map(title, part.values, 1, 1, "")]
+        size = f" of {down} x {across} cells"
+        return [
+            self._map(f"{title}: the strongest", strongest_in(part.values, down, across), down, across, size),
+            self._map(f"{title}: the mean", block_means(part.values, (down, across)), down, across, size),
+        ]
+
+    def _map(self, title: str, values: np.ndarray, down: int, across: int, size: str) -> Figure:
+        return HeatMap(
+            title=title,
+            values=values.tolist(),
+            y=[float(self.first_row + down * at) for at in range(len(values))],
+            x=[float(across * at) for at in range(values.shape[1])],
+            x_label="token",
+            y_label="answer",
+            value_label=METHODS[self.method].unit + size,
+        )
+
+    def _strongest(self) -> Figure:
+        cells = [
+            (float(part.values[row, column]), f"{self.rows[row]} from {column}: {part.columns[column]}")
+            for part in self.parts
+            for row, column in largest_cells(part.values, STRONGEST)
+        ]
+        chosen = sorted(cells, key=lambda cell: -abs(cell[0]))[:STRONGEST]
+        return Bars(
+            title="The strongest of them",
+            labels=[name for _, name in chosen],
+            values=[value for value, _ in chosen],
+            x_label=METHODS[self.method].unit,
+        )
+
+
+def attribution_table(
+    subject: Subject,
+    reading: Reading,
+    *,
+    method: str = "integrated",
+    rows: tuple[int, int] | None = None,
+    baseline: str | None = None,
+    steps: int | None = None,
+    words: bool = False,
+) -> AttributionTableView:
+    """What each token has to do with each answer; of many answers, those from `rows[0]` to before `rows[1]`.
+
+    Integrated gradients go back once for each answer at every step, so answers x tokens are 65,536 of them at most; if
+    no rows are asked for, the first ones, of 16,384 together.
+    """
+    method_of(method)
+    fitting = max(1, USUAL_CELLS // sum(len(side.tokens) for side in reading.sides))
+    if rows is None and method == "integrated" and fitting < len(reading.rows) <= MEDIUM:
+        rows = (0, fitting)  # all of them would take long
+    start, stop = _chosen_rows(len(reading.rows), rows)
+    ground = ground_of(subject, reading, baseline)
+    if any(place.shape is not None for place in ground.places):
+        raise ConfigError("a table has a column for each token, and a picture has none", fix="look at one answer, at=")
+    goals = every_goal(subject, reading, range(start, stop))
+    found = outcome(ground, goals, method, MethodOptions(steps, words))
+    parts = list[TablePart]()
+    for at, (place, values) in enumerate(zip(ground.places, found.values, strict=True)):
+        if reading.said is not None and at == len(ground.places) - 1:  # it is read from left to right
+            values = np.where(np.arange(values.shape[1]) > np.arange(start, stop)[:, None], np.nan, values)
+        each = [part_of(place, row, words=words) for row in values]
+        parts.append(TablePart(place.side.name, each[0].texts, np.stack([part.values for part in each])))
+    names = [subject.name(goal.answers[0].column) for goal in goals]
+    if len(reading.sides) == 1 and len(reading.rows) > 1:
+        names = [f"{name} ({reading.rows[row]})" for row, name in enumerate(names, start)]
+    return AttributionTableView(
+        title=f"What moved each answer: {METHODS[method].title}",
+        method=method,
+        baseline=ground.baseline,
+        rows=tuple(names),
+        first_row=start,
+        num_answers=len(reading.rows),
+        score=tuple(found.score.tolist()),
+        error=None if found.error is None else tuple(found.error.tolist()),
+        parts=tuple(parts),
+    )
+
+
+def _chosen_rows(count: int, rows: tuple[int, int] | None) -> tuple[int, int]:
+    start, stop = rows or (0, count)
+    if not 0 <= start < stop <= count:
+        raise ConfigError(
+            f"the rows {start} to {stop} are not inside the {count:,} answers", fix=f"choose inside 0..{count}"
+        )
+    if stop - start > MEDIUM:
+        raise ConfigError(
+            f"a table of {stop - start:,} answers was asked for", fix=f"choose at most {MEDIUM} with rows=(start, stop)"
+        )
+    return start, stop
