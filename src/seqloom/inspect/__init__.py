@@ -11,7 +11,7 @@ Each view is a function in a file of its own: `seqloom.inspect.gates.gates(subje
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from seqloom.inspect.graphs.builder import graph
+    from seqloom.inspect.graphs.model import graph
     from seqloom.inspect.inspector import Inspection
     from seqloom.inspect.readings import read
     from seqloom.inspect.subject import Reading, Subject
@@ -31,7 +31,7 @@ def __getattr__(name: str) -> Any:
 
         return inspector.Inspection
     if name == "graph":
-        from seqloom.inspect.graphs import builder as graphs
+        from seqloom.inspect.graphs import model as graphs
 
         return graphs.graph
     if name in ("Reading", "Subject"):

@@ -30,6 +30,7 @@ from seqloom.errors import ConfigError, did_you_mean
 from seqloom.files.disk import write_file
 from seqloom.report.document import Document, DocumentBlock, Paragraph, Pictures, Shown
 from seqloom.report.figures.figure import Figure
+from seqloom.report.figures.line import Line, Series
 from seqloom.report.figures.stack import png, stacked
 
 MOST_NUMBERS = 2**16  # of an array that is told number by number
@@ -128,6 +129,7 @@ def _brief(values: np.ndarray) -> Any:
 
 
 SMALL, MEDIUM = 64, 512  # tokens: up to the first every label is shown, up to the second every cell
+POINTS = 200  # of a curve over a long text
 NARROWEST, WIDEST = 50, 160  # columns of a terminal
 JSON = ".json"
 
@@ -261,6 +263,16 @@ def blocks_of(values: np.ndarray, most: int) -> Blocks:
     return Blocks(
         size, starts, [_of_known(part, np.mean) for part in parts], [_of_known(part, np.max) for part in parts]
     )
+
+
+def blocks_line(values: np.ndarray, *, title: str, x_label: str, y_label: str = "") -> Line:
+    """A long curve as the means and the maxima of its blocks."""
+    blocks = blocks_of(values, POINTS)
+    series = [
+        Series(name=f"mean of {blocks.size}", x=blocks.starts, y=blocks.mean),
+        Series(name=f"maximum of {blocks.size}", x=blocks.starts, y=blocks.maximum),
+    ]
+    return Line(title=title, series=series, x_label=x_label, y_label=y_label)
 
 
 def _of_known(values: np.ndarray, reduced: Callable[[np.ndarray], np.floating]) -> float:
