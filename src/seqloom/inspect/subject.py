@@ -70,7 +70,7 @@ class Token(NamedTuple):
 
 def text_tokens(tokenizer: Tokenizer, text: str) -> tuple[Token, ...]:
     """The tokens of one text as its tokeniser cuts it."""
-    pieces, words = tokenizer.encode_with_offsets(text), (_words_at(text), _spaced_at(text))
+    pieces, words = tokenizer.encode_with_offsets(text), (list(_numbered_words(text)), _spaced_at(text))
     return tuple(
         _token(tokenizer, int(symbol), text, (int(start), int(stop)), words)
         for symbol, (start, stop) in zip(pieces.symbols, pieces.spans, strict=True)
@@ -136,16 +136,12 @@ def _token(
     return Token(shown, start, stop, inside[0] if inside else NO_WORD, symbol, spaced)
 
 
-def _words_at(text: str) -> list[int]:
+def _numbered_words(text: str) -> Iterator[int]:
     """The number of the word that each character belongs to; a mark of punctuation is a word, space is none.
 
-    >>> _words_at("No way!")
+    >>> list(_numbered_words("No way!"))
     [0, 0, -1, 1, 1, 1, 2]
     """
-    return list(_numbered_words(text))
-
-
-def _numbered_words(text: str) -> Iterator[int]:
     number, going_on = -1, False
     for letter in text:
         within = unicodedata.category(letter)[0] in "LMN"
@@ -368,7 +364,12 @@ def encoding(task: Task, longest: int, room: int | None, device: torch.device) -
                 ExampleEncoder(schema, config, meaning.tokenizer, None, ledger).columns(examples)
             )
             ledger.close()
-        _require_room(inputs, room)
+        read = inputs.pieces if isinstance(inputs, Subwords) else inputs
+        if room is not None and isinstance(read, Padded) and int(read.lengths[0]) > room:
+            raise DataError(
+                f"{int(read.lengths[0]):,} symbols, and the learned positions of the model end at {room:,}",
+                fix="look at a part of the text",
+            )
         return on_device(inputs, device)
 
     return encode
@@ -382,15 +383,6 @@ def _worded(kind: str) -> Iterator[None]:
     except RejectedError as error:
         found = "; ".join(str(detail["text"]) for detail in error.details)
         raise DataError(found, fix=f"give one input that is not empty: the model reads {kind}") from error
-
-
-def _require_room(inputs: Any, room: int | None) -> None:
-    read = inputs.pieces if isinstance(inputs, Subwords) else inputs
-    if room is not None and isinstance(read, Padded) and int(read.lengths[0]) > room:
-        raise DataError(
-            f"{int(read.lengths[0]):,} symbols, and the learned positions of the model end at {room:,}",
-            fix="look at a part of the text",
-        )
 
 
 @torch.no_grad()

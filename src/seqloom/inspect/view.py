@@ -21,6 +21,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, final
 
@@ -238,6 +239,11 @@ def show(result: Shown) -> None:
     columns = shutil.get_terminal_size((80, 24)).columns
     sys.stdout.write(result.text(max(NARROWEST, min(columns, WIDEST)), sys.stdout.isatty()))
     return None
+
+
+def script(name: str) -> str:
+    """The text of a script for a page; they stand in `pages/`, and tests run some of them."""
+    return files("seqloom.inspect").joinpath("pages", name).read_text(encoding="utf-8")
 
 
 class Blocks(NamedTuple):

@@ -167,25 +167,6 @@ class ScalarNode(NamedTuple):
     parents: tuple[int, ...]  # all of them
 
 
-class Computation(NamedTuple):
-    """An expression that was computed, forward and back."""
-
-    nodes: tuple[ScalarNode, ...]  # in topological order, the inputs first
-    target: int  # the node whose gradient by all the others was taken
-
-
-def evaluate(text: str, values: Mapping[str, float]) -> Computation:
-    """The nodes of an expression with their values, and the gradients of its last statement by each.
-
-    >>> [(node.name, node.value, node.gradient) for node in evaluate("c*a", {"a": 3, "c": -2}).nodes]
-    [('a', 3.0, -2.0), ('c', -2.0, 3.0), ('L', -6.0, 1.0)]
-    """
-    statements = parse(text, FUNCTIONS)
-    _require_values(text, statements, values)
-    built = _Builder(text, statements, values)
-    return Computation(_with_gradients(built.nodes, built.target), built.target)
-
-
 def _require_values(text: str, statements: tuple[Statement, ...], values: Mapping[str, float]) -> None:
     """Raise DataError for inputs without a value, values without an input, and names that stand for two things."""
     made = set[str]()
@@ -529,11 +510,15 @@ def expression_graph(text: str, values: Mapping[str, float]) -> ExpressionGraph:
     >>> expression_graph("d = 2*b; e = a + d; L = c*e", {"a": 3, "b": 1, "c": -2}).gradients
     {'a': -2.0, 'b': -4.0, 'c': 5.0}
     """
-    computed = evaluate(text, values)
+    statements = parse(text, FUNCTIONS)
+    _require_values(text, statements, values)
+    built = _Builder(text, statements, values)
     given = ", ".join(f"{name} = {brief(value)}" for name, value in values.items())
     title = " ; ".join(part.strip() for part in text.split("\n") if part.strip())
     title = f"{title}  at  {given}" if given else title
-    return ExpressionGraph(title=title, expression=text, nodes=computed.nodes, target=computed.target)
+    return ExpressionGraph(
+        title=title, expression=text, nodes=_with_gradients(built.nodes, built.target), target=built.target
+    )
 
 
 def _link(source: int, target: int, edges: list[ScalarEdge]) -> NodeLink:

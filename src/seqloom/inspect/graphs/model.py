@@ -93,12 +93,10 @@ def likeness(ops: Sequence[Op], item: Item, depth: int) -> Hashable:
     if not item.call:
         op = ops[item.ops[0]]
         return op.name, op.shape, op.weights, op.label
-    inside = tuple((ops[at].name, ops[at].shape, _bare(ops[at].path[depth + 1 :])) for at in item.ops)
+    inside = tuple(
+        (ops[at].name, ops[at].shape, NUMBERS.sub("", "/".join(ops[at].path[depth + 1 :]))) for at in item.ops
+    )
     return NUMBERS.sub("", item.call), inside
-
-
-def _bare(path: tuple[str, ...]) -> str:
-    return NUMBERS.sub("", "/".join(path))
 
 
 def with_steps(trace: Trace) -> Trace:
@@ -116,17 +114,13 @@ def _label(ops: list[Op], indices: Sequence[int], depth: int) -> None:
             first = run.start + step * run.length
             name = f"step {step}" if number == 1 else f"loop {number} step {step}"
             for item in items[first : first + run.length]:
-                _insert(ops, item.ops, depth, name)
+                for at in item.ops:
+                    path = ops[at].path
+                    label = f"{path[depth - 1]}.{name}" if depth else name
+                    ops[at] = ops[at]._replace(path=(*path[:depth], label, *path[depth:]))
     for item, was in zip(items, before, strict=True):
         if item.call:
             _label(ops, item.ops, depth + 1 + len(ops[item.ops[0]].path) - was)
-
-
-def _insert(ops: list[Op], indices: Sequence[int], depth: int, name: str) -> None:
-    for at in indices:
-        path = ops[at].path
-        label = f"{path[depth - 1]}.{name}" if depth else name
-        ops[at] = ops[at]._replace(path=(*path[:depth], label, *path[depth:]))
 
 
 def runs(keys: Sequence[Hashable]) -> Iterator[RepeatRun]:
@@ -345,8 +339,6 @@ class ModelGraph(View):
         found |= {weight.name: weight.gradient for weight in self.trace.weights}
         return {name: None if gradient is None else gradient.norm for name, gradient in found.items()}
 
-    # --- what is drawn -----------------------------------------------------------------------------------------------
-
     def figures(self) -> tuple[Figure, ...]:
         """The diagram of the part, and for parts that repeat a grid: what is inside x which one of them."""
         seen = self.inside
@@ -411,8 +403,6 @@ class ModelGraph(View):
         back = "no gradient" if op.gradient is None else told_summary(op.gradient)
         lines = [kind, many, f"value {told_summary(op.value)}", f"gradient {back}"]
         return "; ".join(line for line in lines if line)
-
-    # --- what is said ------------------------------------------------------------------------------------------------
 
     def _sentences(self) -> tuple[str, ...]:
         """How large it is, and where to look: the largest gradient, the first NaN, what is dead."""
@@ -485,8 +475,6 @@ class ModelGraph(View):
                 if parent == at and local is not None and above:
                     product = f"{brief(above[0])} × {brief(local)} = {brief(above[0] * local)}"
                     yield f"through {reader.name}: from above × local derivative = {product}"
-
-    # --- files -------------------------------------------------------------------------------------------------------
 
     def document(self) -> Document:
         """A page has a slider for every part, and a box opens its part, each with what there is to say about it."""
