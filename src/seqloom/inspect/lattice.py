@@ -327,14 +327,10 @@ def lattice(subject: Subject, reading: Reading, *, gold: str | Sequence[str] | N
     named = tuple(labels[tag] for tag in paths[0].tags)
     marked = tuple(spans(named)) if task.in_scheme else ()
     # Tags that go on with a span make it longer; where ends are marked there are none
-    labels, scheme = task.meaning.schema.labels, task.chain.scheme
-    longer = {
-        one.label: [at for at, tag in enumerate(labels) if scheme == "bio" and tag == f"I-{one.label}"]
-        for one in marked
-    }
-    asked = [
-        SpanScore(one.start, one.stop, paths[0].tags[one.start : one.stop], tuple(longer[one.label])) for one in marked
-    ]
+    asked = []
+    for one in marked:
+        longer = [at for at, tag in enumerate(labels) if task.chain.scheme == "bio" and tag == f"I-{one.label}"]
+        asked.append(SpanScore(one.start, one.stop, paths[0].tags[one.start : one.stop], tuple(longer)))
     known = moves.filled(torch.nan, torch.float32) if chained else (None, None, None)
     starts, between, ends = (None if one is None else one.cpu().numpy() for one in known)
     return LatticeView(
