@@ -30,8 +30,8 @@ from seqloom.inspect.positions import ExtrapolationView
 from seqloom.inspect.readings import read, scores, scores_of_both
 from seqloom.inspect.states import layer_states, principal, states
 from seqloom.inspect.subject import Reading, Subject
-from seqloom.inspect.substitution import edited, replaced, swap
 from seqloom.inspect.view import View
+from seqloom.inspect.what_if import edited, replaced, swapped
 from seqloom.nn.mixers.recurrent import Recurrent
 from seqloom.nn.ops.attention import weights
 from seqloom.nn.taps import recording
@@ -238,7 +238,7 @@ def test_what_there_is_not_cannot_be_edited(reader: Subject, memory: Subject) ->
 
 def test_a_swap_tells_the_answers_of_both_texts_and_the_difference_of_views(reader: Subject) -> None:
     reading, other = read(reader, TEXT), read(reader, "the dog sat on a mat")
-    view = swap(reader, reading, old="cat", new="dog", looks=[attention])
+    view = swapped(reader, reading, old="cat", new="dog", looks=[attention])
     both = [scores(reader, one.inputs)[0, 0].detach().double().softmax(0) for one in (reading, other)]
     assert view.distance[0] == pytest.approx(float((both[0] - both[1]).abs().sum() / 2), abs=1e-6)
     assert {name: (before, after) for name, before, after in view.answers} == {
@@ -333,7 +333,7 @@ def test_every_row_of_a_language_model_is_compared(tmp_path: Path) -> None:
 def test_rows_of_a_text_that_has_grown_are_compared_with_those_of_the_same_token(tmp_path: Path) -> None:
     subject = subject_of(task_on(tmp_path, "lm"), "gpt")
     one, other = (read(subject, text) for text in ("the cat sat on the mat", "the big dog sat on the mat"))
-    view = swap(subject, one, old="cat", new="big dog", looks=[next_symbols])
+    view = swapped(subject, one, old="cat", new="big dog", looks=[next_symbols])
     before, after = (scores(subject, each.inputs)[0].detach().double().softmax(-1).numpy() for each in (one, other))
     assert view.rows == ("BEGIN", "the", "∅ → big", "cat → dog", "sat", "on", "the", "mat")
     np.testing.assert_allclose(view.distance[3:], np.abs(after[-5:] - before[-5:]).sum(axis=1) / 2, atol=1e-6)
@@ -348,7 +348,7 @@ def test_rows_of_a_text_that_has_grown_are_compared_with_those_of_the_same_token
 def test_a_swapped_source_is_read_with_the_target_of_before(tmp_path: Path, target: str | None) -> None:
     subject = subject_of(task_on(tmp_path, "translate"), "seq2seq-dot")
     reading = read(subject, "the cat sat", target=target)
-    view = swap(subject, reading, old="cat", new="big dog", looks=[attention])
+    view = swapped(subject, reading, old="cat", new="big dog", looks=[attention])
     source = read(subject, "the big dog sat", target="le").inputs.source
     before, after = (
         scores(subject, Pair(each, reading.inputs.target))[0].detach().double().softmax(-1).numpy()
@@ -367,7 +367,7 @@ def test_a_swap_of_a_tagger_tells_the_best_paths_and_the_marginals(tmp_path: Pat
     subject = subject_of(task_on(tmp_path, "tag"), "bilstm", kind=kind)
     make_paths_differ(subject)
     one, other = (read(subject, ["the", word, "dog", "sat"]) for word in ("big", "cat"))
-    view, both = swap(subject, one, old="big", new="cat"), [lattice(subject, each) for each in (one, other)]
+    view, both = swapped(subject, one, old="big", new="cat"), [lattice(subject, each) for each in (one, other)]
     assert view.said == tuple(zip(both[0].best, both[1].best, strict=True))
     expected = np.abs(both[1].marginals - both[0].marginals).sum(axis=1) / 2
     np.testing.assert_allclose(view.distance, expected, atol=1e-5)

@@ -17,8 +17,8 @@ from seqloom.inspect.edits import ablated
 from seqloom.inspect.inspector import LOOKS, Inspection
 from seqloom.inspect.readings import scores
 from seqloom.inspect.subject import encoding
-from seqloom.inspect.substitution import replaced
 from seqloom.inspect.view import View
+from seqloom.inspect.what_if import replaced
 
 GIVEN: dict[str, Any] = {
     "classify": "the cat sat on a mat",

@@ -18,9 +18,8 @@ from typer.testing import CliRunner
 from seqloom.cli import app
 from seqloom.errors import DataError
 from seqloom.inspect.graphs.diagram import BoxPlace, Size, layered
-from seqloom.inspect.graphs.expression import ExpressionGraph, expression_graph
+from seqloom.inspect.graphs.expression import FUNCTIONS, OPERATIONS, ExpressionGraph, expression_graph
 from seqloom.inspect.graphs.grammar import Applied, Name, Number, parse
-from seqloom.inspect.graphs.scalars import FUNCTIONS, OPERATIONS
 from seqloom.report.figures.markup import width_of
 
 LECTURE = {"a": 3.0, "b": 1.0, "c": -2.0}

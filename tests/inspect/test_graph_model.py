@@ -13,8 +13,7 @@ from torch.testing import assert_close
 from inspection_common import subject_of, task_on
 from seqloom.errors import ConfigError, DataError
 from seqloom.inspect.attribution.goals import chosen_goal
-from seqloom.inspect.graphs.builder import answer_graph, graph
-from seqloom.inspect.graphs.model import ModelGraph, RepeatRun, grid_of, runs
+from seqloom.inspect.graphs.model import ModelGraph, RepeatRun, answer_graph, graph, grid_of, runs
 from seqloom.inspect.graphs.recording import summary
 from seqloom.inspect.readings import read, scores
 from seqloom.nn.ops.kernels import using

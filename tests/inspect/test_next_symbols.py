@@ -16,9 +16,10 @@ from seqloom.decoding.answers import NEVER, log_probabilities
 from seqloom.decoding.sampling import filtered
 from seqloom.errors import ConfigError, DataError
 from seqloom.inspect import next_tokens as next_symbols_module
-from seqloom.inspect.next_tokens import next_symbols, script
+from seqloom.inspect.next_tokens import next_symbols
 from seqloom.inspect.readings import read, scores
 from seqloom.inspect.subject import Subject, encoding
+from seqloom.inspect.view import script
 
 NODE = shutil.which("node")
 GRID = [

@@ -7,7 +7,7 @@ import pytest
 
 from inspection_common import subject_of, task_on
 from seqloom.inspect.inspector import Inspection
-from seqloom.inspect.progress import WorkShown
+from seqloom.inspect.subject import WorkShown
 
 WORK: dict[str, dict[str, Any]] = {
     "attribution": {"steps": 16},

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from seqloom.inspect.differences import DifferenceView
-from seqloom.inspect.substitution import ChangeView
 from seqloom.inspect.view import blocks_of
+from seqloom.inspect.what_if import ChangeView
 from seqloom.report.figures.line import Line
 
 LONG = 2_000

@@ -15,10 +15,9 @@ from sklearn.linear_model import Ridge
 from inspection_common import subject_of, task_on
 from seqloom.config.mixers import RnnConfig
 from seqloom.errors import ConfigError, DataError
-from seqloom.inspect import probes as probing_module
-from seqloom.inspect.probes import RIDGE, depth, position, probe
+from seqloom.inspect import states as states_module
 from seqloom.inspect.readings import read, scores
-from seqloom.inspect.states import layer_states, principal, states, thinned
+from seqloom.inspect.states import RIDGE, depth, layer_states, position, principal, probe, states, thinned
 from seqloom.inspect.subject import Reading, Subject
 from seqloom.nn.types import Padded
 from seqloom.tasks.task import Task
@@ -127,7 +126,7 @@ def _plant(monkeypatch: pytest.MonkeyPatch, unit: int) -> None:
         found[:, unit] = -2 * tracked + 0.1 * found[:, unit]
         return place, found
 
-    monkeypatch.setattr(probing_module, "layer_states", planted)
+    monkeypatch.setattr(states_module, "layer_states", planted)
 
 
 def test_a_planted_unit_is_found_with_its_sign(
@@ -193,7 +192,7 @@ def test_a_unit_that_only_readings_held_out_know_is_not_chosen(
             found[:, PLANTED] = 9 * np.arange(len(found))
         return place, found
 
-    monkeypatch.setattr(probing_module, "layer_states", noise)
+    monkeypatch.setattr(states_module, "layer_states", noise)
     view = probe(subject, readings, "position")
     assert view.units[0].unit != PLANTED and view.best_unit < 0.1
     assert view.fitted == 17 * 21 and f"over {view.fitted} tokens" in view.sentences()[0]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from seqloom.lazy import loading
 
 if TYPE_CHECKING:
-    from seqloom.inspect.graphs.builder import graph
+    from seqloom.inspect.graphs.model import graph
     from seqloom.inspect.inspector import Inspection
     from seqloom.inspect.readings import read
     from seqloom.inspect.subject import Reading, Subject
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Inspection", "Reading", "Subject", "View", "graph", "read"]
 
 HOMES = {
-    "graphs.builder": ("graph",),
+    "graphs.model": ("graph",),
     "inspector": ("Inspection",),
     "readings": ("read",),
     "subject": ("Reading", "Subject"),

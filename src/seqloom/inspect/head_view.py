@@ -193,12 +193,10 @@ def head_view(
     chosen = chosen_layer(layers, layer)
     if row is None and max(len(chosen.queries), len(chosen.keys)) <= MEDIUM:
         return _lines(subject, reading, chosen, head)
-    wanted = [chosen] if layer is not None else [each for each in layers if _alike(each, chosen)]
+    read = chosen.queries, chosen.keys, chosen.call
+    alike = [each for each in layers if (each.queries, each.keys, each.call) == read]
+    wanted = alike if layer is None else [chosen]
     return _pinned(subject, reading, wanted, head, chosen_token(chosen.queries, -1 if row is None else row), layers)
-
-
-def _alike(layer: AttentionLayer, other: AttentionLayer) -> bool:
-    return (layer.queries, layer.keys, layer.call) == (other.queries, other.keys, other.call)
 
 
 def _pinned(

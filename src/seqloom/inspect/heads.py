@@ -35,6 +35,7 @@ from seqloom.report.figures.heatmap import MOST_CELLS as MOST_TILE_CELLS
 from seqloom.report.figures.heatmap import Tile, Tiles
 from seqloom.report.figures.line import Line, Series
 from seqloom.report.figures.matrix import LARGEST_SIDE, MOST_CELLS, Matrix
+from seqloom.report.numbers import counted
 
 KINDS = ("itself", "previous", "next", "first", "special", "same word", "same token", "induction", "diagonal")
 CALLED = 0.5  # the lift from which on a head is called after a kind
@@ -199,7 +200,10 @@ class HeadsView(View):
         counts: dict[str, list[str]] = {}
         for head in self.heads:
             counts.setdefault(head.kind, []).append(head.name)
-        said = [f"{_words(kind)}: {_listed(names)}." for kind, names in sorted(counts.items())]
+        said = []
+        for kind, names in sorted(counts.items()):
+            more = ", ..." if len(names) > 12 else ""
+            said.append(f"{_words(kind)}: {counted(len(names), 'head')} ({', '.join(names[:12])}{more}).")
         every = max(named.every for named in self.layers)
         if every > 1:
             said.append(f"One row in {every} was looked at.")
@@ -266,16 +270,6 @@ def _words(kind: str) -> str:
     return {"previous": "previous token", "next": "next token", "first": "first token"}.get(kind, kind)
 
 
-def _named(layer: AttentionLayer) -> Named:
-    every = _every(len(layer.queries))
-    return Named(layer.rows[::every], layer.columns, every=every)
-
-
-def _listed(names: Sequence[str]) -> str:
-    heads = "1 head" if len(names) == 1 else f"{len(names)} heads"
-    return f"{heads} ({', '.join(names[:12])}{', ...' if len(names) > 12 else ''})"
-
-
 def _cells(numbers: HeadNumbers) -> dict[str, float]:
     shares = {kind: min(1.0, max(0.0, share)) for kind, share in numbers.shares.items()}
     evenness = min(1.0, max(0.0, numbers.evenness))
@@ -300,7 +294,19 @@ def heads(subject: Subject, readings: Reading | Sequence[Reading], *, side: str 
         for number, found in enumerate(heard(subject, reading, layers, partial(_look, counting, layers))):
             for head, map_ in enumerate(found):
                 maps.setdefault((number, head), map_)
-    return _view(layers_of(subject, given[0], side), counting, maps, len(given))
+    layers, summaries = layers_of(subject, given[0], side), []
+    for number, head in sorted(maps):
+        numbers = counting[number, head].numbers()
+        summaries.append(HeadSummary(number, layers[number].path, head, numbers.kind, numbers, maps[number, head]))
+    across = max(head for _, head in maps) + 1
+    every = [_every(len(layer.queries)) for layer in layers]
+    return HeadsView(
+        title=f"Heads of {len(layers)} layers",
+        heads=tuple(summaries),
+        across=across if len(maps) % across == 0 else min(12, len(maps)),
+        inputs=len(given),
+        layers=tuple(Named(one.rows[::step], one.columns, every=step) for one, step in zip(layers, every, strict=True)),
+    )
 
 
 def _look(
@@ -324,33 +330,9 @@ def _look(
             known = known or HeadRows(where, np.arange(rows.num_queries)[asked], ~np.isnan(weights))
             counting.setdefault((number, head), Counting()).add(weights, known)
             seen[head].append(pooled(weights, down, across))
-    return [_joined(maps, (count, rows.num_keys)) for maps in seen]
-
-
-def _joined(maps: Sequence[Pooled], shape: tuple[int, int]) -> Pooled:
-    maxima, means = (np.concatenate(each) for each in zip(*(map_[:2] for map_ in maps), strict=True))
-    return Pooled(maxima, means, maps[0].down, maps[0].across, shape)
+    joined = [[np.concatenate(each) for each in zip(*(map_[:2] for map_ in maps), strict=True)] for maps in seen]
+    return [Pooled(maxima, means, down, across, (count, rows.num_keys)) for maxima, means in joined]
 
 
 def _every(count: int) -> int:
     return max(1, -(-count // MOST_ROWS))
-
-
-def _view(
-    layers: Sequence[AttentionLayer],
-    counting: dict[tuple[int, int], Counting],
-    maps: dict[tuple[int, int], Pooled],
-    inputs: int,
-) -> HeadsView:
-    found = []
-    for number, head in sorted(maps):
-        numbers = counting[number, head].numbers()
-        found.append(HeadSummary(number, layers[number].path, head, numbers.kind, numbers, maps[number, head]))
-    across = max(head for _, head in maps) + 1
-    return HeadsView(
-        title=f"Heads of {len(layers)} layers",
-        heads=tuple(found),
-        across=across if len(maps) % across == 0 else min(12, len(maps)),
-        inputs=inputs,
-        layers=tuple(map(_named, layers)),
-    )

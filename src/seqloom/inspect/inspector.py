@@ -63,7 +63,7 @@ from seqloom.inspect.faithfulness.report import FaithfulnessView, faithfulness
 from seqloom.inspect.filters import filters, fired
 from seqloom.inspect.gates import gates
 from seqloom.inspect.gradients import gradients
-from seqloom.inspect.graphs.builder import answer_graph
+from seqloom.inspect.graphs.model import answer_graph
 from seqloom.inspect.head_view import head_view
 from seqloom.inspect.heads import heads
 from seqloom.inspect.health import health
@@ -73,14 +73,11 @@ from seqloom.inspect.neighbors import neighbours
 from seqloom.inspect.next_tokens import next_symbols
 from seqloom.inspect.picture_filters import activation_maps, picture_filters
 from seqloom.inspect.positions import positions
-from seqloom.inspect.probes import probe
-from seqloom.inspect.progress import WorkShown
 from seqloom.inspect.query_key import query_key
 from seqloom.inspect.readings import cut_said, read
 from seqloom.inspect.segmentation import cutting
-from seqloom.inspect.states import states
-from seqloom.inspect.subject import Reading, Subject
-from seqloom.inspect.substitution import ChangeView, edited
+from seqloom.inspect.states import probe, states
+from seqloom.inspect.subject import Reading, Subject, WorkShown
 from seqloom.inspect.view import View, show
 from seqloom.report.document import Code, Document, Shown, TableBlock
 from seqloom.report.numbers import counted
@@ -180,7 +177,7 @@ ASK: Mapping[str, str] = {
 
 def shown(name: str, view: View) -> tuple[str, ...]:
     """The pictures that the view of a name shows: itself, or those whose changes a trial has beside the answers."""
-    return tuple(one.of for one in view.differences) if isinstance(view, ChangeView) else (name,)
+    return tuple(one.of for one in view.differences) if isinstance(view, what_if.ChangeView) else (name,)
 
 
 class Beliefs:
@@ -360,7 +357,7 @@ class Inspection(Shown):
     ablate = OfOne(what_if.ablate, "what changes when a head finds nothing", requirements.keys)
     clamp = OfOne(what_if.clamp, "what changes when a unit or gate stands still", requirements.recurrence)
     patch = OfOne(what_if.patch, "what changes with a vector of another input", requirements.states)
-    edits = OfOne(edited, "what changes while any edit lasts")
+    edits = OfOne(what_if.edited, "what changes while any edit lasts")
     graph = OfOne(answer_graph, "every operation, with its value and its gradient", requirements.an_answer)
 
     def views(self) -> dict[str, str]:

@@ -6,8 +6,6 @@ The marginal of a tag at a word is the share of all paths that go through it. A 
 alone: its marginals are their softmax, and the scheme of the tags still says which paths are lawful. An entity's
 confidence is the probability of the whole span, exactly so long and no longer.
 
-The best paths through the lattice of a tagger, and how sure the model is of a span.
-
 best paths   b_t[j, k] is the k-th best score of a path that ends in tag j at t: the best of all b_{t-1}[i, k'] +
              between[i, j], of which `count` are kept for each tag. With one it is Viterbi's recursion.
 spans        P(tags y_s..y_e, and no tag at e + 1 that would go on) = Z of the paths that do so / Z of all paths
@@ -22,12 +20,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqloom.data.tags import Span as TagSpan
 from seqloom.data.tags import spans
 from seqloom.errors import ConfigError, DataError, did_you_mean
 from seqloom.inspect.flow import still
 from seqloom.inspect.subject import Reading, Subject
-from seqloom.inspect.view import MEDIUM, SMALL, View, blocks_of
+from seqloom.inspect.view import MEDIUM, SMALL, View, blocks_line
 from seqloom.nn.heads import CrfHead
 from seqloom.nn.ops import crf
 from seqloom.report.figures.bars import Bars
@@ -128,7 +125,6 @@ DRAWN_WORDS, DRAWN_TAGS = 16, 12  # of a lattice with lines
 LISTED = 40  # entities, or doubtful words, in a picture
 LEAST_MASS = 0.005  # of a node that is drawn though no path goes through it
 GROUPS = ("the best path", "the second best", "gold")
-POINTS = 200
 
 
 class Entity(NamedTuple):
@@ -176,7 +172,11 @@ class LatticeView(View):
         return (self._curve(), self._list(), *self._moves())
 
     def _sentences(self) -> tuple[str, ...]:
-        return (*self._said_of_gold(), *self._said_of_paths(), *self._said_of_entities())
+        sure = (
+            f"“{one.text}” ({one.start}-{one.stop - 1}) is {one.label} with {number(one.confidence)}."
+            for one in self.entities[:LISTED]
+        )
+        return (*self._said_of_gold(), *self._said_of_paths(), *sure)
 
     def _said_of_paths(self) -> tuple[str, ...]:
         if len(self.paths) < 2:
@@ -190,12 +190,6 @@ class LatticeView(View):
         return (
             f"The best path scores {number(best.score)}, {number(gap)} more than the second, "
             f"which differs in {differences}.",
-        )
-
-    def _said_of_entities(self) -> tuple[str, ...]:
-        return tuple(
-            f"“{one.text}” ({one.start}-{one.stop - 1}) is {one.label} with {number(one.confidence)}."
-            for one in self.entities[:LISTED]
         )
 
     def _said_of_gold(self) -> tuple[str, ...]:
@@ -260,13 +254,12 @@ class LatticeView(View):
     def _moves(self) -> tuple[Figure, ...]:
         if self.transitions is None or len(self.tags) > MOST_CELLS**0.5:
             return ()
-        with_gaps = [[None if np.isnan(value) else float(value) for value in row] for row in self.transitions]
         return (
             Matrix(
                 title="What moves between tags score",
                 rows=self.tags,
                 columns=self.tags,
-                values=with_gaps,
+                values=self.transitions.tolist(),
                 y_label="from",
                 x_label="to",
                 caption="A move that the scheme forbids is hatched.",
@@ -292,12 +285,8 @@ class LatticeView(View):
         return Line(title="The paths", series=series, x_label="word", y_label="number of the tag")
 
     def _curve(self) -> Figure:
-        doubt = blocks_of(1 - self.confidence, POINTS)
-        series = [
-            Series(name=f"mean of {doubt.size}", x=doubt.starts, y=doubt.mean),
-            Series(name=f"maximum of {doubt.size}", x=doubt.starts, y=doubt.maximum),
-        ]
-        return Line(title=f"{self.title}: doubt, 1 - marginal of what was said", series=series, x_label="word")
+        title = f"{self.title}: doubt, 1 - marginal of what was said"
+        return blocks_line(1 - self.confidence, title=title, x_label="word")
 
     def _list(self) -> Figure:
         if self.entities:
@@ -334,14 +323,20 @@ def lattice(subject: Subject, reading: Reading, *, gold: str | Sequence[str] | N
     moves = legal if chained else _free(emissions)
     lengths = torch.tensor([len(emissions)], device=emissions.device)
     paths = best_paths(emissions, legal, 2)
-    named = tuple(task.meaning.schema.labels[tag] for tag in paths[0].tags)
+    labels = task.meaning.schema.labels
+    named = tuple(labels[tag] for tag in paths[0].tags)
     marked = tuple(spans(named)) if task.in_scheme else ()
+    # Tags that go on with a span make it longer; where ends are marked there are none
+    asked = []
+    for one in marked:
+        longer = [at for at, tag in enumerate(labels) if task.chain.scheme == "bio" and tag == f"I-{one.label}"]
+        asked.append(SpanScore(one.start, one.stop, paths[0].tags[one.start : one.stop], tuple(longer)))
     known = moves.filled(torch.nan, torch.float32) if chained else (None, None, None)
     starts, between, ends = (None if one is None else one.cpu().numpy() for one in known)
     return LatticeView(
         title="Why these tags",
         words=reading.rows,
-        tags=task.meaning.schema.labels,
+        tags=labels,
         emissions=emissions.cpu().numpy(),
         marginals=crf.marginals(emissions[None], lengths, moves)[0].cpu().numpy(),
         transitions=between,
@@ -349,7 +344,10 @@ def lattice(subject: Subject, reading: Reading, *, gold: str | Sequence[str] | N
         ends=ends,
         paths=paths,
         gold=true,
-        entities=_entities(reading.rows, marked, span_probabilities(emissions, moves, _asked(task, named, marked))),
+        entities=tuple(
+            Entity(one.start, one.stop, one.label, " ".join(reading.rows[one.start : one.stop]), sure)
+            for one, sure in zip(marked, span_probabilities(emissions, moves, asked), strict=True)
+        ),
     )
 
 
@@ -357,27 +355,6 @@ def _free(scores: Tensor) -> crf.Transitions:
     """Moves that score nothing, all of them legal: each word is then by itself."""
     one, square = scores.new_zeros(scores.shape[1]), scores.new_zeros(scores.shape[1], scores.shape[1])
     return crf.Transitions(one, square, one, one == 0, square == 0, one == 0)
-
-
-def _asked(task: Tag, named: tuple[str, ...], marked: Sequence[TagSpan]) -> list[SpanScore]:
-    labels = task.meaning.schema.labels
-    tags = [labels.index(tag) for tag in named]
-    return [
-        SpanScore(one.start, one.stop, tuple(tags[one.start : one.stop]), _longer(labels, task.chain.scheme, one.label))
-        for one in marked
-    ]
-
-
-def _longer(labels: tuple[str, ...], scheme: str, kind: str) -> tuple[int, ...]:
-    """The tags that go on with a span; where ends are marked there are none."""
-    return tuple(at for at, label in enumerate(labels) if scheme == "bio" and label == f"I-{kind}")
-
-
-def _entities(words: tuple[str, ...], marked: Sequence[TagSpan], sure: Sequence[float]) -> tuple[Entity, ...]:
-    return tuple(
-        Entity(one.start, one.stop, one.label, " ".join(words[one.start : one.stop]), confidence)
-        for one, confidence in zip(marked, sure, strict=True)
-    )
 
 
 def _numbers(task: Tag, gold: str | Sequence[str], count: int) -> tuple[int, ...]:

@@ -9,9 +9,8 @@ row was trained to be read so: the others show what is there already in the word
 otherwise looks worse than it is. Of a masked model the symbol that truly comes is the one that stands there.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
@@ -112,7 +111,7 @@ class LensView(View):
             title=self.title if start == 0 else f"{self.title}, from position {self.first + start}",
             caption="Colour: how likely the symbol is, from 0 to 1; framed: it is the one that truly comes.",
             rows=[f"{_seen(self.tokens[at])} → {_seen(self.said[at])}" for at in inside],
-            columns=[_layer(path) for path in self.layers],
+            columns=[f"layer {path.split('.')[2]}" for path in self.layers],
             values=self.probability[:, start:stop].T.tolist(),
             words=[[_seen(row[at]) for row in self.symbols] for at in inside],
             framed=[
@@ -126,7 +125,7 @@ class LensView(View):
     def _map(self, label: str, values: np.ndarray) -> Figure:
         return HeatMap(
             title=f"{self.title}: {label}",
-            values=[[None if np.isnan(value) else float(value) for value in row] for row in values],
+            values=values.tolist(),
             x=[float(self.first + at) for at in range(len(self.tokens))],
             x_label="position",
             y_label="layer",
@@ -166,8 +165,16 @@ class LensView(View):
 def lens(subject: Subject, reading: Reading, *, window: tuple[int, int] | None = None) -> LensView:
     """What would be said after each layer, at all positions or those from start to stop of a `window`."""
     places = lens_places(subject, reading)
-    start, stop = _inside(window, len(places[0].tokens))
-    truths = _truths(reading, places[0])[start:stop]
+    count = len(places[0].tokens)
+    start, stop = window or (0, count)
+    if not 0 <= start < stop <= count:
+        raise ConfigError(
+            f"the window from {start} to {stop} is not inside the {count:,} positions",
+            fix=f"give start and stop with 0 <= start < stop <= {count}",
+        )
+    # What truly comes at each position: the next symbol, or the one that stands there and is not hidden
+    standing = (UNKNOWN_TRUTH if token.symbol in (None, MASK) else token.symbol for token in places[0].tokens)
+    truths = list(standing if reading.said is None else reading.said)[start:stop]
     told = heard(subject, reading, [place.path for place in places])
     states = [told[place.path][place.call][:, start:stop] for place in places]  # [1,T,D] what leaves each layer
     found = _read_off(subject, reading.sides[-1].stack, states, truths)
@@ -203,49 +210,26 @@ def lens_places(subject: Subject, reading: Reading) -> list[LayerPlace]:
     return places
 
 
-def _inside(window: tuple[int, int] | None, count: int) -> tuple[int, int]:
-    start, stop = window or (0, count)
-    if not 0 <= start < stop <= count:
-        raise ConfigError(
-            f"the window from {start} to {stop} is not inside the {count:,} positions",
-            fix=f"give start and stop with 0 <= start < stop <= {count}",
-        )
-    return start, stop
-
-
-def _truths(reading: Reading, place: LayerPlace) -> list[int]:
-    """The symbol that truly comes at each position: the next one, or the one that stands there and is not hidden."""
-    if reading.said is not None:
-        return list(reading.said)
-    return [UNKNOWN_TRUTH if token.symbol in (None, MASK) else token.symbol for token in place.tokens]
-
-
 @torch.no_grad()
 def _read_off(subject: Subject, stack: str, states: Sequence[Tensor], truths: Sequence[int]) -> Lens:
     wanted = torch.tensor(truths, device=subject.device)
     exits: Any = subject.model.get_submodule(stack).exit
-    scored = partial(_scores, subject.model.get_submodule("head"), exits)
+    behind = (*exits, subject.model.get_submodule("head"))  # what stands behind the last layer
+
+    def blocks(values: Tensor) -> Iterator[tuple[Tensor, ...]]:
+        """What is read off one layer [1,T,D], some positions at a time."""
+        for start in range(0, values.shape[1], BLOCK):
+            x = Padded.of(values[:, start : start + BLOCK])
+            for link in behind:
+                x = link(x)
+            scores = x.values[0]
+            logs = scores.log_softmax(dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32))
+            yield _told(logs, wanted[start : start + BLOCK])
+
     with still(subject.model):
-        rows = [list(_blocks(scored, values, wanted)) for values in states]
+        rows = [list(blocks(values)) for values in states]
     joined = [[torch.cat(parts).cpu().numpy() for parts in zip(*row, strict=True)] for row in rows]
     return Lens(*(np.stack(column) for column in zip(*joined, strict=True)))
-
-
-def _blocks(scored: Callable[[Tensor], Tensor], values: Tensor, wanted: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """What is read off one layer, some positions at a time."""
-    for start in range(0, values.shape[1], BLOCK):
-        scores = scored(values[:, start : start + BLOCK])
-        logs = scores.log_softmax(dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32))
-        yield _told(logs, wanted[start : start + BLOCK])
-
-
-def _scores(head: nn.Module, exits: Sequence[nn.Module], values: Tensor) -> Tensor:
-    """[T,V] of vectors [1,T,D], through what stands behind the last layer."""
-    x = Padded.of(values)
-    for link in exits:
-        x = link(x)
-    found: Padded = head(x)
-    return found.values[0]
 
 
 def _told(logs: Tensor, wanted: Tensor) -> tuple[Tensor, ...]:
@@ -256,15 +240,6 @@ def _told(logs: Tensor, wanted: Tensor) -> tuple[Tensor, ...]:
     rank = (1 + (logs > mine).sum(dim=1)).masked_fill(~known, 0)
     entropy = -(logs.exp() * logs).nan_to_num().sum(dim=1)
     return best.indices, best.values.exp(), entropy, rank, mine[:, 0].exp().masked_fill(~known, float("nan"))
-
-
-def _layer(path: str) -> str:
-    """A layer by its number.
-
-    >>> _layer("decoder.layers.3.output")
-    'layer 3'
-    """
-    return f"layer {path.split('.')[2]}"
 
 
 def _seen(text: str) -> str:

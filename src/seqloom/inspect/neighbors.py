@@ -95,7 +95,8 @@ class NeighboursView(View):
                 f"it the cosine is {number(self.contextual[0, least])} in context, "
                 f"and {number(self.static[0, least])} without."
             )
-        return (*said, *(f"{_numbered(each)} {each.context}" for each in self.occurrences[:MOST_OCCURRENCES]))
+        shown = self.occurrences[:MOST_OCCURRENCES]
+        return (*said, *(f"Sentence {each.sentence}, word {each.number}: {each.context}" for each in shown))
 
     def _table(self, title: str, values: np.ndarray) -> Figure:
         names = [_labelled(each) for each in self.occurrences[:MOST_OCCURRENCES]]
@@ -112,10 +113,6 @@ class NeighboursView(View):
             values=[each.contextual for each in self.nearest],
             x_label="cosine",
         )
-
-
-def _numbered(each: Occurrence) -> str:
-    return f"Sentence {each.sentence}, word {each.number}:"
 
 
 def _labelled(each: Occurrence) -> str:

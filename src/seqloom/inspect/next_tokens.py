@@ -7,17 +7,11 @@ Row t of a language model is the symbol after token t; row t of a translation is
 through `seqloom.decoding.sampling.filtered`, so the second column of numbers is what a sample is drawn with; what is
 not listed stands in a tail, whose mass is told; what the model gives to symbols that are never written is in it. Scores
 are made for a block of rows at a time.
-
-The page of next symbols: sliders for temperature, top-k, top-p and min-p that act at once, in the browser.
-
-All log-probabilities of the row travel with the page, four bytes each, so that what the browser sums up is the
-model's distribution and not a part of it. The scripts are files of their own (`pages/`), which the tests run too.
 """
 
 import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.resources import files
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -32,7 +26,7 @@ from seqloom.inspect.attention_weights import chosen_token
 from seqloom.inspect.flow import still
 from seqloom.inspect.readings import left_out
 from seqloom.inspect.subject import Reading, Subject
-from seqloom.inspect.view import MEDIUM, View, blocks_of
+from seqloom.inspect.view import MEDIUM, POINTS, View, blocks_of, script
 from seqloom.nn.types import Padded
 from seqloom.report.document import DocumentBlock, Interactive
 from seqloom.report.figures.bars import Bars
@@ -49,11 +43,6 @@ SLIDERS: Mapping[str, tuple[float, float, float]] = {  # name: lowest, highest, 
     "top_p": (0.01, 1.0, 0.01),
     "min_p": (0.0, 1.0, 0.01),
 }
-
-
-def script(name: str) -> str:
-    """The text of a script that stands beside this module."""
-    return files("seqloom.inspect").joinpath("pages", name).read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True)
@@ -111,7 +100,6 @@ LIKELIEST = 10  # of every other row
 DRAWN_BARS = 15
 WORST = 20
 BLOCK = 128  # rows whose scores are held at once: all of a long text would not fit in memory
-POINTS = 200  # of a curve over a long text
 
 
 class TokenChoice(NamedTuple):

@@ -22,7 +22,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from seqloom.errors import ConfigError, DataError
 from seqloom.inspect.flow import still
@@ -153,7 +153,7 @@ def positions(
     if length is not None and length < 2:
         raise ConfigError(f"{length} places were asked for", fix="ask for two at least")
     shown = max(2, wanted if limit is None else min(wanted, limit))
-    how = _how(module)
+    how = module.position if isinstance(module, Relation) else "sinusoidal" if limit is None else "learned"
     # The width of one head of the layer that a relation belongs to; 0 where positions enter with the inputs
     heads = getattr(subject.model.get_submodule(path.rpartition(".")[0]), "heads", None)
     head_width = heads.query.out_features // heads.num_heads if isinstance(heads, Heads) else 0
@@ -196,22 +196,9 @@ def _chosen(found: Mapping[str, nn.Module], layer: int | str | None) -> tuple[st
     return fitting[0]
 
 
-def _how(module: nn.Module) -> str:
-    if isinstance(module, Positions):
-        return "learned" if module.learned else "sinusoidal"
-    assert isinstance(module, Relation), "one or the other"
-    return module.position
-
-
-def _sinusoidal(module: Positions, length: int, _: int) -> PositionAnswer:
-    return _of_table(sinusoids(torch.arange(length), module.width), wavelengths(module.width))
-
-
-def _learned(module: Positions, length: int, _: int) -> PositionAnswer:
-    return _of_table(module.table[:length].detach().cpu(), ())
-
-
-def _of_table(table: Tensor, waves: tuple[float, ...]) -> PositionAnswer:
+def _of_table(module: Positions, length: int, _: int) -> PositionAnswer:
+    learned = module.learned
+    table = module.table[:length].detach().cpu() if learned else sinusoids(torch.arange(length), module.width)
     values = table.double().numpy()
     places, dimensions = values.shape
     return PositionAnswer(
@@ -222,7 +209,7 @@ def _of_table(table: Tensor, waves: tuple[float, ...]) -> PositionAnswer:
         (("mean cosine of two places", similarity_by_distance(values)),),
         np.arange(places),
         "cosine",
-        waves,
+        () if learned else wavelengths(module.width),
     )
 
 
@@ -289,8 +276,8 @@ def _shaw(module: Relation, _: int, _width: int) -> PositionAnswer:
 
 
 TELLING: Mapping[str, Callable[..., PositionAnswer]] = {
-    "sinusoidal": _sinusoidal,
-    "learned": _learned,
+    "sinusoidal": _of_table,
+    "learned": _of_table,
     "rotary": _rotary,
     "alibi": _biased,
     "t5": _biased,
@@ -322,8 +309,7 @@ class ExtrapolationView(View):
     def figures(self) -> tuple[Figure, ...]:
         series = [Series(name="all symbols", x=self.lengths, y=self.loss.tolist())]
         if not np.isnan(self.beyond).all():
-            gaps = [None if np.isnan(value) else float(value) for value in self.beyond]
-            series.append(Series(name="symbols behind the trained length", x=self.lengths, y=gaps))
+            series.append(Series(name="symbols behind the trained length", x=self.lengths, y=self.beyond.tolist()))
         if self.trained and self.lengths[0] <= self.trained <= self.lengths[-1]:
             known = np.concatenate([self.loss, self.beyond])
             ends = [float(np.nanmin(known)), float(np.nanmax(known))]

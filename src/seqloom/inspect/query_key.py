@@ -10,7 +10,7 @@
 Positions that are added to the inputs are inside the query and the key, and cannot be told apart here.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar, NamedTuple
@@ -133,7 +133,10 @@ def query_key(
     side: str | None = None,
 ) -> QueryKeyView:
     """The parts of the logits of one query, the last token's if none is named, with one key or the strongest."""
-    asked = _asked(subject, layers_of(subject, reading, side), layer)
+    layers = layers_of(subject, reading, side)
+    # Numbers count the layers with keys, for pooling by weights has none
+    keyed = [each for each in layers if not isinstance(subject.model.get_submodule(each.path), Pooler)]
+    asked = chosen_layer(layers if isinstance(layer, str) or not keyed else keyed, layer)
     at = chosen_token(asked.queries, -1 if row is None else row)
     only = None if key is None else chosen_token(asked.keys, key)
     relation = getattr(subject.model.get_submodule(asked.path), "relation", None)
@@ -148,12 +151,6 @@ def query_key(
 
     (view,) = heard(subject, reading, [asked], take)
     return view
-
-
-def _asked(subject: Subject, layers: Sequence[AttentionLayer], layer: int | str | None) -> AttentionLayer:
-    """The layer that is meant: numbers count those with keys, for pooling by weights has none."""
-    keyed = [each for each in layers if not isinstance(subject.model.get_submodule(each.path), Pooler)]
-    return chosen_layer(layers if isinstance(layer, str) or not keyed else keyed, layer)
 
 
 def _softmax_parts(rows: SoftmaxRows, head: int, at: int, turned: bool) -> Parts:

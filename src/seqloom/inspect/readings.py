@@ -131,17 +131,16 @@ def _read_running(subject: Subject, given: Any, _target: str | None) -> Reading:
 def _read_pair(subject: Subject, given: Any, target: str | None) -> Reading:
     source = subject.encode(given)
     task = cast(Translate, subject.task)
-    written = _symbols(task, target) if target is not None else task.written(subject.model, source)[0]
+    if target is None:
+        written = task.written(subject.model, source)[0]
+    else:
+        written = task.tokenizer.encode_inner([target]).row(0).tolist()
     said = (*(symbol for symbol in written if symbol != END), END)
     device = subject.device
     inputs = Pair(source, Padded.of(torch.tensor([[BEGIN, *said[:-1]]], device=device)))
     known = written_tokens(task.tokenizer, said) if target is None else _target_tokens(task, target)
     sides = Side("source", _tokens(subject, given, source), "encoder"), Side("target", known, "decoder")
     return Reading(given, inputs, sides, tuple(token.text for token in known), said)
-
-
-def _symbols(task: Translate, target: str) -> list[int]:
-    return [int(symbol) for symbol in task.tokenizer.encode_inner([target]).row(0)]
 
 
 def _target_tokens(task: Translate, target: str) -> tuple[Token, ...]:
@@ -198,8 +197,7 @@ def _candidates(tokenizer: Any, given: Any) -> list[tuple[Token, ...]]:
         moved = tuple(token._replace(word=token.word + count if token.word != NO_WORD else NO_WORD) for token in second)
         joined = (*first, Token("SEPARATOR", symbol=SEPARATOR), *moved)
         return [joined, _word_tokens(tokenizer, Words.join(list(given)))]
-    words = given if isinstance(given, Words) else Words.join(list(given))
-    return [_word_tokens(tokenizer, words)]
+    return [_word_tokens(tokenizer, Words.join(list(given)))]
 
 
 def _word_tokens(tokenizer: Any, words: Words) -> tuple[Token, ...]:
@@ -228,12 +226,7 @@ def _scores_of_sequence(model: SequenceModel, inputs: Any) -> Tensor:
     return found[:, None]
 
 
-def _scores_of_elements(model: ElementModel, inputs: Any) -> Tensor:
-    found: Padded = model(inputs)
-    return found.values
-
-
-def _scores_of_language(model: LanguageModel, inputs: Any) -> Tensor:
+def _scores_of_elements(model: ElementModel | LanguageModel, inputs: Any) -> Tensor:
     found: Padded = model(inputs)
     return found.values
 
@@ -253,7 +246,7 @@ def _scores_of_vectors(model: Embedder, inputs: Any) -> Tensor:
 SHAPES: Mapping[type[nn.Module], Shape] = {
     SequenceModel: Shape(_read_input, _scores_of_sequence),
     ElementModel: Shape(_read_elements, _scores_of_elements),
-    LanguageModel: Shape(_read_running, _scores_of_language),
+    LanguageModel: Shape(_read_running, _scores_of_elements),
     EncoderDecoder: Shape(_read_pair, _scores_of_translation),
     Embedder: Shape(_read_texts, _scores_of_vectors),
 }

@@ -18,10 +18,9 @@ from seqloom.data.kinds.inputs.words import Words
 from seqloom.errors import ConfigError
 from seqloom.inspect.readings import cut_off
 from seqloom.inspect.subject import Reading, Side, Subject, Token
-from seqloom.inspect.view import MEDIUM, View, blocks_of
+from seqloom.inspect.view import MEDIUM, View, blocks_line
 from seqloom.report.document import DocumentBlock, TableBlock
 from seqloom.report.figures.figure import Figure
-from seqloom.report.figures.line import Line, Series
 from seqloom.report.figures.strip import Strip
 from seqloom.text.special_tokens import UNKNOWN
 from seqloom.text.subwords import BpeCutter
@@ -30,7 +29,6 @@ from seqloom.text.tokenizer import Tokenizer
 SPACES = {" ": "␣", "\t": "⇥", "\n": "↵", "\r": "␍", "\u00a0": "⍽"}
 NAMED = 12  # unknown pieces in a sentence
 FIRST = 64  # pieces of a long text that are drawn
-POINTS = 200
 HEADS = ("number", "text", "piece", "symbol", "characters", "bytes", "", "merges")
 
 
@@ -75,7 +73,10 @@ class CuttingView(View):
         size = f"{len(self.given):,} characters, {len(self.given.encode()):,} bytes, {len(self.pieces):,} pieces"
         kind = f"by {self.tokeniser} with {self.vocabulary:,} symbols"
         cut = (f"{left_out:,} pieces are cut off: the model reads the first {len(self.read):,}.",) if left_out else ()
-        return (f"{size} {kind}.", *cut, *self._said_of_unknown())
+        unknown = [f"“{piece.text}” ({number})" for number, piece in enumerate(self.pieces) if piece.unknown]
+        more = f" and {len(unknown) - NAMED} more" if len(unknown) > NAMED else ""
+        lacking = (f"Unknown to the vocabulary: {', '.join(unknown[:NAMED])}{more}.",) if unknown else ()
+        return (f"{size} {kind}.", *cut, *lacking)
 
     def _blocks(self) -> Sequence[DocumentBlock]:
         """The strip, and below it a row for each piece, of a long text for the first of them."""
@@ -84,13 +85,6 @@ class CuttingView(View):
         columns = [column for column in zip(HEADS, *rows, strict=True) if any(column[1:])]  # few pieces have marks
         heads, *shown = zip(*columns, strict=True)
         return [*super()._blocks(), TableBlock(heads, shown)]
-
-    def _said_of_unknown(self) -> tuple[str, ...]:
-        unknown = [f"“{piece.text}” ({number})" for number, piece in enumerate(self.pieces) if piece.unknown]
-        if not unknown:
-            return ()
-        more = f" and {len(unknown) - NAMED} more" if len(unknown) > NAMED else ""
-        return (f"Unknown to the vocabulary: {', '.join(unknown[:NAMED])}{more}.",)
 
     def _strip(self, title: str, pieces: Sequence[Piece]) -> Figure:
         gone = any(piece.cut_off for piece in pieces)
@@ -102,12 +96,8 @@ class CuttingView(View):
         )
 
     def _curve(self) -> Figure:
-        sizes = blocks_of(np.array([piece.stop - piece.start for piece in self.pieces], dtype=float), POINTS)
-        series = [
-            Series(name=f"mean of {sizes.size}", x=sizes.starts, y=sizes.mean),
-            Series(name=f"maximum of {sizes.size}", x=sizes.starts, y=sizes.maximum),
-        ]
-        return Line(title=self.title, series=series, x_label="piece", y_label="characters that a piece stands for")
+        sizes = np.array([piece.stop - piece.start for piece in self.pieces], dtype=float)
+        return blocks_line(sizes, title=self.title, x_label="piece", y_label="characters that a piece stands for")
 
 
 def _cells(number: int, piece: Piece) -> tuple[str, ...]:
@@ -128,10 +118,10 @@ def cutting(subject: Subject, reading: Reading, *, side: str | None = None) -> C
     """How the text of one side was cut."""
     chosen = reading.side(side)
     tokenizer = _tokenizer(subject, reading, chosen)
-    given = _given(reading, chosen)
+    whole = _whole(reading, chosen)
+    given = whole if whole is None or isinstance(whole, str) else Words.join(list(whole)).text
     if given is None:  # what a model wrote has no text that was cut: its pieces are what there is
         given = tokenizer.decode([token.symbol for token in chosen.tokens if token.symbol is not None])
-    whole = _whole(reading, chosen)
     every = (*chosen.tokens, *([] if whole is None else cut_off(subject, whole, chosen.tokens)))
     bytes_before = np.concatenate([[0], np.cumsum([len(letter.encode()) for letter in given])]).astype(int)
     return CuttingView(
@@ -162,13 +152,6 @@ def _whole(reading: Reading, side: Side) -> Any:
     if isinstance(reading.given, TextPair):
         return reading.given[reading.sides.index(side)] if len(reading.sides) > 1 else None
     return None if side.stack == "decoder" and len(reading.sides) > 1 else reading.given
-
-
-def _given(reading: Reading, side: Side) -> str | None:
-    whole = _whole(reading, side)
-    if whole is None or isinstance(whole, str):
-        return whole
-    return (whole if isinstance(whole, Words) else Words.join(list(whole))).text
 
 
 def _piece(tokenizer: Tokenizer, token: Token, bytes_before: np.ndarray, *, cut_off: bool) -> Piece:

@@ -39,7 +39,7 @@ from seqloom.data.kinds.targets.nothing import NoTarget
 from seqloom.data.problems import Ledger
 from seqloom.data.schema import Schema
 from seqloom.errors import DataError, RejectedError, did_you_mean
-from seqloom.inspect.progress import Moved, WorkShown
+from seqloom.events import Progress, Show
 from seqloom.nn.heads import CrfHead
 from seqloom.nn.ops import crf
 from seqloom.nn.types import Padded, Subwords, on_device
@@ -72,7 +72,7 @@ class Token(NamedTuple):
 
 def text_tokens(tokenizer: Tokenizer, text: str) -> tuple[Token, ...]:
     """The tokens of one text as its tokeniser cuts it."""
-    pieces, words = tokenizer.encode_with_offsets(text), (_words_at(text), _spaced_at(text))
+    pieces, words = tokenizer.encode_with_offsets(text), (list(_numbered_words(text)), _spaced_at(text))
     return tuple(
         _token(tokenizer, int(symbol), text, (int(start), int(stop)), words)
         for symbol, (start, stop) in zip(pieces.symbols, pieces.spans, strict=True)
@@ -138,16 +138,12 @@ def _token(
     return Token(shown, start, stop, inside[0] if inside else NO_WORD, symbol, spaced)
 
 
-def _words_at(text: str) -> list[int]:
+def _numbered_words(text: str) -> Iterator[int]:
     """The number of the word that each character belongs to; a mark of punctuation is a word, space is none.
 
-    >>> _words_at("No way!")
+    >>> list(_numbered_words("No way!"))
     [0, 0, -1, 1, 1, 1, 2]
     """
-    return list(_numbered_words(text))
-
-
-def _numbered_words(text: str) -> Iterator[int]:
     number, going_on = -1, False
     for letter in text:
         within = unicodedata.category(letter)[0] in "LMN"
@@ -203,6 +199,66 @@ class Reading(NamedTuple):
         if name not in found:
             raise DataError(f"there is no side '{name}' of this input", fix=did_you_mean(name, found))
         return found[name]
+
+
+Moved = Callable[[int], None]  # takes how many parts more are done
+
+
+class _Work:
+    """A piece of work and how much of it is done."""
+
+    def __init__(self, parts: str, total: int) -> None:
+        self.parts, self.total, self.done = parts, max(1, total), 0
+
+
+class WorkShown:
+    """The work that goes on, each piece of it a part of the one before, and who is shown how far it is."""
+
+    def __init__(self, show: Show | None = None) -> None:
+        self._show, self._works = show, list[_Work]()
+        self._told: Progress | None = None
+
+    @contextmanager
+    def work(self, parts: str, total: int) -> Iterator[Moved]:
+        """A block of work of so many parts, and what says that some more of them are done.
+
+        >>> shown = WorkShown(lambda progress: print(progress, progress.share))
+        >>> with shown.work("inputs", 2) as moved:
+        ...     with shown.work("steps", 4) as stepped:
+        ...         stepped(1)
+        ...     moved(1)
+        0 of 2 inputs 0.0
+        0 of 2 inputs 0.0
+        0 of 2 inputs 0.125
+        1 of 2 inputs 0.5
+        """
+        if self._show is None:
+            yield lambda _count: None
+            return
+        own = _Work(parts, total)
+
+        def moved(count: int) -> None:
+            own.done += count
+            self._tell()
+
+        self._works.append(own)
+        try:
+            self._tell()
+            yield moved
+        finally:
+            self._works.remove(own)
+            self._told = self._told if self._works else None
+
+    def _tell(self) -> None:
+        share, part = 0.0, 1.0
+        for work in self._works:
+            share, part = share + part * min(1.0, work.done / work.total), part / work.total
+        before = 0.0 if self._told is None else self._told.share or 0.0
+        if (first := next((work for work in self._works if work.total > 1), None)) is not None:
+            self._told = Progress(first.parts, first.done, first.total)
+        if self._told is not None and self._show is not None:
+            self._told = self._told._replace(part=max(before, min(1.0, share)))
+            self._show(self._told)
 
 
 class Subject(NamedTuple):
@@ -319,7 +375,12 @@ def encoding(task: Task, longest: int, room: int | None, device: torch.device) -
                 ExampleEncoder(schema, config, meaning.tokenizer, None, ledger).columns(examples)
             )
             ledger.close()
-        _require_room(inputs, room)
+        read = inputs.pieces if isinstance(inputs, Subwords) else inputs
+        if room is not None and isinstance(read, Padded) and int(read.lengths[0]) > room:
+            raise DataError(
+                f"{int(read.lengths[0]):,} symbols, and the learned positions of the model end at {room:,}",
+                fix="look at a part of the text",
+            )
         return on_device(inputs, device)
 
     return encode
@@ -333,15 +394,6 @@ def _worded(kind: str) -> Iterator[None]:
     except RejectedError as error:
         found = "; ".join(str(detail["text"]) for detail in error.details)
         raise DataError(found, fix=f"give one input that is not empty: the model reads {kind}") from error
-
-
-def _require_room(inputs: Any, room: int | None) -> None:
-    read = inputs.pieces if isinstance(inputs, Subwords) else inputs
-    if room is not None and isinstance(read, Padded) and int(read.lengths[0]) > room:
-        raise DataError(
-            f"{int(read.lengths[0]):,} symbols, and the learned positions of the model end at {room:,}",
-            fix="look at a part of the text",
-        )
 
 
 @torch.no_grad()

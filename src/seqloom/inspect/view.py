@@ -21,6 +21,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, final
 
@@ -30,6 +31,7 @@ from seqloom.errors import ConfigError, did_you_mean
 from seqloom.files.disk import write_file
 from seqloom.report.document import Document, DocumentBlock, Paragraph, Pictures, Shown
 from seqloom.report.figures.figure import Figure
+from seqloom.report.figures.line import Line, Series
 from seqloom.report.figures.stack import png, stacked
 
 MOST_NUMBERS = 2**16  # of an array that is told number by number
@@ -140,6 +142,7 @@ def _brief(values: np.ndarray) -> Any:
 
 
 SMALL, MEDIUM = 64, 512  # tokens: up to the first every label is shown, up to the second every cell
+POINTS = 200  # of a curve over a long text
 NARROWEST, WIDEST = 50, 160  # columns of a terminal
 JSON = ".json"
 
@@ -250,6 +253,11 @@ def show(result: Shown) -> None:
     return None
 
 
+def script(name: str) -> str:
+    """The text of a script for a page; they stand in `pages/`, and tests run some of them."""
+    return files("seqloom.inspect").joinpath("pages", name).read_text(encoding="utf-8")
+
+
 class Blocks(NamedTuple):
     """A curve [N] of which each `size` neighbours have become one point."""
 
@@ -273,6 +281,16 @@ def blocks_of(values: np.ndarray, most: int) -> Blocks:
     return Blocks(
         size, starts, [_of_known(part, np.mean) for part in parts], [_of_known(part, np.max) for part in parts]
     )
+
+
+def blocks_line(values: np.ndarray, *, title: str, x_label: str, y_label: str = "") -> Line:
+    """A long curve as the means and the maxima of its blocks."""
+    blocks = blocks_of(values, POINTS)
+    series = [
+        Series(name=f"mean of {blocks.size}", x=blocks.starts, y=blocks.mean),
+        Series(name=f"maximum of {blocks.size}", x=blocks.starts, y=blocks.maximum),
+    ]
+    return Line(title=title, series=series, x_label=x_label, y_label=y_label)
 
 
 def _of_known(values: np.ndarray, reduced: Callable[[np.ndarray], np.floating]) -> float:

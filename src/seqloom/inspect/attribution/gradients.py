@@ -25,7 +25,7 @@ from torch import Tensor
 
 from seqloom.errors import ConfigError
 from seqloom.inspect.attribution.goals import AttributionGround, Goal, at_work
-from seqloom.inspect.progress import Moved
+from seqloom.inspect.subject import Moved
 
 NODES = 4  # of Gauss and Legendre on each part of the way
 SHARES = (0.0, *(4.0**-power for power in range(7, 0, -1)), 0.5, 1.0)  # where the numbers are asked first

@@ -18,18 +18,36 @@ Of a recurrence that is the picture of time: operations x steps; of a stack of l
 is the size of the gradient by tens, so that one that fades or grows along the way is seen at once.
 """
 
+import inspect
 import math
 import re
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, overload
 
 import numpy as np
+import torch
+from torch import Tensor, nn
 
-from seqloom.errors import ConfigError, did_you_mean
+from seqloom.errors import ConfigError, DataError, did_you_mean
+from seqloom.inspect.attribution.goals import chosen_goal
 from seqloom.inspect.graphs.diagram import MOST_CARDS, Diagram, GraphWalk, NodeCard, NodeLink, WalkPart, WalkStep
-from seqloom.inspect.graphs.recording import Op, Trace, told, told_shape, told_summary
+from seqloom.inspect.graphs.expression import ExpressionGraph, expression_graph
+from seqloom.inspect.graphs.recording import (
+    GivenTensor,
+    Op,
+    Trace,
+    recorded,
+    replaced,
+    tensors_in,
+    told,
+    told_shape,
+    told_summary,
+)
+from seqloom.inspect.readings import scores
+from seqloom.inspect.subject import Reading, Subject
 from seqloom.inspect.view import View
 from seqloom.report.document import Document, Paragraph
 from seqloom.report.figures.figure import Figure
@@ -75,12 +93,10 @@ def likeness(ops: Sequence[Op], item: Item, depth: int) -> Hashable:
     if not item.call:
         op = ops[item.ops[0]]
         return op.name, op.shape, op.weights, op.label
-    inside = tuple((ops[at].name, ops[at].shape, _bare(ops[at].path[depth + 1 :])) for at in item.ops)
+    inside = tuple(
+        (ops[at].name, ops[at].shape, NUMBERS.sub("", "/".join(ops[at].path[depth + 1 :]))) for at in item.ops
+    )
     return NUMBERS.sub("", item.call), inside
-
-
-def _bare(path: tuple[str, ...]) -> str:
-    return NUMBERS.sub("", "/".join(path))
 
 
 def with_steps(trace: Trace) -> Trace:
@@ -98,17 +114,13 @@ def _label(ops: list[Op], indices: Sequence[int], depth: int) -> None:
             first = run.start + step * run.length
             name = f"step {step}" if number == 1 else f"loop {number} step {step}"
             for item in items[first : first + run.length]:
-                _insert(ops, item.ops, depth, name)
+                for at in item.ops:
+                    path = ops[at].path
+                    label = f"{path[depth - 1]}.{name}" if depth else name
+                    ops[at] = ops[at]._replace(path=(*path[:depth], label, *path[depth:]))
     for item, was in zip(items, before, strict=True):
         if item.call:
             _label(ops, item.ops, depth + 1 + len(ops[item.ops[0]].path) - was)
-
-
-def _insert(ops: list[Op], indices: Sequence[int], depth: int, name: str) -> None:
-    for at in indices:
-        path = ops[at].path
-        label = f"{path[depth - 1]}.{name}" if depth else name
-        ops[at] = ops[at]._replace(path=(*path[:depth], label, *path[depth:]))
 
 
 def runs(keys: Sequence[Hashable]) -> Iterator[RepeatRun]:
@@ -327,8 +339,6 @@ class ModelGraph(View):
         found |= {weight.name: weight.gradient for weight in self.trace.weights}
         return {name: None if gradient is None else gradient.norm for name, gradient in found.items()}
 
-    # --- what is drawn -----------------------------------------------------------------------------------------------
-
     def figures(self) -> tuple[Figure, ...]:
         """The diagram of the part, and for parts that repeat a grid: what is inside x which one of them."""
         seen = self.inside
@@ -393,8 +403,6 @@ class ModelGraph(View):
         back = "no gradient" if op.gradient is None else told_summary(op.gradient)
         lines = [kind, many, f"value {told_summary(op.value)}", f"gradient {back}"]
         return "; ".join(line for line in lines if line)
-
-    # --- what is said ------------------------------------------------------------------------------------------------
 
     def _sentences(self) -> tuple[str, ...]:
         """How large it is, and where to look: the largest gradient, the first NaN, what is dead."""
@@ -467,8 +475,6 @@ class ModelGraph(View):
                 if parent == at and local is not None and above:
                     product = f"{brief(above[0])} × {brief(local)} = {brief(above[0] * local)}"
                     yield f"through {reader.name}: from above × local derivative = {product}"
-
-    # --- files -------------------------------------------------------------------------------------------------------
 
     def document(self) -> Document:
         """A page has a slider for every part, and a box opens its part, each with what there is to say about it."""
@@ -548,3 +554,134 @@ def _first_nan(ops: list[Op]) -> Iterator[str]:
         yield f"First NaN on the way back: at {_where(back)}."
     if forward is None and back is None:
         yield "No NaN, forward or back."
+
+
+ANSWER = "answer"  # the part of a graph that stands behind the model
+
+
+@overload
+def graph(of: str, inputs: Mapping[str, float]) -> ExpressionGraph: ...
+
+
+@overload
+def graph(of: Callable[..., Any], inputs: Any, *, number: Callable[[Any], Tensor] | None = None) -> ModelGraph: ...
+
+
+def graph(of: Any, inputs: Any, *, number: Callable[[Any], Tensor] | None = None) -> ExpressionGraph | ModelGraph:
+    """The graph of an expression, a function or a model at these inputs: values forward, gradients back.
+
+    `inputs` is what it is called with: a mapping by name, a tuple or list by place, anything else as the one argument;
+    numbers become float64 tensors. The gradients are those of one number: `number` makes it of the result, else a
+    result of one number is it, else the largest number of the result is. A model is looked at in evaluation mode and
+    left as it was; `model.loss` and other methods of a model are functions whose parts have the names of the model.
+    """
+    if isinstance(of, str):
+        return expression_graph(of, inputs)
+    if not callable(of):
+        raise DataError(f"a graph was asked of a {type(of).__name__}", fix="give an expression, a function or a model")
+    owner = of if isinstance(of, nn.Module) else getattr(of, "__self__", None)
+    root = owner if isinstance(owner, nn.Module) else None
+    given, arguments, named = _arguments(of, inputs)
+    title = f"Graph of {type(root).__name__ if root is not None else getattr(of, '__name__', 'a function')}"
+
+    def run() -> Tensor:
+        return _one_number(of(*arguments, **named), number)
+
+    with resting(root):
+        return ModelGraph(title=title, trace=with_steps(recorded(run, given, root)))
+
+
+def answer_graph(
+    subject: Subject, reading: Reading, *, answer: str | int | None = None, at: int | str | None = None
+) -> ModelGraph:
+    """The graph of the score of one answer: in row `at`, or the last; `answer`, or what the model says there."""
+    goal = chosen_goal(subject, reading, answer=answer, at=len(reading.rows) - 1 if at is None else at)
+    inputs = _ready(reading.inputs)
+
+    def run() -> Tensor:
+        return goal.of(scores(subject, inputs))[0]
+
+    with resting(subject.model):
+        trace = with_steps(_answered(recorded(run, list(_named("", inputs)), subject.model)))
+    return ModelGraph(title=f"Graph of {goal.name}", trace=trace)
+
+
+def _answered(trace: Trace) -> Trace:
+    """The same with what stands behind the model, how one number is taken out of its scores, as a part of its own."""
+    last = max((at for at, op in enumerate(trace.ops) if op.path), default=len(trace.ops))
+    ops = [op._replace(path=(ANSWER,)) if at > last else op for at, op in enumerate(trace.ops)]
+    return trace._replace(ops=tuple(ops))
+
+
+@contextmanager
+def resting(root: nn.Module | None) -> Iterator[None]:
+    """Inside the `with`, a model is in evaluation mode; afterwards every part of it is in the mode that it was in."""
+    modes = {} if root is None else {module: module.training for module in root.modules()}
+    for module in modes:
+        # cuDNN's recurrences go back only in training mode, which without dropout computes the same
+        module.training = isinstance(module, nn.RNNBase) and module.dropout == 0
+    try:
+        yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+
+
+def _arguments(of: Any, inputs: Any) -> tuple[list[GivenTensor], tuple[Any, ...], dict[str, Any]]:
+    """The tensors that are handed in, by name, and the arguments to call with: those tensors, ready for gradients."""
+    if isinstance(inputs, Mapping):
+        values, names = list(inputs.values()), [str(name) for name in inputs]
+    elif isinstance(inputs, tuple | list) and not hasattr(inputs, "_fields"):
+        values, names = list(inputs), _parameters(of)
+    else:
+        values, names = [inputs], _parameters(of)
+    names += [f"input {at}" for at in range(len(names), len(values))]
+    ready = [_ready(value) for value in values]
+    given = [one for name, value in zip(names, ready, strict=False) for one in _named(name, value)]
+    if isinstance(inputs, Mapping):
+        return given, (), dict(zip(names, ready, strict=True))
+    return given, tuple(ready), {}
+
+
+def _parameters(of: Any) -> list[str]:
+    function = of.forward if isinstance(of, nn.Module) else of
+    try:
+        return [one.name for one in inspect.signature(function).parameters.values() if one.kind is not one.VAR_KEYWORD]
+    except (TypeError, ValueError):
+        return []
+
+
+def _ready(value: Any) -> Any:
+    """The same, its tensors of floats as leaves of their own, whose gradients can be heard."""
+    if isinstance(value, bool | int | float):
+        return torch.tensor(float(value), dtype=torch.float64, requires_grad=True)
+    fresh = {one: one.detach().requires_grad_() for one in tensors_in(value) if one.is_floating_point()}
+    return replaced(value, fresh)
+
+
+def _named(name: str, value: Any) -> Iterator[GivenTensor]:
+    """The tensors inside an argument, by the names of the fields around them."""
+    if isinstance(value, Tensor):
+        yield GivenTensor(name or "input", value)
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _named(f"{name}[{key}]", inner)
+    elif isinstance(value, tuple | list):
+        fields = getattr(value, "_fields", None)
+        for at, inner in enumerate(value):
+            yield from _named(f"{name}.{fields[at]}".lstrip(".") if fields else f"{name}[{at}]", inner)
+
+
+def _one_number(result: Any, number: Callable[[Any], Tensor] | None) -> Tensor:
+    if number is not None:
+        found = number(result)
+        if not isinstance(found, Tensor) or found.numel() != 1:
+            raise DataError("`number` gave something else than one number", fix="end it with .sum() or .mean()")
+        return found
+    floats = [one for one in tensors_in(result) if one.is_floating_point()]
+    if not floats:
+        raise DataError(
+            f"the result is a {type(result).__name__} without a tensor of floats",
+            fix="say what number is meant: number=lambda result: ...",
+        )
+    return floats[0] if floats[0].numel() == 1 else floats[0].max()

@@ -184,13 +184,10 @@ def version_of(tensor: Tensor) -> int:
     return 0 if tensor.is_inference() else tensor._version
 
 
-def _base(tensor: Tensor) -> Tensor:
-    return tensor if tensor._base is None else tensor._base
-
-
 def whole_of(changed: list[Tensor]) -> list[Tensor]:
     """The tensors that were changed, or those that they are views of; each once."""
-    return list({id(base): base for base in map(_base, changed)}.values())
+    bases = [one if one._base is None else one._base for one in changed]
+    return list({id(base): base for base in bases}.values())
 
 
 def is_among(tensor: Tensor, tensors: Iterable[Tensor]) -> bool:
@@ -270,8 +267,6 @@ class Recorder(TorchFunctionMode):
         if root is not None:
             self._introduce(root, "")
 
-    # --- modules -----------------------------------------------------------------------------------------------------
-
     def _introduce(self, module: nn.Module, prefix: str) -> None:
         """Learn the names of a module, of all inside it, and of their weights."""
         for path, inner in module.named_modules():
@@ -313,8 +308,6 @@ class Recorder(TorchFunctionMode):
     def _leave(self, module: nn.Module, _arguments: Any, _result: Any) -> None:
         if module is not self._root:
             self._path = self._path[:-1]
-
-    # --- operations --------------------------------------------------------------------------------------------------
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """What the function returns; heard."""
