@@ -16,7 +16,7 @@ from seqloom.config.inputs import TokensConfig
 from seqloom.config.models import ElementModelConfig, EmbedderConfig
 from seqloom.config.objectives import AnyObjective, ContrastConfig, ScoredCosineConfig, ViewsConfig
 from seqloom.config.training import ByLengthConfig
-from seqloom.data.batches import collate
+from seqloom.data.loader import collate
 from seqloom.data.schema import Schema
 from seqloom.errors import ConfigError
 from seqloom.nn.objectives import related

@@ -15,7 +15,7 @@ from seqloom.config.tokenizers import BpeConfig, WordsConfig
 from seqloom.config.training import ByLengthConfig, StepsConfig
 from seqloom.errors import ConfigError, RejectedError
 from seqloom.nn.types import Spelled
-from seqloom.tasks.inputs import with_words_input
+from seqloom.tasks.encoders import with_words_input
 from seqloom.text.special_tokens import UNKNOWN
 from seqloom.text.word_vectors import known_words
 from seqloom.training.devices import choose_device

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 
 from seqloom.config.data import DataConfig, Format, ReadingConfig
 from seqloom.data.kinds.kind import InputKind
-from seqloom.data.kinds.targets.nothing import NoTarget
+from seqloom.data.kinds.nothing import NoTarget
 from seqloom.data.parsing import in_sequences, make_examples
 from seqloom.data.problems import Ledger, Place, escaped
 from seqloom.data.readers.files import is_file, is_folder

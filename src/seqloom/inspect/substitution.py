@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqloom.data.kinds.inputs.words import Words
+from seqloom.data.kinds.words import Words
 from seqloom.errors import DataError, did_you_mean
 from seqloom.inspect.differences import DifferenceAxis, DifferenceView, difference, paired, taken
 from seqloom.inspect.flow import still

@@ -20,7 +20,7 @@ from seqloom.data.values import is_number
 from seqloom.errors import DataError
 from seqloom.metrics import bootstrap
 from seqloom.metrics.bootstrap import Interval
-from seqloom.nn.types import Batch
+from seqloom.nn.types import Batch, Padded, places_of
 from seqloom.tasks.task import Evaluator, Judged
 
 Confusion = tuple[tuple[str, str, int], ...]  # what is true, what was said, how often; the most frequent first
@@ -127,6 +127,17 @@ def answering(model: nn.Module) -> Iterator[None]:
     finally:
         for module, mode in modes:
             module.training = mode
+
+
+def document_numbers(inputs: Padded) -> np.ndarray:
+    """[B,T] the document that each element belongs to, counted in reading order; rows are one each unless packed."""
+    rows, time = inputs.values.shape[:2]
+    if inputs.segments is None:
+        return np.repeat(np.arange(rows), time).reshape(rows, time)
+    within = places_of(inputs).segments.cpu().numpy()  # 1, 2, ... in each row, -1 in the padding
+    counts = within.max(axis=1)
+    before: np.ndarray = np.cumsum(counts) - counts - 1
+    return np.asarray(within + before[:, None])
 
 
 def badness(judged: Judged) -> float:

@@ -15,9 +15,8 @@ from seqloom.bundle import Bundle, bundle_files
 from seqloom.errors import DurableError
 from seqloom.files.disk import reached
 from seqloom.files.folders import replace_folder, verify_folder
-from seqloom.tasks.abilities import Calibrator
 from seqloom.tasks.evaluation import Evaluation, answering, evaluate
-from seqloom.tasks.task import Task
+from seqloom.tasks.task import Calibrator, Task
 from seqloom.training import checkpoint as checkpoints
 from seqloom.training.checkpoint import in_between
 from seqloom.training.distributed import agreed

@@ -29,7 +29,7 @@ from seqloom.data.sources.download import cache_folder
 from seqloom.errors import ConfigError
 from seqloom.events import Show, Work, finished
 from seqloom.report.numbers import share
-from seqloom.tasks.inputs import (
+from seqloom.tasks.encoders import (
     ENCODING,
     counts_pairs,
     reads_letters,

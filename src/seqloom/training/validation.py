@@ -16,12 +16,11 @@ import torch
 from torch import Tensor
 
 from seqloom.config.data import Part
-from seqloom.data.kinds.inputs.text import cut_short
+from seqloom.data.kinds.text import cut_short
 from seqloom.metrics.bootstrap import PairedDifference, paired_differences
 from seqloom.nn.types import Batch
-from seqloom.tasks.abilities import Calibrator
 from seqloom.tasks.evaluation import Confusion, Evaluation, answering, evaluate
-from seqloom.tasks.task import LOSS, Evaluator, Judged, Metric
+from seqloom.tasks.task import LOSS, Calibrator, Evaluator, Judged, Metric
 from seqloom.training.checkpoint import Checkpoint
 from seqloom.training.events import Sample
 from seqloom.training.session import Session

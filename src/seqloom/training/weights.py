@@ -16,7 +16,7 @@ from seqloom.errors import ConfigError, DurableError
 from seqloom.nn.inputs import Tfidf
 from seqloom.nn.types import Batch
 from seqloom.report.numbers import share
-from seqloom.tasks.inputs import sequences
+from seqloom.tasks.encoders import sequences
 from seqloom.tasks.task import Feeder
 from seqloom.text.special_tokens import COUNT, UNKNOWN
 from seqloom.text.word_vectors import VectorTable, read_vectors, wanted_words

@@ -5,9 +5,9 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from seqloom.data.checks.duplicates import DuplicateRows, Leak, Repeats, Twins
-from seqloom.data.kinds.registry import TARGET_KINDS
 from seqloom.data.report.findings import DataFinding, FindingSample
 from seqloom.data.report.measures import ColumnMeasure, HistogramBin
+from seqloom.data.schema import TARGET_KINDS
 from seqloom.report.document import (
     Aside,
     Bar,

@@ -7,7 +7,7 @@ The distractors are the same eight symbols, so what must be remembered is a plac
 
 from functools import cache
 
-from seqloom.data.kinds.inputs.words import Words
+from seqloom.data.kinds.words import Words
 from seqloom.data.schema import Schema
 from seqloom.data.synthetic.random_draws import RandomDraws
 from seqloom.data.synthetic.set import DrawnExample, Parameter, Sizes, SyntheticSet

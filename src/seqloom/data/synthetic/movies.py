@@ -10,7 +10,7 @@ of words does not do.
 
 from collections.abc import Callable
 
-from seqloom.data.kinds.inputs.words import Words
+from seqloom.data.kinds.words import Words
 from seqloom.data.schema import Schema
 from seqloom.data.synthetic.random_draws import RandomDraws, fingerprint, part_of
 from seqloom.data.synthetic.set import DrawnExample, Sizes, SyntheticSet
