@@ -42,7 +42,7 @@ def inspect(
     view: Annotated[
         str | None, typer.Option("--view", metavar="NAME", help="What to look at; without it, which views there are.")
     ] = None,
-    layer: Annotated[str | None, typer.Option(metavar="LAYER", help="The number of a layer, or its path.")] = None,
+    layer: Annotated[str | None, typer.Option("--layer", metavar="LAYER", help="The number of a layer, or its path.")] = None,
     head: Annotated[str | None, typer.Option(metavar="NUMBER", help="A head of attention.")] = None,
     row: Annotated[str | None, typer.Option(metavar="TOKEN", help="A token, by its number or its text.")] = None,
     side: Annotated[str | None, typer.Option(metavar="NAME", help="source or target, first or second.")] = None,
