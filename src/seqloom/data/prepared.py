@@ -33,12 +33,12 @@ from seqloom.data.report.findings import DataFinding, told
 from seqloom.data.schema import Example, Schema
 from seqloom.data.splits import Divided
 from seqloom.data.survey import Survey
+from seqloom.data.word_vectors import first_words, with_words
 from seqloom.events import Progress, Show, Work, finished
 from seqloom.text.cutter import closed
 from seqloom.text.ragged import Ragged
 from seqloom.text.special_tokens import COUNT, NAMES, SEPARATOR, UNKNOWN
 from seqloom.text.tokenizer import Tokenizer, TokenizerFit
-from seqloom.text.word_vectors import first_words, with_words
 from seqloom.version import __version__
 
 PLACE = "place"  # the column that says where each row stood

@@ -26,6 +26,7 @@ from seqloom.data.problems import Ledger, escaped
 from seqloom.data.run_files import is_one, located, names_of, with_known_starts
 from seqloom.data.schema import Schema
 from seqloom.data.sources.download import cache_folder
+from seqloom.data.word_vectors import width_of
 from seqloom.errors import ConfigError
 from seqloom.events import Show, Work, finished
 from seqloom.report.numbers import share
@@ -41,7 +42,6 @@ from seqloom.tasks.encoders import (
 from seqloom.tasks.registry import BY_TARGET, task_of
 from seqloom.tasks.task import HeadSettings, Meaning, Task
 from seqloom.text.special_tokens import COUNT, UNKNOWN
-from seqloom.text.word_vectors import width_of
 from seqloom.training.defaults import default_counts, default_letters, default_training, told
 from seqloom.training.home import Home, has_kept
 from seqloom.training.newton import require_solvable

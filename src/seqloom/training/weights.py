@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from seqloom.bundle import Bundle
 from seqloom.config.training import AnyFeed
 from seqloom.data.prepared import Prepared
+from seqloom.data.word_vectors import VectorTable, read_vectors, wanted_words
 from seqloom.errors import ConfigError, DurableError
 from seqloom.nn.inputs import Tfidf
 from seqloom.nn.types import Batch
@@ -19,7 +20,6 @@ from seqloom.report.numbers import share
 from seqloom.tasks.encoders import sequences
 from seqloom.tasks.task import Feeder
 from seqloom.text.special_tokens import COUNT, UNKNOWN
-from seqloom.text.word_vectors import VectorTable, read_vectors, wanted_words
 from seqloom.training import distributed
 from seqloom.training.wishes import WORD_VECTORS
 
