@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from seqloom.data.schema import Schema
-from seqloom.metrics import Retrieved
 from seqloom.metrics.bootstrap import SHARES, intervals, resampled_sums
+from seqloom.metrics.classification import Retrieved
 from seqloom.metrics.correlation import spearman
 from seqloom.tasks.classify import Classify, ClassifySeveral
 from seqloom.tasks.regress import Regress

@@ -277,19 +277,18 @@ def fitted_encoder(survey: Survey, encoding: EncodingConfig, ledger: Ledger) -> 
     else:
         yield from survey.read()
     for fitted in {id(one): one for one in (tokenizer, target_tokenizer) if one is not None}.values():
-        _warn_if_full(fitted, Place(survey.dataset.config.train[0]), ledger)
+        # Say how much of the training part a vocabulary has no room for.
+        place = Place(survey.dataset.config.train[0])
+        limit, kept = getattr(fitted.config, "limit", None), fitted.vocab_size - COUNT
+        if fitted.dropped and fitted.vocab_size == limit:
+            kind = fitted.config.kind()
+            text = (
+                f"{kept + fitted.dropped:,} different {kind}; the {kept:,} most frequent are kept, others are unknown"
+            )
+            ledger.warn("vocab.capped", text, place, f"raise --vocabulary above {limit:,}, or --tokenizer bpe")
     if tokenizer is not None and encoding.vectors is not None:
         tokenizer = with_words(tokenizer, first_words(encoding.vectors.path, encoding.vectors.words))
     return ExampleEncoder(survey.schema(), encoding, tokenizer, target_tokenizer, ledger)
-
-
-def _warn_if_full(tokenizer: Tokenizer, place: Place, ledger: Ledger) -> None:
-    """Say how much of the training part a vocabulary has no room for."""
-    limit, kept = getattr(tokenizer.config, "limit", None), tokenizer.vocab_size - COUNT
-    if tokenizer.dropped and tokenizer.vocab_size == limit:
-        kind = tokenizer.config.kind()
-        text = f"{kept + tokenizer.dropped:,} different {kind}; the {kept:,} most frequent are kept, others are unknown"
-        ledger.warn("vocab.capped", text, place, f"raise --vocabulary above {limit:,}, or --tokenizer bpe")
 
 
 def _fitted(survey: Survey, encoding: EncodingConfig, *, inputs: bool, targets: bool) -> Work[Tokenizer]:
@@ -393,7 +392,12 @@ def _cached(survey: Survey, encoding: EncodingConfig, cache: Path, given: GivenE
     def build() -> Iterator[Columns | Progress]:
         encoders.append((yield from _encoder(survey, encoding, ledger, given)))
         yield from encoded(survey, encoders[0])
-        _require_unchanged(sources, _sources(dataset, encoding, given), ledger)
+        # Refuse to keep what was read while its files were written, added or taken away.
+        now = _sources(dataset, encoding, given)
+        for path in dict.fromkeys([*sources, *now]):
+            if now.get(path) != sources.get(path):
+                text = f"changed while it was read: {sources.get(path)} before, {now.get(path)} after"
+                ledger.bad_file("data.changed", text, Place(path), "wait until nobody writes it")
 
     def notes() -> dict[str, bytes]:
         return {FACTS: msgspec.json.encode(_facts(survey, encoders[0], ledger))}
@@ -417,11 +421,3 @@ def _sources(dataset: Dataset, encoding: EncodingConfig, given: GivenEncoding | 
     fitted = given is None or given.tokenizer is None
     read = [Path(encoding.vectors.path)] if encoding.vectors is not None and fitted else []
     return dataset.fingerprints(*read)
-
-
-def _require_unchanged(before: dict[str, Any], now: dict[str, Any], ledger: Ledger) -> None:
-    """Refuse to keep what was read while its files were written, added or taken away."""
-    for path in dict.fromkeys([*before, *now]):
-        if now.get(path) != before.get(path):
-            text = f"changed while it was read: {before.get(path)} before, {now.get(path)} after"
-            ledger.bad_file("data.changed", text, Place(path), "wait until nobody writes it")

@@ -207,7 +207,10 @@ def stream(
 
     Nothing that is shown is ever taken back: half a character and what may become a stop string are held back.
     """
-    _require_streamable(how, prompt)
+    if isinstance(how, BeamConfig):
+        raise ConfigError("a beam knows its best text only at the end", fix="write it, or stream greedily or a sample")
+    if len(prompt.lengths) != 1 or how.abreast != 1:
+        raise ConfigError("a stream is one answer to one prompt", fix="give one prompt and count = 1")
     assert not isinstance(how, BeamConfig)
     stops, shown, earlier = Stops(how.stop, decode), 0, ""
     for (draft,) in write_rows(model, state, prompt, most, how, stops=stops, numbers=numbers, never=never):
@@ -217,10 +220,3 @@ def stream(
         if settled > shown:
             yield text[shown:settled]
             shown = settled
-
-
-def _require_streamable(how: AnyDecoding, prompt: Padded) -> None:
-    if isinstance(how, BeamConfig):
-        raise ConfigError("a beam knows its best text only at the end", fix="write it, or stream greedily or a sample")
-    if len(prompt.lengths) != 1 or how.abreast != 1:
-        raise ConfigError("a stream is one answer to one prompt", fix="give one prompt and count = 1")

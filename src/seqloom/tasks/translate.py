@@ -233,7 +233,10 @@ class Translate(Translator):
     def answers(self, model: nn.Module, source: Any) -> list[list[Written]]:
         """The answers to each row of sources, the best first; a source draws by what it holds, wherever it stands."""
         writing, how = cast(EncoderDecoder, model), self.decoding
-        lengths = source.lengths if isinstance(source, Padded) else _areas(source)
+        if isinstance(source, Padded):
+            lengths = source.lengths
+        else:  # the rows of pixels of each picture stand for a length
+            lengths = torch.full((len(source),), source.shape[1], device=source.device)
         most = self.most_symbols(lengths)
         most = most if how.longest is None else most.clamp(max=how.longest)
         prompt = begins(len(lengths), lengths.device)
@@ -241,9 +244,16 @@ class Translate(Translator):
         most = room(prompt, most, positions_of(writing.config.decoder))
         with torch.no_grad():
             state = writing.initial_state(source)
-            asked: dict[str, Any] = {"numbers": numbers_by_content(source), "never": never}
             return write(
-                writing, state, prompt, most, how, decode=self.tokenizer.decode, looks=looking(writing), **asked
+                writing,
+                state,
+                prompt,
+                most,
+                how,
+                decode=self.tokenizer.decode,
+                looks=looking(writing),
+                numbers=numbers_by_content(source),
+                never=never,
             )
 
     def most_symbols(self, lengths: Tensor) -> Tensor:
@@ -259,8 +269,3 @@ class Translate(Translator):
 
 def _read(inputs: Pair) -> Pair:
     return inputs._replace(source=sequences(inputs.source))
-
-
-def _areas(pictures: Tensor) -> Tensor:
-    """[B] the rows of pixels of each picture: what stands for a length."""
-    return torch.full((len(pictures),), pictures.shape[1], device=pictures.device)

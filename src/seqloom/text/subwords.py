@@ -83,11 +83,9 @@ class SubwordCutter:
 
     @property
     def vocab_size(self) -> int:
-        """How many symbols there are."""
         return COUNT + len(self._pieces)
 
     def encode(self, texts: Sequence[str]) -> Ragged:
-        """The symbols of each text."""
         found = self._library.encode_batch_fast([_spaced(text) for text in texts], add_special_tokens=False)
         rows = Ragged.of([encoding.ids for encoding in found], np.int32)
         return Ragged(rows.values + np.int32(COUNT), rows.starts)
@@ -126,7 +124,6 @@ class BpeCutter(SubwordCutter):
         self._ranks = {pair: rank for rank, pair in reversed([*enumerate(merges)])}  # of a pair, the first merge
 
     def data(self) -> BpeData:
-        """The merges."""
         return self._data
 
     def history(self, symbol: int) -> list[list[str]]:
@@ -189,7 +186,6 @@ class UnigramCutter(SubwordCutter):
         self._data = data
 
     def data(self) -> UnigramData:
-        """The pieces and their scores."""
         return self._data
 
 
@@ -239,17 +235,34 @@ class WordpieceCutter:
     """Cuts words into the longest pieces from the left."""
 
     def __init__(self, config: WordpieceConfig, data: WordpieceData) -> None:
-        _wordpiece_require_pieces(data.pieces)
+        if len(set(data.pieces)) < len(data.pieces) or not all(data.pieces):
+            raise DataError("a piece of the vocabulary is empty or stands there twice")
+        if NO_PIECE in data.pieces:
+            raise DataError(f"a piece of the vocabulary is '{NO_PIECE}', and no piece holds a space")
         self._pieces = data.pieces
-        self._library = _wordpiece_library(config, data.pieces)
+        # The library's tokeniser; lower case is none of its business, it has been made before.
+        numbers = {piece: number for number, piece in enumerate((*data.pieces, NO_PIECE))}
+        model = models.WordPiece(
+            vocab=numbers,
+            unk_token=NO_PIECE,
+            max_input_chars_per_word=config.longest_word,
+            continuing_subword_prefix=INSIDE,
+        )
+        library = Library(model)
+        library.normalizer = normalizers.BertNormalizer(
+            clean_text=config.clean,
+            handle_chinese_chars=config.chinese_apart,
+            strip_accents=not config.accents,
+            lowercase=False,
+        )
+        library.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        self._library = library
 
     @property
     def vocab_size(self) -> int:
-        """How many symbols there are."""
         return COUNT + len(self._pieces)
 
     def encode(self, texts: Sequence[str]) -> Ragged:
-        """The symbols of each text."""
         found = self._library.encode_batch_fast(list(texts), add_special_tokens=False)
         rows = Ragged.of([encoding.ids for encoding in found], np.int32)
         return Ragged(self._symbols(rows.values), rows.starts)
@@ -279,32 +292,4 @@ class WordpieceCutter:
         return self._pieces[symbol - COUNT]
 
     def data(self) -> WordpieceData:
-        """The pieces."""
         return WordpieceData(self._pieces)
-
-
-def _wordpiece_library(config: WordpieceConfig, pieces: Sequence[str]) -> Library:
-    """The library's tokeniser; lower case is none of its business, it has been made before."""
-    numbers = {piece: number for number, piece in enumerate((*pieces, NO_PIECE))}
-    model = models.WordPiece(
-        vocab=numbers,
-        unk_token=NO_PIECE,
-        max_input_chars_per_word=config.longest_word,
-        continuing_subword_prefix=INSIDE,
-    )
-    library = Library(model)
-    library.normalizer = normalizers.BertNormalizer(
-        clean_text=config.clean,
-        handle_chinese_chars=config.chinese_apart,
-        strip_accents=not config.accents,
-        lowercase=False,
-    )
-    library.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    return library
-
-
-def _wordpiece_require_pieces(pieces: Sequence[str]) -> None:
-    if len(set(pieces)) < len(pieces) or not all(pieces):
-        raise DataError("a piece of the vocabulary is empty or stands there twice")
-    if NO_PIECE in pieces:
-        raise DataError(f"a piece of the vocabulary is '{NO_PIECE}', and no piece holds a space")
